@@ -1,0 +1,21 @@
+# lit configuration: the tools under test are found in build/bin, FileCheck in LLVM's folder.
+import os
+import lit.formats
+
+config.name = "espalier"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["inputs"]
+config.test_source_root = os.path.join(config.source_dir, "test")
+config.test_exec_root = os.path.join(config.binary_dir, "test")
+config.environment["PATH"] = os.pathsep.join(
+    [os.path.join(config.binary_dir, "bin"), config.llvm_tools_dir, os.environ["PATH"]])
+config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input-filter=error"
+config.substitutions.append(("%source_dir", config.source_dir))
+config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
+
+# Fixtures that stand beside the repository; tests that need them are skipped where they are absent.
+shared = os.environ.get("ESPALIER_SHARED", os.path.join(config.source_dir, "..", "shared"))
+if os.path.isdir(shared):
+    config.available_features.add("shared")
+    config.substitutions.append(("%shared", os.path.realpath(shared)))

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Runs every test of a build folder: GoogleTest programs, then lit. Usage: run_all.py BUILD [FILTER]
+
+Prints each failure with its output and, as the last line, `N passed, M failed, K skipped`.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def run_program(program, scratch):
+    """Returns (passed, failed, skipped, text of the failures) of one GoogleTest program."""
+    report = pathlib.Path(scratch, program.name + ".json")
+    environment = dict(os.environ, GTEST_OUTPUT=f"json:{report}")
+    result = subprocess.run([str(program)], env=environment, text=True, errors="replace",
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    try:
+        tests = [t for suite in json.loads(report.read_text())["testsuites"] for t in suite["testsuite"]]
+    except (OSError, ValueError):
+        return 0, 1, 0, f"{program.name} ended with {result.returncode} before its report:\n{result.stdout[-4000:]}"
+    failed = [t for t in tests if t.get("failures")]
+    skipped = [t for t in tests if t.get("result") == "SKIPPED"]
+    text = result.stdout[-8000:] if failed or result.returncode else ""
+    crashed = 1 if result.returncode and not failed else 0
+    return len(tests) - len(failed) - len(skipped), len(failed) + crashed, len(skipped), text
+
+
+def run_lit(build):
+    """Returns (passed, failed, skipped, text) of the lit tests."""
+    prefix = subprocess.run(["llvm-config-19", "--prefix"], text=True, capture_output=True, check=True).stdout.strip()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = pathlib.Path(scratch, "lit.json")
+        result = subprocess.run([sys.executable, f"{prefix}/build/utils/lit/lit.py", "-v", "-o", str(report),
+                                 str(build / "test")], text=True, errors="replace",
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        try:
+            tests = json.loads(report.read_text())["tests"]
+        except (OSError, ValueError):
+            return 0, 1, 0, result.stdout[-8000:]
+    codes = [t["code"] for t in tests]
+    passed = codes.count("PASS")
+    skipped = codes.count("UNSUPPORTED")
+    text = "\n".join(t["name"] + "\n" + t["output"] for t in tests if t["code"] not in ("PASS", "UNSUPPORTED"))
+    return passed, len(codes) - passed - skipped, skipped, text
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    wanted = sys.argv[2] if len(sys.argv) > 2 else ""
+    programs = sorted(p for p in (build / "test/bin").glob("*_test") if wanted in p.name)
+    totals = [0, 0, 0]
+
+    def add(counts):
+        for i in range(3):
+            totals[i] += counts[i]
+        if counts[3]:
+            print(counts[3])
+
+    with tempfile.TemporaryDirectory() as scratch:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for program, counts in zip(programs, pool.map(lambda p: run_program(p, scratch), programs)):
+                print(f"{program.name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
+                add(counts)
+    if not wanted:
+        counts = run_lit(build)
+        print(f"lit: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
+        add(counts)
+    print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
+    return 1 if totals[1] or not totals[0] else 0
+
+
+sys.exit(main())
