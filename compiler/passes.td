@@ -41,4 +41,14 @@ def Localize : Pass<"localize", "::mlir::ModuleOp"> {
   let dependentDialects = ["::espalier::dist::DistDialect"];
 }
 
+def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
+  let summary = "Outlines forward, backward and evaluate of each segment and decides what is kept between them";
+  let description = [{
+    For each policy in a segment's `model.recompute` (none, selective, full) makes `@<segment>.<policy>.forward` and
+    `.backward`, and once `@<segment>.evaluate`, which keeps nothing. Kept values are results of forward and arguments
+    of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of tensor-parallel sums under
+    every policy. The loss arrives in backward as the scalar `loss_scale`.
+  }];
+}
+
 #endif
