@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +11,6 @@ namespace espalier {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 std::string config(const std::string &name) {
   return std::string(ESPALIER_SOURCE_DIR "/configs/") + name + ".yaml";
@@ -21,6 +19,12 @@ std::string config(const std::string &name) {
 fs::path shared() {
   const char *folder = std::getenv("ESPALIER_SHARED");
   return folder ? folder : ESPALIER_SOURCE_DIR "/../shared";
+}
+
+ImportedRun imported(const std::string &file, const ImportOptions &options = {}) {
+  ImportOptions withConfigs = options;
+  withConfigs.searchPath.push_back(ESPALIER_SOURCE_DIR "/configs");
+  return importRun(file, withConfigs);
 }
 
 TEST(ImportRun, TinyGptIsPinnedOnEightRanks) {
@@ -39,6 +43,54 @@ TEST(ImportRun, TinyGptIsPinnedOnEightRanks) {
   EXPECT_EQ(c.model.layerCount(), 4);
   EXPECT_DOUBLE_EQ(c.optimizer.epsilon, 1e-8);
   EXPECT_DOUBLE_EQ(c.schedule.peak, 1e-3);
+}
+
+struct Count {
+  const char *name;
+  int64_t parameters;
+};
+class ParameterCount : public testing::TestWithParam<Count> {};
+
+TEST_P(ParameterCount, IsExactWithoutPadding) {
+  ImportedRun run = importRun(config(GetParam().name));
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_EQ(run.config.model.parameterCount(), GetParam().parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(Published, ParameterCount,
+                         testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
+                                         Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
+                                         Count{"gpt3_857m", 355871744},
+                                         Count{"gpt3_175b", 174615846912 - 943 * 12288},
+                                         Count{"llama2_7b", 6738415616}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+TEST(ImportRun, EveryConfigImportsWithoutErrorsOrWarnings) {
+  int files = 0;
+  for (const auto &entry : fs::directory_iterator(ESPALIER_SOURCE_DIR "/configs"))
+    if (entry.path().extension() == ".yaml") {
+      ImportedRun run = importRun(entry.path().string());
+      EXPECT_EQ(run.diagnostics.render(), "") << entry.path();
+      ++files;
+    }
+  EXPECT_GE(files, 9);
+}
+
+TEST(ImportRun, MindFormersFilesImportVerbatim) {
+  fs::path root = shared() / "data" / "mindformers";
+  if (!fs::exists(root))
+    GTEST_SKIP() << "the shared MindFormers files are not here";
+  int files = 0;
+  for (const char *folder : {"r0.8/gpt2", "r1.0/gpt2", "r1.0/llama2"})
+    for (const auto &entry : fs::directory_iterator(root / folder)) {
+      ImportedRun run = imported(entry.path().string());
+      EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+      EXPECT_GT(run.keys.size(), 80u) << entry.path();
+      for (const KeyReport &key : run.keys)
+        EXPECT_FALSE(key.effect.empty()) << key.key;
+      ++files;
+    }
+  EXPECT_EQ(files, 22);
 }
 
 } // namespace
