@@ -1,5 +1,4 @@
 // EMBED, EMBED_GRADIENT and ROPE: what is done with token ids and positions.
-#include "runtime/kernels/cpu/level.h"
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -17,7 +16,7 @@ constexpr int64_t kPieceBytes = 64 << 10;
 /// Parts are ranges of tokens.
 class Embed final : public LibraryKernel {
 public:
-  explicit Embed(const pb::LibraryCall &call) : loops_(cpu::bestLoops()) {
+  Embed(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
     CallReader reader(call, {.buffers = 3, .sizes = 3, .scalars = 1});
     int64_t tokens = reader.size(0);
     rows_ = reader.size(1);
@@ -60,7 +59,7 @@ private:
 /// Parts are blocks of columns: each adds all tokens in order, however the ids are distributed.
 class EmbedGradient final : public LibraryKernel {
 public:
-  explicit EmbedGradient(const pb::LibraryCall &call) : loops_(cpu::bestLoops()) {
+  EmbedGradient(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
     CallReader reader(call, {.buffers = 3, .sizes = 3, .scalars = 1});
     tokens_ = reader.size(0);
     rows_ = reader.size(1);
@@ -105,7 +104,7 @@ private:
 /// Parts are ranges of tokens.
 class Rope final : public LibraryKernel {
 public:
-  explicit Rope(const pb::LibraryCall &call) : loops_(cpu::bestLoops()) {
+  Rope(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
     CallReader reader(call, {.buffers = 3, .sizes = 4, .floats = 1});
     int64_t tokens = reader.size(0);
     heads_ = reader.size(1);
@@ -158,16 +157,17 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call) {
-  return std::make_unique<Embed>(call);
+std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, const cpu::Loops &loops) {
+  return std::make_unique<Embed>(call, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call) {
-  return std::make_unique<EmbedGradient>(call);
+std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call,
+                                                 const cpu::Loops &loops) {
+  return std::make_unique<EmbedGradient>(call, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call) {
-  return std::make_unique<Rope>(call);
+std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, const cpu::Loops &loops) {
+  return std::make_unique<Rope>(call, loops);
 }
 
 } // namespace espalier::rt

@@ -1,6 +1,5 @@
 // MATMUL: c is cut into tiles, one part each, by the shapes alone; a tile is done by one thread
 // over all of k, so the order of every sum is fixed.
-#include "runtime/kernels/cpu/level.h"
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -23,7 +22,7 @@ struct Tiling {
 /// several numbers of threads because a plan does not know it: 32 multiply-adds per cycle and 1 to
 /// 4 packed elements per cycle.
 double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling) {
-  constexpr double kStartCycles = 1000;
+  constexpr double kStartCycles = 3000;
   int64_t tiles =
       batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
   double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
@@ -58,8 +57,8 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
 
 class Matmul final : public LibraryKernel {
 public:
-  explicit Matmul(const pb::LibraryCall &call)
-      : loops_(cpu::bestLoops()), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
+  Matmul(const pb::LibraryCall &call, const cpu::Loops &loops)
+      : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
     CallReader reader(call, {.buffers = 3, .sizes = 4});
     m_ = reader.size(0);
     n_ = reader.size(1);
@@ -130,8 +129,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call) {
-  return std::make_unique<Matmul>(call);
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops) {
+  return std::make_unique<Matmul>(call, loops);
 }
 
 } // namespace espalier::rt

@@ -7,6 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
@@ -36,7 +39,13 @@ ESPALIER_INLINE Floats loadFloats(const float *p) {
   return v;
 }
 ESPALIER_INLINE void storeFloats(float *p, Floats v) { __builtin_memcpy(p, &v, sizeof v); }
-ESPALIER_INLINE Floats splat(float x) { return Floats{} + x; }
+/// Moves bits only, so it serves packed pairs as well.
+ESPALIER_INLINE Floats splat(float x) {
+  Floats v;
+  for (int i = 0; i < kWidth; ++i)
+    v[i] = x;
+  return v;
+}
 ESPALIER_INLINE Words wordsOf(Floats v) { return __builtin_bit_cast(Words, v); }
 ESPALIER_INLINE Floats floatsOf(Words v) { return __builtin_bit_cast(Floats, v); }
 ESPALIER_INLINE Floats select(Ints mask, Floats yes, Floats no) {
@@ -114,21 +123,37 @@ template <Storage S> ESPALIER_INLINE void store(Element<S> *p, Floats v) {
   }
 }
 
-/// The first `count` lanes, 0 < count <= kWidth; the others are 0.
+/// Copies the first `count` of at most `Most` elements; the loop is short, a call to memcpy would
+/// cost more.
+template <int Most, class T> ESPALIER_INLINE void copyFirst(T *to, const T *from, int64_t count) {
+#pragma clang loop vectorize(disable) unroll(disable)
+  for (int64_t i = 0; i < count && i < Most; ++i) {
+    to[i] = from[i];
+    __asm__ volatile("" ::: "memory"); // keeps the loop from becoming a call to memcpy
+  }
+}
+
+/// The first `count` lanes, 0 < count; the others are 0.
 template <Storage S> ESPALIER_INLINE Floats loadFirst(const Element<S> *p, int64_t count) {
-  if (count >= kWidth)
+  if (__builtin_expect(count >= kWidth, 1))
     return load<S>(p);
+#if defined(__AVX512F__)
+  if constexpr (S == Storage::F32) {
+    return __builtin_bit_cast(Floats,
+                              _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p));
+  }
+#endif
   Element<S> lanes[kWidth] = {};
-  __builtin_memcpy(lanes, p, static_cast<size_t>(count) * sizeof(Element<S>));
+  copyFirst<kWidth>(lanes, p, count);
   return load<S>(lanes);
 }
 
 template <Storage S> ESPALIER_INLINE void storeFirst(Element<S> *p, Floats v, int64_t count) {
-  if (count >= kWidth)
+  if (__builtin_expect(count >= kWidth, 1))
     return store<S>(p, v);
   Element<S> lanes[kWidth];
   store<S>(lanes, v);
-  __builtin_memcpy(p, lanes, static_cast<size_t>(count) * sizeof(Element<S>));
+  copyFirst<kWidth>(p, lanes, count);
 }
 
 /// Calls body.template operator()<S>() for the storage given at run time.
