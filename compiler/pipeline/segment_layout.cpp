@@ -58,7 +58,7 @@ void place(SegmentParameter &parameter, SegmentLayout &segment) {
   parameter.stateOffset = segment.stateBytes;
   segment.parameterBytes += alignUp(parameter.heldElements * parameter.elementBytes);
   segment.gradientBytes += alignUp(parameter.heldElements * 4);
-  segment.stateBytes += (segment.master ? 3 : 2) * alignUp(parameter.stateElements * 4);
+  segment.stateBytes += alignUp((segment.master ? 3 : 2) * parameter.stateElements * 4);
 }
 
 } // namespace
