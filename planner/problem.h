@@ -96,6 +96,8 @@ struct PatternTerms {
   std::vector<CollectiveTerm> collectives;
   std::vector<ParameterTerm> parameters;
   std::array<Size, 3> savedBytes; ///< kept from forward to backward, per micro-batch
+  /// More saved under Full when results of tensor-parallel collectives are kept.
+  Size keptCollectiveBytes;
   std::array<Size, 3>
       forwardPeakBytes; ///< transient bytes while forward runs, beyond what is saved
   std::array<Size, 3>
@@ -177,14 +179,17 @@ struct Problem {
   double modelFlops = 0;   ///< forward and backward of one sample without recompute, for MFU
   double parameters = 0;   ///< elements of the whole model
   int64_t tokensPerSample = 1;
-  bool tiedEmbedding =
-      false;         ///< embed and head share weights: their gradients are summed over stages
-  Size tiedElements; ///< elements of the shared weight on one rank
-  bool keepsAllMicroBatches =
-      false; ///< the executor holds saved values of all micro-batches (GPipe only)
+  /// Embed and head share weights: their gradients are summed over stages.
+  bool tiedEmbedding = false;
+  Size tiedBytes; ///< gradient bytes of the shared weight on one rank
   Machine machine;
   Pins pins;
-  int layerCount() const;
+  int layerCount() const {
+    int count = 0;
+    for (const LayerRun &run : layers)
+      count += run.count;
+    return count;
+  }
 };
 
 } // namespace espalier::planner
