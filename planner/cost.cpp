@@ -216,9 +216,17 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
   for (const ParameterTerm &term : terms.parameters) {
     double elements = evaluate(term.elements, symbols);
     cost.elements += elements;
-    cost.parameterBytes += elements * term.parameterBytes / (plan.zero >= 3 ? replicas : 1);
-    cost.gradientBytes += elements * term.gradientBytes / (plan.zero >= 2 ? replicas : 1);
-    cost.optimizerBytes += elements * term.optimizerBytes / (plan.zero >= 1 ? replicas : 1);
+    double parameters = elements * term.parameterBytes / (plan.zero >= 3 ? replicas : 1);
+    double gradients = elements * term.gradientBytes / (plan.zero >= 2 ? replicas : 1);
+    double optimizer = elements * term.optimizerBytes / (plan.zero >= 1 ? replicas : 1);
+    cost.parameterBytes += parameters;
+    cost.gradientBytes += gradients;
+    cost.optimizerBytes += optimizer;
+    if (term.tied) {
+      cost.tiedParameterBytes += parameters;
+      cost.tiedGradientBytes += gradients;
+      cost.tiedOptimizerBytes += optimizer;
+    }
     if (plan.zero >= 3)
       cost.gatheredBytes += elements * (term.parameterBytes + term.gradientBytes);
   }
@@ -272,6 +280,8 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
   cost.forward = sums[0].resolve();
   cost.backward = sums[1].resolve();
   cost.weight = sums[2].resolve();
+  cost.hideableStep = sums[3].hideable;
+  sums[3].hideable = {};
   cost.step = sums[3].resolve();
   for (int i = 0; i < 3; ++i)
     cost.recompute[i] = repeats[i].resolve();

@@ -74,7 +74,10 @@ struct SegmentCost {
   double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
   double elements = 0; ///< parameters on this rank before ZeRO
   std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
-  double gatheredBytes = 0; ///< ZeRO-3: parameters of the layer while it runs
+  double tiedParameterBytes = 0, tiedGradientBytes = 0,
+         tiedOptimizerBytes = 0;            ///< part of the above
+  std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
+  double gatheredBytes = 0;                 ///< ZeRO-3: parameters of the layer while it runs
 };
 
 /// Whether a set of terms holds for a plan.

@@ -70,6 +70,11 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table,
       memory.workspace = std::max(memory.workspace, peak(*cost, 0));
       gathered = std::max(gathered, cost->gatheredBytes);
     }
+  if (content.embed && content.head && problem.tiedEmbedding) {
+    memory.parameters -= table.head.tiedParameterBytes;
+    memory.gradients -= table.head.tiedGradientBytes;
+    memory.optimizer -= table.head.tiedOptimizerBytes;
+  }
   memory.activations = saved * content.inFlight;
   memory.communication = 2 * table.boundaryBytes * (content.receives + content.sends) + gathered;
   memory.reserved = problem.machine.reservedBytes;

@@ -80,6 +80,7 @@ struct ParameterTerm {
   Size elements;             ///< on one rank before ZeRO
   double parameterBytes = 4; ///< per element, what forward reads
   double gradientBytes = 4;  ///< per element, the accumulator
+  bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
 };
 

@@ -19,23 +19,36 @@ ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
       seconds.backward += count * (cost.backward.total() + cost.recompute[recompute].total());
       seconds.weight += count * cost.weight.total();
     }
-  if (content.sends)
-    seconds.forward += table.boundarySeconds;
-  if (content.receives)
-    seconds.backward += table.boundarySeconds;
   return seconds;
 }
 
-double stepSeconds(const CostTable &table, const StageContent &content) {
-  double seconds = 0;
+PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
+  PhaseSeconds sum;
+  std::array<double, kAxes> hideable{};
+  double backward = 0, hidden = 0;
+  auto add = [&](const SegmentCost &cost, double count) {
+    sum.compute += count * cost.step.compute;
+    backward += count * (cost.backward.total() + cost.weight.total());
+    for (int axis = 0; axis < kAxes; ++axis) {
+      sum.communication[axis] += count * cost.step.communication[axis];
+      hideable[axis] += count * cost.hideableStep[axis];
+      hidden += count * cost.hideableStep[axis];
+    }
+  };
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int count : content.layers[kind])
-      seconds += content.chunks * count * table.kinds[kind].step.total();
+      if (count > 0)
+        add(table.kinds[kind], static_cast<double>(content.chunks) * count);
   if (content.embed)
-    seconds += table.embed.step.total() + table.tiedSeconds;
+    add(table.embed, 1);
   if (content.head)
-    seconds += table.head.step.total() + (content.embed ? 0 : table.tiedSeconds);
-  return seconds;
+    add(table.head, 1);
+  if (content.embed != content.head)
+    sum.communication[static_cast<int>(Axis::Dp)] += table.tiedSeconds;
+  double exposed = hidden > 0 ? overlappedSeconds(backward, hidden) - backward : 0;
+  for (int axis = 0; axis < kAxes && hidden > 0; ++axis)
+    sum.communication[axis] += exposed * hideable[axis] / hidden;
+  return sum;
 }
 
 StageOptions::StageOptions(const Problem &problem, const Plan &plan)
@@ -48,8 +61,16 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
                                       static_cast<int>(plan.microBatches), plan.virtualStages));
 }
 
-ChunkSeconds StageOptions::edgeSeconds(bool embed, bool head) const {
+ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage,
+                         bool vShape) {
+  int last = stages * chunksPerStage - 1,
+      here = stageOfChunk(chunk, stages, chunksPerStage, vShape);
   ChunkSeconds seconds;
+  if (chunk < last && stageOfChunk(chunk + 1, stages, chunksPerStage, vShape) != here)
+    seconds.forward += costs.boundarySeconds;
+  if (chunk > 0 && stageOfChunk(chunk - 1, stages, chunksPerStage, vShape) != here)
+    seconds.backward += costs.boundarySeconds;
+  bool embed = chunk == 0, head = chunk == last;
   for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
     if (present) {
       seconds.forward += cost->forward.total();
@@ -65,8 +86,6 @@ StageContent StageOptions::contentOf(int stage) const {
   bool vShape = plan.schedule == Schedule::ZeroBubbleV;
   content.embed = stage == 0;
   content.head = vShape ? stage == 0 : stage == plan.pp - 1;
-  // With several chunks every stage but the ends of the model has both neighbours; the few sends
-  // that the first and the last chunk save are added where chunks are timed one by one.
   content.receives = plan.pp > 1 && (stage > 0 || content.chunks > 1);
   content.sends = plan.pp > 1 && (stage < plan.pp - 1 || content.chunks > 1);
   content.inFlight = inFlight[stage];
@@ -100,7 +119,7 @@ StageOption StageOptions::finish(const StageContent &content,
   option.bytes = stageMemory(problem, costs, content).total();
   option.fits = option.bytes <= problem.machine.memoryBytes;
   option.seconds = chunkSeconds(costs, content);
-  option.stepSeconds = stepSeconds(costs, content);
+  option.stepSeconds = stepPhase(costs, content).total();
   option.recompute = std::move(recompute);
   return option;
 }

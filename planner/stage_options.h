@@ -4,6 +4,7 @@
 #pragma once
 
 #include "planner/memory.h"
+#include "planner/schedule.h"
 #include "planner/simulate.h"
 
 #include <array>
@@ -17,7 +18,7 @@ namespace espalier::planner {
 /// One chunk of layers on a stage, with its choice of what is kept.
 struct StageOption {
   bool fits = false;
-  ChunkSeconds seconds;             ///< of one chunk without embedding and head, sends included
+  ChunkSeconds seconds;             ///< of one chunk's layers; see edgeSeconds
   double stepSeconds = 0;           ///< of the whole stage, once per step
   double bytes = 0;                 ///< of the whole stage; when nothing fits, of the least choice
   std::vector<Recompute> recompute; ///< per layer of one chunk, fullest first
@@ -32,9 +33,6 @@ public:
   /// Layers first .. first + count - 1 on `stage`. With several chunks per stage all chunks have
   /// `count` layers and keep the same.
   const StageOption &best(int stage, int first, int count);
-
-  /// Seconds that embedding (first chunk) and head (last chunk) add.
-  ChunkSeconds edgeSeconds(bool embed, bool head) const;
 
   const CostTable &table() const { return costs; }
   const Plan &axes() const { return plan; }
@@ -54,10 +52,17 @@ private:
   std::map<std::tuple<int, int, int>, StageOption> known; // (stage class, first, count)
 };
 
-/// Time of one chunk from its content: layers, embedding, head and sends.
+/// Time of the layers of one chunk.
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
 
-/// Time once per step: optimizer and gradient reduction of all chunks of the stage.
-double stepSeconds(const CostTable &table, const StageContent &content);
+/// What a chunk costs beside its layers: the embedding (first chunk), the head (last), and its
+/// sends to chunks on other stages.
+ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage,
+                         bool vShape);
+
+/// Time once per step, all chunks of the stage: optimizer and gradient reduction. What can hide
+/// runs beside the backward of the last micro-batch (recompute not counted, so that it stays
+/// independent of what is kept).
+PhaseSeconds stepPhase(const CostTable &table, const StageContent &content);
 
 } // namespace espalier::planner
