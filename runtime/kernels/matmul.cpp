@@ -36,14 +36,14 @@ double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling ti
 
 /// The tiling with the least predicted time; ties go to the larger tile.
 Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
-  Tiling best{std::max<int64_t>(m, 1), std::max<int64_t>(n, 1)};
+  Tiling best{};
   double least = -1;
+  m = std::max<int64_t>(m, 1);
+  n = std::max<int64_t>(n, 1);
   int64_t fewestRows = (m + kMaximumRows - 1) / kMaximumRows;
   int64_t fewestColumns = (n + kMaximumColumns - 1) / kMaximumColumns;
   for (int64_t down = fewestRows; down < fewestRows + 8; ++down)
     for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
-      if (down <= 0 || across <= 0)
-        continue;
       int64_t columns = (n + across - 1) / across;
       Tiling tiling{(m + down - 1) / down, (columns + kColumnStep - 1) / kColumnStep * kColumnStep};
       double cycles = predictedCycles(m, n, k, batch, tiling);
