@@ -57,13 +57,13 @@ TEST_P(ParameterCount, IsExactWithoutPadding) {
   EXPECT_EQ(run.config.model.parameterCount(), GetParam().parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(Published, ParameterCount,
-                         testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
-                                         Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
-                                         Count{"gpt3_857m", 355871744},
-                                         Count{"gpt3_175b", 174615846912 - 943 * 12288},
-                                         Count{"llama2_7b", 6738415616}),
-                         [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Published, ParameterCount,
+    testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
+                    Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
+                    Count{"gpt3_857m", 355871744}, Count{"gpt3_175b", 174615846912 - 943 * 12288},
+                    Count{"llama2_7b", 6738415616}),
+    [](const auto &info) { return std::string(info.param.name); });
 
 TEST(ImportRun, EveryConfigImportsWithoutErrorsOrWarnings) {
   int files = 0;
