@@ -55,6 +55,8 @@ private:
   }
 
   void checkDevices() {
+    if (config.cluster.name.empty()) // not readable, which is reported already
+      return;
     int64_t devices = config.cluster.devices();
     double wanted = 1;
     for (const std::optional<int> &axis : {pins.dp, pins.tp, pins.pp, pins.cp})
@@ -145,20 +147,19 @@ private:
   void checkBatch() {
     if (config.globalBatch >= 1000000000000)
       reader.error("runner_config.batch_size", "the global batch is above 1e12 samples");
-    int64_t share = pins.dp.value_or(1) * pins.microBatchSize.value_or(1);
-    if (!pins.pinned && config.globalBatch % share != 0)
-      reader.error("planner.global_batch",
-                   fmt::format("global batch {} is not a multiple of dp {} · micro-batch "
-                               "size {}",
-                               config.globalBatch, pins.dp.value_or(1),
-                               pins.microBatchSize.value_or(1)));
-    else if (!pins.pinned && pins.dp && pins.microBatchSize && pins.microBatches &&
-             config.globalBatch != share * *pins.microBatches)
-      reader.error("planner.global_batch",
-                   fmt::format("global batch {} is not dp {} · micro-batch size {} · "
-                               "micro-batches {}",
-                               config.globalBatch, *pins.dp, *pins.microBatchSize,
-                               *pins.microBatches));
+    if (pins.pinned) // its batch is a product, and agrees by construction
+      return;
+    // In floating point, so that absurd pins cannot overflow; exact below 2^53.
+    double share = static_cast<double>(pins.dp.value_or(1)) * pins.microBatchSize.value_or(1) *
+                   pins.microBatches.value_or(1);
+    bool allSet = pins.dp && pins.microBatchSize && pins.microBatches;
+    double batch = static_cast<double>(config.globalBatch);
+    if (allSet ? batch != share : std::fmod(batch, share) != 0)
+      reader.error(
+          "planner.global_batch",
+          fmt::format("global batch {} is not {}dp {} · micro-batch size {} · micro-batches {}",
+                      config.globalBatch, allSet ? "" : "a multiple of ", pins.dp.value_or(1),
+                      pins.microBatchSize.value_or(1), pins.microBatches.value_or(1)));
   }
 
   void checkChoices() {

@@ -87,7 +87,7 @@ std::string nearestName(const std::string &name, const std::vector<std::string> 
   if (name.size() > 128) // the distance is quadratic, and no key is that long
     return "";
   std::string best;
-  size_t bestDistance = std::max<size_t>(1, name.size() / 3) + 1;
+  size_t bestDistance = (name.size() + 2) / 3 + 1;
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(name, candidate);
     if (distance < bestDistance) {

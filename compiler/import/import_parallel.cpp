@@ -72,6 +72,10 @@ int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
 std::string recomputeOfFile(const RunReader &reader) {
   const YamlNode *recompute = reader.find("recompute_config.recompute");
   const YamlNode *select = reader.find("recompute_config.select_recompute");
+  if (recompute && !recompute->isSequence() && !yamlBool(*recompute))
+    reader.error("recompute_config.recompute",
+                 fmt::format("recompute must be True, False or a list of layers per stage, got {}",
+                             flowText(*recompute)));
   if (recompute && (recompute->isSequence() || yamlBool(*recompute).value_or(false)))
     return recompute->isSequence() ? "none" : "full";
   if (select && (!select->isScalar() || yamlBool(*select).value_or(false)))
@@ -118,6 +122,10 @@ void pinStageLayers(const RunReader &reader) {
   PlanPins &pins = reader.config().pins;
   const std::string path = "model.model_config.offset";
   std::optional<std::vector<int>> offset = integerList(reader, path);
+  const YamlNode *node = reader.find(path);
+  if (node && node->isScalar() && yamlInteger(*node) != 0)
+    reader.error(path, fmt::format("offset must be 0 or a list with one entry per stage, got {}",
+                                   node->text));
   if (!offset)
     return;
   int stages = pins.pp.value_or(1), layers = reader.config().model.layerCount();

@@ -1,6 +1,7 @@
 // The order of the import: file, --set, architecture, keys, sizes, then the parts. Every step goes
 // on as far as it can, so that the faults of all of them are shown together.
 #include "compiler/import/import_run.h"
+#include "compiler/import/base_config.h"
 #include "compiler/import/run_reader.h"
 
 #include <algorithm>
@@ -181,6 +182,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
                           "a run file is a map of sections such as model and parallel_config");
     return run;
   }
+  root = mergeBaseConfigs(root, file, run.diagnostics);
   for (const std::string &set : options.sets)
     root = applySet(root, set, run.diagnostics);
   RunReader reader(*root, run);

@@ -154,7 +154,8 @@ void importMode(const RunReader &reader) {
                  fmt::format("no run_mode '{}', there are {}{}", config.runMode,
                              fmt::join(modes, ", "), didYouMean(config.runMode, modes)));
   config.outputDir = reader.text("output_dir").value_or(config.outputDir);
-  config.loadCheckpoint = reader.text("load_checkpoint").value_or("");
+  config.loadCheckpoint = reader.text("load_checkpoint")
+                              .value_or(reader.text("resume_or_finetune_checkpoint").value_or(""));
   if (config.runMode == "finetune" && config.loadCheckpoint.empty())
     reader.warning("run_mode",
                    "finetune without load_checkpoint starts from initial values unless the "

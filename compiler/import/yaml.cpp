@@ -176,9 +176,9 @@ void TreeBuilder::mergeInto(YamlNode &map) {
     return;
   YamlEntry entry = *merge;
   map.entries.erase(merge);
-  std::vector<YamlPtr> sources = entry.value->items;
-  if (entry.value->isMap())
-    sources = {entry.value};
+  std::vector<YamlPtr> sources = {entry.value};
+  if (entry.value->isSequence())
+    sources = entry.value->items;
   for (const YamlPtr &source : sources) {
     if (!source->isMap()) {
       diagnostics.error(entry.keyWhere, "'<<' takes a map or a list of maps");

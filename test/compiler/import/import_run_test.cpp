@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@ namespace espalier {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 std::string config(const std::string &name) {
   return std::string(ESPALIER_SOURCE_DIR "/configs/") + name + ".yaml";
@@ -57,13 +59,13 @@ TEST_P(ParameterCount, IsExactWithoutPadding) {
   EXPECT_EQ(run.config.model.parameterCount(), GetParam().parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(Published, ParameterCount,
-                         testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
-                                         Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
-                                         Count{"gpt3_857m", 355871744},
-                                         Count{"gpt3_175b", 174615846912 - 943 * 12288},
-                                         Count{"llama2_7b", 6738415616}),
-                         [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Published, ParameterCount,
+    testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
+                    Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
+                    Count{"gpt3_857m", 355871744}, Count{"gpt3_175b", 174615846912 - 943 * 12288},
+                    Count{"llama2_7b", 6738415616}),
+    [](const auto &info) { return std::string(info.param.name); });
 
 TEST(ImportRun, EveryConfigImportsWithoutErrorsOrWarnings) {
   int files = 0;
@@ -91,6 +93,57 @@ TEST(ImportRun, MindFormersFilesImportVerbatim) {
       ++files;
     }
   EXPECT_EQ(files, 22);
+}
+
+// r0.3 spreads a run over files that base_config names, and has older names for many keys.
+TEST(ImportRun, BaseConfigsAreMerged) {
+  fs::path root = shared() / "data" / "mindformers" / "r0.3" / "gpt2";
+  if (!fs::exists(root))
+    GTEST_SKIP() << "the shared MindFormers files are not here";
+  for (const char *name : {"run_gpt2", "run_gpt2_13b", "run_gpt2_52b"}) {
+    ImportedRun run = imported((root / name).string() + ".yaml");
+    EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  }
+  ImportedRun run = imported((root / "run_gpt2_13b.yaml").string());
+  EXPECT_EQ(run.config.model.parameterCount(), 12848143360); // seq 1024 in this release
+  EXPECT_EQ(run.config.pins.tp, 8);
+}
+
+TEST(ImportRun, FaultsOfBaseConfigs) {
+  fs::path folder = fs::path(testing::TempDir()) / "espalier_base_config";
+  fs::create_directories(folder);
+  auto write = [&](const char *name, const std::string &text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  };
+  write("base.yaml", "seed: 3\nsed: 4\n");
+  std::string run = write("run.yaml", "base_config: [base.yaml, none.yaml]\nseed: 5\n");
+  ImportedRun imported = importRun(run);
+  EXPECT_EQ(imported.config.seed, 5u);
+  EXPECT_THAT(imported.diagnostics.render(), HasSubstr("base.yaml:2:1: error: unknown key 'sed'"));
+  EXPECT_THAT(imported.diagnostics.render(),
+              HasSubstr("run.yaml:1:26: error: base_config has no file"));
+  std::string cycle = write("cycle.yaml", "base_config: cycle.yaml\n");
+  EXPECT_THAT(importRun(cycle).diagnostics.render(),
+              HasSubstr("base_config takes at most 16 files, 4 levels deep"));
+  fs::remove_all(folder);
+}
+
+TEST(ImportRun, FileWithoutAMapIsRefused) {
+  fs::path file = fs::path(testing::TempDir()) / "espalier_list_run.yaml";
+  std::ofstream(file) << "[1]\n";
+  EXPECT_THAT(importRun(file.string()).diagnostics.render(),
+              HasSubstr("a run file is a map of sections"));
+  fs::remove(file);
+}
+
+// Folders with models/ are looked for around the run file and the executable; nothing else is
+// needed.
+TEST(ImportRun, ConfigFoldersAreFound) {
+  std::vector<std::string> folders = configFolders(config("tiny_gpt"), {"first"});
+  ASSERT_GE(folders.size(), 2u);
+  EXPECT_EQ(folders[0], "first");
+  EXPECT_TRUE(fs::exists(fs::path(folders[1]) / "models" / "gpt2.yaml"));
 }
 
 } // namespace
