@@ -52,7 +52,7 @@ public:
 
   SmallVector<Attribute> axes(Value global, StringRef dim) override {
     // The op sees its operand after the reshard before it, whose result is the operand itself.
-    const Axes &axes = shardingOf(global).dims[dimIndex(global.getType(), dim)];
+    Axes axes = shardingOf(global).dims[dimIndex(global.getType(), dim)];
     return SmallVector<Attribute>(axes.begin(), axes.end());
   }
 
@@ -64,7 +64,8 @@ public:
     SmallVector<StringAttr> names;
     SmallVector<int64_t> strides;
     int64_t stride = size;
-    for (StringAttr axis : shardingOf(global).dims[index]) {
+    Sharding sharding = shardingOf(global);
+    for (StringAttr axis : sharding.dims[index]) {
       stride /= layout.mesh().size(axis.getValue());
       names.push_back(axis);
       strides.push_back(stride);
