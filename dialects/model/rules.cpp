@@ -208,7 +208,7 @@ Value SelectOp::emit(OpBuilder &b, Location loc, ValueRange x) {
 }
 void SelectOp::differentiate(Gradients &g) {
   auto choose = [&](Value a, Value b) -> Value {
-    Type type = broadcastType({g.operand(0), a, b}, g.builder.getF32Type());
+    Type type = broadcastType({g.operand(0), a, b}, g.builder.getF32Type(), g.result().getType());
     return g.builder.create<SelectOp>(g.loc, type, g.operand(0), a, b);
   };
   g.contribute(1, choose(g.cotangent(), g.constant(0)));
