@@ -43,9 +43,27 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
   return result;
 }
 
+namespace {
+constexpr size_t widestLine = 160; // of source shown; longer lines are cut around the caret
+constexpr size_t mostFindings = 200;
+
+/// The source line and a caret below `column`, indented by two.
+std::string caretView(const std::string &line, int column) {
+  size_t at = std::min(line.size(), static_cast<size_t>(std::max(0, column - 1)));
+  size_t begin = at > widestLine / 2 && line.size() > widestLine ? at - widestLine / 2 : 0;
+  // Tabs are kept in the caret line so that it stays below its column.
+  std::string indent = line.substr(begin, at - begin);
+  for (char &c : indent)
+    c = c == '\t' ? '\t' : ' ';
+  return fmt::format("  {}\n  {}^\n", line.substr(begin, widestLine), indent);
+}
+} // namespace
+
 std::string Diagnostics::render() const {
   std::string text;
-  for (const Diagnostic &d : sorted()) {
+  std::vector<Diagnostic> all = sorted();
+  for (size_t i = 0; i < std::min(all.size(), mostFindings); ++i) {
+    const Diagnostic &d = all[i];
     const char *severity = d.severity == Severity::Error ? "error" : "warning";
     if (d.where.line > 0)
       text += fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column,
@@ -53,16 +71,12 @@ std::string Diagnostics::render() const {
     else
       text += fmt::format("{}: {}: {}\n", d.where.file, severity, d.message);
     auto source = sources.find(d.where.file);
-    if (source == sources.end() || d.where.line < 1 ||
-        static_cast<size_t>(d.where.line) > source->second.size())
-      continue;
-    const std::string &line = source->second[d.where.line - 1];
-    // Tabs are kept in the caret line so that it stays below its column.
-    std::string indent = line.substr(0, std::max(0, d.where.column - 1));
-    for (char &c : indent)
-      c = c == '\t' ? '\t' : ' ';
-    text += fmt::format("  {}\n  {}^\n", line, indent);
+    if (source != sources.end() && d.where.line > 0 &&
+        static_cast<size_t>(d.where.line) <= source->second.size())
+      text += caretView(source->second[d.where.line - 1], d.where.column);
   }
+  if (all.size() > mostFindings)
+    text += fmt::format("... and {} more\n", all.size() - mostFindings);
   return text;
 }
 

@@ -32,7 +32,7 @@ public:
   /// Findings sorted by file, line and column; equal ones are kept once (an aliased map is read
   /// twice).
   std::vector<Diagnostic> sorted() const;
-  /// All findings as text, one block each; empty when there are none.
+  /// The first 200 findings as text, one block each, and how many more; empty when there are none.
   std::string render() const;
 
 private:

@@ -218,8 +218,10 @@ void importCluster(const RunReader &reader, const std::string &fromOptions,
   ClusterConfig &cluster = importer.cluster();
   if (reader.diagnostics().sorted().size() == before)
     checkConstants(reader);
-  if (static_cast<int64_t>(cluster.hosts) * cluster.devicesPerHost > 1000000)
+  if (static_cast<int64_t>(cluster.hosts) * cluster.devicesPerHost > 1000000) {
     reader.error("cluster", "a cluster has at most 1000000 devices");
+    cluster = {}; // so that no later check multiplies what does not fit
+  }
   std::optional<double> limit = reader.bytes("context.max_device_memory");
   if (limit && *limit < cluster.memoryBytes)
     cluster.memoryBytes = *limit;

@@ -268,8 +268,14 @@ void importParallel(const RunReader &reader) {
   config.recompute.recomputeSliceActivation =
       reader.flag("recompute_config.recompute_slice_activation").value_or(false);
   ParallelMode mode = readMode(reader);
-  if (mode == ParallelMode::Single)
+  if (mode == ParallelMode::Single) {
+    if (config.cluster.devices() > 1)
+      reader.warning("use_parallel",
+                     fmt::format("use_parallel is False: one of the cluster's {} devices is "
+                                 "used; use_parallel: False → True",
+                                 config.cluster.devices()));
     config.cluster.hosts = config.cluster.devicesPerHost = 1;
+  }
   int64_t batch = 1;
   if (mode == ParallelMode::Pinned)
     pinFile(reader);

@@ -26,6 +26,19 @@ TEST(Diagnostics, WarningsAreNoErrors) {
   EXPECT_TRUE(d.hasErrors());
 }
 
+TEST(Diagnostics, LongLinesAndLongListsAreCut) {
+  Diagnostics d;
+  d.addSource("a.yaml", std::string(5000, 'x') + "y" + std::string(5000, 'z'));
+  d.error({"a.yaml", 1, 5001}, "here");
+  std::string text = d.render();
+  EXPECT_LT(text.size(), 400u);
+  // The caret is below the y: both are the 83rd character of their line.
+  EXPECT_EQ(text.find('y', 20) - text.find("\n  x"), text.rfind('^') - text.find("\n   "));
+  for (int i = 0; i < 300; ++i)
+    d.error({"b.yaml", i + 1, 1}, "again");
+  EXPECT_NE(d.render().find("... and 101 more"), std::string::npos);
+}
+
 TEST(Diagnostics, NearestNameIsNearEnough) {
   EXPECT_EQ(nearestName("hiden_size", {"vocab_size", "hidden_size"}), "hidden_size");
   EXPECT_EQ(nearestName("xyzzy", {"vocab_size", "hidden_size"}), "");

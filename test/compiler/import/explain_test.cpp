@@ -81,8 +81,9 @@ TEST(Explain, JsonHasTheSame) {
   EXPECT_EQ(json["keys"][0]["value"], "3");
   EXPECT_EQ(json["keys"][0]["action"], "used");
   EXPECT_FALSE(json["errors"].empty());
-  EXPECT_EQ(nlohmann::json::parse(explainRunJson(run("gpt2_13b"), "parameters"))["derived"][0]["value"],
-            "12,853,386,240");
+  EXPECT_EQ(
+      nlohmann::json::parse(explainRunJson(run("gpt2_13b"), "parameters"))["derived"][0]["value"],
+      "12,853,386,240");
 }
 
 TEST(Explain, BytesThatAreNoUtf8DoNotStopIt) {

@@ -60,6 +60,13 @@ TEST(Plan, SingleDeviceIsDataParallelOfOne) {
   EXPECT_EQ(run.config.globalBatch, 4);
 }
 
+TEST(Plan, SingleDeviceOfALargeClusterIsAWarning) {
+  ImportedRun run = load("gpt2_124m", {}, "cpu_local");
+  EXPECT_EQ(run.config.cluster.devices(), 1);
+  EXPECT_THAT(run.diagnostics.render(),
+              testing::HasSubstr("one of the cluster's 8 devices is used"));
+}
+
 TEST(Plan, ModeZeroPutsAReplicaOnEveryDevice) {
   ImportedRun run =
       load("tiny_gpt", {"parallel.parallel_mode=0", "runner_config.gradient_accumulation_steps=3"});
