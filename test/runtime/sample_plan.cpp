@@ -11,10 +11,20 @@
 namespace espalier::rt {
 namespace {
 
-enum Kernel { Embed, EmbedGradient, Block, BlockGradient, ShiftGradient, Loss, AddLoss, LossGradient, Adam };
-constexpr const char *kernelNames[] = {"toy_embed",    "toy_embed_gradient", "toy_block",
+enum Kernel {
+  Embed,
+  EmbedGradient,
+  Block,
+  BlockGradient,
+  ShiftGradient,
+  Loss,
+  AddLoss,
+  LossGradient,
+  Adam
+};
+constexpr const char *kernelNames[] = {"toy_embed",          "toy_embed_gradient", "toy_block",
                                        "toy_block_gradient", "toy_shift_gradient", "toy_loss",
-                                       "toy_add_loss", "toy_loss_gradient", "toy_adam"};
+                                       "toy_add_loss",       "toy_loss_gradient",  "toy_adam"};
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -396,7 +406,8 @@ void Builder::addCalls(pb::Stage *stage, int index, int64_t &top) {
   auto take = [&](int64_t bytes) { return std::exchange(top, top + aligned(bytes)); };
   int64_t workspace = take(64);
   int calls = stage->layers() + isFirst + isLast;
-  int64_t streams = take(stream * slots * (calls + 1)), cotangents = take(stream * slots * (calls + 1));
+  int64_t streams = take(stream * slots * (calls + 1)),
+          cotangents = take(stream * slots * (calls + 1));
   int64_t tiedBase[3] = {};
   for (int i = 0; i < calls; ++i) {
     pb::Call *call = stage->add_calls();

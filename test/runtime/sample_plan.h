@@ -1,5 +1,6 @@
-// A plan written by hand for a toy model that a person can check: out = e * tokens, then layers x * w + shift, then
-// the loss sum (x * e - labels)^2 with the first e tied. Features are the positions of a sample; tp splits them.
+// A plan written by hand for a toy model that a person can check: out = e * tokens, then layers x *
+// w + shift, then the loss sum (x * e - labels)^2 with the first e tied. Features are the positions
+// of a sample; tp splits them.
 #pragma once
 
 #include "runtime/data/dataset.h"
