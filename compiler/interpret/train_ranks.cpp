@@ -4,7 +4,7 @@
 #include "compiler/interpret/run_ranks.h"
 #include "compiler/plan/apply_plan.h"
 #include "planner/schedule.h"
-#include "runtime/train/initialize.h"
+#include "runtime/train/initial_value.h"
 
 #include <cmath>
 #include <mutex>
