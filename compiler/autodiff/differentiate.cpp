@@ -57,7 +57,8 @@ LogicalResult propagateBack(ArrayRef<Operation *> forward, Cotangents &cotangent
     SmallVector<Value> ofResults;
     for (Value result : op->getResults())
       ofResults.push_back(cotangents.of(result));
-    if (llvm::none_of(ofResults, [](Value value) { return value != nullptr; }))
+    bool isUsed = llvm::any_of(ofResults, [](Value value) { return value != nullptr; });
+    if (!isUsed || op->getNumOperands() == 0)
       continue;
     auto differentiable = dyn_cast<DifferentiableOp>(op);
     if (!differentiable)

@@ -1,0 +1,36 @@
+// The pipeline as a table of phases: from a run and a plan to a run plan.
+#pragma once
+
+#include "compiler/import/run_config.h"
+#include "planner/plan.h"
+
+#include "runtime/plan.pb.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+struct CompileOptions {
+  std::string compileTo;  ///< name of the last phase to run; the IR is then printed. Empty: all
+  std::string dumpPhases; ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
+  bool emitKernels = true; ///< false: everything but machine code, for memory and timing questions
+};
+
+/// What a compilation gives. `ir` is set instead of `plan` when it stopped at `compileTo`.
+struct Compiled {
+  rt::pb::Plan plan;
+  std::string ir;
+};
+
+/// Names of the phases, in order.
+std::vector<std::string> phaseNames();
+
+/// Compiles one plan of a run for CPUs. Failures are reported as diagnostics of `context`.
+std::optional<Compiled> compileRun(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                   const CompileOptions &options = {});
+
+} // namespace espalier
