@@ -21,13 +21,15 @@ struct Tiling {
 /// Predicted cycles of a product in tiles of this size, relative to a perfect split, summed over
 /// several numbers of threads because a plan does not know it: 32 multiply-adds per cycle and 1 to
 /// 4 packed elements per cycle.
-double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling) {
+double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, bool transposeA,
+                       Tiling tiling) {
   constexpr double kStartCycles = 3000;
   int64_t tiles =
       batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
   double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
   double depth = static_cast<double>(k);
-  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth / 4 + columns * depth / 2;
+  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth / (transposeA ? 1 : 3) +
+                columns * depth / 2;
   double sum = 0;
   for (int64_t threads : {1, 2, 4, 8})
     sum += static_cast<double>((tiles + threads - 1) / threads * threads) * tile;
@@ -35,7 +37,7 @@ double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling ti
 }
 
 /// The tiling with the least predicted time; ties go to the larger tile.
-Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
+Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, bool transposeA) {
   Tiling best{};
   double least = -1;
   m = std::max<int64_t>(m, 1);
@@ -46,7 +48,7 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
     for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
       int64_t columns = (n + across - 1) / across;
       Tiling tiling{(m + down - 1) / down, (columns + kColumnStep - 1) / kColumnStep * kColumnStep};
-      double cycles = predictedCycles(m, n, k, batch, tiling);
+      double cycles = predictedCycles(m, n, k, batch, transposeA, tiling);
       if (least < 0 || cycles < least) {
         least = cycles;
         best = tiling;
@@ -70,7 +72,7 @@ public:
     reader.holds(0, {batch_, m_, k_}, bytesOf(a_));
     reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
-    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1));
+    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1), transposeA_);
     down_ = {m_, tiling.rows};
     across_ = {n_, tiling.columns};
     rowsFastest_ = m_ < n_;

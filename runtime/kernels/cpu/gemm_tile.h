@@ -154,11 +154,6 @@ static void packPanels(const Element<S> *from, int64_t stride, int64_t elements,
   }
 }
 
-template <int... Lanes> struct LaneList {};
-template <int Count, int... Lanes> struct MakeLanes : MakeLanes<Count - 1, Count - 1, Lanes...> {};
-template <int... Lanes> struct MakeLanes<0, Lanes...> {
-  typedef LaneList<Lanes...> List;
-};
 template <int Distance, int... L>
 ESPALIER_INLINE void swapLanes(Floats &low, Floats &high, LaneList<L...>) {
   Floats a = low, b = high;
@@ -172,7 +167,7 @@ template <int Distance> ESPALIER_INLINE void swapBlocks(Floats *v) {
 #pragma clang loop unroll(full)
   for (int i = 0; i < kWidth; ++i)
     if (!(i & Distance))
-      swapLanes<Distance>(v[i], v[i + Distance], typename MakeLanes<kWidth>::List{});
+      swapLanes<Distance>(v[i], v[i + Distance], AllLanes{});
 }
 ESPALIER_INLINE void transpose(Floats *v) {
   if constexpr (kWidth >= 16)
