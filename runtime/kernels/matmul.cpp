@@ -21,23 +21,21 @@ struct Tiling {
 /// Predicted cycles of a product in tiles of this size, relative to a perfect split, summed over
 /// several numbers of threads because a plan does not know it: 32 multiply-adds per cycle and 1 to
 /// 4 packed elements per cycle.
-double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, bool transposeA,
-                       Tiling tiling) {
+double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling) {
   constexpr double kStartCycles = 3000;
   int64_t tiles =
       batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
   double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
   double depth = static_cast<double>(k);
-  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth / (transposeA ? 1 : 3) +
-                columns * depth / 2;
+  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth + columns * depth;
   double sum = 0;
-  for (int64_t threads : {1, 2, 4, 8})
+  for (int64_t threads : {1, 2, 4})
     sum += static_cast<double>((tiles + threads - 1) / threads * threads) * tile;
   return sum;
 }
 
 /// The tiling with the least predicted time; ties go to the larger tile.
-Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, bool transposeA) {
+Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
   Tiling best{};
   double least = -1;
   m = std::max<int64_t>(m, 1);
@@ -48,7 +46,7 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, bool transpo
     for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
       int64_t columns = (n + across - 1) / across;
       Tiling tiling{(m + down - 1) / down, (columns + kColumnStep - 1) / kColumnStep * kColumnStep};
-      double cycles = predictedCycles(m, n, k, batch, transposeA, tiling);
+      double cycles = predictedCycles(m, n, k, batch, tiling);
       if (least < 0 || cycles < least) {
         least = cycles;
         best = tiling;
@@ -72,7 +70,7 @@ public:
     reader.holds(0, {batch_, m_, k_}, bytesOf(a_));
     reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
-    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1), transposeA_);
+    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1));
     down_ = {m_, tiling.rows};
     across_ = {n_, tiling.columns};
     rowsFastest_ = m_ < n_;
