@@ -89,11 +89,14 @@ template <Storage S, bool Paired> struct Reader {
     if constexpr (!Paired) {
       return loadFirst<S>(p, count);
     } else {
-      if (count >= 2 * kWidth)
-        return loadFloats(reinterpret_cast<const float *>(p));
       uint16_t lanes[2 * kWidth] = {};
-      copyFirst<2 * kWidth>(lanes, p, count);
-      return loadFloats(reinterpret_cast<const float *>(lanes));
+      if (count < 2 * kWidth) {
+        copyFirst<2 * kWidth>(lanes, p, count);
+        p = lanes;
+      }
+      Floats v;
+      __builtin_memcpy(&v, p, sizeof v);
+      return v;
     }
   }
 
