@@ -20,29 +20,48 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
 
 double relaxedBound(const Problem &problem, const CostTable &table, const Plan &axes) {
   int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
-  double work = 0, once = 0, forwardAndBackward = 0;
-  auto add = [&](const SegmentCost &cost, double extra) {
-    double both = cost.forward.total() + cost.backward.total() + extra;
-    forwardAndBackward += both;
-    work += both + cost.weight.total();
+  double work = 0, once = 0, forwardShare = 1;
+  auto add = [&](const SegmentCost &cost, double least, double most) {
+    double rest = cost.backward.total() + cost.weight.total();
+    work += cost.forward.total() + rest + least;
     once += cost.step.total();
+    if (cost.forward.total() + rest + most > 0)
+      forwardShare =
+          std::min(forwardShare, cost.forward.total() / (cost.forward.total() + rest + most));
   };
-  add(table.embed, 0);
-  add(table.head, 0);
-  for (int kind : table.layerKinds)
-    add(table.kinds[kind], table.kinds[kind].recompute[recompute].total());
-  double sends = 2 * (axes.pp - 1) * table.boundarySeconds;
-  work += sends;
+  if (problem.embed >= 0)
+    add(table.embed, 0, 0);
+  if (problem.head >= 0)
+    add(table.head, 0, 0);
+  for (int kind : table.layerKinds) {
+    double most = 0;
+    for (const PhaseSeconds &repeated : table.kinds[kind].recompute)
+      most = std::max(most, repeated.total());
+    add(table.kinds[kind], table.kinds[kind].recompute[recompute].total(), most);
+  }
+  int chunks = chunksOf(axes.schedule, axes.virtualStages);
+  if (chunks == 1)
+    work += 2 * (axes.pp - 1) * table.boundarySeconds;
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
   double bound = (m * work + once) / p;
-  if (axes.schedule != Schedule::OneFOneB && axes.schedule != Schedule::GPipe)
+  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Equal
+  // chains of m t_s + share * sum over i < s of t_i <= T have t_s = T / m (1 - share / m)^s, whose
+  // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
+  // send count as much as forward and backward do, so they are left out of the share. The V returns
+  // to the first stage: no wait.
+  double share = axes.schedule == Schedule::OneFOneB || axes.schedule == Schedule::GPipe ? 1
+                 : table.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV
+                     ? 0
+                     : forwardShare / chunks;
+  if (share <= 0)
     return bound;
-  // Equal chains: t_s = T / m (1 - 1/m)^s, whose sum over p stages is the work.
-  return std::max(bound, work / (1 - std::pow(1 - 1 / m, p)));
+  return std::max(bound, share * work / (1 - std::pow(1 - share / m, p)));
 }
 
 namespace {
 
+constexpr int64_t kNodeCost =
+    20; // a step of the descent costs about as much as playing this many actions
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -68,7 +87,7 @@ public:
     tighten(low, high, counts);
     result.lowerBound = low;
     take(counts, result);
-    if (result.seconds > high * (1 + 1e-9))
+    if (budget > 0 && result.seconds > low * (1 + 2e-9))
       exhaust(limit, result);
     if (result.seconds <= result.lowerBound * (1 + 2e-9))
       result.lowerBound = result.seconds;
@@ -218,10 +237,11 @@ private:
   bool descend(int used, int stage, double prefix, double limit,
                const std::vector<std::vector<double>> &slack, std::vector<int> &counts,
                SplitResult &result) {
+    budget -= kNodeCost;
+    if (budget < 0)
+      return false;
     if (stage == stages) {
       budget -= axes.microBatches * stages * 2;
-      if (budget < 0)
-        return false;
       take(counts, result);
       return true;
     }
