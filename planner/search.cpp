@@ -161,6 +161,7 @@ private:
     const std::optional<CostTable> &table = tableOf(plan);
     if (!table)
       return;
+    WorkSum work = sumWork(problem, *table);
     for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
                               Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV}) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule
@@ -173,7 +174,7 @@ private:
         plan.virtualStages = schedule == Schedule::ZeroBubbleV ? 2 : virtualStages;
         if (problem.pins.virtualStages && *problem.pins.virtualStages != plan.virtualStages)
           continue;
-        add(plan, *table);
+        add(plan, work);
       }
     }
   }
@@ -181,7 +182,7 @@ private:
   // Memory for actions of a table is bounded before one is built.
   static constexpr double mostActions = 4e6;
 
-  void add(Plan plan, const CostTable &table) {
+  void add(Plan plan, const WorkSum &work) {
     plan.executable = isExecutable(plan);
     int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages),
         layers = problem.layerCount();
@@ -192,7 +193,7 @@ private:
                            plan.virtualStages)
              .empty())
       return;
-    Candidate candidate{plan, relaxedBound(problem, table, plan), 1, 0};
+    Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
     if (!even && !problem.pins.stageLayers)
       candidate.splits = binomial(layers - 1, plan.pp - 1);
     candidates.push_back(std::move(candidate));
@@ -273,7 +274,7 @@ Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &count
     int stage =
         stageOfChunk(chunk, plan.pp, chunksPerStage, plan.schedule == Schedule::ZeroBubbleV);
     plan.stages.push_back(
-        {first, counts[chunk], options.best(stage, first, counts[chunk]).recompute});
+        {first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
   }
   return plan;
 }

@@ -18,41 +18,46 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
   return seconds;
 }
 
-double relaxedBound(const Problem &problem, const CostTable &table, const Plan &axes) {
+WorkSum sumWork(const Problem &problem, const CostTable &table) {
   int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
-  double work = 0, once = 0, forwardShare = 1;
-  auto add = [&](const SegmentCost &cost, double least, double most) {
-    double rest = cost.backward.total() + cost.weight.total();
-    work += cost.forward.total() + rest + least;
-    once += cost.step.total();
-    if (cost.forward.total() + rest + most > 0)
-      forwardShare =
-          std::min(forwardShare, cost.forward.total() / (cost.forward.total() + rest + most));
+  WorkSum sum;
+  sum.boundarySeconds = table.boundarySeconds;
+  auto add = [&](const SegmentCost &cost, double least, double most, double count) {
+    double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+    sum.work += count * (forward + rest + least);
+    sum.once += count * cost.step.total();
+    if (forward + rest + most > 0)
+      sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
   };
   if (problem.embed >= 0)
-    add(table.embed, 0, 0);
+    add(table.embed, 0, 0, 1);
   if (problem.head >= 0)
-    add(table.head, 0, 0);
-  for (int kind : table.layerKinds) {
+    add(table.head, 0, 0, 1);
+  for (const LayerRun &run : problem.layers) {
     double most = 0;
-    for (const PhaseSeconds &repeated : table.kinds[kind].recompute)
+    for (const PhaseSeconds &repeated : table.kinds[run.kind].recompute)
       most = std::max(most, repeated.total());
-    add(table.kinds[kind], table.kinds[kind].recompute[recompute].total(), most);
+    add(table.kinds[run.kind], table.kinds[run.kind].recompute[recompute].total(), most, run.count);
   }
+  return sum;
+}
+
+double relaxedBound(const WorkSum &sum, const Plan &axes) {
+  double work = sum.work;
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
   if (chunks == 1)
-    work += 2 * (axes.pp - 1) * table.boundarySeconds;
+    work += 2 * (axes.pp - 1) * sum.boundarySeconds;
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
-  double bound = (m * work + once) / p;
+  double bound = (m * work + sum.once) / p;
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Equal
   // chains of m t_s + share * sum over i < s of t_i <= T have t_s = T / m (1 - share / m)^s, whose
   // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
   // send count as much as forward and backward do, so they are left out of the share. The V returns
   // to the first stage: no wait.
   double share = axes.schedule == Schedule::OneFOneB || axes.schedule == Schedule::GPipe ? 1
-                 : table.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV
+                 : sum.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV
                      ? 0
-                     : forwardShare / chunks;
+                     : sum.forwardShare / chunks;
   if (share <= 0)
     return bound;
   return std::max(bound, share * work / (1 - std::pow(1 - share / m, p)));
@@ -69,15 +74,15 @@ public:
   SplitSearch(const Problem &problem, StageOptions &options, int64_t budget)
       : problem(problem), options(options), axes(options.axes()), stages(axes.pp),
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget) {
-    schedule = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches),
-                             axes.virtualStages);
+    splitsBackward = axes.schedule == Schedule::ZeroBubbleH1;
     for (int stage = 0; stage < stages; ++stage)
       edges.push_back(edgeSeconds(options.table(), stage, stages, 1, false));
   }
 
   SplitResult run(double limit) {
     SplitResult result;
-    double low = std::min(limit, relaxedBound(problem, options.table(), axes)) * (1 - 1e-9);
+    double low =
+        std::min(limit, relaxedBound(sumWork(problem, options.table()), axes)) * (1 - 1e-9);
     std::vector<int> counts = decide(limit);
     if (counts.empty()) {
       result.lowerBound = limit;
@@ -103,13 +108,13 @@ private:
 
   // What a stage adds to the chains of the stages below it.
   double passing(const ChunkSeconds &seconds) const {
-    return seconds.forward + seconds.backward + (schedule.splitsBackward ? 0 : seconds.weight);
+    return seconds.forward + seconds.backward + (splitsBackward ? 0 : seconds.weight);
   }
 
   // All work of a stage before its last backward ends.
   double chain(int stage, const ChunkSeconds &seconds) const {
     double m = static_cast<double>(axes.microBatches);
-    double weights = schedule.splitsBackward ? std::max(0.0, m - 1 - stage) : m;
+    double weights = splitsBackward ? std::max(0.0, m - 1 - stage) : m;
     return m * (seconds.forward + seconds.backward) + weights * seconds.weight;
   }
 
@@ -208,6 +213,8 @@ private:
       chunks.push_back(secondsOf(stage, first, counts[stage], option));
       steps.push_back(option.stepSeconds);
     }
+    if (schedule.stages.empty())
+      schedule = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
     double seconds = playedStepSeconds(schedule, chunks, steps);
     ++result.played;
     if (seconds < result.seconds) {
@@ -263,7 +270,8 @@ private:
   const Plan &axes;
   int stages, layers;
   int64_t budget;
-  ScheduleTable schedule;
+  bool splitsBackward = false;
+  ScheduleTable schedule;          // built when the first split is played
   std::vector<ChunkSeconds> edges; // per stage
 };
 
