@@ -25,6 +25,7 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   auto add = [&](const SegmentCost &cost, double least, double most, double count) {
     double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
     sum.work += count * (forward + rest + least);
+    sum.weights += count * cost.weight.total();
     sum.once += count * cost.step.total();
     if (forward + rest + most > 0)
       sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
@@ -75,6 +76,10 @@ public:
       : problem(problem), options(options), axes(options.axes()), stages(axes.pp),
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget) {
     splitsBackward = axes.schedule == Schedule::ZeroBubbleH1;
+    WorkSum sum = sumWork(problem, options.table());
+    through =
+        sum.work - (splitsBackward ? sum.weights : 0) + 2 * (stages - 1) * sum.boundarySeconds;
+    leastFirstStep = options.best(0, 0, 1).stepSeconds;
     for (int stage = 0; stage < stages; ++stage)
       edges.push_back(edgeSeconds(options.table(), stage, stages, 1, false));
   }
@@ -118,9 +123,23 @@ private:
     return m * (seconds.forward + seconds.backward) + weights * seconds.weight;
   }
 
-  // What the stage alone needs, whatever the others do.
-  double alone(const ChunkSeconds &seconds, const StageOption &option) const {
-    return static_cast<double>(axes.microBatches) * seconds.total() + option.stepSeconds;
+  // What holds for a stage whatever the others do: all its work and what it does once per step; and
+  // one micro-batch through the whole pipeline, beside the actions that the order of the stage puts
+  // before it comes back (first micro-batch) or after it leaves (last micro-batch). With k
+  // micro-batches in flight, 1F1B has m - k forwards after its first backward and m - k backwards
+  // before its last forward.
+  double alone(int stage, const ChunkSeconds &seconds, const StageOption &option) const {
+    double m = static_cast<double>(axes.microBatches);
+    double bound = m * seconds.total() + option.stepSeconds;
+    double step = stage == 0 ? option.stepSeconds : leastFirstStep;
+    double forward = seconds.forward,
+           backward = seconds.backward + (splitsBackward ? 0 : seconds.weight);
+    if (axes.schedule == Schedule::GPipe)
+      return std::max(bound, through + step + (m - 1) * (forward + backward));
+    double others = m - std::min<double>(m, stages - stage);
+    double weights = splitsBackward ? std::max(0.0, m - 1 - stage) * seconds.weight : 0;
+    bound = std::max(bound, through + step + (m - 1) * backward + others * forward + weights);
+    return std::max(bound, through + step + (m - 1) * forward + others * backward);
   }
 
   double chainBound(const std::vector<int> &counts) {
@@ -130,7 +149,7 @@ private:
       ChunkSeconds seconds = secondsOf(stage, first, counts[stage], option);
       if (stage == 0)
         prefix = option.stepSeconds;
-      bound = std::max({bound, prefix + chain(stage, seconds), alone(seconds, option)});
+      bound = std::max({bound, prefix + chain(stage, seconds), alone(stage, seconds, option)});
       prefix += passing(seconds);
     }
     return bound;
@@ -155,7 +174,7 @@ private:
       if (!option.fits)
         break; // more layers need more bytes
       ChunkSeconds seconds = secondsOf(stage, first, count, option);
-      if (alone(seconds, option) > target)
+      if (alone(stage, seconds, option) > target)
         break;
       visit(count, chain(stage, seconds), passing(seconds), option.stepSeconds);
     }
@@ -271,7 +290,9 @@ private:
   int stages, layers;
   int64_t budget;
   bool splitsBackward = false;
-  ScheduleTable schedule;          // built when the first split is played
+  double through = 0;        // least time of one micro-batch down and up, split weights left out
+  double leastFirstStep = 0; // least work once per step of the first stage
+  ScheduleTable schedule;    // built when the first split is played
   std::vector<ChunkSeconds> edges; // per stage
 };
 
