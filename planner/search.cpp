@@ -3,6 +3,8 @@
 // fixed size see the same best plans whatever the number of threads, so the result does not depend
 // on it.
 #include "planner/search.h"
+
+#include "planner/diagnose.h"
 #include "planner/split_layers.h"
 
 #include <algorithm>
@@ -340,6 +342,13 @@ public:
     return statistics;
   }
 
+  std::vector<Plan> axes() const {
+    std::vector<Plan> list;
+    for (const Candidate &candidate : candidates)
+      list.push_back(candidate.axes);
+    return list;
+  }
+
   std::vector<std::pair<Plan, SplitResult>> best() const { return leaders.sorted(); }
 
 private:
@@ -399,6 +408,8 @@ SearchResult search(const Problem &given, const SearchOptions &options) {
   result.statistics = solver.run();
   for (const auto &[axes, solved] : solver.best())
     result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved.counts)));
+  if (result.plans.empty() && options.diagnose)
+    diagnose(problem, options, solver.axes(), result);
   result.statistics.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
