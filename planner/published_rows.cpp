@@ -86,19 +86,19 @@ struct MachineRow {
 //   Jean Zay : BLOOM sweep rows of lines 35, 48, 54 (time and memory)
 //   MosaicML : llm-foundry lines 2, 21, 31 (H100) and 53, 57, 69 (A100)
 constexpr MachineRow machines[] = {
-    {"selene", 80, 312e12, 1.6e12, 0.77, 0.5, 4e-6, 108, 8, 230e9, 22e9, 4},
-    {"jean zay, 8/node", 80, 312e12, 1.6e12, 0.70, 0.5, 4e-6, 108, 8, 230e9, 5.5e9, 6},
-    {"a100-80gb (jean zay)", 80, 312e12, 1.6e12, 0.70, 0.5, 4e-6, 108, 8, 230e9, 5.5e9, 6},
-    {"a100-80gb", 80, 312e12, 1.6e12, 0.77, 0.5, 4e-6, 108, 8, 230e9, 22e9, 4},
-    {"a100_80gb", 80, 312e12, 1.6e12, 0.77, 0.5, 4e-6, 108, 8, 230e9, 22e9, 4},
-    {"a100_40gb", 40, 312e12, 1.25e12, 0.77, 0.5, 4e-6, 108, 8, 230e9, 22e9, 4},
-    {"v100-32gb (jean zay 4/node)", 32, 125e12, 0.75e12, 0.70, 0.4, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100-16gb (jean zay 4/node)", 16, 125e12, 0.75e12, 0.70, 0.4, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100-16gb (aws", 16, 125e12, 0.75e12, 0.70, 0.4, 5e-6, 80, 8, 65e9, 3e9, 2},
-    {"v100-32gb (8/node)", 32, 125e12, 0.75e12, 0.70, 0.4, 5e-6, 80, 8, 65e9, 5e9, 2},
-    {"h100-96gb", 94, 989e12, 2.0e12, 0.62, 0.5, 4e-6, 132, 8, 360e9, 45e9, 5},
-    {"h100_80gb", 80, 989e12, 2.7e12, 0.70, 0.5, 4e-6, 132, 8, 360e9, 45e9, 5},
-    {"dgx-h100", 80, 989e12, 2.7e12, 0.70, 0.5, 4e-6, 132, 8, 360e9, 45e9, 5},
+    {"selene", 80, 312e12, 1.45e12, 0.765, 0.3, 5e-6, 108, 8, 210e9, 22e9, 4},
+    {"jean zay, 8/node", 80, 312e12, 1.45e12, 0.72, 0.3, 5e-6, 108, 8, 130e9, 5.5e9, 10},
+    {"a100-80gb (jean zay)", 80, 312e12, 1.45e12, 0.72, 0.3, 5e-6, 108, 8, 130e9, 5.5e9, 10},
+    {"a100-80gb", 80, 312e12, 1.45e12, 0.765, 0.3, 5e-6, 108, 8, 210e9, 22e9, 4},
+    {"a100_80gb", 80, 312e12, 1.45e12, 0.765, 0.3, 5e-6, 108, 8, 210e9, 22e9, 4},
+    {"a100_40gb", 40, 312e12, 1.15e12, 0.765, 0.3, 5e-6, 108, 8, 210e9, 22e9, 2},
+    {"v100-32gb (jean zay 4/node)", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
+    {"v100-16gb (jean zay 4/node)", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
+    {"v100-16gb (aws", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2},
+    {"v100-32gb (8/node)", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 5e9, 2},
+    {"h100-96gb", 94, 989e12, 1.9e12, 0.5, 0.22, 5e-6, 132, 8, 360e9, 45e9, 5},
+    {"h100_80gb", 80, 989e12, 2.3e12, 0.64, 0.22, 5e-6, 132, 8, 360e9, 45e9, 4},
+    {"dgx-h100", 80, 989e12, 2.3e12, 0.64, 0.22, 5e-6, 132, 8, 360e9, 45e9, 4},
 };
 
 std::string lower(std::string text) {
@@ -149,17 +149,24 @@ System systemOf(const PublishedRow &row, bool *unfused) {
   system.fusedAttention = !*unfused;
   if (contains(gpu, "jean zay")) {
     system.name = "megatron-deepspeed";
-    system.gradientBytes = contains(precision, "fp32 grad") || precision == "bf16" ? 4 : 2;
+    system.scattersBoundary = true; // PipelineEngine sends partitioned activations
+    // bf16: gradients in both types; fp16: one f32 copy of the gradients of the own partition at
+    // the update.
+    bool wide = contains(precision, "fp32 grad") || precision == "bf16";
+    system.gradientBytes = wide ? 6 : 2;
+    system.optimizerBytes = wide ? 12 : 16;
   } else if (*unfused) {
     system.name = "megatron-2022";
     system.scattersBoundary = true;
   } else if (contains(source, "llm-foundry")) {
     system.name = "fsdp";
+    system.elementwiseShare = 2; // kernels of the framework one by one
     bool pure = contains(precision, "pure");
     system.parameterBytes = pure ? 2 : 4, system.gradientBytes = pure ? 2 : 4,
     system.optimizerBytes = pure ? 4 : 8;
   } else if (contains(source, "torchtitan")) {
     system.name = "torchtitan";
+    system.elementwiseShare = contains(row.text("notes"), "compile") ? 1.2 : 2;
     system.parameterBytes = 4, system.gradientBytes = 4, system.optimizerBytes = 8;
   } else {
     system.name = "megatron-core";
@@ -177,10 +184,14 @@ std::string fillShape(const PublishedRow &row, bool unfused, ModelShape &shape) 
   shape.layers = static_cast<int>(row.number("layers"));
   shape.hidden = static_cast<int64_t>(row.number("hidden"));
   shape.heads = static_cast<int64_t>(row.number("heads"));
+  if (shape.hidden % shape.heads != 0)
+    return "the heads do not divide hidden as published";
   shape.kvHeads = static_cast<int64_t>(row.number("kv_heads", static_cast<double>(shape.heads)));
   shape.ffn = static_cast<int64_t>(row.number("ffn", 4.0 * static_cast<double>(shape.hidden)));
   shape.seq = static_cast<int64_t>(row.number("seq"));
-  shape.vocab = static_cast<int64_t>(row.number("vocab", 51200));
+  // Megatron pads the vocabulary to 128 tp; some tables print it before padding.
+  int64_t unit = 128 * static_cast<int64_t>(row.number("tp", 1));
+  shape.vocab = (static_cast<int64_t>(row.number("vocab", 51200)) + unit - 1) / unit * unit;
   bool llama = contains(lower(row.text("model")), "llama");
   shape.gated = shape.rotary = llama;
   shape.tied = !llama;
@@ -213,6 +224,8 @@ std::string fillPlan(const PublishedRow &row, Plan &plan) {
   plan.sequenceParallel =
       plan.tp > 1 && (row.number("sp", -1) == 1 || (row.text("sp").empty() && plan.zero >= 1 &&
                                                     contains(lower(row.text("gpu")), "h100")));
+  if (plan.pp > 1 && contains(row.text("notes"), "microbatch within local batch not given"))
+    return "the micro-batch is not published";
   plan.virtualStages = axis("vpp");
   if (plan.virtualStages > 1)
     plan.schedule = Schedule::Interleaved;
