@@ -149,7 +149,7 @@ private:
     }
   }
 
-  Type storedType() const {
+  Type storedType() {
     Builder b(module.getContext());
     return run.dtypes.parameters == DType::F32 ? Type(b.getF32Type())
            : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
@@ -295,10 +295,12 @@ private:
     auto parts = context.rendezvous->exchange({"all ranks", rank, plan.ranks(), "agree"}, mine);
     if (!parts)
       return parts.takeError();
-    for (auto [index, name] : llvm::enumerate({"loss_sum", "token_count", "squared_norm"})) {
+    size_t index = 0;
+    for (const char *name : {"loss_sum", "token_count", "squared_norm"}) {
       statistics[name] = 0;
       for (const auto &part : *parts)
         statistics[name] += part->values[index];
+      ++index;
     }
     return llvm::Error::success();
   }
