@@ -1,6 +1,8 @@
 // Declarations and registration of all passes; passes.td lists them in pipeline order.
 #pragma once
 
+#include "dialects/exec/dialect.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 

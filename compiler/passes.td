@@ -19,6 +19,7 @@ def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
     Row groups (norms, softmax, bias and activation, dropout and residual) grow along producers and consumers; sums
     over rows become column groups that compute their operands again where that reads little.
   }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
 
 def LowerToExec : Pass<"lower-to-exec", "::mlir::ModuleOp"> {
@@ -26,6 +27,7 @@ def LowerToExec : Pass<"lower-to-exec", "::mlir::ModuleOp"> {
   let description = [{
     Arguments and results lie in the regions that their roles name; values in between get virtual buffers.
   }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
 
 def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {

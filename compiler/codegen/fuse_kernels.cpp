@@ -184,9 +184,9 @@ private:
     while (!pending.empty()) {
       Value value = pending.pop_back_val();
       Operation *op = value.getDefiningOp();
-      bool isRepeated = op && (isSinkable(op) || (!isMaterialized(value) &&
-                                                  (isa<ElementwiseOp>(op) || isa<model::MaskTailOp>(op)) &&
-                                                  elements(value) == elements(sum->getOperand(0))));
+      bool isRepeated =
+          op && (isSinkable(op) || (!isMaterialized(value) && (isa<ElementwiseOp>(op) || isa<model::MaskTailOp>(op)) &&
+                                    elements(value) == elements(sum->getOperand(0))));
       if (!isRepeated) {
         leaves.insert(value);
         continue;
@@ -200,8 +200,7 @@ private:
   void addColumnSum(Operation *sum) {
     llvm::SetVector<Value> leaves;
     llvm::SetVector<Operation *> cone = coneOf(sum, leaves);
-    int64_t large =
-        llvm::count_if(leaves, [&](Value leaf) { return elements(leaf) == elements(sum->getOperand(0)); });
+    int64_t large = llvm::count_if(leaves, [&](Value leaf) { return elements(leaf) == elements(sum->getOperand(0)); });
     Node node;
     node.isKernel = true;
     node.outputs = {sum->getResult(0)};
@@ -218,11 +217,12 @@ private:
   /// Sums over the same rows that read the same large tensor share one pass over it.
   bool joinColumnNode(const Node &node, const llvm::SetVector<Value> &leaves) {
     for (Node &other : nodes) {
-      bool isNeighbour = other.isKernel && reducesLeading(other.members.back()) && llvm::any_of(other.members, [&](Operation *op) {
-        return llvm::any_of(op->getOperands(), [&](Value operand) {
-          return leaves.contains(operand) && elements(operand) == elements(node.members.back()->getOperand(0));
-        });
-      });
+      bool isNeighbour =
+          other.isKernel && reducesLeading(other.members.back()) && llvm::any_of(other.members, [&](Operation *op) {
+            return llvm::any_of(op->getOperands(), [&](Value operand) {
+              return leaves.contains(operand) && elements(operand) == elements(node.members.back()->getOperand(0));
+            });
+          });
       // Sums that end in accumulators have no path to each other.
       bool areIndependent = isNeighbour && llvm::all_of(other.outputs, endsInAccumulator) &&
                             llvm::all_of(node.outputs, endsInAccumulator);
@@ -314,8 +314,8 @@ SmallVector<unsigned> orderNodes(const std::vector<Node> &nodes, const FusionGra
     llvm::SmallPtrSet<Operation *, 16> inside(node.members.begin(), node.members.end());
     for (Operation *op : node.members)
       for (Value operand : op->getOperands())
-        if (auto maker = makers.find(operand);
-            maker != makers.end() && !inside.contains(operand.getDefiningOp()) && users[maker->second].insert(index).second)
+        if (auto maker = makers.find(operand); maker != makers.end() && !inside.contains(operand.getDefiningOp()) &&
+                                               users[maker->second].insert(index).second)
           ++missing[index];
   }
   std::set<std::pair<unsigned, unsigned>> ready;

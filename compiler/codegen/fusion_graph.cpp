@@ -28,8 +28,8 @@ bool isFusable(Operation *op) {
   if (isa<model::AccumulateOp>(op))
     return !isAccumulatedByProducer(op);
   return isa<ElementwiseOp>(op) || reducesTrailing(op) ||
-         isa<model::ConstantOp, model::ScalarOp, model::MaskTailOp, model::PickOp, model::PickGradOp,
-             model::DropoutOp>(op);
+         isa<model::ConstantOp, model::ScalarOp, model::MaskTailOp, model::PickOp, model::PickGradOp, model::DropoutOp>(
+             op);
 }
 
 /// Clones the members into a fresh region.

@@ -4,6 +4,8 @@
 
 #include "dialects/exec/dialect.h"
 
+#include "mlir/IR/BuiltinOps.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -29,8 +31,7 @@ bool isAccumulatedByProducer(mlir::Operation *op);
 
 /// Builds `members` (in block order) as a kernel that yields `outputs`, trying all splits; nothing when no kernel
 /// can hold them.
-std::optional<Candidate> buildCandidate(llvm::ArrayRef<mlir::Operation *> members,
-                                        llvm::ArrayRef<mlir::Value> outputs);
+std::optional<Candidate> buildCandidate(llvm::ArrayRef<mlir::Operation *> members, llvm::ArrayRef<mlir::Value> outputs);
 
 /// Groups of one function's ops. Every op is in exactly one group; ops that no kernel holds are alone.
 class FusionGraph {

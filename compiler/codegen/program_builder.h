@@ -4,6 +4,8 @@
 #include "compiler/codegen/kernel_shape.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 #include <map>
 

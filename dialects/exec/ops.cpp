@@ -71,8 +71,7 @@ void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> v
 }
 
 LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef region, int64_t offset,
-                                 int64_t bytes, int64_t,
-                                 Attribute) {
+                                 int64_t bytes, int64_t, Attribute) {
   if (region != "virtual" && regionNumber(region) < 0)
     return emitError() << "needs a region of plan.proto or virtual, got " << region;
   if (offset < 0 || bytes < 0)
