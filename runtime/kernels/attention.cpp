@@ -1,7 +1,6 @@
 // ATTENTION_FORWARD and ATTENTION_BACKWARD: parts are (sample, kv head), in forward also blocks of
 // queries.
 #include "runtime/abi.h"
-#include "runtime/kernels/cpu/level.h"
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -15,7 +14,7 @@ constexpr int64_t kLargestHead = 384; // one row of a packed operand
 /// What forward and backward have in common: the shape and its checks.
 class Attention : public LibraryKernel {
 protected:
-  Attention(const pb::LibraryCall &call, int buffers) : loops_(cpu::bestLoops()) {
+  Attention(const pb::LibraryCall &call, const cpu::Loops &loops, int buffers) : loops_(loops) {
     CallReader reader(call, {.buffers = buffers, .sizes = 5, .floats = 1});
     shape_ = {.batch = reader.size(0),
               .sequence = reader.size(1),
@@ -31,6 +30,8 @@ protected:
                     ", needs to be at least 0 and below 1");
     if (rate_ > 0 && call.scalars_size() < 4)
       reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 4 for dropout");
+    if (!(shape_.scale > 0))
+      reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
     if (shape_.headDim > kLargestHead)
       reader.refuse("head_dim is " + std::to_string(shape_.headDim) + ", needs to be at most " +
                     std::to_string(kLargestHead));
@@ -73,7 +74,8 @@ protected:
 
 class AttentionForward final : public Attention {
 public:
-  explicit AttentionForward(const pb::LibraryCall &call) : Attention(call, 5) {
+  AttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops)
+      : Attention(call, loops, 5) {
     CallReader reader(call, {.buffers = 5, .sizes = 5});
     for (int buffer : {0, 3})
       checkQuery(reader, buffer);
@@ -117,7 +119,8 @@ private:
 
 class AttentionBackward final : public Attention {
 public:
-  explicit AttentionBackward(const pb::LibraryCall &call) : Attention(call, 9) {
+  AttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops)
+      : Attention(call, loops, 9) {
     CallReader reader(call, {.buffers = 9, .sizes = 5});
     for (int buffer : {0, 3, 5, 6})
       checkQuery(reader, buffer);
@@ -154,12 +157,14 @@ public:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call) {
-  return std::make_unique<AttentionForward>(call);
+std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call,
+                                                    const cpu::Loops &loops) {
+  return std::make_unique<AttentionForward>(call, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call) {
-  return std::make_unique<AttentionBackward>(call);
+std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call,
+                                                     const cpu::Loops &loops) {
+  return std::make_unique<AttentionBackward>(call, loops);
 }
 
 } // namespace espalier::rt

@@ -1,6 +1,5 @@
 // MATMUL: c is cut into tiles, one part each, by the shapes alone; a tile is done by one thread
 // over all of k, so the order of every sum is fixed.
-#include "runtime/kernels/cpu/level.h"
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -23,28 +22,28 @@ struct Tiling {
 /// several numbers of threads because a plan does not know it: 32 multiply-adds per cycle and 1 to
 /// 4 packed elements per cycle.
 double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling) {
-  constexpr double kStartCycles = 1000;
+  constexpr double kStartCycles = 3000;
   int64_t tiles =
       batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
   double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
   double depth = static_cast<double>(k);
-  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth / 4 + columns * depth / 2;
+  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth + columns * depth;
   double sum = 0;
-  for (int64_t threads : {1, 2, 4, 8})
+  for (int64_t threads : {1, 2, 4})
     sum += static_cast<double>((tiles + threads - 1) / threads * threads) * tile;
   return sum;
 }
 
 /// The tiling with the least predicted time; ties go to the larger tile.
 Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
-  Tiling best{std::max<int64_t>(m, 1), std::max<int64_t>(n, 1)};
+  Tiling best{};
   double least = -1;
+  m = std::max<int64_t>(m, 1);
+  n = std::max<int64_t>(n, 1);
   int64_t fewestRows = (m + kMaximumRows - 1) / kMaximumRows;
   int64_t fewestColumns = (n + kMaximumColumns - 1) / kMaximumColumns;
   for (int64_t down = fewestRows; down < fewestRows + 8; ++down)
     for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
-      if (down <= 0 || across <= 0)
-        continue;
       int64_t columns = (n + across - 1) / across;
       Tiling tiling{(m + down - 1) / down, (columns + kColumnStep - 1) / kColumnStep * kColumnStep};
       double cycles = predictedCycles(m, n, k, batch, tiling);
@@ -58,8 +57,8 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
 
 class Matmul final : public LibraryKernel {
 public:
-  explicit Matmul(const pb::LibraryCall &call)
-      : loops_(cpu::bestLoops()), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
+  Matmul(const pb::LibraryCall &call, const cpu::Loops &loops)
+      : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
     CallReader reader(call, {.buffers = 3, .sizes = 4});
     m_ = reader.size(0);
     n_ = reader.size(1);
@@ -130,8 +129,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call) {
-  return std::make_unique<Matmul>(call);
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops) {
+  return std::make_unique<Matmul>(call, loops);
 }
 
 } // namespace espalier::rt

@@ -1,5 +1,4 @@
 // SQUARED_NORM and REDUCE_PARTS: sums over fixed blocks in a fixed order.
-#include "runtime/kernels/cpu/level.h"
 #include "runtime/kernels/factories.h"
 
 #include <cstring>
@@ -11,7 +10,7 @@ namespace {
 /// Each part leaves the sum of its block in the shared scratch; finish() adds them in order.
 class SquaredNormKernel final : public LibraryKernel {
 public:
-  explicit SquaredNormKernel(const pb::LibraryCall &call) : loops_(cpu::bestLoops()) {
+  SquaredNormKernel(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
     CallReader reader(call, {.buffers = 2, .sizes = 1, .floats = 1});
     reader.expect(0, Storage::F32);
     reader.expect(1, Storage::F32);
@@ -48,7 +47,7 @@ private:
 
 class ReduceParts final : public LibraryKernel {
 public:
-  explicit ReduceParts(const pb::LibraryCall &call) : loops_(cpu::bestLoops()) {
+  ReduceParts(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
     CallReader reader(call, {.buffers = 2, .sizes = 2});
     reader.expect(0, Storage::F32);
     reader.expect(1, Storage::F32);
@@ -80,12 +79,14 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call) {
-  return std::make_unique<SquaredNormKernel>(call);
+std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call,
+                                               const cpu::Loops &loops) {
+  return std::make_unique<SquaredNormKernel>(call, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call) {
-  return std::make_unique<ReduceParts>(call);
+std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call,
+                                               const cpu::Loops &loops) {
+  return std::make_unique<ReduceParts>(call, loops);
 }
 
 } // namespace espalier::rt

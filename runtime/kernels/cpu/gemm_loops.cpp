@@ -53,11 +53,13 @@ void packB(const Matrix &b, int64_t k0, int64_t depth, int64_t n, float *out) {
     packPanels<S, Paired>(from, b.stride, depth, n, out);
 }
 
-/// Packs rows [m0, m0 + rows) of a as panels of `panelRows` rows, one each kPanel floats.
+/// Packs rows [m0, m0 + rows) of the `m` rows of a as panels of `panelRows` rows, one each kPanel
+/// floats.
 template <Storage S, bool Paired>
-void packA(const Matrix &a, int64_t m0, int64_t rows, int64_t panelRows, int64_t k0, int64_t depth,
-           float *out) {
+void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRows, int64_t k0,
+           int64_t depth, float *out) {
   constexpr int kElements = Reader<S, Paired>::kElements;
+  int64_t available = m - m0;
   if (!a.transposed) {
     for (int64_t r = 0; r < rows; r += panelRows, out += kPanel)
       packRows<S, Paired>(at<S>(a, m0 + r, k0), a.stride, minimum(panelRows, rows - r), depth, out);
@@ -72,7 +74,7 @@ void packA(const Matrix &a, int64_t m0, int64_t rows, int64_t panelRows, int64_t
       for (int64_t lane = 0; lane < count; lane += kWidth) {
         // Lanes past the panel are not read by the tile: take whole vectors wherever they are
         // inside the rows given.
-        int64_t safe = rows - r - lane;
+        int64_t safe = available - r - lane;
         storeFloats(to + lane, Reader<S, Paired>::across(from + r + lane, a.stride, safe, second));
       }
     }
@@ -130,7 +132,7 @@ void multiply(const GemmTask &task, const Blocks &blocks, const Sums &sums) {
     bool accumulate = k0 > 0 || (task.accumulate && blocks.direct);
     for (int64_t m0 = 0; m0 < task.m; m0 += kPanels * blocks.rows) {
       int64_t rows = minimum(kPanels * blocks.rows, task.m - m0);
-      packA<A, Paired>(task.a, m0, rows, blocks.rows, k0, depth, packedA);
+      packA<A, Paired>(task.a, task.m, m0, rows, blocks.rows, k0, depth, packedA);
       if (task.a.transposed)
         multiplyGroup<Step, true>(task, blocks, packedA, packedB, units, m0, rows, sums,
                                   accumulate);

@@ -89,8 +89,13 @@ template <Storage S, bool Paired> struct Reader {
     if constexpr (!Paired) {
       return loadFirst<S>(p, count);
     } else {
-      Floats v{};
-      __builtin_memcpy(&v, p, static_cast<size_t>(minimum(count, 2 * kWidth)) * 2);
+      uint16_t lanes[2 * kWidth] = {};
+      if (count < 2 * kWidth) {
+        copyFirst<2 * kWidth>(lanes, p, count);
+        p = lanes;
+      }
+      Floats v;
+      __builtin_memcpy(&v, p, sizeof v);
       return v;
     }
   }
@@ -109,11 +114,13 @@ template <Storage S, bool Paired> struct Reader {
 
 private:
   ESPALIER_INLINE Words shortsAt(const uint16_t *p, int64_t count) {
-    Shorts bits{};
-    if (count >= kWidth)
-      __builtin_memcpy(&bits, p, sizeof bits);
-    else
-      __builtin_memcpy(&bits, p, static_cast<size_t>(count) * 2);
+    uint16_t lanes[kWidth] = {};
+    if (count < kWidth) {
+      copyFirst<kWidth>(lanes, p, count);
+      p = lanes;
+    }
+    Shorts bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
     return __builtin_convertvector(bits, Words);
   }
 };
@@ -150,18 +157,20 @@ static void packPanels(const Element<S> *from, int64_t stride, int64_t elements,
   }
 }
 
-/// Lane i of result j is lane j of v[i]. Each round swaps blocks of `Distance` lanes between
-/// vectors that far apart.
+template <int Distance, int... L>
+ESPALIER_INLINE void swapLanes(Floats &low, Floats &high, LaneList<L...>) {
+  Floats a = low, b = high;
+  low = __builtin_shufflevector(a, b, (L & Distance ? L - Distance + kWidth : L)...);
+  high = __builtin_shufflevector(a, b, (L & Distance ? L + kWidth : L + Distance)...);
+}
+
+/// Transposes kWidth vectors: each round swaps blocks of `Distance` lanes between vectors that far
+/// apart.
 template <int Distance> ESPALIER_INLINE void swapBlocks(Floats *v) {
-  for (int i = 0; i < kWidth; ++i) {
-    if (i & Distance)
-      continue;
-    Floats low = v[i], high = v[i + Distance];
-    for (int lane = 0; lane < kWidth; ++lane) {
-      v[i][lane] = lane & Distance ? high[lane - Distance] : low[lane];
-      v[i + Distance][lane] = lane & Distance ? high[lane] : low[lane + Distance];
-    }
-  }
+#pragma clang loop unroll(full)
+  for (int i = 0; i < kWidth; ++i)
+    if (!(i & Distance))
+      swapLanes<Distance>(v[i], v[i + Distance], AllLanes{});
 }
 ESPALIER_INLINE void transpose(Floats *v) {
   if constexpr (kWidth >= 16)
