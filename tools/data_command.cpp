@@ -57,6 +57,9 @@ void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
   command.add_option("--tokenizer-model", options.modelFile,
                      "hf: tokenizer.json; sentencepiece: tokenizer.model");
   command.add_option("--vocab-size", options.vocabSize, "null: number of ids");
+  command.add_flag("--add-bos", options.addBos,
+                   "sentencepiece: begin each document with its token");
+  command.add_option("--eod-token", options.eodText, "hf: text of the token that ends a document");
   command.add_flag(
       "--special-tokens", options.specialTokens,
       "as HF does: special tokens in the text become their ids, and the tokens of an hf "

@@ -82,6 +82,10 @@ std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options) {
     return makeNullTokenizer(options.vocabSize);
   if (options.kind == "gpt2")
     return openGpt2Tokenizer(options);
+  if (options.kind == "hf")
+    return openHfTokenizer(options);
+  if (options.kind == "sentencepiece")
+    return openSentencePieceTokenizer(options);
   throw DataError(
       "tokenizer",
       fmt::format("kind \"{}\", want gpt2, hf, sentencepiece, bytes or null", options.kind));

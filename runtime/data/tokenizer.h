@@ -43,6 +43,11 @@ struct TokenizerOptions {
   /// HF's way: special tokens written in the text become their ids, and hf adds the tokens its
   /// post-processor adds. Off is Megatron's way for gpt2 and sentencepiece: text is only text.
   bool specialTokens = false;
+  /// sentencepiece: each document begins with the model's token for it, as Megatron's
+  /// Llama2Tokenizer does.
+  bool addBos = false;
+  /// hf: the token that ends a document; empty looks for the usual names.
+  std::string eodText;
 };
 
 /// Throws DataError when a file is missing, broken or of a kind this program does not read.
