@@ -155,6 +155,12 @@ private:
   bool inverts;
 };
 
+/// The published Digits step follows a later Unicode (17) than the published patterns (16).
+bool isNewerDigit(std::string_view text, size_t at) {
+  char32_t c = decodeUtf8(text, at).codePoint;
+  return (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
+}
+
 class DigitsStep final : public PreTokenizerStep {
 public:
   explicit DigitsStep(bool individual)
@@ -163,7 +169,7 @@ public:
     std::vector<Stretch> stretches;
     for (size_t at = 0; at < piece.text.size();) {
       UnicodeClasses::Found found = classes.at(piece.text, at);
-      bool isDigit = found.kind == CharClass::number;
+      bool isDigit = found.kind == CharClass::number || isNewerDigit(piece.text, at);
       // Isolated keeps each digit apart but never cuts what lies between digits.
       if (!isDigit && !stretches.empty() && !stretches.back().isMatch)
         stretches.back().end = at + found.bytes;
