@@ -1,7 +1,8 @@
 // Options in, one call into runtime/data, a short report out.
 #include "tools/data_command.h"
 
-#include "runtime/data/data_error.h"
+#include "tools/data_verbs.h"
+
 #include "runtime/data/dataset_report.h"
 #include "runtime/data/gpt_dataset.h"
 #include "runtime/data/indexed_writer.h"
@@ -14,40 +15,9 @@
 
 namespace espalier {
 
-namespace {
-
 using namespace rt;
 
-/// Runs `work`; a DataError becomes its message and exit status 2.
-template <typename Work> std::function<void()> reporting(Work work) {
-  return [work] {
-    try {
-      work();
-    } catch (const DataError &error) {
-      fmt::print(stderr, "{}\n", error.what());
-      throw CLI::RuntimeError(2);
-    }
-  };
-}
-
-/// Names as given, patterns as the files they match, in the order of their names.
-std::vector<std::string> expandGlobs(const std::vector<std::string> &patterns) {
-  std::vector<std::string> names;
-  for (const std::string &pattern : patterns) {
-    if (pattern.find_first_of("*?[") == std::string::npos) {
-      names.push_back(pattern);
-      continue;
-    }
-    glob_t found = {};
-    int status = ::glob(pattern.c_str(), 0, nullptr, &found);
-    for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i)
-      names.emplace_back(found.gl_pathv[i]);
-    ::globfree(&found);
-    if (status != 0)
-      throw DataError(pattern, "matches no file");
-  }
-  return names;
-}
+namespace {
 
 void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
   command.add_option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
@@ -100,7 +70,7 @@ struct TokenizeArguments {
 };
 
 void runTokenize(TokenizeArguments arguments) {
-  arguments.job.inputs = expandGlobs(arguments.job.inputs);
+  arguments.job.inputs = expandPatterns(arguments.job.inputs);
   std::unique_ptr<Tokenizer> tokenizer = openTokenizer(arguments.tokenizer);
   ProgressLine line;
   arguments.job.progress = [&line](const TokenizeProgress &now) { line.show(now); };
@@ -135,7 +105,7 @@ void addTokenize(CLI::App &data) {
   command->add_option("--workers", job.workers, "threads that tokenize")
       ->check(CLI::Range(1, 1024));
   addTokenizerOptions(*command, arguments->tokenizer);
-  command->callback(reporting([arguments] { runTokenize(*arguments); }));
+  command->callback(reportingErrors([arguments] { runTokenize(*arguments); }));
 }
 
 void addVerify(CLI::App &data) {
@@ -144,7 +114,7 @@ void addVerify(CLI::App &data) {
   CLI::App *command = data.add_subcommand("verify", "reads a set whole and checks every value");
   command->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx")->required();
   command->add_option("--vocab-size", *vocabSize, "refuse tokens at or above this");
-  command->callback(reporting([prefix, vocabSize] {
+  command->callback(reportingErrors([prefix, vocabSize] {
     IndexedDataset set = IndexedDataset::open(*prefix);
     int64_t largest = verifyTokens(set, *vocabSize);
     fmt::print("{}: sound: {} documents, {} sequences, {} tokens, largest id {}\n", *prefix,
@@ -158,7 +128,7 @@ void addMerge(CLI::App &data) {
   CLI::App *command = data.add_subcommand("merge", "several sets of one token type to one");
   command->add_option("prefix", *inputs, "prefixes, in the order of the result")->required();
   command->add_option("--output-prefix", *output, "PREFIX of the result")->required();
-  command->callback(reporting([inputs, output] {
+  command->callback(reportingErrors([inputs, output] {
     for (const std::string &input : *inputs)
       if (input == *output)
         throw DataError(input, "is both an input and the output");
@@ -192,7 +162,7 @@ void addIndex(CLI::App &data) {
   command->add_option("--split", options.splitWeights, "weights of train, valid and test");
   command->add_option("--part", arguments->split)->check(CLI::IsMember({"train", "valid", "test"}));
   command->add_option("--cache", options.cacheFolder, "folder of the index")->required();
-  command->callback(reporting([arguments] {
+  command->callback(reportingErrors([arguments] {
     DatasetOptions options = arguments->options;
     options.split = arguments->split == "train"   ? Split::train
                     : arguments->split == "valid" ? Split::valid
@@ -216,7 +186,7 @@ void addInspect(CLI::App &app) {
   command->add_option("--documents", arguments->documents, "how many to show")
       ->check(CLI::Range(0, 1000));
   addTokenizerOptions(*command, arguments->tokenizer);
-  command->callback(reporting([arguments, command] {
+  command->callback(reportingErrors([arguments, command] {
     std::unique_ptr<Tokenizer> tokenizer;
     if (command->count("--tokenizer") > 0)
       tokenizer = openTokenizer(arguments->tokenizer);
@@ -230,6 +200,24 @@ void addInspect(CLI::App &app) {
 
 } // namespace
 
+std::vector<std::string> expandPatterns(const std::vector<std::string> &patterns) {
+  std::vector<std::string> names;
+  for (const std::string &pattern : patterns) {
+    if (pattern.find_first_of("*?[") == std::string::npos) {
+      names.push_back(pattern);
+      continue;
+    }
+    glob_t found = {};
+    int status = ::glob(pattern.c_str(), 0, nullptr, &found);
+    for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i)
+      names.emplace_back(found.gl_pathv[i]);
+    ::globfree(&found);
+    if (status != 0)
+      throw DataError(pattern, "matches no file");
+  }
+  return names;
+}
+
 void addDataCommands(CLI::App &app) {
   CLI::App *data = app.add_subcommand("data", "prepare and check training data");
   data->require_subcommand(1);
@@ -237,6 +225,7 @@ void addDataCommands(CLI::App &app) {
   addVerify(*data);
   addMerge(*data);
   addIndex(*data);
+  addTrainTokenizer(*data);
   addInspect(app);
 }
 

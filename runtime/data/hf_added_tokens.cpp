@@ -52,7 +52,9 @@ std::vector<AddedToken> readAddedTokens(const std::string &file, const nlohmann:
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : sorted(std::move(tokens)) {
   std::ranges::sort(sorted, [](const AddedToken &a, const AddedToken &b) {
-    return leadByte(a) != leadByte(b) ? leadByte(a) < leadByte(b) : a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.text < b.text;
+    return leadByte(a) != leadByte(b)       ? leadByte(a) < leadByte(b)
+           : a.text.size() != b.text.size() ? a.text.size() > b.text.size()
+                                            : a.text < b.text;
   });
   firstOf.assign(257, 0);
   for (const AddedToken &token : sorted)

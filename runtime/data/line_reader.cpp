@@ -73,6 +73,7 @@ bool LineReader::next(std::string_view &text) {
     if (found) {
       text = {buffer.data() + start, static_cast<size_t>(found - buffer.data()) - start};
       start = found - buffer.data() + 1;
+      hadNewline = true;
       ++line;
       return true;
     }
@@ -85,6 +86,7 @@ bool LineReader::next(std::string_view &text) {
     return false;
   text = {buffer.data() + start, end - start};
   start = end;
+  hadNewline = false;
   ++line;
   return true;
 }
