@@ -77,15 +77,20 @@ private:
 class ReplaceStep final : public NormalizerStep {
 public:
   ReplaceStep(const std::string &file, const HfPattern &pattern, std::string content)
-      : finder(file, pattern), content(std::move(content)) {}
+      : file(file), finder(file, pattern), content(std::move(content)) {}
   void apply(std::string &text) const override {
     std::string out;
-    for (const Stretch &stretch : finder.cover(text))
+    for (const Stretch &stretch : finder.cover(text)) {
       out += stretch.isMatch ? content : text.substr(stretch.begin, stretch.end - stretch.begin);
+      if (out.size() > largestNormalized(text.size()))
+        throw DataError(file,
+                        fmt::format("a Replace makes {} bytes out of {}", out.size(), text.size()));
+    }
     text = std::move(out);
   }
 
 private:
+  std::string file;
   Finder finder;
   std::string content;
 };

@@ -19,6 +19,10 @@ struct TextPiece {
   bool isFirst = false;
 };
 
+/// Most bytes that normalizing `bytes` of text may give; a file whose steps multiply the text
+/// beyond is refused.
+constexpr size_t largestNormalized(size_t bytes) { return 16 * bytes + (size_t{1} << 20); }
+
 class NormalizerStep {
 public:
   virtual ~NormalizerStep() = default;

@@ -56,8 +56,7 @@ public:
         continue;
       }
       std::string normalized(text.substr(raw.begin, raw.end - raw.begin));
-      for (const auto &step : normalizer)
-        step->apply(normalized);
+      normalize(normalized);
       for (const AddedPiece &piece : normalizedTokens.cut(normalized)) {
         std::string_view inner =
             std::string_view(normalized).substr(piece.begin, piece.end - piece.begin);
@@ -88,14 +87,24 @@ public:
   }
 
 private:
+  void normalize(std::string &text) const {
+    size_t limit = largestNormalized(text.size());
+    for (const auto &step : normalizer) {
+      step->apply(text);
+      if (text.size() > limit)
+        throw DataError(file->name,
+                        fmt::format("the normalizer makes {} bytes of a text", text.size()));
+    }
+  }
+
   /// Tokens to be found after normalization are looked for in their normalized form.
   std::vector<AddedToken> select(bool isNormalized) const {
     std::vector<AddedToken> chosen;
     for (AddedToken &token : readAddedTokens(file->name, fieldOf(file->json, "added_tokens"))) {
       if (token.isNormalized != isNormalized)
         continue;
-      for (size_t i = 0; isNormalized && i < normalizer.size(); ++i)
-        normalizer[i]->apply(token.text);
+      if (isNormalized)
+        normalize(token.text);
       if (!token.text.empty())
         chosen.push_back(std::move(token));
     }

@@ -9,6 +9,7 @@
 
 #include "sentencepiece_model.pb.h"
 
+#include <cmath>
 #include <fmt/format.h>
 #include <queue>
 #include <unordered_map>
@@ -164,34 +165,43 @@ private:
   bool addsBos;
 };
 
+std::string spacesOf(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    bool isSpace = text.starts_with(escapedSpace);
+    out += isSpace ? ' ' : text[0];
+    text.remove_prefix(isSpace ? escapedSpace.size() : 1);
+  }
+  return out;
+}
+
 std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
+  const sentencepiece::NormalizerSpec &spec = model->proto.normalizer_spec();
+  // The first space is the dummy prefix; a normalizer that removes extra spaces makes none before
+  // the first text.
+  bool dropsSpace = spec.add_dummy_prefix() || spec.remove_extra_whitespaces();
   std::string out;
   for (int32_t id : ids) {
     if (id < 0 || id >= model->proto.pieces_size())
       throw DataError(model->file,
                       fmt::format("id {}, want 0 to {}", id, model->proto.pieces_size() - 1));
-    const std::string &text = model->proto.pieces(id).piece();
-    switch (model->type(id)) {
-    case Piece::CONTROL:
-      break;
-    case Piece::UNKNOWN:
+    std::string_view text = model->proto.pieces(id).piece();
+    Piece::Type type = model->type(id);
+    if (type == Piece::CONTROL)
+      continue;
+    if (type == Piece::UNKNOWN) {
       out += model->proto.trainer_spec().unk_surface();
-      break;
-    case Piece::BYTE:
-      out += static_cast<char>(std::stoi(text.substr(3, 2), nullptr, 16));
-      break;
-    default:
-      out += text;
+    } else if (type == Piece::BYTE) {
+      out += static_cast<char>(std::stoi(std::string(text.substr(3, 2)), nullptr, 16));
+    } else {
+      bool isPrefix = dropsSpace && text.starts_with(escapedSpace);
+      out += spacesOf(isPrefix ? text.substr(escapedSpace.size()) : text);
+      dropsSpace = dropsSpace && out.empty() && (spec.remove_extra_whitespaces() || !isPrefix);
+      continue;
     }
+    dropsSpace = false;
   }
-  std::string spaced;
-  for (size_t at = 0; at < out.size();) {
-    bool isSpace = out.compare(at, escapedSpace.size(), escapedSpace) == 0;
-    spaced += isSpace ? ' ' : out[at];
-    at += isSpace ? escapedSpace.size() : 1;
-  }
-  bool hasPrefix = model->proto.normalizer_spec().add_dummy_prefix() && spaced.starts_with(' ');
-  return hasPrefix ? spaced.substr(1) : spaced;
+  return out;
 }
 
 void checkSpecialIds(const Model &model) {
@@ -212,6 +222,8 @@ void indexPieces(Model &model) {
     const std::string &text = model.proto.pieces(id).piece();
     if (text.empty())
       throw DataError(model.file, fmt::format("piece {} is empty", id));
+    if (!std::isfinite(model.proto.pieces(id).score()))
+      throw DataError(model.file, fmt::format("piece {} has no finite score", id));
     Piece::Type type = model.type(id);
     bool isMergeable =
         type == Piece::NORMAL || type == Piece::USER_DEFINED || type == Piece::UNUSED;

@@ -185,6 +185,9 @@ std::string toTokenizerJson(const TrainedBpe &trained) {
                     {"add_prefix_space", false},
                     {"trim_offsets", true},
                     {"use_regex", true}};
+  Json decoder =
+      byteLevel; // decoding looks at none of the three; these are the values the package writes
+  decoder["add_prefix_space"] = true;
   Json added = Json::array();
   for (size_t id = 0; id < trained.specialCount; ++id)
     added.push_back({{"id", id},
@@ -216,7 +219,7 @@ std::string toTokenizerJson(const TrainedBpe &trained) {
                 {"merges", merges}};
   Json file = {{"version", "1.0"},          {"truncation", nullptr}, {"padding", nullptr},
                {"added_tokens", added},     {"normalizer", nullptr}, {"pre_tokenizer", byteLevel},
-               {"post_processor", nullptr}, {"decoder", byteLevel},  {"model", model}};
+               {"post_processor", nullptr}, {"decoder", decoder},    {"model", model}};
   std::string text = file.dump(2);
   std::string quoted = fmt::format("\"vocab\": \"{}\"", mark);
   size_t at = text.find(quoted);
