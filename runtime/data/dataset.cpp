@@ -38,6 +38,10 @@ void fillLossWeights(std::span<const int32_t> text, const DatasetOptions &option
 
 void Dataset::read(int64_t i, const SampleView &out) const {
   std::vector<int32_t> text(settings.seqLength + 1);
+  read(i, out, text);
+}
+
+void Dataset::read(int64_t i, const SampleView &out, std::span<int32_t> text) const {
   readTokens(i, text);
   fillBorders(text, settings, out);
   fillLossWeights(text, settings, out.lossWeights);

@@ -69,6 +69,8 @@ public:
   /// Fills the views with sample i, 0 <= i < sampleCount(). Throws DataError for a token that is
   /// none.
   void read(int64_t i, const SampleView &out) const;
+  /// The same without allocating: `text` is scratch for seqLength + 1 tokens.
+  void read(int64_t i, const SampleView &out, std::span<int32_t> text) const;
   Sample sample(int64_t i) const;
   /// The seqLength + 1 tokens of sample i; places past the end of a partial sample hold -1.
   virtual void readTokens(int64_t i, std::span<int32_t> out) const = 0;

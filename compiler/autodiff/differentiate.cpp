@@ -1,0 +1,147 @@
+// Reverse-mode differentiation of segments on global shapes: the forward function is extended in place by
+// model.cotangent and the backward ops, so that every later pass sees both. One trick: an op's rule only states
+// contributions to its operands (dialects/model/rules.cpp); here they are summed and handed on in reverse order.
+#include "compiler/passes.h"
+
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "compiler/passes.h.inc"
+
+namespace {
+
+StringRef argumentString(func::FuncOp function, unsigned index, StringRef name) {
+  auto attribute = function.getArgAttrOfType<StringAttr>(index, name);
+  return attribute ? attribute.getValue() : StringRef();
+}
+
+DictionaryAttr roleAttributes(OpBuilder &builder, StringRef role, StringRef name) {
+  return builder.getDictionaryAttr({builder.getNamedAttr("model.role", builder.getStringAttr(role)),
+                                    builder.getNamedAttr("model.name", builder.getStringAttr(name))});
+}
+
+/// Cotangents of all values of one function, filled in reverse order.
+class Cotangents {
+public:
+  explicit Cotangents(OpBuilder &builder) : builder(builder) {}
+
+  void add(Location loc, Value value, Value contribution) {
+    Value &sum = cotangents[value];
+    if (!sum) {
+      sum = contribution;
+      return;
+    }
+    Type element = cast<RankedTensorType>(sum.getType()).getElementType();
+    // Both may lack dimensions of the value; those they have stand in its order.
+    Type type = broadcastType({sum, contribution}, element, value.getType());
+    sum = builder.create<model::AddOp>(loc, type, sum, contribution);
+  }
+  Value of(Value value) const { return cotangents.lookup(value); }
+
+private:
+  OpBuilder &builder;
+  llvm::DenseMap<Value, Value> cotangents;
+};
+
+/// Adds the contributions of all forward ops, last to first.
+LogicalResult propagateBack(ArrayRef<Operation *> forward, Cotangents &cotangents, OpBuilder &builder) {
+  for (Operation *op : llvm::reverse(forward)) {
+    if (op->getNumOperands() == 0) // constants and run-time scalars hand nothing on
+      continue;
+    SmallVector<Value> ofResults;
+    for (Value result : op->getResults())
+      ofResults.push_back(cotangents.of(result));
+    bool isUsed = llvm::any_of(ofResults, [](Value value) { return value != nullptr; });
+    if (!isUsed || op->getNumOperands() == 0)
+      continue;
+    auto differentiable = dyn_cast<DifferentiableOp>(op);
+    if (!differentiable)
+      return op->emitOpError("has no derivative, but the loss depends on it");
+    Location loc = FusedLoc::get(builder.getContext(), {op->getLoc()}, builder.getStringAttr("backward"));
+    GradientBuilder gradients(builder, loc, op, ofResults);
+    differentiable.differentiate(gradients);
+    for (auto [index, operand] : llvm::enumerate(op->getOperands()))
+      if (Value contribution = gradients.contribution(index))
+        cotangents.add(loc, operand, contribution);
+  }
+  return success();
+}
+
+/// The gradient of an argument with all its dimensions: zeros where nothing depends on it.
+Value wholeGradient(OpBuilder &builder, Location loc, Value gradient, RankedTensorType type) {
+  if (!gradient)
+    gradient = builder.create<model::ConstantOp>(loc, namedTensor({}, {}, type.getElementType()),
+                                                 builder.getF64FloatAttr(0));
+  if (gradient.getType() == type)
+    return gradient;
+  return builder.create<model::BroadcastOp>(loc, type, gradient);
+}
+
+/// Which forward ops the backward part is derived from: those before the terminator.
+SmallVector<Operation *> opsOf(func::FuncOp function) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front().without_terminator())
+    ops.push_back(&op);
+  return ops;
+}
+
+LogicalResult differentiateSegment(func::FuncOp function) {
+  OpBuilder builder(function.getContext());
+  Block &body = function.getBody().front();
+  Operation *terminator = body.getTerminator();
+  SmallVector<Operation *> forward = opsOf(function);
+  unsigned arguments = function.getNumArguments();
+  Location loc = function.getLoc();
+
+  builder.setInsertionPoint(terminator);
+  Value stream = terminator->getOperand(0);
+  Cotangents cotangents(builder);
+  cotangents.add(loc, stream, builder.create<model::CotangentOp>(loc, stream.getType(), stream));
+  if (failed(propagateBack(forward, cotangents, builder)))
+    return failure();
+
+  SmallVector<Value> results(terminator->getOperands());
+  SmallVector<DictionaryAttr> resultAttributes;
+  for (unsigned i = 0; i < results.size(); ++i)
+    resultAttributes.push_back(function.getResultAttrDict(i));
+  for (unsigned i = 0; i < arguments; ++i) {
+    Value argument = body.getArgument(i);
+    StringRef role = argumentString(function, i, "model.role"), name = argumentString(function, i, "model.name");
+    auto type = cast<RankedTensorType>(argument.getType());
+    if (role == "stream") {
+      results.push_back(wholeGradient(builder, loc, cotangents.of(argument), type));
+      resultAttributes.push_back(roleAttributes(builder, "cotangent", name));
+    } else if (role == "parameter") {
+      type = withElement(type, builder.getF32Type());
+      (void)function.insertArgument(function.getNumArguments(), type, roleAttributes(builder, "accumulator", name),
+                                    argument.getLoc());
+      Value gradient = wholeGradient(builder, loc, cotangents.of(argument), type);
+      Value accumulator = body.getArguments().back();
+      results.push_back(builder.create<model::AccumulateOp>(loc, type, accumulator, gradient));
+      resultAttributes.push_back(roleAttributes(builder, "accumulator", name));
+    }
+  }
+  terminator->setOperands(results);
+  function.setType(
+      builder.getFunctionType(body.getArgumentTypes(), ValueRange(results).getTypes()));
+  for (auto [index, attributes] : llvm::enumerate(resultAttributes))
+    function.setResultAttrs(index, attributes);
+  return success();
+}
+
+struct DifferentiatePass : impl::DifferentiateBase<DifferentiatePass> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function->hasAttr("model.segment") && failed(differentiateSegment(function)))
+        return signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace espalier

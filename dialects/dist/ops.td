@@ -1,0 +1,62 @@
+// Ops of the dist dialect: reshard on global types, collectives on local types.
+#ifndef ESPALIER_DIST_OPS
+#define ESPALIER_DIST_OPS
+
+include "dialects/interfaces.td"
+include "dialects/dist/dialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemonic, !listconcat(traits, [Pure])>;
+
+def Dist_ReshardOp : Dist_Op<"reshard"> {
+  let summary = "Moves a tensor to another sharding";
+  let description = [{
+    The value does not change; the place does. Made by `insert-reshards`, gone after `localize`, which lowers it to
+    the cheapest collectives.
+    - (C1) `from` and `to` have one entry per dimension. - (C2) operand and result have the same type.
+    - (C3) `to` is partial only over axes over which `from` is.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, Dist_ShardingAttr:$from, Dist_ShardingAttr:$to);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x `from` $from `to` $to attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 1;
+}
+
+class Dist_Collective<string mnemonic> : Dist_Op<mnemonic> {
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
+  let summary = "Sum or maximum over the devices of a group, the same on each";
+  let description = [{ - (C1) `axes` are not empty. - (C2) operand and result have the same type. - (C3) `reduction`
+    is sum or max. }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduction);
+  let assemblyFormat = "$x `over` $axes $reduction attr-dict `:` functional-type($x, $result)";
+}
+
+def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
+  let summary = "Concatenates the parts of a group along a dimension";
+  let description = [{ - (C1) `axes` are not empty. - (C2) the result differs in dimension `dim` only, which is a
+    multiple of the operand's. }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);
+  let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
+}
+
+def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
+  let summary = "Sum over a group, each device keeping its part along a dimension";
+  let description = [{ - (C1) `axes` are not empty. - (C2) the result differs in dimension `dim` only, which divides
+    the operand's. }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);
+  let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
+}
+
+def Dist_SliceOp : Dist_Collective<"slice"> {
+  let summary = "The device's own part of a replicated tensor along a dimension; no communication";
+  let description = [{ - (C1) `axes` are not empty. - (C2) the result differs in dimension `dim` only, which divides
+    the operand's. }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$dim);
+  let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
+}
+
+#endif

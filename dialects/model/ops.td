@@ -1,0 +1,313 @@
+// Ops of the model dialect. Rules (sharding, derivative, cost, one element) are in rules.cpp, op by op.
+#ifndef ESPALIER_MODEL_OPS
+#define ESPALIER_MODEL_OPS
+
+include "dialects/interfaces.td"
+include "dialects/model/dialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Model_Op<string mnemonic, list<Trait> traits = []> : Op<Model_Dialect, mnemonic,
+    !listconcat(traits, [Pure])>;
+def Model_Cost : DeclareOpInterfaceMethods<CostedOpInterface, ["flops", "isExpensive"]>;
+
+// An op whose result element depends on one element of each operand, broadcast by name.
+class Model_Elementwise<string mnemonic> : Op<Model_Dialect, mnemonic, [Pure,
+    ShardableOpInterface, CostedOpInterface,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<ElementwiseOpInterface>]> {
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+class Model_Unary<string mnemonic, string text> : Model_Elementwise<mnemonic> {
+  let summary = text;
+  let description = [{ - (C1) the result has the dimensions of the operand. }];
+  let arguments = (ins AnyRankedTensor:$x);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+}
+
+class Model_Binary<string mnemonic, string text> : Model_Elementwise<mnemonic> {
+  let summary = text;
+  let description = [{ - (C1) each operand's dimensions are a subsequence of the result's, with equal sizes. }];
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, results)";
+}
+
+def Model_NegOp : Model_Unary<"neg", "-x">;
+def Model_ExpOp : Model_Unary<"exp", "e to the x">;
+def Model_LogOp : Model_Unary<"log", "Natural logarithm">;
+def Model_TanhOp : Model_Unary<"tanh", "Hyperbolic tangent">;
+def Model_ErfOp : Model_Unary<"erf", "Gauss error function">;
+def Model_LogisticOp : Model_Unary<"logistic", "1 / (1 + exp(-x))">;
+def Model_RsqrtOp : Model_Unary<"rsqrt", "1 / sqrt(x)">;
+def Model_SqrtOp : Model_Unary<"sqrt", "Square root">;
+def Model_StepOp : Model_Unary<"step", "1 where x > 0, else 0; its derivative is taken as 0">;
+def Model_ConvertOp : Model_Unary<"convert", "The same number in another storage type">;
+
+def Model_BroadcastOp : Model_Elementwise<"broadcast"> {
+  let summary = "x repeated along the dimensions that it lacks";
+  let description = [{
+    Made by `differentiate` where a matrix product or attention reads a gradient that is constant along a dimension;
+    element-wise ops broadcast by themselves.
+    - (C1) the operand's dimensions are a subsequence of the result's, with equal sizes.
+  }];
+  let arguments = (ins AnyRankedTensor:$x);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+}
+
+def Model_AddOp : Op<Model_Dialect, "add", [Pure, CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["passesPartial"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<ElementwiseOpInterface>]> {
+  let summary = "a + b";
+  let description = [{
+    - (C1) each operand's dimensions are a subsequence of the result's, with equal sizes.
+    Partial sums pass through when both operands are partial alike.
+  }];
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, results)";
+}
+def Model_SubOp : Model_Binary<"sub", "a - b">;
+def Model_MulOp : Model_Binary<"mul", "a * b">;
+def Model_DivOp : Model_Binary<"div", "a / b">;
+
+def Model_SelectOp : Model_Elementwise<"select"> {
+  let summary = "a where condition > 0, else b; the part not chosen may be infinite or not a number";
+  let description = [{ - (C1) each operand's dimensions are a subsequence of the result's, with equal sizes. }];
+  let arguments = (ins AnyRankedTensor:$condition, AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let assemblyFormat = "$condition `,` $a `,` $b attr-dict `:` functional-type(operands, results)";
+}
+
+def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface, CostedOpInterface]> {
+  let summary = "One number without dimensions";
+  let arguments = (ins F64Attr:$value);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$value attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, ShardableOpInterface, CostedOpInterface]> {
+  let summary = "A run-time number from the scalars region, by the name of its slot in runtime/abi.h";
+  let description = [{
+    - (C1) the slot is known: loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply.
+    - (C2) the result has no dimensions and is f32.
+  }];
+  let arguments = (ins StrAttr:$slot);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$slot attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+class Model_Reduce<string mnemonic, string text> : Op<Model_Dialect, mnemonic, [Pure,
+    DeclareOpInterfaceMethods<CostedOpInterface, ["flops"]>,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "passesPartial", "localize"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = text;
+  let description = [{ - (C1) the result's dimensions are a subsequence of the operand's. }];
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 1;
+}
+def Model_ReduceSumOp : Model_Reduce<"reduce_sum", "Sum over the dimensions that the result lacks">;
+def Model_ReduceMaxOp : Model_Reduce<"reduce_max",
+    "Maximum over the dimensions that the result lacks; its derivative is taken as 0 (it only shifts exponents)">;
+
+def Model_ContractOp : Model_Op<"contract", [Model_Cost,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Product of two tensors, summed over the dimensions that the result lacks";
+  let description = [{
+    A matrix product over named dimensions: those that only one operand has are rows or columns, those that both
+    have and the result lacks are contracted, those that all three have are a batch.
+    - (C1) every dimension of the result is one of an operand, with equal size, and a dimension of only one operand
+      is in the result.
+    - (C2) shared dimensions have equal sizes.
+    Sums are f32 whatever the storage types are.
+  }];
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_AccumulateOp : Model_Op<"accumulate", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["passesPartial"]>]> {
+  let summary = "accumulator + x, in place; in the first micro-batch of a step just x";
+  let description = [{
+    Made by `differentiate` for gradients and by `build_model` for the loss. The accumulator is an argument of the
+    function, the result its new content, so that code generation writes it in place.
+    `always` adds in the first micro-batch too: another segment of the stage has already written the accumulator (tied
+    parameters), or it is cleared elsewhere (statistics).
+    - (C1) accumulator, x and result have the same dimensions; accumulator and result are f32.
+  }];
+  let arguments = (ins AnyRankedTensor:$accumulator, AnyRankedTensor:$x, UnitAttr:$always);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$accumulator `,` $x attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_SquaredNormOp : Model_Op<"squared_norm", [CostedOpInterface, ShardableOpInterface]> {
+  let summary = "weight * sum of the squares of all elements; not finite when an element is not";
+  let description = [{
+    For the global gradient norm; `weight` counts elements that several ranks hold once.
+    - (C1) the result has no dimensions and is f32.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$weight);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 1;
+}
+
+def Model_EmbedOp : Model_Op<"embed", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Rows of a table: result[.., h] = table[ids[..], h]";
+  let description = [{
+    - (C1) the table has two dimensions; the result has the dimensions of ids, then the table's second.
+    - (C2) ids are i32.
+    `first_row` (#dist.origin) is set by localization when the table's rows are sharded: rows held elsewhere give 0.
+  }];
+  let arguments = (ins AnyRankedTensor:$table, AnyRankedTensor:$ids, OptionalAttr<AnyAttr>:$first_row);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$table `,` $ids attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_EmbedGradOp : Model_Op<"embed_grad", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
+  let summary = "Derivative of embed by its table: rows of `cotangent` added up by id";
+  let description = [{
+    - (C1) the result is [rows, hidden] f32; the cotangent has the dimensions of ids, then hidden.
+  }];
+  let arguments = (ins AnyRankedTensor:$ids, AnyRankedTensor:$cotangent, OptionalAttr<AnyAttr>:$first_row);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$ids `,` $cotangent attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_PickOp : Model_Op<"pick", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "One element of each row: result[..] = x[.., labels[..]]; 0 for a label outside the row";
+  let description = [{
+    - (C1) labels and result have the dimensions of x but the last; labels are i32.
+    `first_column` (#dist.origin) is set by localization when the last dimension is sharded.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$labels, OptionalAttr<AnyAttr>:$first_column);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x `,` $labels attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_PickGradOp : Model_Op<"pick_grad", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localize"]>]> {
+  let summary = "Derivative of pick: the cotangent at the label's column, 0 elsewhere";
+  let description = [{
+    `like` is the x of pick; only its type and sharding are read.
+    - (C1) the result has the dimensions of `like`: those of labels and one more, last.
+  }];
+  let arguments = (ins AnyRankedTensor:$labels, AnyRankedTensor:$cotangent, AnyRankedTensor:$like,
+                       OptionalAttr<AnyAttr>:$first_column);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$labels `,` $cotangent `,` $like attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_MaskTailOp : Model_Op<"mask_tail", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localize"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "x with `fill` in the columns (last dimension) from `valid` on: hides a padded vocabulary";
+  let description = [{
+    - (C1) x and result have the same dimensions, at least one.
+    `first_column` (#dist.origin) is set by localization when the last dimension is sharded.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$valid, F64Attr:$fill, OptionalAttr<AnyAttr>:$first_column);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 1;
+}
+
+def Model_DropoutOp : Model_Op<"dropout", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["localize"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "x / (1 - rate) where random bits keep it, else 0";
+  let description = [{
+    The bits are randomBits of runtime/abi.h: `id` is the op's number within its segment (0..255), the first
+    dimension is the sample, the rest the element. The derivative is the same op on the cotangent.
+    - (C1) x and result have the same dimensions; the first is batch.
+    - (C2) 0 < rate < 1.
+    `origins` (array of #dist.origin or unit, one per dimension) and `unsplit` (global sizes) are set by localization.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$rate, I64Attr:$id, OptionalAttr<ArrayAttr>:$origins,
+                       OptionalAttr<DenseI64ArrayAttr>:$unsplit);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $result)";
+  let hasVerifier = 1;
+}
+
+def Model_RopeOp : Model_Op<"rope", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Rotary position embedding over the last dimension, halves paired (the order of HF's Llama)";
+  let description = [{
+    y[i] = x[i] cos(p w_i) - x[i + d/2] sin(p w_i), y[i + d/2] = x[i + d/2] cos(p w_i) + x[i] sin(p w_i) with
+    w_i = theta^(-2i/d); `inverse` rotates back and is the derivative.
+    - (C1) x and result have the same dimensions: those of positions first, the last one of even size.
+    - (C2) positions are i32.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$positions, F64Attr:$theta, UnitAttr:$inverse);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$x `,` $positions attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Scaled dot-product attention; also returns the log of each row's normalizer";
+  let description = [{
+    q is [batch, seq, heads.., head_dim], k and v are [batch, seq, kv heads, head_dim]. The dimensions of q between
+    seq and head_dim are those of k, then at most one more (the query group of grouped-query attention).
+    `log_sum_exp` has q's dimensions without head_dim and is f32. The score matrix is never stored.
+    - (C1) k and v have the same type, with four dimensions. - (C2) q's dimensions are as said.
+    - (C3) out has q's dimensions, log_sum_exp q's without the last.
+    With rate > 0 the attention weights are dropped by random bits (see `id` at dropout); `origins` (for batch and the
+    heads) and `unsplit` (global sizes of q) are set by localization.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, F64Attr:$scale, F64Attr:$rate,
+                       I64Attr:$id, UnitAttr:$causal, OptionalAttr<ArrayAttr>:$origins,
+                       OptionalAttr<DenseI64ArrayAttr>:$unsplit);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum_exp);
+  let assemblyFormat = "$q `,` $k `,` $v attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
+  let summary = "Derivative of attention by q, k and v, recomputing the weights from log_sum_exp";
+  let description = [{ - (C1) results have the types of q, k and v. Attributes as at attention. }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
+                       AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,
+                       I64Attr:$id, UnitAttr:$causal, OptionalAttr<ArrayAttr>:$origins,
+                       OptionalAttr<DenseI64ArrayAttr>:$unsplit);
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_CotangentOp : Op<Model_Dialect, "cotangent", [ShardableOpInterface, CostedOpInterface]> {
+  let summary = "The gradient that arrives from the next segment: where forward ends and backward begins";
+  let description = [{
+    Made by `differentiate`, gone after `split-phases`. What depends on it is backward.
+    - (C1) the result has the type of the stream that the segment returns.
+  }];
+  let arguments = (ins AnyRankedTensor:$stream);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$stream attr-dict `:` functional-type($stream, $result)";
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,364 @@
+// Rules of the model dialect, op by op: how it shards, its derivative, its cost and, for element-wise ops, one
+// element as a number and as code. Adding an op means adding its .td entry, its rules here and its evaluation.
+#include "dialects/dist/dialect.h"
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace espalier::model {
+
+namespace {
+
+using Gradients = GradientBuilder;
+
+/// A constant of the type of `like`, which is f32 or a vector of f32.
+Value floatLike(OpBuilder &builder, Location loc, Value like, double value) {
+  Type type = like.getType();
+  Attribute number = builder.getF32FloatAttr(value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    return builder.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(vector, cast<FloatAttr>(number)));
+  return builder.create<arith::ConstantOp>(loc, cast<TypedAttr>(number));
+}
+
+/// Dimensions of `type` that `result` lacks are summed, the others parallel.
+FactorKind sumOutside(StringRef dim, Type result) {
+  return dimIndex(result, dim) < 0 ? FactorKind::Sum : FactorKind::Parallel;
+}
+
+/// Origins of all dimensions of `global` as an array: #dist.origin or unit where the dimension is whole.
+ArrayAttr originsOf(LocalizeContext &context, Value global) {
+  SmallVector<Attribute> origins;
+  for (StringAttr dim : dimNames(global.getType())) {
+    Attribute origin = context.origin(global, dim);
+    origins.push_back(origin ? origin : UnitAttr::get(dim.getContext()));
+  }
+  return context.builder().getArrayAttr(origins);
+}
+
+/// A local clone that knows the origin of dimension `dim` of `global`, in attribute `name`.
+SmallVector<Value> cloneWithOrigin(LocalizeContext &context, Operation *op, StringRef name, Value global,
+                                   StringRef dim) {
+  SmallVector<Value> results = context.cloneLocal(op);
+  if (Attribute origin = context.origin(global, dim))
+    results.front().getDefiningOp()->setAttr(name, origin);
+  return results;
+}
+
+/// A local clone that knows the origins and the unsplit shape of `global`: random bits depend on both.
+SmallVector<Value> cloneWithOrigins(LocalizeContext &context, Operation *op, Value global) {
+  SmallVector<Value> results = context.cloneLocal(op);
+  Operation *local = results.front().getDefiningOp();
+  local->setAttr("origins", originsOf(context, global));
+  local->setAttr("unsplit", context.builder().getDenseI64ArrayAttr(
+                                cast<RankedTensorType>(global.getType()).getShape()));
+  return results;
+}
+
+StringRef lastDim(Value value) { return dimNames(value.getType()).back(); }
+
+} // namespace
+
+// neg
+double NegOp::evaluate(ArrayRef<double> x) { return -x[0]; }
+Value NegOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<arith::NegFOp>(loc, x[0]);
+}
+void NegOp::differentiate(Gradients &g) { g.contribute(0, g.neg(g.cotangent())); }
+
+// exp
+double ExpOp::evaluate(ArrayRef<double> x) { return std::exp(x[0]); }
+Value ExpOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<math::ExpOp>(loc, x[0]);
+}
+void ExpOp::differentiate(Gradients &g) { g.contribute(0, g.mul(g.cotangent(), g.result())); }
+
+// log
+double LogOp::evaluate(ArrayRef<double> x) { return std::log(x[0]); }
+Value LogOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<math::LogOp>(loc, x[0]);
+}
+void LogOp::differentiate(Gradients &g) { g.contribute(0, g.div(g.cotangent(), g.operand(0))); }
+
+// tanh: dy (1 - y^2)
+double TanhOp::evaluate(ArrayRef<double> x) { return std::tanh(x[0]); }
+Value TanhOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<math::TanhOp>(loc, x[0]);
+}
+void TanhOp::differentiate(Gradients &g) {
+  Value slope = g.sub(g.constant(1), g.mul(g.result(), g.result()));
+  g.contribute(0, g.mul(g.cotangent(), slope));
+}
+
+// erf: dy 2/sqrt(pi) exp(-x^2)
+double ErfOp::evaluate(ArrayRef<double> x) { return std::erf(x[0]); }
+Value ErfOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<math::ErfOp>(loc, x[0]);
+}
+void ErfOp::differentiate(Gradients &g) {
+  Value square = g.mul(g.operand(0), g.operand(0));
+  Value exponent = g.neg(square);
+  Value bell = g.builder.create<ExpOp>(g.loc, exponent.getType(), exponent);
+  g.contribute(0, g.mul(g.cotangent(), g.mul(bell, g.constant(2 / std::sqrt(M_PI)))));
+}
+
+// logistic: dy y (1 - y)
+double LogisticOp::evaluate(ArrayRef<double> x) { return 1 / (1 + std::exp(-x[0])); }
+Value LogisticOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  Value one = floatLike(b, loc, x[0], 1);
+  Value power = b.create<math::ExpOp>(loc, b.create<arith::NegFOp>(loc, x[0]));
+  return b.create<arith::DivFOp>(loc, one, b.create<arith::AddFOp>(loc, one, power));
+}
+void LogisticOp::differentiate(Gradients &g) {
+  Value slope = g.mul(g.result(), g.sub(g.constant(1), g.result()));
+  g.contribute(0, g.mul(g.cotangent(), slope));
+}
+
+// rsqrt: -1/2 dy y^3
+double RsqrtOp::evaluate(ArrayRef<double> x) { return 1 / std::sqrt(x[0]); }
+Value RsqrtOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<arith::DivFOp>(loc, floatLike(b, loc, x[0], 1), b.create<math::SqrtOp>(loc, x[0]));
+}
+void RsqrtOp::differentiate(Gradients &g) {
+  Value cube = g.mul(g.result(), g.mul(g.result(), g.result()));
+  g.contribute(0, g.mul(g.cotangent(), g.mul(cube, g.constant(-0.5))));
+}
+
+// sqrt: dy / (2 y)
+double SqrtOp::evaluate(ArrayRef<double> x) { return std::sqrt(x[0]); }
+Value SqrtOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<math::SqrtOp>(loc, x[0]);
+}
+void SqrtOp::differentiate(Gradients &g) {
+  g.contribute(0, g.div(g.mul(g.cotangent(), g.constant(0.5)), g.result()));
+}
+
+// step
+double StepOp::evaluate(ArrayRef<double> x) { return x[0] > 0 ? 1 : 0; }
+Value StepOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  Value zero = floatLike(b, loc, x[0], 0);
+  Value isPositive = b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::OGT, x[0], zero);
+  return b.create<arith::SelectOp>(loc, isPositive, floatLike(b, loc, x[0], 1), zero);
+}
+void StepOp::differentiate(Gradients &) {}
+
+// convert
+double ConvertOp::evaluate(ArrayRef<double> x) { return x[0]; }
+Value ConvertOp::emit(OpBuilder &, Location, ValueRange x) { return x[0]; }
+void ConvertOp::differentiate(Gradients &g) { g.contribute(0, g.cotangent()); }
+
+// broadcast
+double BroadcastOp::evaluate(ArrayRef<double> x) { return x[0]; }
+Value BroadcastOp::emit(OpBuilder &, Location, ValueRange x) { return x[0]; }
+void BroadcastOp::differentiate(Gradients &g) { g.contribute(0, g.cotangent()); }
+
+// add
+double AddOp::evaluate(ArrayRef<double> x) { return x[0] + x[1]; }
+Value AddOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<arith::AddFOp>(loc, x[0], x[1]);
+}
+void AddOp::differentiate(Gradients &g) {
+  g.contribute(0, g.cotangent());
+  g.contribute(1, g.cotangent());
+}
+bool AddOp::passesPartial() { return true; }
+
+// sub
+double SubOp::evaluate(ArrayRef<double> x) { return x[0] - x[1]; }
+Value SubOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<arith::SubFOp>(loc, x[0], x[1]);
+}
+void SubOp::differentiate(Gradients &g) {
+  g.contribute(0, g.cotangent());
+  g.contribute(1, g.neg(g.cotangent()));
+}
+
+// mul
+double MulOp::evaluate(ArrayRef<double> x) { return x[0] * x[1]; }
+Value MulOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<arith::MulFOp>(loc, x[0], x[1]);
+}
+void MulOp::differentiate(Gradients &g) {
+  g.contribute(0, g.mul(g.cotangent(), g.operand(1)));
+  g.contribute(1, g.mul(g.cotangent(), g.operand(0)));
+}
+
+// div: da = dy / b, db = -dy y / b
+double DivOp::evaluate(ArrayRef<double> x) { return x[0] / x[1]; }
+Value DivOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  return b.create<arith::DivFOp>(loc, x[0], x[1]);
+}
+void DivOp::differentiate(Gradients &g) {
+  Value share = g.div(g.cotangent(), g.operand(1));
+  g.contribute(0, share);
+  g.contribute(1, g.neg(g.mul(share, g.result())));
+}
+
+// select
+double SelectOp::evaluate(ArrayRef<double> x) { return x[0] > 0 ? x[1] : x[2]; }
+Value SelectOp::emit(OpBuilder &b, Location loc, ValueRange x) {
+  Value zero = floatLike(b, loc, x[0], 0);
+  Value isChosen = b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::OGT, x[0], zero);
+  return b.create<arith::SelectOp>(loc, isChosen, x[1], x[2]);
+}
+void SelectOp::differentiate(Gradients &g) {
+  auto choose = [&](Value a, Value b) -> Value {
+    Type type = broadcastType({g.operand(0), a, b}, g.builder.getF32Type(), g.result().getType());
+    return g.builder.create<SelectOp>(g.loc, type, g.operand(0), a, b);
+  };
+  g.contribute(1, choose(g.cotangent(), g.constant(0)));
+  g.contribute(2, choose(g.constant(0), g.cotangent()));
+}
+
+// reduce_sum
+FactorKind ReduceSumOp::factorKind(StringRef dim) { return sumOutside(dim, getType()); }
+bool ReduceSumOp::passesPartial() { return true; }
+SmallVector<Value> ReduceSumOp::localize(LocalizeContext &context) { return context.cloneLocal(*this); }
+double ReduceSumOp::flops() { return cast<RankedTensorType>(getX().getType()).getNumElements(); }
+void ReduceSumOp::differentiate(Gradients &g) { g.contribute(0, g.cotangent()); }
+
+// reduce_max: a maximum over shards is finished here, because partial values are only ever sums.
+FactorKind ReduceMaxOp::factorKind(StringRef) { return FactorKind::Parallel; }
+bool ReduceMaxOp::passesPartial() { return false; }
+SmallVector<Value> ReduceMaxOp::localize(LocalizeContext &context) {
+  Value local = context.cloneLocal(*this).front();
+  SmallVector<Attribute> axes;
+  for (StringAttr dim : dimNames(getX().getType()))
+    if (dimIndex(getType(), dim) < 0)
+      llvm::append_range(axes, context.axes(getX(), dim));
+  OpBuilder &builder = context.builder();
+  if (!axes.empty())
+    local = builder.create<dist::AllReduceOp>(getLoc(), local.getType(), local, builder.getArrayAttr(axes),
+                                              builder.getStringAttr("max"));
+  return {local};
+}
+double ReduceMaxOp::flops() { return cast<RankedTensorType>(getX().getType()).getNumElements(); }
+void ReduceMaxOp::differentiate(Gradients &) {}
+
+// contract: da = dy b, db = a dy, each contracted over what the other lacks
+FactorKind ContractOp::factorKind(StringRef dim) { return sumOutside(dim, getType()); }
+double ContractOp::flops() {
+  double product = 2;
+  for (auto [dim, size] : llvm::zip_equal(dimNames(getA().getType()),
+                                          cast<RankedTensorType>(getA().getType()).getShape()))
+    product *= size;
+  for (auto [dim, size] : llvm::zip_equal(dimNames(getB().getType()),
+                                          cast<RankedTensorType>(getB().getType()).getShape()))
+    if (dimIndex(getA().getType(), dim) < 0)
+      product *= size;
+  return product;
+}
+bool ContractOp::isExpensive() { return true; }
+void ContractOp::differentiate(Gradients &g) {
+  Value cotangent = g.fullCotangent();
+  g.contribute(0, g.builder.create<ContractOp>(g.loc, g.gradientType(0), cotangent, g.operand(1)));
+  g.contribute(1, g.builder.create<ContractOp>(g.loc, g.gradientType(1), g.operand(0), cotangent));
+}
+
+// accumulate
+bool AccumulateOp::passesPartial() { return true; }
+
+// embed: rows of a split table are looked up where they are held, the others give 0
+FactorKind EmbedOp::factorKind(StringRef dim) {
+  return dim == dimNames(getTable().getType()).front() ? FactorKind::Sum : FactorKind::Parallel;
+}
+SmallVector<Value> EmbedOp::localize(LocalizeContext &context) {
+  return cloneWithOrigin(context, *this, "first_row", getTable(), dimNames(getTable().getType()).front());
+}
+void EmbedOp::differentiate(Gradients &g) {
+  RankedTensorType type = withElement(g.operand(0).getType(), g.builder.getF32Type());
+  g.contribute(0, g.builder.create<EmbedGradOp>(g.loc, type, g.operand(1), g.fullCotangent(), Attribute()));
+}
+
+// embed_grad
+FactorKind EmbedGradOp::factorKind(StringRef dim) { return sumOutside(dim, getType()); }
+SmallVector<Value> EmbedGradOp::localize(LocalizeContext &context) {
+  return cloneWithOrigin(context, *this, "first_row", getResult(), dimNames(getType()).front());
+}
+
+// pick
+FactorKind PickOp::factorKind(StringRef dim) { return sumOutside(dim, getType()); }
+SmallVector<Value> PickOp::localize(LocalizeContext &context) {
+  return cloneWithOrigin(context, *this, "first_column", getX(), lastDim(getX()));
+}
+void PickOp::differentiate(Gradients &g) {
+  auto type = withElement(g.operand(0).getType(), g.builder.getF32Type());
+  g.contribute(0, g.builder.create<PickGradOp>(g.loc, type, g.operand(1), g.cotangent(), g.operand(0),
+                                               Attribute()));
+}
+
+// pick_grad
+SmallVector<Value> PickGradOp::localize(LocalizeContext &context) {
+  return cloneWithOrigin(context, *this, "first_column", getLike(), lastDim(getLike()));
+}
+
+// mask_tail
+SmallVector<Value> MaskTailOp::localize(LocalizeContext &context) {
+  return cloneWithOrigin(context, *this, "first_column", getX(), lastDim(getX()));
+}
+void MaskTailOp::differentiate(Gradients &g) {
+  Value cotangent = g.fullCotangent();
+  g.contribute(0, g.builder.create<MaskTailOp>(g.loc, cotangent.getType(), cotangent, getValidAttr(),
+                                               g.builder.getF64FloatAttr(0), Attribute()));
+}
+
+// dropout: linear, so its derivative is itself
+SmallVector<Value> DropoutOp::localize(LocalizeContext &context) {
+  return cloneWithOrigins(context, *this, getX());
+}
+void DropoutOp::differentiate(Gradients &g) {
+  Value cotangent = g.fullCotangent();
+  g.contribute(0, g.builder.create<DropoutOp>(g.loc, cotangent.getType(), cotangent, getRateAttr(), getIdAttr(),
+                                              ArrayAttr(), DenseI64ArrayAttr()));
+}
+
+// rope: a rotation, so its derivative is the inverse rotation
+FactorKind RopeOp::factorKind(StringRef dim) {
+  return dim == lastDim(getX()) ? FactorKind::Blocked : FactorKind::Parallel;
+}
+void RopeOp::differentiate(Gradients &g) {
+  Value cotangent = g.fullCotangent();
+  UnitAttr inverse = getInverse() ? UnitAttr() : g.builder.getUnitAttr();
+  g.contribute(0, g.builder.create<RopeOp>(g.loc, cotangent.getType(), cotangent, g.operand(1), getThetaAttr(),
+                                           inverse));
+}
+
+// attention: heads and batch are independent; a row needs all keys
+static FactorKind attentionFactor(StringRef dim, Value q) {
+  bool isWhole = dim == dimNames(q.getType())[1] || dim == lastDim(q);
+  return isWhole ? FactorKind::Blocked : FactorKind::Parallel;
+}
+/// Two products of seq x seq x head_dim per head, halved by the causal mask.
+static double attentionFlops(Value q, bool causal) {
+  auto type = cast<RankedTensorType>(q.getType());
+  return 4.0 * type.getNumElements() * type.getDimSize(1) * (causal ? 0.5 : 1.0);
+}
+FactorKind AttentionOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
+SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
+  return cloneWithOrigins(context, *this, getQ());
+}
+double AttentionOp::flops() { return attentionFlops(getQ(), getCausal()); }
+bool AttentionOp::isExpensive() { return true; }
+void AttentionOp::differentiate(Gradients &g) {
+  auto grad = g.builder.create<AttentionGradOp>(
+      g.loc, TypeRange{getQ().getType(), getK().getType(), getV().getType()},
+      ValueRange{getQ(), getK(), getV(), getOut(), getLogSumExp(), g.fullCotangent(0)});
+  grad->setAttrs((*this)->getAttrDictionary());
+  for (unsigned i = 0; i < 3; ++i)
+    g.contribute(i, grad.getResult(i));
+}
+
+// attention_grad: five products where forward has two
+FactorKind AttentionGradOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
+SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {
+  return cloneWithOrigins(context, *this, getQ());
+}
+double AttentionGradOp::flops() { return 2.5 * attentionFlops(getQ(), getCausal()); }
+bool AttentionGradOp::isExpensive() { return true; }
+
+} // namespace espalier::model

@@ -1,0 +1,275 @@
+// Verifiers of the model dialect. A comment before each check names the constraint of ops.td.
+#include "dialects/model/dialect.h"
+
+using namespace mlir;
+
+namespace espalier::model {
+
+namespace {
+
+ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+
+/// Every tensor names its dimensions.
+LogicalResult verifyNamed(Operation *op) {
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()),
+                                         SmallVector<Value>(op->getResults())))
+    if (dimNames(value.getType()).size() != shapeOf(value).size())
+      return op->emitOpError("needs tensors with named dimensions, got ") << value.getType();
+  return success();
+}
+
+/// The dimensions of `part` stand in `whole` in the same order with the same sizes.
+bool isSubsequence(Value part, Value whole) {
+  ArrayRef<StringAttr> wholeNames = dimNames(whole.getType());
+  size_t position = 0;
+  for (auto [name, size] : llvm::zip_equal(dimNames(part.getType()), shapeOf(part))) {
+    while (position < wholeNames.size() && wholeNames[position] != name)
+      ++position;
+    if (position == wholeNames.size() || shapeOf(whole)[position] != size)
+      return false;
+    ++position;
+  }
+  return true;
+}
+
+bool sameDims(Value a, Value b) {
+  return dimNames(a.getType()) == dimNames(b.getType()) && shapeOf(a) == shapeOf(b);
+}
+
+LogicalResult verifyElementwise(Operation *op) {
+  if (failed(verifyNamed(op)))
+    return failure();
+  Value result = op->getResult(0);
+  for (Value operand : op->getOperands())
+    if (!isSubsequence(operand, result)) // elementwise_c1
+      return op->emitOpError("needs operands whose dimensions are a subsequence of the result's, got ")
+             << operand.getType() << " for " << result.getType();
+  return success();
+}
+
+LogicalResult verifyUnary(Operation *op) {
+  if (failed(verifyNamed(op)))
+    return failure();
+  if (!sameDims(op->getOperand(0), op->getResult(0))) // unary_c1
+    return op->emitOpError("needs a result with the operand's dimensions, got ")
+           << op->getResult(0).getType() << " for " << op->getOperand(0).getType();
+  return success();
+}
+
+LogicalResult verifyReduce(Operation *op) {
+  if (failed(verifyNamed(op)))
+    return failure();
+  if (!isSubsequence(op->getResult(0), op->getOperand(0))) // reduce_c1
+    return op->emitOpError("needs a result whose dimensions are a subsequence of the operand's, got ")
+           << op->getResult(0).getType() << " for " << op->getOperand(0).getType();
+  return success();
+}
+
+/// `whole` has the dimensions of `part` and then exactly one more.
+bool isOneMore(Value part, Value whole) {
+  return shapeOf(whole).size() == shapeOf(part).size() + 1 && isSubsequence(part, whole) &&
+         dimNames(whole.getType()).drop_back() == dimNames(part.getType());
+}
+
+LogicalResult verifyIntegers(Operation *op, Value ids, StringRef what) {
+  if (!elementOf(ids).isInteger(32))
+    return op->emitOpError("needs ") << what << " of type i32, got " << elementOf(ids);
+  return success();
+}
+
+LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
+  if (failed(verifyNamed(op)))
+    return failure();
+  if (k.getType() != v.getType() || shapeOf(k).size() != 4) // attention_c1
+    return op->emitOpError("needs k and v of one type [batch, seq, heads, head_dim], got ")
+           << k.getType() << " and " << v.getType();
+  size_t rank = shapeOf(q).size();
+  bool grouped = rank == 5;
+  if ((rank != 4 && !grouped) || !isSubsequence(k, q) ||
+      dimNames(q.getType()).back() != dimNames(k.getType()).back() ||
+      dimNames(q.getType()).take_front(3) != dimNames(k.getType()).take_front(3)) // attention_c2
+    return op->emitOpError("needs q with the dimensions of k and at most a group before the last, got ")
+           << q.getType() << " for " << k.getType();
+  return success();
+}
+
+} // namespace
+
+#define UNARY(Op)                                                                                  \
+  LogicalResult Op::verify() { return verifyUnary(*this); }
+UNARY(NegOp)
+UNARY(ExpOp)
+UNARY(LogOp)
+UNARY(TanhOp)
+UNARY(ErfOp)
+UNARY(LogisticOp)
+UNARY(RsqrtOp)
+UNARY(SqrtOp)
+UNARY(StepOp)
+UNARY(ConvertOp)
+#undef UNARY
+
+LogicalResult BroadcastOp::verify() { return verifyElementwise(*this); }
+LogicalResult AddOp::verify() { return verifyElementwise(*this); }
+LogicalResult SubOp::verify() { return verifyElementwise(*this); }
+LogicalResult MulOp::verify() { return verifyElementwise(*this); }
+LogicalResult DivOp::verify() { return verifyElementwise(*this); }
+LogicalResult SelectOp::verify() { return verifyElementwise(*this); }
+LogicalResult ReduceSumOp::verify() { return verifyReduce(*this); }
+LogicalResult ReduceMaxOp::verify() { return verifyReduce(*this); }
+
+LogicalResult ConstantOp::verify() {
+  if (!shapeOf(getResult()).empty())
+    return emitOpError("needs a result without dimensions, got ") << getType();
+  return success();
+}
+
+LogicalResult ScalarOp::verify() {
+  static constexpr StringRef slots[] = {"loss_scale",       "learning_rate",    "gradient_scale",
+                                        "bias_correction1", "bias_correction2", "apply"};
+  if (!llvm::is_contained(slots, getSlot())) // scalar_c1
+    return emitOpError("needs one of loss_scale, learning_rate, gradient_scale, bias_correction1, "
+                       "bias_correction2, apply; got ")
+           << getSlot();
+  if (!shapeOf(getResult()).empty() || !elementOf(getResult()).isF32()) // scalar_c2
+    return emitOpError("needs a result of type tensor<f32>, got ") << getType();
+  return success();
+}
+
+LogicalResult ContractOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  Type a = getA().getType(), b = getB().getType(), result = getType();
+  auto sizeIn = [](Type type, StringAttr dim) {
+    return cast<RankedTensorType>(type).getDimSize(dimIndex(type, dim));
+  };
+  for (StringAttr dim : dimNames(result)) // contract_c1
+    if ((dimIndex(a, dim) >= 0 && sizeIn(a, dim) != sizeIn(result, dim)) ||
+        (dimIndex(b, dim) >= 0 && sizeIn(b, dim) != sizeIn(result, dim)) ||
+        (dimIndex(a, dim) < 0 && dimIndex(b, dim) < 0))
+      return emitOpError("needs each result dimension from an operand with equal size, got ") << dim;
+  for (auto [own, other] : {std::pair(a, b), std::pair(b, a)})
+    for (StringAttr dim : dimNames(own)) {
+      if (dimIndex(other, dim) < 0 && dimIndex(result, dim) < 0) // contract_c1
+        return emitOpError("needs a dimension of only one operand in the result, lacks ") << dim;
+      if (dimIndex(other, dim) >= 0 && sizeIn(own, dim) != sizeIn(other, dim)) // contract_c2
+        return emitOpError("needs equal sizes of the shared dimension ")
+               << dim << ", got " << sizeIn(own, dim) << " and " << sizeIn(other, dim);
+    }
+  return success();
+}
+
+LogicalResult AccumulateOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (!sameDims(getAccumulator(), getX()) || getAccumulator().getType() != getType() ||
+      !elementOf(getAccumulator()).isF32()) // accumulate_c1
+    return emitOpError("needs an f32 accumulator with the dimensions of x, got ")
+           << getAccumulator().getType() << " and " << getX().getType();
+  return success();
+}
+
+LogicalResult SquaredNormOp::verify() {
+  if (!shapeOf(getResult()).empty() || !elementOf(getResult()).isF32()) // squared_norm_c1
+    return emitOpError("needs a result of type tensor<f32>, got ") << getType();
+  return success();
+}
+
+LogicalResult EmbedOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (shapeOf(getTable()).size() != 2 || !isOneMore(getIds(), getResult()) ||
+      dimNames(getType()).back() != dimNames(getTable().getType()).back() ||
+      shapeOf(getResult()).back() != shapeOf(getTable()).back()) // embed_c1
+    return emitOpError("needs a table [rows, hidden] and a result [ids.., hidden], got ")
+           << getTable().getType() << " and " << getType();
+  return verifyIntegers(*this, getIds(), "ids"); // embed_c2
+}
+
+LogicalResult EmbedGradOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (shapeOf(getResult()).size() != 2 || !elementOf(getResult()).isF32() ||
+      !isOneMore(getIds(), getCotangent()) ||
+      dimNames(getCotangent().getType()).back() != dimNames(getType()).back()) // embed_grad_c1
+    return emitOpError("needs a cotangent [ids.., hidden] and an f32 result [rows, hidden], got ")
+           << getCotangent().getType() << " and " << getType();
+  return verifyIntegers(*this, getIds(), "ids");
+}
+
+LogicalResult PickOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (!isOneMore(getLabels(), getX()) || !sameDims(getLabels(), getResult())) // pick_c1
+    return emitOpError("needs labels and a result with the dimensions of x but the last, got ")
+           << getLabels().getType() << " for " << getX().getType();
+  return verifyIntegers(*this, getLabels(), "labels");
+}
+
+LogicalResult PickGradOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  if (!isOneMore(getLabels(), getResult()) || !isSubsequence(getCotangent(), getLabels()) ||
+      !sameDims(getLike(), getResult())) // pick_grad_c1
+    return emitOpError("needs a result with the dimensions of labels and one more, got ")
+           << getType() << " for " << getLabels().getType();
+  return verifyIntegers(*this, getLabels(), "labels");
+}
+
+LogicalResult MaskTailOp::verify() {
+  if (failed(verifyUnary(*this))) // mask_tail_c1
+    return failure();
+  if (shapeOf(getResult()).empty()) // mask_tail_c1
+    return emitOpError("needs a tensor with a dimension, got ") << getType();
+  return success();
+}
+
+LogicalResult DropoutOp::verify() {
+  if (failed(verifyUnary(*this))) // dropout_c1
+    return failure();
+  if (dimNames(getType()).empty() || dimNames(getType()).front() != "batch") // dropout_c1
+    return emitOpError("needs batch as first dimension, got ") << getType();
+  double rate = getRate().convertToDouble();
+  if (!(rate > 0 && rate < 1)) // dropout_c2
+    return emitOpError("needs a rate between 0 and 1, got ") << rate;
+  return success();
+}
+
+LogicalResult RopeOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  ArrayRef<StringAttr> prefix = dimNames(getPositions().getType());
+  if (!sameDims(getX(), getResult()) || dimNames(getType()).take_front(prefix.size()) != prefix ||
+      shapeOf(getX()).back() % 2) // rope_c1
+    return emitOpError("needs x with the dimensions of positions first and an even last one, got ")
+           << getX().getType();
+  return verifyIntegers(*this, getPositions(), "positions"); // rope_c2
+}
+
+LogicalResult AttentionOp::verify() {
+  if (failed(verifyAttention(*this, getQ(), getK(), getV())))
+    return failure();
+  if (!sameDims(getOut(), getQ()) || !isOneMore(getLogSumExp(), getQ())) // attention_c3
+    return emitOpError("needs out like q and log_sum_exp like q without its last dimension, got ")
+           << getOut().getType() << " and " << getLogSumExp().getType();
+  return success();
+}
+
+LogicalResult AttentionGradOp::verify() {
+  if (failed(verifyAttention(*this, getQ(), getK(), getV())))
+    return failure();
+  if (!sameDims(getDq(), getQ()) || !sameDims(getDk(), getK()) ||
+      !sameDims(getDv(), getV())) // attention_grad_c1
+    return emitOpError("needs results with the dimensions of q, k and v");
+  return success();
+}
+
+LogicalResult CotangentOp::verify() {
+  if (!sameDims(getStream(), getResult())) // cotangent_c1
+    return emitOpError("needs a result with the dimensions of the stream, got ") << getType();
+  return success();
+}
+
+} // namespace espalier::model

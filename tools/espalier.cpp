@@ -1,0 +1,43 @@
+// espalier: plans, compiles, runs and inspects. Starts without LLVM; the compiler is a library of
+// its own.
+#include "tools/commands.h"
+
+#include "runtime/data/data_error.h"
+#include "runtime/status.h"
+
+#include <cstdio>
+#include <exception>
+
+namespace {
+
+/// The form of every user error that has no place in a file.
+int report(const char *message, espalier::ExitCode code) {
+  std::fprintf(stderr, "espalier: error: %s\n", message);
+  return code;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  CLI::App app("A graph compiler and auto-parallel planner for training language models",
+               "espalier");
+  app.require_subcommand(1);
+  int exitCode = espalier::Success;
+  espalier::addRunCommand(app, exitCode);
+  espalier::addInspectCommand(app, exitCode);
+  espalier::addCompilerCommands(app, exitCode, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) == 0 ? espalier::Success : espalier::UserError;
+  } catch (const espalier::rt::PlanError &error) {
+    return report(error.what(), espalier::UserError);
+  } catch (const espalier::rt::DataError &error) {
+    return report(error.what(), espalier::UserError);
+  } catch (const espalier::rt::RankFailure &error) {
+    return report(error.what(), espalier::Failed);
+  } catch (const std::exception &error) {
+    return report(error.what(), espalier::Failed);
+  }
+  return exitCode;
+}
