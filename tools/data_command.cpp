@@ -24,16 +24,13 @@ void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
       ->check(CLI::IsMember({"gpt2", "hf", "sentencepiece", "bytes", "null"}));
   command.add_option("--vocab-file", options.vocabFile, "gpt2: vocab.json");
   command.add_option("--merge-file", options.mergeFile, "gpt2: merges.txt");
-  command.add_option("--tokenizer-model", options.modelFile,
-                     "hf: tokenizer.json; sentencepiece: tokenizer.model");
+  command.add_option("--tokenizer-model", options.modelFile, "hf: tokenizer.json; sentencepiece: tokenizer.model");
   command.add_option("--vocab-size", options.vocabSize, "null: number of ids");
-  command.add_flag("--add-bos", options.addBos,
-                   "sentencepiece: begin each document with its token");
+  command.add_flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token");
   command.add_option("--eod-token", options.eodText, "hf: text of the token that ends a document");
-  command.add_flag(
-      "--special-tokens", options.specialTokens,
-      "as HF does: special tokens in the text become their ids, and the tokens of an hf "
-      "post-processor are added");
+  command.add_flag("--special-tokens", options.specialTokens,
+                   "as HF does: special tokens in the text become their ids, and the tokens of an hf "
+                   "post-processor are added");
 }
 
 /// Prints rate and time left to a terminal, at most ten times a second.
@@ -47,11 +44,9 @@ public:
     lastShown = seconds;
     double rate = static_cast<double>(now.bytesRead) / seconds;
     std::string left = now.bytesTotal > 0
-                           ? fmt::format(", {:.0f} s left",
-                                         static_cast<double>(now.bytesTotal - now.bytesRead) / rate)
+                           ? fmt::format(", {:.0f} s left", static_cast<double>(now.bytesTotal - now.bytesRead) / rate)
                            : "";
-    fmt::print(stderr, "\r{} documents, {} tokens, {:.1f} MB/s{}   ", now.documents, now.tokens,
-               rate / 1e6, left);
+    fmt::print(stderr, "\r{} documents, {} tokens, {:.1f} MB/s{}   ", now.documents, now.tokens, rate / 1e6, left);
   }
   void end() const {
     if (isTerminal && lastShown > 0)
@@ -77,10 +72,8 @@ void runTokenize(TokenizeArguments arguments) {
   TokenizeReport report = tokenizeFiles(*tokenizer, arguments.job);
   line.end();
   if (report.skippedLines > 0)
-    fmt::print(stderr, "{}\n{} lines skipped, the first is above\n", report.firstSkipped,
-               report.skippedLines);
-  fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens,
-             report.textBytes);
+    fmt::print(stderr, "{}\n{} lines skipped, the first is above\n", report.firstSkipped, report.skippedLines);
+  fmt::print("{} documents, {} tokens, {} bytes of text\n", report.documents, report.tokens, report.textBytes);
   for (const std::string &prefix : report.prefixes)
     fmt::print("wrote {}.bin and .idx\n", prefix);
 }
@@ -89,21 +82,15 @@ void addTokenize(CLI::App &data) {
   auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App *command = data.add_subcommand("tokenize", "text to PREFIX_KEY_document.bin and .idx");
   TokenizeJob &job = arguments->job;
-  command
-      ->add_option("input", job.inputs,
-                   ".jsonl, .txt, each also .gz; patterns; - for standard input")
-      ->required();
+  command->add_option("input", job.inputs, ".jsonl, .txt, each also .gz; patterns; - for standard input")->required();
   command->add_option("--output-prefix", job.outputPrefix, "where the outputs go")->required();
-  command->add_option("--json-keys", job.keys, "keys to tokenize, one output for each")
-      ->expected(1, -1);
+  command->add_option("--json-keys", job.keys, "keys to tokenize, one output for each")->expected(1, -1);
   command->add_option("--document-separator", job.separator,
                       "text files: the line between documents (default: a blank line)");
-  command->add_flag("--jsonl", job.readsJson,
-                    "standard input and unknown suffixes hold JSON lines");
+  command->add_flag("--jsonl", job.readsJson, "standard input and unknown suffixes hold JSON lines");
   command->add_flag("--append-eod", job.appendEod, "end each document with the end token");
   command->add_flag("--skip-bad", job.skipBad, "count bad lines instead of stopping at the first");
-  command->add_option("--workers", job.workers, "threads that tokenize")
-      ->check(CLI::Range(1, 1024));
+  command->add_option("--workers", job.workers, "threads that tokenize")->check(CLI::Range(1, 1024));
   addTokenizerOptions(*command, arguments->tokenizer);
   command->callback(reportingErrors([arguments] { runTokenize(*arguments); }));
 }
@@ -117,8 +104,8 @@ void addVerify(CLI::App &data) {
   command->callback(reportingErrors([prefix, vocabSize] {
     IndexedDataset set = IndexedDataset::open(*prefix);
     int64_t largest = verifyTokens(set, *vocabSize);
-    fmt::print("{}: sound: {} documents, {} sequences, {} tokens, largest id {}\n", *prefix,
-               set.documentCount(), set.sequenceCount(), set.tokenCount(), largest);
+    fmt::print("{}: sound: {} documents, {} sequences, {} tokens, largest id {}\n", *prefix, set.documentCount(),
+               set.sequenceCount(), set.tokenCount(), largest);
   }));
 }
 
@@ -140,8 +127,7 @@ void addMerge(CLI::App &data) {
     for (const IndexedDataset &set : sets)
       writer.addDataset(set);
     writer.commit();
-    fmt::print("{} documents, {} tokens in {}.bin and .idx\n", writer.documentCount(),
-               writer.tokenCount(), *output);
+    fmt::print("{} documents, {} tokens in {}.bin and .idx\n", writer.documentCount(), writer.tokenCount(), *output);
   }));
 }
 
@@ -156,8 +142,7 @@ void addIndex(CLI::App &data) {
   DatasetOptions &options = arguments->options;
   command->add_option("prefix", arguments->prefix, "PREFIX of PREFIX.bin and .idx")->required();
   command->add_option("--seq-length", options.seqLength)->required();
-  command->add_option("--samples", options.samples,
-                      "samples the run will take (default: one epoch)");
+  command->add_option("--samples", options.samples, "samples the run will take (default: one epoch)");
   command->add_option("--seed", options.seed);
   command->add_option("--split", options.splitWeights, "weights of train, valid and test");
   command->add_option("--part", arguments->split)->check(CLI::IsMember({"train", "valid", "test"}));
@@ -168,8 +153,7 @@ void addIndex(CLI::App &data) {
                     : arguments->split == "valid" ? Split::valid
                                                   : Split::test;
     auto set = openDataset(arguments->prefix, options);
-    fmt::print("{} samples of {} tokens in {}\n", set->sampleCount(), options.seqLength,
-               options.cacheFolder);
+    fmt::print("{} samples of {} tokens in {}\n", set->sampleCount(), options.seqLength, options.cacheFolder);
   }));
 }
 
@@ -179,22 +163,27 @@ struct InspectArguments {
   int documents = 3;
 };
 
-void addInspect(CLI::App &app) {
+std::string prefixOf(const std::string &path) {
+  bool hasSuffix = path.ends_with(".idx") || path.ends_with(".bin");
+  return hasSuffix ? path.substr(0, path.size() - 4) : path;
+}
+
+void printDataset(const std::string &path, const Tokenizer *tokenizer, int documents) {
+  IndexedDataset set = IndexedDataset::open(prefixOf(path));
+  fmt::print("{}", describeDataset(set, tokenizer, documents));
+}
+
+void addInspect(CLI::App &data) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App *command = app.add_subcommand("inspect", "counts, lengths and first documents of a set");
+  CLI::App *command = data.add_subcommand("inspect", "counts, lengths and first documents of a set");
   command->add_option("prefix", arguments->prefix, "PREFIX of PREFIX.bin and .idx")->required();
-  command->add_option("--documents", arguments->documents, "how many to show")
-      ->check(CLI::Range(0, 1000));
+  command->add_option("--documents", arguments->documents, "how many to show")->check(CLI::Range(0, 1000));
   addTokenizerOptions(*command, arguments->tokenizer);
   command->callback(reportingErrors([arguments, command] {
     std::unique_ptr<Tokenizer> tokenizer;
     if (command->count("--tokenizer") > 0)
       tokenizer = openTokenizer(arguments->tokenizer);
-    std::string prefix = arguments->prefix;
-    if (prefix.ends_with(".idx") || prefix.ends_with(".bin"))
-      prefix.resize(prefix.size() - 4);
-    fmt::print(
-        "{}", describeDataset(IndexedDataset::open(prefix), tokenizer.get(), arguments->documents));
+    printDataset(arguments->prefix, tokenizer.get(), arguments->documents);
   }));
 }
 
@@ -226,10 +215,11 @@ void addDataCommands(CLI::App &app) {
   addMerge(*data);
   addIndex(*data);
   addTrainTokenizer(*data);
-  // Where the command already inspects something else, that is what this run is about.
-  auto isInspect = [](const CLI::App *verb) { return verb->get_name() == "inspect"; };
-  if (app.get_subcommands(isInspect).empty())
-    addInspect(app);
+  addInspect(*data);
 }
+
+bool isIndexedDataset(const std::string &path) { return isRegularFile(prefixOf(path) + ".idx"); }
+
+void inspectDataset(const std::string &path) { printDataset(path, /*tokenizer=*/nullptr, /*documents=*/3); }
 
 } // namespace espalier

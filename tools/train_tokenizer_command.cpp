@@ -20,9 +20,7 @@ struct TrainArguments {
   TrainBpeOptions options;
 };
 
-bool isJson(const std::string &path) {
-  return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
-}
+bool isJson(const std::string &path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
 
 /// JSON lines give their key's texts; other files give their lines, each with its line end.
 void countFile(const std::string &path, const std::string &key, WordCounts &words) {
@@ -47,8 +45,7 @@ void addTrainTokenizer(CLI::App &data) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App *command = data.add_subcommand("train-tokenizer", "trains a byte-level BPE on text");
   TrainBpeOptions &options = arguments->options;
-  command->add_option("input", arguments->inputs, ".jsonl or text, each also .gz; patterns")
-      ->required();
+  command->add_option("input", arguments->inputs, ".jsonl or text, each also .gz; patterns")->required();
   command->add_option("--output", arguments->output, "tokenizer.json to write")->required();
   command->add_option("--vocab-size", options.vocabSize)->check(CLI::Range(257, 100000000));
   command->add_option("--min-frequency", options.minFrequency, "stop at pairs rarer than this")
@@ -64,11 +61,10 @@ void addTrainTokenizer(CLI::App &data) {
     std::string text = toTokenizerJson(trained);
     file.write(text.data(), text.size());
     file.commit();
-    fmt::print("{} tokens, {} merges in {}\n", trained.tokens.size(), trained.merges.size(),
-               arguments->output);
+    fmt::print("{} tokens, {} merges in {}\n", trained.tokens.size(), trained.merges.size(), arguments->output);
     if (static_cast<int64_t>(trained.tokens.size()) < arguments->options.vocabSize)
-      fmt::print(stderr, "the text holds no more pairs: {} of {} tokens were made\n",
-                 trained.tokens.size(), arguments->options.vocabSize);
+      fmt::print(stderr, "the text holds no more pairs: {} of {} tokens were made\n", trained.tokens.size(),
+                 arguments->options.vocabSize);
   }));
 }
 

@@ -38,13 +38,11 @@ std::vector<std::string> pieces(const std::string &text) {
 
 TEST(Gpt2Scanner, CutsAsThePatternDoes) {
   EXPECT_THAT(pieces("It's  3 o'clock"), ElementsAre("It", "'s", " ", " 3", " o", "'", "clock"));
-  EXPECT_THAT(pieces("we'll've 'store I'LL"),
-              ElementsAre("we", "'ll", "'ve", " '", "store", " I", "'", "LL"));
+  EXPECT_THAT(pieces("we'll've 'store I'LL"), ElementsAre("we", "'ll", "'ve", " '", "store", " I", "'", "LL"));
   EXPECT_THAT(pieces("a\n\n b  "), ElementsAre("a", "\n\n", " b", "  "));
   EXPECT_THAT(pieces("  \u3000x"), ElementsAre("  ", "\u3000", "x"));
   EXPECT_THAT(pieces("x \u3000y"), ElementsAre("x", " ", "\u3000", "y"));
-  EXPECT_THAT(pieces("\u00bd\u0663 \u00e9t\u00e9!?"),
-              ElementsAre("\u00bd\u0663", " \u00e9t\u00e9", "!?"));
+  EXPECT_THAT(pieces("\u00bd\u0663 \u00e9t\u00e9!?"), ElementsAre("\u00bd\u0663", " \u00e9t\u00e9", "!?"));
   EXPECT_THAT(pieces("e\u0301"), ElementsAre("e", "\u0301")); // a combining mark is no letter
   EXPECT_THAT(pieces("\xff\xfe a"), ElementsAre("\xff\xfe", " a"));
 }
@@ -135,11 +133,9 @@ TEST(Gpt2Tokenizer, DamagedFilesAreRefusedWithTheirPlace) {
   EXPECT_THAT(refusal(R"({"a":"b"})", ""), HasSubstr("no integer id"));
   EXPECT_THAT(refusal(R"({"a":-1})", ""), HasSubstr("id -1"));
   EXPECT_THAT(refusal(R"({"a":2000000000})", ""), HasSubstr("id 2000000000"));
-  EXPECT_THAT(refusal(R"({"a":0,"b":1})", "#version: 0.2\na b\n"),
-              HasSubstr("merges.txt:2: error: "
-                        "merge 1 uses \"ab\""));
-  EXPECT_THAT(refusal(R"({"a":0,"b":1})", "a  b"),
-              HasSubstr("merges.txt:1: error: want two tokens"));
+  EXPECT_THAT(refusal(R"({"a":0,"b":1})", "#version: 0.2\na b\n"), HasSubstr("merges.txt:2: error: "
+                                                                             "merge 1 uses \"ab\""));
+  EXPECT_THAT(refusal(R"({"a":0,"b":1})", "a  b"), HasSubstr("merges.txt:1: error: want two tokens"));
   EXPECT_THAT(refusal(R"({"a":0})", ""), HasSubstr("no token for byte"));
   EXPECT_THAT(refusal(std::string(100000, '['), ""), HasSubstr("not JSON"));
 }
@@ -154,8 +150,8 @@ TEST(ByteLevel, MapsEveryByteAndBack) {
 }
 
 TEST(Utf8, RefusesWhatIsNotShortestOrNoCharacter) {
-  for (const char *bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80",
-                          "\xf4\x90\x80\x80", "\xf8", "\xe2\x82", "\xff"})
+  for (const char *bad :
+       {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8", "\xe2\x82", "\xff"})
     EXPECT_FALSE(decodeUtf8(bad, 0).isValid);
   for (char32_t good : {0x0U, 0x7fU, 0x80U, 0x7ffU, 0x800U, 0xffffU, 0x10000U, 0x10ffffU}) {
     std::string text;

@@ -49,8 +49,8 @@ TEST_P(ModelFile, IdsFramesAndTextsAsRecorded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, ModelFile,
-                         testing::Values("split.json", "prefixed.json", "chars.json",
-                                         "metaspace.json", "bytes.model", "rules.model"));
+                         testing::Values("split.json", "prefixed.json", "chars.json", "metaspace.json", "bytes.model",
+                                         "rules.model"));
 
 /// The message for a tokenizer.json with `field` (a JSON pointer) replaced, or "accepted".
 std::string refusalWith(const std::string &pointer, const std::string &value) {
@@ -69,26 +69,21 @@ std::string refusalWith(const std::string &pointer, const std::string &value) {
 TEST(HfTokenizer, WhatIsNotReadIsRefusedByName) {
   EXPECT_THAT(refusalWith("/model/type", "\"Unigram\""), HasSubstr("type Unigram"));
   EXPECT_THAT(refusalWith("/model/dropout", "0.1"), HasSubstr("dropout"));
-  EXPECT_THAT(refusalWith("/model/end_of_word_suffix", "\"</w>\""),
-              HasSubstr("end_of_word_suffix"));
+  EXPECT_THAT(refusalWith("/model/end_of_word_suffix", "\"</w>\""), HasSubstr("end_of_word_suffix"));
   EXPECT_THAT(refusalWith("/model/unk_token", "\"none\""), HasSubstr("unk_token \"none\""));
   EXPECT_THAT(refusalWith("/model/unk_token", "3"), HasSubstr("holds number"));
   EXPECT_THAT(refusalWith("/model/merges", "[\"ab\"]"), HasSubstr("no space"));
   EXPECT_THAT(refusalWith("/model/merges", "[[1,2]]"), HasSubstr("neither"));
-  EXPECT_THAT(refusalWith("/model/merges", "[[\"\u00e9\",\"b\"]]"),
-              HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(refusalWith("/model/merges", "[[\"\u00e9\",\"b\"]]"), HasSubstr("not in the vocabulary"));
   EXPECT_THAT(refusalWith("/model", "[]"), HasSubstr("no \"model\" field"));
   EXPECT_THAT(refusalWith("/normalizer", R"({"type":"NFC"})"), HasSubstr("\"NFC\" is not read"));
   EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Whitespace"})"), HasSubstr("Whitespace"));
-  EXPECT_THAT(refusalWith("/pre_tokenizer",
-                          R"({"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"})"),
+  EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"})"),
               HasSubstr("pattern at character"));
-  EXPECT_THAT(
-      refusalWith("/pre_tokenizer", R"({"type":"Split","pattern":{"String":"a"},"behavior":"x"})"),
-      HasSubstr("behavior \"x\""));
+  EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Split","pattern":{"String":"a"},"behavior":"x"})"),
+              HasSubstr("behavior \"x\""));
   EXPECT_THAT(refusalWith("/decoder", R"({"type":"CTC"})"), HasSubstr("decoder \"CTC\""));
-  EXPECT_THAT(refusalWith("/post_processor", R"({"type":"BertProcessing"})"),
-              HasSubstr("BertProcessing"));
+  EXPECT_THAT(refusalWith("/post_processor", R"({"type":"BertProcessing"})"), HasSubstr("BertProcessing"));
   EXPECT_THAT(refusalWith("/added_tokens/0/id", "99999999"), HasSubstr("id 99999999"));
   EXPECT_EQ(refusalWith("/model/dropout", "null"), "accepted");
 }
@@ -96,10 +91,8 @@ TEST(HfTokenizer, WhatIsNotReadIsRefusedByName) {
 TEST(HfTokenizer, StepsThatMultiplyTheTextAreRefused) {
   std::string steps;
   for (int i = 0; i < 60; ++i)
-    steps +=
-        std::string(i ? "," : "") + R"({"type":"Replace","pattern":{"String":"e"},"content":"ee"})";
-  EXPECT_THAT(refusalWith("/normalizer", R"({"type":"Sequence","normalizers":[)" + steps + "]}"),
-              HasSubstr("bytes"));
+    steps += std::string(i ? "," : "") + R"({"type":"Replace","pattern":{"String":"e"},"content":"ee"})";
+  EXPECT_THAT(refusalWith("/normalizer", R"({"type":"Sequence","normalizers":[)" + steps + "]}"), HasSubstr("bytes"));
 }
 
 TEST(HfTokenizer, DeepNestingIsRefused) {

@@ -43,8 +43,7 @@ Outcome run(std::vector<std::string> arguments) {
 std::vector<std::string> gpt2(std::vector<std::string> arguments) {
   for (const std::string &more :
        {std::string("--tokenizer"), std::string("gpt2"), std::string("--vocab-file"),
-        sharedData() + "gpt2_bpe/encoder.json", std::string("--merge-file"),
-        sharedData() + "gpt2_bpe/vocab.bpe"})
+        sharedData() + "gpt2_bpe/encoder.json", std::string("--merge-file"), sharedData() + "gpt2_bpe/vocab.bpe"})
     arguments.push_back(more);
   return arguments;
 }
@@ -61,9 +60,8 @@ TEST(Tokenize, FixtureBytesWithAnyNumberOfWorkers) {
   Scratch scratch;
   std::string golden = sharedData() + "golden/tinyshakespeare_text_document";
   for (std::string workers : {"1", "3"}) {
-    Outcome outcome =
-        run(gpt2({"data", "tokenize", sharedData() + "corpus/tinyshakespeare.jsonl", "--append-eod",
-                  "--workers", workers, "--output-prefix", scratch.path("w" + workers)}));
+    Outcome outcome = run(gpt2({"data", "tokenize", sharedData() + "corpus/tinyshakespeare.jsonl", "--append-eod",
+                                "--workers", workers, "--output-prefix", scratch.path("w" + workers)}));
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     std::string made = scratch.path("w" + workers + "_text_document");
     EXPECT_TRUE(slurp(made + ".bin") == slurp(golden + ".bin"));
@@ -74,9 +72,8 @@ TEST(Tokenize, FixtureBytesWithAnyNumberOfWorkers) {
 TEST(Tokenize, EveryKeyGetsItsFiles) {
   ESPALIER_NEEDS_FIXTURES();
   Scratch scratch;
-  Outcome outcome =
-      run(gpt2({"data", "tokenize", sharedData() + "corpus/multikey.jsonl", "--append-eod",
-                "--output-prefix", scratch.path("m"), "--json-keys", "title", "content"}));
+  Outcome outcome = run(gpt2({"data", "tokenize", sharedData() + "corpus/multikey.jsonl", "--append-eod",
+                              "--output-prefix", scratch.path("m"), "--json-keys", "title", "content"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   for (std::string key : {"title", "content"})
     for (std::string suffix : {".bin", ".idx"})
@@ -94,11 +91,10 @@ TEST(Tokenize, TextAndGzipAndPatternsGiveTheSameDocuments) {
                                 R"({"text":"three"})"
                                 "\n");
   gzip(scratch.path("c.jsonl.gz"), "{\"text\":\"four\"}\n{\"text\":\"five\"}");
-  Outcome text =
-      run({"data", "tokenize", scratch.path("a*"), "--output-prefix", scratch.path("t")});
+  Outcome text = run({"data", "tokenize", scratch.path("a*"), "--output-prefix", scratch.path("t")});
   ASSERT_EQ(text.status, 0) << text.err;
-  Outcome json = run({"data", "tokenize", scratch.path("b.jsonl"), scratch.path("c.jsonl.gz"),
-                      "--output-prefix", scratch.path("j")});
+  Outcome json = run(
+      {"data", "tokenize", scratch.path("b.jsonl"), scratch.path("c.jsonl.gz"), "--output-prefix", scratch.path("j")});
   ASSERT_EQ(json.status, 0) << json.err;
   EXPECT_EQ(slurp(scratch.path("t_text_document.bin")), slurp(scratch.path("j_text_document.bin")));
   EXPECT_EQ(slurp(scratch.path("t_text_document.idx")), slurp(scratch.path("j_text_document.idx")));
@@ -108,10 +104,10 @@ TEST(Tokenize, TextAndGzipAndPatternsGiveTheSameDocuments) {
 TEST(Tokenize, NamedSeparatorCutsDocuments) {
   Scratch scratch;
   spit(scratch.path("a.txt"), "one\n\ntwo\n---\nthree\n");
-  ASSERT_EQ(run({"data", "tokenize", scratch.path("a.txt"), "--document-separator=---",
-                 "--output-prefix", scratch.path("t")})
-                .status,
-            0);
+  ASSERT_EQ(
+      run({"data", "tokenize", scratch.path("a.txt"), "--document-separator=---", "--output-prefix", scratch.path("t")})
+          .status,
+      0);
   IndexedDataset set = IndexedDataset::open(scratch.path("t_text_document"));
   EXPECT_EQ(set.documentCount(), 2);
   EXPECT_EQ(set.sequenceLength(0), 8); // "one\n\ntwo"
@@ -121,8 +117,8 @@ TEST(Tokenize, BadLinesStopWithTheirPlaceAndLeaveNothing) {
   Scratch scratch;
   spit(scratch.path("a.jsonl"), "{\"text\":\"x\"}\n{\"txet\":\"y\"}\nnot json\n{\"text\":\"z\"}\n");
   for (std::string workers : {"1", "2"}) {
-    Outcome outcome = run({"data", "tokenize", scratch.path("a.jsonl"), "--workers", workers,
-                           "--output-prefix", scratch.path("t")});
+    Outcome outcome =
+        run({"data", "tokenize", scratch.path("a.jsonl"), "--workers", workers, "--output-prefix", scratch.path("t")});
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err, HasSubstr("a.jsonl:2: error: no key \"text\""));
     int files = 0;
@@ -132,8 +128,8 @@ TEST(Tokenize, BadLinesStopWithTheirPlaceAndLeaveNothing) {
     }
     EXPECT_EQ(files, 1);
   }
-  Outcome skipping = run({"data", "tokenize", scratch.path("a.jsonl"), "--skip-bad",
-                          "--output-prefix", scratch.path("t")});
+  Outcome skipping =
+      run({"data", "tokenize", scratch.path("a.jsonl"), "--skip-bad", "--output-prefix", scratch.path("t")});
   EXPECT_EQ(skipping.status, 0);
   EXPECT_THAT(skipping.err, HasSubstr("2 lines skipped"));
   EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).documentCount(), 2);
@@ -148,17 +144,13 @@ TEST(Tokenize, TruncatedGzipIsRefused) {
   std::string packed = slurp(scratch.path("a.jsonl.gz"));
   for (size_t cut : {packed.size() - 4, packed.size() / 2}) {
     spit(scratch.path("b.jsonl.gz"), packed.substr(0, cut));
-    Outcome outcome =
-        run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")});
+    Outcome outcome = run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")});
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err, HasSubstr("b.jsonl.gz:"));
   }
   packed[packed.size() / 2] = static_cast<char>(packed[packed.size() / 2] ^ 0x55);
   spit(scratch.path("b.jsonl.gz"), packed);
-  EXPECT_EQ(
-      run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")})
-          .status,
-      2);
+  EXPECT_EQ(run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")}).status, 2);
 }
 
 TEST(Tokenize, RefusesWhatCannotBe) {
@@ -184,52 +176,46 @@ TEST(DataVerbs, MergeIsConcatenationAndVerifyReadsAll) {
   spit(scratch.path("a.txt"), "one\n\ntwo");
   spit(scratch.path("b.txt"), "three");
   for (std::string name : {"a", "b"})
-    ASSERT_EQ(run({"data", "tokenize", scratch.path(name + ".txt"), "--output-prefix",
-                   scratch.path(name)})
-                  .status,
-              0);
-  ASSERT_EQ(run({"data", "tokenize", scratch.path("a.txt"), scratch.path("b.txt"),
-                 "--output-prefix", scratch.path("both")})
-                .status,
-            0);
-  Outcome merged = run({"data", "merge", scratch.path("a_text_document"),
-                        scratch.path("b_text_document"), "--output-prefix", scratch.path("m")});
+    ASSERT_EQ(run({"data", "tokenize", scratch.path(name + ".txt"), "--output-prefix", scratch.path(name)}).status, 0);
+  ASSERT_EQ(
+      run({"data", "tokenize", scratch.path("a.txt"), scratch.path("b.txt"), "--output-prefix", scratch.path("both")})
+          .status,
+      0);
+  Outcome merged = run({"data", "merge", scratch.path("a_text_document"), scratch.path("b_text_document"),
+                        "--output-prefix", scratch.path("m")});
   ASSERT_EQ(merged.status, 0) << merged.err;
   EXPECT_EQ(slurp(scratch.path("m.idx")), slurp(scratch.path("both_text_document.idx")));
   EXPECT_EQ(slurp(scratch.path("m.bin")), slurp(scratch.path("both_text_document.bin")));
   EXPECT_THAT(run({"data", "verify", scratch.path("m")}).out, HasSubstr("sound: 3 documents"));
   EXPECT_EQ(run({"data", "verify", scratch.path("m"), "--vocab-size", "100"}).status, 2);
-  EXPECT_EQ(run({"data", "merge", scratch.path("m"), "--output-prefix", scratch.path("m")}).status,
-            2);
+  EXPECT_EQ(run({"data", "merge", scratch.path("m"), "--output-prefix", scratch.path("m")}).status, 2);
 }
 
 TEST(DataVerbs, InspectShowsCountsLengthsAndText) {
   Scratch scratch;
   spit(scratch.path("a.txt"), "one\n\ntwo\nlines");
-  ASSERT_EQ(run({"data", "tokenize", scratch.path("a.txt"), "--append-eod", "--output-prefix",
-                 scratch.path("a")})
-                .status,
-            0);
-  Outcome outcome = run({"inspect", scratch.path("a_text_document"), "--tokenizer", "bytes"});
+  ASSERT_EQ(
+      run({"data", "tokenize", scratch.path("a.txt"), "--append-eod", "--output-prefix", scratch.path("a")}).status, 0);
+  Outcome outcome = run({"data", "inspect", scratch.path("a_text_document.idx"), "--tokenizer", "bytes"});
   EXPECT_THAT(outcome.out, HasSubstr("2 documents (0 empty), 2 sequences, 14 tokens of u16"));
   EXPECT_THAT(outcome.out, HasSubstr("document 1 (10 tokens): two\\nlines"));
-  EXPECT_EQ(run({"inspect", scratch.path("nothing")}).status, 2);
+  EXPECT_TRUE(isIndexedDataset(scratch.path("a_text_document.bin")));
+  EXPECT_FALSE(isIndexedDataset(scratch.path("a")));
+  EXPECT_EQ(run({"data", "inspect", scratch.path("nothing")}).status, 2);
 }
 
 TEST(DataVerbs, IndexFillsTheCache) {
   Scratch scratch;
   spit(scratch.path("a.txt"), std::string(3000, 'x'));
-  Outcome outcome = run({"data", "index", scratch.path("a.txt"), "--seq-length", "16", "--cache",
-                         scratch.path("cache")});
+  Outcome outcome =
+      run({"data", "index", scratch.path("a.txt"), "--seq-length", "16", "--cache", scratch.path("cache")});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_FALSE(std::filesystem::is_empty(scratch.path("cache")));
 }
 
 TEST(JsonFields, ReasonsForEachFault) {
   std::vector<std::string> values;
-  auto reason = [&values](const std::string &line) {
-    return readJsonFields(line, {"a", "b"}, values);
-  };
+  auto reason = [&values](const std::string &line) { return readJsonFields(line, {"a", "b"}, values); };
   EXPECT_EQ(reason(R"({"b":"2","x":{"a":[{"a":3}]},"a":"1"})"), "");
   EXPECT_THAT(values, testing::ElementsAre("1", "2"));
   EXPECT_EQ(reason(R"({"a":"1"})"), "no key \"b\"");
