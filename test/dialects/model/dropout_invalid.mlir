@@ -34,3 +34,21 @@ func.func @dropout_c2_rate_of_one(%x0: tensor<2x3x4xf32, #model.dims<batch, seq,
   %y = model.dropout %x0 {id = 3 : i64, rate = 1.0 : f64} : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
   return %y : tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
 }
+
+// -----
+
+// Two sizes for three dimensions.
+func.func @dropout_c3_unsplit_too_short(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>> {
+  // expected-error @+1 {{needs one entry per dimension in origins and unsplit, tensor has 3}}
+  %y = model.dropout %x0 {id = 3 : i64, rate = 0.1 : f64, unsplit = array<i64: 4, 3>} : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+  return %y : tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+}
+
+// -----
+
+// Four origins for three dimensions.
+func.func @dropout_c3_origins_too_long(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>> {
+  // expected-error @+1 {{needs one entry per dimension in origins and unsplit, tensor has 3}}
+  %y = model.dropout %x0 {id = 3 : i64, rate = 0.1 : f64, origins = [unit, unit, unit, unit]} : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+  return %y : tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+}

@@ -25,3 +25,21 @@ func.func @embed_grad_c1_columns_differ(%x0: tensor<2x3xi32, #model.dims<batch, 
   %y = model.embed_grad %x0, %x1 : (tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xf32, #model.dims<vocab, ffn>>
   return %y : tensor<5x4xf32, #model.dims<vocab, ffn>>
 }
+
+// -----
+
+// The result's columns have another size.
+func.func @embed_grad_c1_sizes_differ(%x0: tensor<2x3xi32, #model.dims<batch, seq>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x6xf32, #model.dims<vocab, hidden>> {
+  // expected-error @+1 {{needs a cotangent [ids.., hidden] and an f32 result [rows, hidden]}}
+  %y = model.embed_grad %x0, %x1 : (tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x6xf32, #model.dims<vocab, hidden>>
+  return %y : tensor<5x6xf32, #model.dims<vocab, hidden>>
+}
+
+// -----
+
+// Ids are i32.
+func.func @embed_grad_c1_ids_of_other_type(%x0: tensor<2x3xi64, #model.dims<batch, seq>>, %x1: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xf32, #model.dims<vocab, hidden>> {
+  // expected-error @+1 {{needs ids of type i32, got 'i64'}}
+  %y = model.embed_grad %x0, %x1 : (tensor<2x3xi64, #model.dims<batch, seq>>, tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<5x4xf32, #model.dims<vocab, hidden>>
+  return %y : tensor<5x4xf32, #model.dims<vocab, hidden>>
+}

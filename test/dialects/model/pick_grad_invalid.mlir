@@ -25,3 +25,12 @@ func.func @pick_grad_c1_cotangent_differs(%x0: tensor<3xi32, #model.dims<seq>>, 
   %y = model.pick_grad %x0, %x1, %x2 : (tensor<3xi32, #model.dims<seq>>, tensor<2xf32, #model.dims<batch>>, tensor<3x5xf32, #model.dims<seq, vocab>>) -> tensor<3x5xf32, #model.dims<seq, vocab>>
   return %y : tensor<3x5xf32, #model.dims<seq, vocab>>
 }
+
+// -----
+
+// Labels are i32.
+func.func @pick_grad_c1_labels_of_other_type(%x0: tensor<3xf32, #model.dims<seq>>, %x1: tensor<3xf32, #model.dims<seq>>, %x2: tensor<3x5xf32, #model.dims<seq, vocab>>) -> tensor<3x5xf32, #model.dims<seq, vocab>> {
+  // expected-error @+1 {{needs labels of type i32, got 'f32'}}
+  %y = model.pick_grad %x0, %x1, %x2 : (tensor<3xf32, #model.dims<seq>>, tensor<3xf32, #model.dims<seq>>, tensor<3x5xf32, #model.dims<seq, vocab>>) -> tensor<3x5xf32, #model.dims<seq, vocab>>
+  return %y : tensor<3x5xf32, #model.dims<seq, vocab>>
+}
