@@ -237,12 +237,13 @@ bool sameShape(const pb::Collective *a, const pb::Collective *b) {
 
 void Order::matchCollectives(const std::vector<uint32_t> &group) {
   const std::vector<Point> &first = stages[group.front()].collectives[group];
-  for (uint32_t member : group) {
-    const std::vector<Point> &points = stages[member].collectives[group];
-    if (points.size() != first.size())
+  for (uint32_t member : group)
+    if (size_t started = stages[member].collectives[group].size(); started != first.size())
       return errors.add(fmt::format("stage {} starts {} collectives of a group where stage {} "
                                     "starts {}",
-                                    member, points.size(), group.front(), first.size()));
+                                    member, started, group.front(), first.size()));
+  for (uint32_t member : group) {
+    const std::vector<Point> &points = stages[member].collectives[group];
     for (size_t i = 0; i < points.size(); ++i) {
       if (!sameShape(points[i].collective, first[i].collective))
         return errors.add(

@@ -279,6 +279,8 @@ void LocalCommunicator::doPart(const Round &round, const Membership &member) {
     case pb::Collective::ALL_GATHER:
       for (int i = 0; i < size; ++i) {
         Share share = shareOf(elements, size, i);
+        if (share.size() == 0)
+          continue;
         copyTo(static_cast<char *>(mine.to[buffer]) + share.begin * width,
                round.posts[i].from[buffer], share.size() * width);
       }
@@ -297,14 +299,18 @@ void LocalCommunicator::reducePart(const Round &round, const Membership &member,
   const CollectiveShape &shape = *round.posts[member.index].shape;
   int size = round.posts.size();
   Share share = shareOf(shape.elements[buffer], size, member.index);
+  if (share.size() == 0)
+    return;
+  bool isScatter = shape.kind == pb::Collective::REDUCE_SCATTER;
   size_t skipped = share.begin * elementBytes(shape.type);
   for (int i = 0; i < size; ++i) {
     sources[i] = static_cast<const char *>(round.posts[i].from[buffer]) + skipped;
-    places[i] = static_cast<char *>(round.posts[i].to[buffer]) + skipped;
+    // A scattered result has room for the share only.
+    places[i] = isScatter ? nullptr : static_cast<char *>(round.posts[i].to[buffer]) + skipped;
   }
   std::span<void *const> results(places.data(), size);
   void *own = round.posts[member.index].to[buffer];
-  if (shape.kind == pb::Collective::REDUCE_SCATTER)
+  if (isScatter)
     results = {&own, 1};
   reduceInOrder(shape.type, shape.reduction, {sources.data(), static_cast<size_t>(size)}, results,
                 0, share.size());
