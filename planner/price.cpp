@@ -154,6 +154,25 @@ double peakSavedBytes(const Layout &layout, const std::vector<double> &chunkByte
   return peak;
 }
 
+// With several chunks per stage: as if each held chunk were the widest, embedding and head
+// included. The search counts the same way, so both agree on what fits; it is never less than what
+// is held.
+double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage,
+                       const StageContent &content) {
+  double widest = 0, ends = (content.embed ? layout.table.embed.savedBytes[0] : 0) +
+                            (content.head ? layout.table.head.savedBytes[0] : 0);
+  for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
+    const StageContent &one =
+        layout.chunks[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
+    double saved = 0;
+    for (size_t kind = 0; kind < one.layers.size(); ++kind)
+      for (int recompute = 0; recompute < 3; ++recompute)
+        saved += one.layers[kind][recompute] * layout.table.kinds[kind].savedBytes[recompute];
+    widest = std::max(widest, saved);
+  }
+  return (widest + ends) * peakInFlight(layout.schedule, stage);
+}
+
 void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
   int perStage = layout.schedule.chunksPerStage;
   std::vector<double> chunkBytes;
@@ -178,7 +197,8 @@ void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
     content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
     content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
     StageMemory memory = stageMemory(problem, layout.table, content);
-    memory.activations = peakSavedBytes(layout, chunkBytes, stage);
+    memory.activations = perStage == 1 ? peakSavedBytes(layout, chunkBytes, stage)
+                                       : alikeSavedBytes(layout, plan, stage, content);
     layout.memory.push_back(memory);
     layout.step.push_back(stepPhase(layout.table, content));
   }
