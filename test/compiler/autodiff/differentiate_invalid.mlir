@@ -1,0 +1,29 @@
+// RUN: espalier-opt %s -split-input-file -differentiate -verify-diagnostics
+
+!rows = tensor<7x4xf32, #model.dims<vocab, hidden>>
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!tokens = tensor<2x3xi32, #model.dims<batch, seq>>
+
+// An op without a derivative is refused when the result depends on it.
+func.func @no_derivative(%x: !stream {model.role = "stream", model.name = "x"},
+                         %tokens: !tokens {model.role = "input", model.name = "tokens"})
+    -> (!rows {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  // expected-error@+1 {{'model.embed_grad' op has no derivative, but the loss depends on it}}
+  %y = model.embed_grad %tokens, %x : (!tokens, !stream) -> !rows
+  return %y : !rows
+}
+
+// -----
+
+!rows = tensor<7x4xf32, #model.dims<vocab, hidden>>
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!tokens = tensor<2x3xi32, #model.dims<batch, seq>>
+
+// The same op is left alone where nothing that is differentiated reads it.
+func.func @not_on_the_way(%x: !stream {model.role = "stream", model.name = "x"},
+                          %tokens: !tokens {model.role = "input", model.name = "tokens"})
+    -> (!stream {model.role = "stream", model.name = "y"}, !rows) attributes {model.segment} {
+  %rows = model.embed_grad %tokens, %x : (!tokens, !stream) -> !rows
+  %y = model.neg %x : (!stream) -> !stream
+  return %y, %rows : !stream, !rows
+}
