@@ -21,7 +21,7 @@
 // CHECK-NEXT: %[[DPART:.*]] = model.contract %[[DU]], %[[UP]]
 // CHECK-NEXT: %[[DX:.*]] = dist.all_reduce %[[DPART]] over ["tp"] "sum"
 // CHECK-NEXT: model.contract %[[X]], %[[DU]]
-// CHECK-NOT: dist.
+// CHECK-NOT: = dist.
 // CHECK: return %[[Y]], %[[DX]]
 module attributes {dist.mesh = #dist.mesh<pp = 2, dp = 2, tp = 2>, dist.dims = {batch = ["dp"], ffn = ["tp"]}} {
   func.func @pair(%x: !stream {model.role = "stream", model.name = "x"},
