@@ -142,13 +142,32 @@ std::vector<std::string> phaseNames() {
   return names;
 }
 
-std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
-                                   const CompileOptions &options) {
+namespace {
+
+Compilation start(MLIRContext &context, const RunConfig &run, const planner::Plan &plan, bool emitKernels) {
   DialectRegistry registry;
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  Compilation c{context, run, plan, options.emitKernels, {}, {}, {}, 0, {}};
+  return Compilation{context, run, plan, emitKernels, {}, {}, {}, 0, {}};
+}
+
+} // namespace
+
+std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+  Compilation c = start(context, run, plan, /*emitKernels=*/false);
+  for (const Phase &phase : phases) {
+    if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
+      return std::nullopt;
+    if (StringRef(phase.name) == "phases")
+      break;
+  }
+  return PartitionedModel{std::move(c.module), std::move(c.segments)};
+}
+
+std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                   const CompileOptions &options) {
+  Compilation c = start(context, run, plan, options.emitKernels);
   for (auto [index, phase] : llvm::enumerate(phases)) {
     if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "compiler/import/run_config.h"
+#include "compiler/pipeline/segment_layout.h"
 #include "planner/plan.h"
 
 #include "runtime/plan.pb.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
 
 #include <optional>
 #include <string>
@@ -25,6 +27,16 @@ struct Compiled {
   rt::pb::Plan plan;
   std::string ir;
 };
+
+/// A model after partitioning and phase splitting: what the interpreter runs and code generation reads.
+struct PartitionedModel {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<SegmentLayout> segments;
+};
+
+/// Compiles up to the phase `phases`.
+std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
+                                             const planner::Plan &plan);
 
 /// Names of the phases, in order.
 std::vector<std::string> phaseNames();

@@ -13,6 +13,7 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   }];
 }
 
+<<<<<<< HEAD
 def PropagateShardings : Pass<"propagate-shardings", "::mlir::ModuleOp"> {
   let summary = "Decides where every value of the joint functions lives";
   let description = [{
@@ -48,6 +49,30 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
     `.backward`, and once `@<segment>.evaluate`, which keeps nothing. Kept values are results of forward and arguments
     of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of tensor-parallel sums under
     every policy. The loss arrives in backward as the scalar `loss_scale`.
+=======
+def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
+  let summary = "Groups element-wise ops and reductions into exec.fused, one per kernel";
+  let description = [{
+    Row groups (norms, softmax, bias and activation, dropout and residual) grow along producers and consumers; sums
+    over rows become column groups that compute their operands again where that reads little.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def LowerToExec : Pass<"lower-to-exec", "::mlir::ModuleOp"> {
+  let summary = "Turns each function into an exec.program over buffers and each distinct fused body into a kernel";
+  let description = [{
+    Arguments and results lie in the regions that their roles name; values in between get virtual buffers.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
+  let summary = "Gives virtual buffers their places in the workspace";
+  let description = [{
+    A buffer is live from its first to its last instruction, collectives until their wait. The largest buffers are
+    placed first, each in the smallest gap that is free over its lifetime.
+>>>>>>> codegen
   }];
 }
 

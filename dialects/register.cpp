@@ -1,6 +1,7 @@
 #include "dialects/register.h"
 
 #include "dialects/dist/dialect.h"
+#include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,8 +11,8 @@
 namespace espalier {
 
 void registerDialects(mlir::DialectRegistry &registry) {
-  registry.insert<model::ModelDialect, dist::DistDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,
-                  mlir::math::MathDialect>();
+  registry.insert<model::ModelDialect, dist::DistDialect, exec::ExecDialect, mlir::func::FuncDialect,
+                  mlir::arith::ArithDialect, mlir::math::MathDialect>();
 }
 
 } // namespace espalier

@@ -296,6 +296,8 @@ double boundarySeconds(const Problem &problem, const Plan &plan) {
   Group group = groupOf(Axis::Pp, plan, problem.machine);
   // Neighbouring stages: members of one host come first, so most boundaries of wide stages cross
   // hosts.
+  if (plan.sequenceParallel)
+    bytes /= plan.tp; // the stream's sequence is split over tp
   if (!problem.boundaryScatters || plan.sequenceParallel || plan.tp == 1)
     return collectiveSeconds(CollectiveKind::Send, bytes, 1, group);
   return collectiveSeconds(CollectiveKind::Send, bytes / plan.tp, 1, group) +

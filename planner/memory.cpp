@@ -26,7 +26,8 @@ CostTable buildCostTable(const Problem &problem, const Plan &plan) {
       table.found = table.found && found;
     }
   if (plan.pp > 1) {
-    table.boundaryBytes = evaluate(problem.boundaryBytes, symbolValues(problem, plan));
+    table.boundaryBytes = evaluate(problem.boundaryBytes, symbolValues(problem, plan)) /
+                          (plan.sequenceParallel ? plan.tp : 1);
     table.boundarySeconds = boundarySeconds(problem, plan);
   }
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);

@@ -103,12 +103,17 @@ std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
 
 namespace {
 
-// Spreads layers evenly; the first stages of the remainder-free part get one more.
+// Spreads layers evenly. What does not divide goes to the inner stages first: the ends have
+// embedding and head.
 void spreadLayers(const Problem &problem, Plan &plan) {
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
   Recompute recompute = problem.pins.recompute.value_or(Recompute::None);
+  std::vector<int> counts(chunks, layers / chunks);
+  for (int left = layers % chunks, chunk = chunks > 2 ? 1 : 0; left > 0;
+       --left, chunk = (chunk + 1) % chunks)
+    ++counts[chunk];
   for (int chunk = 0, first = 0; chunk < chunks; ++chunk) {
-    int count = layers / chunks + (chunk < layers % chunks);
+    int count = counts[chunk];
     if (problem.pins.stageLayers && chunk < static_cast<int>(problem.pins.stageLayers->size()))
       count = (*problem.pins.stageLayers)[chunk];
     plan.stages.push_back({first, count, std::vector<Recompute>(count, recompute)});

@@ -173,7 +173,9 @@ struct Problem {
   std::vector<SegmentKind> kinds;
   int embed = -1, head = -1; ///< kinds of the first and last segment; -1: none
   std::vector<LayerRun> layers;
-  Size boundaryBytes;            ///< the stream between two stages, per micro-batch and rank
+  /// The stream between two stages, per micro-batch and rank; with sequence parallelism it is split
+  /// over tp.
+  Size boundaryBytes;
   bool boundaryScatters = false; ///< the stream is sent in tp parts and gathered by the receiver
   std::vector<Divisibility> limits;
   int64_t globalBatch = 1; ///< samples per step

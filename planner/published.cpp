@@ -128,7 +128,8 @@ private:
 
   void addCollective(const std::string &name, CollectiveKind kind, Phase phase, bool hide,
                      bool full) {
-    terms.collectives.push_back({name, kind, Axis::Tp, phase, {2 * (T * h)}, 1, hide, false, full});
+    terms.collectives.push_back(
+        {name, kind, Axis::Tp, phase, {2 * (T * h)}, 1, hide || system.hidesTensor, false, full});
   }
   void forwardCollective(const std::string &name, CollectiveKind kind, bool full) {
     addCollective(name, kind, Phase::Forward, false, full);

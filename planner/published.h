@@ -23,6 +23,7 @@ struct System {
   bool fusedAttention = true; ///< scores never stored; false: two batched products and a softmax
   double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12; ///< per element
   bool hidesGradients = false;   ///< gradient reduction beside the last backward
+  bool hidesTensor = false;      ///< collectives of tensor parallelism beside their matrix products
   bool hidesParameters = true;   ///< ZeRO-3 gathers beside compute
   bool scattersBoundary = false; ///< Megatron's scatter-gather of the stream between stages
   double elementwiseShare = 1;   ///< bytes of element-wise work over the fused minimum

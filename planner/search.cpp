@@ -3,6 +3,8 @@
 // fixed size see the same best plans whatever the number of threads, so the result does not depend
 // on it.
 #include "planner/search.h"
+
+#include "planner/diagnose.h"
 #include "planner/split_layers.h"
 
 #include <algorithm>
@@ -161,6 +163,7 @@ private:
     const std::optional<CostTable> &table = tableOf(plan);
     if (!table)
       return;
+    WorkSum work = sumWork(problem, *table);
     for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
                               Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV}) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule
@@ -173,7 +176,7 @@ private:
         plan.virtualStages = schedule == Schedule::ZeroBubbleV ? 2 : virtualStages;
         if (problem.pins.virtualStages && *problem.pins.virtualStages != plan.virtualStages)
           continue;
-        add(plan, *table);
+        add(plan, work);
       }
     }
   }
@@ -181,7 +184,7 @@ private:
   // Memory for actions of a table is bounded before one is built.
   static constexpr double mostActions = 4e6;
 
-  void add(Plan plan, const CostTable &table) {
+  void add(Plan plan, const WorkSum &work) {
     plan.executable = isExecutable(plan);
     int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages),
         layers = problem.layerCount();
@@ -192,7 +195,7 @@ private:
                            plan.virtualStages)
              .empty())
       return;
-    Candidate candidate{plan, relaxedBound(problem, table, plan), 1, 0};
+    Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
     if (!even && !problem.pins.stageLayers)
       candidate.splits = binomial(layers - 1, plan.pp - 1);
     candidates.push_back(std::move(candidate));
@@ -234,6 +237,13 @@ public:
     return place == best.end() ? limit : std::min(limit, place->second.second.seconds);
   }
 
+  double bestSeconds() const {
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const auto &[key, leader] : best)
+      seconds = std::min(seconds, leader.second.seconds);
+    return seconds;
+  }
+
   double kthSeconds() const {
     std::vector<std::pair<Plan, SplitResult>> list = sorted();
     return static_cast<int>(list.size()) < wanted ? std::numeric_limits<double>::infinity()
@@ -245,9 +255,8 @@ public:
     std::vector<std::pair<Plan, SplitResult>> list;
     for (const auto &[key, leader] : best)
       list.push_back(leader);
-    std::stable_sort(list.begin(), list.end(), [](const auto &a, const auto &b) {
-      return a.second.seconds < b.second.seconds;
-    });
+    std::sort(list.begin(), list.end(),
+              [](const auto &a, const auto &b) { return a.second.seconds < b.second.seconds; });
     if (static_cast<int>(list.size()) > wanted)
       list.resize(wanted);
     return list;
@@ -267,32 +276,106 @@ Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &count
     int stage =
         stageOfChunk(chunk, plan.pp, chunksPerStage, plan.schedule == Schedule::ZeroBubbleV);
     plan.stages.push_back(
-        {first, counts[chunk], options.best(stage, first, counts[chunk]).recompute});
+        {first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
   }
   return plan;
 }
 
-// Solves the candidates [begin, end) with `threads` threads; results[i] belongs to candidate begin
-// + i.
-std::vector<SplitResult> solveBatch(const Problem &problem,
-                                    const std::vector<Candidate> &candidates, size_t begin,
-                                    size_t end, const Leaders &leaders, int threads) {
-  std::vector<SplitResult> results(end - begin);
-  std::atomic<size_t> next = begin;
+// Solves the candidates named by `which` with `threads` threads; result i belongs to which[i].
+std::vector<SplitResult> solve(const Problem &problem, const std::vector<Candidate> &candidates,
+                               const std::vector<size_t> &which, const std::vector<double> &limits,
+                               int64_t budget, int threads) {
+  std::vector<SplitResult> results(which.size());
+  std::atomic<size_t> next = 0;
   auto work = [&] {
-    for (size_t i = next++; i < end; i = next++) {
-      StageOptions options(problem, candidates[i].axes);
-      results[i - begin] = bestSplit(problem, options, leaders.limitFor(candidates[i].axes));
+    for (size_t i = next++; i < which.size(); i = next++) {
+      StageOptions options(problem, candidates[which[i]].axes);
+      results[i] = bestSplit(problem, options, limits[i], budget);
     }
   };
   std::vector<std::thread> pool;
-  for (int i = 1; i < std::min<int>(threads, static_cast<int>(end - begin)); ++i)
+  for (int i = 1; i < std::min<int>(threads, static_cast<int>(which.size())); ++i)
     pool.emplace_back(work);
   work();
   for (std::thread &thread : pool)
     thread.join();
   return results;
 }
+
+// Two passes in batches of fixed size. The first plays the split of least bound of each candidate;
+// the second goes through what the bounds of the first leave open below the best plan.
+class BranchAndBound {
+public:
+  BranchAndBound(const Problem &problem, const SearchOptions &options,
+                 std::vector<Candidate> candidates)
+      : problem(problem), options(options), candidates(std::move(candidates)),
+        leaders(options.alternatives + 1) {}
+
+  SearchStatistics run() {
+    SearchStatistics statistics;
+    for (const Candidate &candidate : candidates)
+      statistics.space += candidate.splits;
+    std::vector<std::pair<double, size_t>> open; // (bound, candidate) that may beat the best
+    for (size_t begin = 0;
+         begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds();
+         begin += batch) {
+      std::vector<size_t> which;
+      for (size_t i = begin; i < std::min(begin + batch, candidates.size()); ++i)
+        which.push_back(i);
+      solveBatch(which, /*budget=*/0, statistics, open);
+    }
+    std::sort(open.begin(), open.end());
+    double bound = std::numeric_limits<double>::infinity();
+    for (size_t begin = 0;
+         begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
+         begin += batch) {
+      std::vector<size_t> which;
+      for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
+        which.push_back(open[i].second);
+      std::vector<std::pair<double, size_t>> left;
+      solveBatch(which, actionBudget, statistics, left);
+      for (const auto &[seconds, index] : left)
+        bound = std::min(bound, seconds);
+    }
+    statistics.lowerBoundSeconds = std::min(bound, leaders.bestSeconds());
+    statistics.optimal = statistics.lowerBoundSeconds >= leaders.bestSeconds() * (1 - 1e-8);
+    return statistics;
+  }
+
+  std::vector<Plan> axes() const {
+    std::vector<Plan> list;
+    for (const Candidate &candidate : candidates)
+      list.push_back(candidate.axes);
+    return list;
+  }
+
+  std::vector<std::pair<Plan, SplitResult>> best() const { return leaders.sorted(); }
+
+private:
+  static constexpr size_t batch = 16;
+  static constexpr int64_t actionBudget = 4'000'000; // per candidate
+
+  void solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
+                  std::vector<std::pair<double, size_t>> &open) {
+    std::vector<double> limits;
+    for (size_t i : which)
+      limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(candidates[i].axes));
+    std::vector<SplitResult> results =
+        solve(problem, candidates, which, limits, budget, options.threads);
+    for (size_t i = 0; i < which.size(); ++i) {
+      statistics.evaluated += results[i].played;
+      if (!results[i].counts.empty())
+        leaders.offer(candidates[which[i]].axes, results[i]);
+      if (results[i].lowerBound < leaders.bestSeconds())
+        open.push_back({results[i].lowerBound, which[i]});
+    }
+  }
+
+  const Problem &problem;
+  const SearchOptions &options;
+  std::vector<Candidate> candidates;
+  Leaders leaders;
+};
 
 } // namespace
 
@@ -315,38 +398,18 @@ SearchResult search(const Problem &given, const SearchOptions &options) {
     return result;
 
   std::vector<Candidate> candidates = Enumerator(problem, options).run();
-  for (const Candidate &candidate : candidates)
-    result.statistics.space += candidate.splits;
   for (size_t i = 0; i < candidates.size(); ++i)
     candidates[i].order = i;
   std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
     return std::tie(a.bound, a.order) < std::tie(b.bound, b.order);
   });
 
-  Leaders leaders(options.alternatives + 1);
-  double open = std::numeric_limits<double>::infinity(); // least bound of what was not closed
-  constexpr size_t batch = 16;
-  for (size_t begin = 0; begin < candidates.size(); begin += batch) {
-    if (candidates[begin].bound >= leaders.kthSeconds())
-      break;
-    size_t end = std::min(begin + batch, candidates.size());
-    std::vector<SplitResult> results =
-        solveBatch(problem, candidates, begin, end, leaders, options.threads);
-    for (size_t i = begin; i < end; ++i) {
-      const SplitResult &solved = results[i - begin];
-      result.statistics.evaluated += solved.played;
-      open = std::min(open, solved.lowerBound);
-      if (!solved.counts.empty())
-        leaders.offer(candidates[i].axes, solved);
-    }
-  }
-  for (const auto &[axes, solved] : leaders.sorted())
+  BranchAndBound solver(problem, options, std::move(candidates));
+  result.statistics = solver.run();
+  for (const auto &[axes, solved] : solver.best())
     result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved.counts)));
-  if (!result.plans.empty()) {
-    double best = result.plans.front().prediction.stepSeconds;
-    result.statistics.lowerBoundSeconds = std::min(best, open);
-    result.statistics.optimal = result.statistics.lowerBoundSeconds >= best * (1 - 1e-8);
-  }
+  if (result.plans.empty() && options.diagnose)
+    diagnose(problem, options, solver.axes(), result);
   result.statistics.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

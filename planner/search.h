@@ -15,6 +15,7 @@ struct SearchOptions {
   int alternatives = 5; ///< best plans of other kinds to report
   int threads = 1;      ///< the result does not depend on it
   int devices = 0;      ///< 0: all devices of the machine
+  bool diagnose = true; ///< when nothing fits, look for the smallest relaxations
 };
 
 /// A plan and what is expected of it.

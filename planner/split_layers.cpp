@@ -18,31 +18,56 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
   return seconds;
 }
 
-double relaxedBound(const Problem &problem, const CostTable &table, const Plan &axes) {
+WorkSum sumWork(const Problem &problem, const CostTable &table) {
   int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
-  double work = 0, once = 0, forwardAndBackward = 0;
-  auto add = [&](const SegmentCost &cost, double extra) {
-    double both = cost.forward.total() + cost.backward.total() + extra;
-    forwardAndBackward += both;
-    work += both + cost.weight.total();
-    once += cost.step.total();
+  WorkSum sum;
+  sum.boundarySeconds = table.boundarySeconds;
+  auto add = [&](const SegmentCost &cost, double least, double most, double count) {
+    double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+    sum.work += count * (forward + rest + least);
+    sum.weights += count * cost.weight.total();
+    sum.once += count * cost.step.total();
+    if (forward + rest + most > 0)
+      sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
   };
-  add(table.embed, 0);
-  add(table.head, 0);
-  for (int kind : table.layerKinds)
-    add(table.kinds[kind], table.kinds[kind].recompute[recompute].total());
-  double sends = 2 * (axes.pp - 1) * table.boundarySeconds;
-  work += sends;
+  if (problem.embed >= 0)
+    add(table.embed, 0, 0, 1);
+  if (problem.head >= 0)
+    add(table.head, 0, 0, 1);
+  for (const LayerRun &run : problem.layers) {
+    double most = 0;
+    for (const PhaseSeconds &repeated : table.kinds[run.kind].recompute)
+      most = std::max(most, repeated.total());
+    add(table.kinds[run.kind], table.kinds[run.kind].recompute[recompute].total(), most, run.count);
+  }
+  return sum;
+}
+
+double relaxedBound(const WorkSum &sum, const Plan &axes) {
+  double work = sum.work;
+  int chunks = chunksOf(axes.schedule, axes.virtualStages);
+  if (chunks == 1)
+    work += 2 * (axes.pp - 1) * sum.boundarySeconds;
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
-  double bound = (m * work + once) / p;
-  if (axes.schedule != Schedule::OneFOneB && axes.schedule != Schedule::GPipe)
+  double bound = (m * work + sum.once) / p;
+  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Equal
+  // chains of m t_s + share * sum over i < s of t_i <= T have t_s = T / m (1 - share / m)^s, whose
+  // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
+  // send count as much as forward and backward do, so they are left out of the share. The V returns
+  // to the first stage: no wait.
+  double share = axes.schedule == Schedule::OneFOneB || axes.schedule == Schedule::GPipe ? 1
+                 : sum.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV
+                     ? 0
+                     : sum.forwardShare / chunks;
+  if (share <= 0)
     return bound;
-  // Equal chains: t_s = T / m (1 - 1/m)^s, whose sum over p stages is the work.
-  return std::max(bound, work / (1 - std::pow(1 - 1 / m, p)));
+  return std::max(bound, share * work / (1 - std::pow(1 - share / m, p)));
 }
 
 namespace {
 
+constexpr int64_t kNodeCost =
+    20; // a step of the descent costs about as much as playing this many actions
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -50,15 +75,19 @@ public:
   SplitSearch(const Problem &problem, StageOptions &options, int64_t budget)
       : problem(problem), options(options), axes(options.axes()), stages(axes.pp),
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget) {
-    schedule = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches),
-                             axes.virtualStages);
+    splitsBackward = axes.schedule == Schedule::ZeroBubbleH1;
+    WorkSum sum = sumWork(problem, options.table());
+    through =
+        sum.work - (splitsBackward ? sum.weights : 0) + 2 * (stages - 1) * sum.boundarySeconds;
+    leastFirstStep = options.best(0, 0, 1).stepSeconds;
     for (int stage = 0; stage < stages; ++stage)
       edges.push_back(edgeSeconds(options.table(), stage, stages, 1, false));
   }
 
   SplitResult run(double limit) {
     SplitResult result;
-    double low = std::min(limit, relaxedBound(problem, options.table(), axes)) * (1 - 1e-9);
+    double low =
+        std::min(limit, relaxedBound(sumWork(problem, options.table()), axes)) * (1 - 1e-9);
     std::vector<int> counts = decide(limit);
     if (counts.empty()) {
       result.lowerBound = limit;
@@ -68,7 +97,7 @@ public:
     tighten(low, high, counts);
     result.lowerBound = low;
     take(counts, result);
-    if (result.seconds > high * (1 + 1e-9))
+    if (budget > 0 && result.seconds > low * (1 + 2e-9))
       exhaust(limit, result);
     if (result.seconds <= result.lowerBound * (1 + 2e-9))
       result.lowerBound = result.seconds;
@@ -84,19 +113,33 @@ private:
 
   // What a stage adds to the chains of the stages below it.
   double passing(const ChunkSeconds &seconds) const {
-    return seconds.forward + seconds.backward + (schedule.splitsBackward ? 0 : seconds.weight);
+    return seconds.forward + seconds.backward + (splitsBackward ? 0 : seconds.weight);
   }
 
   // All work of a stage before its last backward ends.
   double chain(int stage, const ChunkSeconds &seconds) const {
     double m = static_cast<double>(axes.microBatches);
-    double weights = schedule.splitsBackward ? std::max(0.0, m - 1 - stage) : m;
+    double weights = splitsBackward ? std::max(0.0, m - 1 - stage) : m;
     return m * (seconds.forward + seconds.backward) + weights * seconds.weight;
   }
 
-  // What the stage alone needs, whatever the others do.
-  double alone(const ChunkSeconds &seconds, const StageOption &option) const {
-    return static_cast<double>(axes.microBatches) * seconds.total() + option.stepSeconds;
+  // What holds for a stage whatever the others do: all its work and what it does once per step; and
+  // one micro-batch through the whole pipeline, beside the actions that the order of the stage puts
+  // before it comes back (first micro-batch) or after it leaves (last micro-batch). With k
+  // micro-batches in flight, 1F1B has m - k forwards after its first backward and m - k backwards
+  // before its last forward.
+  double alone(int stage, const ChunkSeconds &seconds, const StageOption &option) const {
+    double m = static_cast<double>(axes.microBatches);
+    double bound = m * seconds.total() + option.stepSeconds;
+    double step = stage == 0 ? option.stepSeconds : leastFirstStep;
+    double forward = seconds.forward,
+           backward = seconds.backward + (splitsBackward ? 0 : seconds.weight);
+    if (axes.schedule == Schedule::GPipe)
+      return std::max(bound, through + step + (m - 1) * (forward + backward));
+    double others = m - std::min<double>(m, stages - stage);
+    double weights = splitsBackward ? std::max(0.0, m - 1 - stage) * seconds.weight : 0;
+    bound = std::max(bound, through + step + (m - 1) * backward + others * forward + weights);
+    return std::max(bound, through + step + (m - 1) * forward + others * backward);
   }
 
   double chainBound(const std::vector<int> &counts) {
@@ -106,7 +149,7 @@ private:
       ChunkSeconds seconds = secondsOf(stage, first, counts[stage], option);
       if (stage == 0)
         prefix = option.stepSeconds;
-      bound = std::max({bound, prefix + chain(stage, seconds), alone(seconds, option)});
+      bound = std::max({bound, prefix + chain(stage, seconds), alone(stage, seconds, option)});
       prefix += passing(seconds);
     }
     return bound;
@@ -131,7 +174,7 @@ private:
       if (!option.fits)
         break; // more layers need more bytes
       ChunkSeconds seconds = secondsOf(stage, first, count, option);
-      if (alone(seconds, option) > target)
+      if (alone(stage, seconds, option) > target)
         break;
       visit(count, chain(stage, seconds), passing(seconds), option.stepSeconds);
     }
@@ -189,6 +232,8 @@ private:
       chunks.push_back(secondsOf(stage, first, counts[stage], option));
       steps.push_back(option.stepSeconds);
     }
+    if (schedule.stages.empty())
+      schedule = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
     double seconds = playedStepSeconds(schedule, chunks, steps);
     ++result.played;
     if (seconds < result.seconds) {
@@ -218,10 +263,11 @@ private:
   bool descend(int used, int stage, double prefix, double limit,
                const std::vector<std::vector<double>> &slack, std::vector<int> &counts,
                SplitResult &result) {
+    budget -= kNodeCost;
+    if (budget < 0)
+      return false;
     if (stage == stages) {
       budget -= axes.microBatches * stages * 2;
-      if (budget < 0)
-        return false;
       take(counts, result);
       return true;
     }
@@ -243,7 +289,10 @@ private:
   const Plan &axes;
   int stages, layers;
   int64_t budget;
-  ScheduleTable schedule;
+  bool splitsBackward = false;
+  double through = 0;        // least time of one micro-batch down and up, split weights left out
+  double leastFirstStep = 0; // least work once per step of the first stage
+  ScheduleTable schedule;    // built when the first split is played
   std::vector<ChunkSeconds> edges; // per stage
 };
 

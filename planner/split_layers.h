@@ -30,7 +30,18 @@ SplitResult bestSplit(const Problem &problem, StageOptions &options, double limi
 double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
                          const std::vector<double> &stepSeconds);
 
+/// What all stages do together under one choice of axes.
+struct WorkSum {
+  double work = 0;    ///< one micro-batch through all layers, with the least that may be repeated
+  double weights = 0; ///< weight gradients in it
+  double once = 0;    ///< once per step
+  double forwardShare = 1; ///< least share of forward in any segment
+  double boundarySeconds = 0;
+};
+
+WorkSum sumWork(const Problem &problem, const CostTable &table);
+
 /// A bound for all splits without looking at memory: work spread without rounding to layers.
-double relaxedBound(const Problem &problem, const CostTable &table, const Plan &axes);
+double relaxedBound(const WorkSum &sum, const Plan &axes);
 
 } // namespace espalier::planner

@@ -113,25 +113,24 @@ StageOption StageOptions::choose(int stage, int first, int count) const {
   return chooseUniform(content, first, count);
 }
 
-StageOption StageOptions::finish(const StageContent &content,
-                                 std::vector<Recompute> recompute) const {
+StageOption StageOptions::finish(const StageContent &content, std::array<int, 3> kept) const {
   StageOption option;
   option.bytes = stageMemory(problem, costs, content).total();
   option.fits = option.bytes <= problem.machine.memoryBytes;
   option.seconds = chunkSeconds(costs, content);
   option.stepSeconds = stepPhase(costs, content).total();
-  option.recompute = std::move(recompute);
+  option.kept = kept;
   return option;
 }
 
-namespace {
-
-std::vector<Recompute> classes(int none, int selective, int full) {
-  std::vector<Recompute> list(full, Recompute::Full);
-  list.insert(list.end(), selective, Recompute::Selective);
-  list.insert(list.end(), none, Recompute::None);
+std::vector<Recompute> StageOption::recompute() const {
+  std::vector<Recompute> list(kept[2], Recompute::Full);
+  list.insert(list.end(), kept[1], Recompute::Selective);
+  list.insert(list.end(), kept[0], Recompute::None);
   return list;
 }
+
+namespace {
 
 bool better(const StageOption &a, const StageOption &b) {
   if (a.fits != b.fits)
@@ -143,38 +142,66 @@ bool better(const StageOption &a, const StageOption &b) {
   return a.bytes < b.bytes;
 }
 
+// A choice while it is compared: only what differs between choices.
+struct Choice {
+  std::array<int, 3> kept{};
+  double repeated = 0, bytes = 0;
+};
+
 } // namespace
 
+// Saved bytes are linear in the counts and the workspace is that of the widest class present, so
+// the least bytes are reached where all layers keep the same: when none of those three fits,
+// nothing does.
 StageOption StageOptions::chooseAlike(StageContent content, int kind, int count) const {
   const SegmentCost &cost = costs.kinds[kind];
-  double saves = (cost.savedBytes[0] - cost.savedBytes[1]) * content.inFlight;
-  std::optional<StageOption> best;
-  auto consider = [&](int selective, int full) {
-    content.layers[kind] = {count - selective - full, selective, full};
-    StageOption option = finish(content, classes(count - selective - full, selective, full));
-    if (!best || better(option, *best))
-      best = std::move(option);
-    return best->fits;
-  };
-  for (int full = 0; full <= count; ++full) {
-    int rest = count - full;
-    if (consider(0, full) && full == 0)
-      return *best; // nothing is repeated: no choice is faster
-    if (rest == 0)
-      continue;
-    consider(rest, full);
-    if (rest < 2 || saves <= 0)
-      continue;
-    // Fewest selective layers that fit beside layers that keep everything: memory is linear in
-    // their number.
-    content.layers[kind] = {rest - 1, 1, full};
-    double over = stageMemory(problem, costs, content).total() - problem.machine.memoryBytes;
-    int selective = over <= 0 ? 1 : 1 + static_cast<int>(std::ceil(over / saves - 1e-9));
-    for (int more = 0; more < 2 && selective + more < rest;
-         ++more) // the second guards against rounding
-      consider(selective + more, full);
+  std::array<double, 3> saved{}, repeats{};
+  for (int i = 0; i < 3; ++i) {
+    saved[i] = cost.savedBytes[i] * content.inFlight;
+    repeats[i] = cost.recompute[i].total();
   }
-  return *best;
+  std::optional<Choice> best;
+  auto bytesOf = [&](const std::array<int, 3> &kept) {
+    content.layers[kind] = kept;
+    return stageMemory(problem, costs, content).total();
+  };
+  auto consider = [&](int selective, int full) {
+    Choice choice{{count - selective - full, selective, full},
+                  selective * repeats[1] + full * repeats[2]};
+    if (best && choice.repeated > best->repeated)
+      return;
+    choice.bytes = bytesOf(choice.kept);
+    if (choice.bytes <= problem.machine.memoryBytes &&
+        (!best || std::tie(choice.repeated, choice.bytes) < std::tie(best->repeated, best->bytes)))
+      best = choice;
+  };
+  consider(0, 0);
+  if (!best) {
+    consider(count, 0);
+    consider(0, count);
+    for (int full = 0; best && full < count && full * repeats[2] <= best->repeated; ++full) {
+      int rest = count - full;
+      consider(0, full);
+      consider(rest, full);
+      if (rest < 2 || saved[0] <= saved[1])
+        continue;
+      // Fewest selective layers beside layers that keep everything.
+      double over = bytesOf({rest - 1, 1, full}) - problem.machine.memoryBytes;
+      int selective =
+          over <= 0 ? 1 : 1 + static_cast<int>(std::ceil(over / (saved[0] - saved[1]) - 1e-9));
+      for (int more = 0; more < 2 && selective + more < rest;
+           ++more) // the second guards against rounding
+        consider(selective + more, full);
+    }
+  }
+  std::array<int, 3> kept = best ? best->kept : std::array<int, 3>{0, 0, count};
+  if (!best) // for the report: whichever needs least
+    for (const std::array<int, 3> &other :
+         {std::array<int, 3>{count, 0, 0}, std::array<int, 3>{0, count, 0}})
+      if (bytesOf(other) < bytesOf(kept))
+        kept = other;
+  content.layers[kind] = kept;
+  return finish(content, kept);
 }
 
 StageOption StageOptions::chooseUniform(StageContent content, int first, int count) const {
@@ -182,12 +209,15 @@ StageOption StageOptions::chooseUniform(StageContent content, int first, int cou
   for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
     if (problem.pins.recompute && recompute != *problem.pins.recompute)
       continue;
+    int index = static_cast<int>(recompute);
     content.layers.assign(problem.kinds.size(), {});
     for (int layer = first; layer < first + count; ++layer)
-      ++content.layers[costs.layerKinds[layer]][static_cast<int>(recompute)];
-    StageOption option = finish(content, std::vector<Recompute>(count, recompute));
+      ++content.layers[costs.layerKinds[layer]][index];
+    std::array<int, 3> kept{};
+    kept[index] = count;
+    StageOption option = finish(content, kept);
     if (!best || better(option, *best))
-      best = std::move(option);
+      best = option;
   }
   return *best;
 }

@@ -18,10 +18,13 @@ namespace espalier::planner {
 /// One chunk of layers on a stage, with its choice of what is kept.
 struct StageOption {
   bool fits = false;
-  ChunkSeconds seconds;             ///< of one chunk's layers; see edgeSeconds
-  double stepSeconds = 0;           ///< of the whole stage, once per step
-  double bytes = 0;                 ///< of the whole stage; when nothing fits, of the least choice
-  std::vector<Recompute> recompute; ///< per layer of one chunk, fullest first
+  ChunkSeconds seconds;      ///< of one chunk's layers; see edgeSeconds
+  double stepSeconds = 0;    ///< of the whole stage, once per step
+  double bytes = 0;          ///< of the whole stage; when nothing fits, of the least choice
+  std::array<int, 3> kept{}; ///< layers of one chunk per Recompute
+
+  /// Per layer of one chunk: those that repeat most first.
+  std::vector<Recompute> recompute() const;
 };
 
 /// Options of one choice of axes; remembers what it computed.
@@ -42,7 +45,7 @@ private:
   StageOption chooseAlike(StageContent content, int kind, int count) const;
   StageOption chooseUniform(StageContent content, int first, int count) const;
   StageContent contentOf(int stage) const;
-  StageOption finish(const StageContent &content, std::vector<Recompute> recompute) const;
+  StageOption finish(const StageContent &content, std::array<int, 3> kept) const;
 
   const Problem &problem;
   Plan plan;

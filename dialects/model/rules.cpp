@@ -271,8 +271,8 @@ SmallVector<Value> EmbedOp::localize(LocalizeContext &context) {
   return cloneWithOrigin(context, *this, "first_row", getTable(), dimNames(getTable().getType()).front());
 }
 void EmbedOp::differentiate(Gradients &g) {
-  g.contribute(0, g.builder.create<EmbedGradOp>(g.loc, g.gradientType(0), g.operand(1), g.fullCotangent(),
-                                                Attribute()));
+  RankedTensorType type = withElement(g.operand(0).getType(), g.builder.getF32Type());
+  g.contribute(0, g.builder.create<EmbedGradOp>(g.loc, type, g.operand(1), g.fullCotangent(), Attribute()));
 }
 
 // embed_grad

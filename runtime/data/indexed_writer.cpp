@@ -3,6 +3,7 @@
 
 #include "runtime/data/data_error.h"
 
+#include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
 #include <limits>
@@ -129,6 +130,8 @@ void IndexedWriter::addDataset(const IndexedDataset &other) {
 
 void IndexedWriter::commit() {
   emitIndex(type, arrays, [this](const void *data, size_t count) { idxFile.write(data, count); });
+  // An index of an earlier run must not stand beside the new tokens, not even for a moment.
+  std::remove(idxFile.path().c_str());
   binFile.commit();
   idxFile.commit();
 }

@@ -30,6 +30,8 @@ protected:
                     ", needs to be at least 0 and below 1");
     if (rate_ > 0 && call.scalars_size() < 4)
       reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 4 for dropout");
+    if (!(shape_.scale > 0))
+      reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
     if (shape_.headDim > kLargestHead)
       reader.refuse("head_dim is " + std::to_string(shape_.headDim) + ", needs to be at most " +
                     std::to_string(kLargestHead));

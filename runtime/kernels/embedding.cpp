@@ -56,49 +56,49 @@ private:
   Pieces tokens_;
 };
 
-/// Parts are blocks of columns: each adds all tokens in order, however the ids are distributed.
+/// A part owns every kParts-th block of rows, so that frequent ids, which tend to be neighbours,
+/// are spread over the parts. Each row is cleared and added to by one part, in the order of the
+/// tokens.
 class EmbedGradient final : public LibraryKernel {
 public:
   EmbedGradient(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
     CallReader reader(call, {.buffers = 3, .sizes = 3, .scalars = 1});
     tokens_ = reader.size(0);
-    rows_ = reader.size(1);
     hidden_ = reader.size(2);
     reader.expect(0, Storage::I32);
     dout_ = reader.floating(1);
     reader.expect(2, Storage::F32);
     reader.holds(0, {tokens_}, sizeof(int32_t));
     reader.holds(1, {tokens_, hidden_}, bytesOf(dout_));
-    reader.holds(2, {rows_, hidden_}, sizeof(float));
-    int64_t width = (hidden_ + 7) / 8; // about eight parts, of whole cache lines
-    columns_ = {hidden_, std::max<int64_t>((width + 15) / 16 * 16, 16)};
+    reader.holds(2, {reader.size(1), hidden_}, sizeof(float));
+    blocks_ = {reader.size(1), kBlockRows};
   }
 
-  int64_t parts() const override { return columns_.count(); }
+  int64_t parts() const override { return std::min(kParts, blocks_.count()); }
 
   void run(const CallArguments &arguments, int64_t part, void *) const override {
     const int32_t *ids = static_cast<const int32_t *>(arguments.buffers[0]);
     const char *dout = static_cast<const char *>(arguments.buffers[1]);
     float *table = static_cast<float *>(arguments.buffers[2]);
-    Piece piece = columns_[part];
-    int64_t width = piece.end - piece.begin;
     if (!arguments.accumulate)
-      for (int64_t row = 0; row < rows_; ++row)
-        std::memset(table + row * hidden_ + piece.begin, 0,
-                    static_cast<size_t>(width) * sizeof(float));
+      for (int64_t block = part; block < blocks_.count(); block += kParts) {
+        Piece rows = blocks_[block];
+        std::memset(table + rows.begin * hidden_, 0,
+                    static_cast<size_t>((rows.end - rows.begin) * hidden_) * sizeof(float));
+      }
     for (int64_t token = 0; token < tokens_; ++token) {
       int64_t row = ids[token] - arguments.scalars[0];
-      if (row >= 0 && row < rows_)
-        loops_.add(dout + (token * hidden_ + piece.begin) * bytesOf(dout_), dout_,
-                   table + row * hidden_ + piece.begin, width);
+      if (row >= 0 && row < blocks_.total && row / kBlockRows % kParts == part)
+        loops_.add(dout + token * hidden_ * bytesOf(dout_), dout_, table + row * hidden_, hidden_);
     }
   }
 
 private:
+  static constexpr int64_t kBlockRows = 4, kParts = 32;
   const cpu::Loops &loops_;
-  int64_t tokens_, rows_, hidden_;
+  int64_t tokens_, hidden_;
   Storage dout_;
-  Pieces columns_;
+  Pieces blocks_; // of rows
 };
 
 /// Parts are ranges of tokens.

@@ -33,7 +33,7 @@ struct CallArguments {
 /// - ATTENTION_FORWARD: q, out [batch, seq, kv_heads, group, head_dim], k, v [batch, seq, kv_heads,
 /// head_dim],
 ///   lse f32 [batch, seq, kv_heads, group] = log sum_j exp(scale q.k_j), natural logarithm. One
-///   type for all but lse. floats: {scale, dropout rate}; scalars: {stream, first sample, first
+///   type for all but lse. floats: {scale > 0, dropout rate}; scalars: {stream, first sample, first
 ///   head, sequence length of the unsplit model (T)}, needed when the rate is not 0. Probability
 ///   (q, k) of local head h = kv_head * group + g in local sample b is kept when randomBits(seed,
 ///   step, stream, first_sample + b, ((first_head + h) * T + q) * T + k) >= dropoutThreshold(rate).

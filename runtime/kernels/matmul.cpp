@@ -27,9 +27,9 @@ double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling ti
       batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
   double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
   double depth = static_cast<double>(k);
-  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth / 4 + columns * depth / 2;
+  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth + columns * depth;
   double sum = 0;
-  for (int64_t threads : {1, 2, 4, 8})
+  for (int64_t threads : {1, 2, 4})
     sum += static_cast<double>((tiles + threads - 1) / threads * threads) * tile;
   return sum;
 }

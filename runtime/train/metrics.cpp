@@ -74,7 +74,8 @@ void Metrics::show(const std::string &line, int64_t step) {
 }
 
 void Metrics::add(const StepRecord &record) {
-  show(logLine(record, options.steps), record.step);
+  if (options.log)
+    show(logLine(record, options.steps), record.step);
   if (!file.is_open())
     return;
   nlohmann::ordered_json line = {{"step", record.step},

@@ -13,6 +13,8 @@ namespace {
 
 /// Polls before a waiting thread sleeps, where every thread has a core of its own.
 constexpr int spinsWithOwnCore = 4000;
+/// Records of steps that are made room for before the first step.
+constexpr int64_t maxReserved = 1 << 16;
 
 /// Threads per rank: what the user asks, or an equal part of the cores.
 int threadBudget(const RunOptions &options, int ranks) {
@@ -66,6 +68,7 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
   int spins = ranks * threads <= cores ? spinsWithOwnCore : 0;
   RunContext context{program, options,          *training,         nullptr,
                      0,       Metrics(options), Gatherer(program), {}};
+  context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   if (options.evalEvery > 0)
     context.heldOut = heldOut.get();
   if (program.plan().settings().flops_per_step() > 0)

@@ -64,26 +64,35 @@ void sumProducts(const AttentionShape &shape, const Layout &layout, const Operan
       for (int64_t i = 0; i < layout.headDim; i += kWidth)
         sum += loadFirst<S>(from.out + at + i, layout.headDim - i) *
                loadFirst<S>(from.dout + at + i, layout.headDim - i);
-      products[head * shape.sequence + query] = sumOf(sum);
+      products[head * shape.sequence + query] = sumOf(sum)[0];
     }
 }
 
-/// scores: q k -> p r; slopes: dout v -> ds. Zeros where the key is not seen.
+/// scores: q k -> p r; slopes: dout v -> ds.
+ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, float scale, float lse,
+                                   float product, const float *factors) {
+  Floats p = select(seen, exponential(loadFloats(scores) * scale - lse), Floats{});
+  Floats slope = loadFloats(slopes);
+  Floats kept = p;
+  if (factors) {
+    Floats factor = loadFloats(factors);
+    slope *= factor;
+    kept *= factor;
+  }
+  storeFloats(scores, kept);
+  storeFloats(slopes, select(seen, p * (slope - product) * scale, Floats{}));
+}
+
+/// One row; zeros where the key is not seen.
 void differentiateRow(float *scores, float *slopes, int64_t visible, int64_t padded, float scale,
                       float lse, float product, const float *factors) {
-  for (int64_t i = 0; i < padded; i += kWidth) {
-    Ints seen = lanesBelow(visible - i);
-    Floats p = exponential(loadFloats(scores + i) * scale - lse);
-    Floats slope = loadFloats(slopes + i);
-    Floats kept = p;
-    if (factors) {
-      Floats factor = loadFloats(factors + i);
-      slope *= factor;
-      kept *= factor;
-    }
-    storeFloats(scores + i, select(seen, kept, Floats{}));
-    storeFloats(slopes + i, select(seen, p * (slope - product) * scale, Floats{}));
-  }
+  int64_t i = 0;
+  for (; i + kWidth <= visible; i += kWidth)
+    differentiate(scores + i, slopes + i, ~Ints{}, scale, lse, product,
+                  factors ? factors + i : nullptr);
+  for (; i < padded; i += kWidth)
+    differentiate(scores + i, slopes + i, lanesBelow(visible - i), scale, lse, product,
+                  factors ? factors + i : nullptr);
 }
 
 template <Storage S>

@@ -38,26 +38,32 @@ struct Forward {
 };
 
 /// Turns one row of scores into probabilities relative to the new maximum and rescales what was
-/// summed before.
+/// summed before. Scores [visible, padded) become 0.
 void softmaxRow(float *scores, int64_t visible, int64_t padded, float scale, const float *factors,
                 float &largest, float &total, float *sums, int64_t width) {
-  Floats top = splat(largest);
-  for (int64_t i = 0; i < visible; i += kWidth) {
-    Floats score = loadFloats(scores + i) * scale;
-    storeFloats(scores + i, score);
-    top = maximum(select(lanesBelow(visible - i), score, top), top);
-  }
-  float newLargest = maxOf(top);
+  int64_t whole = visible / kWidth * kWidth;
+  Ints tail = lanesBelow(visible - whole);
+  Floats top = splat(-__builtin_inff());
+  for (int64_t i = 0; i < whole; i += kWidth)
+    top = maximum(loadFloats(scores + i), top);
+  if (whole < visible)
+    top = maximum(select(tail, loadFloats(scores + whole), top), top);
+  Floats before = splat(largest);
+  Floats now = maximum(maxOf(top) * scale, before);
   Floats sum{};
-  for (int64_t i = 0; i < padded; i += kWidth) {
-    Floats p =
-        select(lanesBelow(visible - i), exponential(loadFloats(scores + i) - newLargest), Floats{});
+  for (int64_t i = 0; i < whole; i += kWidth) {
+    Floats p = exponential(loadFloats(scores + i) * scale - now);
     sum += p;
     storeFloats(scores + i, factors ? p * loadFloats(factors + i) : p);
   }
-  Floats shrink = exponential(splat(largest - newLargest));
-  largest = newLargest;
-  total = total * shrink[0] + sumOf(sum);
+  for (int64_t i = whole; i < padded; i += kWidth, tail = Ints{}) {
+    Floats p = select(tail, exponential(loadFloats(scores + i) * scale - now), Floats{});
+    sum += p;
+    storeFloats(scores + i, factors ? p * loadFloats(factors + i) : p);
+  }
+  Floats shrink = exponential(before - now);
+  largest = now[0];
+  total = total * shrink[0] + sumOf(sum)[0];
   for (int64_t i = 0; i < width; i += kWidth)
     storeFloats(sums + i, loadFloats(sums + i) * shrink);
 }

@@ -89,11 +89,14 @@ template <Storage S, bool Paired> struct Reader {
     if constexpr (!Paired) {
       return loadFirst<S>(p, count);
     } else {
-      if (count >= 2 * kWidth)
-        return loadFloats(reinterpret_cast<const float *>(p));
       uint16_t lanes[2 * kWidth] = {};
-      copyFirst<2 * kWidth>(lanes, p, count);
-      return loadFloats(reinterpret_cast<const float *>(lanes));
+      if (count < 2 * kWidth) {
+        copyFirst<2 * kWidth>(lanes, p, count);
+        p = lanes;
+      }
+      Floats v;
+      __builtin_memcpy(&v, p, sizeof v);
+      return v;
     }
   }
 
@@ -154,11 +157,6 @@ static void packPanels(const Element<S> *from, int64_t stride, int64_t elements,
   }
 }
 
-template <int... Lanes> struct LaneList {};
-template <int Count, int... Lanes> struct MakeLanes : MakeLanes<Count - 1, Count - 1, Lanes...> {};
-template <int... Lanes> struct MakeLanes<0, Lanes...> {
-  typedef LaneList<Lanes...> List;
-};
 template <int Distance, int... L>
 ESPALIER_INLINE void swapLanes(Floats &low, Floats &high, LaneList<L...>) {
   Floats a = low, b = high;
@@ -172,7 +170,7 @@ template <int Distance> ESPALIER_INLINE void swapBlocks(Floats *v) {
 #pragma clang loop unroll(full)
   for (int i = 0; i < kWidth; ++i)
     if (!(i & Distance))
-      swapLanes<Distance>(v[i], v[i + Distance], typename MakeLanes<kWidth>::List{});
+      swapLanes<Distance>(v[i], v[i + Distance], AllLanes{});
 }
 ESPALIER_INLINE void transpose(Floats *v) {
   if constexpr (kWidth >= 16)

@@ -48,31 +48,43 @@ ESPALIER_INLINE Floats splat(float x) {
 }
 ESPALIER_INLINE Words wordsOf(Floats v) { return __builtin_bit_cast(Words, v); }
 ESPALIER_INLINE Floats floatsOf(Words v) { return __builtin_bit_cast(Floats, v); }
-ESPALIER_INLINE Floats select(Ints mask, Floats yes, Floats no) {
-  return floatsOf((Words(mask) & wordsOf(yes)) | (~Words(mask) & wordsOf(no)));
-}
+ESPALIER_INLINE Floats select(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
 ESPALIER_INLINE Floats maximum(Floats a, Floats b) { return select(a > b, a, b); }
 
 ESPALIER_INLINE int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 ESPALIER_INLINE int64_t ceilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ESPALIER_INLINE int64_t roundUp(int64_t a, int64_t b) { return ceilDivide(a, b) * b; }
 
-ESPALIER_INLINE float sumOf(Floats v) {
-  float lanes[kWidth];
-  storeFloats(lanes, v);
-  for (int width = kWidth / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i)
-      lanes[i] += lanes[i + width];
-  return lanes[0];
+template <int... Lanes> struct LaneList {};
+template <int Count, int... Lanes> struct MakeLanes : MakeLanes<Count - 1, Count - 1, Lanes...> {};
+template <int... Lanes> struct MakeLanes<0, Lanes...> {
+  typedef LaneList<Lanes...> List;
+};
+typedef MakeLanes<kWidth>::List AllLanes;
+
+/// Every lane gets the value of the lane whose number differs in the bit `Distance`.
+template <int Distance, int... L> ESPALIER_INLINE Floats exchange(Floats v, LaneList<L...>) {
+  return __builtin_shufflevector(v, v, (L ^ Distance)...);
 }
 
-ESPALIER_INLINE float maxOf(Floats v) {
-  float lanes[kWidth];
-  storeFloats(lanes, v);
-  for (int width = kWidth / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i)
-      lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
-  return lanes[0];
+/// The sum of all lanes, in every lane.
+ESPALIER_INLINE Floats sumOf(Floats v) {
+  if constexpr (kWidth >= 16)
+    v += exchange<8>(v, AllLanes{});
+  if constexpr (kWidth >= 8)
+    v += exchange<4>(v, AllLanes{});
+  v += exchange<2>(v, AllLanes{});
+  return v + exchange<1>(v, AllLanes{});
+}
+
+/// The largest of all lanes, in every lane.
+ESPALIER_INLINE Floats maxOf(Floats v) {
+  if constexpr (kWidth >= 16)
+    v = maximum(exchange<8>(v, AllLanes{}), v);
+  if constexpr (kWidth >= 8)
+    v = maximum(exchange<4>(v, AllLanes{}), v);
+  v = maximum(exchange<2>(v, AllLanes{}), v);
+  return maximum(exchange<1>(v, AllLanes{}), v);
 }
 
 ESPALIER_INLINE Floats fromBf16(Shorts bits) {
@@ -168,7 +180,7 @@ template <class Body> ESPALIER_INLINE void withStorage(Storage storage, Body bod
   }
 }
 
-/// e^x to about 2 units in the last place; 0 below -87.3, infinity above 88.7, NaN kept.
+/// e^x to about 2 units in the last place for x up to 88; 0 below -87.3, NaN kept.
 /// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by the Taylor series to r^7 / 7! (error 6e-9); 2^n
 /// through the exponent.
 ESPALIER_INLINE Floats exponential(Floats x) {
@@ -186,10 +198,8 @@ ESPALIER_INLINE Floats exponential(Floats x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  Words power = (wordsOf(shifted) - __builtin_bit_cast(uint32_t, kRound) + 127u) << 23;
-  Floats result = p * floatsOf(power);
-  result = select(x < -87.3f, Floats{}, result);
-  return select(x > 88.37f, splat(__builtin_inff()), result);
+  Words power = (wordsOf(shifted) << 23) + (127u << 23); // the bits of kRound fall out at the top
+  return select(x < -87.3f, Floats{}, p * floatsOf(power));
 }
 
 } // namespace espalier::rt::cpu::ESPALIER_LEVEL

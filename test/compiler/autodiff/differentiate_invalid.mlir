@@ -27,3 +27,15 @@ func.func @not_on_the_way(%x: !stream {model.role = "stream", model.name = "x"},
   %y = model.neg %x : (!stream) -> !stream
   return %y, %rows : !stream, !rows
 }
+
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+
+// The norm of gradients belongs to the optimizer: a loss may not depend on it.
+func.func @norm(%x: !stream {model.role = "stream", model.name = "x"})
+    -> (tensor<f32> {model.role = "loss", model.name = "y"}) attributes {model.segment} {
+  // expected-error@+1 {{'model.squared_norm' op has no derivative, but the loss depends on it}}
+  %y = model.squared_norm %x {weight = 1.0} : (!stream) -> tensor<f32>
+  return %y : tensor<f32>
+}

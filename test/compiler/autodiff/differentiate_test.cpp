@@ -195,5 +195,53 @@ TEST(Derivative, OfAConstantFactor) {
                    "a=2 b=3"});
 }
 
+/// Streams in bf16, parameters in f32: gradients have the types of what they belong to. Values are exact here, so that
+/// differences still tell.
+Segment narrow(Segment segment) {
+  segment.element = "bf16";
+  return segment;
+}
+
+TEST(DerivativeInBf16, OfAProductWithAConvertedParameter) {
+  std::string weight = tensorType("hidden=4 ffn=5", "bf16");
+  Segment segment{{{"batch=2 seq=3 hidden=4"}, {"hidden=4 ffn=5"}},
+                  "%w = model.convert %x1 : ($1) -> " + weight + "\n%y = model.contract %x0, %w : ($0, " + weight +
+                      ") -> $y",
+                  "batch=2 seq=3 ffn=5"};
+  segment.parameters = {1};
+  checkDerivative(narrow(segment));
+}
+
+TEST(DerivativeInBf16, OfElementwiseOpsWithF32Between) {
+  std::string wide = tensorType("a=2 b=3");
+  checkDerivative(
+      narrow({{{"a=2 b=3"}, {"b=3"}},
+              "%e = model.exp %x0 : ($0) -> " + wide + "\n%y = model.mul %e, %x1 : (" + wide + ", $1) -> $y",
+              "a=2 b=3"}));
+}
+
+TEST(DerivativeInBf16, OfIndexingOps) {
+  checkDerivative(narrow({{{"vocab=5 hidden=3"}, {"seq=4", 0, 0, {4, 0, 1, 4}}},
+                          "%y = model.embed %x0, %x1 : ($0, $1) -> $y",
+                          "seq=4 hidden=3"}));
+  checkDerivative(narrow(
+      {{{"seq=4 vocab=5"}, {"seq=4", 0, 0, {4, 0, 1, 3}}}, "%y = model.pick %x0, %x1 : ($0, $1) -> $y", "seq=4"}));
+  checkDerivative(narrow(
+      {{{"seq=4 vocab=5"}}, "%y = model.mask_tail %x0 {valid = 3, fill = -2.0 : f64} : ($0) -> $y", "seq=4 vocab=5"}));
+  checkDerivative(narrow({{{"seq=3 head_dim=4"}, {"seq=3", 0, 0, {0, 1, 5}}},
+                          "%y = model.rope %x0, %x1 {theta = 50.0 : f64} : ($0, $1) -> $y",
+                          "seq=3 head_dim=4"}));
+}
+
+TEST(DerivativeInBf16, OfAttentionThenDropout) {
+  std::string heads = "batch=2 seq=5 kv_heads=3 ", q = tensorType(heads + "head_dim=4", "bf16");
+  checkDerivative(narrow({{{heads + "head_dim=4"}, {heads + "head_dim=4"}, {heads + "head_dim=4"}},
+                          "%o, %l = model.attention %x0, %x1, %x2 {scale = 0.7 : f64, rate = 0.1 : f64, id = 2 : i64} "
+                          ": ($0, $1, $2) -> (" +
+                              q + ", " + tensorType(heads) +
+                              ")\n%y = model.dropout %o {rate = 0.5 : f64, id = 3 : " + "i64} : (" + q + ") -> $y",
+                          heads + "head_dim=4"}));
+}
+
 } // namespace
 } // namespace espalier

@@ -23,6 +23,7 @@ struct Segment {
   std::string body;
   std::string result; ///< dimensions of %y
   std::vector<unsigned> parameters = {};
+  std::string element = "f32"; ///< storage type of the streams and of %y; parameters are f32
 };
 
 class DerivativeCheck {
@@ -74,7 +75,7 @@ private:
   }
 
   std::string text() const {
-    std::string result = tensorType(segment.result), body = segment.body, arguments;
+    std::string result = tensorType(segment.result, segment.element), body = segment.body, arguments;
     auto replaceAll = [&](const std::string &from, const std::string &to) {
       for (size_t at = 0; (at = body.find(from, at)) != std::string::npos; at += to.size())
         body.replace(at, from.size(), to);
@@ -82,8 +83,9 @@ private:
     replaceAll("$y", result);
     for (size_t i = 0; i < segment.inputs.size(); ++i) {
       const Input &input = segment.inputs[i];
-      std::string type = tensorType(input.dims, input.values.empty() ? "f32" : "i32"), index = std::to_string(i);
       bool isParameter = llvm::is_contained(segment.parameters, i);
+      std::string element = !input.values.empty() ? "i32" : isParameter ? "f32" : segment.element;
+      std::string type = tensorType(input.dims, element), index = std::to_string(i);
       std::string role = !input.values.empty() ? "input" : isParameter ? "parameter" : "stream";
       arguments += (i ? ", %x" : "%x") + index + ": " + type + " {model.role = \"" + role + "\", model.name = \"x" +
                    index + "\"}";

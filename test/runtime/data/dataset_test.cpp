@@ -47,9 +47,8 @@ TEST(Dataset, TextBytesAreTokensAndLabelsFollow) {
 
 TEST(Dataset, TextDocumentsAreTheFile) {
   Scratch scratch;
-  for (std::string text :
-       {paragraphs(), std::string("one line without an end"), std::string("\n\n\n"),
-        std::string(5000, 'x'), std::string("a\nb\nc\n")}) {
+  for (std::string text : {paragraphs(), std::string("one line without an end"), std::string("\n\n\n"),
+                           std::string(5000, 'x'), std::string("a\nb\nc\n")}) {
     spit(scratch.path("a.txt"), text);
     IndexedDataset set = openText(scratch.path("a.txt"));
     EXPECT_EQ(set.tokenCount(), static_cast<int64_t>(text.size()));
@@ -190,8 +189,7 @@ TEST(Blend, DrawsFromFilesInProportion) {
   options.seqLength = 8;
   options.split = Split::all;
   options.samples = 400;
-  auto set =
-      openBlend(parseBlend({"3", scratch.path("a.txt"), "1", scratch.path("b.txt")}), options);
+  auto set = openBlend(parseBlend({"3", scratch.path("a.txt"), "1", scratch.path("b.txt")}), options);
   ASSERT_EQ(set->sampleCount(), 400);
   int fromA = 0;
   for (int64_t i = 0; i < 400; ++i)

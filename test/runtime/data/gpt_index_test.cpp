@@ -22,8 +22,7 @@ IndexedDataset documentsOf(std::vector<int32_t> lengths) {
   int64_t total = 0;
   for (int32_t length : arrays.lengths)
     total += length;
-  return IndexedDataset::fromMemory("memory", encodeIndex(TokenType::u8, arrays),
-                                    std::vector<uint8_t>(total, 1));
+  return IndexedDataset::fromMemory("memory", encodeIndex(TokenType::u8, arrays), std::vector<uint8_t>(total, 1));
 }
 
 GptIndexRequest wholeOf(const TokenSource &source, int64_t seqLength, int64_t samples) {
@@ -37,8 +36,8 @@ GptIndexRequest wholeOf(const TokenSource &source, int64_t seqLength, int64_t sa
 TEST(GptIndex, EqualsMegatronOnEveryRecordedCase) {
   ESPALIER_NEEDS_FIXTURES();
   auto cases = nlohmann::json::parse(slurp(sharedData() + "golden/gptdataset_indices.json"));
-  auto source = std::make_shared<IndexedDataset>(
-      IndexedDataset::open(sharedData() + "golden/tinyshakespeare_text_document"));
+  auto source =
+      std::make_shared<IndexedDataset>(IndexedDataset::open(sharedData() + "golden/tinyshakespeare_text_document"));
   for (const auto &one : cases) {
     DatasetOptions options;
     options.seqLength = one["seq_length"];

@@ -69,8 +69,7 @@ TEST(IndexedDataset, RefusesEachFaultWithItsReason) {
 TEST(IndexedDataset, EveryTruncationIsRefused) {
   std::vector<uint8_t> whole = smallIndex();
   for (size_t size = 0; size < whole.size(); ++size)
-    EXPECT_NE(refusal({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)}, smallTokens()),
-              "accepted")
+    EXPECT_NE(refusal({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)}, smallTokens()), "accepted")
         << size;
 }
 

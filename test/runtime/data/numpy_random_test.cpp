@@ -18,15 +18,13 @@ TEST(NumpyRandom, FirstWordsOfMt19937) {
 
 TEST(NumpyRandom, ShufflesAsRecorded) {
   ESPALIER_NEEDS_FIXTURES();
-  auto golden =
-      nlohmann::json::parse(slurp(sharedData() + "golden/numpy_randomstate_shuffle.json"));
+  auto golden = nlohmann::json::parse(slurp(sharedData() + "golden/numpy_randomstate_shuffle.json"));
   ASSERT_EQ(golden["shuffle"].size(), 8U);
   for (const auto &one : golden["shuffle"]) {
     std::vector<int32_t> values(one["n"].get<int>());
     std::iota(values.begin(), values.end(), 0);
     LegacyRandom(one["seed"].get<uint32_t>()).shuffle(std::span<int32_t>(values));
-    EXPECT_EQ(digestOf(std::span<const int32_t>(values)), one["sha256_le_i32"].get<std::string>())
-        << one["n"];
+    EXPECT_EQ(digestOf(std::span<const int32_t>(values)), one["sha256_le_i32"].get<std::string>()) << one["n"];
   }
 }
 
@@ -35,8 +33,7 @@ TEST(NumpyRandom, MockLengthsAsRecorded) {
   auto golden = nlohmann::json::parse(slurp(sharedData() + "golden/mock_gpt_lengths.json"));
   std::vector<int32_t> lengths = defaultRngIntegers(0, 1, 4096, 100000);
   EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}), golden["sum"]);
-  EXPECT_EQ(digestOf(std::span<const int32_t>(lengths)),
-            golden["sha256_le_i32"].get<std::string>());
+  EXPECT_EQ(digestOf(std::span<const int32_t>(lengths)), golden["sha256_le_i32"].get<std::string>());
 }
 
 TEST(NumpyRandom, LimitsBeyond32BitsStayInRange) {

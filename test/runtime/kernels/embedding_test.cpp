@@ -4,9 +4,10 @@ namespace espalier::rt {
 
 namespace {
 
-// Rows 10 to 16 are held here; ids around them belong to other ranks.
-const std::vector<int32_t> kIds = {10, 16, 9, 17, 12, 12, 0, 15, 12, 2000000000, -1};
-constexpr int64_t kRows = 7, kFirst = 10;
+// Rows 10 to 160 are held here; ids around them belong to other ranks.
+const std::vector<int32_t> kIds = {10, 160, 9,          161, 12,  12, 0,
+                                   15, 12,  2000000000, -1,  143, 13, 143};
+constexpr int64_t kRows = 151, kFirst = 10;
 
 CallUnderTest makeEmbed(pb::DataType table, pb::DataType out, int64_t hidden) {
   int64_t tokens = static_cast<int64_t>(kIds.size());

@@ -41,8 +41,8 @@ void expectProduct(const Product &p, const cpu::Loops &loops, int threads = 1) {
       sum += left * right;
       magnitude += std::abs(left * right);
     }
-    double bound = magnitude * 0x1p-24 * (static_cast<double>(p.k) + 4) +
-                   std::abs(sum) * roundoff(p.c) + 1e-7;
+    double bound =
+        magnitude * 0x1p-24 * (static_cast<double>(p.k) + 4) + std::abs(sum) * roundoff(p.c) + 1e-7;
     ASSERT_NEAR(test.at(2, i), sum, bound) << "row " << row << " column " << column;
   }
 }

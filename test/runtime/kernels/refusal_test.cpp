@@ -69,6 +69,10 @@ TEST(Refusal, AttentionOutsideItsLimits) {
   expectRefusal(test.call,
                 "library call ATTENTION_FORWARD: head_dim is 385, needs to be at most 384");
   test.call.set_sizes(4, 3);
+  test.call.set_floats(0, 0);
+  expectRefusal(test.call,
+                "library call ATTENTION_FORWARD: scale is 0.000000, needs to be above 0");
+  test.call.set_floats(0, 1);
   test.call.set_floats(1, 0.5);
   expectRefusal(test.call, "library call ATTENTION_FORWARD: has 0 scalars, needs 4 for dropout");
   test.call.set_floats(1, 1);

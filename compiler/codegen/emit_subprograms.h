@@ -1,0 +1,18 @@
+// The last step of code generation: programs and kernels as messages of the run plan.
+#pragma once
+
+#include "runtime/plan.pb.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace espalier {
+
+/// Adds the passes from local functions to programs: fuse-kernels, lower-to-exec, plan-buffers.
+void addCodegenPasses(mlir::OpPassManager &passes);
+
+/// Fills `subprograms` (one per program, named like its function), `kernels`, `objects` and `locations` of `plan`.
+/// The module must have been through the passes above. Errors are reported on the module's ops.
+mlir::LogicalResult emitSubprograms(mlir::ModuleOp module, rt::pb::Plan &plan);
+
+} // namespace espalier

@@ -1,0 +1,254 @@
+// The evaluator: values of a fused body at the current row and columns, op by op.
+#include "compiler/codegen/kernel_builder.h"
+
+#include "dialects/model/dialect.h"
+#include "runtime/abi.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+
+Evaluator::Evaluator(const KernelShape &shape, Lanes &lanes, LLVM::LLVMFuncOp function)
+    : shape(shape), lanes(lanes), function(function) {
+  auto &b = lanes.b;
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Value buffers = function.getArgument(0), numbers = function.getArgument(1);
+  unsigned next = 0;
+  auto base = [&]() -> Value {
+    Value place = b.create<LLVM::GEPOp>(pointer, pointer, buffers, ArrayRef<LLVM::GEPArg>{int32_t(next++)});
+    return b.create<LLVM::LoadOp>(pointer, place);
+  };
+  for (unsigned i = 0; i < shape.operands.size(); ++i)
+    operands.push_back(base());
+  for (unsigned i = 0; i < shape.slots.size(); ++i)
+    slots.push_back(base());
+  for (unsigned i = 0; i < shape.outputs.size(); ++i)
+    outputs.push_back(base());
+  for (unsigned i = 0; i < shape.scalars.size(); ++i) {
+    Value place = b.create<LLVM::GEPOp>(pointer, b.getI64Type(), numbers, ArrayRef<LLVM::GEPArg>{int32_t(i)});
+    scalars.push_back(b.create<LLVM::LoadOp>(b.getI64Type(), place));
+  }
+}
+
+Value Evaluator::scalar(unsigned index) { return scalars[index]; }
+
+void Evaluator::emitScalars() {
+  auto &b = lanes.b;
+  for (auto [index, argument] : llvm::enumerate(shape.body->getArguments()))
+    if (shape.levels.lookup(argument) == Level::Scalar)
+      scalarValues[argument] = lanes.load(operands[index], lanes.integer(0), elementOf(argument), 1);
+  for (Operation &op : shape.body->without_terminator()) {
+    Value result = op.getResult(0);
+    if (shape.levels.lookup(result) != Level::Scalar)
+      continue;
+    if (auto constant = dyn_cast<model::ConstantOp>(op)) {
+      scalarValues[result] = lanes.number(constant.getValue().convertToDouble());
+    } else if (auto slot = dyn_cast<model::ScalarOp>(op)) {
+      auto index = llvm::find(shape.slots, scalarSlot(slot.getSlot())) - shape.slots.begin();
+      scalarValues[result] = lanes.load(slots[index], lanes.integer(0), b.getF32Type(), 1);
+    } else {
+      SmallVector<Value> operandValues;
+      for (Value operand : op.getOperands())
+        operandValues.push_back(scalarValues.lookup(operand));
+      scalarValues[result] = compute(&op, operandValues, 1);
+    }
+  }
+}
+
+/// Sum of ((row / divisor) % modulus) * stride.
+Value Evaluator::rowOffset(ArrayRef<Term> terms, unsigned firstScalar) {
+  auto &b = lanes.b;
+  Value sum = lanes.integer(0);
+  for (unsigned i = 0; i < terms.size(); ++i) {
+    Value quotient = b.create<arith::DivSIOp>(currentRow, scalar(firstScalar + 3 * i));
+    Value index = b.create<arith::RemSIOp>(quotient, scalar(firstScalar + 3 * i + 1));
+    sum = b.create<arith::AddIOp>(sum, b.create<arith::MulIOp>(index, scalar(firstScalar + 3 * i + 2)));
+  }
+  return sum;
+}
+
+void Evaluator::setRow(Value row) {
+  currentRow = row;
+  rowValues.clear();
+  fullValues.clear();
+  for (auto [index, argument] : llvm::enumerate(shape.body->getArguments()))
+    if (shape.levels.lookup(argument) == Level::Row)
+      rowValues[argument] = loadOperand(index, /*isFull=*/false);
+}
+
+void Evaluator::setCursor(Cursor next) {
+  cursor = next;
+  fullValues.clear();
+}
+
+Value Evaluator::once(Value value) {
+  if (Value found = scalarValues.lookup(value))
+    return found;
+  if (Value found = rowValues.lookup(value))
+    return found;
+  Operation *op = value.getDefiningOp();
+  Value result;
+  if (isa<model::PickOp>(op)) {
+    result = pick(op);
+  } else {
+    SmallVector<Value> operandValues;
+    for (Value operand : op->getOperands())
+      operandValues.push_back(once(operand));
+    result = compute(op, operandValues, 1);
+  }
+  return rowValues[value] = result;
+}
+
+Value Evaluator::loadOperand(unsigned index, bool isFull) {
+  auto &b = lanes.b;
+  const Access &access = shape.operands[index];
+  Value position;
+  if (access.isDense && shape.kind != "flat")
+    position = isFull ? b.create<arith::MulIOp>(currentRow, scalar(0)) : currentRow;
+  else if (!access.terms.empty())
+    position = rowOffset(access.terms, shape.operandScalar[index]);
+  if (isFull)
+    position = position ? b.create<arith::AddIOp>(position, cursor.column) : cursor.column;
+  return lanes.load(operands[index], position, elementOf(shape.body->getArgument(index)), isFull ? cursor.width : 1);
+}
+
+Value Evaluator::at(Value value) {
+  if (shape.levels.lookup(value) != Level::Full)
+    return lanes.splat(once(value), cursor.width);
+  if (Value found = fullValues.lookup(value))
+    return found;
+  Value result;
+  auto found = stored.find(value);
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    result = loadOperand(argument.getArgNumber(), /*isFull=*/true);
+  } else if (found != stored.end() && shape.passes.lookup(value) < cursor.pass) {
+    auto &b = lanes.b;
+    Value index = b.create<arith::AddIOp>(b.create<arith::MulIOp>(currentRow, scalar(0)), cursor.column);
+    result = lanes.load(outputs[found->second], index, elementOf(value), cursor.width);
+  } else {
+    Operation *op = value.getDefiningOp();
+    SmallVector<Value> operandValues;
+    if (!isa<model::PickGradOp>(op))
+      for (Value operand : op->getOperands())
+        operandValues.push_back(at(operand));
+    result = compute(op, operandValues, cursor.width);
+  }
+  return fullValues[value] = result;
+}
+
+Value Evaluator::compute(Operation *op, ArrayRef<Value> inputs, int width) {
+  SmallVector<Value> numbers;
+  for (Value input : inputs)
+    numbers.push_back(lanes.asFloat(input));
+  Value result;
+  if (auto elementwise = dyn_cast<ElementwiseOp>(op))
+    result = elementwise.emit(lanes.b, lanes.b.getLoc(), numbers);
+  else if (isa<model::AccumulateOp>(op))
+    result = accumulate(op, numbers, width);
+  else if (isa<model::DropoutOp>(op))
+    result = dropout(op, numbers[0], width);
+  else if (isa<model::MaskTailOp>(op))
+    result = maskTail(op, numbers[0], width);
+  else if (isa<model::PickGradOp>(op))
+    result = pickGrad(op, width);
+  // What others read back from memory must be what this kernel goes on with.
+  bool isStored = llvm::is_contained(shape.body->getTerminator()->getOperands(), op->getResult(0));
+  return isStored ? lanes.round(result, elementOf(op->getResult(0))) : result;
+}
+
+/// Overwrites in the first micro-batch of a step, unless it always adds. A select, because what lies there may be
+/// no number.
+Value Evaluator::accumulate(Operation *op, ArrayRef<Value> inputs, int width) {
+  auto &b = lanes.b;
+  Value sum = b.create<arith::AddFOp>(inputs[0], inputs[1]);
+  if (cast<model::AccumulateOp>(op).getAlways())
+    return sum;
+  Value isFirst =
+      b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, scalar(shape.firstScalar.lookup(op)), lanes.integer(0));
+  return b.create<arith::SelectOp>(lanes.splat(isFirst, width), inputs[1], sum);
+}
+
+/// randomBits of runtime/abi.h on lanes.
+Value Evaluator::dropout(Operation *op, Value x, int width) {
+  auto &b = lanes.b;
+  unsigned first = shape.firstScalar.lookup(op);
+  Type word = lanes.type(b.getI32Type(), width), wide = lanes.type(b.getI64Type(), width);
+  auto low = [&](Value value) -> Value { return b.create<arith::TruncIOp>(b.getI32Type(), value); };
+  auto times = [&](Value value, uint32_t factor) -> Value {
+    return b.create<arith::MulIOp>(value, lanes.integer(static_cast<int32_t>(factor), 1, 32));
+  };
+  Value key = b.create<arith::AddIOp>(
+      b.create<arith::AddIOp>(times(low(scalar(first)), 0x9E3779B9u), times(low(scalar(first + 1)), 0x85EBCA6Bu)),
+      times(low(scalar(first + 2)), 0xC2B2AE35u));
+  Value sample = b.create<arith::AddIOp>(scalar(first + 3), b.create<arith::DivSIOp>(currentRow, scalar(first + 4)));
+  Value start = b.create<arith::AddIOp>(scalar(first + 5), rowOffset(shape.dropoutTerms.lookup(op), first + 6));
+  Value element = lanes.iota(b.create<arith::AddIOp>(start, cursor.column), width);
+  Value counter0 = b.create<arith::TruncIOp>(word, element);
+  Value high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(element, lanes.integer(32, width)));
+  Value counter1 = b.create<arith::XOrIOp>(high, lanes.splat(times(low(sample), 0x27D4EB2Fu), width));
+  for (int round = 0; round < 7; ++round) {
+    Value product =
+        b.create<arith::MulIOp>(b.create<arith::ExtUIOp>(wide, counter0), lanes.integer(0xD256D193u, width));
+    Value upper = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(product, lanes.integer(32, width)));
+    counter0 = b.create<arith::XOrIOp>(b.create<arith::XOrIOp>(upper, lanes.splat(key, width)), counter1);
+    counter1 = b.create<arith::TruncIOp>(word, product);
+    key = b.create<arith::AddIOp>(key, lanes.integer(static_cast<int32_t>(0x9E3779B9u), 1, 32));
+  }
+  double rate = cast<model::DropoutOp>(op).getRate().convertToDouble();
+  Value threshold = lanes.integer(static_cast<int32_t>(rt::dropoutThreshold(rate)), width, 32);
+  Value isKept = b.create<arith::CmpIOp>(arith::CmpIPredicate::uge, counter0, threshold);
+  Value scaled = b.create<arith::MulFOp>(x, lanes.number(1 / (1 - rate), width));
+  return b.create<arith::SelectOp>(isKept, scaled, lanes.number(0, width));
+}
+
+Value Evaluator::maskTail(Operation *op, Value x, int width) {
+  auto &b = lanes.b;
+  Value valid = lanes.splat(scalar(shape.firstScalar.lookup(op)), width);
+  Value isValid = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, lanes.iota(cursor.column, width), valid);
+  double fill = cast<model::MaskTailOp>(op).getFill().convertToDouble();
+  return b.create<arith::SelectOp>(isValid, x, lanes.number(fill, width));
+}
+
+/// The column of the row's label, relative to the columns held here.
+static Value labelColumn(Lanes &lanes, Value label, Value firstColumn) {
+  auto &b = lanes.b;
+  return b.create<arith::SubIOp>(b.create<arith::ExtSIOp>(b.getI64Type(), label), firstColumn);
+}
+
+Value Evaluator::pickGrad(Operation *op, int width) {
+  auto &b = lanes.b;
+  Value label = labelColumn(lanes, once(op->getOperand(0)), scalar(shape.firstScalar.lookup(op)));
+  Value isLabel =
+      b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, lanes.iota(cursor.column, width), lanes.splat(label, width));
+  Value cotangent = lanes.splat(lanes.asFloat(once(op->getOperand(1))), width);
+  return b.create<arith::SelectOp>(isLabel, cotangent, lanes.number(0, width));
+}
+
+/// Column 0 is read where the label is not held here; what is read there is not used.
+Value Evaluator::pick(Operation *op) {
+  auto &b = lanes.b;
+  Value label = labelColumn(lanes, once(op->getOperand(1)), scalar(shape.firstScalar.lookup(op)));
+  Value isHeld = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, label, scalar(0));
+  setCursor({b.create<arith::SelectOp>(isHeld, label, lanes.integer(0)), 1, shape.passes.lookup(op->getResult(0))});
+  Value picked = lanes.asFloat(at(op->getOperand(0)));
+  return b.create<arith::SelectOp>(isHeld, picked, lanes.number(0));
+}
+
+void Evaluator::storeOutput(unsigned index, Value value) {
+  auto &b = lanes.b;
+  const Access &access = shape.outputs[index];
+  Value position;
+  if (!access.columns)
+    position = access.isDense ? currentRow : lanes.integer(0);
+  else if (access.isDense && shape.kind == "row")
+    position = b.create<arith::AddIOp>(b.create<arith::MulIOp>(currentRow, scalar(0)), cursor.column);
+  else
+    position = cursor.column;
+  lanes.store(value, outputs[index], position, elementOf(shape.body->getTerminator()->getOperand(index)));
+}
+
+} // namespace espalier::codegen

@@ -1,0 +1,140 @@
+// Legality of fusion. One trick: whether a group is a kernel is not predicted but tried, by building its body and
+// asking the same analysis that emits it.
+#include "compiler/codegen/fusion_graph.h"
+
+#include "compiler/codegen/kernel_shape.h"
+#include "dialects/model/dialect.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+bool isAccumulatedByProducer(Operation *op) {
+  auto accumulate = dyn_cast<model::AccumulateOp>(op);
+  if (!accumulate || !accumulate.getX().hasOneUse())
+    return false;
+  Operation *producer = accumulate.getX().getDefiningOp();
+  if (!producer)
+    return false;
+  if (isa<model::SquaredNormOp>(producer))
+    return accumulate.getAlways();
+  return isa<model::ContractOp, model::EmbedGradOp>(producer) || reducesLeading(producer);
+}
+
+bool isFusable(Operation *op) {
+  if (isa<model::AccumulateOp>(op))
+    return !isAccumulatedByProducer(op);
+  return isa<ElementwiseOp>(op) || reducesTrailing(op) ||
+         isa<model::ConstantOp, model::ScalarOp, model::MaskTailOp, model::PickOp, model::PickGradOp, model::DropoutOp>(
+             op);
+}
+
+/// Clones the members into a fresh region.
+static Candidate cloneMembers(ArrayRef<Operation *> members, ArrayRef<Value> outputs) {
+  Candidate candidate;
+  llvm::SmallPtrSet<Operation *, 16> inside(members.begin(), members.end());
+  for (Operation *op : members)
+    for (Value operand : op->getOperands())
+      if (!operand.getDefiningOp() || !inside.contains(operand.getDefiningOp()))
+        candidate.inputs.insert(operand);
+  candidate.outputs.assign(outputs.begin(), outputs.end());
+  candidate.region = std::make_unique<Region>();
+  Block &block = candidate.region->emplaceBlock();
+  IRMapping mapping;
+  for (Value input : candidate.inputs)
+    mapping.map(input, block.addArgument(input.getType(), input.getLoc()));
+  OpBuilder builder = OpBuilder::atBlockEnd(&block);
+  for (Operation *op : members)
+    builder.clone(*op, mapping);
+  SmallVector<Value> yielded;
+  for (Value output : outputs)
+    yielded.push_back(mapping.lookup(output));
+  builder.create<exec::YieldOp>(members.back()->getLoc(), yielded);
+  return candidate;
+}
+
+/// Splits worth trying for an iteration space: those that reductions and column ops force, else most columns first.
+static SmallVector<std::pair<std::string, int64_t>> splitsFor(ArrayRef<Operation *> members) {
+  int64_t rank = 0;
+  for (Operation *op : members)
+    rank = std::max(rank, iterationSpace(op).getRank());
+  for (Operation *op : members) {
+    if (reducesLeading(op))
+      return {{"column", rank - cast<RankedTensorType>(op->getResult(0).getType()).getRank()}};
+    if (reducesTrailing(op))
+      return {{"row", cast<RankedTensorType>(op->getResult(0).getType()).getRank()}};
+  }
+  for (Operation *op : members)
+    if (isa<model::PickOp, model::PickGradOp, model::MaskTailOp>(op))
+      return {{"row", rank - 1}};
+  SmallVector<std::pair<std::string, int64_t>> splits = {{"flat", 0}};
+  for (int64_t split = 1; split <= rank; ++split)
+    splits.push_back({"row", split});
+  splits.push_back({"row", 0});
+  return splits;
+}
+
+std::optional<Candidate> buildCandidate(ArrayRef<Operation *> members, ArrayRef<Value> outputs) {
+  Candidate candidate = cloneMembers(members, outputs);
+  for (auto &[kind, split] : splitsFor(members))
+    if (succeeded(analyzeKernel(candidate.region->front(), kind, split))) {
+      candidate.kind = kind;
+      candidate.split = split;
+      return candidate;
+    }
+  return std::nullopt;
+}
+
+FusionGraph::FusionGraph(func::FuncOp function) {
+  for (Operation &op : function.getBody().front()) {
+    positions[&op] = order.size();
+    groups[&op] = order.size();
+    order.push_back(&op);
+    lists.push_back({&op});
+  }
+}
+
+bool FusionGraph::reachesOutside(int from, int to) const {
+  SmallVector<int> pending = {from};
+  llvm::SmallDenseSet<int> seen = {from};
+  while (!pending.empty()) {
+    int group = pending.pop_back_val();
+    for (Operation *op : lists[group])
+      for (Operation *user : op->getUsers()) {
+        int next = groups.lookup(user);
+        if (next == to && group != from)
+          return true;
+        if (next != to && seen.insert(next).second)
+          pending.push_back(next);
+      }
+  }
+  return false;
+}
+
+bool FusionGraph::tryMerge(Operation *a, Operation *b) {
+  int first = groupOf(a), second = groupOf(b);
+  if (first == second)
+    return true;
+  if (!isFusable(a) || !isFusable(b) || reachesOutside(first, second) || reachesOutside(second, first))
+    return false;
+  SmallVector<Operation *> merged = lists[first];
+  llvm::append_range(merged, lists[second]);
+  llvm::sort(merged, [&](Operation *x, Operation *y) { return position(x) < position(y); });
+  llvm::SmallPtrSet<Operation *, 16> inside(merged.begin(), merged.end());
+  SmallVector<Value> outputs;
+  for (Operation *op : merged)
+    if (llvm::any_of(op->getUsers(), [&](Operation *user) { return !inside.contains(user); }))
+      outputs.push_back(op->getResult(0));
+  if (!buildCandidate(merged, outputs))
+    return false;
+  for (Operation *op : lists[second])
+    groups[op] = first;
+  lists[first] = std::move(merged);
+  lists[second].clear();
+  return true;
+}
+
+} // namespace espalier::codegen

@@ -1,0 +1,335 @@
+// Analysis of fused bodies: access of operands, levels and passes of values, run-time scalars, and the key that says
+// which bodies share a kernel.
+#include "compiler/codegen/kernel_shape.h"
+
+#include "dialects/dist/dialect.h"
+#include "dialects/model/dialect.h"
+#include "runtime/abi.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+namespace {
+
+int64_t product(ArrayRef<int64_t> sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    result *= size;
+  return result;
+}
+
+RankedTensorType tensorOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// The operands whose elements an op reads; pick_grad reads only the type of `like`.
+OperandRange readOperands(Operation *op) {
+  return isa<model::PickGradOp>(op) ? op->getOperands().take_front(2) : op->getOperands();
+}
+
+/// Fills levels and passes in one walk; fails on ops that no kernel holds.
+LogicalResult placeValues(KernelShape &shape) {
+  for (auto [argument, access] : llvm::zip_equal(shape.body->getArguments(), shape.operands)) {
+    shape.levels[argument] = access.isScalar() ? Level::Scalar : access.columns ? Level::Full : Level::Row;
+    shape.passes[argument] = 0;
+  }
+  for (Operation &op : shape.body->without_terminator()) {
+    int pass = 0;
+    Level level = Level::Scalar;
+    for (Value operand : readOperands(&op)) {
+      pass = std::max(pass, shape.passes.lookup(operand));
+      level = std::max(level, shape.levels[operand]);
+    }
+    auto space = accessOf(op.getResult(0).getType(), shape.space, shape.split);
+    if (!space)
+      return failure();
+    if (isa<model::ReduceSumOp, model::ReduceMaxOp>(op)) {
+      bool isColumn = shape.kind == "column";
+      if (iterationSpace(&op) != withElement(shape.space, iterationSpace(&op).getElementType()))
+        return failure();
+      level = isColumn ? Level::Full : Level::Row;
+      pass += isColumn ? 0 : 1;
+    } else if (isa<model::PickOp>(op)) {
+      level = Level::Row;
+    } else if (space->columns) {
+      level = Level::Full;
+    } else if (!space->isScalar()) {
+      level = std::max(level, Level::Row);
+    }
+    if (isa<model::DropoutOp>(op) &&
+        iterationSpace(&op) != withElement(shape.space, tensorOf(op.getResult(0)).getElementType()))
+      return failure();
+    shape.levels[op.getResult(0)] = level;
+    shape.passes[op.getResult(0)] = pass;
+    shape.lastPass = std::max(shape.lastPass, pass);
+  }
+  return success();
+}
+
+/// Sample and element numbers of dropout depend on where the local tensor lies in the unsplit one.
+LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
+  MLIRContext *context = op.getContext();
+  ArrayRef<int64_t> local = tensorOf(op.getX()).getShape();
+  SmallVector<int64_t> whole(op.getUnsplit() ? *op.getUnsplit() : local);
+  int64_t rank = local.size(), split = shape.split;
+  if (split < 1 || static_cast<int64_t>(whole.size()) != rank)
+    return failure();
+  for (int64_t d = split + 1; d < rank; ++d)
+    if (whole[d] != local[d])
+      return failure();
+  ArrayAttr origins = op.getOriginsAttr();
+  auto originOf = [&](int64_t d) { return origins ? origins[d] : Attribute(); };
+  exec::ScalarAttr element = constantScalar(context, 0);
+  for (int64_t d = 1; d < rank; ++d)
+    element = addScalars(element, originScalar(context, originOf(d), product(ArrayRef(whole).drop_front(d + 1))));
+  SmallVector<Term> &terms = shape.dropoutTerms[op];
+  for (int64_t d = 1; d < split; ++d) {
+    int64_t stride = product(ArrayRef(whole).drop_front(d + 1));
+    int64_t inner = product(local.slice(d + 1, split - d - 1));
+    if (d > 1 && whole[d] == local[d])
+      terms.back() = {inner, terms.back().modulus * local[d], stride};
+    else
+      terms.push_back({inner, local[d], stride});
+  }
+  llvm::append_values(shape.scalars, exec::ScalarAttr::get(context, 0, 0, 0, 0, /*seed=*/1, {}),
+                      exec::ScalarAttr::get(context, 0, /*step=*/1, 0, 0, 0, {}), randomStream(context, op.getId()),
+                      originScalar(context, originOf(0)), constantScalar(context, product(local.slice(1, split - 1))),
+                      element);
+  for (const Term &term : terms)
+    for (int64_t value : {term.divisor, term.modulus, term.stride})
+      shape.scalars.push_back(constantScalar(context, value));
+  return success();
+}
+
+/// The scalars that an op asks for, in an order that the builders know.
+LogicalResult addScalarsOf(KernelShape &shape, Operation *op) {
+  MLIRContext *context = op->getContext();
+  shape.firstScalar[op] = shape.scalars.size();
+  if (auto mask = dyn_cast<model::MaskTailOp>(op))
+    shape.scalars.push_back(
+        addScalars(constantScalar(context, mask.getValid()), originScalar(context, mask.getFirstColumnAttr(), -1)));
+  else if (isa<model::PickOp, model::PickGradOp>(op))
+    shape.scalars.push_back(originScalar(context, op->getAttr("first_column")));
+  else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
+    shape.scalars.push_back(exec::ScalarAttr::get(context, 0, 0, /*micro_batch=*/1, 0, 0, {}));
+  else if (auto dropout = dyn_cast<model::DropoutOp>(op))
+    return addDropoutScalars(shape, dropout);
+  return success();
+}
+
+/// Attributes that are run-time scalars and hence not part of the code.
+bool isRunTime(StringRef attribute) {
+  return attribute == "origins" || attribute == "unsplit" || attribute == "first_column" || attribute == "valid" ||
+         attribute == "id" || attribute == "slot";
+}
+
+void printAccess(llvm::raw_ostream &stream, const Access &access) {
+  stream << (access.isDense ? "d" : "t") << access.terms.size() << (access.columns ? "c" : "r");
+}
+
+} // namespace
+
+RankedTensorType iterationSpace(Operation *op) {
+  bool readsMore = isa<model::ReduceSumOp, model::ReduceMaxOp, model::PickOp>(op);
+  return tensorOf(readsMore ? op->getOperand(0) : op->getResult(0));
+}
+
+bool reducesTrailing(Operation *op) {
+  if (!isa<model::ReduceSumOp, model::ReduceMaxOp>(op))
+    return false;
+  ArrayRef<StringAttr> all = dimNames(op->getOperand(0).getType()), kept = dimNames(op->getResult(0).getType());
+  return all.take_front(kept.size()) == kept;
+}
+
+bool reducesLeading(Operation *op) {
+  if (!isa<model::ReduceSumOp>(op) || reducesTrailing(op))
+    return false;
+  ArrayRef<StringAttr> all = dimNames(op->getOperand(0).getType()), kept = dimNames(op->getResult(0).getType());
+  return all.take_back(kept.size()) == kept;
+}
+
+std::optional<Access> accessOf(Type type, RankedTensorType space, int64_t split) {
+  ArrayRef<StringAttr> names = dimNames(type), all = dimNames(space);
+  ArrayRef<int64_t> sizes = space.getShape();
+  int64_t rank = all.size();
+  SmallVector<bool> has(rank, false);
+  size_t position = 0;
+  for (int64_t d = 0; d < rank; ++d)
+    if (position < names.size() && names[position] == all[d] &&
+        cast<RankedTensorType>(type).getDimSize(position) == sizes[d]) {
+      has[d] = true;
+      ++position;
+    }
+  if (position != names.size())
+    return std::nullopt;
+  ArrayRef<bool> rowDims = ArrayRef(has).take_front(split), columnDims = ArrayRef(has).drop_front(split);
+  Access access;
+  access.columns = !columnDims.empty() && llvm::all_of(columnDims, [](bool b) { return b; });
+  if (!access.columns && llvm::is_contained(columnDims, true))
+    return std::nullopt;
+  if (llvm::all_of(rowDims, [](bool b) { return b; }) && (access.columns || split > 0)) {
+    access.isDense = true;
+    return access;
+  }
+  int64_t stride = access.columns ? product(sizes.drop_front(split)) : 1, inner = 1;
+  for (int64_t d = split - 1; d >= 0; --d) {
+    bool continues = d + 1 < split && has[d] && has[d + 1];
+    if (continues)
+      access.terms.back().modulus *= sizes[d];
+    else if (has[d])
+      access.terms.push_back({inner, sizes[d], stride});
+    if (has[d])
+      stride *= sizes[d];
+    inner *= sizes[d];
+  }
+  return access;
+}
+
+exec::ScalarAttr constantScalar(MLIRContext *context, int64_t value) {
+  return exec::ScalarAttr::get(context, value, 0, 0, 0, 0, {});
+}
+
+exec::ScalarAttr randomStream(MLIRContext *context, int64_t id) {
+  return exec::ScalarAttr::get(context, id, 0, 0, /*layer=*/256, 0, {});
+}
+
+exec::ScalarAttr originScalar(MLIRContext *context, Attribute attribute, int64_t factor) {
+  auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
+  if (!origin)
+    return constantScalar(context, 0);
+  int64_t microBatch = 0;
+  SmallVector<StringAttr> axes;
+  SmallVector<int64_t> strides;
+  for (auto [axis, stride] : llvm::zip_equal(origin.getAxes(), origin.getStrides())) {
+    if (axis == "micro_batch") {
+      microBatch += stride * factor;
+      continue;
+    }
+    axes.push_back(axis);
+    strides.push_back(stride * factor);
+  }
+  Attribute coordinates = axes.empty() ? Attribute() : dist::OriginAttr::get(context, axes, strides);
+  return exec::ScalarAttr::get(context, 0, 0, microBatch, 0, 0, coordinates);
+}
+
+exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b) {
+  SmallVector<StringAttr> axes;
+  SmallVector<int64_t> strides;
+  for (Attribute part : {a.getCoordinates(), b.getCoordinates()})
+    if (auto origin = dyn_cast_or_null<dist::OriginAttr>(part))
+      for (auto [axis, stride] : llvm::zip_equal(origin.getAxes(), origin.getStrides())) {
+        auto *found = llvm::find(axes, axis);
+        if (found != axes.end()) {
+          strides[found - axes.begin()] += stride;
+          continue;
+        }
+        axes.push_back(axis);
+        strides.push_back(stride);
+      }
+  Attribute coordinates = axes.empty() ? Attribute() : dist::OriginAttr::get(a.getContext(), axes, strides);
+  return exec::ScalarAttr::get(a.getContext(), a.getConstant() + b.getConstant(), a.getStep() + b.getStep(),
+                               a.getMicroBatch() + b.getMicroBatch(), a.getLayer() + b.getLayer(),
+                               a.getSeed() + b.getSeed(), coordinates);
+}
+
+int64_t scalarSlot(StringRef name) {
+  return llvm::StringSwitch<int64_t>(name)
+      .Case("loss_sum", rt::LossSum)
+      .Case("token_count", rt::TokenCount)
+      .Case("squared_norm", rt::SquaredNorm)
+      .Case("loss_scale", rt::LossScale)
+      .Case("learning_rate", rt::LearningRate)
+      .Case("gradient_scale", rt::GradientScale)
+      .Case("bias_correction1", rt::BiasCorrection1)
+      .Case("bias_correction2", rt::BiasCorrection2)
+      .Case("apply", rt::Apply)
+      .Default(-1);
+}
+
+FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split) {
+  KernelShape shape;
+  shape.body = &body;
+  shape.kind = kind.str();
+  for (Operation &op : body.without_terminator())
+    if (RankedTensorType space = iterationSpace(&op); !shape.space || space.getRank() > shape.space.getRank())
+      shape.space = space;
+  if (!shape.space || split < 0 || split > shape.space.getRank())
+    return failure();
+  shape.split = split;
+  shape.rows = product(shape.space.getShape().take_front(split));
+  shape.columns = product(shape.space.getShape().drop_front(split));
+  MLIRContext *context = shape.space.getContext();
+  if (kind != "flat")
+    shape.scalars.push_back(constantScalar(context, shape.columns));
+  if (kind == "column")
+    llvm::append_values(shape.scalars, constantScalar(context, shape.rows), constantScalar(context, 0));
+  for (BlockArgument argument : body.getArguments()) {
+    auto access = accessOf(argument.getType(), shape.space, split);
+    bool isOnlyLike = llvm::all_of(argument.getUses(), [](OpOperand &use) {
+      return isa<model::PickGradOp>(use.getOwner()) && use.getOperandNumber() == 2;
+    });
+    if (!access || (kind == "flat" && !access->isScalar() && !access->isDense && !isOnlyLike))
+      return failure();
+    shape.operands.push_back(*access);
+    shape.operandScalar.push_back(shape.scalars.size());
+    for (const Term &term : access->terms)
+      for (int64_t value : {term.divisor, term.modulus, term.stride})
+        shape.scalars.push_back(constantScalar(context, value));
+  }
+  if (failed(placeValues(shape)))
+    return failure();
+  for (Operation &op : body.without_terminator()) {
+    if (auto scalar = dyn_cast<model::ScalarOp>(op))
+      if (!llvm::is_contained(shape.slots, scalarSlot(scalar.getSlot())))
+        shape.slots.push_back(scalarSlot(scalar.getSlot()));
+    if (failed(addScalarsOf(shape, &op)))
+      return failure();
+  }
+  for (Value value : body.getTerminator()->getOperands()) {
+    auto access = accessOf(value.getType(), shape.space, split);
+    bool isOnce = access && !access->isDense && shape.rows == 1 && kind != "flat";
+    bool isReduced = access && kind == "column" && access->columns;
+    bool isNumber = access && access->isScalar() && shape.rows == 1 && (kind != "flat" || shape.columns == 1);
+    if (!access || (!access->isDense && !isOnce && !isReduced && !isNumber))
+      return failure();
+    shape.outputs.push_back(*access);
+  }
+  return shape;
+}
+
+std::string KernelShape::key() const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << kind;
+  llvm::DenseMap<Value, unsigned> numbers;
+  for (auto [argument, access] : llvm::zip_equal(body->getArguments(), operands)) {
+    numbers[argument] = numbers.size();
+    stream << " " << cast<RankedTensorType>(argument.getType()).getElementType();
+    printAccess(stream, access);
+  }
+  for (Operation &op : body->without_terminator()) {
+    stream << " ; " << op.getName();
+    for (Value operand : readOperands(&op))
+      stream << " " << numbers.lookup(operand);
+    for (NamedAttribute attribute : op.getAttrs())
+      if (!isRunTime(attribute.getName()))
+        stream << " " << attribute.getName().getValue() << "=" << attribute.getValue();
+    if (auto scalar = dyn_cast<model::ScalarOp>(op))
+      stream << " slot " << llvm::find(slots, scalarSlot(scalar.getSlot())) - slots.begin();
+    if (auto terms = dropoutTerms.find(&op); terms != dropoutTerms.end())
+      stream << " terms " << terms->second.size();
+    numbers[op.getResult(0)] = numbers.size();
+    stream << " " << cast<RankedTensorType>(op.getResult(0).getType()).getElementType() << " "
+           << static_cast<int>(levels.lookup(op.getResult(0)));
+  }
+  stream << " >";
+  for (auto [value, access] : llvm::zip_equal(body->getTerminator()->getOperands(), outputs)) {
+    stream << " " << numbers.lookup(value);
+    printAccess(stream, access);
+  }
+  return text;
+}
+
+} // namespace espalier::codegen

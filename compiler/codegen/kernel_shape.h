@@ -1,0 +1,84 @@
+// What a fused body looks like as a kernel: its iteration space of rows and columns, where each operand lies in it,
+// at which pass over the row each value exists, and which run-time numbers the kernel gets. fuse-kernels asks it
+// whether a group is possible, lower-to-exec for the scalars of a launch, the kernel builders for everything.
+#pragma once
+
+#include "dialects/exec/dialect.h"
+
+#include "llvm/ADT/MapVector.h"
+
+#include <string>
+
+namespace espalier::codegen {
+
+/// How often a value exists: once, once per row, or at every (row, column).
+enum class Level { Scalar, Row, Full };
+
+/// One term of a row offset: ((row / divisor) % modulus) * stride elements.
+struct Term {
+  int64_t divisor = 1, modulus = 1, stride = 1;
+};
+
+/// Where the element of an operand for (row, column) lies: at the sum of the terms, plus the column if `columns`.
+/// Row by row in order (stride: the columns, or 1) when `isDense`, and then there are no terms.
+struct Access {
+  bool isDense = false;
+  bool columns = false;
+  llvm::SmallVector<Term> terms;
+  bool isScalar() const { return !isDense && !columns && terms.empty(); }
+};
+
+/// The named dimensions that an op iterates over: those of its operand for reductions, else of its result.
+mlir::RankedTensorType iterationSpace(mlir::Operation *op);
+
+/// Whether the sum is over trailing dimensions (what stays is a prefix), as row kernels do it.
+bool reducesTrailing(mlir::Operation *op);
+/// Whether the sum is over leading dimensions (what stays is a suffix), as column kernels do it.
+bool reducesLeading(mlir::Operation *op);
+
+/// Where a tensor of type `type` lies in `space` split into rows and columns after `split` dimensions. Nothing when
+/// it holds a part of the columns only.
+std::optional<Access> accessOf(mlir::Type type, mlir::RankedTensorType space, int64_t split);
+
+/// A run-time scalar's number in the kernel's scalars, by what it is for. Two kernels with equal keys have equal
+/// numbers.
+struct KernelShape {
+  mlir::Block *body = nullptr;
+  mlir::RankedTensorType space;
+  int64_t split = 0;
+  std::string kind;                   ///< row, column, flat
+  int64_t rows = 1, columns = 1;      ///< of this instance
+  llvm::SmallVector<Access> operands; ///< one per argument of the body
+  llvm::SmallVector<Access> outputs;  ///< one per yielded value
+  llvm::MapVector<mlir::Value, Level> levels;
+  llvm::DenseMap<mlir::Value, int> passes; ///< pass over the row in which a value exists
+  int lastPass = 0;
+  llvm::SmallVector<int64_t> slots;                   ///< slots of the scalars region that the body reads, in order
+  llvm::SmallVector<exec::ScalarAttr> scalars;        ///< values for this instance, in the kernel's order
+  llvm::DenseMap<mlir::Operation *, int> firstScalar; ///< of an op's own scalars
+  llvm::SmallVector<int> operandScalar;               ///< first scalar of an operand's terms
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Term>> dropoutTerms;
+
+  /// Everything that decides the kernel's code. Equal keys share a kernel.
+  std::string key() const;
+};
+
+/// Analyzes `body` (of an exec.fused or exec.kernel). Fails silently when it cannot be a kernel of that shape.
+mlir::FailureOr<KernelShape> analyzeKernel(mlir::Block &body, llvm::StringRef kind, int64_t split);
+
+/// The affine scalar of a #dist.origin attribute (null or unit: 0) times `factor`.
+exec::ScalarAttr originScalar(mlir::MLIRContext *context, mlir::Attribute origin, int64_t factor = 1);
+
+/// a + b.
+exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b);
+
+/// A scalar without variables.
+exec::ScalarAttr constantScalar(mlir::MLIRContext *context, int64_t value);
+
+/// layer << 8 | id: the stream of random bits of a dropout op or an attention.
+exec::ScalarAttr randomStream(mlir::MLIRContext *context, int64_t id);
+
+/// Slot of the scalars region by its name at model.scalar.
+int64_t scalarSlot(llvm::StringRef name);
+
+} // namespace espalier::codegen

@@ -1,0 +1,239 @@
+// Ops that are library calls: sizes, scalars and flags as plan.proto says. Matrix products collapse named dimensions
+// to batch, m, n and k.
+#include "compiler/codegen/program_builder.h"
+
+#include "dialects/model/dialect.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+namespace {
+
+using Names = SmallVector<StringAttr>;
+
+int64_t sizeOf(Type type, ArrayRef<StringAttr> names) {
+  int64_t product = 1;
+  for (StringAttr name : names)
+    product *= cast<RankedTensorType>(type).getDimSize(dimIndex(type, name));
+  return product;
+}
+
+bool isConcatenation(ArrayRef<StringAttr> whole, std::initializer_list<ArrayRef<StringAttr>> parts) {
+  Names joined;
+  for (ArrayRef<StringAttr> part : parts)
+    llvm::append_range(joined, part);
+  return whole == ArrayRef(joined);
+}
+
+/// Names of `from`, in its order, for which `keep` holds.
+Names namesWhere(Type from, function_ref<bool(StringAttr)> keep) {
+  Names names;
+  for (StringAttr name : dimNames(from))
+    if (keep(name))
+      names.push_back(name);
+  return names;
+}
+
+/// c = a b with dimensions in groups; `a` gives the rows of c.
+struct Product {
+  Value a, b;
+  Names batch, m, n, k;
+  bool transposeA = false, transposeB = false;
+
+  /// Whether both operands lie as [batch, m, k] or [batch, k, m] and [batch, k, n] or [batch, n, k].
+  bool orient() {
+    ArrayRef<StringAttr> inA = dimNames(a.getType()), inB = dimNames(b.getType());
+    transposeA = !isConcatenation(inA, {batch, m, k});
+    transposeB = !isConcatenation(inB, {batch, k, n});
+    return (!transposeA || isConcatenation(inA, {batch, k, m})) && (!transposeB || isConcatenation(inB, {batch, n, k}));
+  }
+};
+
+/// The dimensions of a product, with the operand first that gives the rows of the result.
+std::optional<Product> collapse(model::ContractOp op) {
+  Type result = op.getType();
+  auto has = [](Value value, StringAttr name) { return dimIndex(value.getType(), name) >= 0; };
+  for (auto [a, b] : {std::pair<Value, Value>(op.getA(), op.getB()), std::pair<Value, Value>(op.getB(), op.getA())}) {
+    Product product{a, b, {}, {}, {}, {}};
+    product.batch = namesWhere(result, [&](StringAttr name) { return has(a, name) && has(b, name); });
+    product.m = namesWhere(result, [&](StringAttr name) { return has(a, name) && !has(b, name); });
+    product.n = namesWhere(result, [&](StringAttr name) { return !has(a, name) && has(b, name); });
+    product.k = namesWhere(a.getType(), [&](StringAttr name) { return dimIndex(result, name) < 0; });
+    if (isConcatenation(dimNames(result), {product.batch, product.m, product.n}) && product.orient())
+      return product;
+  }
+  return std::nullopt;
+}
+
+Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+
+/// batch, seq, kv_heads, group, head_dim of attention.
+SmallVector<int64_t> attentionSizes(Value q, Value k) {
+  auto queries = cast<RankedTensorType>(q.getType()), keys = cast<RankedTensorType>(k.getType());
+  int64_t heads = 1;
+  for (int64_t d = 2; d + 1 < queries.getRank(); ++d)
+    heads *= queries.getDimSize(d);
+  int64_t kvHeads = keys.getDimSize(2);
+  return {queries.getDimSize(0), queries.getDimSize(1), kvHeads, heads / kvHeads,
+          queries.getDimSize(queries.getRank() - 1)};
+}
+
+/// Random stream, first sample, first head, sequence length of the unsplit model.
+LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, SmallVectorImpl<Attribute> &scalars) {
+  MLIRContext *context = op->getContext();
+  auto type = cast<RankedTensorType>(q.getType());
+  auto origins = op->getAttrOfType<ArrayAttr>("origins");
+  auto unsplit = op->getAttrOfType<DenseI64ArrayAttr>("unsplit");
+  ArrayRef<int64_t> whole = unsplit ? unsplit.asArrayRef() : type.getShape();
+  if (static_cast<int64_t>(whole.size()) != type.getRank() ||
+      (origins && static_cast<int64_t>(origins.size()) != type.getRank()))
+    return op->emitOpError("needs one origin and unsplit size per dimension of q");
+  auto originOf = [&](int64_t d) { return origins ? origins[d] : Attribute(); };
+  exec::ScalarAttr head = constantScalar(context, 0);
+  int64_t stride = 1;
+  for (int64_t d = type.getRank() - 2; d >= 2; --d) {
+    bool isInner = d > 2;
+    if (rate > 0 && isInner && whole[d] != type.getDimSize(d) && type.getDimSize(2) != 1)
+      return op->emitOpError("with dropout needs the query group whole or one key-value head per device, so that "
+                             "the heads of a device are neighbours");
+    head = addScalars(head, originScalar(context, originOf(d), stride));
+    stride *= whole[d];
+  }
+  scalars.assign(
+      {randomStream(context, id), originScalar(context, originOf(0)), head, constantScalar(context, whole[1])});
+  return success();
+}
+
+} // namespace
+
+void ProgramBuilder::Call::add(exec::BufferAttr buffer, Type element) {
+  buffers.push_back(buffer);
+  elements.push_back(element);
+}
+
+void ProgramBuilder::emit(const Call &call) {
+  SmallVector<Attribute> places(call.buffers.begin(), call.buffers.end());
+  OperationState state(builder.getLoc(), exec::CallOp::getOperationName());
+  state.addAttribute("function", builder.getStringAttr(call.function));
+  state.addAttribute("buffers", builder.getArrayAttr(places));
+  state.addAttribute("types", builder.getTypeArrayAttr(call.elements));
+  state.addAttribute("outputs", builder.getI64IntegerAttr(call.outputs));
+  state.addAttribute("sizes", builder.getDenseI64ArrayAttr(call.sizes));
+  if (!call.floats.empty())
+    state.addAttribute("floats", builder.getDenseF64ArrayAttr(call.floats));
+  if (!call.scalars.empty())
+    state.addAttribute("scalars", builder.getArrayAttr(call.scalars));
+  for (NamedAttribute flag : call.flags)
+    state.addAttribute(flag.getName(), flag.getValue());
+  waitFor(builder.create(state));
+}
+
+void ProgramBuilder::copy(exec::BufferAttr from, exec::BufferAttr to, Type element, ArrayRef<int64_t> sizes) {
+  Call call;
+  call.function = "copy";
+  call.add(from, element);
+  call.add(to, element);
+  call.sizes.assign(sizes.begin(), sizes.end());
+  emit(call);
+}
+
+LogicalResult ProgramBuilder::lowerContract(Operation *op) {
+  auto contract = cast<model::ContractOp>(op);
+  std::optional<Product> product = collapse(contract);
+  if (!product)
+    return op->emitOpError("is no matrix product of dense rows: the dimensions of ")
+           << contract.getA().getType() << " and " << contract.getB().getType() << " do not stand in the order of "
+           << contract.getType() << "; order them as [batch, rows, contracted]";
+  Call call;
+  call.function = "matmul";
+  call.add(place(product->a), elementOf(product->a));
+  call.add(place(product->b), elementOf(product->b));
+  call.add(destination(contract.getResult(), call.flags), elementOf(contract.getResult()));
+  call.sizes = {sizeOf(product->a.getType(), product->m), sizeOf(product->b.getType(), product->n),
+                sizeOf(product->a.getType(), product->k), sizeOf(product->a.getType(), product->batch)};
+  if (product->transposeA)
+    call.flags.set("transpose_a", builder.getUnitAttr());
+  if (product->transposeB)
+    call.flags.set("transpose_b", builder.getUnitAttr());
+  emit(call);
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
+  Call call;
+  auto setUp = [&](auto attention) {
+    double rate = attention.getRate().convertToDouble();
+    call.floats = {attention.getScale().convertToDouble(), rate};
+    if (attention.getCausal())
+      call.flags.set("causal", builder.getUnitAttr());
+    call.sizes = attentionSizes(attention.getQ(), attention.getK());
+    return attentionScalars(op, attention.getQ(), attention.getId(), rate, call.scalars);
+  };
+  bool isForward = isa<model::AttentionOp>(op);
+  call.function = isForward ? "attention_forward" : "attention_backward";
+  if (failed(isForward ? setUp(cast<model::AttentionOp>(op)) : setUp(cast<model::AttentionGradOp>(op))))
+    return failure();
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
+    call.add(place(value), elementOf(value));
+  call.outputs = op->getNumResults();
+  emit(call);
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerEmbed(Operation *op) {
+  bool isForward = isa<model::EmbedOp>(op);
+  Value result = op->getResult(0), ids = op->getOperand(isForward ? 1 : 0);
+  auto table = cast<RankedTensorType>(isForward ? op->getOperand(0).getType() : result.getType());
+  Call call;
+  call.function = isForward ? "embed" : "embed_gradient";
+  for (Value operand : op->getOperands())
+    call.add(place(operand), elementOf(operand));
+  call.add(destination(result, call.flags), elementOf(result));
+  call.sizes = {cast<RankedTensorType>(ids.getType()).getNumElements(), table.getDimSize(0), table.getDimSize(1)};
+  call.scalars = {originScalar(builder.getContext(), op->getAttr("first_row"))};
+  emit(call);
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerRope(Operation *op) {
+  auto rope = cast<model::RopeOp>(op);
+  auto type = cast<RankedTensorType>(rope.getX().getType());
+  int64_t tokens = cast<RankedTensorType>(rope.getPositions().getType()).getNumElements();
+  int64_t headDim = type.getDimSize(type.getRank() - 1);
+  Call call;
+  call.function = "rope";
+  call.add(place(rope.getX()), elementOf(rope.getX()));
+  call.add(place(rope.getPositions()), elementOf(rope.getPositions()));
+  call.add(place(rope.getResult()), elementOf(rope.getResult()));
+  call.sizes = {tokens, type.getNumElements() / tokens / headDim, headDim, rope.getInverse() ? 1 : 0};
+  call.floats = {rope.getTheta().convertToDouble()};
+  emit(call);
+  return success();
+}
+
+/// Always adds: a norm that nothing accumulates starts from zero.
+LogicalResult ProgramBuilder::lowerSquaredNorm(Operation *op) {
+  auto norm = cast<model::SquaredNormOp>(op);
+  Call call;
+  exec::BufferAttr target = destination(norm.getResult(), call.flags);
+  if (call.flags.empty()) {
+    Call zero;
+    zero.function = "zero";
+    zero.add(target, builder.getF32Type());
+    zero.sizes = {4};
+    emit(zero);
+  }
+  if (!elementOf(norm.getX()).isF32())
+    return op->emitOpError("needs an f32 operand, got ") << norm.getX().getType();
+  call.function = "squared_norm";
+  call.add(place(norm.getX()), elementOf(norm.getX()));
+  call.add(target, builder.getF32Type());
+  call.sizes = {cast<RankedTensorType>(norm.getX().getType()).getNumElements()};
+  call.floats = {norm.getWeight().convertToDouble()};
+  call.flags.clear();
+  emit(call);
+  return success();
+}
+
+} // namespace espalier::codegen

@@ -1,0 +1,170 @@
+// Collectives become a start where their operand is ready and a wait before the first instruction that touches their
+// buffers, so that what stands in between hides them. The runtime gathers and scatters whole buffers: along an inner
+// dimension the parts are packed or unpacked by strided copies.
+#include "compiler/codegen/program_builder.h"
+
+#include "dialects/dist/dialect.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+namespace {
+
+/// A tensor cut along `dim` into `parts`: for each of `outer` blocks every part has `bytes` neighbouring bytes.
+struct Cut {
+  int64_t outer = 1, parts = 1, bytes = 1;
+};
+
+Cut cutOf(Type large, Type small, int64_t dim) {
+  auto whole = cast<RankedTensorType>(large), part = cast<RankedTensorType>(small);
+  Cut cut;
+  for (int64_t d = 0; d < dim; ++d)
+    cut.outer *= whole.getDimSize(d);
+  cut.parts = whole.getDimSize(dim) / part.getDimSize(dim);
+  cut.bytes = tensorBytes(part) / cut.outer;
+  return cut;
+}
+
+exec::BufferAttr part(exec::BufferAttr buffer, int64_t start, int64_t bytes, Attribute coordinates) {
+  bool isVirtual = buffer.isVirtual();
+  return exec::BufferAttr::get(buffer.getContext(), buffer.getRegion(), buffer.getOffset() + (isVirtual ? 0 : start),
+                               bytes, buffer.getWithin() + (isVirtual ? start : 0), coordinates);
+}
+
+Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+
+bool overlap(exec::BufferAttr a, exec::BufferAttr b) {
+  if (a.getRegion() != b.getRegion() || (a.isVirtual() && a.getOffset() != b.getOffset()))
+    return false;
+  if (a.getCoordinates() || b.getCoordinates())
+    return true;
+  int64_t startA = a.isVirtual() ? a.getWithin() : a.getOffset(),
+          startB = b.isVirtual() ? b.getWithin() : b.getOffset();
+  return startA < startB + b.getBytes() && startB < startA + a.getBytes();
+}
+
+} // namespace
+
+/// Members of a group are ordered by rank, hence by coordinates in the mesh's order.
+LogicalResult ProgramBuilder::checkAxes(Operation *op, ArrayAttr axes) {
+  auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  if (!mesh)
+    return axes.size() == 1 ? success() : op->emitOpError("over several axes needs the module's dist.mesh");
+  int64_t last = -1;
+  for (Attribute axis : axes) {
+    int64_t position = llvm::find(mesh.getAxes(), axis) - mesh.getAxes().begin();
+    if (position == static_cast<int64_t>(mesh.getAxes().size()))
+      return op->emitOpError("names an axis that the mesh does not have, ") << axis;
+    if (position < last)
+      return op->emitOpError("needs its axes in the order of the mesh, got ") << axes;
+    last = position;
+  }
+  return success();
+}
+
+/// Bytes from the start of the first part to this device's.
+FailureOr<Attribute> ProgramBuilder::shareOrigin(Operation *op, ArrayAttr axes, int64_t bytes) {
+  if (failed(checkAxes(op, axes)))
+    return failure();
+  auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  SmallVector<StringAttr> names;
+  SmallVector<int64_t> strides;
+  for (Attribute axis : llvm::reverse(axes)) {
+    names.push_back(cast<StringAttr>(axis));
+    strides.push_back(bytes);
+    bytes *= mesh ? mesh.size(names.back().getValue()) : 1;
+  }
+  std::reverse(names.begin(), names.end());
+  std::reverse(strides.begin(), strides.end());
+  return Attribute(dist::OriginAttr::get(op->getContext(), names, strides));
+}
+
+void ProgramBuilder::start(StringRef kind, StringRef reduction, ArrayAttr axes, Type element, exec::BufferAttr from,
+                           exec::BufferAttr to, int64_t elements) {
+  int64_t id = collectives++;
+  auto op = builder.create<exec::StartOp>(builder.getI64IntegerAttr(id), builder.getStringAttr(kind),
+                                          builder.getStringAttr(reduction), axes, TypeAttr::get(element), from, to,
+                                          builder.getI64IntegerAttr(elements));
+  waitFor(op);
+  pending.push_back({id, from, to});
+}
+
+void ProgramBuilder::waitFor(Operation *instruction) {
+  exec::visitBuffers(instruction, [&](exec::BufferAttr buffer, bool isWritten) {
+    for (size_t i = 0; i < pending.size();) {
+      if (!overlap(buffer, pending[i].to) && !(isWritten && overlap(buffer, pending[i].from))) {
+        ++i;
+        continue;
+      }
+      OpBuilder before(instruction);
+      before.create<exec::WaitOp>(instruction->getLoc(), pending[i].id);
+      pending.erase(pending.begin() + i);
+    }
+  });
+}
+
+void ProgramBuilder::waitForAll() {
+  for (const Pending &collective : pending)
+    builder.create<exec::WaitOp>(collective.id);
+  pending.clear();
+}
+
+LogicalResult ProgramBuilder::lowerAllReduce(Operation *op) {
+  auto reduce = cast<dist::AllReduceOp>(op);
+  if (failed(checkAxes(op, reduce.getAxes())))
+    return failure();
+  start("all_reduce", reduce.getReduction(), reduce.getAxes(), elementOf(reduce.getX()), place(reduce.getX()),
+        place(reduce.getResult()), cast<RankedTensorType>(reduce.getType()).getNumElements());
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
+  auto gather = cast<dist::AllGatherOp>(op);
+  if (failed(checkAxes(op, gather.getAxes())))
+    return failure();
+  Cut cut = cutOf(gather.getType(), gather.getX().getType(), gather.getDim());
+  exec::BufferAttr result = place(gather.getResult());
+  exec::BufferAttr gathered = cut.outer == 1 ? result : newBuffer(result.getBytes());
+  Type element = elementOf(gather.getX());
+  start("all_gather", "sum", gather.getAxes(), element, place(gather.getX()), gathered,
+        cast<RankedTensorType>(gather.getType()).getNumElements());
+  int64_t stride = cut.parts * cut.bytes;
+  for (int64_t i = 0; cut.outer > 1 && i < cut.parts; ++i)
+    copy(part(gathered, i * cut.outer * cut.bytes, cut.outer * cut.bytes, {}),
+         part(result, i * cut.bytes, (cut.outer - 1) * stride + cut.bytes, {}), element,
+         {cut.outer, cut.bytes, stride, cut.bytes});
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
+  auto scatter = cast<dist::ReduceScatterOp>(op);
+  if (failed(checkAxes(op, scatter.getAxes())))
+    return failure();
+  Cut cut = cutOf(scatter.getX().getType(), scatter.getType(), scatter.getDim());
+  exec::BufferAttr whole = place(scatter.getX());
+  exec::BufferAttr packed = cut.outer == 1 ? whole : newBuffer(whole.getBytes());
+  Type element = elementOf(scatter.getX());
+  int64_t stride = cut.parts * cut.bytes;
+  for (int64_t i = 0; cut.outer > 1 && i < cut.parts; ++i)
+    copy(part(whole, i * cut.bytes, (cut.outer - 1) * stride + cut.bytes, {}),
+         part(packed, i * cut.outer * cut.bytes, cut.outer * cut.bytes, {}), element,
+         {cut.outer, stride, cut.bytes, cut.bytes});
+  start("reduce_scatter", "sum", scatter.getAxes(), element, packed, place(scatter.getResult()),
+        cast<RankedTensorType>(scatter.getX().getType()).getNumElements());
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerSlice(Operation *op) {
+  auto slice = cast<dist::SliceOp>(op);
+  Cut cut = cutOf(slice.getX().getType(), slice.getType(), slice.getDim());
+  auto origin = shareOrigin(op, slice.getAxes(), cut.bytes);
+  if (failed(origin))
+    return failure();
+  int64_t stride = cut.parts * cut.bytes;
+  copy(part(place(slice.getX()), 0, (cut.outer - 1) * stride + cut.bytes, *origin), place(slice.getResult()),
+       elementOf(slice.getX()), {cut.outer, stride, cut.bytes, cut.bytes});
+  return success();
+}
+
+} // namespace espalier::codegen

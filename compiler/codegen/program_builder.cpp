@@ -1,0 +1,314 @@
+// Where values lie, and launches of fused bodies. Arguments and results have the regions of their roles; a result
+// that updates an argument is written in place if nothing reads the argument afterwards, else copied at the end.
+#include "compiler/codegen/program_builder.h"
+
+#include "dialects/dist/dialect.h"
+#include "dialects/model/dialect.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+namespace {
+
+/// Elements of a row kernel's work that are worth a thread, and of a flat kernel's.
+constexpr int64_t rowGrainElements = 8192, flatGrainElements = 4096;
+/// A column kernel has at most this many blocks of rows, of at least so many rows.
+constexpr int64_t maximalBlocks = 64, minimalBlockRows = 16;
+
+StringRef textOf(DictionaryAttr attributes, StringRef name) {
+  auto text = attributes ? attributes.getAs<StringAttr>(name) : StringAttr();
+  return text ? text.getValue() : StringRef();
+}
+
+StringRef regionOf(StringRef role, bool isResult) {
+  return llvm::StringSwitch<StringRef>(role)
+      .Case("stream", isResult ? "stream_out" : "stream_in")
+      .Case("cotangent", isResult ? "cotangent_in" : "cotangent_out")
+      .Case("input", "inputs")
+      .Case("parameter", "parameters")
+      .Case("accumulator", "gradients")
+      .Case("state", "state")
+      .Case("saved", "saved")
+      .Case("statistic", "scalars")
+      .Default("");
+}
+
+/// Whether a role's results are the new content of the argument of the same name.
+bool isUpdated(StringRef role) {
+  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic";
+}
+
+/// Last pass over a row in which `argument` is read at a column.
+int lastRead(const KernelShape &shape, Value argument) {
+  auto yielded = shape.body->getTerminator()->getOperands();
+  int last = 0;
+  auto visit = [&](auto &&self, Value value, int pass) -> void {
+    if (value == argument)
+      last = std::max(last, pass);
+    Operation *op = value.getDefiningOp();
+    if (!op || shape.levels.lookup(value) != Level::Full)
+      return;
+    if (llvm::is_contained(yielded, value) && shape.passes.lookup(value) < pass)
+      return; // read back from the output
+    for (Value operand : op->getOperands())
+      self(self, operand, pass);
+  };
+  for (Operation &op : shape.body->without_terminator())
+    if (isa<model::ReduceSumOp, model::ReduceMaxOp, model::PickOp>(op))
+      visit(visit, op.getOperand(0), shape.passes.lookup(op.getOperand(0)));
+  for (Value value : yielded)
+    visit(visit, value, shape.passes.lookup(value));
+  return last;
+}
+
+} // namespace
+
+bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
+  const Access &to = shape.outputs[output], &from = shape.operands[input];
+  Value stored = shape.body->getTerminator()->getOperand(output), argument = shape.body->getArgument(input);
+  auto bits = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getElementType().getIntOrFloatBitWidth();
+  };
+  if (shape.kind == "column" || bits(stored) != bits(argument) || to.columns != from.columns ||
+      to.isDense != from.isDense || !to.terms.empty() || !from.terms.empty())
+    return false;
+  return lastRead(shape, argument) <= shape.passes.lookup(stored);
+}
+
+int64_t tensorBytes(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementType().getIntOrFloatBitWidth() / 8;
+}
+
+exec::KernelOp KernelTable::kernelFor(exec::FusedOp fused, const KernelShape &shape) {
+  exec::KernelOp &kernel = kernels[shape.key()];
+  if (kernel)
+    return kernel;
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointToEnd(module.getBody());
+  std::string name = shape.kind + "_" + std::to_string(kernels.size() - 1);
+  kernel = builder.create<exec::KernelOp>(fused.getLoc(), name, shape.kind, shape.split);
+  IRMapping mapping;
+  fused.getBody().cloneInto(&kernel.getBody(), mapping);
+  return kernel;
+}
+
+int64_t SegmentLayout::place(StringRef segment, StringRef region, StringRef name, int64_t bytes) {
+  auto &[end, offsets] = regions[(segment + ":" + region).str()];
+  auto [entry, isNew] = offsets.try_emplace(name.str(), end);
+  if (isNew)
+    end += llvm::alignTo(bytes, 64);
+  return entry->second;
+}
+
+ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout)
+    : function(function), kernels(kernels), layout(layout), builder(function.getLoc(), function.getContext()) {}
+
+exec::BufferAttr ProgramBuilder::newBuffer(int64_t bytes) {
+  return exec::BufferAttr::get(builder.getContext(), "virtual", buffers++, bytes, 0, {});
+}
+
+exec::BufferAttr ProgramBuilder::place(Value value) {
+  exec::BufferAttr &buffer = places[value];
+  if (!buffer)
+    buffer = newBuffer(tensorBytes(value.getType()));
+  return buffer;
+}
+
+FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, Type type, bool isResult, Location loc) {
+  StringRef role = textOf(attributes, "model.role"), name = textOf(attributes, "model.name");
+  StringRef region = regionOf(role, isResult);
+  if (region.empty())
+    return emitError(loc) << "'" << function.getSymName() << "' needs a known model.role on every argument and result, "
+                          << "got '" << role << "' at '" << name << "'";
+  int64_t bytes = tensorBytes(type), offset = 0;
+  if (role == "statistic") {
+    offset = 4 * scalarSlot(name);
+    if (offset < 0)
+      return emitError(loc) << "'" << function.getSymName() << "' has an unknown statistic, '" << name << "'";
+  } else if (role != "stream" && role != "cotangent") {
+    auto given = attributes.getAs<IntegerAttr>("exec.offset");
+    StringRef segment = function.getSymName().split('.').first;
+    offset = given ? given.getInt() : layout.place(segment, region, name, bytes);
+  }
+  return exec::BufferAttr::get(builder.getContext(), region, offset, bytes, 0, attributes.get("exec.coordinates"));
+}
+
+LogicalResult ProgramBuilder::placeArguments() {
+  for (BlockArgument argument : function.getArguments()) {
+    auto buffer = placeOf(function.getArgAttrDict(argument.getArgNumber()), argument.getType(), /*isResult=*/false,
+                          argument.getLoc());
+    if (failed(buffer))
+      return failure();
+    places[argument] = *buffer;
+  }
+  return success();
+}
+
+bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned result) {
+  for (OpOperand &use : argument.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<func::ReturnOp>(user))
+      continue;
+    if (user == producer) {
+      auto fused = dyn_cast<exec::FusedOp>(user);
+      if (!fused && !isa<model::AccumulateOp>(user))
+        return false;
+      auto shape = fused ? analyzeKernel(fused.getBody().front(), fused.getShape(), fused.getSplit())
+                         : FailureOr<KernelShape>(failure());
+      if (fused && (failed(shape) || !mayShare(*shape, result, use.getOperandNumber())))
+        return false;
+    } else if (!user->isBeforeInBlock(producer)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+LogicalResult ProgramBuilder::placeResults() {
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (OpOperand &operand : terminator->getOpOperands()) {
+    Value value = operand.get();
+    DictionaryAttr attributes = function.getResultAttrDict(operand.getOperandNumber());
+    auto target = placeOf(attributes, value.getType(), /*isResult=*/true, terminator->getLoc());
+    if (failed(target))
+      return failure();
+    Value updated;
+    for (BlockArgument argument : function.getArguments())
+      if (isUpdated(textOf(attributes, "model.role")) && places[argument] == *target)
+        updated = argument;
+    Operation *producer = value.getDefiningOp();
+    bool isPlaced = places.contains(value);
+    if (isPlaced && places[value] == *target)
+      continue;
+    if (!isPlaced && producer && (!updated || isLastUse(updated, producer, cast<OpResult>(value).getResultNumber())))
+      places[value] = *target;
+    else
+      copies.push_back({value, *target});
+  }
+  return success();
+}
+
+/// The operand of an all-reduce that nothing else reads is reduced where its result goes.
+void ProgramBuilder::shareAllReduces() {
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    auto reduce = dyn_cast<dist::AllReduceOp>(op);
+    if (!reduce || !reduce.getX().getDefiningOp() || !reduce.getX().hasOneUse() || places.contains(reduce.getX()))
+      continue;
+    StringRef region = place(reduce.getResult()).getRegion();
+    if (region == "virtual" || region == "stream_out" || region == "cotangent_in")
+      places[reduce.getX()] = place(reduce.getResult());
+  }
+}
+
+exec::BufferAttr ProgramBuilder::destination(Value result, NamedAttrList &flags) {
+  if (result.hasOneUse())
+    if (auto accumulate = dyn_cast<model::AccumulateOp>(*result.user_begin())) {
+      flags.set(accumulate.getAlways() ? "always_adds" : "accumulate", builder.getUnitAttr());
+      return place(accumulate.getResult());
+    }
+  return place(result);
+}
+
+/// Rounds of the second phase: one sum of partial rows per output.
+void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<exec::BufferAttr> parts, int64_t blocks, int64_t columns) {
+  for (auto [result, part] : llvm::zip_equal(op.getResults(), parts)) {
+    Call call;
+    call.function = "reduce_parts";
+    call.add(part, builder.getF32Type());
+    call.add(destination(result, call.flags), builder.getF32Type());
+    call.sizes = {blocks, columns};
+    emit(call);
+  }
+}
+
+LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
+  auto analyzed = analyzeKernel(op.getBody().front(), op.getShape(), op.getSplit());
+  if (failed(analyzed))
+    return op.emitOpError("is not a kernel of shape ") << op.getShape();
+  KernelShape &shape = *analyzed;
+  SmallVector<exec::BufferAttr> inputs, outputs;
+  for (Value input : op.getInputs())
+    inputs.push_back(place(input));
+  for (int64_t slot : shape.slots)
+    inputs.push_back(exec::BufferAttr::get(builder.getContext(), "scalars", 4 * slot, 4, 0, {}));
+  int64_t extent = shape.rows, grain = std::clamp<int64_t>(rowGrainElements / shape.columns, 1, shape.rows);
+  if (shape.kind == "flat") {
+    extent = shape.columns;
+    grain = std::min(flatGrainElements, extent);
+  } else if (shape.kind == "column") {
+    int64_t blocks = std::clamp<int64_t>(shape.rows / minimalBlockRows, 1, maximalBlocks);
+    int64_t blockRows = llvm::divideCeil(shape.rows, blocks);
+    extent = llvm::divideCeil(shape.rows, blockRows);
+    grain = 1;
+    shape.scalars[2] = constantScalar(builder.getContext(), blockRows);
+  }
+  SmallVector<int64_t> inPlace;
+  for (auto [index, result] : llvm::enumerate(op.getResults())) {
+    if (shape.kind == "column") {
+      outputs.push_back(newBuffer(extent * shape.columns * 4));
+      continue;
+    }
+    outputs.push_back(place(result));
+    for (unsigned input = 0; input < op.getInputs().size(); ++input)
+      if (mayShare(shape, index, input))
+        llvm::append_values(inPlace, static_cast<int64_t>(inputs.size() + index), static_cast<int64_t>(input));
+  }
+  SmallVector<Attribute> all(inputs.begin(), inputs.end()), scalars(shape.scalars.begin(), shape.scalars.end());
+  llvm::append_range(all, outputs);
+  auto launch = builder.create<exec::LaunchOp>(
+      FlatSymbolRefAttr::get(kernels.kernelFor(op, shape).getSymNameAttr()), builder.getArrayAttr(all),
+      builder.getI64IntegerAttr(outputs.size()), builder.getArrayAttr(scalars), builder.getI64IntegerAttr(extent),
+      builder.getI64IntegerAttr(grain), inPlace.empty() ? nullptr : builder.getDenseI64ArrayAttr(inPlace));
+  waitFor(launch);
+  if (shape.kind == "column")
+    sumParts(op, outputs, extent, shape.columns);
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerOp(Operation *op) {
+  if (auto fused = dyn_cast<exec::FusedOp>(op))
+    return lowerFused(fused);
+  if (isa<model::AccumulateOp>(op)) // done by the producer, see destination
+    return success();
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<model::ContractOp>([&](auto) { return lowerContract(op); })
+      .Case<model::AttentionOp, model::AttentionGradOp>([&](auto) { return lowerAttention(op); })
+      .Case<model::EmbedOp, model::EmbedGradOp>([&](auto) { return lowerEmbed(op); })
+      .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
+      .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
+      .Case<dist::AllReduceOp>([&](auto) { return lowerAllReduce(op); })
+      .Case<dist::AllGatherOp>([&](auto) { return lowerAllGather(op); })
+      .Case<dist::ReduceScatterOp>([&](auto) { return lowerReduceScatter(op); })
+      .Case<dist::SliceOp>([&](auto) { return lowerSlice(op); })
+      .Default([](Operation *other) { return other->emitOpError("has no lowering to exec"); });
+}
+
+LogicalResult ProgramBuilder::build() {
+  if (failed(placeArguments()) || failed(placeResults()))
+    return failure();
+  shareAllReduces();
+  builder.setInsertionPoint(function);
+  auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr);
+  builder.setInsertionPointToStart(&program.getBody().emplaceBlock());
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    builder.setLoc(op.getLoc());
+    if (failed(lowerOp(&op)))
+      return failure();
+  }
+  builder.setLoc(function.getBody().front().getTerminator()->getLoc());
+  for (auto &[value, target] : copies) {
+    int64_t bytes = tensorBytes(value.getType());
+    copy(place(value), target, cast<RankedTensorType>(value.getType()).getElementType(), {1, bytes, bytes, bytes});
+  }
+  waitForAll();
+  function.erase();
+  return success();
+}
+
+} // namespace espalier::codegen

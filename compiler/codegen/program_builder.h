@@ -1,0 +1,115 @@
+// Builds one exec.program from one function: where values lie, kernel launches, library calls and collectives.
+#pragma once
+
+#include "compiler/codegen/kernel_shape.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+#include <map>
+
+namespace espalier::codegen {
+
+/// The kernels of a module, shared by all programs: one per key.
+class KernelTable {
+public:
+  explicit KernelTable(mlir::ModuleOp module) : module(module) {}
+  /// The kernel for the body of `fused`, made when none has its key.
+  exec::KernelOp kernelFor(exec::FusedOp fused, const KernelShape &shape);
+
+private:
+  mlir::ModuleOp module;
+  std::map<std::string, exec::KernelOp> kernels;
+};
+
+/// Offsets of the arguments and results of a segment's functions, for those without the attribute exec.offset.
+class SegmentLayout {
+public:
+  /// Offset of `name` in `region` of the segment; the next free multiple of 64 when it is new.
+  int64_t place(llvm::StringRef segment, llvm::StringRef region, llvm::StringRef name, int64_t bytes);
+
+private:
+  std::map<std::string, std::pair<int64_t, std::map<std::string, int64_t>>> regions;
+};
+
+/// Bytes of a tensor.
+int64_t tensorBytes(mlir::Type type);
+
+class ProgramBuilder {
+public:
+  ProgramBuilder(mlir::func::FuncOp function, KernelTable &kernels, SegmentLayout &layout);
+
+  /// Replaces the function by its program. Errors are reported on the op that cannot be lowered.
+  mlir::LogicalResult build();
+
+private:
+  struct Pending {
+    int64_t id;
+    exec::BufferAttr from, to;
+  };
+
+  // program_builder.cpp: where values lie.
+  mlir::LogicalResult placeArguments();
+  mlir::LogicalResult placeResults();
+  void shareAllReduces();
+  bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);
+  exec::BufferAttr place(mlir::Value value);
+  exec::BufferAttr newBuffer(int64_t bytes);
+  mlir::FailureOr<exec::BufferAttr> placeOf(mlir::DictionaryAttr attributes, mlir::Type type, bool isResult,
+                                            mlir::Location loc);
+  mlir::LogicalResult lowerOp(mlir::Operation *op);
+  mlir::LogicalResult lowerFused(exec::FusedOp op);
+  void sumParts(exec::FusedOp op, llvm::ArrayRef<exec::BufferAttr> parts, int64_t blocks, int64_t columns);
+  /// Where a result goes, and how: an accumulation that only follows is done by the producer.
+  exec::BufferAttr destination(mlir::Value result, mlir::NamedAttrList &flags);
+
+  // lower_calls.cpp: library calls.
+  mlir::LogicalResult lowerContract(mlir::Operation *op);
+  mlir::LogicalResult lowerAttention(mlir::Operation *op);
+  mlir::LogicalResult lowerEmbed(mlir::Operation *op);
+  mlir::LogicalResult lowerRope(mlir::Operation *op);
+  mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);
+  void copy(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
+
+  // lower_collectives.cpp
+  mlir::LogicalResult lowerAllReduce(mlir::Operation *op);
+  mlir::LogicalResult lowerAllGather(mlir::Operation *op);
+  mlir::LogicalResult lowerReduceScatter(mlir::Operation *op);
+  mlir::LogicalResult lowerSlice(mlir::Operation *op);
+  mlir::FailureOr<mlir::Attribute> shareOrigin(mlir::Operation *op, mlir::ArrayAttr axes, int64_t bytes);
+  mlir::LogicalResult checkAxes(mlir::Operation *op, mlir::ArrayAttr axes);
+  void start(llvm::StringRef kind, llvm::StringRef reduction, mlir::ArrayAttr axes, mlir::Type element,
+             exec::BufferAttr from, exec::BufferAttr to, int64_t elements);
+
+  /// Waits for what the instruction just built touches; all instructions are built through `emit`.
+  void waitFor(mlir::Operation *instruction);
+  void waitForAll();
+  struct Call {
+    llvm::StringRef function;
+    llvm::SmallVector<exec::BufferAttr> buffers;
+    llvm::SmallVector<mlir::Type> elements;
+    int64_t outputs = 1;
+    llvm::SmallVector<int64_t> sizes;
+    llvm::SmallVector<double> floats;
+    llvm::SmallVector<mlir::Attribute> scalars;
+    mlir::NamedAttrList flags;
+    void add(exec::BufferAttr buffer, mlir::Type tensor);
+  };
+  void emit(const Call &call);
+
+  mlir::func::FuncOp function;
+  KernelTable &kernels;
+  SegmentLayout &layout;
+  mlir::ImplicitLocOpBuilder builder;
+  llvm::DenseMap<mlir::Value, exec::BufferAttr> places;
+  llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< at the end of the program
+  llvm::SmallVector<Pending> pending;
+  int64_t buffers = 0, collectives = 0;
+};
+
+/// Whether output `output` of a launch may overwrite input `input`: both lie alike, and no later pass over the row
+/// reads the input.
+bool mayShare(const KernelShape &shape, unsigned output, unsigned input);
+
+} // namespace espalier::codegen

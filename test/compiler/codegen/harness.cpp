@@ -1,0 +1,136 @@
+#include "test/compiler/codegen/harness.h"
+
+#include "compiler/codegen/program_builder.h"
+#include "dialects/register.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace mlir;
+
+namespace espalier::test {
+
+namespace pb = rt::pb;
+
+namespace {
+
+pb::DataType typeOf(Type type) {
+  Type element = cast<RankedTensorType>(type).getElementType();
+  return element.isBF16() ? pb::BF16 : element.isF16() ? pb::F16 : element.isInteger() ? pb::I32 : pb::F32;
+}
+
+struct Place {
+  int region;
+  int64_t offset;
+};
+
+/// The layout rule for functions without exec.offset, as the runtime's bindings would have it.
+Place placeOf(codegen::SegmentLayout &layout, func::FuncOp function, DictionaryAttr attributes, Type type,
+              bool isResult) {
+  std::string role = attributes.getAs<StringAttr>("model.role").str();
+  std::string name = attributes.getAs<StringAttr>("model.name").str();
+  if (role == "stream")
+    return {isResult ? pb::STREAM_OUT : pb::STREAM_IN, 0};
+  if (role == "cotangent")
+    return {isResult ? pb::COTANGENT_IN : pb::COTANGENT_OUT, 0};
+  if (role == "statistic")
+    return {pb::SCALARS, 4 * codegen::scalarSlot(name)};
+  std::map<std::string, std::pair<int, std::string>> regions = {{"input", {pb::INPUTS, "inputs"}},
+                                                                {"parameter", {pb::PARAMETERS, "parameters"}},
+                                                                {"accumulator", {pb::GRADIENTS, "gradients"}},
+                                                                {"state", {pb::STATE, "state"}},
+                                                                {"saved", {pb::SAVED, "saved"}}};
+  auto [number, region] = regions.at(role);
+  return {number, layout.place(function.getSymName().split('.').first, region, name, codegen::tensorBytes(type))};
+}
+
+Numbers randomNumbers(Type type, std::mt19937 &random) {
+  auto tensor = cast<RankedTensorType>(type);
+  std::normal_distribution<float> normal;
+  Numbers numbers;
+  for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+    numbers.push_back(tensor.getElementType().isInteger() ? random() % 5 : normal(random));
+  return numbers;
+}
+
+} // namespace
+
+Compiled::Compiled(const std::string &text) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  context = std::make_unique<MLIRContext>(registry);
+  source = parseSourceString<ModuleOp>(text, context.get());
+  EXPECT_TRUE(source);
+  lowered = source->clone();
+  PassManager passes(context.get());
+  addCodegenPasses(passes);
+  EXPECT_TRUE(succeeded(passes.run(*lowered)));
+  EXPECT_TRUE(succeeded(emitSubprograms(*lowered, message)));
+}
+
+std::string Compiled::instructions(const std::string &function) const {
+  std::string words;
+  for (const pb::Subprogram &subprogram : message.subprograms())
+    for (const pb::Instruction &instruction : subprogram.instructions())
+      if (subprogram.name() == function)
+        words += (words.empty() ? "" : " ") + message.locations(instruction.location()).op();
+  return words;
+}
+
+void Compiled::check(const std::string &name, const Surroundings &surroundings, double tolerance,
+                     const std::map<std::string, Numbers> &given) {
+  func::FuncOp wanted;
+  codegen::SegmentLayout layout;
+  std::vector<Place> argumentPlaces, resultPlaces;
+  for (auto function : source->getOps<func::FuncOp>()) {
+    if (function.getSymName() == name) {
+      wanted = function;
+      argumentPlaces.clear();
+    }
+    for (auto argument : function.getArguments()) {
+      Place place =
+          placeOf(layout, function, function.getArgAttrDict(argument.getArgNumber()), argument.getType(), false);
+      if (function == wanted)
+        argumentPlaces.push_back(place);
+    }
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      Place place = placeOf(layout, function, function.getResultAttrDict(i), function.getResultTypes()[i], true);
+      if (function == wanted)
+        resultPlaces.push_back(place);
+    }
+  }
+  ASSERT_TRUE(wanted) << name;
+  for (const std::string &level : hostLevels()) {
+    Machine machine(message, level, surroundings);
+    machine.write(pb::SCALARS, 0, pb::F32, Numbers(surroundings.slots.begin(), surroundings.slots.end()));
+    std::mt19937 random(11);
+    std::vector<Numbers> arguments;
+    for (auto argument : wanted.getArguments()) {
+      auto attribute = wanted.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
+      auto found = given.find(attribute.str());
+      Numbers numbers = found != given.end() ? found->second : randomNumbers(argument.getType(), random);
+      Place place = argumentPlaces[argument.getArgNumber()];
+      machine.write(place.region, place.offset, typeOf(argument.getType()), numbers);
+      // What the program sees is what was stored.
+      arguments.push_back(machine.read(place.region, place.offset, typeOf(argument.getType()), numbers.size()));
+    }
+    std::vector<Numbers> results = evaluate(wanted, arguments, surroundings);
+    machine.run(name);
+    for (size_t i = 0; i < results.size(); ++i) {
+      Type type = wanted.getResultTypes()[i];
+      Numbers got = machine.read(resultPlaces[i].region, resultPlaces[i].offset, typeOf(type), results[i].size());
+      int wrong = 0;
+      for (size_t j = 0; j < got.size() && wrong < 5; ++j)
+        if (!(std::abs(got[j] - results[i][j]) <= tolerance * (1 + std::abs(results[i][j])))) {
+          ++wrong;
+          ADD_FAILURE() << name << " at " << level << ", result " << i << ", element " << j << ": got " << got[j]
+                        << ", wanted " << results[i][j];
+        }
+    }
+  }
+}
+
+} // namespace espalier::test

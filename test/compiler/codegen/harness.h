@@ -1,0 +1,38 @@
+// Compiles the text of a module and compares every function's program with the reference, at all levels of this
+// processor.
+#pragma once
+
+#include "compiler/codegen/emit_subprograms.h"
+#include "test/compiler/codegen/machine.h"
+#include "test/compiler/codegen/reference.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <functional>
+#include <memory>
+
+namespace espalier::test {
+
+class Compiled {
+public:
+  /// Parses and compiles; fails the test when that fails.
+  explicit Compiled(const std::string &text);
+
+  /// Runs `function` with the given or random arguments at every level and compares each result element with the
+  /// reference: |got - wanted| <= tolerance * (1 + |wanted|).
+  void check(const std::string &function, const Surroundings &surroundings, double tolerance,
+             const std::map<std::string, Numbers> &given = {});
+
+  const rt::pb::Plan &plan() const { return message; }
+  /// Launches, calls and collectives of a program in order, as one word each: "row_0 matmul wait".
+  std::string instructions(const std::string &function) const;
+
+private:
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> source, lowered;
+  rt::pb::Plan message;
+};
+
+} // namespace espalier::test

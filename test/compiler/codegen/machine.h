@@ -1,0 +1,58 @@
+// A small machine that runs one subprogram of a plan in this process: kernels from the plan's shared object, library
+// calls as plain loops. Every region is one buffer with guard bytes behind it.
+#pragma once
+
+#include "runtime/abi.h"
+#include "runtime/plan.pb.h"
+#include "test/compiler/codegen/reference.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace espalier::test {
+
+/// The levels that this processor has, lowest first.
+std::vector<std::string> hostLevels();
+
+/// A shared object of a plan, loaded; unloaded when it goes.
+class LoadedObject {
+public:
+  LoadedObject(const rt::pb::Plan &plan, const std::string &level);
+  ~LoadedObject();
+  LoadedObject(const LoadedObject &) = delete;
+  LoadedObject &operator=(const LoadedObject &) = delete;
+  rt::KernelFunction function(const std::string &symbol) const;
+
+private:
+  void *handle = nullptr;
+};
+
+class Machine {
+public:
+  Machine(const rt::pb::Plan &plan, const std::string &level, const Surroundings &surroundings)
+      : plan(plan), object(plan, level), surroundings(surroundings) {}
+
+  /// Fills or reads elements at an offset of a region.
+  void write(int region, uint64_t offset, rt::pb::DataType type, const Numbers &numbers);
+  Numbers read(int region, uint64_t offset, rt::pb::DataType type, size_t count);
+
+  /// Runs all instructions, kernels in chunks as several threads would. Fails the test on a write past a region.
+  void run(const std::string &subprogram);
+
+private:
+  void launch(const rt::pb::Launch &launch);
+  void call(const rt::pb::LibraryCall &call);
+  void matmul(const rt::pb::LibraryCall &call);
+  char *address(const rt::pb::BufferRef &buffer);
+  int64_t value(const rt::pb::Scalar &scalar) const;
+  bool adds(const rt::pb::LibraryCall &call) const;
+  double element(const rt::pb::LibraryCall &call, int buffer, int64_t index);
+
+  const rt::pb::Plan &plan;
+  LoadedObject object;
+  Surroundings surroundings;
+  std::map<int, std::vector<char>> regions;
+};
+
+} // namespace espalier::test
