@@ -6,6 +6,7 @@
 #include "compiler/passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 
@@ -27,12 +28,21 @@ public:
       : function(function), body(function.getBody().front()), backward(backwardOps(body)), policy(policy),
         keepCollectives(keepCollectives) {
     for (Operation &op : body.without_terminator())
-      if (backward.contains(&op))
-        addOperands(&op);
+      if (backward.contains(&op) && !isa<model::CotangentOp>(op)) // which reads only the type of the stream
+        need(op.getOperands());
+    // The gradient of what the result does not depend on is a constant: nothing of it hangs on the cotangent.
+    for (auto [index, result] : llvm::enumerate(body.getTerminator()->getOperands()))
+      if (isGradient(index))
+        need(result);
   }
 
-  bool isBackward(Value value) const {
-    return value.getDefiningOp() && backward.contains(value.getDefiningOp());
+  StringRef resultRole(unsigned index) const {
+    auto role = func::FuncOp(function).getResultAttrOfType<StringAttr>(index, "model.role");
+    return role ? role.getValue() : "";
+  }
+  /// Whether result `index` of the joint function is one of backward.
+  bool isGradient(unsigned index) const {
+    return resultRole(index) == "cotangent" || resultRole(index) == "accumulator";
   }
   /// Values kept from forward to backward, in program order.
   SmallVector<Value> saved() const {
@@ -59,10 +69,9 @@ public:
   }
 
 private:
-  void addOperands(Operation *op) {
-    if (isa<model::CotangentOp>(op)) // reads only the type of the stream
-      return;
-    SmallVector<Value> work(op->getOperands());
+  /// Keeps, or computes again, what backward needs for `values`.
+  void need(ValueRange values) {
+    SmallVector<Value> work(values.begin(), values.end());
     while (!work.empty()) {
       Value value = work.pop_back_val();
       Operation *producer = value.getDefiningOp();
@@ -166,29 +175,33 @@ public:
   SegmentSplitter(func::FuncOp joint, bool keepCollectives)
       : joint(joint), body(joint.getBody().front()), keepCollectives(keepCollectives) {}
 
-  void run() {
+  LogicalResult run() {
     auto policies = joint->getAttrOfType<ArrayAttr>("model.recompute");
     OpBuilder b(joint);
     if (!policies)
       policies = b.getStrArrayAttr({"none"});
-    for (StringAttr policy : policies.getAsRange<StringAttr>()) {
-      Phases phases(joint, policyOf(policy.getValue()), keepCollectives);
+    for (Attribute attribute : policies) {
+      auto policy = dyn_cast<StringAttr>(attribute);
+      std::optional<Policy> known = policy ? policyOf(policy.getValue()) : std::nullopt;
+      if (!known)
+        return joint.emitError("needs recompute policies none, selective or full, got ") << attribute;
+      Phases phases(joint, *known, keepCollectives);
       emitForward(phases, phases.saved(), joint.getName() + "." + policy.getValue() + ".forward");
       emitBackward(phases, joint.getName() + "." + policy.getValue() + ".backward");
     }
     Phases phases(joint, Policy::Full, /*keepCollectives=*/false);
     emitForward(phases, {}, joint.getName() + ".evaluate");
     joint.erase();
+    return success();
   }
 
 private:
-  static Policy policyOf(StringRef name) {
-    return name == "full" ? Policy::Full : name == "selective" ? Policy::Selective : Policy::None;
-  }
-
-  StringRef resultRole(unsigned index) {
-    auto role = joint.getResultAttrOfType<StringAttr>(index, "model.role");
-    return role ? role.getValue() : "";
+  static std::optional<Policy> policyOf(StringRef name) {
+    return llvm::StringSwitch<std::optional<Policy>>(name)
+        .Case("none", Policy::None)
+        .Case("selective", Policy::Selective)
+        .Case("full", Policy::Full)
+        .Default(std::nullopt);
   }
 
   DictionaryAttr saved(size_t index) {
@@ -201,7 +214,7 @@ private:
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
-      if (!phases.isBackward(operand) && (resultRole(index) == "stream" || resultRole(index) == "statistic")) {
+      if (phases.resultRole(index) == "stream" || phases.resultRole(index) == "statistic") {
         results.push_back(operand);
         attributes.push_back(joint.getResultAttrDict(index));
       }
@@ -221,7 +234,7 @@ private:
     PhaseBuilder phase(joint, name);
     for (auto [index, value] : llvm::enumerate(phases.saved()))
       phase.addArgument(value, saved(index));
-    bool endsInLoss = resultRole(0) == "loss";
+    bool endsInLoss = phases.resultRole(0) == "loss";
     for (Operation &op : body) {
       auto cotangent = dyn_cast<model::CotangentOp>(op);
       if (cotangent && endsInLoss) {
@@ -237,7 +250,7 @@ private:
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
-      if (resultRole(index) == "cotangent" || resultRole(index) == "accumulator") {
+      if (phases.isGradient(index)) {
         results.push_back(operand);
         attributes.push_back(joint.getResultAttrDict(index));
       }
@@ -253,8 +266,8 @@ struct SplitPhasesPass : impl::SplitPhasesBase<SplitPhasesPass> {
   void runOnOperation() override {
     bool keepCollectives = getOperation()->hasAttr("dist.keep_collectives");
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (function->hasAttr("model.segment"))
-        SegmentSplitter(function, keepCollectives).run();
+      if (function->hasAttr("model.segment") && failed(SegmentSplitter(function, keepCollectives).run()))
+        return signalPassFailure();
   }
 };
 

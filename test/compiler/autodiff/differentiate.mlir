@@ -1,70 +1,179 @@
-// RUN: espalier-opt %s -differentiate | FileCheck %s
-// What the joint function looks like. That its numbers are right is checked in differentiate_test.cpp.
+// RUN: espalier-opt %s -split-input-file -differentiate | FileCheck %s
+// Sizes: batch 2, seq 3, hidden 4, ffn 5, vocab 7.
 
-!x = tensor<2x3xf32, #model.dims<seq, hidden>>
-!w = tensor<3x4xf32, #model.dims<hidden, ffn>>
-!y = tensor<2x4xf32, #model.dims<seq, ffn>>
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
+!up = tensor<4x5xf32, #model.dims<hidden, ffn>>
 
-// Forward, cotangent, backward; an accumulator argument for the parameter.
-// CHECK-LABEL: func.func @linear(
-// CHECK-SAME: %[[X:[a-z0-9]+]]: {{[^{]*}}{model.name = "x", model.role = "stream"}
-// CHECK-SAME: %[[W:[a-z0-9]+]]: {{[^{]*}}{model.name = "w", model.role = "parameter"}
-// CHECK-SAME: %[[SUM:[a-z0-9]+]]: tensor<3x4xf32, {{[^{]*}}{model.name = "w", model.role = "accumulator"})
-// CHECK-SAME: -> ({{[^{]*}}{model.name = "y", model.role = "stream"}
-// CHECK-SAME: {model.name = "x", model.role = "cotangent"}
-// CHECK-SAME: tensor<3x4xf32, {{[^{]*}}{model.name = "w", model.role = "accumulator"})
-// CHECK: %[[Y:.+]] = model.contract %[[X]], %[[W]]
-// CHECK: %[[G:.+]] = model.cotangent %[[Y]]
-// CHECK: %[[DX:.+]] = model.contract %[[G]], %[[W]]
-// CHECK: %[[DW:.+]] = model.contract %[[X]], %[[G]]
-// CHECK: %[[NEXT:.+]] = model.accumulate %[[SUM]], %[[DW]]
-// CHECK: return %[[Y]], %[[DX]], %[[NEXT]]
-func.func @linear(%x: !x {model.role = "stream", model.name = "x"}, %w: !w {model.role = "parameter", model.name = "w"})
-    -> (!y {model.role = "stream", model.name = "y"}) attributes {model.segment} {
-  %y = model.contract %x, %w : (!x, !w) -> !y
-  return %y : !y
+// A segment gets one accumulator argument per parameter, and returns the gradient of its stream and the new
+// accumulators behind what it returned before.
+// CHECK-LABEL: func.func @product(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>> {model.name = "x", model.role = "stream"}
+// CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<4x5xf32, #model.dims<hidden, ffn>> {model.name = "w", model.role = "parameter"}
+// CHECK-SAME: %[[ACC:[a-z0-9]+]]: tensor<4x5xf32, #model.dims<hidden, ffn>> {model.name = "w", model.role = "accumulator"}
+// CHECK-SAME: -> (tensor<2x3x5xf32, #model.dims<batch, seq, ffn>> {model.name = "y", model.role = "stream"}
+// CHECK-SAME: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>> {model.name = "x", model.role = "cotangent"}
+// CHECK-SAME: tensor<4x5xf32, #model.dims<hidden, ffn>> {model.name = "w", model.role = "accumulator"})
+// CHECK: %[[Y:.*]] = model.contract %[[X]], %[[W]]
+// CHECK: %[[DY:.*]] = model.cotangent %[[Y]]
+// CHECK: %[[DX:.*]] = model.contract %[[DY]], %[[W]]
+// CHECK: %[[DW:.*]] = model.contract %[[X]], %[[DY]]
+// CHECK: %[[NEW:.*]] = model.accumulate %[[ACC]], %[[DW]]
+// CHECK: return %[[Y]], %[[DX]], %[[NEW]]
+func.func @product(%x: !stream {model.role = "stream", model.name = "x"},
+                   %w: !up {model.role = "parameter", model.name = "w"})
+    -> (!wide {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  %y = model.contract %x, %w : (!stream, !up) -> !wide
+  return %y : !wide
 }
 
-// A value with two uses gets one sum.
-// CHECK-LABEL: func.func @two_uses(
-// CHECK: %[[G:.+]] = model.cotangent
-// CHECK: %[[A:.+]] = model.mul %[[G]]
-// CHECK: model.add %[[G]], %[[A]]
-func.func @two_uses(%x: !x {model.role = "stream", model.name = "x"})
-    -> (!x {model.role = "stream", model.name = "y"}) attributes {model.segment} {
-  %e = model.exp %x : (!x) -> !x
-  %y = model.add %x, %e : (!x, !x) -> !x
-  return %y : !x
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+
+// Contributions of several uses of a value are added up.
+// CHECK-LABEL: func.func @uses(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:
+// CHECK: %[[E:.*]] = model.exp %[[X]]
+// CHECK: %[[Y:.*]] = model.mul %[[E]], %[[X]]
+// CHECK: %[[DY:.*]] = model.cotangent %[[Y]]
+// CHECK: %[[DE:.*]] = model.mul %[[DY]], %[[X]]
+// CHECK: %[[BY_MUL:.*]] = model.mul %[[DY]], %[[E]]
+// CHECK: %[[BY_EXP:.*]] = model.mul %[[DE]], %[[E]]
+// CHECK: %[[DX:.*]] = model.add %[[BY_MUL]], %[[BY_EXP]]
+// CHECK: return %[[Y]], %[[DX]]
+func.func @uses(%x: !stream {model.role = "stream", model.name = "x"})
+    -> (!stream {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  %e = model.exp %x : (!stream) -> !stream
+  %y = model.mul %e, %x : (!stream, !stream) -> !stream
+  return %y : !stream
 }
 
-// Nothing depends on the parameter: its gradient is zero, not absent.
-// CHECK-LABEL: func.func @unused_parameter(
-// CHECK: %[[ZERO:.+]] = model.constant 0.0
-// CHECK: %[[WHOLE:.+]] = model.broadcast %[[ZERO]]
-// CHECK: model.accumulate %{{.+}}, %[[WHOLE]]
-func.func @unused_parameter(%x: !x {model.role = "stream", model.name = "x"},
-                            %w: !w {model.role = "parameter", model.name = "w"})
-    -> (!x {model.role = "stream", model.name = "y"}) attributes {model.segment} {
-  %y = model.neg %x : (!x) -> !x
-  return %y : !x
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!vector = tensor<4xf32, #model.dims<hidden>>
+
+// A bias is broadcast along batch and seq in forward, so its gradient is the sum over both.
+// CHECK-LABEL: func.func @bias(
+// CHECK: %[[DY:.*]] = model.cotangent
+// CHECK: %[[DB:.*]] = model.reduce_sum %[[DY]] : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>) -> tensor<4xf32, #model.dims<hidden>>
+// CHECK: %[[NEW:.*]] = model.accumulate %{{.*}}, %[[DB]]
+// CHECK: return %{{.*}}, %[[DY]], %[[NEW]]
+func.func @bias(%x: !stream {model.role = "stream", model.name = "x"},
+                %b: !vector {model.role = "parameter", model.name = "b"})
+    -> (!stream {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  %y = model.add %x, %b : (!stream, !vector) -> !stream
+  return %y : !stream
 }
 
-// A parameter in bf16 has its gradient in f32, straight from the product.
-// CHECK-LABEL: func.func @narrow_parameter(
-// CHECK: %[[DW:.+]] = model.contract {{.*}} -> tensor<3x4xf32,
-// CHECK: model.accumulate %{{.+}}, %[[DW]]
-func.func @narrow_parameter(%x: tensor<2x3xbf16, #model.dims<seq, hidden>> {model.role = "input", model.name = "x"},
-                            %w: tensor<3x4xbf16, #model.dims<hidden, ffn>> {model.role = "parameter", model.name = "w"})
-    -> (tensor<2x4xbf16, #model.dims<seq, ffn>> {model.role = "stream", model.name = "y"}) attributes {model.segment} {
-  %y = model.contract %x, %w : (tensor<2x3xbf16, #model.dims<seq, hidden>>, tensor<3x4xbf16, #model.dims<hidden, ffn>>)
-    -> tensor<2x4xbf16, #model.dims<seq, ffn>>
-  return %y : tensor<2x4xbf16, #model.dims<seq, ffn>>
+// -----
+
+!stream = tensor<2x3x4xbf16, #model.dims<batch, seq, hidden>>
+!wide = tensor<2x3x5xbf16, #model.dims<batch, seq, ffn>>
+!master = tensor<4x5xf32, #model.dims<hidden, ffn>>
+!compute = tensor<4x5xbf16, #model.dims<hidden, ffn>>
+
+// The gradient of a parameter is f32 although the product reads it in the compute type; that of the stream has the
+// stream's type.
+// CHECK-LABEL: func.func @storage_types(
+// CHECK: %[[DY:.*]] = model.cotangent
+// CHECK: model.contract %[[DY]], %{{.*}} -> tensor<2x3x4xbf16, #model.dims<batch, seq, hidden>>
+// CHECK: %[[DW:.*]] = model.contract %{{.*}}, %[[DY]] : {{.*}} -> tensor<4x5xf32, #model.dims<hidden, ffn>>
+// CHECK: model.accumulate %{{.*}}, %[[DW]]
+func.func @storage_types(%x: !stream {model.role = "stream", model.name = "x"},
+                         %w: !master {model.role = "parameter", model.name = "w"})
+    -> (!wide {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  %c = model.convert %w : (!master) -> !compute
+  %y = model.contract %x, %c : (!stream, !compute) -> !wide
+  return %y : !wide
 }
 
-// Not a segment: left alone.
-// CHECK-LABEL: func.func @other(
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!vector = tensor<4xf32, #model.dims<hidden>>
+
+// The gradient of a parameter that the result does not depend on is zero, not missing: accumulators keep their order.
+// CHECK-LABEL: func.func @unused(
+// CHECK: model.cotangent
+// CHECK: %[[ZERO:.*]] = model.constant 0.000000e+00 : tensor<f32>
+// CHECK: %[[NONE:.*]] = model.broadcast %[[ZERO]] : (tensor<f32>) -> tensor<4xf32, #model.dims<hidden>>
+// CHECK: model.accumulate %{{.*}}, %[[NONE]]
+func.func @unused(%x: !stream {model.role = "stream", model.name = "x"},
+                  %b: !vector {model.role = "parameter", model.name = "b"})
+    -> (!stream {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  %y = model.neg %x : (!stream) -> !stream
+  return %y : !stream
+}
+
+// -----
+
+!rows = tensor<2x3xf32, #model.dims<batch, seq>>
+!logits = tensor<2x3x7xf32, #model.dims<batch, seq, vocab>>
+!labels = tensor<2x3xi32, #model.dims<batch, seq>>
+
+// The last segment returns the loss, a number: its cotangent is one too. It stays without dimensions as long as it is
+// constant along them; the maximum only shifts the exponents and hands nothing on; inputs and statistics have no
+// gradient.
+// CHECK-LABEL: func.func @loss(
+// CHECK-NOT: "accumulator"
+// CHECK: %[[MAX:.*]] = model.reduce_max
+// CHECK: %[[POWERS:.*]] = model.exp
+// CHECK: %[[SUM:.*]] = model.reduce_sum %[[POWERS]]
+// CHECK: %[[DLOSS:.*]] = model.cotangent %{{.*}} : (tensor<f32>) -> tensor<f32>
+// CHECK: %[[MINUS:.*]] = model.neg %[[DLOSS]] : (tensor<f32>) -> tensor<f32>
+// CHECK: %[[BY_PICK:.*]] = model.pick_grad %{{.*}}, %[[MINUS]], %{{.*}} : (tensor<2x3xi32, #model.dims<batch, seq>>, tensor<f32>, tensor<2x3x7xf32
+// CHECK: %[[SHARE:.*]] = model.div %[[DLOSS]], %[[SUM]]
+// CHECK: %[[BY_SUM:.*]] = model.mul %[[SHARE]], %[[POWERS]]
+// CHECK: %[[DX:.*]] = model.add %[[BY_PICK]], %[[BY_SUM]]
+// CHECK: return %{{.*}}, %{{.*}}, %[[DX]] : tensor<f32>, tensor<f32>, tensor<2x3x7xf32
+func.func @loss(%x: !logits {model.role = "stream", model.name = "x"},
+                %labels: !labels {model.role = "input", model.name = "labels"},
+                %sum: tensor<f32> {model.role = "statistic", model.name = "loss_sum"})
+    -> (tensor<f32> {model.role = "loss", model.name = "loss"},
+        tensor<f32> {model.role = "statistic", model.name = "loss_sum"}) attributes {model.segment} {
+  %max = model.reduce_max %x : (!logits) -> !rows
+  %shifted = model.sub %x, %max : (!logits, !rows) -> !logits
+  %powers = model.exp %shifted : (!logits) -> !logits
+  %total = model.reduce_sum %powers : (!logits) -> !rows
+  %log = model.log %total : (!rows) -> !rows
+  %norm = model.add %log, %max : (!rows, !rows) -> !rows
+  %picked = model.pick %x, %labels : (!logits, !labels) -> !rows
+  %losses = model.sub %norm, %picked : (!rows, !rows) -> !rows
+  %loss = model.reduce_sum %losses : (!rows) -> tensor<f32>
+  %statistic = model.accumulate %sum, %loss : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %loss, %statistic : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!table = tensor<7x4xf32, #model.dims<vocab, hidden>>
+!tokens = tensor<2x3xi32, #model.dims<batch, seq>>
+
+// The first segment has no stream to hand a gradient to: it returns only its accumulators.
+// CHECK-LABEL: func.func @embedding(
+// CHECK-SAME: -> (tensor<2x3x4xf32, {{[^,]*, [^,]*, [^,]*}} {model.name = "y", model.role = "stream"}, tensor<7x4xf32, {{[^,]*, [^,]*}} {model.name = "table", model.role = "accumulator"})
+// CHECK: %[[DY:.*]] = model.cotangent
+// CHECK: %[[ROWS:.*]] = model.embed_grad %{{.*}}, %[[DY]]
+// CHECK: model.accumulate %{{.*}}, %[[ROWS]]
+func.func @embedding(%table: !table {model.role = "parameter", model.name = "table"},
+                     %tokens: !tokens {model.role = "input", model.name = "tokens"})
+    -> (!stream {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  %y = model.embed %table, %tokens : (!table, !tokens) -> !stream
+  return %y : !stream
+}
+
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+
+// A function that is no segment (the optimizer) stays as it is.
+// CHECK-LABEL: func.func @optimizer(
 // CHECK-NOT: model.cotangent
-func.func @other(%x: !x) -> !x {
-  %y = model.neg %x : (!x) -> !x
-  return %y : !x
+// CHECK: return
+func.func @optimizer(%x: !stream {model.role = "parameter", model.name = "x"}) -> !stream {
+  %y = model.neg %x : (!stream) -> !stream
+  return %y : !stream
 }

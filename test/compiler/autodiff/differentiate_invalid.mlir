@@ -1,12 +1,41 @@
-// RUN: espalier-opt %s -differentiate -verify-diagnostics
-// What differentiate refuses.
+// RUN: espalier-opt %s -split-input-file -differentiate -verify-diagnostics
 
-!x = tensor<2x3xf32, #model.dims<seq, hidden>>
+!rows = tensor<7x4xf32, #model.dims<vocab, hidden>>
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!tokens = tensor<2x3xi32, #model.dims<batch, seq>>
 
-// The norm of gradients belongs to the optimizer; a loss may not depend on it.
-func.func @op_without_derivative(%x: !x {model.role = "stream", model.name = "x"})
-    -> (tensor<f32> {model.role = "stream", model.name = "y"}) attributes {model.segment} {
-  // expected-error @+1 {{has no derivative, but the loss depends on it}}
-  %y = model.squared_norm %x {weight = 1.0 : f64} : (!x) -> tensor<f32>
+// An op without a derivative is refused when the result depends on it.
+func.func @no_derivative(%x: !stream {model.role = "stream", model.name = "x"},
+                         %tokens: !tokens {model.role = "input", model.name = "tokens"})
+    -> (!rows {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+  // expected-error@+1 {{'model.embed_grad' op has no derivative, but the loss depends on it}}
+  %y = model.embed_grad %tokens, %x : (!tokens, !stream) -> !rows
+  return %y : !rows
+}
+
+// -----
+
+!rows = tensor<7x4xf32, #model.dims<vocab, hidden>>
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+!tokens = tensor<2x3xi32, #model.dims<batch, seq>>
+
+// The same op is left alone where nothing that is differentiated reads it.
+func.func @not_on_the_way(%x: !stream {model.role = "stream", model.name = "x"},
+                          %tokens: !tokens {model.role = "input", model.name = "tokens"})
+    -> (!stream {model.role = "stream", model.name = "y"}, !rows) attributes {model.segment} {
+  %rows = model.embed_grad %tokens, %x : (!tokens, !stream) -> !rows
+  %y = model.neg %x : (!stream) -> !stream
+  return %y, %rows : !stream, !rows
+}
+
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+
+// The norm of gradients belongs to the optimizer: a loss may not depend on it.
+func.func @norm(%x: !stream {model.role = "stream", model.name = "x"})
+    -> (tensor<f32> {model.role = "loss", model.name = "y"}) attributes {model.segment} {
+  // expected-error@+1 {{'model.squared_norm' op has no derivative, but the loss depends on it}}
+  %y = model.squared_norm %x {weight = 1.0} : (!stream) -> tensor<f32>
   return %y : tensor<f32>
 }

@@ -1,0 +1,193 @@
+// RUN: espalier-opt %s -split-input-file -differentiate -propagate-shardings -insert-reshards -localize -cse \
+// RUN:   -split-phases | FileCheck %s
+// Sizes: batch 4, seq 6, hidden 10, ffn 14, vocab 22.
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
+!up = tensor<10x14xf32, #model.dims<hidden, ffn>>
+!down = tensor<14x10xf32, #model.dims<ffn, hidden>>
+
+// Without recompute what backward's products read is kept (the tanh between the products), and sums over devices; the
+// last tanh, which only element-wise work reads, is cheaper to repeat than to keep.
+// CHECK-LABEL: func.func @block.none.forward(
+// CHECK-SAME: model.role = "stream"}, {{.*}} model.role = "parameter"}, {{.*}} model.role = "parameter"})
+// CHECK-SAME: -> ({{.*}} {model.name = "z", model.role = "stream"}, tensor<4x6x7xf32, {{.*}} {model.name = "saved.0", model.role = "saved"}, tensor<4x6x10xf32, {{.*}} {model.name = "saved.1", model.role = "saved"})
+// CHECK: %[[T:.*]] = model.tanh
+// CHECK: %[[Y:.*]] = dist.all_reduce
+// CHECK: %[[Z:.*]] = model.tanh %[[Y]]
+// CHECK-NEXT: return %[[Z]], %[[T]], %[[Y]]
+// CHECK-LABEL: func.func @block.none.backward(
+// CHECK-SAME: %[[T:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.0", model.role = "saved"}
+// CHECK-SAME: %[[Y:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.1", model.role = "saved"}
+// CHECK-SAME: %[[DZ:[a-z0-9]+]]: {{[^%]*}} {model.name = "out", model.role = "cotangent"}
+// CHECK-SAME: -> ({{.*}} {model.name = "x", model.role = "cotangent"}, {{.*}} {model.name = "up", model.role = "accumulator"}, {{.*}} {model.name = "down", model.role = "accumulator"})
+// CHECK-NEXT: %[[Z:.*]] = model.tanh %[[Y]]
+// CHECK-NOT: model.tanh
+// CHECK: %[[D:.*]] = model.mul %[[DZ]], %{{.*}}
+// CHECK: model.contract %[[T]], %[[D]]
+// CHECK: dist.all_reduce
+// CHECK-NOT: dist.all_reduce
+
+// Selective recompute keeps products and sums over devices, and repeats element-wise ops.
+// CHECK-LABEL: func.func @block.selective.forward(
+// CHECK: %[[U:.*]] = model.contract
+// CHECK: %[[Y:.*]] = dist.all_reduce
+// CHECK: %[[Z:.*]] = model.tanh %[[Y]]
+// CHECK-NEXT: return %[[Z]], %[[U]], %[[Y]]
+// CHECK-LABEL: func.func @block.selective.backward(
+// CHECK-SAME: %[[U:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.0", model.role = "saved"}
+// CHECK-SAME: %[[Y:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.1", model.role = "saved"}
+// CHECK-NEXT: model.tanh %[[U]]
+// CHECK-NEXT: model.tanh %[[Y]]
+// CHECK: dist.all_reduce
+// CHECK-NOT: dist.all_reduce
+
+// Full recompute keeps nothing: backward begins with all of forward, its communication included.
+// CHECK-LABEL: func.func @block.full.forward(
+// CHECK-NOT: "saved"
+// CHECK-LABEL: func.func @block.full.backward(
+// CHECK-NOT: "saved"
+// CHECK: %[[U:.*]] = model.contract
+// CHECK-NEXT: %[[T:.*]] = model.tanh %[[U]]
+// CHECK-NEXT: %[[PART:.*]] = model.contract %[[T]],
+// CHECK-NEXT: %[[Y:.*]] = dist.all_reduce %[[PART]]
+// CHECK-NEXT: model.tanh %[[Y]]
+
+// Evaluation is forward that keeps nothing, once for all policies.
+// CHECK-LABEL: func.func @block.evaluate(
+// CHECK-NOT: "saved"
+// CHECK: %[[Z:.*]] = model.tanh
+// CHECK: %[[Z:.*]] = model.tanh
+// CHECK-NEXT: return %[[Z]] :
+// CHECK-NOT: func.func
+module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}} {
+  func.func @block(%x: !stream {model.role = "stream", model.name = "x"},
+                   %up: !up {model.role = "parameter", model.name = "up"},
+                   %down: !down {model.role = "parameter", model.name = "down"})
+      -> (!stream {model.role = "stream", model.name = "z"})
+      attributes {model.segment, model.recompute = ["none", "selective", "full"]} {
+    %u = model.contract %x, %up : (!stream, !up) -> !wide
+    %t = model.tanh %u : (!wide) -> !wide
+    %y = model.contract %t, %down : (!wide, !down) -> !stream
+    %z = model.tanh %y : (!stream) -> !stream
+    return %z : !stream
+  }
+}
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
+!up = tensor<10x14xf32, #model.dims<hidden, ffn>>
+!down = tensor<14x10xf32, #model.dims<ffn, hidden>>
+
+// dist.keep_collectives keeps sums over devices under full recompute too, so that backward repeats no communication
+// and not the product behind which it stood.
+// CHECK-LABEL: func.func @kept.full.forward(
+// CHECK: %[[Y:.*]] = dist.all_reduce
+// CHECK: return %{{.*}}, %[[Y]]
+// CHECK-LABEL: func.func @kept.full.backward(
+// CHECK-SAME: %[[Y:[a-z0-9]+]]: tensor<4x6x10xf32, {{[^%]*}} {model.name = "saved.0", model.role = "saved"}
+// CHECK-NOT: = dist.
+// CHECK: model.contract
+// CHECK-NEXT: model.tanh
+// CHECK-NEXT: model.tanh %[[Y]]
+// CHECK: dist.all_reduce
+// CHECK-NOT: dist.all_reduce
+// CHECK-LABEL: func.func @kept.evaluate(
+// CHECK-NOT: "saved"
+module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, dist.keep_collectives} {
+  func.func @kept(%x: !stream {model.role = "stream", model.name = "x"},
+                  %up: !up {model.role = "parameter", model.name = "up"},
+                  %down: !down {model.role = "parameter", model.name = "down"})
+      -> (!stream {model.role = "stream", model.name = "z"})
+      attributes {model.segment, model.recompute = ["full"]} {
+    %u = model.contract %x, %up : (!stream, !up) -> !wide
+    %t = model.tanh %u : (!wide) -> !wide
+    %y = model.contract %t, %down : (!wide, !down) -> !stream
+    %z = model.tanh %y : (!stream) -> !stream
+    return %z : !stream
+  }
+}
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
+!up = tensor<10x14xf32, #model.dims<hidden, ffn>>
+
+// Gathers are repeated whatever the policy: what is kept under sequence parallelism is the part (here the split tanh
+// that a product of backward reads gathered). A segment that names no policy recomputes nothing.
+// CHECK-LABEL: func.func @gathered.none.forward(
+// CHECK-SAME: -> ({{.*}} "stream"}, tensor<4x3x10xf32, {{.*}} {model.name = "saved.0", model.role = "saved"})
+// CHECK: %[[T:.*]] = model.tanh
+// CHECK: dist.all_gather %[[T]]
+// CHECK: return %{{.*}}, %[[T]]
+// CHECK-LABEL: func.func @gathered.none.backward(
+// CHECK-SAME: %[[T:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.0", model.role = "saved"}
+// CHECK: %[[WHOLE:.*]] = dist.all_gather %[[T]] over ["tp"] dim 1
+// CHECK: model.contract %[[WHOLE]],
+module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, dist.sequence_parallel} {
+  func.func @gathered(%x: !stream {model.role = "stream", model.name = "x"},
+                      %up: !up {model.role = "parameter", model.name = "up"})
+      -> (!wide {model.role = "stream", model.name = "u"}) attributes {model.segment} {
+    %t = model.tanh %x : (!stream) -> !stream
+    %u = model.contract %t, %up : (!stream, !up) -> !wide
+    return %u : !wide
+  }
+}
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!head = tensor<22x10xf32, #model.dims<vocab, hidden>>
+!logits = tensor<4x6x22xf32, #model.dims<batch, seq, vocab>>
+
+// The last segment: forward returns no loss but its statistics; backward has no cotangent, the loss scale of the step
+// stands for it.
+// CHECK-LABEL: func.func @head.none.forward(
+// CHECK-SAME: {{.*}} {dist.sharding = #dist.sharding<[]>, model.name = "loss_sum", model.role = "statistic"}
+// CHECK-SAME: -> (tensor<f32> {model.name = "loss_sum", model.role = "statistic"}, tensor<4x6x22xf32, {{.*}} "saved"})
+// CHECK: %[[SUM:.*]] = model.accumulate
+// CHECK: return %[[SUM]], %
+// CHECK-LABEL: func.func @head.none.backward(
+// CHECK-NOT: "out"
+// CHECK: %[[DLOSS:.*]] = model.scalar "loss_scale" : tensor<f32>
+// CHECK: model.mul %[[DLOSS]],
+// CHECK-LABEL: func.func @head.evaluate(
+// CHECK-SAME: -> (tensor<f32> {model.name = "loss_sum", model.role = "statistic"})
+module {
+  func.func @head(%x: !stream {model.role = "stream", model.name = "x"},
+                  %w: !head {model.role = "parameter", model.name = "w"},
+                  %sum: tensor<f32> {model.role = "statistic", model.name = "loss_sum"})
+      -> (tensor<f32> {model.role = "loss", model.name = "loss"},
+          tensor<f32> {model.role = "statistic", model.name = "loss_sum"}) attributes {model.segment} {
+    %logits = model.contract %x, %w : (!stream, !head) -> !logits
+    %powers = model.exp %logits : (!logits) -> !logits
+    %loss = model.reduce_sum %powers : (!logits) -> tensor<f32>
+    %new = model.accumulate %sum, %loss : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    return %loss, %new : tensor<f32>, tensor<f32>
+  }
+}
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!bias = tensor<10xf32, #model.dims<hidden>>
+
+// A gradient that no cotangent reaches is still backward's: zeros, not a value kept from forward.
+// CHECK-LABEL: func.func @unused.none.forward(
+// CHECK-NOT: "accumulator"
+// CHECK-LABEL: func.func @unused.none.backward(
+// CHECK: %[[ZERO:.*]] = model.constant 0.000000e+00
+// CHECK: %[[NONE:.*]] = model.broadcast %[[ZERO]]
+// CHECK: %[[NEW:.*]] = model.accumulate %{{.*}}, %[[NONE]]
+// CHECK: return %{{.*}}, %[[NEW]]
+module {
+  func.func @unused(%x: !stream {model.role = "stream", model.name = "x"},
+                    %b: !bias {model.role = "parameter", model.name = "b"})
+      -> (!stream {model.role = "stream", model.name = "z"}) attributes {model.segment} {
+    %z = model.tanh %x : (!stream) -> !stream
+    return %z : !stream
+  }
+}

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""House rules by machine. Usage: conventions.py ROOT
+
+Prints one line `FILE:LINE: error: ...` per broken rule and ends with 1 if there is any. Looks at the files that git
+tracks, or at all files where ROOT is no repository. Each rule is a generator of (file, line, message).
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 100
+ROOMS = ("compiler", "dialects", "planner", "runtime", "tools")
+
+# What of another room each room may include: whole rooms ("planner/") or single headers.
+ALLOWED = {
+    "dialects": (),
+    "planner": (),
+    "runtime": (),
+    "compiler": ("dialects/", "planner/", "runtime/abi.h", "runtime/plan.pb.h", "runtime/train/initial_value.h"),
+    "tools": ("compiler/", "dialects/", "planner/", "runtime/"),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
+
+
+class Tree:
+    """The files of the project and their lines."""
+
+    def __init__(self, root):
+        self.root = root
+        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, check=False)
+        if (root / ".git").exists() and listed.returncode == 0:
+            names = listed.stdout.decode().split("\0")
+        else:
+            names = [str(p.relative_to(root)) for p in root.rglob("*") if not p.is_relative_to(root / "build")]
+        self.files = sorted(n for n in names if n and (root / n).is_file())
+
+    def named(self, *suffixes, under=""):
+        return [f for f in self.files if f.endswith(suffixes) and f.startswith(under)]
+
+    def lines(self, file):
+        return (self.root / file).read_text(errors="replace").splitlines()
+
+    def text(self, file):
+        return (self.root / file).read_text(errors="replace")
+
+
+def include_direction(tree):
+    """tools -> compiler -> {dialects, planner, a few headers of runtime}; tools -> runtime."""
+    for file in tree.named(".cpp", ".h"):
+        room = file.split("/")[0]
+        if room not in ROOMS:
+            continue
+        for number, line in enumerate(tree.lines(file), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            target = match[1]
+            other = target.split("/")[0]
+            if other in ROOMS and other != room and not target.startswith(ALLOWED[room]):
+                yield file, number, f"{room} must not include {target}"
+            if other in ("mlir", "llvm", "mlir-c", "llvm-c") and room in ("runtime", "planner"):
+                yield file, number, f"{room} must not include {target}: it runs where no LLVM is installed"
+            if other == "yaml-cpp" and not file.startswith("compiler/import/"):
+                yield file, number, f"only compiler/import reads YAML, not {file}"
+
+
+def file_length(tree):
+    for file in tree.named(".cpp", ".h", ".td", ".py", ".proto"):
+        count = len(tree.lines(file))
+        if count > MAX_FILE_LINES:
+            yield file, count, f"{count} lines, at most {MAX_FILE_LINES}; split it by idea"
+
+
+# Comments, raw strings, strings and characters: what is no code. An apostrophe in 1'000 separates digits.
+NO_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])'"""
+                     r"""|^[ \t]*\#(?:\\\n|[^\n])*""", re.DOTALL | re.MULTILINE)
+NO_FUNCTION = ("namespace", "class", "struct", "enum", "union", "extern")
+
+
+def is_function(heading):
+    """Whether what stands before a brace opens a function: it has parameters and is no initial value."""
+    heading = re.sub(r"operator\s*[^\s(\w]+", "operator", heading)
+    heading = re.sub(r"template\s*<[^{;]*?>\s*(?=\w)", "", heading)
+    depth, outside = 0, ""
+    for character in heading:
+        depth += character in "(<["
+        outside += character if depth == 0 else ""
+        depth -= character in ")>]" and depth > 0
+    return "(" in heading and "=" not in outside and not heading.strip().startswith(NO_FUNCTION)
+
+
+def function_length(tree):
+    """Lines from the first of a function's heading to its closing brace; lambdas count with their function."""
+    for file in tree.named(".cpp", ".h"):
+        code = NO_CODE.sub(lambda m: "\n" * m[0].count("\n") or " ", tree.text(file))
+        open_braces, heading, line, first = [], "", 1, 1
+        for character in code:
+            if character == "{":
+                inside = any(function for _, _, function in open_braces)
+                open_braces.append((first, " ".join(heading.split()), not inside and is_function(heading)))
+            elif character == "}" and open_braces:
+                start, text, function = open_braces.pop()
+                if function and line - start + 1 > MAX_FUNCTION_LINES:
+                    yield file, start, f"{line - start + 1} lines, at most {MAX_FUNCTION_LINES}, in {text}"
+            if character in "{};":
+                heading = ""
+            elif heading or not character.isspace():
+                first = first if heading else line
+                heading += character
+            line += character == "\n"
+
+
+def definitions(text):
+    """(line, kind, name, bases, body) of each top-level class and def of a TableGen file."""
+    found = list(re.finditer(r"^(class|def) (\w+)", text, re.MULTILINE))
+    for match, following in zip(found, found[1:] + [None]):
+        body = text[match.end():following.start() if following else len(text)]
+        base = re.search(r":\s*(\w+)\s*[<{;]", body)
+        yield text[:match.start()].count("\n") + 1, match[1], match[2], base[1] if base else "", body
+
+
+def passes_complete(tree):
+    """A pass has one stem: its flag, its source file and its lit test; and says what it does."""
+    file = "compiler/passes.td"
+    for number, kind, name, _, body in definitions(tree.text(file)) if file in tree.files else ():
+        flag = re.search(r'Pass<"([^"]+)"', body)
+        if kind != "def" or not flag:
+            continue
+        stem = flag[1].replace("-", "_")
+        sources = [f for f in tree.named(f"/{stem}.cpp", under="compiler/")]
+        if not sources:
+            yield file, number, f"pass {flag[1]} needs a source file compiler/*/{stem}.cpp"
+        folder = sources[0].rsplit("/", 1)[0] if sources else "compiler/*"
+        if sources and f"test/{folder}/{stem}.mlir" not in tree.files:
+            yield file, number, f"pass {flag[1]} needs a lit test test/{folder}/{stem}.mlir"
+        for field in ("summary", "description"):
+            if not re.search(rf'let {field} = (?:"[^"]|\[\{{\s*[^\s}}])', body):
+                yield file, number, f"pass {flag[1]} needs a {field}"
+
+
+def ops_described(tree):
+    """Every op says in a line what it does, itself or through the class that takes the line as a parameter; and
+    dialects/SPEC.md has its life."""
+    spec = tree.text("dialects/SPEC.md") if "dialects/SPEC.md" in tree.files else ""
+    specified = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", spec))))
+    for file in tree.named("/ops.td", under="dialects/"):
+        known = list(definitions(tree.text(file)))
+        bases = {name: base for _, _, name, base, _ in known}
+        speaking = {name for _, _, name, _, body in known if re.search(r'let summary = (?:\w|"[^"])', body)}
+        for number, kind, name, _, body in known:
+            chain = [name]
+            while chain[-1] in bases:
+                chain.append(bases[chain[-1]])
+            if kind != "def" or chain[-1] != "Op":
+                continue
+            mnemonic = re.search(r'"(\w+)"', body)[1]
+            if not speaking.intersection(chain):
+                yield file, number, f"op {mnemonic} needs a summary"
+            if mnemonic not in specified:
+                yield file, number, f"op {mnemonic} needs its life in dialects/SPEC.md"
+
+
+# Checks that several ops share are labelled by their family: each op of the TableGen class needs the test.
+FAMILIES = {"unary": "Model_Unary", "elementwise": "Model_Binary", "reduce": "Model_Reduce",
+            "collective": "Dist_Collective"}
+
+
+def constraints_tested(tree):
+    """A verifier's check is labelled with the constraint of ops.td, and a test breaks that constraint by name."""
+    tests = "\n".join(tree.text(f) for f in tree.named(".mlir", under="test/dialects/"))
+    ops = "\n".join(tree.text(f) for f in tree.named("/ops.td", under="dialects/"))
+    for file in tree.named(".cpp", under="dialects/"):
+        for number, line in enumerate(tree.lines(file), 1):
+            for stem, constraint in re.findall(r"//.*?\b([a-z]\w*)_(c\d+)\b", line):
+                members = [stem]
+                if stem in FAMILIES:
+                    members = re.findall(rf'^def \w+ : {FAMILIES[stem]}<"(\w+)"', ops, re.MULTILINE)
+                for op in members:
+                    if not re.search(rf"@{op}_{constraint}(?!\d)", tests):
+                        yield file, number, (f"constraint {stem}_{constraint} needs a test in test/dialects "
+                                             f"with a function @{op}_{constraint}_...")
+
+
+def merged(tree):
+    for file in tree.named(".cpp", ".h", ".td", ".py", ".proto", ".mlir", ".test", ".yaml", ".md", ".txt"):
+        for number, line in enumerate(tree.lines(file), 1):
+            if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+                yield file, number, "half of a merge stands here"
+
+
+RULES = (include_direction, file_length, function_length, passes_complete, ops_described, constraints_tested, merged)
+
+
+def main():
+    tree = Tree(pathlib.Path(sys.argv[1]).resolve())
+    broken = 0
+    for rule in RULES:
+        for file, line, message in rule(tree):
+            print(f"{file}:{line}: error: {message}")
+            broken += 1
+    return 1 if broken else 0
+
+
+sys.exit(main())

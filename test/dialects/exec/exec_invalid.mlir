@@ -1,0 +1,136 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifiers of the exec dialect refuse.
+
+// The body reads another type than it is given.
+func.func @fused_c1_argument_differs(%x: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs a body from the inputs' types to the results' types}}
+  %y = exec.fused "flat" split 1 (%x) : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  ^bb0(%a: tensor<2x4xf32, #model.dims<a, b>>):
+    %z = model.constant 1.0 : tensor<f32>
+    %b = model.broadcast %z : (tensor<f32>) -> tensor<2x3xf32, #model.dims<a, b>>
+    exec.yield %b : tensor<2x3xf32, #model.dims<a, b>>
+  }
+  return %y : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// The body stores another type than the result.
+func.func @fused_c1_yield_differs(%x: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x4xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs a body from the inputs' types to the results' types}}
+  %y = exec.fused "flat" split 1 (%x) : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x4xf32, #model.dims<a, b>> {
+  ^bb0(%a: tensor<2x3xf32, #model.dims<a, b>>):
+    exec.yield %a : tensor<2x3xf32, #model.dims<a, b>>
+  }
+  return %y : tensor<2x4xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// No such shape of kernels.
+func.func @fused_c2_unknown_shape(%x: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs shape row, column or flat, got tile}}
+  %y = exec.fused "tile" split 1 (%x) : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  ^bb0(%a: tensor<2x3xf32, #model.dims<a, b>>):
+    exec.yield %a : tensor<2x3xf32, #model.dims<a, b>>
+  }
+  return %y : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// No such shape of kernels.
+// expected-error @+1 {{needs shape row, column or flat, got tile}}
+exec.kernel @kernel_c1_unknown_shape "tile" split 1 {
+^bb0(%a: tensor<2x3xf32, #model.dims<a, b>>):
+  exec.yield %a : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// Nobody defines the kernel.
+exec.program @launch_c1_unknown_kernel {
+  // expected-error @+1 {{needs a kernel of the module, got @absent}}
+  exec.launch {kernel = @absent, buffers = [], outputs = 0, scalars = [], extent = 2, grain = 1}
+}
+
+// -----
+
+exec.kernel @copy "flat" split 1 {
+^bb0(%a: tensor<2x3xf32, #model.dims<a, b>>):
+  exec.yield %a : tensor<2x3xf32, #model.dims<a, b>>
+}
+// Nothing to run over.
+exec.program @launch_c2_no_iterations {
+  // expected-error @+1 {{needs a positive extent and grain, got 0 and 1}}
+  exec.launch {kernel = @copy, buffers = [], outputs = 0, scalars = [], extent = 0, grain = 1}
+}
+
+// -----
+
+exec.kernel @copy "flat" split 1 {
+^bb0(%a: tensor<2x3xf32, #model.dims<a, b>>):
+  exec.yield %a : tensor<2x3xf32, #model.dims<a, b>>
+}
+// Chunks of no iterations.
+exec.program @launch_c2_no_grain {
+  // expected-error @+1 {{needs a positive extent and grain, got 2 and 0}}
+  exec.launch {kernel = @copy, buffers = [], outputs = 0, scalars = [], extent = 2, grain = 0}
+}
+
+// -----
+
+// The runtime has no such function.
+exec.program @call_c1_unknown_function {
+  // expected-error @+1 {{needs a function of plan.proto, got transform}}
+  exec.call {function = "transform", buffers = [], types = [], outputs = 0, sizes = array<i64>}
+}
+
+// -----
+
+// A buffer without a type.
+exec.program @call_c2_types_missing {
+  // expected-error @+1 {{needs one type per buffer, got 0 for 1}}
+  exec.call {function = "matmul", buffers = [#exec.buffer<region = "saved", offset = 0, bytes = 8>], types = [],
+             outputs = 1, sizes = array<i64>}
+}
+
+// -----
+
+// More results than buffers.
+exec.program @call_c3_too_many_outputs {
+  // expected-error @+1 {{needs buffers, of which the last 2 are written}}
+  exec.call {function = "matmul", buffers = [#exec.buffer<region = "saved", offset = 0, bytes = 8>],
+             types = [tensor<2xf32>], outputs = 2, sizes = array<i64>}
+}
+
+// -----
+
+// Not among the collectives that the runtime starts.
+exec.program @start_c1_unknown_kind {
+  // expected-error @+1 {{needs kind all_reduce, all_gather or reduce_scatter, got broadcast}}
+  exec.start {id = 1, kind = "broadcast", reduction = "sum", axes = ["tp"], type = f32, elements = 2,
+              from = #exec.buffer<region = "saved", offset = 0, bytes = 8>,
+              to = #exec.buffer<region = "saved", offset = 8, bytes = 8>}
+}
+
+// -----
+
+// Not among the reductions.
+exec.program @start_c2_unknown_reduction {
+  // expected-error @+1 {{needs reduction sum or max, got mean}}
+  exec.start {id = 1, kind = "all_reduce", reduction = "mean", axes = ["tp"], type = f32, elements = 2,
+              from = #exec.buffer<region = "saved", offset = 0, bytes = 8>,
+              to = #exec.buffer<region = "saved", offset = 8, bytes = 8>}
+}
+
+// -----
+
+// The start before it has another id.
+exec.program @wait_c1_nothing_started {
+  exec.start {id = 1, kind = "all_reduce", reduction = "sum", axes = ["tp"], type = f32, elements = 2,
+              from = #exec.buffer<region = "saved", offset = 0, bytes = 8>,
+              to = #exec.buffer<region = "saved", offset = 8, bytes = 8>}
+  // expected-error @+1 {{needs a start of id 2 before it}}
+  exec.wait {id = 2}
+}
