@@ -13,6 +13,43 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   }];
 }
 
+<<<<<<< HEAD
+def PropagateShardings : Pass<"propagate-shardings", "::mlir::ModuleOp"> {
+  let summary = "Decides where every value of the joint functions lives";
+  let description = [{
+    Reads the placement of named dimensions from the module (`dist.mesh`, `dist.dims`, `dist.sequence_parallel`) and
+    records for each op the shardings that its operands need (`dist.operands`) and that its results have
+    (`dist.shardings`), for each argument `dist.sharding`. Accumulators become partial as what is added to them is.
+  }];
+}
+
+def InsertReshards : Pass<"insert-reshards", "::mlir::ModuleOp"> {
+  let summary = "Inserts dist.reshard where a use wants another sharding than its producer gives";
+  let description = [{
+    Partial sums are added up once, right after their producer, into the place of their dimensions. Other moves stand
+    before their first use in forward and again before their first use in backward. Removes `dist.operands`.
+  }];
+  let dependentDialects = ["::espalier::dist::DistDialect"];
+}
+
+def Localize : Pass<"localize", "::mlir::ModuleOp"> {
+  let summary = "Rewrites joint functions to the local shapes of one device";
+  let description = [{
+    Each op by its own rule (the `localize` of ShardableOp), each reshard to reduce-scatters, all-reduces, all-gathers
+    and slices. Statistics that several devices compute alike are weighted so that the sum over all devices counts them
+    once. Arguments keep `dist.sharding`.
+  }];
+  let dependentDialects = ["::espalier::dist::DistDialect"];
+}
+
+def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
+  let summary = "Outlines forward, backward and evaluate of each segment and decides what is kept between them";
+  let description = [{
+    For each policy in a segment's `model.recompute` (none, selective, full) makes `@<segment>.<policy>.forward` and
+    `.backward`, and once `@<segment>.evaluate`, which keeps nothing. Kept values are results of forward and arguments
+    of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of tensor-parallel sums under
+    every policy. The loss arrives in backward as the scalar `loss_scale`.
+=======
 def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups element-wise ops and reductions into exec.fused, one per kernel";
   let description = [{
@@ -35,6 +72,7 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let description = [{
     A buffer is live from its first to its last instruction, collectives until their wait. The largest buffers are
     placed first, each in the smallest gap that is free over its lifetime.
+>>>>>>> codegen
   }];
 }
 

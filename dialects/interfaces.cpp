@@ -36,7 +36,19 @@ RankedTensorType withElement(Type type, Type element) {
   return RankedTensorType::get(tensor.getShape(), element, tensor.getEncoding());
 }
 
-RankedTensorType broadcastType(ValueRange operands, Type element) {
+/// `type` without the dimensions that `kept` does not name, and with another element type.
+static RankedTensorType withDims(Type type, ArrayRef<StringAttr> kept, Type element) {
+  SmallVector<StringAttr> dims;
+  SmallVector<int64_t> shape;
+  for (auto [dim, size] : llvm::zip_equal(dimNames(type), cast<RankedTensorType>(type).getShape()))
+    if (llvm::is_contained(kept, dim)) {
+      dims.push_back(dim);
+      shape.push_back(size);
+    }
+  return namedTensor(shape, dims, element);
+}
+
+RankedTensorType broadcastType(ValueRange operands, Type element, Type order) {
   SmallVector<StringAttr> dims;
   SmallVector<int64_t> shape;
   for (Value operand : operands) {
@@ -47,6 +59,8 @@ RankedTensorType broadcastType(ValueRange operands, Type element) {
         shape.push_back(size);
       }
   }
+  if (order && llvm::all_of(dims, [&](StringAttr dim) { return dimIndex(order, dim) >= 0; }))
+    return withDims(order, dims, element);
   for (Value operand : operands)
     if (dimNames(operand.getType()).size() == dims.size())
       return withElement(operand.getType(), element);
@@ -112,7 +126,7 @@ void GradientBuilder::contribute(unsigned index, Value value) {
     return;
   }
   sum = builder.create<model::AddOp>(
-      loc, broadcastType({sum, value}, target.getElementType()), sum, value);
+      loc, broadcastType({sum, value}, target.getElementType(), target), sum, value);
 }
 
 Value GradientBuilder::fullCotangent(unsigned index) {
@@ -123,16 +137,16 @@ Value GradientBuilder::fullCotangent(unsigned index) {
 }
 
 Value GradientBuilder::add(Value a, Value b) {
-  return builder.create<model::AddOp>(loc, broadcastType({a, b}, builder.getF32Type()), a, b);
+  return builder.create<model::AddOp>(loc, broadcastType({a, b}, builder.getF32Type(), result().getType()), a, b);
 }
 Value GradientBuilder::sub(Value a, Value b) {
-  return builder.create<model::SubOp>(loc, broadcastType({a, b}, builder.getF32Type()), a, b);
+  return builder.create<model::SubOp>(loc, broadcastType({a, b}, builder.getF32Type(), result().getType()), a, b);
 }
 Value GradientBuilder::mul(Value a, Value b) {
-  return builder.create<model::MulOp>(loc, broadcastType({a, b}, builder.getF32Type()), a, b);
+  return builder.create<model::MulOp>(loc, broadcastType({a, b}, builder.getF32Type(), result().getType()), a, b);
 }
 Value GradientBuilder::div(Value a, Value b) {
-  return builder.create<model::DivOp>(loc, broadcastType({a, b}, builder.getF32Type()), a, b);
+  return builder.create<model::DivOp>(loc, broadcastType({a, b}, builder.getF32Type(), result().getType()), a, b);
 }
 Value GradientBuilder::neg(Value a) {
   return builder.create<model::NegOp>(loc, withElement(a.getType(), builder.getF32Type()), a);

@@ -22,8 +22,8 @@ llvm::ArrayRef<mlir::StringAttr> dimNames(mlir::Type type);
 int dimIndex(mlir::Type type, llvm::StringRef name);
 
 /// The f32 type with the union of the operands' dimensions, in the order of the first operand that has them all
-/// or, when none has, of first appearance.
-mlir::RankedTensorType broadcastType(mlir::ValueRange operands, mlir::Type element);
+/// or, when none has, of first appearance; given `order`, a tensor type with all of these dimensions, in its order.
+mlir::RankedTensorType broadcastType(mlir::ValueRange operands, mlir::Type element, mlir::Type order = {});
 
 /// A tensor type with named dimensions.
 mlir::RankedTensorType namedTensor(llvm::ArrayRef<int64_t> shape,
@@ -52,7 +52,7 @@ public:
   void contribute(unsigned index, mlir::Value value);
   mlir::Value contribution(unsigned index) const { return contributions[index]; }
 
-  /// Element-wise arithmetic with broadcast by name; results are f32.
+  /// Element-wise arithmetic with broadcast by name; results are f32 with dimensions in the order of the op's result.
   mlir::Value add(mlir::Value a, mlir::Value b);
   mlir::Value sub(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, mlir::Value b);

@@ -1,5 +1,6 @@
-// The planner's answer as plain data: how the devices are split, who holds which layers, what is kept.
-// Written by the search or by hand (a pinned plan); read by the compiler, which needs nothing else.
+// The planner's answer as plain data: how the devices are split, who holds which layers, what is
+// kept. Written by the search or by hand (a pinned plan); read by the compiler, which needs nothing
+// else.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,8 @@ enum class Recompute {
 enum class Schedule { GPipe, OneFOneB, Interleaved, ZeroBubbleH1, ZeroBubbleV };
 
 /// The layers of one pipeline stage. Stages may be uneven; every layer is on exactly one stage.
+/// With virtual stages a plan has pp * virtualStages entries, one per chunk in model order: chunk c
+/// lies on stage c % pp (interleaved), or on c < pp ? c : 2 pp - 1 - c (zero-bubble V).
 struct StagePlan {
   int firstLayer = 0;
   int layers = 0;
@@ -29,17 +32,59 @@ struct StagePlan {
 struct Plan {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtualStages = 1;
-  int64_t microBatchSize = 1;  ///< samples per micro-batch on one dp replica
-  int64_t microBatches = 1;    ///< micro-batches per step on one dp replica
-  int zero = 0;                ///< ZeRO stage, 0..3
+  int64_t microBatchSize = 1; ///< samples per micro-batch on one dp replica
+  int64_t microBatches = 1;   ///< micro-batches per step on one dp replica
+  int zero = 0;               ///< ZeRO stage, 0..3
   bool sequenceParallel = false;
-  bool vocabParallel = true;   ///< shard vocab over tp (padded); otherwise embedding and head are replicated
-  bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
+  bool vocabParallel =
+      true; ///< shard vocab over tp (padded); otherwise embedding and head are replicated
+  bool keepTensorParallelResults =
+      false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
   Schedule schedule = Schedule::OneFOneB;
   std::vector<StagePlan> stages;
+  bool executable = true; ///< false: priced, but the executor cannot run it yet
 
   int ranks() const { return dp * tp * pp * cp * ep; }
   int64_t globalBatch() const { return microBatchSize * microBatches * dp; }
+};
+
+/// Bytes on one rank of a stage, by class.
+struct StageMemory {
+  double parameters = 0, gradients = 0, optimizer = 0;
+  double activations = 0;   ///< saved for backward, all micro-batches in flight
+  double workspace = 0;     ///< transient peak of one segment, logits included
+  double communication = 0; ///< boundary and gather buffers
+  double reserved = 0;      ///< what the machine's software takes
+  double total() const {
+    return parameters + gradients + optimizer + activations + workspace + communication + reserved;
+  }
+};
+
+/// Where the time of a step goes on the stage that binds; the entries sum to the step time.
+struct TimeBreakdown {
+  double compute = 0; ///< forward and backward without recompute
+  double recompute = 0;
+  double tensorCommunication = 0, contextCommunication = 0, expertCommunication = 0;
+  double dataCommunication = 0; ///< gradients, and parameters under ZeRO, where not hidden
+  double pipelineCommunication = 0;
+  double bubble = 0;
+  double optimizer = 0;
+  double total() const {
+    return compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
+           dataCommunication + pipelineCommunication + bubble + optimizer;
+  }
+};
+
+/// What the planner expects of a plan.
+struct Prediction {
+  double stepSeconds = 0, tokensPerSecond = 0, mfu = 0;
+  double bubbleShare = 0; ///< idle share of the stage that binds
+  int bindingStage = 0;   ///< the stage with most work
+  TimeBreakdown time;
+  std::vector<StageMemory> memory; ///< per stage
+  double peakBytes = 0;            ///< of the fullest stage
+  double memoryLimitBytes = 0;
+  bool fits() const { return peakBytes <= memoryLimitBytes; }
 };
 
 } // namespace espalier::planner

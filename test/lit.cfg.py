@@ -12,6 +12,7 @@ config.environment["PATH"] = os.pathsep.join(
     [os.path.join(config.binary_dir, "bin"), config.llvm_tools_dir, os.environ["PATH"]])
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input-filter=error"
 config.substitutions.append(("%source_dir", config.source_dir))
+config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin")))
 config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
 
 # Fixtures that stand beside the repository; tests that need them are skipped where they are absent.

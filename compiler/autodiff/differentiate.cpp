@@ -38,7 +38,9 @@ public:
       return;
     }
     Type element = cast<RankedTensorType>(sum.getType()).getElementType();
-    sum = builder.create<model::AddOp>(loc, broadcastType({sum, contribution}, element), sum, contribution);
+    // Both may lack dimensions of the value; those they have stand in its order.
+    Type type = broadcastType({sum, contribution}, element, value.getType());
+    sum = builder.create<model::AddOp>(loc, type, sum, contribution);
   }
   Value of(Value value) const { return cotangents.lookup(value); }
 
@@ -50,10 +52,13 @@ private:
 /// Adds the contributions of all forward ops, last to first.
 LogicalResult propagateBack(ArrayRef<Operation *> forward, Cotangents &cotangents, OpBuilder &builder) {
   for (Operation *op : llvm::reverse(forward)) {
+    if (op->getNumOperands() == 0) // constants and run-time scalars hand nothing on
+      continue;
     SmallVector<Value> ofResults;
     for (Value result : op->getResults())
       ofResults.push_back(cotangents.of(result));
-    if (llvm::none_of(ofResults, [](Value value) { return value != nullptr; }))
+    bool isUsed = llvm::any_of(ofResults, [](Value value) { return value != nullptr; });
+    if (!isUsed || op->getNumOperands() == 0)
       continue;
     auto differentiable = dyn_cast<DifferentiableOp>(op);
     if (!differentiable)

@@ -1,1 +1,333 @@
-// placeholder
+// Builds the model dialect's functions from a model description. Composite ops of the description (layer_norm, linear,
+// cross_entropy, ...) are written here in terms of the dialect's primitives; one builder per op, found by name.
+#include "compiler/import/build_model.h"
+
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+/// Builds the ops of one segment; values are found by the names of the description.
+class SegmentBuilder {
+public:
+  SegmentBuilder(OpBuilder &builder, const ModelDescription &model, const DTypePolicy &dtypes, const ModelSizes &sizes)
+      : b(builder), model(model), dtypes(dtypes), sizes(sizes), f32(builder.getF32Type()) {}
+
+  LogicalResult build(const SegmentDescription &segment, ModuleOp module);
+
+private:
+  using OpBuilderFunction = FailureOr<Value> (SegmentBuilder::*)(const OpDescription &, ArrayRef<Value>);
+  static const std::map<std::string, OpBuilderFunction> &opBuilders();
+
+  FailureOr<Value> embed(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> add(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
+
+  Type element(DType type) const {
+    return type == DType::F32 ? f32 : type == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
+  }
+  Type compute() const { return element(dtypes.compute); }
+  int64_t dimSize(const std::string &dim) const;
+  RankedTensorType tensor(ArrayRef<std::string> dims, Type element);
+  Value argument(Type type, StringRef role, StringRef name, Location loc);
+  /// Looks `name` up, adding a function argument where it is a model input.
+  FailureOr<Value> value(const std::string &name, const OpDescription &op);
+  Location location(const SourceLocation &at) const {
+    return at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
+  }
+  double number(const OpDescription &op, const std::string &name, double otherwise) const {
+    auto found = op.numbers.find(name);
+    return found == op.numbers.end() ? otherwise : found->second;
+  }
+
+  // Primitives at the location of the op that is built. Results are f32 unless an element type is given.
+  template <typename Op> Value unary(Value x, Type type = {}) {
+    return b.create<Op>(loc, withElement(x.getType(), type ? type : f32), x);
+  }
+  template <typename Op> Value binary(Value x, Value y, Type type = {}) {
+    return b.create<Op>(loc, broadcastType({x, y}, type ? type : f32), x, y);
+  }
+  Value constant(double value) {
+    return b.create<model::ConstantOp>(loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
+  }
+  /// Sum over the last dimension.
+  template <typename Op> Value reduceLast(Value x) {
+    auto type = cast<RankedTensorType>(x.getType());
+    return b.create<Op>(loc, namedTensor(type.getShape().drop_back(), dimNames(type).drop_back(), f32), x);
+  }
+  Value sumAll(Value x) { return b.create<model::ReduceSumOp>(loc, namedTensor({}, {}, f32), x); }
+  Value converted(Value x, Type type) {
+    return cast<RankedTensorType>(x.getType()).getElementType() == type ? x : unary<model::ConvertOp>(x, type);
+  }
+
+  OpBuilder &b;
+  const ModelDescription &model;
+  const DTypePolicy &dtypes;
+  const ModelSizes &sizes;
+  Type f32;
+  Location loc = UnknownLoc::get(b.getContext());
+  func::FuncOp function;
+  std::map<std::string, Value> values;
+  int64_t nextRandomId = 0;
+  SmallVector<std::pair<std::string, Value>> statistics; // new values of statistics, by name
+};
+
+int64_t SegmentBuilder::dimSize(const std::string &dim) const {
+  if (dim == "batch")
+    return sizes.batch;
+  int64_t size = model.dims.at(dim);
+  if (dim == "vocab")
+    size = (size + sizes.vocabularyMultiple - 1) / sizes.vocabularyMultiple * sizes.vocabularyMultiple;
+  return size;
+}
+
+RankedTensorType SegmentBuilder::tensor(ArrayRef<std::string> dims, Type element) {
+  SmallVector<StringAttr> names;
+  SmallVector<int64_t> shape;
+  for (const std::string &dim : dims) {
+    names.push_back(b.getStringAttr(dim));
+    shape.push_back(dimSize(dim));
+  }
+  return namedTensor(shape, names, element);
+}
+
+Value SegmentBuilder::argument(Type type, StringRef role, StringRef name, Location loc) {
+  auto attributes = b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr(role)),
+                                         b.getNamedAttr("model.name", b.getStringAttr(name))});
+  (void)function.insertArgument(function.getNumArguments(), type, attributes, loc);
+  return function.getBody().front().getArguments().back();
+}
+
+FailureOr<Value> SegmentBuilder::value(const std::string &name, const OpDescription &op) {
+  auto found = values.find(name);
+  if (found != values.end())
+    return found->second;
+  static const std::map<std::string, bool> inputs = {
+      {"tokens", true}, {"labels", true}, {"positions", true}, {"loss_weights", false}};
+  auto input = inputs.find(name);
+  if (input == inputs.end())
+    return emitError(location(op.location)) << op.kind << " reads '" << name << "', which no earlier op defines";
+  Type type = input->second ? Type(b.getI32Type()) : f32;
+  Value result = argument(tensor({"batch", "seq"}, type), "input", name, function.getLoc());
+  values[name] = result;
+  return result;
+}
+
+FailureOr<Value> SegmentBuilder::embed(const OpDescription &op, ArrayRef<Value> in) {
+  auto table = cast<RankedTensorType>(in[0].getType()), ids = cast<RankedTensorType>(in[1].getType());
+  SmallVector<StringAttr> dims(dimNames(ids));
+  SmallVector<int64_t> shape(ids.getShape());
+  dims.push_back(dimNames(table).back());
+  shape.push_back(table.getShape().back());
+  return Value(b.create<model::EmbedOp>(loc, namedTensor(shape, dims, compute()), in[0], in[1], Attribute()));
+}
+
+FailureOr<Value> SegmentBuilder::add(const OpDescription &, ArrayRef<Value> in) {
+  return binary<model::AddOp>(in[0], in[1], compute());
+}
+
+FailureOr<Value> SegmentBuilder::mul(const OpDescription &, ArrayRef<Value> in) {
+  return binary<model::MulOp>(in[0], in[1], compute());
+}
+
+// y = x W + b, contracted over the dimensions that x and W share
+FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value> in) {
+  Value x = in[0], weight = converted(in[1], compute());
+  SmallVector<StringAttr> dims;
+  SmallVector<int64_t> shape;
+  for (auto [own, other] : {std::pair(x, weight), std::pair(weight, x)}) {
+    auto type = cast<RankedTensorType>(own.getType());
+    for (auto [dim, size] : llvm::zip_equal(dimNames(type), type.getShape()))
+      if (dimIndex(other.getType(), dim) < 0) {
+        dims.push_back(dim);
+        shape.push_back(size);
+      }
+  }
+  Value y = b.create<model::ContractOp>(loc, namedTensor(shape, dims, compute()), x, weight);
+  return in.size() > 2 ? binary<model::AddOp>(y, in[2], compute()) : y;
+}
+
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, over the last dimension
+FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
+  Value inverse = constant(1.0 / cast<RankedTensorType>(in[0].getType()).getShape().back());
+  Value mean = binary<model::MulOp>(reduceLast<model::ReduceSumOp>(in[0]), inverse);
+  Value centered = binary<model::SubOp>(in[0], mean);
+  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(centered, centered));
+  Value variance = binary<model::MulOp>(squares, inverse);
+  Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(variance, constant(number(op, "epsilon", 1e-5))));
+  Value normal = binary<model::MulOp>(centered, scale);
+  return binary<model::AddOp>(binary<model::MulOp>(normal, in[1]), in[2], compute());
+}
+
+// x / sqrt(mean(x^2) + epsilon) * weight, over the last dimension
+FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value> in) {
+  Value inverse = constant(1.0 / cast<RankedTensorType>(in[0].getType()).getShape().back());
+  Value squares = reduceLast<model::ReduceSumOp>(binary<model::MulOp>(in[0], in[0]));
+  Value mean = binary<model::MulOp>(squares, inverse);
+  Value scale = unary<model::RsqrtOp>(binary<model::AddOp>(mean, constant(number(op, "epsilon", 1e-5))));
+  return binary<model::MulOp>(binary<model::MulOp>(in[0], scale), in[1], compute());
+}
+
+FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Value> in) {
+  Value x = in[0];
+  const std::string &kind = op.strings.at("kind");
+  auto times = [&](Value a, double factor) { return binary<model::MulOp>(a, constant(factor)); };
+  if (kind == "relu")
+    return binary<model::MulOp>(x, unary<model::StepOp>(x), compute());
+  if (kind == "silu")
+    return binary<model::MulOp>(x, unary<model::LogisticOp>(x), compute());
+  if (kind == "fast_gelu") // x sigmoid(1.702 x)
+    return binary<model::MulOp>(x, unary<model::LogisticOp>(times(x, 1.702)), compute());
+  if (kind == "gelu") { // x/2 (1 + erf(x / sqrt 2))
+    Value erf = unary<model::ErfOp>(times(x, std::sqrt(0.5)));
+    return binary<model::MulOp>(times(x, 0.5), binary<model::AddOp>(erf, constant(1)), compute());
+  }
+  if (kind == "gelu_tanh") { // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+    Value square = binary<model::MulOp>(x, x);
+    Value cubic = binary<model::AddOp>(times(square, 0.044715), constant(1));
+    Value tanh = unary<model::TanhOp>(times(binary<model::MulOp>(x, cubic), std::sqrt(2 / M_PI)));
+    return binary<model::MulOp>(times(x, 0.5), binary<model::AddOp>(tanh, constant(1)), compute());
+  }
+  return emitError(loc) << "unknown activation '" << kind << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu";
+}
+
+FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
+  Value positions = in.size() > 1 ? in[1] : Value();
+  if (!positions) {
+    FailureOr<Value> found = value("positions", op);
+    if (failed(found))
+      return failure();
+    positions = *found;
+  }
+  return Value(b.create<model::RopeOp>(loc, withElement(in[0].getType(), compute()), in[0], positions,
+                                       b.getF64FloatAttr(number(op, "theta", 10000)), UnitAttr()));
+}
+
+FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
+  auto q = cast<RankedTensorType>(in[0].getType());
+  double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
+  auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
+  auto attend = b.create<model::AttentionOp>(
+      loc, TypeRange{q, sums}, ValueRange{in[0], in[1], in[2]});
+  attend.setScaleAttr(b.getF64FloatAttr(scale));
+  attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
+  attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
+  if (number(op, "causal", 1) != 0)
+    attend.setCausalAttr(b.getUnitAttr());
+  return attend.getOut();
+}
+
+FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value> in) {
+  double rate = number(op, "rate", 0);
+  int64_t id = nextRandomId++;
+  if (rate == 0)
+    return in[0];
+  return Value(b.create<model::DropoutOp>(loc, in[0].getType(), in[0], b.getF64FloatAttr(rate),
+                                          b.getI64IntegerAttr(id), ArrayAttr(), DenseI64ArrayAttr()));
+}
+
+// sum over tokens of weight * (log sum exp(logits) - logits[label]); also counts the weights
+FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<Value> in) {
+  Value logits = in[0], labels = in[1], weights = in[2];
+  int64_t vocabulary = model.dims.at("vocab");
+  if (cast<RankedTensorType>(logits.getType()).getShape().back() != vocabulary)
+    logits = b.create<model::MaskTailOp>(loc, logits.getType(), logits, b.getI64IntegerAttr(vocabulary),
+                                         b.getF64FloatAttr(-30000), Attribute());
+  Value maximum = reduceLast<model::ReduceMaxOp>(logits);
+  Value powers = unary<model::ExpOp>(binary<model::SubOp>(logits, maximum));
+  Value logSum = binary<model::AddOp>(unary<model::LogOp>(reduceLast<model::ReduceSumOp>(powers)), maximum);
+  Value picked = b.create<model::PickOp>(loc, withElement(labels.getType(), f32), logits, labels, Attribute());
+  Value losses = binary<model::MulOp>(binary<model::SubOp>(logSum, picked), weights);
+  Value loss = sumAll(losses);
+  for (auto [name, sum] : {std::pair("loss_sum", loss), std::pair("token_count", sumAll(weights))}) {
+    Value statistic = argument(sum.getType(), "statistic", name, function.getLoc());
+    statistics.emplace_back(name,
+                            b.create<model::AccumulateOp>(loc, sum.getType(), statistic, sum, UnitAttr()));
+  }
+  return loss;
+}
+
+const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::opBuilders() {
+  static const std::map<std::string, OpBuilderFunction> builders = {
+      {"embed", &SegmentBuilder::embed},           {"add", &SegmentBuilder::add},
+      {"mul", &SegmentBuilder::mul},               {"linear", &SegmentBuilder::linear},
+      {"layer_norm", &SegmentBuilder::layerNorm},  {"rms_norm", &SegmentBuilder::rmsNorm},
+      {"activation", &SegmentBuilder::activation}, {"rope", &SegmentBuilder::rope},
+      {"attention", &SegmentBuilder::attention},   {"dropout", &SegmentBuilder::dropout},
+      {"cross_entropy", &SegmentBuilder::crossEntropy}};
+  return builders;
+}
+
+LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp module) {
+  b.setInsertionPointToEnd(module.getBody());
+  Location where = location(segment.location);
+  function = b.create<func::FuncOp>(where, segment.kind, b.getFunctionType({}, {}));
+  function->setAttr("model.segment", b.getUnitAttr());
+  b.setInsertionPointToStart(function.addEntryBlock());
+  if (!segment.streamIn.empty())
+    values[segment.streamIn] =
+        argument(tensor({"batch", "seq", "hidden"}, compute()), "stream", segment.streamIn, where);
+  for (const ParameterDescription &parameter : segment.parameters)
+    values[parameter.name] = argument(tensor(parameter.dims, element(dtypes.parameters)), "parameter", parameter.name,
+                                      location(parameter.location));
+  for (const OpDescription &op : segment.ops) {
+    loc = location(op.location);
+    auto found = opBuilders().find(op.kind);
+    if (found == opBuilders().end())
+      return emitError(loc) << "unknown op '" << op.kind << "'";
+    SmallVector<Value> in;
+    for (const std::string &name : op.inputs) {
+      FailureOr<Value> input = value(name, op);
+      if (failed(input))
+        return failure();
+      in.push_back(*input);
+    }
+    FailureOr<Value> result = (this->*found->second)(op, in);
+    if (failed(result))
+      return failure();
+    values[op.outputs.front()] = *result;
+  }
+  SmallVector<Value> results = {values.at(segment.streamOut)};
+  for (auto &[name, statistic] : statistics)
+    results.push_back(statistic);
+  b.create<func::ReturnOp>(where, results);
+  function.setType(b.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+  auto describe = [&](unsigned index, StringRef role, StringRef name) {
+    function.setResultAttr(index, "model.role", b.getStringAttr(role));
+    function.setResultAttr(index, "model.name", b.getStringAttr(name));
+  };
+  describe(0, statistics.empty() ? "stream" : "loss", segment.streamOut);
+  for (auto [index, statistic] : llvm::enumerate(statistics))
+    describe(index + 1, "statistic", statistic.first);
+  return success();
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const ModelDescription &model, const DTypePolicy &dtypes,
+                                 const ModelSizes &sizes) {
+  context.loadDialect<model::ModelDialect, func::FuncDialect>();
+  OpBuilder builder(&context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  for (const SegmentDescription &segment : model.segments)
+    if (failed(SegmentBuilder(builder, model, dtypes, sizes).build(segment, *module)))
+      return nullptr;
+  return module;
+}
+
+} // namespace espalier

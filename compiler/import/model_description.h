@@ -1,4 +1,5 @@
-// An architecture as data: what configs/models/*.yaml declares, with the sizes of a run file filled in.
+// An architecture as data: what configs/models/*.yaml declares, with the sizes of a run file filled
+// in.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +22,31 @@ struct Initializer {
 };
 
 struct ParameterDescription {
-  std::string name;                    ///< local to the segment kind, "attn_q_weight"
-  std::vector<std::string> dims;       ///< names of its dimensions, outermost first
+  std::string name;              ///< local to the segment kind, "attn_q_weight"
+  std::vector<std::string> dims; ///< names of its dimensions, outermost first
   Initializer initializer;
-  bool decay = true;                   ///< weight decay applies (not for 1-D weights: norms and biases)
-  std::string tiedTo;                  ///< "segment.parameter" whose storage it shares, or empty
+  bool decay = true;  ///< weight decay applies (not for 1-D weights: norms and biases)
+  std::string tiedTo; ///< "segment.parameter" whose storage it shares, or empty
   SourceLocation location;
 };
 
-/// One op of a segment in terms of value names. Kinds and their attributes are listed in configs/README.md.
+/// One op of a segment in terms of value names. Kinds and their attributes are listed in
+/// configs/README.md.
 struct OpDescription {
-  std::string kind;                    ///< "linear", "layer_norm", "attention", ...
-  std::vector<std::string> inputs;     ///< values, parameters or model inputs ("tokens", "labels", ...)
+  std::string kind;                ///< "linear", "layer_norm", "attention", ...
+  std::vector<std::string> inputs; ///< values, parameters or model inputs ("tokens", "labels", ...)
   std::vector<std::string> outputs;
-  std::map<std::string, double> numbers;      ///< attributes with sizes and run-file values filled in
-  std::map<std::string, std::string> strings; ///< for instance activation -> "gelu_tanh"
+  std::map<std::string, double> numbers; ///< attributes with sizes and run-file values filled in
+  std::map<std::string, std::string> strings; ///< for an activation: kind -> "gelu_tanh"
   SourceLocation location;
 };
 
 /// One kind of segment: "embed", "block", "head". A function over (stream, inputs, parameters).
 struct SegmentDescription {
   std::string kind;
-  std::string streamIn;                ///< name of the incoming stream value, empty for the first segment
-  std::string streamOut;               ///< name of the outgoing stream value or, for the last segment, of the loss
+  std::string streamIn; ///< name of the incoming stream value, empty for the first segment
+  std::string
+      streamOut; ///< name of the outgoing stream value or, for the last segment, of the loss
   std::vector<ParameterDescription> parameters;
   std::vector<OpDescription> ops;
   SourceLocation location;
@@ -56,10 +59,10 @@ struct SegmentRun {
 };
 
 struct ModelDescription {
-  std::string name;                               ///< "gpt2"
-  std::map<std::string, int64_t> dims;            ///< every named dimension but batch: "hidden" -> 768
-  std::vector<SegmentDescription> segments;       ///< distinct kinds
-  std::vector<SegmentRun> runs;                   ///< the model, in order: embed, block x L, head
+  std::string name;                         ///< "gpt2"
+  std::map<std::string, int64_t> dims;      ///< every named dimension but batch: "hidden" -> 768
+  std::vector<SegmentDescription> segments; ///< distinct kinds
+  std::vector<SegmentRun> runs;             ///< the model, in order: embed, block x L, head
 
   const SegmentDescription &segment(const std::string &kind) const;
   /// Layers are counted over the runs between the first (embed) and the last (head) segment.

@@ -14,11 +14,11 @@ enum class DType { F32, BF16, F16 };
 
 /// Where the tensors of a run are stored and computed.
 struct DTypePolicy {
-  DType parameters = DType::F32;  ///< storage seen by forward (param_init_type)
-  DType compute = DType::F32;     ///< activations and matrix products (compute_dtype)
-  DType norm = DType::F32;        ///< layernorm_compute_type
-  DType softmax = DType::F32;     ///< softmax_compute_type
-  bool masterWeights = false;     ///< f32 copy of the parameters lives in the optimizer state
+  DType parameters = DType::F32; ///< storage seen by forward (param_init_type)
+  DType compute = DType::F32;    ///< activations and matrix products (compute_dtype)
+  DType norm = DType::F32;       ///< layernorm_compute_type
+  DType softmax = DType::F32;    ///< softmax_compute_type
+  bool masterWeights = false;    ///< f32 copy of the parameters lives in the optimizer state
 };
 
 /// How parallel_config pins the plan. Unset fields are free for the planner.
@@ -28,16 +28,17 @@ struct PlanPins {
   std::optional<int> zero;
   std::optional<bool> sequenceParallel;
   std::optional<bool> vocabParallel;
-  std::optional<std::string> recompute;          ///< "none", "selective", "full"
-  std::optional<std::vector<int>> stageLayers;   ///< layers per stage, uneven allowed
-  std::optional<std::string> schedule;           ///< "1f1b", "gpipe", ...
-  bool pinned = false;                           ///< parallel_mode 1: everything unset takes its default
+  std::optional<std::string> recompute;        ///< "none", "selective", "full"
+  std::optional<std::vector<int>> stageLayers; ///< layers per stage, uneven allowed
+  std::optional<std::string> schedule;         ///< "1f1b", "gpipe", ...
+  bool pinned = false; ///< parallel_mode 1: everything unset takes its default
 };
 
 struct RecomputeConfig {
   bool mpCommRecompute = true;
   bool recomputeSliceActivation = false;
-  std::vector<int> fullLayers;                   ///< per-layer choice, when the file lists layers
+  std::vector<int> fullLayers; ///< one entry per layer, 1 = whole block recomputed; empty unless
+                               ///< the file lists layers per stage
 };
 
 struct OptimizerConfig {
@@ -48,12 +49,12 @@ struct OptimizerConfig {
 
 /// Formulas in FORMATS.md section 5. Steps are optimizer steps.
 struct LearningRateSchedule {
-  std::string kind = "constant";                 ///< constant | linear | cosine | polynomial | inverse_sqrt | wsd
+  std::string kind = "constant"; ///< constant | linear | cosine | polynomial | inverse_sqrt | wsd
   double peak = 1e-3, end = 0.0, warmupInit = 0.0, power = 1.0, cycles = 0.5;
   int64_t warmupSteps = 0;
-  double warmupRatio = -1;                       ///< of the total steps; wins over warmupSteps when >= 0
-  int64_t totalSteps = -1;                       ///< -1: from --steps
-  int64_t decaySteps = -1;                       ///< wsd only
+  double warmupRatio = -1; ///< of the total steps; wins over warmupSteps when >= 0
+  int64_t totalSteps = -1; ///< -1: from --steps
+  int64_t decaySteps = -1; ///< wsd only
 };
 
 struct LossScaleConfig {
@@ -62,21 +63,22 @@ struct LossScaleConfig {
   int64_t window = 1000;
 };
 
-/// Devices the plan is made for. At most 12 constants per machine, each with its source in the YAML file.
+/// Devices the plan is made for. At most 12 constants per machine, each with its source in the YAML
+/// file.
 struct ClusterConfig {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
-  double memoryBytes = 0;                        ///< per device; already lowered to context.max_device_memory
-  double peakFlops = 0, memoryBandwidth = 0;     ///< FLOP/s at the compute dtype; bytes/s
-  double matmulEfficiency = 0;                   ///< share of the peak that large matrix products reach
+  double memoryBytes = 0; ///< per device; already lowered to context.max_device_memory
+  double peakFlops = 0, memoryBandwidth = 0; ///< FLOP/s at the compute dtype; bytes/s
+  double matmulEfficiency = 0;               ///< share of the peak that large matrix products reach
   double launchSeconds = 0;
-  double linkBandwidth = 0, linkLatency = 0;     ///< inside a host, bytes/s per direction and device; s
+  double linkBandwidth = 0, linkLatency = 0; ///< inside a host, bytes/s per direction and device; s
   double networkBandwidth = 0, networkLatency = 0; ///< between hosts, bytes/s per device; s
   int devices() const { return hosts * devicesPerHost; }
 };
 
 struct RunConfig {
-  std::string file;                              ///< the run file
+  std::string file; ///< the run file
   ModelDescription model;
   DTypePolicy dtypes;
   PlanPins pins;
@@ -86,9 +88,20 @@ struct RunConfig {
   LossScaleConfig lossScale;
   ClusterConfig cluster;
   uint64_t seed = 0;
-  int64_t globalBatch = 1;                       ///< samples per optimizer step, over all replicas
-  std::string dataPath;                          ///< train_dataset, may be empty (then --data)
-  int ignoreToken = -1;                          ///< label that carries no loss, -1 for none
+  int64_t globalBatch = 1;              ///< samples per optimizer step, over all replicas
+  std::string dataPath;                 ///< train_dataset, may be empty (then --data)
+  int ignoreToken = -1;                 ///< label that carries no loss, -1 for none
+  std::string runMode = "train";        ///< train | finetune | eval | predict | export
+  std::string outputDir = "./output";   ///< checkpoints and logs
+  std::string loadCheckpoint;           ///< may be empty
+  bool resume = false;                  ///< continue loadCheckpoint's run, not only its weights
+  int64_t epochs = 1;                   ///< used when --steps is not given
+  std::string dataSplit = "969, 30, 1"; ///< shares of training, validation and test
+  std::optional<uint64_t> dataSeed;     ///< order of samples; unset: `seed`
+  std::string checkpointPrefix;         ///< may be empty
+  int64_t checkpointSteps = 0;          ///< steps between two checkpoints, 0: only at the end
+  int64_t keepCheckpoints = 5;          ///< 0: all
+  int64_t logSteps = 1;                 ///< steps between two log lines
 };
 
 } // namespace espalier

@@ -238,7 +238,7 @@ def Model_DropoutOp : Model_Op<"dropout", [CostedOpInterface,
     The bits are randomBits of runtime/abi.h: `id` is the op's number within its segment (0..255), the first
     dimension is the sample, the rest the element. The derivative is the same op on the cotangent.
     - (C1) x and result have the same dimensions; the first is batch.
-    - (C2) 0 < rate < 1.
+    - (C2) 0 < rate < 1. - (C3) `origins` and `unsplit` have one entry per dimension.
     `origins` (array of #dist.origin or unit, one per dimension) and `unsplit` (global sizes) are set by localization.
   }];
   let arguments = (ins AnyRankedTensor:$x, F64Attr:$rate, I64Attr:$id, OptionalAttr<ArrayAttr>:$origins,
@@ -255,7 +255,7 @@ def Model_RopeOp : Model_Op<"rope", [CostedOpInterface,
   let description = [{
     y[i] = x[i] cos(p w_i) - x[i + d/2] sin(p w_i), y[i + d/2] = x[i + d/2] cos(p w_i) + x[i] sin(p w_i) with
     w_i = theta^(-2i/d); `inverse` rotates back and is the derivative.
-    - (C1) x and result have the same dimensions: those of positions first, the last one of even size.
+    - (C1) x and result have the same dimensions: those of positions, then more, the last one of even size.
     - (C2) positions are i32.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$positions, F64Attr:$theta, UnitAttr:$inverse);
@@ -274,6 +274,7 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     `log_sum_exp` has q's dimensions without head_dim and is f32. The score matrix is never stored.
     - (C1) k and v have the same type, with four dimensions. - (C2) q's dimensions are as said.
     - (C3) out has q's dimensions, log_sum_exp q's without the last.
+    - (C4) `origins` and `unsplit` have one entry per dimension of q.
     With rate > 0 the attention weights are dropped by random bits (see `id` at dropout); `origins` (for batch and the
     heads) and `unsplit` (global sizes of q) are set by localization.
   }];
@@ -288,7 +289,10 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
 def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
   let summary = "Derivative of attention by q, k and v, recomputing the weights from log_sum_exp";
-  let description = [{ - (C1) results have the types of q, k and v. Attributes as at attention. }];
+  let description = [{
+    - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, log_sum_exp q's
+    without the last. - (C3) attributes are as at attention.
+  }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
                        AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,
                        I64Attr:$id, UnitAttr:$causal, OptionalAttr<ArrayAttr>:$origins,

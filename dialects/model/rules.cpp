@@ -208,7 +208,7 @@ Value SelectOp::emit(OpBuilder &b, Location loc, ValueRange x) {
 }
 void SelectOp::differentiate(Gradients &g) {
   auto choose = [&](Value a, Value b) -> Value {
-    Type type = broadcastType({g.operand(0), a, b}, g.builder.getF32Type());
+    Type type = broadcastType({g.operand(0), a, b}, g.builder.getF32Type(), g.result().getType());
     return g.builder.create<SelectOp>(g.loc, type, g.operand(0), a, b);
   };
   g.contribute(1, choose(g.cotangent(), g.constant(0)));
@@ -271,8 +271,8 @@ SmallVector<Value> EmbedOp::localize(LocalizeContext &context) {
   return cloneWithOrigin(context, *this, "first_row", getTable(), dimNames(getTable().getType()).front());
 }
 void EmbedOp::differentiate(Gradients &g) {
-  g.contribute(0, g.builder.create<EmbedGradOp>(g.loc, g.gradientType(0), g.operand(1), g.fullCotangent(),
-                                                Attribute()));
+  RankedTensorType type = withElement(g.operand(0).getType(), g.builder.getF32Type());
+  g.contribute(0, g.builder.create<EmbedGradOp>(g.loc, type, g.operand(1), g.fullCotangent(), Attribute()));
 }
 
 // embed_grad

@@ -79,6 +79,14 @@ LogicalResult verifyIntegers(Operation *op, Value ids, StringRef what) {
   return success();
 }
 
+/// What localization says about a value's part has one entry for each of its dimensions.
+LogicalResult verifyPart(Operation *op, Value whole, ArrayAttr origins, std::optional<ArrayRef<int64_t>> unsplit) {
+  size_t rank = shapeOf(whole).size();
+  if ((origins && origins.size() != rank) || (unsplit && unsplit->size() != rank))
+    return op->emitOpError("needs one entry per dimension in origins and unsplit, tensor has ") << rank;
+  return success();
+}
+
 LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
   if (failed(verifyNamed(op)))
     return failure();
@@ -193,7 +201,8 @@ LogicalResult EmbedGradOp::verify() {
     return failure();
   if (shapeOf(getResult()).size() != 2 || !elementOf(getResult()).isF32() ||
       !isOneMore(getIds(), getCotangent()) ||
-      dimNames(getCotangent().getType()).back() != dimNames(getType()).back()) // embed_grad_c1
+      dimNames(getCotangent().getType()).back() != dimNames(getType()).back() ||
+      shapeOf(getCotangent()).back() != shapeOf(getResult()).back()) // embed_grad_c1
     return emitOpError("needs a cotangent [ids.., hidden] and an f32 result [rows, hidden], got ")
            << getCotangent().getType() << " and " << getType();
   return verifyIntegers(*this, getIds(), "ids");
@@ -234,14 +243,15 @@ LogicalResult DropoutOp::verify() {
   double rate = getRate().convertToDouble();
   if (!(rate > 0 && rate < 1)) // dropout_c2
     return emitOpError("needs a rate between 0 and 1, got ") << rate;
-  return success();
+  return verifyPart(*this, getX(), getOriginsAttr(), getUnsplit()); // dropout_c3
 }
 
 LogicalResult RopeOp::verify() {
   if (failed(verifyNamed(*this)))
     return failure();
   ArrayRef<StringAttr> prefix = dimNames(getPositions().getType());
-  if (!sameDims(getX(), getResult()) || dimNames(getType()).take_front(prefix.size()) != prefix ||
+  if (!sameDims(getX(), getResult()) || prefix.size() >= shapeOf(getX()).size() ||
+      dimNames(getType()).take_front(prefix.size()) != prefix || !isSubsequence(getPositions(), getX()) ||
       shapeOf(getX()).back() % 2) // rope_c1
     return emitOpError("needs x with the dimensions of positions first and an even last one, got ")
            << getX().getType();
@@ -254,7 +264,7 @@ LogicalResult AttentionOp::verify() {
   if (!sameDims(getOut(), getQ()) || !isOneMore(getLogSumExp(), getQ())) // attention_c3
     return emitOpError("needs out like q and log_sum_exp like q without its last dimension, got ")
            << getOut().getType() << " and " << getLogSumExp().getType();
-  return success();
+  return verifyPart(*this, getQ(), getOriginsAttr(), getUnsplit()); // attention_c4
 }
 
 LogicalResult AttentionGradOp::verify() {
@@ -263,7 +273,10 @@ LogicalResult AttentionGradOp::verify() {
   if (!sameDims(getDq(), getQ()) || !sameDims(getDk(), getK()) ||
       !sameDims(getDv(), getV())) // attention_grad_c1
     return emitOpError("needs results with the dimensions of q, k and v");
-  return success();
+  if (!sameDims(getOut(), getQ()) || !sameDims(getCotangent(), getQ()) ||
+      !isOneMore(getLogSumExp(), getQ())) // attention_grad_c2
+    return emitOpError("needs out and cotangent like q and log_sum_exp like q without its last dimension");
+  return verifyPart(*this, getQ(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
 }
 
 LogicalResult CotangentOp::verify() {

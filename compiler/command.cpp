@@ -1,0 +1,161 @@
+// The verbs of `espalier` that need the compiler: compile, explain. The command loads this library only for them, so
+// that `run` starts where LLVM is not installed.
+#include "compiler/driver.h"
+#include "compiler/import/explain.h"
+#include "compiler/import/import_run.h"
+#include "compiler/plan/choose_plan.h"
+#include "compiler/plan/fit_memory.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Location.h"
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace espalier {
+
+namespace {
+
+/// Exit codes of the command line.
+enum ExitCode { Success = 0, UserError = 2, NothingFits = 3 };
+
+struct RunArguments {
+  std::string file, target = "cpu";
+  ImportOptions import;
+};
+
+void addRunArguments(CLI::App &verb, RunArguments &arguments) {
+  verb.add_option("RUN", arguments.file, "run file (YAML)")->required();
+  verb.add_option("--cluster", arguments.import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's");
+  verb.add_option("--set", arguments.import.sets, "section.key=value over the file's value; may be repeated");
+}
+
+/// Writes `text` so that a reader sees either the old file or the whole new one.
+bool writeWhole(const std::string &path, const std::string &text) {
+  std::string partial = path + ".partial";
+  std::ofstream stream(partial, std::ios::binary);
+  stream << text;
+  stream.close();
+  std::error_code error;
+  if (stream)
+    std::filesystem::rename(partial, path, error);
+  if (stream && !error)
+    return true;
+  std::filesystem::remove(partial, error);
+  fmt::print(stderr, "{}: error: cannot write the plan; is the folder there and writable?\n", path);
+  return false;
+}
+
+/// Prints diagnostics in the form of the import: FILE:LINE:COL: error: ...
+void printDiagnostics(mlir::MLIRContext &context) {
+  context.getDiagEngine().registerHandler([](mlir::Diagnostic &diagnostic) {
+    std::string place = "espalier";
+    if (auto at = diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
+      place = fmt::format("{}:{}:{}", at.getFilename().str(), at.getLine(), at.getColumn());
+    fmt::print(stderr, "{}: error: {}\n", place, diagnostic.str());
+    return mlir::success();
+  });
+}
+
+std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
+  ImportedRun imported = importRun(arguments.file, arguments.import);
+  fmt::print(stderr, "{}", imported.diagnostics.render());
+  if (!imported.ok())
+    return std::nullopt;
+  return std::move(imported.config);
+}
+
+int compileVerb(const RunArguments &arguments, const std::string &output, const CompileOptions &options) {
+  if (arguments.target != "cpu") {
+    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu\n", arguments.file,
+               arguments.target);
+    return UserError;
+  }
+  std::optional<RunConfig> run = importOrReport(arguments);
+  if (!run)
+    return UserError;
+  mlir::MLIRContext context;
+  printDiagnostics(context);
+  ChosenPlan chosen = choosePlan(context, *run);
+  if (!chosen.plan) {
+    fmt::print(stderr, "{}: {}\n", arguments.file, chosen.reason);
+    return chosen.isInputError ? UserError : NothingFits;
+  }
+  std::optional<Compiled> compiled = compileRun(context, *run, *chosen.plan, options);
+  if (!compiled)
+    return UserError;
+  if (!options.compileTo.empty()) {
+    fmt::print("{}", compiled->ir);
+    return Success;
+  }
+  std::string excess = memoryExcess(context, *run, *chosen.plan, compiled->plan);
+  if (!excess.empty()) {
+    fmt::print(stderr, "{}: {}\n", arguments.file, excess);
+    return NothingFits;
+  }
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  compiled->plan.SerializeToCodedStream(&coded);
+  coded.Trim();
+  if (!writeWhole(output, bytes))
+    return UserError;
+  fmt::print("{}: {} on {} ranks: {}\n", output, run->model.name, chosen.plan->ranks(), describePlan(*chosen.plan));
+  return Success;
+}
+
+int explainVerb(const RunArguments &arguments, const std::string &key, bool json) {
+  ImportedRun imported = importRun(arguments.file, arguments.import);
+  fmt::print("{}", json ? explainRunJson(imported, key) : explainRun(imported, key));
+  fmt::print(stderr, "{}", imported.diagnostics.render());
+  return imported.ok() ? Success : UserError;
+}
+
+} // namespace
+
+} // namespace espalier
+
+/// The entry that the command looks up in this library: a verb with its arguments; returns the exit code.
+extern "C" int espalierCompilerMain(int argc, char **argv) {
+  using namespace espalier;
+  CLI::App app("the compiler's verbs", "espalier");
+  app.require_subcommand(1);
+  RunArguments arguments;
+  CompileOptions options;
+  std::string output, key;
+  bool json = false;
+
+  CLI::App *compile = app.add_subcommand("compile", "compile a run file into a run plan");
+  addRunArguments(*compile, arguments);
+  CLI::Option *to = compile->add_option("-o,--output", output, "the run plan to write");
+  compile->add_option("--target", arguments.target, "what to compile for: cpu");
+  CLI::Option *stop = compile->add_option("--compile-to", options.compileTo, "stop after a phase and print its IR")
+                          ->check(CLI::IsMember(phaseNames()));
+  compile->add_option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
+
+  CLI::App *explain = app.add_subcommand("explain", "where each value of a run file came from and what it does");
+  addRunArguments(*explain, arguments);
+  explain->add_option("KEY", key, "one key or section");
+  explain->add_flag("--json", json, "as JSON");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) == 0 ? Success : UserError;
+  }
+  if (explain->parsed())
+    return explainVerb(arguments, key, json);
+  if (to->empty() && stop->empty()) {
+    fmt::print(stderr, "espalier compile: error: say where the plan goes with -o X.plan\n");
+    return UserError;
+  }
+  return compileVerb(arguments, output, options);
+}

@@ -1,0 +1,184 @@
+#include "compiler/driver.h"
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/import/build_model.h"
+#include "compiler/passes.h"
+#include "compiler/pipeline/assign_stages.h"
+#include "compiler/pipeline/build_optimizer.h"
+#include "compiler/pipeline/describe_run.h"
+#include "compiler/plan/apply_plan.h"
+#include "compiler/verify_phase.h"
+#include "dialects/register.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+#include <filesystem>
+#include <fstream>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+/// Everything that grows from phase to phase.
+struct Compilation {
+  MLIRContext &context;
+  const RunConfig &run;
+  const planner::Plan &plan;
+  bool emitKernels;
+  OwningOpRef<ModuleOp> module;
+  std::vector<SegmentLayout> segments;
+  RegionSizes regions;
+  double flopsPerStep = 0;
+  rt::pb::Plan out;
+};
+
+LogicalResult runPasses(Compilation &c, llvm::function_ref<void(OpPassManager &)> add) {
+  PassManager passes(&c.context);
+  passes.enableVerifier(true);
+  add(passes);
+  return passes.run(*c.module);
+}
+
+LogicalResult build(Compilation &c) {
+  c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
+  if (!c.module)
+    return failure();
+  applyPlan(*c.module, c.plan, c.run.model);
+  return success();
+}
+
+/// Backward of the first segment runs after that of the last; with both on one stage, the accumulator of a tied
+/// parameter holds the last one's part already.
+void markTiedAccumulators(Compilation &c) {
+  for (const SegmentDescription &segment : c.run.model.segments)
+    for (const ParameterDescription &parameter : segment.parameters) {
+      auto [kind, name] = StringRef(parameter.tiedTo).split('.');
+      if (kind.empty() || c.plan.pp > 1)
+        continue;
+      auto owner = c.module->lookupSymbol<func::FuncOp>(kind);
+      owner.walk([&](model::AccumulateOp op) {
+        auto argument = cast<BlockArgument>(op.getAccumulator());
+        auto attribute = owner.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
+        if (attribute.getValue() == name)
+          op.setAlways(true);
+      });
+    }
+}
+
+LogicalResult differentiate(Compilation &c) {
+  if (failed(runPasses(c, [](OpPassManager &passes) {
+        passes.addPass(createDifferentiate());
+        // Derivative rules are written without regard to each other: shared and unused work goes here, while forward
+        // and backward are still one function.
+        passes.addPass(createCanonicalizerPass());
+        passes.addPass(createCSEPass());
+      })))
+    return failure();
+  markTiedAccumulators(c);
+  c.flopsPerStep = stepFlops(*c.module, c.run.model) * c.plan.microBatches;
+  return success();
+}
+
+LogicalResult partition(Compilation &c) {
+  if (failed(runPasses(c, [](OpPassManager &passes) {
+        passes.addPass(createPropagateShardings());
+        passes.addPass(createInsertReshards());
+        passes.addPass(createLocalize());
+      })))
+    return failure();
+  c.segments = layOutSegments(*c.module, c.run, c.plan);
+  return success();
+}
+
+LogicalResult splitPhases(Compilation &c) {
+  if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createSplitPhases()); })))
+    return failure();
+  buildOptimizer(*c.module, c.segments, c.run, c.plan);
+  if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createCSEPass()); })))
+    return failure();
+  c.regions = layOutRegions(*c.module, c.segments);
+  return success();
+}
+
+LogicalResult lower(Compilation &c) {
+  return runPasses(c, [](OpPassManager &passes) { addCodegenPasses(passes); });
+}
+
+LogicalResult emit(Compilation &c) {
+  describeRun(c.run, c.plan, c.flopsPerStep, c.out);
+  if (failed(emitSubprograms(*c.module, c.out, c.emitKernels)))
+    return failure();
+  assignStages({c.run, c.plan, c.segments, c.regions}, c.out);
+  return success();
+}
+
+struct Phase {
+  const char *name;
+  LogicalResult (*run)(Compilation &);
+};
+
+constexpr Phase phases[] = {
+    {"model", build},       {"joint", differentiate}, {"partition", partition},
+    {"phases", splitPhases}, {"exec", lower},          {"plan", emit},
+};
+
+std::string print(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, OpPrintingFlags().enableDebugInfo());
+  return text;
+}
+
+} // namespace
+
+std::vector<std::string> phaseNames() {
+  std::vector<std::string> names;
+  for (const Phase &phase : phases)
+    names.push_back(phase.name);
+  return names;
+}
+
+namespace {
+
+Compilation start(MLIRContext &context, const RunConfig &run, const planner::Plan &plan, bool emitKernels) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+  return Compilation{context, run, plan, emitKernels, {}, {}, {}, 0, {}};
+}
+
+} // namespace
+
+std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+  Compilation c = start(context, run, plan, /*emitKernels=*/false);
+  for (const Phase &phase : phases) {
+    if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
+      return std::nullopt;
+    if (StringRef(phase.name) == "phases")
+      break;
+  }
+  return PartitionedModel{std::move(c.module), std::move(c.segments)};
+}
+
+std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                   const CompileOptions &options) {
+  Compilation c = start(context, run, plan, options.emitKernels);
+  for (auto [index, phase] : llvm::enumerate(phases)) {
+    if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
+      return std::nullopt;
+    if (!options.dumpPhases.empty()) {
+      std::filesystem::create_directories(options.dumpPhases);
+      std::ofstream(options.dumpPhases + "/" + std::to_string(index) + "." + phase.name + ".mlir") << print(*c.module);
+    }
+    if (options.compileTo == phase.name)
+      return Compiled{{}, print(*c.module)};
+  }
+  return Compiled{std::move(c.out), {}};
+}
+
+} // namespace espalier

@@ -1,0 +1,16 @@
+// `base_config` of older MindFormers files: other files whose sections are merged below the file's
+// own.
+#pragma once
+
+#include "compiler/import/yaml.h"
+
+#include <string>
+
+namespace espalier {
+
+/// `root` of `file` with its bases merged in: later bases replace whole sections of earlier ones,
+/// and the file itself wins key by key, as MindFormers does. Paths are relative to the file that
+/// names them.
+YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics);
+
+} // namespace espalier

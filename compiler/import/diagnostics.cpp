@@ -1,0 +1,120 @@
+// Sorting and printing of findings, and the edit distance behind "did you mean".
+#include "compiler/import/diagnostics.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <numeric>
+#include <tuple>
+
+namespace espalier {
+
+void Diagnostics::addSource(const std::string &file, std::string_view text) {
+  std::vector<std::string> &lines = sources[file];
+  lines.clear();
+  while (!text.empty()) {
+    size_t end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+void Diagnostics::error(const SourceLocation &where, std::string message) {
+  findings.push_back({where, Severity::Error, std::move(message)});
+}
+
+void Diagnostics::warning(const SourceLocation &where, std::string message) {
+  findings.push_back({where, Severity::Warning, std::move(message)});
+}
+
+bool Diagnostics::hasErrors() const {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Diagnostic &d) { return d.severity == Severity::Error; });
+}
+
+std::vector<Diagnostic> Diagnostics::sorted() const {
+  auto key = [](const Diagnostic &d) {
+    return std::tie(d.where.file, d.where.line, d.where.column, d.severity, d.message);
+  };
+  std::vector<Diagnostic> result = findings;
+  std::sort(result.begin(), result.end(),
+            [&](const Diagnostic &a, const Diagnostic &b) { return key(a) < key(b); });
+  auto same = [&](const Diagnostic &a, const Diagnostic &b) { return key(a) == key(b); };
+  result.erase(std::unique(result.begin(), result.end(), same), result.end());
+  return result;
+}
+
+namespace {
+constexpr size_t widestLine = 160; // of source shown; longer lines are cut around the caret
+constexpr size_t mostFindings = 200;
+
+/// The source line and a caret below `column`, indented by two.
+std::string caretView(const std::string &line, int column) {
+  size_t at = std::min(line.size(), static_cast<size_t>(std::max(0, column - 1)));
+  size_t begin = at > widestLine / 2 && line.size() > widestLine ? at - widestLine / 2 : 0;
+  // Tabs are kept in the caret line so that it stays below its column.
+  std::string indent = line.substr(begin, at - begin);
+  for (char &c : indent)
+    c = c == '\t' ? '\t' : ' ';
+  return fmt::format("  {}\n  {}^\n", line.substr(begin, widestLine), indent);
+}
+} // namespace
+
+std::string Diagnostics::render() const {
+  std::string text;
+  std::vector<Diagnostic> all = sorted();
+  for (size_t i = 0; i < std::min(all.size(), mostFindings); ++i) {
+    const Diagnostic &d = all[i];
+    const char *severity = d.severity == Severity::Error ? "error" : "warning";
+    if (d.where.line > 0)
+      text += fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column,
+                          severity, d.message);
+    else
+      text += fmt::format("{}: {}: {}\n", d.where.file, severity, d.message);
+    auto source = sources.find(d.where.file);
+    if (source != sources.end() && d.where.line > 0 &&
+        static_cast<size_t>(d.where.line) <= source->second.size())
+      text += caretView(source->second[d.where.line - 1], d.where.column);
+  }
+  if (all.size() > mostFindings)
+    text += fmt::format("... and {} more\n", all.size() - mostFindings);
+  return text;
+}
+
+namespace {
+size_t editDistance(const std::string &a, const std::string &b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+} // namespace
+
+std::string nearestName(const std::string &name, const std::vector<std::string> &candidates) {
+  if (name.size() > 128) // the distance is quadratic, and no key is that long
+    return "";
+  std::string best;
+  size_t bestDistance = (name.size() + 2) / 3 + 1;
+  for (const std::string &candidate : candidates) {
+    size_t distance = editDistance(name, candidate);
+    if (distance < bestDistance) {
+      best = candidate;
+      bestDistance = distance;
+    }
+  }
+  return best;
+}
+
+std::string didYouMean(const std::string &name, const std::vector<std::string> &candidates) {
+  std::string nearest = nearestName(name, candidates);
+  return nearest.empty() ? "" : fmt::format(", did you mean '{}'?", nearest);
+}
+
+} // namespace espalier

@@ -1,0 +1,50 @@
+// Faults of the files a person writes, collected as data so that all of them are shown at once.
+// Printed as FILE:LINE:COL: error: ... with the source line and a caret.
+#pragma once
+
+#include "compiler/import/model_description.h"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace espalier {
+
+enum class Severity { Error, Warning };
+
+/// One finding with its place.
+struct Diagnostic {
+  SourceLocation where;
+  Severity severity = Severity::Error;
+  std::string message;
+};
+
+/// A list of findings and the texts they point into. Copyable plain data.
+class Diagnostics {
+public:
+  /// Makes the lines of `text` available for the caret view of findings in `file`.
+  void addSource(const std::string &file, std::string_view text);
+  void error(const SourceLocation &where, std::string message);
+  void warning(const SourceLocation &where, std::string message);
+
+  bool hasErrors() const;
+  /// Findings sorted by file, line and column; equal ones are kept once (an aliased map is read
+  /// twice).
+  std::vector<Diagnostic> sorted() const;
+  /// The first 200 findings as text, one block each, and how many more; empty when there are none.
+  std::string render() const;
+
+private:
+  std::vector<Diagnostic> findings;
+  std::map<std::string, std::vector<std::string>> sources; ///< file -> lines
+};
+
+/// The candidate with the least edit distance to `name`, or empty when none is near
+/// (more than a third of its letters differ).
+std::string nearestName(const std::string &name, const std::vector<std::string> &candidates);
+
+/// ", did you mean 'x'?" or empty.
+std::string didYouMean(const std::string &name, const std::vector<std::string> &candidates);
+
+} // namespace espalier

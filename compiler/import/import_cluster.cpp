@@ -1,0 +1,235 @@
+// The machine that the plan is made for: from --cluster, the file's `cluster` section, or inferred.
+#include "compiler/import/run_reader.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace espalier {
+namespace {
+
+constexpr double inferredLargeMemory = 0x1p35; // 32 GB: a limit above it cannot be the small device
+
+/// Overwrites the constants that `map` gives. Keys and types are checked by the caller's key table.
+void readConstants(const YamlNode &map, const std::string &path, DType compute,
+                   ClusterConfig &cluster, Diagnostics &diagnostics) {
+  auto number = [&](const YamlNode *node, double &target, bool isBytes = false) {
+    if (!node)
+      return;
+    std::optional<double> value = isBytes ? yamlBytes(*node) : yamlNumber(*node);
+    if (!value || *value < 0)
+      diagnostics.error(node->where, fmt::format("{} has a constant that is no positive number: {}",
+                                                 path, flowText(*node)));
+    else
+      target = *value;
+  };
+  auto count = [&](const YamlNode *node, int &target) {
+    if (!node)
+      return;
+    std::optional<int64_t> value = yamlInteger(*node);
+    if (!value || *value < 1 || *value > 1000000)
+      diagnostics.error(node->where,
+                        fmt::format("{} must have between 1 and 1000000 hosts and devices "
+                                    "per host, got {}",
+                                    path, flowText(*node)));
+    else
+      target = static_cast<int>(*value);
+  };
+  if (const YamlNode *name = map.find("name"))
+    cluster.name = name->text;
+  count(map.find("hosts"), cluster.hosts);
+  count(map.find("devices_per_host"), cluster.devicesPerHost);
+  number(map.find("memory_bytes"), cluster.memoryBytes, /*isBytes=*/true);
+  if (const YamlNode *peak = map.find("peak_flops")) {
+    const char *key = compute == DType::F32 ? "f32" : compute == DType::BF16 ? "bf16" : "f16";
+    number(peak->find(key), cluster.peakFlops);
+  }
+  number(map.find("memory_bandwidth"), cluster.memoryBandwidth);
+  number(map.find("matmul_efficiency"), cluster.matmulEfficiency);
+  number(map.find("launch_seconds"), cluster.launchSeconds);
+  if (const YamlNode *link = map.find("link")) {
+    number(link->find("bandwidth"), cluster.linkBandwidth);
+    number(link->find("latency"), cluster.linkLatency);
+  }
+  if (const YamlNode *network = map.find("network")) {
+    number(network->find("bandwidth"), cluster.networkBandwidth);
+    number(network->find("latency"), cluster.networkLatency);
+  }
+}
+
+/// Unknown keys of a cluster file; the names are those of the run file's `cluster` section.
+void checkClusterKeys(const YamlNode &map, const std::string &prefix, Diagnostics &diagnostics) {
+  std::vector<std::string> known;
+  for (const KeyRule &rule : runKeys())
+    if (rule.path.starts_with(prefix)) {
+      std::string key = rule.path.substr(prefix.size());
+      known.push_back(key.substr(0, key.find('.')));
+    }
+  for (const YamlEntry &entry : map.entries) {
+    if (std::find(known.begin(), known.end(), entry.key) == known.end())
+      diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}' in a cluster{}", entry.key,
+                                                    didYouMean(entry.key, known)));
+    else if (entry.value->isMap())
+      checkClusterKeys(*entry.value, prefix + entry.key + ".", diagnostics);
+  }
+}
+
+class ClusterImporter {
+public:
+  ClusterImporter(const RunReader &reader, const std::vector<std::string> &folders)
+      : reader(reader), folders(folders) {}
+
+  /// Reads NAME, NAME:HOSTSxDEVICES or a file. `where` is the place that named it.
+  void readNamed(std::string name, const SourceLocation &where) {
+    int hosts = 0, devices = 0, consumed = 0;
+    size_t colon = name.rfind(':');
+    bool hasShape =
+        colon != std::string::npos &&
+        std::sscanf(name.c_str() + colon, ":%6dx%6d%n", &hosts, &devices, &consumed) == 2 &&
+        colon + consumed == name.size();
+    if (hasShape)
+      name.resize(colon);
+    std::string file = findFile(name);
+    if (file.empty()) {
+      reader.diagnostics().error(
+          where, fmt::format("no cluster '{}', there are {}", name, fmt::join(knownNames(), ", ")));
+      return;
+    }
+    YamlPtr root = loadYaml(file, reader.diagnostics());
+    if (!root)
+      return;
+    checkClusterKeys(*root, "cluster.", reader.diagnostics());
+    cluster().name = name;
+    readConstants(*root, file, reader.config().dtypes.compute, cluster(), reader.diagnostics());
+    if (hasShape && (hosts < 1 || devices < 1))
+      reader.diagnostics().error(where,
+                                 "a cluster needs at least one host and one device per host");
+    else if (hasShape)
+      setShape(hosts, devices);
+  }
+
+  /// One device count for all axes that the file fixes, in hosts of at most 8.
+  void infer() {
+    bool isLarge = reader.bytes("context.max_device_memory").value_or(0) > inferredLargeMemory &&
+                   reader.has("context.max_device_memory");
+    int64_t devices = 1;
+    for (const char *axis :
+         {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel"})
+      devices *= std::clamp<int64_t>(
+          reader.integer(std::string("parallel_config.") + axis).value_or(1), 1, 100000);
+    bool isSingle = !reader.flag("use_parallel").value_or(reader.has("parallel_config"));
+    if (isSingle)
+      devices = 1;
+    if (devices > 100000) {
+      reader.error("parallel_config",
+                   fmt::format("parallel_config asks for {} devices, at most 100000 "
+                               "are supported",
+                               devices));
+      return;
+    }
+    std::string mode = reader.text("parallel.parallel_mode").value_or("");
+    bool isFree = !isSingle && mode != "0" && mode != "1";
+    if (isFree)
+      devices = std::max<int64_t>(devices, 8);
+    std::string name = isLarge ? "ascend_910b_64g" : "ascend_910_32g";
+    readNamed(name, {reader.config().file, 0, 0});
+    int perHost = devices % 8 == 0 ? 8 : devices < 8 ? static_cast<int>(devices) : 1;
+    setShape(static_cast<int>(devices / perHost), perHost);
+    reader.derive("cluster",
+                  fmt::format("{}:{}x{}", name, cluster().hosts, cluster().devicesPerHost),
+                  "no cluster is given: as many devices as the plan of the file asks for");
+    if (isFree)
+      reader.warning("parallel", fmt::format("no cluster is given, planning for {} devices of {}; "
+                                             "choose with --cluster",
+                                             devices, name));
+  }
+
+  void setShape(int hosts, int devicesPerHost) {
+    cluster().hosts = hosts;
+    cluster().devicesPerHost = devicesPerHost;
+  }
+  ClusterConfig &cluster() { return reader.config().cluster; }
+
+private:
+  std::string findFile(const std::string &name) const {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    bool isPath = name.find('/') != std::string::npos || name.ends_with(".yaml");
+    if (isPath && fs::is_regular_file(name, ignored))
+      return name;
+    for (const std::string &folder : folders)
+      if (fs::path file = fs::path(folder) / "clusters" / (name + ".yaml");
+          fs::is_regular_file(file, ignored))
+        return file.string();
+    return "";
+  }
+  std::vector<std::string> knownNames() const {
+    std::vector<std::string> names;
+    std::error_code ignored;
+    for (const std::string &folder : folders)
+      for (const auto &entry :
+           std::filesystem::directory_iterator(std::filesystem::path(folder) / "clusters", ignored))
+        if (entry.path().extension() == ".yaml")
+          names.push_back(entry.path().stem().string());
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+  }
+
+  const RunReader &reader;
+  const std::vector<std::string> &folders;
+};
+
+void checkConstants(const RunReader &reader) {
+  const ClusterConfig &cluster = reader.config().cluster;
+  const std::pair<const char *, double> needed[] = {
+      {"memory_bytes", cluster.memoryBytes},
+      {"peak_flops of the compute dtype", cluster.peakFlops},
+      {"memory_bandwidth", cluster.memoryBandwidth},
+      {"matmul_efficiency", cluster.matmulEfficiency},
+      {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.linkBandwidth : 1},
+      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1}};
+  for (auto [name, value] : needed)
+    if (value <= 0)
+      reader.error("cluster", fmt::format("cluster '{}' has no {}", cluster.name, name));
+}
+
+} // namespace
+
+void importCluster(const RunReader &reader, const std::string &fromOptions,
+                   const std::vector<std::string> &folders) {
+  ClusterImporter importer(reader, folders);
+  const YamlNode *section = reader.find("cluster");
+  size_t before = reader.diagnostics().sorted().size();
+  if (!fromOptions.empty()) {
+    importer.readNamed(fromOptions, {"--cluster", 0, 0});
+    reader.report("cluster", KeyAction::Accepted, "--cluster wins");
+  } else if (section && section->isMap()) {
+    if (std::optional<std::string> base = reader.text("cluster.base"))
+      importer.readNamed(*base, reader.where("cluster.base"));
+    readConstants(*section, "cluster", reader.config().dtypes.compute, importer.cluster(),
+                  reader.diagnostics());
+  } else if (section) {
+    importer.readNamed(section->text, section->where);
+  } else {
+    importer.infer();
+  }
+  ClusterConfig &cluster = importer.cluster();
+  if (reader.diagnostics().sorted().size() == before)
+    checkConstants(reader);
+  if (static_cast<int64_t>(cluster.hosts) * cluster.devicesPerHost > 1000000) {
+    reader.error("cluster", "a cluster has at most 1000000 devices");
+    cluster = {}; // so that no later check multiplies what does not fit
+  }
+  std::optional<double> limit = reader.bytes("context.max_device_memory");
+  if (limit && *limit < cluster.memoryBytes)
+    cluster.memoryBytes = *limit;
+  else if (limit)
+    reader.report(
+        "context.max_device_memory", KeyAction::Used,
+        fmt::format("above the {:.0f} bytes that a device of {} has, which stay the limit",
+                    cluster.memoryBytes, cluster.name));
+}
+
+} // namespace espalier

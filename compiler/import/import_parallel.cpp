@@ -1,0 +1,300 @@
+// parallel_mode, parallel_config, recompute_config and planner.pin: what the file fixes of the
+// plan, and the batch arithmetic of MindFormers. The checks that a fixed plan must pass are in
+// check_pins.cpp.
+#include "compiler/import/check_pins.h"
+#include "compiler/import/run_reader.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+
+namespace espalier {
+namespace {
+
+enum class ParallelMode { Data, Pinned, Planner, Single };
+
+ParallelMode readMode(const RunReader &reader) {
+  bool saysParallel = reader.has("parallel") || reader.has("parallel_config") ||
+                      reader.has("cluster") || reader.has("planner") ||
+                      reader.config().cluster.devices() > 1;
+  if (!reader.flag("use_parallel").value_or(saysParallel))
+    return ParallelMode::Single;
+  const std::map<std::string, int> names = {
+      {"0", 0}, {"data_parallel", 0}, {"1", 1}, {"semi_auto_parallel", 1},
+      {"2", 2}, {"auto_parallel", 2}, {"3", 3}, {"hybrid_parallel", 3}};
+  std::optional<std::string> text = reader.text("parallel.parallel_mode");
+  auto mode = names.find(text.value_or("2"));
+  if (mode == names.end()) {
+    reader.error("parallel.parallel_mode",
+                 fmt::format("no parallel_mode '{}', there are 0 (data parallel), "
+                             "1 (as given) and 2 (planner)",
+                             *text));
+    return ParallelMode::Planner;
+  }
+  if (mode->second == 3)
+    reader.error("parallel.parallel_mode",
+                 "parallel_mode 3 means code that is split by hand, there is "
+                 "none here: 3 → 1 or 2");
+  return mode->second == 0   ? ParallelMode::Data
+         : mode->second == 1 ? ParallelMode::Pinned
+                             : ParallelMode::Planner;
+}
+
+int64_t count(const RunReader &reader, const std::string &path) {
+  return std::clamp<int64_t>(reader.integer(path).value_or(1), 1, 1000000000);
+}
+
+/// Product with a bound instead of overflow.
+int64_t product(std::initializer_list<int64_t> factors) {
+  double exact = 1;
+  int64_t result = 1;
+  for (int64_t factor : factors) {
+    exact *= static_cast<double>(factor);
+    result = exact > 1e15 ? static_cast<int64_t>(1e15) : result * factor;
+  }
+  return result;
+}
+
+/// micro_batch_num counts with pipeline stages, gradient_accumulation_steps without: upstream's
+/// rule.
+int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
+  int64_t interleave = count(reader, "micro_batch_interleave_num");
+  const char *ignored =
+      stages > 1 ? "runner_config.gradient_accumulation_steps" : "parallel_config.micro_batch_num";
+  reader.report(ignored, KeyAction::Accepted,
+                stages > 1 ? "micro_batch_num counts when pp is above 1"
+                           : "counts only when pp is above 1");
+  return product({interleave, stages > 1
+                                  ? count(reader, "parallel_config.micro_batch_num")
+                                  : count(reader, "runner_config.gradient_accumulation_steps")});
+}
+
+std::string recomputeOfFile(const RunReader &reader) {
+  const YamlNode *recompute = reader.find("recompute_config.recompute");
+  const YamlNode *select = reader.find("recompute_config.select_recompute");
+  if (recompute && !recompute->isSequence() && !yamlBool(*recompute))
+    reader.error("recompute_config.recompute",
+                 fmt::format("recompute must be True, False or a list of layers per stage, got {}",
+                             flowText(*recompute)));
+  if (recompute && (recompute->isSequence() || yamlBool(*recompute).value_or(false)))
+    return recompute->isSequence() ? "none" : "full";
+  if (select && (!select->isScalar() || yamlBool(*select).value_or(false)))
+    return "selective";
+  return "none";
+}
+
+int zeroOfFile(const RunReader &reader) {
+  if (!reader.flag("parallel.enable_parallel_optimizer").value_or(false))
+    return 0;
+  if (reader.flag("recompute_config.parallel_optimizer_comm_recompute").value_or(false))
+    return 3;
+  return reader.flag("parallel.parallel_optimizer_config.gradient_accumulation_shard")
+                 .value_or(false)
+             ? 2
+             : 1;
+}
+
+std::string scheduleOfFile(const RunReader &reader) {
+  if (reader.flag("parallel.pipeline_config.pipeline_interleave").value_or(false))
+    return "interleaved";
+  return reader.text("parallel.pipeline_config.pipeline_scheduler").value_or("1f1b");
+}
+
+std::optional<std::vector<int>> integerList(const RunReader &reader, const std::string &path) {
+  const YamlNode *node = reader.find(path);
+  if (!node || !node->isSequence())
+    return std::nullopt;
+  std::vector<int> list;
+  for (const YamlPtr &item : node->items) {
+    std::optional<int64_t> value = yamlInteger(*item);
+    if (!value || *value < -100000 || *value > 100000) {
+      reader.error(
+          path, fmt::format("{} must be a list of whole numbers, got {}", path, flowText(*item)));
+      return std::nullopt;
+    }
+    list.push_back(static_cast<int>(*value));
+  }
+  return list;
+}
+
+/// `offset` lists the difference of each stage from an even share.
+void pinStageLayers(const RunReader &reader) {
+  PlanPins &pins = reader.config().pins;
+  const std::string path = "model.model_config.offset";
+  std::optional<std::vector<int>> offset = integerList(reader, path);
+  const YamlNode *node = reader.find(path);
+  if (node && node->isScalar() && yamlInteger(*node) != 0)
+    reader.error(path, fmt::format("offset must be 0 or a list with one entry per stage, got {}",
+                                   node->text));
+  if (!offset)
+    return;
+  int stages = pins.pp.value_or(1), layers = reader.config().model.layerCount();
+  if (static_cast<int>(offset->size()) != stages) {
+    reader.error(
+        path, fmt::format("offset has {} entries, pipeline_stage is {}", offset->size(), stages));
+    return;
+  }
+  for (int &entry : *offset)
+    entry += layers / stages;
+  pins.stageLayers = *offset;
+}
+
+/// A list under `recompute` gives the number of recomputed layers of each stage, from its first
+/// layer on.
+void importRecomputeList(const RunReader &reader) {
+  const std::string path = "recompute_config.recompute";
+  std::optional<std::vector<int>> perStage = integerList(reader, path);
+  if (!perStage)
+    return;
+  const PlanPins &pins = reader.config().pins;
+  int stages = pins.pp.value_or(1), layers = reader.config().model.layerCount();
+  if (static_cast<int>(perStage->size()) != stages) {
+    reader.error(path, fmt::format("recompute has {} entries, pipeline_stage is {}",
+                                   perStage->size(), stages));
+    return;
+  }
+  std::vector<int> &full = reader.config().recompute.fullLayers;
+  for (int stage = 0; stage < stages; ++stage) {
+    int own = pins.stageLayers && static_cast<int>(pins.stageLayers->size()) == stages
+                  ? (*pins.stageLayers)[stage]
+                  : layers / stages + (stage < layers % stages);
+    for (int layer = 0; layer < own; ++layer)
+      full.push_back(layer < (*perStage)[stage]);
+  }
+}
+
+void pinFile(const RunReader &reader) {
+  PlanPins &pins = reader.config().pins;
+  const std::string section = "parallel_config.";
+  pins.pinned = true;
+  pins.dp = static_cast<int>(count(reader, section + "data_parallel"));
+  pins.tp = static_cast<int>(count(reader, section + "model_parallel"));
+  pins.pp = static_cast<int>(count(reader, section + "pipeline_stage"));
+  pins.cp = static_cast<int>(count(reader, section + "context_parallel"));
+  pins.ep = 1;
+  pins.microBatchSize = count(reader, "runner_config.batch_size");
+  pins.microBatches = microBatchesOfFile(reader, *pins.pp);
+  pins.zero = zeroOfFile(reader);
+  pins.sequenceParallel = reader.flag(section + "use_seq_parallel").value_or(false) && *pins.tp > 1;
+  // Upstream forces the sharded form with a pipeline.
+  pins.vocabParallel = *pins.pp > 1 || !reader.flag(section + "vocab_emb_dp").value_or(true);
+  pins.recompute = recomputeOfFile(reader);
+  pins.schedule = scheduleOfFile(reader);
+  pinStageLayers(reader);
+  importRecomputeList(reader);
+}
+
+/// Mode 0 and single devices: one replica per device; what the file says of other axes is reset, as
+/// upstream.
+void pinDataParallel(const RunReader &reader, int devices) {
+  PlanPins &pins = reader.config().pins;
+  for (const char *key : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel",
+                          "micro_batch_num", "use_seq_parallel", "vocab_emb_dp"})
+    reader.report(std::string("parallel_config.") + key, KeyAction::Accepted,
+                  devices == 1 ? "the run has one device"
+                               : "parallel_mode 0 puts one replica on every device");
+  pins.pinned = true;
+  pins.dp = devices;
+  pins.tp = pins.pp = pins.cp = pins.ep = 1;
+  pins.microBatchSize = count(reader, "runner_config.batch_size");
+  pins.microBatches = product({count(reader, "runner_config.gradient_accumulation_steps"),
+                               count(reader, "micro_batch_interleave_num")});
+  pins.zero = zeroOfFile(reader);
+  pins.sequenceParallel = pins.vocabParallel = false;
+  pins.recompute = recomputeOfFile(reader);
+  pins.schedule = "1f1b";
+}
+
+/// The planner is free at the file's global batch; the file's own plan only says what that batch
+/// is.
+int64_t freePlan(const RunReader &reader) {
+  int64_t stages = count(reader, "parallel_config.pipeline_stage");
+  int64_t replicas = count(reader, "parallel_config.data_parallel");
+  // In mode 2 batch_size is that of all replicas of a stage.
+  if (reader.text("parallel.parallel_mode").has_value())
+    replicas = 1;
+  int64_t batch = product(
+      {count(reader, "runner_config.batch_size"), replicas, microBatchesOfFile(reader, stages)});
+  for (const char *path :
+       {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
+        "parallel.enable_parallel_optimizer", "parallel.pipeline_config",
+        "recompute_config.parallel_optimizer_comm_recompute"})
+    reader.report(path, KeyAction::Mapped,
+                  "the planner chooses at the same global batch; planner.pin fixes it");
+  return batch;
+}
+
+void applyPlannerPins(const RunReader &reader) {
+  PlanPins &pins = reader.config().pins;
+  auto axis = [&](const char *key, std::optional<int> &target) {
+    if (std::optional<int64_t> value = reader.integer(std::string("planner.pin.") + key))
+      target = static_cast<int>(std::clamp<int64_t>(*value, 1, 1000000000));
+  };
+  axis("dp", pins.dp);
+  axis("tp", pins.tp);
+  axis("pp", pins.pp);
+  axis("cp", pins.cp);
+  axis("ep", pins.ep);
+  if (std::optional<int64_t> size = reader.integer("planner.pin.micro_batch_size"))
+    pins.microBatchSize = size;
+  if (std::optional<int64_t> batches = reader.integer("planner.pin.micro_batches"))
+    pins.microBatches = batches;
+  if (std::optional<int64_t> zero = reader.integer("planner.pin.zero"))
+    pins.zero = static_cast<int>(std::clamp<int64_t>(*zero, 0, 4)); // 4 is refused by the checks
+  if (std::optional<bool> flag = reader.flag("planner.pin.sequence_parallel"))
+    pins.sequenceParallel = flag;
+  if (std::optional<bool> flag = reader.flag("planner.pin.vocab_parallel"))
+    pins.vocabParallel = flag;
+  if (std::optional<std::string> recompute = reader.text("planner.pin.recompute"))
+    pins.recompute = recompute;
+  if (std::optional<std::string> schedule = reader.text("planner.pin.schedule"))
+    pins.schedule = schedule;
+  if (std::optional<std::vector<int>> layers = integerList(reader, "planner.pin.stage_layers"))
+    pins.stageLayers = layers;
+}
+
+int64_t batchOfPins(const PlanPins &pins, int64_t otherwise) {
+  if (!pins.dp || !pins.microBatchSize || !pins.microBatches)
+    return otherwise;
+  return product({*pins.dp, *pins.microBatchSize, *pins.microBatches});
+}
+
+} // namespace
+
+void importParallel(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  config.recompute.mpCommRecompute =
+      reader.flag("recompute_config.mp_comm_recompute").value_or(true);
+  config.recompute.recomputeSliceActivation =
+      reader.flag("recompute_config.recompute_slice_activation").value_or(false);
+  ParallelMode mode = readMode(reader);
+  if (mode == ParallelMode::Single) {
+    if (config.cluster.devices() > 1)
+      reader.warning("use_parallel",
+                     fmt::format("use_parallel is False: one of the cluster's {} devices is "
+                                 "used; use_parallel: False → True",
+                                 config.cluster.devices()));
+    config.cluster.hosts = config.cluster.devicesPerHost = 1;
+  }
+  int64_t batch = 1;
+  if (mode == ParallelMode::Pinned)
+    pinFile(reader);
+  else if (mode == ParallelMode::Planner)
+    batch = freePlan(reader);
+  else
+    pinDataParallel(reader, config.cluster.devices());
+  applyPlannerPins(reader);
+  batch = batchOfPins(config.pins, batch);
+  std::optional<int64_t> wanted = reader.integer("planner.global_batch");
+  // A pinned plan is honoured exactly: the two must agree unless something is left to choose.
+  if (wanted && config.pins.pinned && *wanted != batch)
+    reader.error("planner.global_batch",
+                 fmt::format("global_batch is {}, the pinned plan has {} = micro-batch "
+                             "size {} · micro-batches {} · dp {}",
+                             *wanted, batch, *config.pins.microBatchSize, *config.pins.microBatches,
+                             *config.pins.dp));
+  config.globalBatch = wanted.value_or(batch);
+  checkPins(reader);
+}
+
+} // namespace espalier

@@ -1,0 +1,209 @@
+// The order of the import: file, --set, architecture, keys, sizes, then the parts. Every step goes
+// on as far as it can, so that the faults of all of them are shown together.
+#include "compiler/import/import_run.h"
+#include "compiler/import/base_config.h"
+#include "compiler/import/run_reader.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A copy whose nodes all have the place `where`. Depth is bounded by the parser.
+YamlPtr relocated(const YamlPtr &node, const SourceLocation &where) {
+  auto copy = std::make_shared<YamlNode>(*node);
+  copy->where = where;
+  for (YamlPtr &item : copy->items)
+    item = relocated(item, where);
+  for (YamlEntry &entry : copy->entries) {
+    entry.keyWhere = where;
+    entry.value = relocated(entry.value, where);
+  }
+  return copy;
+}
+
+YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagnostics) {
+  const SourceLocation where{"--set", 0, 0};
+  size_t equals = set.find('=');
+  std::string path = set.substr(0, equals);
+  if (equals == std::string::npos || path.empty() || path.size() > 200 ||
+      path.find("..") != std::string::npos || path.starts_with('.') || path.ends_with('.') ||
+      std::count(path.begin(), path.end(), '.') > 8) {
+    diagnostics.error(where,
+                      fmt::format("--set wants section.key=value, got '{}'", set.substr(0, 200)));
+    return root;
+  }
+  Diagnostics faults;
+  std::string text = set.substr(equals + 1);
+  YamlPtr value = parseYaml("--set", text.empty() ? "''" : text, faults);
+  if (!value || faults.hasErrors()) {
+    diagnostics.error(where, fmt::format("the value of '{}' is not valid YAML: {}", path, text));
+    return root;
+  }
+  YamlPtr changed = withValue(root, path, relocated(value, where));
+  if (!changed)
+    diagnostics.error(where, fmt::format("'{}' leads through a value that is no map", path));
+  return changed ? changed : root;
+}
+
+/// All model files of the folders, by file name; the first folder with a name wins.
+std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
+  std::vector<std::string> files, names;
+  std::error_code ignored;
+  for (const std::string &folder : folders) {
+    std::vector<fs::path> found;
+    for (const auto &entry : fs::directory_iterator(fs::path(folder) / "models", ignored))
+      if (entry.path().extension() == ".yaml")
+        found.push_back(entry.path());
+    std::sort(found.begin(), found.end());
+    for (const fs::path &file : found)
+      if (std::find(names.begin(), names.end(), file.filename()) == names.end()) {
+        names.push_back(file.filename());
+        files.push_back(file.string());
+      }
+  }
+  return files;
+}
+
+/// The model file that knows the run's model.arch.type, or that is named by it.
+std::optional<Architecture> findArchitecture(const RunReader &reader,
+                                             const std::vector<std::string> &folders) {
+  std::optional<std::string> type = reader.text("model.arch.type");
+  if (!type) {
+    reader.error("model", "model.arch.type is missing, it chooses the file of configs/models");
+    return std::nullopt;
+  }
+  std::vector<std::string> known;
+  for (const std::string &file : modelFiles(folders)) {
+    Diagnostics own;
+    std::optional<Architecture> architecture = loadArchitecture(file, own);
+    bool matches = fs::path(file).stem() == *type;
+    if (architecture) {
+      known.insert(known.end(), architecture->archNames.begin(), architecture->archNames.end());
+      matches = matches || std::find(architecture->archNames.begin(), architecture->archNames.end(),
+                                     *type) != architecture->archNames.end();
+    }
+    if (!matches)
+      continue;
+    if (own.hasErrors()) // read again, so that the faults have their source lines
+      architecture = loadArchitecture(file, reader.diagnostics());
+    return architecture;
+  }
+  reader.error("model.arch.type",
+               known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
+                             : fmt::format("no model file has arch '{}', there are {}{}", *type,
+                                           fmt::join(known, ", "), didYouMean(*type, known)));
+  return std::nullopt;
+}
+
+void checkConfigType(const RunReader &reader, const Architecture &architecture) {
+  std::optional<std::string> type = reader.text("model.model_config.type");
+  if (type && *type != architecture.configType)
+    reader.error("model.model_config.type",
+                 fmt::format("model_config is a {}, the model {} wants {}", *type,
+                             architecture.name, architecture.configType));
+}
+
+std::string grouped(int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+void deriveValues(const RunReader &reader) {
+  const RunConfig &config = reader.config();
+  const PlanPins &pins = config.pins;
+  reader.derive("model", config.model.name, "the model file that knows model.arch.type");
+  reader.derive("parameters", grouped(config.model.parameterCount()),
+                "exact, without padding, tied parameters once");
+  reader.derive("layers", fmt::format("{}", config.model.layerCount()),
+                "runs between first and last segment");
+  std::string dims;
+  for (const auto &[name, size] : config.model.dims)
+    dims += fmt::format("{}{} {}", dims.empty() ? "" : ", ", name, size);
+  reader.derive("dims", dims, "named dimensions of the model");
+  reader.derive("devices", fmt::format("{}", config.cluster.devices()),
+                fmt::format("{} hosts with {} devices of cluster {}", config.cluster.hosts,
+                            config.cluster.devicesPerHost, config.cluster.name));
+  reader.derive("memory", fmt::format("{:.2f} GB", config.cluster.memoryBytes / 0x1p30),
+                "per device, the lower of the cluster's and context.max_device_memory");
+  reader.derive("global batch", fmt::format("{}", config.globalBatch),
+                "samples per optimizer step");
+  if (pins.pinned)
+    reader.derive(
+        "plan",
+        fmt::format("dp {} tp {} pp {} cp {}, {} micro-batches of {}, zero {}, recompute {}, {}",
+                    *pins.dp, *pins.tp, *pins.pp, *pins.cp, *pins.microBatches,
+                    *pins.microBatchSize, *pins.zero, *pins.recompute, *pins.schedule),
+        "pinned by the file");
+  else
+    reader.derive("plan", "free", "the planner chooses what planner.pin leaves open");
+}
+
+} // namespace
+
+std::vector<std::string> configFolders(const std::string &runFile,
+                                       const std::vector<std::string> &first) {
+  std::vector<std::string> folders = first;
+  std::error_code ignored;
+  auto addIfUsable = [&](const fs::path &folder) {
+    bool isNew = std::find(folders.begin(), folders.end(), folder.string()) == folders.end();
+    if (isNew && fs::is_directory(folder / "models", ignored))
+      folders.push_back(folder.string());
+  };
+  auto walkUp = [&](fs::path folder, int levels) {
+    for (int i = 0; i < levels && !folder.empty(); ++i, folder = folder.parent_path()) {
+      addIfUsable(folder);
+      addIfUsable(folder / "configs");
+      addIfUsable(folder / "share" / "espalier" / "configs");
+    }
+  };
+  walkUp(fs::absolute(runFile, ignored).parent_path(), 4);
+  if (const char *folder = std::getenv("ESPALIER_CONFIGS"))
+    addIfUsable(folder);
+  walkUp(fs::read_symlink("/proc/self/exe", ignored).parent_path(), 5);
+  return folders;
+}
+
+ImportedRun importRun(const std::string &file, const ImportOptions &options) {
+  ImportedRun run;
+  run.config.file = file;
+  YamlPtr root = loadYaml(file, run.diagnostics);
+  if (!root)
+    return run;
+  if (!root->isMap()) {
+    run.diagnostics.error({file, 1, 1},
+                          "a run file is a map of sections such as model and parallel_config");
+    return run;
+  }
+  root = mergeBaseConfigs(root, file, run.diagnostics);
+  for (const std::string &set : options.sets)
+    root = applySet(root, set, run.diagnostics);
+  RunReader reader(*root, run);
+  std::vector<std::string> folders = configFolders(file, options.searchPath);
+  std::optional<Architecture> architecture = findArchitecture(reader, folders);
+  run.keys = checkRunKeys(*root, architecture ? &*architecture : nullptr, run.diagnostics);
+  SizeTable sizes;
+  if (architecture) {
+    checkConfigType(reader, *architecture);
+    sizes = resolveSizes(*architecture, reader.find("model.model_config"), run.diagnostics);
+    run.config.model = describeModel(*architecture, sizes, run.diagnostics);
+  }
+  importDTypes(reader, sizes);
+  importTraining(reader);
+  importData(reader);
+  importCluster(reader, options.cluster, folders);
+  if (architecture) // the checks of a plan need the model's dimensions
+    importParallel(reader);
+  if (run.ok())
+    deriveValues(reader);
+  return run;
+}
+
+} // namespace espalier

@@ -1,0 +1,263 @@
+// Optimizer, learning rate, loss scale, data and dtypes of a run file.
+#include "compiler/import/run_reader.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+
+namespace espalier {
+namespace {
+
+void importOptimizer(const RunReader &reader) {
+  OptimizerConfig &optimizer = reader.config().optimizer;
+  const std::vector<std::string> known = {"AdamW", "AdamWeightDecay", "FusedAdamWeightDecay",
+                                          "FP32StateAdamWeightDecay", "adamw"};
+  if (std::optional<std::string> type = reader.text("optimizer.type"))
+    if (std::find(known.begin(), known.end(), *type) == known.end())
+      reader.error("optimizer.type", fmt::format("no optimizer '{}', there are {}{}", *type,
+                                                 fmt::join(known, ", "), didYouMean(*type, known)));
+  if (const YamlNode *betas = reader.find("optimizer.betas")) {
+    if (betas->items.size() != 2 || !yamlNumber(*betas->items[0]) ||
+        !yamlNumber(*betas->items[1])) {
+      reader.error("optimizer.betas", "optimizer.betas must be two numbers such as [0.9, 0.95]");
+    } else {
+      optimizer.beta1 = *yamlNumber(*betas->items[0]);
+      optimizer.beta2 = *yamlNumber(*betas->items[1]);
+    }
+  }
+  optimizer.beta1 = reader.number("optimizer.beta1").value_or(optimizer.beta1);
+  optimizer.beta2 = reader.number("optimizer.beta2").value_or(optimizer.beta2);
+  optimizer.epsilon = reader.number("optimizer.eps").value_or(optimizer.epsilon);
+  optimizer.weightDecay = reader.number("optimizer.weight_decay").value_or(optimizer.weightDecay);
+  for (const char *key : {"optimizer.beta1", "optimizer.beta2"})
+    if (std::optional<double> beta = reader.number(key); beta && (*beta < 0 || *beta >= 1))
+      reader.error(key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
+  if (optimizer.epsilon <= 0)
+    reader.error("optimizer.eps",
+                 fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
+  optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
+  optimizer.maxGradNorm = reader.number("runner_wrapper.max_grad_norm").value_or(1.0);
+  if (optimizer.maxGradNorm <= 0)
+    reader.error(
+        "runner_wrapper.max_grad_norm",
+        fmt::format("runner_wrapper.max_grad_norm is {}, must be above 0", optimizer.maxGradNorm));
+}
+
+void importScheduleKind(const RunReader &reader) {
+  const std::map<std::string, std::string> kinds = {
+      {"constant", "constant"},
+      {"ConstantWarmUpLR", "constant"},
+      {"linear", "linear"},
+      {"LinearWithWarmUpLR", "linear"},
+      {"cosine", "cosine"},
+      {"CosineWithWarmUpLR", "cosine"},
+      {"polynomial", "polynomial"},
+      {"PolynomialWithWarmUpLR", "polynomial"},
+      {"inverse_sqrt", "inverse_sqrt"},
+      {"inverse-square-root", "inverse_sqrt"},
+      {"wsd", "wsd"},
+      {"WSD", "wsd"},
+  };
+  std::optional<std::string> type = reader.text("lr_schedule.type");
+  if (!type)
+    return;
+  auto kind = kinds.find(*type);
+  if (kind != kinds.end()) {
+    reader.config().schedule.kind = kind->second;
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto &[name, meaning] : kinds)
+    names.push_back(name);
+  reader.error("lr_schedule.type",
+               fmt::format("no learning-rate schedule '{}', there are {}{}", *type,
+                           fmt::join(names, ", "), didYouMean(*type, names)));
+}
+
+void importSchedule(const RunReader &reader) {
+  LearningRateSchedule &schedule = reader.config().schedule;
+  importScheduleKind(reader);
+  std::optional<double> peak = reader.number("lr_schedule.learning_rate");
+  if (peak)
+    reader.report("optimizer.learning_rate", KeyAction::Accepted, "lr_schedule.learning_rate wins");
+  else
+    peak = reader.number("optimizer.learning_rate");
+  schedule.peak = peak.value_or(schedule.peak);
+  // MindFormers' default, so that a polynomial without lr_end does not become constant at its peak.
+  double defaultEnd = schedule.kind == "polynomial" ? 1e-7 : 0;
+  schedule.end = reader.number("lr_schedule.lr_end").value_or(defaultEnd);
+  schedule.warmupInit = reader.number("lr_schedule.warmup_lr_init").value_or(0);
+  schedule.power = reader.number("lr_schedule.power").value_or(1);
+  schedule.cycles = reader.number("lr_schedule.num_cycles").value_or(0.5);
+  schedule.warmupSteps = reader.integer("lr_schedule.warmup_steps").value_or(0);
+  schedule.warmupRatio = reader.number("lr_schedule.warmup_ratio").value_or(-1);
+  schedule.totalSteps = reader.integer("lr_schedule.total_steps").value_or(-1);
+  schedule.decaySteps = reader.integer("lr_schedule.decay_steps").value_or(-1);
+  if (reader.has("lr_schedule.warmup_epochs"))
+    reader.error("lr_schedule.warmup_epochs",
+                 "the steps of an epoch are not known before the data are, "
+                 "give warmup_steps or warmup_ratio");
+  if (schedule.peak <= 0)
+    reader.error("lr_schedule.learning_rate",
+                 fmt::format("learning_rate is {}, must be above 0", schedule.peak));
+  if (schedule.kind != "constant" && schedule.end >= schedule.peak)
+    reader.error("lr_schedule.lr_end", fmt::format("lr_end ({}) must be below learning_rate ({})",
+                                                   schedule.end, schedule.peak));
+  if (reader.has("lr_schedule.warmup_ratio") &&
+      (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
+    reader.error("lr_schedule.warmup_ratio",
+                 fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
+  if (schedule.warmupRatio >= 0)
+    reader.report("lr_schedule.warmup_steps", KeyAction::Accepted, "warmup_ratio wins");
+  if (schedule.totalSteps == 0 || schedule.totalSteps < -1)
+    reader.error("lr_schedule.total_steps",
+                 fmt::format("total_steps is {}, must be -1 or at least 1", schedule.totalSteps));
+  if (schedule.kind == "wsd" && schedule.decaySteps < 0)
+    reader.error("lr_schedule.type", "wsd needs lr_schedule.decay_steps");
+}
+
+void importLossScale(const RunReader &reader) {
+  LossScaleConfig &scale = reader.config().lossScale;
+  const std::string key = "runner_wrapper.scale_sense";
+  if (std::optional<double> fixed = reader.number(key)) {
+    scale.initial = *fixed;
+  } else if (const YamlNode *node = reader.find(key); node && node->isMap()) {
+    std::string type = reader.text(key + ".type").value_or("DynamicLossScaleUpdateCell");
+    scale.dynamic = type == "DynamicLossScaleUpdateCell";
+    if (!scale.dynamic && type != "FixedLossScaleUpdateCell")
+      reader.error(key + ".type",
+                   fmt::format("no loss scale '{}', there are DynamicLossScaleUpdateCell "
+                               "and FixedLossScaleUpdateCell",
+                               type));
+    scale.initial = reader.number(key + ".loss_scale_value").value_or(4294967296.0);
+    scale.factor = reader.number(key + ".scale_factor").value_or(2);
+    scale.window = reader.integer(key + ".scale_window").value_or(1000);
+  }
+  if (scale.initial <= 0)
+    reader.error(key, fmt::format("loss scale is {}, must be above 0", scale.initial));
+  if (scale.factor <= 1)
+    reader.error(key + ".scale_factor",
+                 fmt::format("scale_factor is {}, must be above 1", scale.factor));
+  if (scale.dynamic && reader.config().dtypes.compute != DType::F16) {
+    scale = {};
+    reader.report(key, KeyAction::Accepted, "only float16 computation needs a loss scale");
+  }
+}
+
+void importMode(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  config.seed = static_cast<uint64_t>(reader.integer("seed").value_or(0));
+  config.runMode = reader.text("run_mode").value_or("train");
+  const std::vector<std::string> modes = {"train", "finetune", "eval", "predict", "export"};
+  if (std::find(modes.begin(), modes.end(), config.runMode) == modes.end())
+    reader.error("run_mode",
+                 fmt::format("no run_mode '{}', there are {}{}", config.runMode,
+                             fmt::join(modes, ", "), didYouMean(config.runMode, modes)));
+  config.outputDir = reader.text("output_dir").value_or(config.outputDir);
+  config.loadCheckpoint = reader.text("load_checkpoint")
+                              .value_or(reader.text("resume_or_finetune_checkpoint").value_or(""));
+  if (config.runMode == "finetune" && config.loadCheckpoint.empty())
+    reader.warning("run_mode",
+                   "finetune without load_checkpoint starts from initial values unless the "
+                   "run is given a checkpoint");
+  const YamlNode *resume = reader.find("resume_training");
+  config.resume = resume && yamlBool(*resume).value_or(true);
+  config.epochs = reader.integer("runner_config.epochs").value_or(1);
+  if (reader.integer("context.mode").value_or(0) != 0)
+    reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
+  if (reader.integer("moe_config.expert_num").value_or(1) > 1)
+    reader.error("moe_config.expert_num", "mixture of experts is not built: expert_num → 1");
+  if (reader.has("model.model_config.pet_config")) {
+    const char *reason =
+        "low-rank adapters are not built; all parameters of the plain model are trained";
+    reader.report("model.model_config.pet_config", KeyAction::Rejected, reason);
+    reader.warning("model.model_config.pet_config", reason);
+  }
+  if (reader.text("model.arch.type").value_or("").ends_with("ForSequenceClassification")) {
+    const char *reason =
+        "classification heads are not built; the language model of the same sizes is trained";
+    reader.report("model.arch.type", KeyAction::Rejected, reason);
+    reader.report("model.model_config.num_labels", KeyAction::Rejected, reason);
+    reader.warning("model.arch.type", reason);
+  }
+}
+
+void importCallbacks(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  const YamlNode *callbacks = reader.find("callbacks");
+  for (size_t i = 0; callbacks && i < callbacks->items.size(); ++i) {
+    const YamlNode &item = *callbacks->items[i];
+    const YamlNode *type = item.find("type");
+    std::string name = type ? type->text : "";
+    auto integer = [&item](const char *key, int64_t otherwise) {
+      const YamlNode *node = item.find(key);
+      return node ? yamlInteger(*node).value_or(otherwise) : otherwise;
+    };
+    if (name == "MFLossMonitor") {
+      config.logSteps = integer("per_print_times", 1);
+    } else if (name == "CheckpointMointor" ||
+               name == "CheckpointMonitor") { // the first is upstream's spelling
+      const YamlNode *prefix = item.find("prefix");
+      config.checkpointPrefix = prefix ? prefix->text : "";
+      config.checkpointSteps = integer("save_checkpoint_steps", 1);
+      config.keepCheckpoints = integer("keep_checkpoint_max", 5);
+    } else {
+      reader.report(fmt::format("callbacks[{}].type", i), KeyAction::Accepted,
+                    "a callback without a counterpart here");
+    }
+  }
+}
+
+} // namespace
+
+void importTraining(const RunReader &reader) {
+  importMode(reader);
+  importOptimizer(reader);
+  importSchedule(reader);
+  importLossScale(reader);
+  importCallbacks(reader);
+}
+
+void importData(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  const std::string loader = "train_dataset.data_loader.";
+  config.dataPath = reader.text(loader + "dataset_dir").value_or("");
+  if (const YamlNode *path = reader.find(loader + "config.data_path")) {
+    config.dataPath = path->text;
+    for (const YamlPtr &item : path->items)
+      config.dataPath += (config.dataPath.empty() ? "" : " ") + item->text;
+  }
+  config.dataSplit = reader.text(loader + "config.split").value_or(config.dataSplit);
+  if (std::optional<int64_t> seed = reader.integer(loader + "config.seed"))
+    config.dataSeed = static_cast<uint64_t>(*seed);
+  if (std::optional<int64_t> ignore = reader.integer("model.model_config.ignore_token_id"))
+    config.ignoreToken = *ignore >= 0 && *ignore <= 0x7fffffff ? static_cast<int>(*ignore) : -1;
+  std::optional<int64_t> seq = reader.integer(loader + "config.seq_length");
+  auto dim = config.model.dims.find("seq");
+  if (seq && dim != config.model.dims.end() && *seq != dim->second)
+    reader.error(loader + "config.seq_length",
+                 fmt::format("data have {} tokens per sample, the model has seq_length {}", *seq,
+                             dim->second));
+}
+
+void importDTypes(const RunReader &reader, const SizeTable &sizes) {
+  auto dtype = [&sizes](const char *key, DType otherwise) {
+    auto size = sizes.find(key);
+    if (size == sizes.end() || size->second.text.empty())
+      return otherwise;
+    return size->second.text == "float16"    ? DType::F16
+           : size->second.text == "bfloat16" ? DType::BF16
+                                             : DType::F32;
+  };
+  DTypePolicy &policy = reader.config().dtypes;
+  policy.parameters = dtype("param_init_type", DType::F32);
+  policy.compute = dtype("compute_dtype", DType::F32);
+  policy.norm = dtype("layernorm_compute_type", DType::F32);
+  policy.softmax = dtype("softmax_compute_type", DType::F32);
+  policy.masterWeights = reader.flag("optimizer.master_weights").value_or(false);
+  if (policy.masterWeights && policy.parameters == DType::F32)
+    reader.error("optimizer.master_weights",
+                 "parameters are float32 already, master_weights is for 16-bit ones");
+}
+
+} // namespace espalier

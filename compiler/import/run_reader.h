@@ -1,0 +1,51 @@
+// Typed access to a run file's values. Wrong types are reported once, by the key checker; here they
+// read as unset.
+#pragma once
+
+#include "compiler/import/import_run.h"
+#include "compiler/import/yaml.h"
+
+#include <optional>
+#include <string>
+
+namespace espalier {
+
+/// What the parts of the import share while one run is read.
+class RunReader {
+public:
+  RunReader(const YamlNode &root, ImportedRun &run) : root(root), run(run) {}
+
+  /// The node of a dotted path, or null; null values count as absent.
+  const YamlNode *find(const std::string &path) const;
+  bool has(const std::string &path) const { return find(path) != nullptr; }
+  std::optional<int64_t> integer(const std::string &path) const;
+  std::optional<double> number(const std::string &path) const;
+  std::optional<bool> flag(const std::string &path) const;
+  std::optional<std::string> text(const std::string &path) const;
+  std::optional<double> bytes(const std::string &path) const;
+
+  /// Place of a key's value, or of the file when it is not given.
+  SourceLocation where(const std::string &path) const;
+  void error(const std::string &path, std::string message) const;
+  void warning(const std::string &path, std::string message) const;
+  /// Replaces what is reported about a key, and about all keys below it, if they are in the file.
+  void report(const std::string &path, KeyAction action, const std::string &effect) const;
+  void derive(const std::string &name, const std::string &value, const std::string &reason) const;
+
+  RunConfig &config() const { return run.config; }
+  Diagnostics &diagnostics() const { return run.diagnostics; }
+
+private:
+  const YamlNode &root;
+  ImportedRun &run;
+};
+
+// The parts, each in a file of its own name. `sizes` are the architecture's after defaults.
+void importTraining(const RunReader &reader);
+void importData(const RunReader &reader);
+void importDTypes(const RunReader &reader, const SizeTable &sizes);
+void importCluster(const RunReader &reader, const std::string &fromOptions,
+                   const std::vector<std::string> &folders);
+void importParallel(const RunReader &reader);
+
+} // namespace espalier

@@ -1,0 +1,134 @@
+// Attention and its derivative, one query row at a time and straight from the formulas:
+//   s_k = scale q.k_k, lse = log sum_k exp(s_k), p_k = exp(s_k - lse), o = sum_k m_k p_k v_k
+// with m_k the dropout factor of the weight. Backward, for the row's cotangent g:
+//   ds_k = p_k (m_k g.v_k - g.o), dq = scale sum_k ds_k k_k, dk_k = scale ds_k q, dv_k = m_k p_k g.
+#include "compiler/interpret/dropout_mask.h"
+#include "compiler/interpret/evaluators.h"
+#include "dialects/model/dialect.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+/// Where the rows of one attention lie: q is [batch, seq, kv heads, group, depth] (group 1 when q has no such
+/// dimension), k and v are [batch, seq, kv heads, depth].
+template <typename Op> class Rows {
+public:
+  Rows(Op op, const Tensor &q, const Tensor &k, const EvalContext &context)
+      : batch(k.shape()[0]), seq(k.shape()[1]), heads(k.shape()[2]), depth(k.shape()[3]),
+        group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()),
+        scale(op.getScale().convertToDouble()), rank(q.shape().size()),
+        mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), q.type, context) {}
+
+  /// Index of q's row, which is also that of out and, without depth, of log_sum_exp.
+  int64_t queryRow(int64_t b, int64_t t, int64_t h, int64_t g) const { return ((b * seq + t) * heads + h) * group + g; }
+  int64_t keyRow(int64_t b, int64_t t, int64_t h) const { return (b * seq + t) * heads + h; }
+  /// Number of keys that the query at `t` sees.
+  int64_t keysOf(int64_t t) const { return isCausal ? t + 1 : seq; }
+
+  /// What the weight of key `key` for query `t` is multiplied by.
+  double keep(int64_t b, int64_t t, int64_t h, int64_t g, int64_t key) const {
+    int64_t head = mask.place(2, h);
+    if (rank == 5)
+      head = head * mask.size(3) + mask.place(3, g);
+    auto length = static_cast<uint64_t>(mask.size(1));
+    return mask.factor(b, (static_cast<uint64_t>(head) * length + t) * length + key);
+  }
+
+  template <typename Body> void forEachRow(Body body) const {
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < seq; ++t)
+        for (int64_t h = 0; h < heads; ++h)
+          for (int64_t g = 0; g < group; ++g)
+            body(b, t, h, g);
+  }
+
+  const int64_t batch, seq, heads, depth, group;
+  const bool isCausal;
+  const double scale;
+
+private:
+  const size_t rank;
+  DropoutMask mask;
+};
+
+double dot(const double *a, const double *b, int64_t size) {
+  double sum = 0;
+  for (int64_t i = 0; i < size; ++i)
+    sum += a[i] * b[i];
+  return sum;
+}
+
+/// y += factor * x
+void addScaled(double *y, double factor, const double *x, int64_t size) {
+  for (int64_t i = 0; i < size; ++i)
+    y[i] += factor * x[i];
+}
+
+double logSumExp(ArrayRef<double> scores) {
+  double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (double score : scores)
+    largest = std::max(largest, score);
+  for (double score : scores)
+    sum += std::exp(score - largest);
+  return largest + std::log(sum);
+}
+
+Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
+  const Tensor &q = *x[0], &k = *x[1], &v = *x[2];
+  Rows<model::AttentionOp> rows(op, q, k, context);
+  std::vector<Tensor> results;
+  results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
+  results.emplace_back(cast<RankedTensorType>(op.getLogSumExp().getType()));
+  Tensor &out = results[0], &lse = results[1];
+  rows.forEachRow([&](int64_t b, int64_t t, int64_t h, int64_t g) {
+    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth;
+    std::vector<double> scores(rows.keysOf(t));
+    for (int64_t key = 0; key < rows.keysOf(t); ++key)
+      scores[key] = rows.scale * dot(&q.values[row * depth], &k.values[rows.keyRow(b, key, h) * depth], depth);
+    lse.values[row] = logSumExp(scores);
+    for (int64_t key = 0; key < rows.keysOf(t); ++key) {
+      double weight = rows.keep(b, t, h, g, key) * std::exp(scores[key] - lse.values[row]);
+      addScaled(&out.values[row * depth], weight, &v.values[rows.keyRow(b, key, h) * depth], depth);
+    }
+  });
+  return results;
+}
+
+Results evalAttentionGrad(model::AttentionGradOp op, Operands x, EvalContext &context) {
+  const Tensor &q = *x[0], &k = *x[1], &v = *x[2], &out = *x[3], &lse = *x[4], &cotangent = *x[5];
+  Rows<model::AttentionGradOp> rows(op, q, k, context);
+  std::vector<Tensor> results;
+  for (Type type : op->getResultTypes())
+    results.emplace_back(cast<RankedTensorType>(type));
+  Tensor &dq = results[0], &dk = results[1], &dv = results[2];
+  rows.forEachRow([&](int64_t b, int64_t t, int64_t h, int64_t g) {
+    int64_t row = rows.queryRow(b, t, h, g), depth = rows.depth;
+    const double *query = &q.values[row * depth], *upstream = &cotangent.values[row * depth];
+    double shared = dot(upstream, &out.values[row * depth], depth);
+    for (int64_t key = 0; key < rows.keysOf(t); ++key) {
+      int64_t at = rows.keyRow(b, key, h) * depth;
+      double weight = std::exp(rows.scale * dot(query, &k.values[at], depth) - lse.values[row]);
+      double keep = rows.keep(b, t, h, g, key);
+      double slope = rows.scale * weight * (keep * dot(upstream, &v.values[at], depth) - shared);
+      addScaled(&dq.values[row * depth], slope, &k.values[at], depth);
+      addScaled(&dk.values[at], slope, query, depth);
+      addScaled(&dv.values[at], keep * weight, upstream, depth);
+    }
+  });
+  return results;
+}
+
+} // namespace
+
+void addAttention(EvaluatorTable &table) {
+  table.add(evalAttention);
+  table.add(evalAttentionGrad);
+}
+
+} // namespace espalier

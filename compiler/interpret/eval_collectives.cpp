@@ -1,0 +1,137 @@
+// Collectives of the dist dialect. A group is the ranks that differ only on the op's axes; a rank's position in it
+// counts with the first of these axes slowest. Sums are made in the order of positions, on every rank alike.
+#include "compiler/interpret/evaluators.h"
+#include "compiler/interpret/ranks.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+llvm::Error makeError(const llvm::Twine &text) { return llvm::createStringError(llvm::inconvertibleErrorCode(), text); }
+
+/// This rank's place among those that differ only on `axes`.
+Rendezvous::Call groupOf(Operation *op, ArrayAttr axes, const EvalContext &context) {
+  Rendezvous::Call call{"", 0, 1, ""};
+  for (auto axis : axes.getAsRange<StringAttr>()) {
+    call.position = static_cast<int>(call.position * context.axisSize(axis) + context.coordinate(axis));
+    call.members *= static_cast<int>(context.axisSize(axis));
+    call.group += axis.str() + " ";
+  }
+  for (const MeshPlace &place : context.mesh)
+    if (!llvm::is_contained(axes.getAsValueRange<StringAttr>(), place.axis))
+      call.group += place.axis + "=" + std::to_string(place.coordinate) + " ";
+  llvm::raw_string_ostream(call.operation) << op->getName().getStringRef() << " " << op->getOperand(0).getType();
+  return call;
+}
+
+llvm::Expected<Rendezvous::Parts> exchange(const Rendezvous::Call &call, const Tensor &part, EvalContext &context) {
+  if (call.members == 1)
+    return Rendezvous::Parts{std::make_shared<const Tensor>(part)};
+  if (!context.rendezvous)
+    return makeError("needs the other " + llvm::Twine(call.members - 1) + " ranks of its group, but runs alone");
+  return context.rendezvous->exchange(call, part);
+}
+
+llvm::Error checkFactor(int64_t large, int64_t small, int members) {
+  if (large == small * members)
+    return llvm::Error::success();
+  return makeError("sizes " + llvm::Twine(large) + " and " + llvm::Twine(small) + " do not fit a group of " +
+                   llvm::Twine(members));
+}
+
+/// Copies between `whole` and the part of it that begins at `begin` along `dim`: copy(element of whole, of part).
+template <typename Copy>
+void forEachInPart(const Tensor &whole, const Tensor &part, int64_t dim, int64_t begin, Copy copy) {
+  SmallVector<int64_t> inWhole = rowMajorStrides(whole.shape());
+  int64_t offset = begin * inWhole[dim];
+  forEachIndex(part.shape(), {inWhole, rowMajorStrides(part.shape())},
+               [&](ArrayRef<int64_t> at) { copy(at[0] + offset, at[1]); });
+}
+
+void takePart(const Tensor &whole, Tensor &part, int64_t dim, int64_t position) {
+  forEachInPart(whole, part, dim, position * part.shape()[dim],
+                [&](int64_t from, int64_t to) { part.values[to] = whole.values[from]; });
+}
+
+Tensor sumOf(const Rendezvous::Parts &parts) {
+  Tensor sum = *parts.front();
+  for (const auto &part : ArrayRef(parts).drop_front())
+    for (size_t i = 0; i < sum.values.size(); ++i)
+      sum.values[i] += part->values[i];
+  return sum;
+}
+
+Tensor maximumOf(const Rendezvous::Parts &parts) {
+  Tensor maximum = *parts.front();
+  for (const auto &part : ArrayRef(parts).drop_front())
+    for (size_t i = 0; i < maximum.values.size(); ++i)
+      maximum.values[i] = std::max(maximum.values[i], part->values[i]);
+  return maximum;
+}
+
+Results evalAllReduce(dist::AllReduceOp op, Operands x, EvalContext &context) {
+  auto parts = exchange(groupOf(op, op.getAxes(), context), *x[0], context);
+  if (!parts)
+    return parts.takeError();
+  return std::vector<Tensor>{op.getReduction() == "max" ? maximumOf(*parts) : sumOf(*parts)};
+}
+
+Results evalAllGather(dist::AllGatherOp op, Operands x, EvalContext &context) {
+  Rendezvous::Call call = groupOf(op, op.getAxes(), context);
+  std::vector<Tensor> results;
+  Tensor &y = results.emplace_back(cast<RankedTensorType>(op.getType()));
+  int64_t dim = op.getDim(), size = x[0]->shape()[dim];
+  if (llvm::Error error = checkFactor(y.shape()[dim], size, call.members))
+    return error;
+  auto parts = exchange(call, *x[0], context);
+  if (!parts)
+    return parts.takeError();
+  for (auto [position, part] : llvm::enumerate(*parts))
+    forEachInPart(y, *part, dim, static_cast<int64_t>(position) * size,
+                  [&, part = part](int64_t to, int64_t from) { y.values[to] = part->values[from]; });
+  return results;
+}
+
+Results evalReduceScatter(dist::ReduceScatterOp op, Operands x, EvalContext &context) {
+  Rendezvous::Call call = groupOf(op, op.getAxes(), context);
+  std::vector<Tensor> results;
+  Tensor &y = results.emplace_back(cast<RankedTensorType>(op.getType()));
+  int64_t dim = op.getDim();
+  if (llvm::Error error = checkFactor(x[0]->shape()[dim], y.shape()[dim], call.members))
+    return error;
+  auto parts = exchange(call, *x[0], context);
+  if (!parts)
+    return parts.takeError();
+  takePart(sumOf(*parts), y, dim, call.position);
+  return results;
+}
+
+Results evalSlice(dist::SliceOp op, Operands x, EvalContext &context) {
+  Rendezvous::Call call = groupOf(op, op.getAxes(), context);
+  std::vector<Tensor> results;
+  Tensor &y = results.emplace_back(cast<RankedTensorType>(op.getType()));
+  int64_t dim = op.getDim();
+  if (llvm::Error error = checkFactor(x[0]->shape()[dim], y.shape()[dim], call.members))
+    return error;
+  takePart(*x[0], y, dim, call.position);
+  return results;
+}
+
+/// On global shapes the value stays as it is; where it lies is not seen here.
+void evalReshard(dist::ReshardOp, Operands x, const EvalContext &, Tensor &y) { y.values = x[0]->values; }
+
+} // namespace
+
+void addCollectives(EvaluatorTable &table) {
+  table.add(evalAllReduce);
+  table.add(evalAllGather);
+  table.add(evalReduceScatter);
+  table.add(evalSlice);
+  table.add(evalReshard);
+}
+
+} // namespace espalier

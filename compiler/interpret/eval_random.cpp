@@ -1,0 +1,51 @@
+// Dropout and the mask that it shares with attention. The bits are those of runtime/abi.h.
+#include "compiler/interpret/dropout_mask.h"
+#include "compiler/interpret/evaluators.h"
+#include "dialects/model/dialect.h"
+#include "runtime/abi.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+DropoutMask::DropoutMask(double rate, int64_t id, ArrayAttr origins, DenseI64ArrayAttr unsplit, RankedTensorType local,
+                         const EvalContext &context)
+    : rate(rate), stream(static_cast<uint32_t>(context.layer << 8 | id)), seed(context.seed), step(context.step),
+      origin(local.getRank(), 0), sizes(unsplit ? unsplit.asArrayRef() : local.getShape()) {
+  if (!origins)
+    origin[0] = context.firstSample;
+  for (unsigned dim = 0; origins && dim < origins.size() && dim < origin.size(); ++dim)
+    origin[dim] = originOf(origins[dim], context);
+}
+
+double DropoutMask::factor(int64_t localSample, uint64_t element) const {
+  if (rate <= 0)
+    return 1;
+  auto sample = static_cast<uint32_t>(place(0, localSample));
+  bool isKept = rt::randomBits(seed, step, stream, sample, element) >= rt::dropoutThreshold(rate);
+  return isKept ? 1 / (1 - rate) : 0;
+}
+
+namespace {
+
+void evalDropout(model::DropoutOp op, Operands x, const EvalContext &context, Tensor &y) {
+  DropoutMask mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), y.type,
+                   context);
+  SmallVector<int64_t> strides = rowMajorStrides(y.shape());
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    auto rest = static_cast<int64_t>(i);
+    int64_t sample = rest / strides[0];
+    uint64_t element = 0;
+    for (unsigned dim = 1; dim < strides.size(); ++dim) {
+      rest %= strides[dim - 1];
+      element = element * mask.size(dim) + mask.place(dim, rest / strides[dim]);
+    }
+    y.values[i] = x[0]->values[i] * mask.factor(sample, element);
+  }
+}
+
+} // namespace
+
+void addRandom(EvaluatorTable &table) { table.add(evalDropout); }
+
+} // namespace espalier

@@ -1,0 +1,50 @@
+// The table of the interpreter: the function that evaluates each op. Each eval_*.cpp adds those of its family.
+#pragma once
+
+#include "compiler/interpret/eval.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <functional>
+
+namespace espalier {
+
+using Operands = llvm::ArrayRef<const Tensor *>;
+using Results = llvm::Expected<std::vector<Tensor>>;
+
+class EvaluatorTable {
+public:
+  using Function = std::function<Results(mlir::Operation *, Operands, EvalContext &)>;
+
+  /// An op that may fail or has several results.
+  template <typename Op> void add(Results (*function)(Op, Operands, EvalContext &)) {
+    functions[Op::getOperationName()] = [function](mlir::Operation *op, Operands x, EvalContext &context) {
+      return function(llvm::cast<Op>(op), x, context);
+    };
+  }
+  /// An op with one result that cannot fail: the function fills it; it comes as zeros of the result's type.
+  template <typename Op> void add(void (*function)(Op, Operands, const EvalContext &, Tensor &)) {
+    functions[Op::getOperationName()] = [function](mlir::Operation *op, Operands x, EvalContext &context) -> Results {
+      std::vector<Tensor> results;
+      results.emplace_back(llvm::cast<mlir::RankedTensorType>(op->getResult(0).getType()));
+      function(llvm::cast<Op>(op), x, context, results.front());
+      return results;
+    };
+  }
+  /// Null for an op that has no evaluation.
+  const Function *find(llvm::StringRef name) const {
+    auto found = functions.find(name);
+    return found == functions.end() ? nullptr : &found->second;
+  }
+
+private:
+  llvm::StringMap<Function> functions;
+};
+
+void addArithmetic(EvaluatorTable &table);
+void addIndexing(EvaluatorTable &table);
+void addRandom(EvaluatorTable &table);
+void addAttention(EvaluatorTable &table);
+void addCollectives(EvaluatorTable &table);
+
+} // namespace espalier

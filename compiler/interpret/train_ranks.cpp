@@ -1,0 +1,379 @@
+#include "compiler/interpret/train_ranks.h"
+
+#include "compiler/interpret/ranks.h"
+#include "compiler/interpret/run_ranks.h"
+#include "compiler/plan/apply_plan.h"
+#include "planner/schedule.h"
+#include "runtime/train/initial_value.h"
+
+#include <cmath>
+#include <mutex>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+/// One call of a stage and the stores of its values. Parameters, accumulators and moments are flat, as long as the
+/// regions of the run plan, so that the optimizer's shares are ranges of them.
+struct LayerState {
+  const SegmentLayout *segment = nullptr;
+  std::string kind, policy;
+  int index = -1; ///< among the repeated layers
+  int64_t layer = 0;
+  std::map<std::string, std::vector<double>> stores;       ///< "parameter/w", "accumulator/w", "state/w.moment1"
+  std::map<int64_t, std::map<std::string, Tensor>> saved; ///< by micro-batch: saved values and the incoming stream
+  LayerState *tiedOwner = nullptr;                         ///< holder of tied parameters on the same stage
+
+  std::string globalName(const SegmentParameter &parameter) const {
+    if (!parameter.description->tiedTo.empty())
+      return parameter.description->tiedTo;
+    return kind + "." + (index < 0 ? "" : std::to_string(index) + ".") + parameter.description->name;
+  }
+};
+
+class RankTrainer {
+public:
+  RankTrainer(const PartitionedModel &model, const RunConfig &run, const planner::Plan &plan,
+              const TrainingInputs &inputs, int rank, EvalContext &context, std::vector<TrainingStep> &out,
+              std::mutex &mutex)
+      : model(model), run(run), plan(plan), inputs(inputs), rank(rank), context(context), out(out), mutex(mutex),
+        module(*model.module) {
+    context.placeOn(module->getAttrOfType<dist::MeshAttr>("dist.mesh"), rank);
+    context.seed = static_cast<uint32_t>(run.seed);
+    stage = static_cast<int>(context.coordinate("pp"));
+    ranksPerStage = plan.dp * plan.tp;
+  }
+
+  llvm::Error train() {
+    makeLayers();
+    for (LayerState &layer : layers)
+      initialize(layer);
+    auto table = planner::buildSchedule(plan.schedule, plan.pp, plan.microBatches, plan.virtualStages);
+    for (int64_t step = 0; step < inputs.steps; ++step) {
+      context.step = static_cast<uint32_t>(step);
+      statistics.clear();
+      context.scalars["loss_scale"] = 1;
+      for (const planner::Action &action : table.stages[stage]) {
+        context.microBatch = action.microBatch;
+        bool isForward = action.kind == planner::ActionKind::Forward;
+        if (llvm::Error error = isForward ? forward(action.microBatch) : backward(action.microBatch))
+          return error;
+      }
+      if (llvm::Error error = finishStep(step))
+        return error;
+    }
+    return llvm::Error::success();
+  }
+
+private:
+  bool isFirst() const { return stage == 0; }
+  bool isLast() const { return stage + 1 == plan.pp; }
+
+  void makeLayers() {
+    const auto &runs = run.model.runs;
+    const planner::StagePlan &part = plan.stages[stage];
+    auto add = [&](const std::string &kind, int index, int64_t layer, const std::string &policy) {
+      LayerState state;
+      state.kind = kind;
+      state.policy = policy;
+      state.index = index;
+      state.layer = layer;
+      for (const SegmentLayout &segment : model.segments)
+        if (segment.kind == kind)
+          state.segment = &segment;
+      layers.push_back(std::move(state));
+    };
+    if (isFirst())
+      add(runs.front().kind, -1, 0, "none");
+    int layer = 0;
+    for (size_t i = 1; i + 1 < runs.size(); ++i)
+      for (int repeat = 0; repeat < runs[i].count; ++repeat, ++layer)
+        if (layer >= part.firstLayer && layer < part.firstLayer + part.layers)
+          add(runs[i].kind, layer, layer + 1, recomputeName(part.recompute[layer - part.firstLayer]));
+    if (isLast())
+      add(runs.back().kind, -1, layer + 1, "none");
+    if (plan.pp == 1)
+      layers.back().tiedOwner = &layers.front();
+  }
+
+  /// Calls `visit(local flat index, global flat index or -1 for padding)` for each local element of a parameter.
+  void forEachElement(const SegmentParameter &parameter, llvm::function_ref<void(int64_t, int64_t)> visit) const {
+    size_t rankOfTensor = parameter.paddedShape.size();
+    std::vector<int64_t> local(rankOfTensor), begin(rankOfTensor), unpadded(rankOfTensor);
+    for (size_t d = 0; d < rankOfTensor; ++d) {
+      local[d] = parameter.paddedShape[d];
+      for (StringAttr axis : parameter.sharding.dims[d]) {
+        local[d] /= context.axisSize(axis);
+        begin[d] += context.coordinate(axis) * local[d];
+      }
+      unpadded[d] = run.model.dims.at(parameter.description->dims[d]);
+    }
+    std::vector<int64_t> index(rankOfTensor, 0);
+    for (int64_t flat = 0; flat < parameter.localElements; ++flat) {
+      int64_t global = 0;
+      for (size_t d = 0; d < rankOfTensor && global >= 0; ++d) {
+        int64_t position = begin[d] + index[d];
+        global = position < unpadded[d] ? global * unpadded[d] + position : -1;
+      }
+      visit(flat, global);
+      for (size_t d = rankOfTensor; d-- > 0 && ++index[d] == local[d];)
+        index[d] = 0;
+    }
+  }
+
+  void initialize(LayerState &layer) {
+    for (const SegmentParameter &parameter : layer.segment->parameters) {
+      if (parameter.isTiedHere)
+        continue;
+      const ParameterDescription &description = *parameter.description;
+      std::string name = description.name, global = layer.globalName(parameter);
+      auto kind = static_cast<rt::InitialKind>(static_cast<int>(description.initializer.kind));
+      std::vector<double> master(parameter.heldElements, 0.0);
+      forEachElement(parameter, [&](int64_t flat, int64_t index) {
+        if (index >= 0)
+          master[flat] = rt::initialValue(run.seed, global, kind, description.initializer.stddev, index);
+      });
+      Type stored = storedType();
+      std::vector<double> parameters = master;
+      for (double &value : parameters)
+        value = roundToElement(stored, value);
+      int64_t share = parameter.stateElements;
+      int64_t first = share == parameter.heldElements ? 0 : context.coordinate("dp") * share;
+      layer.stores["state/" + name + ".master"].assign(master.begin() + first, master.begin() + first + share);
+      layer.stores["state/" + name + ".moment1"].assign(share, 0.0);
+      layer.stores["state/" + name + ".moment2"].assign(share, 0.0);
+      layer.stores["parameter/" + name] = std::move(parameters);
+      layer.stores["accumulator/" + name].assign(parameter.heldElements, 0.0);
+    }
+  }
+
+  Type storedType() {
+    Builder b(module.getContext());
+    return run.dtypes.parameters == DType::F32 ? Type(b.getF32Type())
+           : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
+  }
+
+  /// The store behind a parameter-like argument, and where the argument's part of it begins.
+  std::pair<std::vector<double> *, int64_t> store(LayerState &layer, const std::string &role, const std::string &name,
+                                                  DictionaryAttr attributes, int64_t elements) {
+    LayerState *owner = &layer;
+    std::string key = name;
+    if (role != "state") {
+      const SegmentParameter &parameter = layer.segment->parameter(name);
+      if (parameter.isTiedHere) {
+        owner = layer.tiedOwner;
+        key = StringRef(parameter.description->tiedTo).split('.').second.str();
+      }
+    }
+    int64_t first = attributes.get("exec.share") ? context.coordinate("dp") * elements : 0;
+    return {&owner->stores.at(role + "/" + key), first};
+  }
+
+  /// Runs a phase of a layer: arguments are found and results are put back by role and name.
+  llvm::Error call(LayerState &layer, const std::string &phase, int64_t microBatch, Tensor &stream) {
+    auto function = module.lookupSymbol<func::FuncOp>(layer.kind + "." + phase);
+    if (!function)
+      return llvm::createStringError("no function %s.%s", layer.kind.c_str(), phase.c_str());
+    context.layer = layer.layer;
+    std::vector<Tensor> arguments;
+    for (BlockArgument argument : function.getArguments()) {
+      DictionaryAttr attributes = function.getArgAttrDict(argument.getArgNumber());
+      arguments.push_back(read(layer, attributes, cast<RankedTensorType>(argument.getType()), microBatch, stream));
+    }
+    llvm::Expected<std::vector<Tensor>> results = evaluate(function, arguments, context);
+    if (!results)
+      return results.takeError();
+    for (auto [index, result] : llvm::enumerate(*results))
+      write(layer, function.getResultAttrDict(index), std::move(result), microBatch, stream);
+    return llvm::Error::success();
+  }
+
+  static std::string text(DictionaryAttr attributes, StringRef name) {
+    return cast<StringAttr>(attributes.get(name)).str();
+  }
+
+  Tensor read(LayerState &layer, DictionaryAttr attributes, RankedTensorType type, int64_t microBatch,
+              const Tensor &stream) {
+    std::string role = text(attributes, "model.role"), name = text(attributes, "model.name");
+    if (role == "stream")
+      return layer.saved[microBatch]["stream"];
+    if (role == "cotangent")
+      return stream;
+    if (role == "saved")
+      return layer.saved[microBatch].at(name);
+    if (role == "statistic")
+      return Tensor(type, {statistics[name]});
+    if (role == "input")
+      return input(name, type, microBatch);
+    auto [values, first] = store(layer, role, name, attributes, type.getNumElements());
+    return Tensor(type, std::vector<double>(values->begin() + first, values->begin() + first + type.getNumElements()));
+  }
+
+  void write(LayerState &layer, DictionaryAttr attributes, Tensor value, int64_t microBatch, Tensor &stream) {
+    std::string role = text(attributes, "model.role"), name = text(attributes, "model.name");
+    if (role == "stream" || role == "cotangent") {
+      stream = std::move(value);
+    } else if (role == "saved") {
+      layer.saved[microBatch][name] = std::move(value);
+    } else if (role == "statistic") {
+      statistics[name] = value.values[0];
+    } else {
+      auto [values, first] = store(layer, role, name, attributes, value.type.getNumElements());
+      std::copy(value.values.begin(), value.values.end(), values->begin() + first);
+    }
+  }
+
+  Tensor input(const std::string &name, RankedTensorType type, int64_t microBatch) const {
+    std::vector<double> values;
+    int64_t samples = plan.microBatchSize;
+    int64_t first = static_cast<int64_t>(context.step) * plan.globalBatch() +
+                    (microBatch * plan.dp + context.coordinate("dp")) * samples;
+    for (int64_t i = 0; i < samples; ++i) {
+      TrainingSample sample = inputs.sample(first + i);
+      const std::vector<double> &part = name == "tokens"         ? sample.tokens
+                                        : name == "labels"       ? sample.labels
+                                        : name == "loss_weights" ? sample.lossWeights
+                                                                 : sample.positions;
+      values.insert(values.end(), part.begin(), part.end());
+    }
+    return Tensor(type, std::move(values));
+  }
+
+  llvm::Error forward(int64_t microBatch) {
+    Tensor stream;
+    if (!isFirst()) {
+      llvm::Expected<Tensor> received = context.rendezvous->receive(rank - ranksPerStage, rank, microBatch);
+      if (!received)
+        return received.takeError();
+      stream = std::move(*received);
+    }
+    for (LayerState &layer : layers) {
+      layer.saved[microBatch]["stream"] = stream;
+      if (llvm::Error error = call(layer, layer.policy + ".forward", microBatch, stream))
+        return error;
+    }
+    if (!isLast())
+      context.rendezvous->send(rank, rank + ranksPerStage, microBatch, std::move(stream));
+    return llvm::Error::success();
+  }
+
+  llvm::Error backward(int64_t microBatch) {
+    constexpr int64_t backwardTag = 1 << 20;
+    Tensor cotangent;
+    if (!isLast()) {
+      llvm::Expected<Tensor> received =
+          context.rendezvous->receive(rank + ranksPerStage, rank, backwardTag + microBatch);
+      if (!received)
+        return received.takeError();
+      cotangent = std::move(*received);
+    }
+    for (LayerState &layer : llvm::reverse(layers)) {
+      if (llvm::Error error = call(layer, layer.policy + ".backward", microBatch, cotangent))
+        return error;
+      layer.saved.erase(microBatch);
+    }
+    if (!isFirst())
+      context.rendezvous->send(rank, rank - ranksPerStage, backwardTag + microBatch, std::move(cotangent));
+    return llvm::Error::success();
+  }
+
+  llvm::Error runAll(const std::string &phase) {
+    Tensor none;
+    for (LayerState &layer : layers)
+      if (llvm::Error error = call(layer, phase, 0, none))
+        return error;
+    return llvm::Error::success();
+  }
+
+  /// Sums the statistics over all ranks.
+  llvm::Error agree() {
+    Builder b(module.getContext());
+    auto type = RankedTensorType::get({3}, b.getF32Type());
+    Tensor mine(type, {statistics["loss_sum"], statistics["token_count"], statistics["squared_norm"]});
+    auto parts = context.rendezvous->exchange({"all ranks", rank, plan.ranks(), "agree"}, mine);
+    if (!parts)
+      return parts.takeError();
+    size_t index = 0;
+    for (const char *name : {"loss_sum", "token_count", "squared_norm"}) {
+      statistics[name] = 0;
+      for (const auto &part : *parts)
+        statistics[name] += part->values[index];
+      ++index;
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error finishStep(int64_t step) {
+    if (llvm::Error error = runAll("reduce_gradients"))
+      return error;
+    if (llvm::Error error = runAll("squared_norm"))
+      return error;
+    if (llvm::Error error = agree())
+      return error;
+    double tokens = statistics["token_count"];
+    double norm = std::sqrt(statistics["squared_norm"]) / tokens;
+    record(step, statistics["loss_sum"] / tokens, norm, tokens);
+    const OptimizerConfig &adam = run.optimizer;
+    double clip = adam.clip ? std::min(1.0, adam.maxGradNorm / (norm + 1e-6)) : 1.0;
+    context.scalars["gradient_scale"] = clip / tokens;
+    context.scalars["learning_rate"] = inputs.learningRate(step);
+    context.scalars["bias_correction1"] = 1 / (1 - std::pow(adam.beta1, step + 1));
+    context.scalars["bias_correction2"] = 1 / (1 - std::pow(adam.beta2, step + 1));
+    context.scalars["apply"] = 1;
+    return runAll("optimizer");
+  }
+
+  void record(int64_t step, double loss, double norm, double tokens) {
+    std::lock_guard<std::mutex> lock(mutex);
+    TrainingStep &entry = out[step];
+    entry.loss = loss;
+    entry.gradNorm = norm;
+    for (const LayerState &layer : layers)
+      for (const SegmentParameter &parameter : layer.segment->parameters) {
+        if (parameter.isTiedHere)
+          continue;
+        std::vector<double> &whole = entry.gradients[layer.globalName(parameter)];
+        int64_t elements = 1;
+        for (const std::string &dim : parameter.description->dims)
+          elements *= run.model.dims.at(dim);
+        whole.resize(elements);
+        const std::vector<double> &local = layer.stores.at("accumulator/" + parameter.description->name);
+        int64_t share = parameter.stateElements;
+        int64_t first = share == parameter.heldElements ? 0 : context.coordinate("dp") * share;
+        forEachElement(parameter, [&](int64_t flat, int64_t index) {
+          if (index >= 0 && flat >= first && flat < first + share)
+            whole[index] = local[flat] / tokens;
+        });
+      }
+  }
+
+  const PartitionedModel &model;
+  const RunConfig &run;
+  const planner::Plan &plan;
+  const TrainingInputs &inputs;
+  int rank, stage = 0, ranksPerStage = 1;
+  EvalContext &context;
+  std::vector<TrainingStep> &out;
+  std::mutex &mutex;
+  ModuleOp module;
+  std::vector<LayerState> layers;
+  std::map<std::string, double> statistics;
+};
+
+} // namespace
+
+llvm::Expected<std::vector<TrainingStep>> trainRanks(const PartitionedModel &model, const RunConfig &run,
+                                                     const planner::Plan &plan, const TrainingInputs &inputs) {
+  std::vector<TrainingStep> steps(inputs.steps);
+  std::mutex mutex;
+  llvm::Error error = runRanks(plan.ranks(), [&](int rank, EvalContext &context) {
+    return RankTrainer(model, run, plan, inputs, rank, context, steps, mutex).train();
+  });
+  if (error)
+    return std::move(error);
+  return steps;
+}
+
+} // namespace espalier

@@ -1,0 +1,224 @@
+// Rewrites joint functions from global to local shapes: each op by its own rule, each reshard to the cheapest
+// collectives. After it the IR is what one device runs; what differs between devices is in #dist.origin and slices.
+#include "compiler/partition/layout.h"
+#include "compiler/passes.h"
+
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+#define GEN_PASS_DEF_LOCALIZE
+#include "compiler/passes.h.inc"
+
+namespace {
+
+/// Localizes one function into `body` of its replacement.
+class Localizer : public LocalizeContext {
+public:
+  Localizer(const Layout &layout, func::FuncOp from, func::FuncOp to)
+      : layout(layout), from(from), b(to.getContext()) {
+    Block &body = to.getBody().front();
+    for (auto [global, local] : llvm::zip_equal(from.getBody().front().getArguments(), body.getArguments()))
+      locals[global] = local;
+    b.setInsertionPointToEnd(&body);
+  }
+
+  void run() {
+    for (Operation &op : from.getBody().front()) {
+      current = &op;
+      SmallVector<Value> results;
+      if (auto reshard = dyn_cast<dist::ReshardOp>(&op))
+        results = {lower(reshard)};
+      else if (auto shardable = dyn_cast<ShardableOp>(&op))
+        results = shardable.localize(*this);
+      else
+        results = cloneLocal(&op);
+      for (auto [global, local] : llvm::zip_equal(op.getResults(), results))
+        locals[global] = local;
+      addReplicaWeight(&op);
+    }
+  }
+
+  Value operand(unsigned index) override { return locals.lookup(current->getOperand(index)); }
+  RankedTensorType resultType(unsigned index) override {
+    Value result = current->getResult(index);
+    return layout.localType(result.getType(), shardingOf(result));
+  }
+  OpBuilder &builder() override { return b; }
+
+  SmallVector<Attribute> axes(Value global, StringRef dim) override {
+    // The op sees its operand after the reshard before it, whose result is the operand itself.
+    Axes axes = shardingOf(global).dims[dimIndex(global.getType(), dim)];
+    return SmallVector<Attribute>(axes.begin(), axes.end());
+  }
+
+  /// The part of device (c0, c1, ..) on axes (a0, a1, ..) of a dimension begins at c0 * size / |a0| + c1 * ...
+  /// Samples of later micro-batches follow those of earlier ones.
+  Attribute origin(Value global, StringRef dim) override {
+    int index = dimIndex(global.getType(), dim);
+    int64_t size = cast<RankedTensorType>(global.getType()).getDimSize(index);
+    SmallVector<StringAttr> names;
+    SmallVector<int64_t> strides;
+    int64_t stride = size;
+    Sharding sharding = shardingOf(global);
+    for (StringAttr axis : sharding.dims[index]) {
+      stride /= layout.mesh().size(axis.getValue());
+      names.push_back(axis);
+      strides.push_back(stride);
+    }
+    if (dim == "batch") {
+      names.push_back(b.getStringAttr("micro_batch"));
+      strides.push_back(size);
+    }
+    return names.empty() ? Attribute() : dist::OriginAttr::get(b.getContext(), names, strides);
+  }
+
+  SmallVector<Value> cloneLocal(Operation *op) override {
+    OperationState state(op->getLoc(), op->getName());
+    for (Value operand : op->getOperands())
+      state.operands.push_back(locals.lookup(operand));
+    for (Value result : op->getResults())
+      state.types.push_back(layout.localType(result.getType(), shardingOf(result)));
+    for (NamedAttribute attribute : op->getAttrs())
+      if (attribute.getName() != "dist.shardings" && attribute.getName() != "dist.operands")
+        state.attributes.push_back(attribute);
+    return SmallVector<Value>(b.create(state)->getResults());
+  }
+
+private:
+  ArrayAttr axesAttribute(ArrayRef<StringAttr> axes) {
+    return b.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()));
+  }
+
+  RankedTensorType resized(Value value, int64_t dim, int64_t numerator, int64_t denominator) {
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape[dim] = shape[dim] * numerator / denominator;
+    return namedTensor(shape, dimNames(type), type.getElementType());
+  }
+
+  /// Sums first (scattered where the target splits a dimension over the same axis), then gathers, then slices.
+  Value lower(dist::ReshardOp op) {
+    Sharding place(op.getFrom()), target(op.getTo());
+    Value value = locals.lookup(op.getX());
+    Location loc = op.getLoc();
+    Axes toReduce;
+    for (StringAttr axis : place.partial) {
+      if (llvm::is_contained(target.partial, axis))
+        continue;
+      int64_t dim = scatterDim(place, target, axis);
+      if (dim < 0) {
+        toReduce.push_back(axis);
+        continue;
+      }
+      Type type = resized(value, dim, 1, layout.mesh().size(axis.getValue()));
+      value = b.create<dist::ReduceScatterOp>(loc, type, value, axesAttribute({axis}), b.getI64IntegerAttr(dim));
+      place.dims[dim].push_back(axis);
+    }
+    if (!toReduce.empty())
+      value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce),
+                                          b.getStringAttr("sum"));
+    for (size_t dim = 0; dim < place.dims.size(); ++dim)
+      value = move(loc, value, dim, place.dims[dim], target.dims[dim], /*gather=*/true);
+    for (size_t dim = 0; dim < place.dims.size(); ++dim)
+      value = move(loc, value, dim, place.dims[dim], target.dims[dim], /*gather=*/false);
+    return value;
+  }
+
+  /// The dimension that the target splits over `axis` right after the axes it is split over now, or -1.
+  static int64_t scatterDim(const Sharding &place, const Sharding &target, StringAttr axis) {
+    for (size_t dim = 0; dim < target.dims.size(); ++dim) {
+      size_t have = place.dims[dim].size();
+      const Axes &wanted = target.dims[dim];
+      if (wanted.size() > have && wanted[have] == axis &&
+          ArrayRef(wanted).take_front(have) == ArrayRef(place.dims[dim]))
+        return dim;
+    }
+    return -1;
+  }
+
+  /// Gathers the axes behind the common prefix of `have` and `want`, or slices to those of `want`.
+  Value move(Location loc, Value value, int64_t dim, Axes &have, const Axes &want, bool gather) {
+    size_t common = 0;
+    while (common < have.size() && common < want.size() && have[common] == want[common])
+      ++common;
+    ArrayRef<StringAttr> axes = gather ? ArrayRef(have).drop_front(common) : ArrayRef(want).drop_front(common);
+    if (axes.empty())
+      return value;
+    int64_t parts = layout.size(axes);
+    IntegerAttr position = b.getI64IntegerAttr(dim);
+    if (gather) {
+      Type type = resized(value, dim, parts, 1);
+      value = b.create<dist::AllGatherOp>(loc, type, value, axesAttribute(axes), position);
+      have.truncate(common);
+    } else {
+      Type type = resized(value, dim, 1, parts);
+      value = b.create<dist::SliceOp>(loc, type, value, axesAttribute(axes), position);
+      have = want;
+    }
+    return value;
+  }
+
+  /// The statistics are summed over all devices at the end of the step. One that is equal on the devices of an axis
+  /// must count once: it is divided by the axis' size.
+  void addReplicaWeight(Operation *op) {
+    auto accumulate = dyn_cast<model::AccumulateOp>(op);
+    auto argument = accumulate ? dyn_cast<BlockArgument>(accumulate.getAccumulator()) : BlockArgument();
+    auto role = argument ? from.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role") : StringAttr();
+    if (!role || role.getValue() != "statistic")
+      return;
+    double replicas = 1;
+    Axes partial = shardingOf(accumulate.getResult()).partial;
+    for (auto [axis, size] : llvm::zip_equal(layout.mesh().getAxes(), layout.mesh().getSizes()))
+      if (axis != "pp" && !llvm::is_contained(partial, axis))
+        replicas *= size;
+    if (replicas == 1)
+      return;
+    Operation *local = locals.lookup(accumulate.getResult()).getDefiningOp();
+    b.setInsertionPoint(local);
+    Value share = b.create<model::ConstantOp>(op->getLoc(), namedTensor({}, {}, b.getF32Type()),
+                                              b.getF64FloatAttr(1 / replicas));
+    Value x = local->getOperand(1);
+    local->setOperand(1, b.create<model::MulOp>(op->getLoc(), x.getType(), x, share));
+    b.setInsertionPointAfter(local);
+  }
+
+  const Layout &layout;
+  func::FuncOp from;
+  OpBuilder b;
+  Operation *current = nullptr;
+  llvm::DenseMap<Value, Value> locals;
+};
+
+struct LocalizePass : impl::LocalizeBase<LocalizePass> {
+  void runOnOperation() override {
+    Layout layout(getOperation());
+    for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      localizeFunction(layout, function);
+  }
+
+  static void localizeFunction(const Layout &layout, func::FuncOp function) {
+    OpBuilder builder(function);
+    SmallVector<Type> arguments, results;
+    for (BlockArgument argument : function.getBody().front().getArguments())
+      arguments.push_back(layout.localType(argument.getType(), shardingOf(argument)));
+    for (Value result : function.getBody().front().getTerminator()->getOperands())
+      results.push_back(layout.localType(result.getType(), shardingOf(result)));
+    auto local = builder.create<func::FuncOp>(function.getLoc(), function.getName(),
+                                              builder.getFunctionType(arguments, results));
+    local->setAttrs(function->getAttrDictionary());
+    local.setFunctionType(builder.getFunctionType(arguments, results));
+    Block *body = local.addEntryBlock();
+    for (auto [to, argument] : llvm::zip_equal(body->getArguments(), function.getArguments()))
+      to.setLoc(argument.getLoc());
+    Localizer(layout, function, local).run();
+    function.erase();
+  }
+};
+
+} // namespace
+} // namespace espalier

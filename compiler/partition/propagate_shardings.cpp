@@ -1,0 +1,193 @@
+// Decides for every op of a joint function where its operands must be and where its results are. One sweep in program
+// order: an op's factors are its named dimensions; each takes the axes of the first claimant, where parameters claim
+// before the place that a result is bound for, and that before the other operands in order. An axis serves one factor
+// of an op. Example (tp splits the stream's sequence and the heads): q = x[b, s:tp, h] w[h, n:tp, d] gives n to tp, so
+// that x must be whole in s (an all-gather) and q is [b, s, n:tp, d].
+#include "compiler/partition/layout.h"
+#include "compiler/passes.h"
+
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+#define GEN_PASS_DEF_PROPAGATESHARDINGS
+#include "compiler/passes.h.inc"
+
+namespace {
+
+/// The axes that each factor of one op has claimed.
+class FactorAxes {
+public:
+  explicit FactorAxes(ShardableOp op) : op(op) {}
+
+  void claim(Type type, const Sharding &sharding) {
+    for (auto [dim, axes] : llvm::zip_equal(dimNames(type), sharding.dims)) {
+      bool isFree = !axes.empty() && !axesOf.contains(dim) && op.factorKind(dim) != FactorKind::Blocked &&
+                    llvm::none_of(axes, [&](StringAttr axis) { return llvm::is_contained(used, axis); });
+      if (!isFree)
+        continue;
+      axesOf[dim] = axes;
+      used.append(axes.begin(), axes.end());
+    }
+  }
+
+  Sharding of(Type type) const {
+    Sharding sharding;
+    for (StringAttr dim : dimNames(type))
+      sharding.dims.push_back(axesOf.lookup(dim));
+    return sharding;
+  }
+
+  /// Axes of the summed factors among the operands' dimensions, in order.
+  Axes summed() {
+    Axes axes;
+    llvm::SmallDenseSet<StringAttr> seen;
+    for (Value operand : op->getOperands())
+      for (StringAttr dim : dimNames(operand.getType()))
+        if (seen.insert(dim).second && op.factorKind(dim) == FactorKind::Sum)
+          llvm::append_range(axes, axesOf.lookup(dim));
+    return axes;
+  }
+
+private:
+  ShardableOp op;
+  llvm::DenseMap<StringAttr, Axes> axesOf;
+  Axes used;
+};
+
+/// Propagates through one function.
+class Propagation {
+public:
+  Propagation(const Layout &layout, func::FuncOp function) : layout(layout), function(function) {}
+
+  LogicalResult run() {
+    Block &body = function.getBody().front();
+    for (BlockArgument argument : body.getArguments()) {
+      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+      shardings[argument] = layout.argument(argument.getType(), role ? role.getValue() : "");
+    }
+    for (Operation &op : body.without_terminator()) {
+      auto shardable = dyn_cast<ShardableOp>(&op);
+      if (!shardable)
+        return op.emitOpError("cannot be sharded");
+      if (auto accumulate = dyn_cast<model::AccumulateOp>(&op))
+        placeAccumulate(accumulate);
+      else
+        place(shardable);
+    }
+    placeResults(body.getTerminator());
+    for (BlockArgument argument : body.getArguments())
+      function.setArgAttr(argument.getArgNumber(), "dist.sharding", attribute(shardings[argument]));
+    return success();
+  }
+
+private:
+  dist::ShardingAttr attribute(const Sharding &sharding) { return sharding.attribute(function.getContext()); }
+
+  /// Where an operand is once partial sums are added up.
+  Sharding resolved(Value value) const {
+    const Sharding &sharding = shardings.find(value)->second;
+    return sharding.isPartial() ? layout.nominal(value.getType()) : sharding;
+  }
+
+  bool isParameter(Value value) {
+    if (auto convert = value.getDefiningOp<model::ConvertOp>())
+      value = convert.getX();
+    auto argument = dyn_cast<BlockArgument>(value);
+    auto role = argument ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role") : StringAttr();
+    return role && role.getValue() == "parameter";
+  }
+
+  void record(Operation *op, ArrayRef<Sharding> operands, ArrayRef<Sharding> results) {
+    auto array = [&](ArrayRef<Sharding> list) {
+      SmallVector<Attribute> attributes;
+      for (const Sharding &sharding : list)
+        attributes.push_back(attribute(sharding));
+      return ArrayAttr::get(op->getContext(), attributes);
+    };
+    op->setAttr("dist.operands", array(operands));
+    op->setAttr("dist.shardings", array(results));
+    for (auto [result, sharding] : llvm::zip_equal(op->getResults(), results))
+      shardings[result] = sharding;
+  }
+
+  /// Partial sums pass through a linear op whose operands are all partial alike.
+  bool passesPartial(ShardableOp op) const {
+    if (op->getNumOperands() == 0)
+      return false;
+    const Sharding &first = shardings.find(op->getOperand(0))->second;
+    return first.isPartial() && op.passesPartial() && llvm::all_of(op->getOperands(), [&](Value operand) {
+             const Sharding &sharding = shardings.find(operand)->second;
+             return sharding == first && operand.getType() == op->getOperand(0).getType();
+           });
+  }
+
+  void place(ShardableOp op) {
+    FactorAxes factors(op);
+    bool passes = passesPartial(op);
+    auto placeOf = [&](Value operand) { return passes ? shardings.find(operand)->second : resolved(operand); };
+    for (Value operand : op->getOperands())
+      if (isParameter(operand))
+        factors.claim(operand.getType(), placeOf(operand));
+    for (Value result : op->getResults())
+      for (Operation *user : result.getUsers())
+        if (auto accumulate = dyn_cast<model::AccumulateOp>(user))
+          if (accumulate.getX() == result)
+            factors.claim(result.getType(), shardings.find(accumulate.getAccumulator())->second);
+    for (Value operand : op->getOperands())
+      factors.claim(operand.getType(), placeOf(operand));
+
+    SmallVector<Sharding> operands, results;
+    for (Value operand : op->getOperands()) {
+      operands.push_back(factors.of(operand.getType()));
+      if (passes)
+        operands.back().partial = shardings.find(operand)->second.partial;
+    }
+    Axes partial = passes ? operands.front().partial : Axes();
+    llvm::append_range(partial, factors.summed());
+    for (Value result : op->getResults()) {
+      results.push_back(factors.of(result.getType()));
+      results.back().partial = partial;
+    }
+    record(op, operands, results);
+  }
+
+  /// An accumulator keeps its dimensions' placement and becomes partial as what is added to it is.
+  void placeAccumulate(model::AccumulateOp op) {
+    Sharding place = shardings[op.getAccumulator()];
+    place.partial = shardings[op.getX()].partial;
+    shardings[op.getAccumulator()] = place;
+    record(op, {place, place}, {place});
+  }
+
+  /// Streams and their gradients leave in the stream's placement, everything else where it is.
+  void placeResults(Operation *terminator) {
+    SmallVector<Sharding> operands;
+    for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
+      auto role = function.getResultAttrOfType<StringAttr>(index, "model.role");
+      bool isStream = role && (role.getValue() == "stream" || role.getValue() == "cotangent");
+      operands.push_back(isStream ? layout.nominal(operand.getType()) : shardings[operand]);
+    }
+    record(terminator, operands, {});
+  }
+
+  const Layout &layout;
+  func::FuncOp function;
+  llvm::DenseMap<Value, Sharding> shardings;
+};
+
+struct PropagateShardingsPass : impl::PropagateShardingsBase<PropagateShardingsPass> {
+  void runOnOperation() override {
+    Layout layout(getOperation());
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (failed(Propagation(layout, function).run()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,106 @@
+#include "compiler/pipeline/describe_run.h"
+
+#include "compiler/plan/apply_plan.h"
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+std::string recomputeOf(const planner::Plan &plan) {
+  std::set<planner::Recompute> policies;
+  for (const planner::StagePlan &stage : plan.stages)
+    policies.insert(stage.recompute.begin(), stage.recompute.end());
+  return policies.size() > 1 ? "mixed" : policies.empty() ? "none" : recomputeName(*policies.begin());
+}
+
+void addInput(const std::string &file, rt::pb::Plan &out) {
+  std::ifstream stream(file, std::ios::binary);
+  std::stringstream content;
+  content << stream.rdbuf();
+  std::string text = content.str();
+  auto hash = llvm::SHA256::hash(ArrayRef(reinterpret_cast<const uint8_t *>(text.data()), text.size()));
+  rt::pb::Input &input = *out.add_inputs();
+  input.set_name(file.substr(file.rfind('/') + 1));
+  input.set_sha256(llvm::toHex(hash, /*LowerCase=*/true));
+}
+
+void describeLearningRate(const LearningRateSchedule &schedule, rt::pb::LearningRate &out) {
+  out.set_kind(schedule.kind);
+  out.set_peak(schedule.peak);
+  out.set_end(schedule.end);
+  out.set_warmup_init(schedule.warmupInit);
+  out.set_power(schedule.power);
+  out.set_cycles(schedule.cycles);
+  out.set_warmup_steps(schedule.warmupSteps);
+  out.set_warmup_ratio(schedule.warmupRatio);
+  out.set_total_steps(schedule.totalSteps);
+  out.set_decay_steps(schedule.decaySteps);
+}
+
+} // namespace
+
+void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out) {
+  out.set_version(1);
+  out.set_model(run.model.name);
+  out.set_target("cpu");
+  out.set_compiler(espalierVersion);
+  out.set_parameter_count(run.model.parameterCount());
+  out.set_memory_limit_bytes(static_cast<uint64_t>(run.cluster.memoryBytes));
+  for (auto [name, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("tp", plan.tp)}) {
+    rt::pb::Axis &axis = *out.add_mesh();
+    axis.set_name(name);
+    axis.set_size(size);
+  }
+  rt::pb::Settings &settings = *out.mutable_settings();
+  settings.set_seed(run.seed);
+  settings.set_micro_batch_size(plan.microBatchSize);
+  settings.set_micro_batches(plan.microBatches);
+  settings.set_global_batch(plan.globalBatch());
+  settings.set_sequence(run.model.dims.at("seq"));
+  settings.set_vocabulary(run.model.dims.at("vocab"));
+  settings.set_zero(plan.zero);
+  settings.set_sequence_parallel(plan.sequenceParallel);
+  settings.set_recompute(recomputeOf(plan));
+  settings.set_schedule(plan.schedule == planner::Schedule::GPipe ? "gpipe" : "1f1b");
+  settings.set_beta1(run.optimizer.beta1);
+  settings.set_beta2(run.optimizer.beta2);
+  settings.set_epsilon(run.optimizer.epsilon);
+  settings.set_weight_decay(run.optimizer.weightDecay);
+  settings.set_max_grad_norm(run.optimizer.clip ? run.optimizer.maxGradNorm : 0);
+  describeLearningRate(run.schedule, *settings.mutable_learning_rate());
+  settings.set_dynamic_loss_scale(run.lossScale.dynamic);
+  settings.set_initial_loss_scale(run.lossScale.initial);
+  settings.set_loss_scale_factor(run.lossScale.factor);
+  settings.set_loss_scale_window(run.lossScale.window);
+  settings.set_minimum_loss_scale(run.lossScale.minimum);
+  settings.set_ignore_token(run.ignoreToken);
+  settings.set_flops_per_step(flopsPerStep);
+  addInput(run.file, out);
+}
+
+double stepFlops(ModuleOp joint, const ModelDescription &model) {
+  double total = 0;
+  for (const SegmentRun &run : model.runs) {
+    double flops = 0;
+    joint.lookupSymbol<func::FuncOp>(run.kind).walk([&](Operation *op) {
+      auto costed = dyn_cast<CostedOp>(op);
+      if (costed && costed.isExpensive())
+        flops += costed.flops();
+    });
+    total += flops * run.count;
+  }
+  return total;
+}
+
+} // namespace espalier

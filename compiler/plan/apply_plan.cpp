@@ -1,0 +1,68 @@
+#include "compiler/plan/apply_plan.h"
+
+#include "dialects/dist/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace espalier {
+
+const char *recomputeName(planner::Recompute recompute) {
+  switch (recompute) {
+  case planner::Recompute::None:
+    return "none";
+  case planner::Recompute::Selective:
+    return "selective";
+  case planner::Recompute::Full:
+    return "full";
+  }
+  llvm_unreachable("unknown recompute policy");
+}
+
+ModelSizes sizesUnder(const planner::Plan &plan) {
+  bool splitsVocabulary = plan.vocabParallel && plan.tp > 1;
+  return {plan.microBatchSize * plan.dp, splitsVocabulary ? 128 * plan.tp : 1};
+}
+
+void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescription &model) {
+  Builder b(module.getContext());
+  SmallVector<StringAttr> axes;
+  SmallVector<int64_t> sizes;
+  for (auto [axis, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("tp", plan.tp)}) {
+    axes.push_back(b.getStringAttr(axis));
+    sizes.push_back(size);
+  }
+  module->setAttr("dist.mesh", dist::MeshAttr::get(module.getContext(), axes, sizes));
+
+  SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp"}))};
+  for (const char *dim : {"heads", "kv_heads", "ffn"})
+    if (model.dims.count(dim))
+      dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
+  if (plan.vocabParallel)
+    dims.push_back(b.getNamedAttr("vocab", b.getStrArrayAttr({"tp"})));
+  module->setAttr("dist.dims", b.getDictionaryAttr(dims));
+  if (plan.sequenceParallel)
+    module->setAttr("dist.sequence_parallel", b.getUnitAttr());
+  if (plan.keepTensorParallelResults)
+    module->setAttr("dist.keep_collectives", b.getUnitAttr());
+
+  std::set<planner::Recompute> policies;
+  for (const planner::StagePlan &stage : plan.stages)
+    policies.insert(stage.recompute.begin(), stage.recompute.end());
+  for (auto function : module.getOps<func::FuncOp>()) {
+    bool repeats = llvm::any_of(model.runs, [&](const SegmentRun &run) {
+      return &run != &model.runs.front() && &run != &model.runs.back() && run.kind == function.getName();
+    });
+    SmallVector<StringRef> names;
+    for (planner::Recompute policy : policies)
+      names.push_back(recomputeName(policy));
+    if (!repeats || names.empty())
+      names = {"none"};
+    function->setAttr("model.recompute", b.getStrArrayAttr(names));
+  }
+}
+
+} // namespace espalier

@@ -1,0 +1,75 @@
+#include "compiler/plan/choose_plan.h"
+
+#include "compiler/plan/apply_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace espalier {
+
+std::vector<int> spreadLayers(int layers, int stages) {
+  std::vector<int> counts(stages, layers / stages);
+  std::vector<int> order;
+  for (int stage = 1; stage + 1 < stages; ++stage)
+    order.push_back(stage);
+  order.push_back(0);
+  order.push_back(stages - 1);
+  for (int i = 0; i < layers % stages; ++i)
+    ++counts[order[i]];
+  return counts;
+}
+
+namespace {
+
+planner::Recompute parseRecompute(const std::string &name) {
+  if (name == "full")
+    return planner::Recompute::Full;
+  return name == "selective" ? planner::Recompute::Selective : planner::Recompute::None;
+}
+
+planner::Schedule parseSchedule(const std::string &name) {
+  return name == "gpipe" ? planner::Schedule::GPipe : planner::Schedule::OneFOneB;
+}
+
+} // namespace
+
+planner::Plan pinnedPlan(const RunConfig &run) {
+  const PlanPins &pins = run.pins;
+  planner::Plan plan;
+  plan.dp = pins.dp.value_or(1);
+  plan.tp = pins.tp.value_or(1);
+  plan.pp = pins.pp.value_or(1);
+  plan.microBatchSize = pins.microBatchSize.value_or(1);
+  plan.microBatches = pins.microBatches.value_or(1);
+  plan.zero = pins.zero.value_or(0);
+  plan.sequenceParallel = pins.sequenceParallel.value_or(false);
+  plan.vocabParallel = pins.vocabParallel.value_or(true);
+  plan.schedule = parseSchedule(pins.schedule.value_or("1f1b"));
+  plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
+  planner::Recompute recompute = parseRecompute(pins.recompute.value_or("none"));
+  std::vector<int> counts = pins.stageLayers.value_or(spreadLayers(run.model.layerCount(), plan.pp));
+  int first = 0;
+  for (int count : counts) {
+    planner::StagePlan stage{first, count, std::vector<planner::Recompute>(count, recompute)};
+    for (int layer = 0; layer < count && !run.recompute.fullLayers.empty(); ++layer)
+      stage.recompute[layer] = run.recompute.fullLayers[first + layer] ? planner::Recompute::Full : recompute;
+    plan.stages.push_back(std::move(stage));
+    first += count;
+  }
+  return plan;
+}
+
+std::string describePlan(const planner::Plan &plan) {
+  std::set<planner::Recompute> policies;
+  for (const planner::StagePlan &stage : plan.stages)
+    policies.insert(stage.recompute.begin(), stage.recompute.end());
+  std::string recompute = policies.size() > 1 ? "mixed" : policies.empty() ? "none" : recomputeName(*policies.begin());
+  return fmt::format("dp={} tp={} pp={}, {} micro-batches of {}, zero={}, {}recompute={}, {}", plan.dp, plan.tp, plan.pp,
+                     plan.microBatches, plan.microBatchSize, plan.zero,
+                     plan.sequenceParallel ? "sequence parallel, " : "", recompute,
+                     plan.schedule == planner::Schedule::GPipe ? "gpipe" : "1f1b");
+}
+
+} // namespace espalier

@@ -1,0 +1,98 @@
+#include "compiler/plan/fit_memory.h"
+
+#include "compiler/driver.h"
+#include "compiler/plan/choose_plan.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace espalier {
+
+namespace {
+
+const rt::pb::Stage &fullestStage(const rt::pb::Plan &plan) {
+  int fullest = 0;
+  for (int stage = 1; stage < plan.stages_size(); ++stage)
+    if (plan.stages(stage).arena_bytes() > plan.stages(fullest).arena_bytes())
+      fullest = stage;
+  return plan.stages(fullest);
+}
+
+std::string inGigabytes(uint64_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / (1 << 30)); }
+
+struct Change {
+  std::string name;
+  planner::Plan plan;
+};
+
+planner::Plan withRecompute(planner::Plan plan, planner::Recompute recompute) {
+  for (planner::StagePlan &stage : plan.stages)
+    stage.recompute.assign(stage.layers, recompute);
+  return plan;
+}
+
+/// Changes that save memory at the same global batch and devices, cheapest in time first.
+std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
+  std::vector<Change> changes;
+  auto add = [&](std::string name, planner::Plan changed) { changes.push_back({std::move(name), std::move(changed)}); };
+  if (plan.zero == 0 && plan.dp > 1) {
+    planner::Plan zero = plan;
+    zero.zero = 1;
+    add("zero=1", zero);
+  }
+  if (plan.tp > 1 && !plan.sequenceParallel) {
+    planner::Plan sequence = plan;
+    sequence.sequenceParallel = true;
+    add("use_seq_parallel: True", sequence);
+  }
+  add("recompute=selective", withRecompute(plan, planner::Recompute::Selective));
+  add("recompute=full", withRecompute(plan, planner::Recompute::Full));
+  for (int64_t size = plan.microBatchSize / 2; size >= 1 && plan.microBatchSize % size == 0; size /= 2) {
+    planner::Plan smaller = withRecompute(plan, planner::Recompute::Full);
+    smaller.microBatchSize = size;
+    smaller.microBatches = plan.microBatches * plan.microBatchSize / size;
+    add(fmt::format("recompute=full and micro-batches of {}", size), smaller);
+  }
+  for (int tp = plan.tp * 2; tp <= plan.tp * plan.dp && plan.dp % (tp / plan.tp) == 0; tp *= 2) {
+    auto heads = run.model.dims.find(run.model.dims.count("kv_heads") ? "kv_heads" : "heads");
+    if (heads->second % tp || run.model.dims.at("ffn") % tp)
+      break;
+    planner::Plan wider = withRecompute(plan, planner::Recompute::Full);
+    wider.tp = tp;
+    wider.dp = plan.dp * plan.tp / tp;
+    wider.microBatches = plan.microBatches * plan.dp / wider.dp;
+    add(fmt::format("recompute=full, dp={} and tp={}", wider.dp, tp), wider);
+  }
+  return changes;
+}
+
+} // namespace
+
+std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                         const rt::pb::Plan &compiled) {
+  uint64_t limit = compiled.memory_limit_bytes();
+  const rt::pb::Stage &stage = fullestStage(compiled);
+  if (limit == 0 || stage.arena_bytes() <= limit)
+    return "";
+  std::string classes;
+  for (const rt::pb::MemoryClass &entry : stage.memory())
+    classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ", entry.name(), inGigabytes(entry.bytes()));
+  std::string text = fmt::format("needs {} per rank, have {} ({}): {}", inGigabytes(stage.arena_bytes()),
+                                 inGigabytes(limit), describePlan(plan), classes);
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  for (const Change &change : changesOf(run, plan)) {
+    std::optional<Compiled> changed = compileRun(context, run, change.plan, sizesOnly);
+    if (changed && fullestStage(changed->plan).arena_bytes() <= limit)
+      return text + fmt::format("; fits with {} ({})", change.name,
+                                inGigabytes(fullestStage(changed->plan).arena_bytes()));
+  }
+  return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
+}
+
+ChosenPlan choosePlan(mlir::MLIRContext &, const RunConfig &run) {
+  return {pinnedPlan(run), "", false};
+}
+
+} // namespace espalier

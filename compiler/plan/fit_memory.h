@@ -1,0 +1,30 @@
+// Which plan a run gets, and what to say when it does not fit the device.
+#pragma once
+
+#include "compiler/import/run_config.h"
+#include "planner/plan.h"
+
+#include "runtime/plan.pb.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+#include <optional>
+#include <string>
+
+namespace espalier {
+
+struct ChosenPlan {
+  std::optional<planner::Plan> plan;
+  std::string reason;        ///< why there is none
+  bool isInputError = false; ///< the run file contradicts itself, as against: nothing fits
+};
+
+/// The pinned plan, or the fastest one of the planner's search that fits.
+ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run);
+
+/// Empty when every stage's arena fits the device. Otherwise the fullest stage's bytes by class, the limit, and the
+/// cheapest change of the plan that fits, found by compiling it.
+std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                         const rt::pb::Plan &compiled);
+
+} // namespace espalier

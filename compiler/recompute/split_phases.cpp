@@ -1,0 +1,262 @@
+// Outlines a localized joint function into forward, backward and evaluate. What crosses from forward to backward is
+// what is saved; a recompute policy says which crossing values are kept, and everything else that backward reads is
+// computed again from them and from the arguments. One trick: "recompute" is nothing but cloning a forward op into
+// backward, so that full, selective and no recompute differ only in one predicate (`isKept`).
+#include "compiler/partition/layout.h"
+#include "compiler/passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+#define GEN_PASS_DEF_SPLITPHASES
+#include "compiler/passes.h.inc"
+
+namespace {
+
+enum class Policy { None, Selective, Full };
+
+bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::ReduceScatterOp>(op); }
+
+/// Which ops and values of one joint function belong to which phase.
+class Phases {
+public:
+  Phases(func::FuncOp function, Policy policy, bool keepCollectives)
+      : function(function), body(function.getBody().front()), backward(backwardOps(body)), policy(policy),
+        keepCollectives(keepCollectives) {
+    for (Operation &op : body.without_terminator())
+      if (backward.contains(&op))
+        addOperands(&op);
+  }
+
+  bool isBackward(Value value) const {
+    return value.getDefiningOp() && backward.contains(value.getDefiningOp());
+  }
+  /// Values kept from forward to backward, in program order.
+  SmallVector<Value> saved() const {
+    SmallVector<Value> ordered;
+    for (Operation &op : body)
+      for (Value result : op.getResults())
+        if (kept.contains(result))
+          ordered.push_back(result);
+    return ordered;
+  }
+  /// Ops of the backward function in program order: those that depend on the cotangent and those computed again.
+  bool runsInBackward(Operation *op) const { return backward.contains(op) || again.contains(op); }
+
+  /// Ops that results of the forward function depend on.
+  llvm::DenseSet<Operation *> forwardOps(ValueRange results) const {
+    llvm::DenseSet<Operation *> needed;
+    SmallVector<Value> work(results.begin(), results.end());
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val().getDefiningOp();
+      if (op && needed.insert(op).second)
+        llvm::append_range(work, op->getOperands());
+    }
+    return needed;
+  }
+
+private:
+  void addOperands(Operation *op) {
+    if (isa<model::CotangentOp>(op)) // reads only the type of the stream
+      return;
+    SmallVector<Value> work(op->getOperands());
+    while (!work.empty()) {
+      Value value = work.pop_back_val();
+      Operation *producer = value.getDefiningOp();
+      if (!producer || backward.contains(producer) || kept.contains(value))
+        continue;
+      if (isKept(value, producer)) {
+        kept.insert(value);
+        continue;
+      }
+      if (again.insert(producer).second)
+        llvm::append_range(work, producer->getOperands());
+    }
+  }
+
+  /// Results of matrix products, attention and sums over rows are dear; the rest is element-wise work that fuses into
+  /// the kernels of backward. Without recompute also those values are kept that a product of backward reads, because
+  /// they would have to be written again.
+  bool isKept(Value value, Operation *producer) const {
+    if (isa<dist::AllGatherOp, dist::SliceOp, model::ConstantOp, model::ScalarOp>(producer))
+      return false;
+    if (isCollective(producer) && keepCollectives)
+      return true;
+    if (policy == Policy::Full)
+      return false;
+    auto costed = dyn_cast<CostedOp>(producer);
+    if ((costed && costed.isExpensive()) || isCollective(producer) ||
+        isa<model::ReduceSumOp, model::ReduceMaxOp, model::RopeOp, model::EmbedOp>(producer))
+      return true;
+    return policy == Policy::None && llvm::any_of(value.getUsers(), [&](Operation *user) {
+             bool isGather = isa<dist::AllGatherOp>(user) && !backward.contains(user);
+             if (isGather)
+               return llvm::any_of(user->getUsers(), [&](Operation *next) { return isBackwardProduct(next); });
+             return isBackwardProduct(user);
+           });
+  }
+
+  bool isBackwardProduct(Operation *op) const {
+    auto costed = dyn_cast<CostedOp>(op);
+    return backward.contains(op) && costed && costed.isExpensive();
+  }
+
+  func::FuncOp function;
+  Block &body;
+  llvm::DenseSet<Operation *> backward;
+  Policy policy;
+  bool keepCollectives;
+  llvm::DenseSet<Value> kept;
+  llvm::DenseSet<Operation *> again;
+};
+
+/// Writes one phase as a function: arguments on demand, results with roles.
+class PhaseBuilder {
+public:
+  PhaseBuilder(func::FuncOp joint, const Twine &name)
+      : joint(joint), b(joint), phase(b.create<func::FuncOp>(joint.getLoc(), name.str(), b.getFunctionType({}, {}))) {
+    b.setInsertionPointToStart(phase.addEntryBlock());
+  }
+
+  void addArgument(Value joined, DictionaryAttr attributes) {
+    (void)phase.insertArgument(phase.getNumArguments(), joined.getType(), attributes, joined.getLoc());
+    map.map(joined, phase.getBody().front().getArguments().back());
+  }
+
+  void addJointArgument(BlockArgument argument) {
+    if (!map.contains(argument))
+      addArgument(argument, joint.getArgAttrDict(argument.getArgNumber()));
+  }
+
+  void clone(Operation &op) {
+    for (Value operand : op.getOperands())
+      if (auto argument = dyn_cast<BlockArgument>(operand))
+        addJointArgument(argument);
+    b.clone(op, map);
+  }
+
+  void mapTo(Value joined, Value value) { map.map(joined, value); }
+  OpBuilder &builder() { return b; }
+
+  void finish(ArrayRef<Value> results, ArrayRef<DictionaryAttr> attributes) {
+    SmallVector<Value> mapped;
+    for (Value result : results) {
+      if (auto argument = dyn_cast<BlockArgument>(result))
+        addJointArgument(argument);
+      mapped.push_back(map.lookup(result));
+    }
+    b.create<func::ReturnOp>(joint.getLoc(), mapped);
+    phase.setType(b.getFunctionType(phase.getBody().getArgumentTypes(), ValueRange(mapped).getTypes()));
+    for (auto [index, dictionary] : llvm::enumerate(attributes))
+      phase.setResultAttrs(index, dictionary);
+  }
+
+private:
+  func::FuncOp joint;
+  OpBuilder b;
+  func::FuncOp phase;
+  IRMapping map;
+};
+
+class SegmentSplitter {
+public:
+  SegmentSplitter(func::FuncOp joint, bool keepCollectives)
+      : joint(joint), body(joint.getBody().front()), keepCollectives(keepCollectives) {}
+
+  void run() {
+    auto policies = joint->getAttrOfType<ArrayAttr>("model.recompute");
+    OpBuilder b(joint);
+    if (!policies)
+      policies = b.getStrArrayAttr({"none"});
+    for (StringAttr policy : policies.getAsRange<StringAttr>()) {
+      Phases phases(joint, policyOf(policy.getValue()), keepCollectives);
+      emitForward(phases, phases.saved(), joint.getName() + "." + policy.getValue() + ".forward");
+      emitBackward(phases, joint.getName() + "." + policy.getValue() + ".backward");
+    }
+    Phases phases(joint, Policy::Full, /*keepCollectives=*/false);
+    emitForward(phases, {}, joint.getName() + ".evaluate");
+    joint.erase();
+  }
+
+private:
+  static Policy policyOf(StringRef name) {
+    return name == "full" ? Policy::Full : name == "selective" ? Policy::Selective : Policy::None;
+  }
+
+  StringRef resultRole(unsigned index) {
+    auto role = joint.getResultAttrOfType<StringAttr>(index, "model.role");
+    return role ? role.getValue() : "";
+  }
+
+  DictionaryAttr saved(size_t index) {
+    Builder b(joint.getContext());
+    return b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("saved")),
+                                b.getNamedAttr("model.name", b.getStringAttr("saved." + std::to_string(index)))});
+  }
+
+  void emitForward(const Phases &phases, ArrayRef<Value> kept, const Twine &name) {
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> attributes;
+    for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
+      if (!phases.isBackward(operand) && (resultRole(index) == "stream" || resultRole(index) == "statistic")) {
+        results.push_back(operand);
+        attributes.push_back(joint.getResultAttrDict(index));
+      }
+    for (auto [index, value] : llvm::enumerate(kept)) {
+      results.push_back(value);
+      attributes.push_back(saved(index));
+    }
+    PhaseBuilder phase(joint, name);
+    auto needed = phases.forwardOps(results);
+    for (Operation &op : body)
+      if (needed.contains(&op))
+        phase.clone(op);
+    phase.finish(results, attributes);
+  }
+
+  void emitBackward(const Phases &phases, const Twine &name) {
+    PhaseBuilder phase(joint, name);
+    for (auto [index, value] : llvm::enumerate(phases.saved()))
+      phase.addArgument(value, saved(index));
+    bool endsInLoss = resultRole(0) == "loss";
+    for (Operation &op : body) {
+      auto cotangent = dyn_cast<model::CotangentOp>(op);
+      if (cotangent && endsInLoss) {
+        phase.mapTo(cotangent, phase.builder().create<model::ScalarOp>(op.getLoc(), cotangent.getType(), "loss_scale"));
+      } else if (cotangent) {
+        Builder b(joint.getContext());
+        phase.addArgument(cotangent, b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("cotangent")),
+                                                          b.getNamedAttr("model.name", b.getStringAttr("out"))}));
+      } else if (phases.runsInBackward(&op)) {
+        phase.clone(op);
+      }
+    }
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> attributes;
+    for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
+      if (resultRole(index) == "cotangent" || resultRole(index) == "accumulator") {
+        results.push_back(operand);
+        attributes.push_back(joint.getResultAttrDict(index));
+      }
+    phase.finish(results, attributes);
+  }
+
+  func::FuncOp joint;
+  Block &body;
+  bool keepCollectives;
+};
+
+struct SplitPhasesPass : impl::SplitPhasesBase<SplitPhasesPass> {
+  void runOnOperation() override {
+    bool keepCollectives = getOperation()->hasAttr("dist.keep_collectives");
+    for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      if (function->hasAttr("model.segment"))
+        SegmentSplitter(function, keepCollectives).run();
+  }
+};
+
+} // namespace
+} // namespace espalier

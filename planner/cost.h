@@ -1,0 +1,97 @@
+// Time formulas, one function each, and their sum over the terms of one segment.
+// Notation: B bytes, W bytes per second, n ranks of a group, r of them on one host, F operations
+// per second.
+#pragma once
+
+#include "planner/problem.h"
+
+#include <array>
+#include <vector>
+
+namespace espalier::planner {
+
+/// Values of all symbols under a plan: pp, dp, cp, ep, tp, batch, then the dimensions.
+std::vector<double> symbolValues(const Problem &problem, const Plan &plan);
+
+/// The size in its unit (elements, bytes, operations).
+double evaluate(const Size &size, const std::vector<double> &symbols);
+
+/// Share of the peak that is left when tiles do not fill the matrix and waves of tiles do not fill
+/// the multiprocessors: m n k over the work of the best tile shape, rounded up. 1 when
+/// multiprocessors is 0. Source: NVIDIA, "Matrix Multiplication Background User's Guide", tile and
+/// wave quantization.
+double tileEfficiency(double m, double n, double count, int multiprocessors);
+
+/// Share of the peak for operands whose contiguous dimension divides by 2^i elements of two bytes:
+/// full from 64 elements (128 bytes), tensor cores need 8. Source: the same guide, section on
+/// alignment; values are coarse and the same for all GPUs.
+double alignmentEfficiency(double m, double n, double k);
+
+/// max(2 m n k count / F_effective, B / W) + launch.
+double matmulSeconds(double m, double n, double k, double count, double bytes,
+                     const Machine &machine);
+
+/// Fused attention: operations at the attention efficiency, or its bytes, whichever is longer, +
+/// launch.
+double attentionSeconds(double operations, double bytes, const Machine &machine);
+
+/// B / W + launch.
+double memorySeconds(double bytes, const Machine &machine);
+
+/// Ranks of one group along an axis and where they stand.
+struct Group {
+  int ranks = 1;
+  int perHost = 1;           ///< r: members on one host
+  double bytesPerSecond = 0; ///< of the slowest link of the ring, after sharing
+  double hopSeconds = 0;     ///< mean latency of one ring step
+};
+
+/// The group of an axis under the mesh order pp, dp, cp, ep, tp. A ring over several hosts uses the
+/// network share of its r members on each host: min(link, r * network), because all groups of a
+/// host use it at once. dp groups include cp where `withContext` (gradients are summed over both).
+Group groupOf(Axis axis, const Plan &plan, const Machine &machine);
+
+/// Ring collectives. B is the whole buffer: all-gather and reduce-scatter (n-1)/n B / W + (n-1)
+/// hops, all-reduce twice that, all-to-all as all-gather of the bytes sent, send B / W + hop.
+/// Source: Thakur, Rabenseifner, Gropp 2005.
+double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
+
+/// Compute beside communication: both slow each other by a tenth of the shorter one.
+double overlappedSeconds(double computeSeconds, double communicationSeconds);
+
+/// Time of one micro-batch (or step) of one layer, on one rank. All communication in it is exposed
+/// time.
+struct PhaseSeconds {
+  double compute = 0;
+  std::array<double, kAxes> communication{}; ///< indexed by Axis
+  double total() const;
+};
+
+/// What one segment costs under a plan; arrays over Recompute.
+struct SegmentCost {
+  PhaseSeconds forward, backward, weight, step;
+  std::array<PhaseSeconds, 3> recompute;                            ///< extra time before backward
+  double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
+  double elements = 0; ///< parameters on this rank before ZeRO
+  std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
+  double tiedParameterBytes = 0, tiedGradientBytes = 0,
+         tiedOptimizerBytes = 0;            ///< part of the above
+  std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
+  double gatheredBytes = 0;                 ///< ZeRO-3: parameters of the layer while it runs
+};
+
+/// Whether a set of terms holds for a plan.
+bool matches(const Pattern &pattern, const Plan &plan);
+
+/// Sums the terms of the first pattern that matches; a kind without a match costs nothing and
+/// `found` is set to false.
+SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool *found = nullptr);
+
+/// Seconds of one transfer of the stream between two stages.
+double boundarySeconds(const Problem &problem, const Plan &plan);
+
+/// Seconds to sum the gradient of tied embeddings between the first and last stage; 0 when they are
+/// one.
+double tiedEmbeddingSeconds(const Problem &problem, const Plan &plan);
+
+} // namespace espalier::planner

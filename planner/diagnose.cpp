@@ -1,0 +1,145 @@
+// Relaxations are tried by searching again with one thing changed, from the cheapest change on.
+#include "planner/diagnose.h"
+
+#include "planner/stage_options.h"
+
+#include <cstdio>
+#include <functional>
+#include <limits>
+
+namespace espalier::planner {
+
+namespace {
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, bytes < 1e8 ? "%.3g GB" : "%.1f GB", bytes / 1e9);
+  return text;
+}
+
+// Layers spread evenly; each stage keeps what fits, or what needs least.
+Plan leastPlan(const Problem &problem, const Plan &axes, double *bytes) {
+  StageOptions options(problem, axes);
+  Plan plan = axes;
+  plan.stages.clear();
+  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages),
+      chunks = chunksPerStage * axes.pp;
+  int layers = problem.layerCount();
+  *bytes = 0;
+  for (int chunk = 0, first = 0; chunk < chunks; ++chunk) {
+    int count = layers / chunks + (chunk < layers % chunks);
+    if (problem.pins.stageLayers && chunksPerStage == 1)
+      count = (*problem.pins.stageLayers)[chunk];
+    int stage =
+        stageOfChunk(chunk, axes.pp, chunksPerStage, axes.schedule == Schedule::ZeroBubbleV);
+    const StageOption &option = options.best(stage, first, count);
+    *bytes = std::max(*bytes, option.bytes);
+    plan.stages.push_back({first, count, option.recompute()});
+    first += count;
+  }
+  return plan;
+}
+
+const StageMemory &fullest(const Prediction &prediction, int *stage) {
+  *stage = 0;
+  for (int i = 1; i < static_cast<int>(prediction.memory.size()); ++i)
+    if (prediction.memory[i].total() > prediction.memory[*stage].total())
+      *stage = i;
+  return prediction.memory[*stage];
+}
+
+std::string largestClass(const StageMemory &memory) {
+  const std::pair<double, const char *> classes[] = {
+      {memory.parameters, "parameters"},     {memory.gradients, "gradients"},
+      {memory.optimizer, "optimizer state"}, {memory.activations, "activations"},
+      {memory.workspace, "workspace"},       {memory.communication, "buffers"},
+      {memory.reserved, "reserved"}};
+  const auto *largest = classes;
+  for (const auto &entry : classes)
+    if (entry.first > largest->first)
+      largest = &entry;
+  return std::string(largest->second) + " " + gigabytes(largest->first);
+}
+
+// Searches the changed problem; when it fits, reports what the best plan needs.
+void tryChange(const Problem &problem, SearchOptions options, const std::string &change,
+               SearchResult &result) {
+  options.diagnose = false;
+  options.alternatives = 0;
+  SearchResult changed = search(problem, options);
+  if (!changed.plans.empty())
+    result.relaxations.push_back({change, changed.plans.front().prediction.peakBytes});
+}
+
+template <typename Pin>
+void tryUnpin(const Problem &problem, const SearchOptions &options, Pin Pins::*pin,
+              const char *name, SearchResult &result) {
+  if (!(problem.pins.*pin))
+    return;
+  Problem changed = problem;
+  (changed.pins.*pin).reset();
+  tryChange(changed, options, std::string("leave ") + name + " to the planner", result);
+}
+
+void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  const Pins &pins = problem.pins;
+  tryUnpin(problem, options, &Pins::recompute, "recompute", result);
+  tryUnpin(problem, options, &Pins::microBatchSize, "the micro-batch size", result);
+  tryUnpin(problem, options, &Pins::microBatches, "the number of micro-batches", result);
+  tryUnpin(problem, options, &Pins::zero, "the ZeRO stage", result);
+  tryUnpin(problem, options, &Pins::sequenceParallel, "sequence parallelism", result);
+  tryUnpin(problem, options, &Pins::stageLayers, "the layers of each stage", result);
+  if (pins.dp || pins.tp || pins.pp || pins.cp || pins.ep) {
+    Problem changed = problem;
+    changed.pins.dp = changed.pins.tp = changed.pins.pp = changed.pins.cp = changed.pins.ep = {};
+    changed.pins.microBatchSize = changed.pins.microBatches = {};
+    changed.pins.stageLayers = {};
+    tryChange(changed, options, "leave the axes to the planner", result);
+  }
+  if (!options.all) {
+    SearchOptions all = options;
+    all.all = true;
+    tryChange(problem, all, "allow plans that cannot be executed yet (--all)", result);
+  }
+  for (int times = 2; times <= 64; times *= 2) {
+    Problem changed = problem;
+    changed.machine.hosts *= times;
+    size_t before = result.relaxations.size();
+    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()), result);
+    if (result.relaxations.size() > before)
+      break;
+  }
+}
+
+} // namespace
+
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<Plan> &axes,
+              SearchResult &result) {
+  if (axes.empty()) {
+    result.binding = "no combination of axes divides the model, the global batch (" +
+                     std::to_string(problem.globalBatch) + ") and the " +
+                     std::to_string(problem.machine.devices()) + " devices under the given pins";
+    tryAll(problem, options, result);
+    return;
+  }
+  double least = std::numeric_limits<double>::infinity();
+  Plan nearest;
+  for (const Plan &choice : axes) {
+    double bytes = 0;
+    Plan plan = leastPlan(problem, choice, &bytes);
+    if (bytes < least) {
+      least = bytes;
+      nearest = std::move(plan);
+    }
+  }
+  result.nearest = pricePlan(problem, nearest);
+  int stage = 0;
+  const StageMemory &memory = fullest(result.nearest.prediction, &stage);
+  result.binding = "memory: the plan that needs least takes " + gigabytes(memory.total()) +
+                   " per rank of stage " + std::to_string(stage) + ", have " +
+                   gigabytes(problem.machine.memoryBytes) + "; most of it is " +
+                   largestClass(memory);
+  tryAll(problem, options, result);
+}
+
+} // namespace espalier::planner

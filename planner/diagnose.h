@@ -1,0 +1,15 @@
+// When no plan fits: which bytes bind, and the smallest changes that would make one fit.
+#pragma once
+
+#include "planner/search.h"
+
+#include <vector>
+
+namespace espalier::planner {
+
+/// Fills binding, nearest and relaxations of a result without plans. `axes` are the choices that
+/// were allowed; when there are none, the binding limit is divisibility.
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<Plan> &axes,
+              SearchResult &result);
+
+} // namespace espalier::planner

@@ -1,0 +1,260 @@
+// Text for people; every number comes from Prediction.
+#include "planner/explain.h"
+
+#include "planner/stage_options.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+namespace espalier::planner {
+
+namespace {
+
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+std::string format(const char *pattern, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(text, sizeof text, pattern, arguments);
+  va_end(arguments);
+  return text;
+}
+
+// The entries of a breakdown with their names, in a fixed order; they sum to the step.
+std::vector<std::pair<std::string, double>> entries(const TimeBreakdown &time) {
+  return {{"compute", time.compute},
+          {"recompute", time.recompute},
+          {"tensor parallel communication", time.tensorCommunication},
+          {"context parallel communication", time.contextCommunication},
+          {"expert parallel communication", time.expertCommunication},
+          {"data parallel communication", time.dataCommunication},
+          {"pipeline communication", time.pipelineCommunication},
+          {"bubble", time.bubble},
+          {"optimizer", time.optimizer}};
+}
+
+double exposed(const TimeBreakdown &time) {
+  return time.tensorCommunication + time.contextCommunication + time.expertCommunication +
+         time.dataCommunication + time.pipelineCommunication;
+}
+
+} // namespace
+
+const char *scheduleName(Schedule schedule) {
+  static constexpr const char *names[] = {"gpipe", "1f1b", "interleaved", "zero_bubble_h1",
+                                          "zero_bubble_v"};
+  return names[static_cast<int>(schedule)];
+}
+
+const char *recomputeName(Recompute recompute) {
+  static constexpr const char *names[] = {"none", "selective", "full"};
+  return names[static_cast<int>(recompute)];
+}
+
+std::string describePlan(const Plan &plan) {
+  std::string text = format("dp %d, tp %d, pp %d", plan.dp, plan.tp, plan.pp);
+  if (plan.cp > 1)
+    text += format(", cp %d", plan.cp);
+  if (plan.ep > 1)
+    text += format(", ep %d", plan.ep);
+  text += format(", micro-batch %lld x %lld", static_cast<long long>(plan.microBatchSize),
+                 static_cast<long long>(plan.microBatches));
+  if (plan.pp > 1)
+    text += format(", %s", scheduleName(plan.schedule));
+  if (plan.schedule == Schedule::Interleaved)
+    text += format(" (%d virtual stages)", plan.virtualStages);
+  if (plan.zero > 0)
+    text += format(", zero %d", plan.zero);
+  if (plan.sequenceParallel)
+    text += ", sequence parallel";
+  int counts[3] = {}, layers = 0;
+  for (const StagePlan &stage : plan.stages)
+    for (Recompute recompute : stage.recompute) {
+      ++counts[static_cast<int>(recompute)];
+      ++layers;
+    }
+  for (int i = 1; i < 3; ++i)
+    if (counts[i] > 0)
+      text += format(", %s recompute in %d of %d layers", recomputeName(static_cast<Recompute>(i)),
+                     counts[i], layers);
+  return text;
+}
+
+std::string whatBinds(const Prediction &prediction) {
+  std::vector<std::pair<std::string, double>> list = entries(prediction.time);
+  list.erase(list.begin()); // compute is what is wanted
+  std::sort(list.begin(), list.end(), [](const auto &a, const auto &b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  std::string text = format("compute is %.1f %% of the step",
+                            100 * prediction.time.compute / prediction.stepSeconds);
+  for (int i = 0; i < 3 && list[i].second > 0.001 * prediction.stepSeconds; ++i)
+    text += format(", %s %.1f %%", list[i].first.c_str(),
+                   100 * list[i].second / prediction.stepSeconds);
+  text +=
+      format("; memory is %.1f %% full", 100 * prediction.peakBytes / prediction.memoryLimitBytes);
+  return text;
+}
+
+std::string explainPlans(const SearchResult &result) {
+  if (result.plans.empty()) {
+    std::string text;
+    for (const std::string &error : result.errors)
+      text += "error: " + error + "\n";
+    if (!result.binding.empty())
+      text += "no plan: " + result.binding + "\n";
+    for (const Relaxation &relaxation : result.relaxations)
+      text += format("  fits with %s (%.1f GB per rank)\n", relaxation.change.c_str(),
+                     relaxation.needBytes / 1e9);
+    return text;
+  }
+  std::string text = "   step s   tokens/s    MFU  bubble  exposed  memory GB  plan\n";
+  for (const PricedPlan &priced : result.plans) {
+    const Prediction &p = priced.prediction;
+    text += format("%9.4g %10.4g %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds,
+                   p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare,
+                   100 * exposed(p.time) / p.stepSeconds, p.peakBytes / 1e9) +
+            describePlan(priced.plan) + (priced.plan.executable ? "" : "  (not executable yet)") +
+            "\n";
+  }
+  text += "stage  parameters gradients optimizer activations workspace buffers reserved   total "
+          "(GB per rank)\n";
+  const std::vector<StageMemory> &memory = result.plans.front().prediction.memory;
+  for (size_t stage = 0; stage < memory.size(); ++stage) {
+    const StageMemory &m = memory[stage];
+    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %8.2f %7.2f\n", stage,
+                   m.parameters / 1e9, m.gradients / 1e9, m.optimizer / 1e9, m.activations / 1e9,
+                   m.workspace / 1e9, m.communication / 1e9, m.reserved / 1e9, m.total() / 1e9);
+  }
+  text += whatBinds(result.plans.front().prediction) + "\n";
+  text += format(
+      "%lld plans played of a space of %.3g, %s\n",
+      static_cast<long long>(result.statistics.evaluated), result.statistics.space,
+      result.statistics.optimal
+          ? "proved best"
+          : format("no plan is faster than %.4g s", result.statistics.lowerBoundSeconds).c_str());
+  return text;
+}
+
+namespace {
+
+template <typename Value>
+void replace(std::optional<Value> &pin, const std::optional<Value> &wish) {
+  if (wish)
+    pin = wish;
+}
+
+Pins merged(Pins pins, const Pins &wish) {
+  replace(pins.dp, wish.dp);
+  replace(pins.tp, wish.tp);
+  replace(pins.pp, wish.pp);
+  replace(pins.cp, wish.cp);
+  replace(pins.ep, wish.ep);
+  replace(pins.virtualStages, wish.virtualStages);
+  replace(pins.zero, wish.zero);
+  replace(pins.microBatchSize, wish.microBatchSize);
+  replace(pins.microBatches, wish.microBatches);
+  replace(pins.sequenceParallel, wish.sequenceParallel);
+  replace(pins.vocabParallel, wish.vocabParallel);
+  replace(pins.schedule, wish.schedule);
+  replace(pins.recompute, wish.recompute);
+  replace(pins.stageLayers, wish.stageLayers);
+  return pins;
+}
+
+} // namespace
+
+WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish,
+              const SearchOptions &options) {
+  Problem wished = problem;
+  wished.pins = merged(problem.pins, wish);
+  SearchOptions one = options;
+  one.alternatives = 0;
+  SearchResult result = search(wished, one);
+  WhyNot answer;
+  if (result.plans.empty()) {
+    answer.violated = result.errors;
+    if (!result.binding.empty())
+      answer.violated.push_back(result.binding);
+    for (const Relaxation &relaxation : result.relaxations)
+      answer.violated.push_back(format("fits with %s (%.1f GB per rank)", relaxation.change.c_str(),
+                                       relaxation.needBytes / 1e9));
+    return answer;
+  }
+  answer.best = result.plans.front();
+  std::vector<std::pair<std::string, double>> before = entries(chosen.prediction.time);
+  for (auto &[name, seconds] : entries(answer.best.prediction.time)) {
+    double more = seconds - before[answer.items.size()].second;
+    answer.items.emplace_back(name, more);
+  }
+  answer.moreSeconds = answer.best.prediction.stepSeconds - chosen.prediction.stepSeconds;
+  return answer;
+}
+
+std::string printWhyNot(const WhyNot &answer) {
+  std::string text;
+  for (const std::string &reason : answer.violated)
+    text += reason + "\n";
+  if (!answer.violated.empty())
+    return text;
+  text = describePlan(answer.best.plan) + "\n";
+  for (const auto &[name, seconds] : answer.items)
+    if (seconds != 0)
+      text += format("  %+10.4f s  %s\n", seconds, name.c_str());
+  return text + format("  %+10.4f s  in all\n", answer.moreSeconds);
+}
+
+std::string traceJson(const Problem &problem, const Plan &given) {
+  PricedPlan priced = pricePlan(problem, given);
+  const Plan &plan = priced.plan;
+  CostTable table = buildCostTable(problem, plan);
+  ScheduleTable schedule = buildSchedule(plan.schedule, plan.pp,
+                                         static_cast<int>(plan.microBatches), plan.virtualStages);
+  std::vector<ChunkSeconds> chunks;
+  for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
+    StageContent content;
+    content.layers.resize(problem.kinds.size());
+    const StagePlan &stage = plan.stages[chunk];
+    for (int i = 0; i < stage.layers; ++i)
+      ++content
+            .layers[table.layerKinds[stage.firstLayer + i]][static_cast<int>(stage.recompute[i])];
+    ChunkSeconds layers = chunkSeconds(table, content);
+    ChunkSeconds edge = edgeSeconds(table, static_cast<int>(chunk), plan.pp,
+                                    schedule.chunksPerStage, schedule.vShape);
+    chunks.push_back({layers.forward + edge.forward, layers.backward + edge.backward,
+                      layers.weight + edge.weight});
+  }
+  Played played = play(schedule, chunks, /*wantTrace=*/true);
+  static constexpr const char *names[] = {"F", "B", "W"};
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  const char *separator = "";
+  for (int stage = 0; stage < plan.pp; ++stage) {
+    text += format(
+        "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"stage %d\"}}",
+        separator, stage, stage);
+    separator = ",";
+    for (const PlayedAction &action : played.trace[stage])
+      text += format(
+          ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"name\":\"%s%d.%d\",\"ts\":%.3f,\"dur\":%.3f}",
+          stage, names[static_cast<int>(action.action.kind)], action.action.microBatch,
+          action.action.chunk, 1e6 * action.startSeconds,
+          1e6 * (action.endSeconds - action.startSeconds));
+    double end = played.endSeconds[stage];
+    StageContent content;
+    content.layers.resize(problem.kinds.size());
+    content.embed = stage == 0;
+    content.head = schedule.vShape ? stage == 0 : stage == plan.pp - 1;
+    for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk)
+      if (stageOfChunk(static_cast<int>(chunk), plan.pp, schedule.chunksPerStage,
+                       schedule.vShape) == stage)
+        for (int i = 0; i < plan.stages[chunk].layers; ++i)
+          ++content.layers[table.layerKinds[plan.stages[chunk].firstLayer + i]][0];
+    text +=
+        format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"name\":\"step\",\"ts\":%.3f,\"dur\":%.3f}",
+               stage, 1e6 * end, 1e6 * stepPhase(table, content).total());
+  }
+  return text + "\n]}\n";
+}
+
+} // namespace espalier::planner

@@ -1,0 +1,50 @@
+// Why this plan: the table of the best plans, what binds, and the difference to any other plan,
+// itemised.
+#pragma once
+
+#include "planner/search.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::planner {
+
+/// "dp 8, tp 2, pp 4, micro-batch 1 x 96, 1f1b, zero 1, sequence parallel, full recompute in 3 of
+/// 40 layers".
+std::string describePlan(const Plan &plan);
+
+/// Names as the run file spells them: gpipe, 1f1b, interleaved, zero_bubble_h1, zero_bubble_v.
+const char *scheduleName(Schedule schedule);
+const char *recomputeName(Recompute recompute);
+
+/// One line per plan: step time, tokens per second, MFU, bubble, exposed communication, peak
+/// memory. Then the memory of each stage of the best plan by class, and what binds.
+std::string explainPlans(const SearchResult &result);
+
+/// What limits a plan, largest first: shares of the step that are not compute, and how full memory
+/// is.
+std::string whatBinds(const Prediction &prediction);
+
+/// Why a wish was not chosen. Either `violated` says what forbids it (with bytes), or `items` are
+/// the seconds that it takes more (negative: less) than the chosen plan, by cause; they sum to
+/// `moreSeconds`.
+struct WhyNot {
+  std::vector<std::string> violated;
+  PricedPlan best; ///< the best plan that honours the wish, when nothing is violated
+  std::vector<std::pair<std::string, double>> items;
+  double moreSeconds = 0;
+};
+
+/// Searches under `wish` (its set fields replace the problem's pins) and compares with `chosen`.
+WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish,
+              const SearchOptions &options = {});
+
+/// For people.
+std::string printWhyNot(const WhyNot &answer);
+
+/// The simulated step in Chrome's trace event format: one process per stage, one track per stream
+/// (compute, and the work once per step). Times in microseconds.
+std::string traceJson(const Problem &problem, const Plan &plan);
+
+} // namespace espalier::planner

@@ -1,0 +1,199 @@
+// Each export states what its system has no word for instead of dropping it.
+#include "planner/export_plan.h"
+
+#include <algorithm>
+
+namespace espalier::planner {
+
+namespace {
+
+std::string line(const std::string &flag, int64_t value) {
+  return flag + " " + std::to_string(value) + "\n";
+}
+
+// The single class that all layers share, if they do.
+std::optional<Recompute> commonRecompute(const Plan &plan) {
+  std::optional<Recompute> common;
+  for (const StagePlan &stage : plan.stages)
+    for (Recompute recompute : stage.recompute) {
+      if (common && *common != recompute)
+        return std::nullopt;
+      common = recompute;
+    }
+  return common.value_or(Recompute::None);
+}
+
+// Layers with full recompute at the start of each stage, when all stages have equally many and the
+// rest keeps everything: Megatron's block method.
+std::optional<int> fullPrefix(const Plan &plan) {
+  std::optional<int> common;
+  for (const StagePlan &stage : plan.stages) {
+    int full = 0;
+    while (full < stage.layers && stage.recompute[full] == Recompute::Full)
+      ++full;
+    for (int i = full; i < stage.layers; ++i)
+      if (stage.recompute[i] != Recompute::None)
+        return std::nullopt;
+    if (common && *common != full)
+      return std::nullopt;
+    common = full;
+  }
+  return common;
+}
+
+bool isEven(const Plan &plan) {
+  return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan &stage) {
+    return stage.layers == plan.stages.front().layers;
+  });
+}
+
+std::string joined(const Plan &plan) {
+  std::string text;
+  for (const StagePlan &stage : plan.stages)
+    text += (text.empty() ? "" : ", ") + std::to_string(stage.layers);
+  return text;
+}
+
+bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
+
+} // namespace
+
+ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
+  ExportedPlan result;
+  std::string &text = result.text;
+  text += line("--tensor-model-parallel-size", plan.tp) +
+          line("--pipeline-model-parallel-size", plan.pp);
+  if (plan.cp > 1)
+    text += line("--context-parallel-size", plan.cp);
+  if (plan.ep > 1)
+    text += line("--expert-model-parallel-size", plan.ep);
+  if (plan.sequenceParallel)
+    text += "--sequence-parallel\n";
+  text += line("--micro-batch-size", plan.microBatchSize) +
+          line("--global-batch-size", problem.globalBatch);
+  if (plan.zero >= 1)
+    text += "--use-distributed-optimizer\n";
+  if (plan.zero >= 2)
+    result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
+                                  " (the distributed optimizer is stage 1)");
+  if (plan.schedule == Schedule::Interleaved)
+    text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
+  else if (!isOneFOneB(plan))
+    result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
+  if (!isEven(plan)) {
+    int inner = plan.stages.size() > 2 ? plan.stages[1].layers : 0;
+    bool ends = plan.schedule != Schedule::Interleaved && plan.stages.size() > 1;
+    for (size_t i = 1; i + 1 < plan.stages.size(); ++i)
+      ends = ends && plan.stages[i].layers == inner;
+    if (ends)
+      text += line("--decoder-first-pipeline-num-layers", plan.stages.front().layers) +
+              line("--decoder-last-pipeline-num-layers", plan.stages.back().layers);
+    else
+      result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
+  }
+  std::optional<Recompute> recompute = commonRecompute(plan);
+  std::optional<int> prefix = fullPrefix(plan);
+  if (recompute == Recompute::Selective)
+    text += "--recompute-granularity selective\n";
+  else if (recompute == Recompute::Full)
+    text += "--recompute-granularity full\n--recompute-method uniform\n" +
+            line("--recompute-num-layers", 1);
+  else if (!recompute && prefix)
+    text += "--recompute-granularity full\n--recompute-method block\n" +
+            line("--recompute-num-layers", *prefix);
+  else if (!recompute)
+    result.notExpressed.push_back("recompute that differs between stages");
+  return result;
+}
+
+ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
+  ExportedPlan result;
+  auto boolean = [](bool value) { return value ? std::string("True\n") : std::string("False\n"); };
+  auto entry = [](const char *key, int64_t value) {
+    return std::string("  ") + key + ": " + std::to_string(value) + "\n";
+  };
+  std::string &text = result.text;
+  // batch_size is the micro-batch of one replica; without a pipeline micro-batches are accumulated.
+  text += "runner_config:\n" + entry("batch_size", plan.microBatchSize);
+  if (plan.pp == 1)
+    text += entry("gradient_accumulation_steps", plan.microBatches);
+  text += "parallel:\n  parallel_mode: 1\n  enable_parallel_optimizer: " + boolean(plan.zero >= 1);
+  if (plan.zero >= 2)
+    text += "  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n";
+  text += "parallel_config:\n" + entry("data_parallel", static_cast<int64_t>(plan.dp) * plan.ep) +
+          entry("model_parallel", plan.tp) + entry("pipeline_stage", plan.pp) +
+          entry("micro_batch_num", plan.pp > 1 ? plan.microBatches : 1);
+  if (plan.cp > 1)
+    text += entry("context_parallel", plan.cp);
+  if (plan.ep > 1)
+    text += entry("expert_parallel", plan.ep);
+  text += "  use_seq_parallel: " + boolean(plan.sequenceParallel) +
+          "  vocab_emb_dp: " + boolean(!plan.vocabParallel);
+  std::optional<Recompute> recompute = commonRecompute(plan);
+  std::optional<int> prefix = fullPrefix(plan);
+  text += "recompute_config:\n  recompute: ";
+  if (!recompute && prefix) {
+    text += "[";
+    for (size_t i = 0; i < plan.stages.size(); ++i)
+      text += (i ? ", " : "") + std::to_string(*prefix);
+    text += "]\n";
+  } else {
+    text += boolean(recompute == Recompute::Full);
+  }
+  text += "  select_recompute: " + boolean(recompute == Recompute::Selective);
+  text += "  mp_comm_recompute: " + boolean(!plan.keepTensorParallelResults);
+  if (!recompute && !prefix)
+    result.notExpressed.push_back("recompute that mixes selective and full layers");
+  if (plan.zero == 3)
+    result.notExpressed.push_back("ZeRO stage 3");
+  if (!isEven(plan))
+    result.notExpressed.push_back("uneven stages (" + joined(plan) +
+                                  "); set the offset key of the model");
+  if (!isOneFOneB(plan))
+    result.notExpressed.push_back("a schedule other than 1F1B");
+  return result;
+}
+
+ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
+  ExportedPlan result;
+  auto entry = [](const char *key, int64_t value) {
+    return std::string(key) + " = " + std::to_string(value) + "\n";
+  };
+  std::string &text = result.text;
+  text += "[training]\n" + entry("local_batch_size", plan.microBatchSize * plan.microBatches) +
+          entry("global_batch_size", problem.globalBatch) +
+          entry("seq_len", problem.tokensPerSample);
+  bool sharded = plan.zero >= 1;
+  text += "\n[parallelism]\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
+          entry("data_parallel_shard_degree", sharded ? plan.dp : 1) +
+          entry("tensor_parallel_degree", plan.tp) + entry("context_parallel_degree", plan.cp) +
+          entry("pipeline_parallel_degree", plan.pp);
+  if (plan.pp > 1) {
+    static constexpr const char *schedules[] = {"GPipe", "1F1B", "Interleaved1F1B", "",
+                                                "ZBVZeroBubble"};
+    const char *schedule = schedules[static_cast<int>(plan.schedule)];
+    if (*schedule)
+      text += std::string("pipeline_parallel_schedule = \"") + schedule + "\"\n";
+    else
+      result.notExpressed.push_back("the ZB-H1 schedule");
+    text += entry("pipeline_parallel_microbatch_size", plan.microBatchSize);
+  }
+  if (plan.zero == 1 || plan.zero == 2)
+    result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
+                                  " (fully sharded is stage 3)");
+  if (plan.tp > 1 && !plan.sequenceParallel)
+    result.notExpressed.push_back("tensor parallelism without sequence parallelism");
+  std::optional<Recompute> recompute = commonRecompute(plan);
+  if (!recompute)
+    result.notExpressed.push_back("recompute that differs between layers");
+  static constexpr const char *modes[] = {"none", "selective", "full"};
+  text += std::string("\n[activation_checkpoint]\nmode = \"") +
+          modes[static_cast<int>(recompute.value_or(Recompute::Full))] + "\"\n";
+  if (recompute == Recompute::Selective)
+    text += "selective_ac_option = \"op\"\n";
+  if (!isEven(plan))
+    result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
+  return result;
+}
+
+} // namespace espalier::planner

@@ -1,0 +1,106 @@
+// Sums per class; no class depends on another.
+#include "planner/memory.h"
+
+#include "planner/schedule.h"
+
+#include <algorithm>
+
+namespace espalier::planner {
+
+CostTable buildCostTable(const Problem &problem, const Plan &plan) {
+  CostTable table;
+  bool found = true;
+  table.embed = segmentCost(problem, problem.embed, plan, &found);
+  table.found = found;
+  table.head = segmentCost(problem, problem.head, plan, &found);
+  table.found = table.found && found;
+  std::vector<bool> used(problem.kinds.size());
+  for (const LayerRun &run : problem.layers) {
+    used[run.kind] = true;
+    table.layerKinds.insert(table.layerKinds.end(), run.count, run.kind);
+  }
+  table.kinds.resize(problem.kinds.size());
+  for (size_t kind = 0; kind < used.size(); ++kind)
+    if (used[kind]) {
+      table.kinds[kind] = segmentCost(problem, static_cast<int>(kind), plan, &found);
+      table.found = table.found && found;
+    }
+  if (plan.pp > 1) {
+    table.boundaryBytes = evaluate(problem.boundaryBytes, symbolValues(problem, plan)) /
+                          (plan.sequenceParallel ? plan.tp : 1);
+    table.boundarySeconds = boundarySeconds(problem, plan);
+  }
+  table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
+  return table;
+}
+
+namespace {
+
+void addParameters(StageMemory &memory, const SegmentCost &cost, double count) {
+  memory.parameters += count * cost.parameterBytes;
+  memory.gradients += count * cost.gradientBytes;
+  memory.optimizer += count * cost.optimizerBytes;
+}
+
+double peak(const SegmentCost &cost, int recompute) {
+  return std::max(cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute]);
+}
+
+} // namespace
+
+StageMemory stageMemory(const Problem &problem, const CostTable &table,
+                        const StageContent &content) {
+  StageMemory memory;
+  double saved = 0, gathered = 0;
+  for (size_t kind = 0; kind < content.layers.size(); ++kind)
+    for (int recompute = 0; recompute < 3; ++recompute) {
+      int count = content.layers[kind][recompute];
+      if (count == 0)
+        continue;
+      const SegmentCost &cost = table.kinds[kind];
+      addParameters(memory, cost, static_cast<double>(count) * content.chunks);
+      saved += count * cost.savedBytes[recompute];
+      memory.workspace = std::max(memory.workspace, peak(cost, recompute));
+      gathered = std::max(gathered, 2 * cost.gatheredBytes);
+    }
+  for (const auto &[present, cost] :
+       {std::pair(content.embed, &table.embed), std::pair(content.head, &table.head)})
+    if (present) {
+      addParameters(memory, *cost, 1);
+      saved += cost->savedBytes[0];
+      memory.workspace = std::max(memory.workspace, peak(*cost, 0));
+      gathered = std::max(gathered, cost->gatheredBytes);
+    }
+  if (content.embed && content.head && problem.tiedEmbedding) {
+    memory.parameters -= table.head.tiedParameterBytes;
+    memory.gradients -= table.head.tiedGradientBytes;
+    memory.optimizer -= table.head.tiedOptimizerBytes;
+  }
+  memory.activations = saved * content.inFlight;
+  memory.communication = 2 * table.boundaryBytes * (content.receives + content.sends) + gathered;
+  memory.reserved = problem.machine.reservedBytes;
+  return memory;
+}
+
+double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches,
+                      int virtualStages) {
+  switch (schedule) {
+  case Schedule::GPipe:
+    return microBatches;
+  case Schedule::OneFOneB:
+    return std::min(microBatches, stages - stage);
+  case Schedule::ZeroBubbleH1:
+    return std::min(microBatches, stages);
+  case Schedule::Interleaved: {
+    int total = microBatches * virtualStages;
+    if (microBatches == stages)
+      return total;
+    return std::min(total, 2 * (stages - stage - 1) + (virtualStages - 1) * stages + 1);
+  }
+  case Schedule::ZeroBubbleV:
+    return peakInFlight(buildSchedule(schedule, stages, microBatches, 2), stage);
+  }
+  return microBatches;
+}
+
+} // namespace espalier::planner

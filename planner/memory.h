@@ -1,0 +1,46 @@
+// Bytes on one rank of a stage, by class, from the evaluated segments and what the schedule holds
+// at once.
+#pragma once
+
+#include "planner/cost.h"
+
+#include <array>
+#include <vector>
+
+namespace espalier::planner {
+
+/// The segments of a problem evaluated under one choice of axes, micro-batch, ZeRO and sequence
+/// parallelism.
+struct CostTable {
+  SegmentCost embed, head;        ///< zero when the problem has none
+  std::vector<SegmentCost> kinds; ///< per Problem::kinds
+  std::vector<int> layerKinds;    ///< kind of each layer
+  double boundarySeconds = 0, boundaryBytes = 0;
+  double tiedSeconds = 0;
+  bool found = true; ///< every segment had terms for this pattern
+};
+
+/// Evaluates all segments for the axes of `plan` (its stages are not looked at).
+CostTable buildCostTable(const Problem &problem, const Plan &plan);
+
+/// What lies on one stage: per kind of layer, how many keep what; the same for every chunk of the
+/// stage.
+struct StageContent {
+  bool embed = false, head = false, receives = false, sends = false;
+  int chunks = 1;                         ///< chunks on the stage
+  double inFlight = 1;                    ///< chunks whose saved values are held at once
+  std::vector<std::array<int, 3>> layers; ///< of one chunk: [kind][Recompute] -> count
+};
+
+/// Saved values are held `inFlight` times; workspace is the largest transient of any one segment;
+/// each neighbour costs a buffer for the stream and one for its gradient; ZeRO-3 holds two gathered
+/// layers.
+StageMemory stageMemory(const Problem &problem, const CostTable &table,
+                        const StageContent &content);
+
+/// Chunks whose saved values stage `stage` holds at once: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m,
+/// p), interleaved its warm-up and one; ZB-V is read from its table.
+double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches,
+                      int virtualStages);
+
+} // namespace espalier::planner

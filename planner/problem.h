@@ -1,0 +1,198 @@
+// The planner's input as plain data: what one step costs, as terms over dimension and axis sizes,
+// and the machine. The compiler fills it by profiling its own IR, once per pattern; the planner
+// only evaluates. Notation: a symbol is a mesh axis or a named dimension; sizes are sums of
+// monomials over symbols.
+#pragma once
+
+#include "planner/plan.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier::planner {
+
+/// Mesh axes, outermost first in the mesh order pp, dp, cp, ep, tp (tp varies fastest).
+enum class Axis { Pp, Dp, Cp, Ep, Tp };
+inline constexpr int kAxes = 5;
+
+/// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then
+/// Problem::dimensions. `batch` is the samples of one micro-batch over *all* replicas
+/// (microBatchSize * dp); a tensor whose batch is split over dp therefore has batch^1 dp^-1.
+inline constexpr int kBatchSymbol = kAxes;
+inline constexpr int kFirstDimension = kAxes + 1;
+
+/// symbol ^ exponent.
+struct Power {
+  int symbol = 0;
+  int exponent = 1;
+};
+
+/// coefficient * product of powers.
+struct Monomial {
+  double coefficient = 0;
+  std::vector<Power> powers;
+};
+
+/// A sum of monomials; empty is zero. Sizes are per rank: the powers of axes hold the splitting.
+using Size = std::vector<Monomial>;
+
+/// When a term is executed. Forward, Backward and Weight once per micro-batch, Step once per step.
+enum class Phase { Forward, Backward, Weight, Step };
+
+/// MatMul: m, n, k, batch products of 2 m n k operations. Attention: fused, `operations` given.
+/// Memory: element-wise and reductions, costs its bytes.
+enum class ComputeClass { MatMul, Attention, Memory };
+
+/// One kernel or library call on one rank.
+struct ComputeTerm {
+  std::string name;
+  ComputeClass kind = ComputeClass::Memory;
+  Phase phase = Phase::Forward;
+  Size m, n, k, count;            ///< MatMul only: count products [m, k] x [k, n]
+  Size operations;                ///< Attention only: floating-point operations
+  Size bytes;                     ///< read plus written
+  bool repeatedSelective = false; ///< executed again before backward under Recompute::Selective
+  bool repeatedFull = false;      ///< ... under Recompute::Full
+};
+
+enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
+
+/// One collective on one rank. `bytes` is the size of the *whole* buffer (the gathered result, the
+/// tensor that is reduced), not of one rank's part; for AllToAll and Send what one rank sends.
+struct CollectiveTerm {
+  std::string name;
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  Axis axis = Axis::Tp;
+  Phase phase = Phase::Forward;
+  Size bytes;
+  double calls = 1;     ///< how many collectives share the bytes (latency is paid for each)
+  bool canHide = false; ///< compute of the same segment and phase may run beside it
+  bool repeatedSelective = false;
+  bool repeatedFull = false;
+};
+
+/// Parameters of one segment that are split and stored alike.
+struct ParameterTerm {
+  std::string name;
+  Size elements;             ///< on one rank before ZeRO
+  double parameterBytes = 4; ///< per element, what forward reads
+  double gradientBytes = 4;  ///< per element, the accumulator
+  bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
+  double optimizerBytes = 8; ///< per element, masters and moments
+};
+
+/// Which axes exceed one, and what else changes the terms. An empty field matches any value.
+struct Pattern {
+  std::optional<bool> dp, tp, cp, ep, sequenceParallel, vocabParallel;
+  std::optional<int> zero;
+};
+
+/// What one segment costs under plans that match `pattern`. Arrays are indexed by Recompute.
+struct PatternTerms {
+  Pattern pattern;
+  std::vector<ComputeTerm> compute;
+  std::vector<CollectiveTerm> collectives;
+  std::vector<ParameterTerm> parameters;
+  std::array<Size, 3> savedBytes; ///< kept from forward to backward, per micro-batch
+  /// More saved under Full when results of tensor-parallel collectives are kept.
+  Size keptCollectiveBytes;
+  std::array<Size, 3>
+      forwardPeakBytes; ///< transient bytes while forward runs, beyond what is saved
+  std::array<Size, 3>
+      backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
+};
+
+/// A kind of segment; the first pattern that matches a plan is used.
+struct SegmentKind {
+  std::string name;
+  std::vector<PatternTerms> patterns;
+};
+
+/// `count` successive layers of one kind.
+struct LayerRun {
+  int kind = 0; ///< index into Problem::kinds
+  int count = 0;
+};
+
+/// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2
+/// (zigzag).
+struct Divisibility {
+  std::string name;
+  int64_t value = 1;
+  Axis axis = Axis::Tp;
+  int factor = 1;
+  bool onlySequenceParallel = false;
+};
+
+/// A link level: bytes per second and direction that one device can use, seconds per message.
+struct Link {
+  double bytesPerSecond = 0;
+  double latencySeconds = 0;
+};
+
+/// At most twelve constants describe a machine; where each comes from stands in configs/clusters.
+struct Machine {
+  std::string name;
+  int hosts = 1, devicesPerHost = 1;
+  double memoryBytes = 0; ///< per device
+  double peakFlops = 0;   ///< per second at the compute dtype
+  double memoryBytesPerSecond = 0;
+  double matmulEfficiency = 1;    ///< share of peakFlops that large aligned matrix products reach
+  double attentionEfficiency = 0; ///< the same for fused attention; 0: as matmulEfficiency
+  double launchSeconds = 0;       ///< floor of one kernel
+  int multiprocessors = 0;        ///< waves of tiles are quantised by it; 0: no quantisation
+  Link link, network;             ///< inside a host; between hosts
+  double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
+  int devices() const { return hosts * devicesPerHost; }
+};
+
+/// Axes that the user fixed; empty ones are free.
+struct Pins {
+  std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
+  std::optional<int64_t> microBatchSize, microBatches;
+  std::optional<bool> sequenceParallel, vocabParallel;
+  std::optional<Schedule> schedule;
+  std::optional<Recompute> recompute; ///< the same for all layers
+  std::optional<std::vector<int>> stageLayers;
+};
+
+/// A named dimension and its size, at the position that gives its symbol.
+struct Dimension {
+  std::string name;
+  int64_t size = 1;
+};
+
+/// Everything the search needs. Layers run embed, runs of blocks, head; embed is on the first
+/// stage, head on the last.
+struct Problem {
+  std::string name;
+  std::vector<Dimension> dimensions; ///< symbol kFirstDimension + index
+  std::vector<SegmentKind> kinds;
+  int embed = -1, head = -1; ///< kinds of the first and last segment; -1: none
+  std::vector<LayerRun> layers;
+  /// The stream between two stages, per micro-batch and rank; with sequence parallelism it is split
+  /// over tp.
+  Size boundaryBytes;
+  bool boundaryScatters = false; ///< the stream is sent in tp parts and gathered by the receiver
+  std::vector<Divisibility> limits;
+  int64_t globalBatch = 1; ///< samples per step
+  double modelFlops = 0;   ///< forward and backward of one sample without recompute, for MFU
+  double parameters = 0;   ///< elements of the whole model
+  int64_t tokensPerSample = 1;
+  /// Embed and head share weights: their gradients are summed over stages.
+  bool tiedEmbedding = false;
+  Size tiedBytes; ///< gradient bytes of the shared weight on one rank
+  Machine machine;
+  Pins pins;
+  int layerCount() const {
+    int count = 0;
+    for (const LayerRun &run : layers)
+      count += run.count;
+    return count;
+  }
+};
+
+} // namespace espalier::planner

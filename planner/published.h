@@ -1,0 +1,41 @@
+// Published systems as data: builds a Problem from the shape of a GPT or Llama model and a
+// description of the system that trained it. For validation against measurements and for tests; the
+// compiler never uses it. The formulas for "a transformer" live here only: search and cost evaluate
+// the terms like any others.
+#pragma once
+
+#include "planner/problem.h"
+
+#include <string>
+
+namespace espalier::planner {
+
+/// Sizes of a decoder. `gated`: three ffn matrices (Llama) instead of two.
+struct ModelShape {
+  int layers = 1;
+  int64_t hidden = 1, ffn = 4, heads = 1, kvHeads = 1, vocab = 1, seq = 1;
+  bool gated = false, rotary = false, dropout = true, tied = true;
+};
+
+/// How a published system stores and runs it.
+struct System {
+  std::string name;
+  bool fusedAttention = true; ///< scores never stored; false: two batched products and a softmax
+  double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12; ///< per element
+  bool hidesGradients = false;   ///< gradient reduction beside the last backward
+  bool hidesTensor = false;      ///< collectives of tensor parallelism beside their matrix products
+  bool hidesParameters = true;   ///< ZeRO-3 gathers beside compute
+  bool scattersBoundary = false; ///< Megatron's scatter-gather of the stream between stages
+  double elementwiseShare = 1;   ///< bytes of element-wise work over the fused minimum
+};
+
+/// Terms of forward, backward and weight phases, collectives, parameters and saved bytes of
+/// embedding, layer and head. Saved bytes per layer: Korthikanti 2022, table 2 (s b h (10 + 24/t +
+/// 5 a s / (h t))), generalised to grouped heads and gated ffn.
+Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine,
+                     int64_t globalBatch);
+
+/// Elements of the whole model.
+double shapeParameters(const ModelShape &shape);
+
+} // namespace espalier::planner

@@ -1,0 +1,205 @@
+// Errors are |predicted / measured - 1|.
+#include "planner/published_report.h"
+
+#include "planner/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <numeric>
+
+namespace espalier::planner {
+
+namespace {
+
+std::vector<double> ranks(const std::vector<double> &values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> result(values.size());
+  for (size_t i = 0; i < order.size();) {
+    size_t end = i;
+    while (end < order.size() && values[order[end]] == values[order[i]])
+      ++end;
+    for (size_t j = i; j < end; ++j)
+      result[order[j]] = static_cast<double>(i + end - 1) / 2;
+    i = end;
+  }
+  return result;
+}
+
+void add(MeanError &error, double predicted, double measured) {
+  ++error.rows;
+  error.sum += std::abs(predicted / measured - 1);
+}
+
+struct GroupRows {
+  std::vector<double> measured, predicted; ///< seconds per sample
+};
+
+std::string groupName(const PublishedRow &row) {
+  return row.text("model") + ", " + row.text("layers") + " x " + row.text("hidden") + ", " +
+         row.text("n_gpus") + " " + row.text("gpu").substr(0, 10) + ", seq " + row.text("seq") +
+         ", " + row.text("precision");
+}
+
+RankedGroup rankGroup(const std::string &name, const GroupRows &rows) {
+  RankedGroup group{name, static_cast<int>(rows.measured.size()),
+                    spearman(rows.measured, rows.predicted), 0};
+  size_t chosen =
+      std::min_element(rows.predicted.begin(), rows.predicted.end()) - rows.predicted.begin();
+  group.regret =
+      rows.measured[chosen] / *std::min_element(rows.measured.begin(), rows.measured.end()) - 1;
+  return group;
+}
+
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+std::string format(const char *pattern, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(text, sizeof text, pattern, arguments);
+  va_end(arguments);
+  return text;
+}
+
+std::string quoted(const std::string &text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\')
+      result += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
+      result += format("\\u%04x", c);
+    else
+      result += c;
+  }
+  return result + "\"";
+}
+
+} // namespace
+
+double spearman(const std::vector<double> &a, const std::vector<double> &b) {
+  std::vector<double> x = ranks(a), y = ranks(b);
+  double n = static_cast<double>(x.size()), mean = (n - 1) / 2, xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
+TableReport evaluateTable(const std::string &name, const std::string &csv) {
+  TableReport report;
+  report.name = name;
+  std::vector<std::string> faults;
+  std::map<std::string, GroupRows> groups;
+  double logRate = 0;
+  std::vector<double> nullFlops;
+  std::vector<PublishedRow> rows = readRows(csv, &faults);
+  report.rows = static_cast<int>(rows.size() + faults.size());
+  if (!faults.empty())
+    report.skipped["cells do not match the heading"] = static_cast<int>(faults.size());
+  for (const PublishedRow &row : rows) {
+    PublishedCase published = caseOf(row);
+    if (!published.reason.empty()) {
+      ++report.skipped[published.reason];
+      continue;
+    }
+    PricedPlan priced = pricePlan(published.problem, published.plan);
+    PricedRow result{row.line, row.text("model")};
+    result.outOfMemory = published.outOfMemory;
+    result.refused = !priced.prediction.fits();
+    result.predictedGibibytes = priced.prediction.peakBytes / 1073741824.0;
+    if (published.analytic) {
+      const StageMemory &first = priced.prediction.memory.front();
+      result.predictedGibibytes =
+          (first.parameters + first.gradients + first.optimizer + first.activations) / 1073741824.0;
+    }
+    bool ran = !published.outOfMemory && !published.analytic;
+    report.outOfMemory += published.outOfMemory;
+    report.outOfMemoryRefused += published.outOfMemory && result.refused;
+    report.fits += ran;
+    report.fitsRefused += ran && result.refused;
+    if (published.gibibytes > 0 && !published.outOfMemory) {
+      result.gibibytes = published.gibibytes;
+      add(report.memory, result.predictedGibibytes, result.gibibytes);
+    }
+    if (published.seconds > 0 && ran) {
+      result.seconds = published.seconds;
+      result.predictedSeconds = priced.prediction.stepSeconds;
+      add(report.time, result.predictedSeconds, result.seconds);
+      logRate += std::log(published.nullFlops / result.seconds);
+      double samples = static_cast<double>(published.problem.globalBatch);
+      GroupRows &group = groups[groupName(row)];
+      group.measured.push_back(result.seconds / samples);
+      group.predicted.push_back(result.predictedSeconds / samples);
+    }
+    nullFlops.push_back(published.nullFlops);
+    report.priced.push_back(result);
+  }
+  double rate = report.time.rows ? std::exp(logRate / report.time.rows) : 1;
+  for (size_t i = 0; i < report.priced.size(); ++i)
+    if (PricedRow &row = report.priced[i]; row.seconds > 0) {
+      row.nullSeconds = nullFlops[i] / rate;
+      add(report.nullTime, row.nullSeconds, row.seconds);
+    }
+  for (const auto &[group, members] : groups)
+    if (members.measured.size() >= 3)
+      report.groups.push_back(rankGroup(group, members));
+  return report;
+}
+
+std::string printReport(const TableReport &report, bool perRow) {
+  std::string text =
+      format("%s: %d rows; time %.2f %% over %d (null model %.2f %%); memory %.2f %% over %d; "
+             "out-of-memory rows refused %d of %d; fits refused %d of %d\n",
+             report.name.c_str(), report.rows, 100 * report.time.mean(), report.time.rows,
+             100 * report.nullTime.mean(), 100 * report.memory.mean(), report.memory.rows,
+             report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
+  for (const auto &[reason, rows] : report.skipped)
+    text += format("  not evaluated: %d rows, %s\n", rows, reason.c_str());
+  for (const RankedGroup &group : report.groups)
+    text += format("  %d plans of %s: Spearman %.2f, regret %.1f %%\n", group.rows,
+                   group.name.c_str(), group.spearman, 100 * group.regret);
+  if (perRow)
+    for (const PricedRow &row : report.priced)
+      text += format("  line %3d %-22s time %8.3f predicted %8.3f (%+6.1f %%)  memory %6.1f "
+                     "predicted %6.1f%s%s\n",
+                     row.line, row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds,
+                     row.seconds > 0 ? 100 * (row.predictedSeconds / row.seconds - 1) : 0,
+                     row.gibibytes, row.predictedGibibytes, row.outOfMemory ? " OOM" : "",
+                     row.refused ? " refused" : "");
+  return text;
+}
+
+std::string printReportJson(const std::vector<TableReport> &reports) {
+  std::string text = "[";
+  for (const TableReport &report : reports) {
+    text += format("%s{\"table\": %s, \"rows\": %d, \"time_rows\": %d, \"time_error\": %.6f, "
+                   "\"null_error\": %.6f, "
+                   "\"memory_rows\": %d, \"memory_error\": %.6f, ",
+                   text.size() > 1 ? ", " : "", quoted(report.name).c_str(), report.rows,
+                   report.time.rows, report.time.mean(), report.nullTime.mean(), report.memory.rows,
+                   report.memory.mean());
+    text += format(
+        "\"oom\": %d, \"oom_refused\": %d, \"fits\": %d, \"fits_refused\": %d, \"skipped\": {",
+        report.outOfMemory, report.outOfMemoryRefused, report.fits, report.fitsRefused);
+    bool first = true;
+    for (const auto &[reason, rows] : report.skipped) {
+      text += (first ? "" : ", ") + quoted(reason) + ": " + std::to_string(rows);
+      first = false;
+    }
+    text += "}, \"groups\": [";
+    for (size_t i = 0; i < report.groups.size(); ++i)
+      text += (i ? ", " : "") +
+              format("{\"name\": %s, \"rows\": %d, \"spearman\": %.4f, \"regret\": %.4f}",
+                     quoted(report.groups[i].name).c_str(), report.groups[i].rows,
+                     report.groups[i].spearman, report.groups[i].regret);
+    text += "]}";
+  }
+  return text + "]";
+}
+
+} // namespace espalier::planner

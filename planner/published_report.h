@@ -1,0 +1,62 @@
+// How well the planner predicts a table of published runs: errors of time and memory, the null
+// model beside them, refusals, and how well it ranks plans of one model.
+#pragma once
+
+#include "planner/published_rows.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace espalier::planner {
+
+/// Mean absolute relative error over `rows` rows.
+struct MeanError {
+  int rows = 0;
+  double sum = 0;
+  double mean() const { return rows ? sum / rows : 0; }
+};
+
+/// Plans of one model on one machine.
+struct RankedGroup {
+  std::string name;
+  int rows = 0;
+  double spearman = 0;
+  double regret = 0; ///< time of the plan predicted best over that of the best, minus 1
+};
+
+/// One priced row.
+struct PricedRow {
+  int line = 0;
+  std::string name;
+  double seconds = 0, predictedSeconds = 0, nullSeconds = 0;
+  double gibibytes = 0, predictedGibibytes = 0;
+  bool outOfMemory = false, refused = false;
+};
+
+/// The result for one table.
+struct TableReport {
+  std::string name;
+  int rows = 0;
+  MeanError time, nullTime, memory;
+  int outOfMemory = 0, outOfMemoryRefused = 0, fits = 0, fitsRefused = 0;
+  std::map<std::string, int> skipped; ///< reason -> rows
+  std::vector<RankedGroup> groups;
+  std::vector<PricedRow> priced;
+};
+
+/// Prices every row. The null model is one rate of operations for the whole table, fitted on it
+/// (its geometric mean), with recompute counted.
+TableReport evaluateTable(const std::string &name, const std::string &csv);
+
+/// Rank correlation; ties share their mean rank.
+double spearman(const std::vector<double> &a, const std::vector<double> &b);
+
+/// For people; `perRow` adds a line per row.
+std::string printReport(const TableReport &report, bool perRow);
+
+/// As JSON: {table, rows, time_error, null_error, memory_error, oom, oom_refused, fits,
+/// fits_refused, skipped, groups}.
+std::string printReportJson(const std::vector<TableReport> &reports);
+
+} // namespace espalier::planner

@@ -1,0 +1,270 @@
+// Builders of schedule tables. ZB-V has no closed form: it is the greedy schedule of unit actions
+// under the memory limit of 1F1B, which keeps the published order of preference (backward, forward,
+// weight).
+#include "planner/schedule.h"
+
+#include "planner/simulate.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <tuple>
+
+namespace espalier::planner {
+
+int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape) {
+  if (vShape)
+    return modelChunk < stages ? modelChunk : 2 * stages - 1 - modelChunk;
+  return modelChunk % stages;
+}
+
+int modelChunk(int stage, int chunk, int stages, bool vShape) {
+  if (vShape)
+    return chunk == 0 ? stage : 2 * stages - 1 - stage;
+  return chunk * stages + stage;
+}
+
+int chunksOf(Schedule schedule, int virtualStages) {
+  if (schedule == Schedule::Interleaved)
+    return virtualStages;
+  return schedule == Schedule::ZeroBubbleV ? 2 : 1;
+}
+
+std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, int virtualStages) {
+  if (stages < 1 || microBatches < 1)
+    return "a schedule needs at least one stage and one micro-batch";
+  if (schedule == Schedule::Interleaved) {
+    if (stages < 2)
+      return "interleaved 1F1B needs at least 2 stages";
+    if (virtualStages < 2)
+      return "interleaved 1F1B needs at least 2 virtual stages";
+    if (microBatches % stages != 0)
+      return "interleaved 1F1B needs micro-batches (" + std::to_string(microBatches) +
+             ") that divide by the stages (" + std::to_string(stages) + ")";
+    return "";
+  }
+  if (schedule == Schedule::ZeroBubbleV && virtualStages != 2 && virtualStages != 1)
+    return "zero-bubble V has exactly 2 virtual stages";
+  if (schedule != Schedule::ZeroBubbleV && virtualStages != 1)
+    return "virtual stages need the interleaved or the zero-bubble V schedule";
+  return "";
+}
+
+namespace {
+
+std::vector<Action> gpipeStage(int microBatches) {
+  std::vector<Action> actions;
+  for (int i = 0; i < microBatches; ++i)
+    actions.push_back({ActionKind::Forward, i, 0});
+  for (int i = 0; i < microBatches; ++i)
+    actions.push_back({ActionKind::Backward, i, 0});
+  return actions;
+}
+
+std::vector<Action> oneFOneBStage(int stage, int stages, int microBatches) {
+  int warmup = std::min(microBatches, stages - stage - 1);
+  std::vector<Action> actions;
+  for (int i = 0; i < warmup; ++i)
+    actions.push_back({ActionKind::Forward, i, 0});
+  for (int i = 0; i < microBatches; ++i) {
+    if (warmup + i < microBatches)
+      actions.push_back({ActionKind::Forward, warmup + i, 0});
+    actions.push_back({ActionKind::Backward, i, 0});
+  }
+  return actions;
+}
+
+// As 1F1B; the weight gradient of micro-batch i waits until `stage` more backwards have run, so
+// that every stage holds as much as the first one and the upstream stages get their gradients
+// earlier.
+std::vector<Action> zeroBubbleH1Stage(int stage, int stages, int microBatches) {
+  std::vector<Action> actions;
+  for (const Action &action : oneFOneBStage(stage, stages, microBatches)) {
+    actions.push_back(action);
+    if (action.kind == ActionKind::Backward && action.microBatch >= stage)
+      actions.push_back({ActionKind::Weight, action.microBatch - stage, 0});
+  }
+  for (int i = std::max(0, microBatches - stage); i < microBatches; ++i)
+    actions.push_back({ActionKind::Weight, i, 0});
+  return actions;
+}
+
+// The k-th forward of a stage: micro-batches come in groups of `stages`, each group runs through
+// all chunks.
+Action interleavedForward(int k, int stages, int chunks) {
+  int group = k / (stages * chunks), inGroup = k % (stages * chunks);
+  return {ActionKind::Forward, group * stages + inGroup % stages, inGroup / stages};
+}
+
+Action interleavedBackward(int k, int stages, int chunks) {
+  Action action = interleavedForward(k, stages, chunks);
+  return {ActionKind::Backward, action.microBatch, chunks - 1 - action.chunk};
+}
+
+std::vector<Action> interleavedStage(int stage, int stages, int microBatches, int chunks) {
+  int total = microBatches * chunks;
+  int warmup = microBatches == stages
+                   ? total
+                   : std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+  std::vector<Action> actions;
+  for (int k = 0; k < warmup; ++k)
+    actions.push_back(interleavedForward(k, stages, chunks));
+  for (int k = 0; k < total; ++k) {
+    if (warmup + k < total)
+      actions.push_back(interleavedForward(warmup + k, stages, chunks));
+    actions.push_back(interleavedBackward(k, stages, chunks));
+  }
+  return actions;
+}
+
+// State of one stage while the V schedule is built. `held` counts chunks between forward and
+// weight.
+struct VStage {
+  int nextForward[2] = {0, 0}, nextBackward[2] = {0, 0}, nextWeight[2] = {0, 0};
+  int held = 0;
+};
+
+// Builds the V schedule in unit time steps: each stage takes the first of backward, forward, weight
+// that is ready and fits. At most `stages` micro-batches are between their first forward and last
+// backward on a stage, so a forward that waits for memory always finds a weight to finish: the
+// greedy loop cannot stall.
+class VBuilder {
+public:
+  VBuilder(int stages, int microBatches)
+      : stages(stages), microBatches(microBatches), states(stages), table(stages),
+        forwardDone(2 * stages, std::vector<int>(microBatches, never)), backwardDone(forwardDone) {}
+
+  std::vector<std::vector<Action>> build() {
+    size_t left = static_cast<size_t>(stages) * microBatches * 6;
+    for (int now = 0; left > 0; ++now)
+      for (int stage = 0; stage < stages; ++stage)
+        left -= step(stage, now);
+    return std::move(table);
+  }
+
+private:
+  static constexpr int never = 1 << 30;
+
+  bool backwardReady(int stage, int chunk, int now) const {
+    int microBatch = states[stage].nextBackward[chunk],
+        position = modelChunk(stage, chunk, stages, true);
+    if (microBatch >= states[stage].nextForward[chunk])
+      return false;
+    return position == 2 * stages - 1 ? forwardDone[position][microBatch] <= now
+                                      : backwardDone[position + 1][microBatch] <= now;
+  }
+
+  bool forwardReady(int stage, int chunk, int now) const {
+    const VStage &state = states[stage];
+    int microBatch = state.nextForward[chunk], position = modelChunk(stage, chunk, stages, true);
+    if (microBatch >= microBatches || state.held >= 2 * stages)
+      return false;
+    if (chunk == 0 && microBatch - state.nextBackward[0] >= stages)
+      return false;
+    return position == 0 || forwardDone[position - 1][microBatch] <= now;
+  }
+
+  int step(int stage, int now) {
+    VStage &state = states[stage];
+    for (int chunk : {1, 0})
+      if (backwardReady(stage, chunk, now)) {
+        int microBatch = state.nextBackward[chunk]++;
+        backwardDone[modelChunk(stage, chunk, stages, true)][microBatch] = now + 1;
+        table[stage].push_back({ActionKind::Backward, microBatch, chunk});
+        return 1;
+      }
+    for (int chunk : {1, 0})
+      if (forwardReady(stage, chunk, now)) {
+        int microBatch = state.nextForward[chunk]++;
+        forwardDone[modelChunk(stage, chunk, stages, true)][microBatch] = now + 1;
+        ++state.held;
+        table[stage].push_back({ActionKind::Forward, microBatch, chunk});
+        return 1;
+      }
+    for (int chunk : {1, 0})
+      if (state.nextWeight[chunk] < state.nextBackward[chunk]) {
+        table[stage].push_back({ActionKind::Weight, state.nextWeight[chunk]++, chunk});
+        --state.held;
+        return 1;
+      }
+    return 0;
+  }
+
+  int stages, microBatches;
+  std::vector<VStage> states;
+  std::vector<std::vector<Action>> table;
+  std::vector<std::vector<int>> forwardDone, backwardDone; // [model chunk][micro-batch] -> time
+};
+
+} // namespace
+
+ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages) {
+  assert(whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty());
+  ScheduleTable table;
+  table.chunksPerStage = chunksOf(schedule, virtualStages);
+  table.vShape = schedule == Schedule::ZeroBubbleV;
+  table.splitsBackward = schedule == Schedule::ZeroBubbleH1 || table.vShape;
+  if (table.vShape) {
+    table.stages = VBuilder(stages, microBatches).build();
+    return table;
+  }
+  for (int stage = 0; stage < stages; ++stage)
+    switch (schedule) {
+    case Schedule::GPipe:
+      table.stages.push_back(gpipeStage(microBatches));
+      break;
+    case Schedule::Interleaved:
+      table.stages.push_back(interleavedStage(stage, stages, microBatches, virtualStages));
+      break;
+    case Schedule::ZeroBubbleH1:
+      table.stages.push_back(zeroBubbleH1Stage(stage, stages, microBatches));
+      break;
+    case Schedule::OneFOneB:
+    case Schedule::ZeroBubbleV: // built above
+      table.stages.push_back(oneFOneBStage(stage, stages, microBatches));
+      break;
+    }
+  return table;
+}
+
+int peakInFlight(const ScheduleTable &table, int stage) {
+  ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
+  int held = 0, peak = 0;
+  for (const Action &action : table.stages[stage]) {
+    if (action.kind == ActionKind::Forward)
+      peak = std::max(peak, ++held);
+    else if (action.kind == release)
+      --held;
+  }
+  return peak;
+}
+
+std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches) {
+  std::vector<std::string> faults;
+  int kinds = table.splitsBackward ? 3 : 2;
+  for (size_t stage = 0; stage < table.stages.size(); ++stage) {
+    std::map<std::tuple<int, int, int>, int> position; // (micro-batch, chunk, kind) -> index
+    const std::vector<Action> &actions = table.stages[stage];
+    for (size_t i = 0; i < actions.size(); ++i) {
+      int kind = static_cast<int>(actions[i].kind);
+      std::string name = "stage " + std::to_string(stage) + " action " + std::to_string(i);
+      if (!position.emplace(std::tuple(actions[i].microBatch, actions[i].chunk, kind), i).second)
+        faults.push_back(name + " is executed twice");
+      if (kind > 0 && !position.count({actions[i].microBatch, actions[i].chunk, kind - 1}))
+        faults.push_back(name + " runs before what it needs");
+    }
+    size_t wanted = static_cast<size_t>(microBatches) * table.chunksPerStage * kinds;
+    if (position.size() != wanted)
+      faults.push_back("stage " + std::to_string(stage) + " has " +
+                       std::to_string(position.size()) + " distinct actions, wanted " +
+                       std::to_string(wanted));
+  }
+  if (faults.empty()) {
+    size_t chunks = table.stages.size() * table.chunksPerStage;
+    if (!play(table, std::vector<ChunkSeconds>(chunks, {1, 1, 1})).finished)
+      faults.push_back("stages wait for each other");
+  }
+  return faults;
+}
+
+} // namespace espalier::planner

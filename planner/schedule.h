@@ -1,0 +1,58 @@
+// Pipeline schedules as tables of actions, one list per stage, in the order the stage executes
+// them. The same tables are played by the simulator and compiled into the run plan.
+#pragma once
+
+#include "planner/plan.h"
+
+#include <string>
+#include <vector>
+
+namespace espalier::planner {
+
+/// Forward keeps values; Backward gives the input's gradient (and the weights' unless the schedule
+/// splits them off as Weight).
+enum class ActionKind { Forward, Backward, Weight };
+
+/// One action of a stage: `chunk` counts the chunks that lie on this stage, in model order.
+struct Action {
+  ActionKind kind = ActionKind::Forward;
+  int microBatch = 0;
+  int chunk = 0;
+  bool operator==(const Action &) const = default;
+};
+
+/// One list per stage.
+struct ScheduleTable {
+  std::vector<std::vector<Action>> stages;
+  int chunksPerStage = 1;
+  bool splitsBackward = false; ///< weight gradients are actions of their own
+  bool vShape = false;         ///< the second chunk runs from the last stage back to the first
+};
+
+/// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
+int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape);
+
+/// Position in model order of the chunk `chunk` of `stage`.
+int modelChunk(int stage, int chunk, int stages, bool vShape);
+
+/// Chunks of one stage that a schedule uses: 1, `virtualStages` (interleaved) or 2 (zero-bubble V).
+int chunksOf(Schedule schedule, int virtualStages);
+
+/// Why a schedule cannot be built for these sizes; empty when it can. Interleaved needs
+/// micro-batches that divide by the stages and at least two chunks.
+std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, int virtualStages);
+
+/// Builds the table. Requires whyNotSchedulable() to be empty. Sources: GPipe (Huang 2019), 1F1B
+/// (PipeDream- Flush, Narayanan 2021), interleaved (Narayanan SC21), ZB-H1 (Qi 2023), ZB-V (Qi
+/// 2024).
+ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages = 1);
+
+/// Most micro-batches (of any chunk) whose saved values stage `stage` holds at once, by playing its
+/// list: +1 at Forward, -1 at Backward, or at Weight where the schedule splits backward.
+int peakInFlight(const ScheduleTable &table, int stage);
+
+/// Faults of a table: an action missing or twice, a backward before its forward, a dependency
+/// cycle. Empty when it is sound.
+std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches);
+
+} // namespace espalier::planner

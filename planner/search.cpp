@@ -1,0 +1,418 @@
+// Enumerates axes, micro-batches and schedules; sorts them by a bound that needs no split; solves
+// the split of layers for each in that order until the bound passes the best plans. Batches of
+// fixed size see the same best plans whatever the number of threads, so the result does not depend
+// on it.
+#include "planner/search.h"
+
+#include "planner/diagnose.h"
+#include "planner/split_layers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <thread>
+#include <tuple>
+
+namespace espalier::planner {
+
+std::vector<std::string> checkProblem(const Problem &problem) {
+  std::vector<std::string> faults;
+  const Machine &machine = problem.machine;
+  auto wantPositive = [&](double value, const char *name) {
+    if (!(value > 0))
+      faults.push_back(std::string("machine ") + name + " must be positive");
+  };
+  wantPositive(machine.hosts, "hosts");
+  wantPositive(machine.devicesPerHost, "devices per host");
+  wantPositive(machine.memoryBytes, "memory");
+  wantPositive(machine.peakFlops, "peak FLOP/s");
+  wantPositive(machine.memoryBytesPerSecond, "memory bandwidth");
+  wantPositive(machine.matmulEfficiency, "matrix product efficiency");
+  if (machine.devicesPerHost > 1)
+    wantPositive(machine.link.bytesPerSecond,
+                 "link bandwidth (there are several devices per host)");
+  if (machine.hosts > 1)
+    wantPositive(machine.network.bytesPerSecond, "network bandwidth (there are several hosts)");
+  if (problem.globalBatch < 1)
+    faults.push_back("the global batch must be at least 1");
+  if (problem.layerCount() < 1)
+    faults.push_back("the model has no layers");
+  const Pins &pins = problem.pins;
+  int64_t product = 1;
+  bool allPinned = true;
+  const std::pair<const std::optional<int> &, const char *> axes[] = {
+      {pins.dp, "dp"}, {pins.tp, "tp"}, {pins.pp, "pp"}, {pins.cp, "cp"}, {pins.ep, "ep"}};
+  for (const auto &[pin, name] : axes) {
+    if (pin && (*pin < 1 || *pin > std::max(1, machine.devices())))
+      faults.push_back(std::string("pinned ") + name + " (" + std::to_string(*pin) +
+                       ") must lie between 1 and the " + std::to_string(machine.devices()) +
+                       " devices");
+    allPinned = allPinned && pin.has_value();
+    product *= std::clamp(pin.value_or(1), 1, 1 << 20);
+  }
+  if (machine.devices() > 0 &&
+      (allPinned ? product != machine.devices() : machine.devices() % product != 0))
+    faults.push_back("the pinned axes multiply to " + std::to_string(product) +
+                     ", which does not " + (allPinned ? "equal" : "divide") + " the " +
+                     std::to_string(machine.devices()) + " devices");
+  if (pins.stageLayers) {
+    int sum = 0;
+    for (int layers : *pins.stageLayers)
+      sum += layers;
+    if (sum != problem.layerCount())
+      faults.push_back("the pinned stages hold " + std::to_string(sum) + " layers, the model has " +
+                       std::to_string(problem.layerCount()));
+    if (pins.pp && static_cast<size_t>(*pins.pp) != pins.stageLayers->size())
+      faults.push_back("pp is pinned to " + std::to_string(*pins.pp) + ", the pinned stages are " +
+                       std::to_string(pins.stageLayers->size()));
+  }
+  return faults;
+}
+
+namespace {
+
+std::vector<int> divisors(int value, const std::optional<int> &pin) {
+  std::vector<int> list;
+  for (int i = 1; i <= value; ++i)
+    if (value % i == 0 && (!pin || *pin == i))
+      list.push_back(i);
+  return list;
+}
+
+// A choice of everything but the split of layers.
+struct Candidate {
+  Plan axes;
+  double bound = 0;
+  double splits = 0; ///< ways to spread the layers
+  size_t order = 0;  ///< equal bounds keep the order of enumeration
+};
+
+using KindKey = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their axes do
+
+KindKey kindOf(const Plan &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
+
+double binomial(int n, int k) {
+  double value = 1;
+  for (int i = 1; i <= k; ++i)
+    value = value * (n - k + i) / i;
+  return value;
+}
+
+class Enumerator {
+public:
+  Enumerator(const Problem &problem, const SearchOptions &options)
+      : problem(problem), options(options) {}
+
+  std::vector<Candidate> run() {
+    int devices = problem.machine.devices();
+    const Pins &pins = problem.pins;
+    for (int tp : divisors(devices, pins.tp))
+      for (int pp : divisors(devices / tp, pins.pp))
+        for (int cp : divisors(devices / tp / pp, pins.cp))
+          for (int ep : divisors(devices / tp / pp / cp, pins.ep)) {
+            Plan plan;
+            plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep;
+            plan.dp = devices / tp / pp / cp / ep;
+            if (!pins.dp || *pins.dp == plan.dp)
+              addMicroBatches(plan);
+          }
+    return std::move(candidates);
+  }
+
+private:
+  void addMicroBatches(Plan plan) {
+    if (problem.globalBatch % plan.dp != 0 || plan.pp > problem.layerCount())
+      return;
+    if (problem.pins.stageLayers &&
+        problem.pins.stageLayers->size() != static_cast<size_t>(plan.pp))
+      return;
+    int64_t perReplica = problem.globalBatch / plan.dp;
+    for (int64_t size = 1; size <= perReplica; ++size) {
+      if (perReplica % size != 0 || perReplica / size > (1 << 20))
+        continue;
+      plan.microBatchSize = size;
+      plan.microBatches = perReplica / size;
+      const Pins &pins = problem.pins;
+      if ((!pins.microBatchSize || *pins.microBatchSize == size) &&
+          (!pins.microBatches || *pins.microBatches == plan.microBatches))
+        addFlags(plan);
+    }
+  }
+
+  void addFlags(Plan plan) {
+    for (bool sequenceParallel : {false, true})
+      for (bool vocabParallel : {true, false})
+        for (int zero = 0; zero <= 3; ++zero) {
+          const Pins &pins = problem.pins;
+          if (vocabParallel != pins.vocabParallel.value_or(true) ||
+              (pins.sequenceParallel && plan.tp > 1 &&
+               *pins.sequenceParallel != sequenceParallel) ||
+              (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
+              (!pins.zero && zero > 0 && plan.dp * plan.cp == 1))
+            continue;
+          plan.sequenceParallel = sequenceParallel;
+          plan.vocabParallel = vocabParallel;
+          plan.zero = zero;
+          addSchedules(plan);
+        }
+  }
+
+  void addSchedules(Plan plan) {
+    const std::optional<CostTable> &table = tableOf(plan);
+    if (!table)
+      return;
+    WorkSum work = sumWork(problem, *table);
+    for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
+                              Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV}) {
+      if (problem.pins.schedule ? schedule != *problem.pins.schedule
+                                : plan.pp == 1 && schedule != Schedule::OneFOneB)
+        continue;
+      int most = schedule == Schedule::Interleaved ? problem.layerCount() / plan.pp : 1;
+      for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most;
+           ++virtualStages) {
+        plan.schedule = schedule;
+        plan.virtualStages = schedule == Schedule::ZeroBubbleV ? 2 : virtualStages;
+        if (problem.pins.virtualStages && *problem.pins.virtualStages != plan.virtualStages)
+          continue;
+        add(plan, work);
+      }
+    }
+  }
+
+  // Memory for actions of a table is bounded before one is built.
+  static constexpr double mostActions = 4e6;
+
+  void add(Plan plan, const WorkSum &work) {
+    plan.executable = isExecutable(plan);
+    int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages),
+        layers = problem.layerCount();
+    bool even = chunks > plan.pp;
+    if ((!plan.executable && !options.all) || chunks > layers || (even && layers % chunks != 0) ||
+        static_cast<double>(plan.microBatches) * chunks > mostActions ||
+        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches),
+                           plan.virtualStages)
+             .empty())
+      return;
+    Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
+    if (!even && !problem.pins.stageLayers)
+      candidate.splits = binomial(layers - 1, plan.pp - 1);
+    candidates.push_back(std::move(candidate));
+  }
+
+  // Costs do not depend on the schedule: one table per choice of the rest. Empty when the plan is
+  // not allowed.
+  const std::optional<CostTable> &tableOf(Plan plan) {
+    plan.schedule = Schedule::OneFOneB;
+    table.reset();
+    if (options.all || isExecutable(plan))
+      if (violations(problem, plan).empty())
+        table = buildCostTable(problem, plan);
+    return table;
+  }
+
+  const Problem &problem;
+  const SearchOptions &options;
+  std::vector<Candidate> candidates;
+  std::optional<CostTable> table;
+};
+
+// The best plan of each kind; the k-th best of them is the limit that others must beat to be
+// reported.
+class Leaders {
+public:
+  explicit Leaders(int wanted) : wanted(std::max(wanted, 1)) {}
+
+  void offer(const Plan &axes, const SplitResult &result) {
+    auto [place, inserted] = best.try_emplace(kindOf(axes), axes, result);
+    if (!inserted && result.seconds < place->second.second.seconds)
+      place->second = {axes, result};
+  }
+
+  // A plan of a kind that has a leader must beat it; of a new kind, the last that is reported.
+  double limitFor(const Plan &axes) const {
+    double limit = kthSeconds();
+    auto place = best.find(kindOf(axes));
+    return place == best.end() ? limit : std::min(limit, place->second.second.seconds);
+  }
+
+  double bestSeconds() const {
+    double seconds = std::numeric_limits<double>::infinity();
+    for (const auto &[key, leader] : best)
+      seconds = std::min(seconds, leader.second.seconds);
+    return seconds;
+  }
+
+  double kthSeconds() const {
+    std::vector<std::pair<Plan, SplitResult>> list = sorted();
+    return static_cast<int>(list.size()) < wanted ? std::numeric_limits<double>::infinity()
+                                                  : list[wanted - 1].second.seconds;
+  }
+
+  // Fastest first; of equally fast plans the order of the axes decides.
+  std::vector<std::pair<Plan, SplitResult>> sorted() const {
+    std::vector<std::pair<Plan, SplitResult>> list;
+    for (const auto &[key, leader] : best)
+      list.push_back(leader);
+    std::sort(list.begin(), list.end(),
+              [](const auto &a, const auto &b) { return a.second.seconds < b.second.seconds; });
+    if (static_cast<int>(list.size()) > wanted)
+      list.resize(wanted);
+    return list;
+  }
+
+private:
+  int wanted;
+  std::map<KindKey, std::pair<Plan, SplitResult>> best;
+};
+
+// Turns counts into stages with what each layer keeps.
+Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &counts) {
+  StageOptions options(problem, plan);
+  int chunksPerStage = chunksOf(plan.schedule, plan.virtualStages);
+  for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size());
+       first += counts[chunk++]) {
+    int stage =
+        stageOfChunk(chunk, plan.pp, chunksPerStage, plan.schedule == Schedule::ZeroBubbleV);
+    plan.stages.push_back(
+        {first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
+  }
+  return plan;
+}
+
+// Solves the candidates named by `which` with `threads` threads; result i belongs to which[i].
+std::vector<SplitResult> solve(const Problem &problem, const std::vector<Candidate> &candidates,
+                               const std::vector<size_t> &which, const std::vector<double> &limits,
+                               int64_t budget, int threads) {
+  std::vector<SplitResult> results(which.size());
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    for (size_t i = next++; i < which.size(); i = next++) {
+      StageOptions options(problem, candidates[which[i]].axes);
+      results[i] = bestSplit(problem, options, limits[i], budget);
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int i = 1; i < std::min<int>(threads, static_cast<int>(which.size())); ++i)
+    pool.emplace_back(work);
+  work();
+  for (std::thread &thread : pool)
+    thread.join();
+  return results;
+}
+
+// Two passes in batches of fixed size. The first plays the split of least bound of each candidate;
+// the second goes through what the bounds of the first leave open below the best plan.
+class BranchAndBound {
+public:
+  BranchAndBound(const Problem &problem, const SearchOptions &options,
+                 std::vector<Candidate> candidates)
+      : problem(problem), options(options), candidates(std::move(candidates)),
+        leaders(options.alternatives + 1) {}
+
+  SearchStatistics run() {
+    SearchStatistics statistics;
+    for (const Candidate &candidate : candidates)
+      statistics.space += candidate.splits;
+    std::vector<std::pair<double, size_t>> open; // (bound, candidate) that may beat the best
+    for (size_t begin = 0;
+         begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds();
+         begin += batch) {
+      std::vector<size_t> which;
+      for (size_t i = begin; i < std::min(begin + batch, candidates.size()); ++i)
+        which.push_back(i);
+      solveBatch(which, /*budget=*/0, statistics, open);
+    }
+    std::sort(open.begin(), open.end());
+    double bound = std::numeric_limits<double>::infinity();
+    for (size_t begin = 0;
+         begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
+         begin += batch) {
+      std::vector<size_t> which;
+      for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
+        which.push_back(open[i].second);
+      std::vector<std::pair<double, size_t>> left;
+      solveBatch(which, actionBudget, statistics, left);
+      for (const auto &[seconds, index] : left)
+        bound = std::min(bound, seconds);
+    }
+    statistics.lowerBoundSeconds = std::min(bound, leaders.bestSeconds());
+    statistics.optimal = statistics.lowerBoundSeconds >= leaders.bestSeconds() * (1 - 1e-8);
+    return statistics;
+  }
+
+  std::vector<Plan> axes() const {
+    std::vector<Plan> list;
+    for (const Candidate &candidate : candidates)
+      list.push_back(candidate.axes);
+    return list;
+  }
+
+  std::vector<std::pair<Plan, SplitResult>> best() const { return leaders.sorted(); }
+
+private:
+  static constexpr size_t batch = 16;
+  static constexpr int64_t actionBudget = 4'000'000; // per candidate
+
+  void solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
+                  std::vector<std::pair<double, size_t>> &open) {
+    std::vector<double> limits;
+    for (size_t i : which)
+      limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(candidates[i].axes));
+    std::vector<SplitResult> results =
+        solve(problem, candidates, which, limits, budget, options.threads);
+    for (size_t i = 0; i < which.size(); ++i) {
+      statistics.evaluated += results[i].played;
+      if (!results[i].counts.empty())
+        leaders.offer(candidates[which[i]].axes, results[i]);
+      if (results[i].lowerBound < leaders.bestSeconds())
+        open.push_back({results[i].lowerBound, which[i]});
+    }
+  }
+
+  const Problem &problem;
+  const SearchOptions &options;
+  std::vector<Candidate> candidates;
+  Leaders leaders;
+};
+
+} // namespace
+
+SearchResult search(const Problem &given, const SearchOptions &options) {
+  auto start = std::chrono::steady_clock::now();
+  SearchResult result;
+  Problem problem = given;
+  if (options.devices > 0) {
+    Machine &machine = problem.machine;
+    machine.devicesPerHost = std::min(machine.devicesPerHost, options.devices);
+    machine.hosts =
+        (options.devices + machine.devicesPerHost - 1) / std::max(1, machine.devicesPerHost);
+    if (machine.devices() != options.devices)
+      result.errors.push_back(std::to_string(options.devices) + " devices do not fill hosts of " +
+                              std::to_string(machine.devicesPerHost));
+  }
+  for (const std::string &fault : checkProblem(problem))
+    result.errors.push_back(fault);
+  if (!result.errors.empty())
+    return result;
+
+  std::vector<Candidate> candidates = Enumerator(problem, options).run();
+  for (size_t i = 0; i < candidates.size(); ++i)
+    candidates[i].order = i;
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
+    return std::tie(a.bound, a.order) < std::tie(b.bound, b.order);
+  });
+
+  BranchAndBound solver(problem, options, std::move(candidates));
+  result.statistics = solver.run();
+  for (const auto &[axes, solved] : solver.best())
+    result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved.counts)));
+  if (result.plans.empty() && options.diagnose)
+    diagnose(problem, options, solver.axes(), result);
+  result.statistics.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+} // namespace espalier::planner

@@ -1,0 +1,71 @@
+// The search: the best plan of the whole space under the cost model, with a certificate, or why
+// none fits.
+#pragma once
+
+#include "planner/problem.h"
+
+#include <string>
+#include <vector>
+
+namespace espalier::planner {
+
+/// What the search may use and how much it reports.
+struct SearchOptions {
+  bool all = false;     ///< also plans that the executor cannot run yet
+  int alternatives = 5; ///< best plans of other kinds to report
+  int threads = 1;      ///< the result does not depend on it
+  int devices = 0;      ///< 0: all devices of the machine
+  bool diagnose = true; ///< when nothing fits, look for the smallest relaxations
+};
+
+/// A plan and what is expected of it.
+struct PricedPlan {
+  Plan plan;
+  Prediction prediction;
+};
+
+/// A change that would let a plan fit, smallest first.
+struct Relaxation {
+  std::string change;   ///< for people: `recompute=full`, `devices=64`, ...
+  double needBytes = 0; ///< of the fullest stage with the change
+};
+
+/// Sizes and the certificate of a search.
+struct SearchStatistics {
+  double space = 0;      ///< plans in the space
+  int64_t evaluated = 0; ///< plans whose pipeline was played
+  double seconds = 0;
+  double lowerBoundSeconds = 0; ///< no plan of the space is faster
+  bool optimal = false;         ///< lower bound = value
+};
+
+/// plans[0] is the best; the others differ from it and from each other in kind. When plans is
+/// empty, `errors` says what is wrong with the input (pins that contradict, a batch that does not
+/// divide), or `binding` what does not fit, with `relaxations`.
+struct SearchResult {
+  std::vector<PricedPlan> plans;
+  std::vector<std::string> errors;
+  std::string binding;
+  PricedPlan nearest; ///< when nothing fits: the plan that needs the least memory
+  std::vector<Relaxation> relaxations;
+  SearchStatistics statistics;
+};
+
+/// Exact under the cost model. Deterministic: same problem, same result, whatever the thread count.
+SearchResult search(const Problem &problem, const SearchOptions &options = {});
+
+/// Faults of a problem (zero devices, missing links, pins out of range), all at once; empty when
+/// sound.
+std::vector<std::string> checkProblem(const Problem &problem);
+
+/// Prices one given plan. Stages may be empty: then layers are spread evenly and keep `recompute`.
+PricedPlan pricePlan(const Problem &problem, Plan plan);
+
+/// The constraints of the problem that a plan violates, each as a sentence; memory is not looked
+/// at.
+std::vector<std::string> violations(const Problem &problem, const Plan &plan);
+
+/// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1.
+bool isExecutable(const Plan &plan);
+
+} // namespace espalier::planner

@@ -1,0 +1,71 @@
+// The best way to run a given range of layers on a given stage: what each layer keeps, so that the
+// stage fits and its backward is shortest. Forward does not depend on that choice, so the shortest
+// backward dominates.
+#pragma once
+
+#include "planner/memory.h"
+#include "planner/schedule.h"
+#include "planner/simulate.h"
+
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+namespace espalier::planner {
+
+/// One chunk of layers on a stage, with its choice of what is kept.
+struct StageOption {
+  bool fits = false;
+  ChunkSeconds seconds;      ///< of one chunk's layers; see edgeSeconds
+  double stepSeconds = 0;    ///< of the whole stage, once per step
+  double bytes = 0;          ///< of the whole stage; when nothing fits, of the least choice
+  std::array<int, 3> kept{}; ///< layers of one chunk per Recompute
+
+  /// Per layer of one chunk: those that repeat most first.
+  std::vector<Recompute> recompute() const;
+};
+
+/// Options of one choice of axes; remembers what it computed.
+class StageOptions {
+public:
+  /// `plan` gives axes, micro-batches and schedule; its stages are not looked at.
+  StageOptions(const Problem &problem, const Plan &plan);
+
+  /// Layers first .. first + count - 1 on `stage`. With several chunks per stage all chunks have
+  /// `count` layers and keep the same.
+  const StageOption &best(int stage, int first, int count);
+
+  const CostTable &table() const { return costs; }
+  const Plan &axes() const { return plan; }
+
+private:
+  StageOption choose(int stage, int first, int count) const;
+  StageOption chooseAlike(StageContent content, int kind, int count) const;
+  StageOption chooseUniform(StageContent content, int first, int count) const;
+  StageContent contentOf(int stage) const;
+  StageOption finish(const StageContent &content, std::array<int, 3> kept) const;
+
+  const Problem &problem;
+  Plan plan;
+  CostTable costs;
+  bool oneKind = true;
+  std::vector<double> inFlight;                           // per stage
+  std::map<std::tuple<int, int, int>, StageOption> known; // (stage class, first, count)
+};
+
+/// Time of the layers of one chunk.
+ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
+
+/// What a chunk costs beside its layers: the embedding (first chunk), the head (last), and its
+/// sends to chunks on other stages.
+ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage,
+                         bool vShape);
+
+/// Time once per step, all chunks of the stage: optimizer and gradient reduction. What can hide
+/// runs beside the backward of the last micro-batch (recompute not counted, so that it stays
+/// independent of what is kept).
+PhaseSeconds stepPhase(const CostTable &table, const StageContent &content);
+
+} // namespace espalier::planner

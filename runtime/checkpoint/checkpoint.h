@@ -1,0 +1,33 @@
+// Sharded checkpoints: each rank writes its own blocks, the folder appears whole, and at every
+// moment one is loadable.
+//
+//   DIR/latest                        names the newest folder, replaced atomically
+//   DIR/step-00000020/run.json        step, samples read, loss scale, mesh
+//   DIR/step-00000020/rank-00003.safetensors
+//                                     value/NAME, master/NAME, moment1/NAME, moment2/NAME of the
+//                                     rank's blocks;
+//                                     __metadata__ has each block's place in the global parameter
+//
+// Values and replicated state are written by the first data replica only, ZeRO-1 shares by each.
+#pragma once
+
+#include "runtime/executor.h"
+#include "runtime/train/step_scalars.h"
+
+#include <filesystem>
+
+namespace espalier::rt {
+
+/// Writes a checkpoint of all ranks; returns after it is on disk and named in `latest`. Called by
+/// every rank at the same step. Throws PlanError where the disk refuses; then no other checkpoint
+/// has changed.
+void saveCheckpoint(const std::filesystem::path &folder, const Program &program, Executor &executor,
+                    const ScalarState &state);
+
+/// Fills the rank's parameters and optimizer state from the latest checkpoint and returns where the
+/// run stood. Throws PlanError if there is none, it is damaged, or it was written under another
+/// split of the parameters.
+ScalarState loadCheckpoint(const std::filesystem::path &folder, const Program &program,
+                           Executor &executor);
+
+} // namespace espalier::rt

@@ -1,0 +1,49 @@
+// The neighbour carries the process id, so two runs of one command do not write into each other's
+// file.
+#include "runtime/data/atomic_file.h"
+
+#include "runtime/data/data_error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <utility>
+
+namespace espalier::rt {
+
+AtomicFile::AtomicFile(std::string path) : target(std::move(path)) {
+  std::filesystem::path name(target);
+  neighbour =
+      (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid()))
+          .string();
+  file = std::fopen(neighbour.c_str(), "wbe");
+  if (!file)
+    throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));
+}
+
+AtomicFile::~AtomicFile() {
+  if (!file)
+    return;
+  std::fclose(file);
+  std::remove(neighbour.c_str());
+}
+
+void AtomicFile::write(const void *data, size_t bytes) {
+  if (bytes != 0 && std::fwrite(data, 1, bytes, file) != bytes)
+    throw DataError(target, fmt::format("cannot write {} bytes: {}", bytes, std::strerror(errno)));
+}
+
+void AtomicFile::commit() {
+  if (std::fflush(file) != 0 || ::fsync(::fileno(file)) != 0)
+    throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));
+  std::fclose(std::exchange(file, nullptr));
+  if (std::rename(neighbour.c_str(), target.c_str()) != 0) {
+    int reason = errno;
+    std::remove(neighbour.c_str());
+    throw DataError(target, fmt::format("cannot rename into place: {}", std::strerror(reason)));
+  }
+}
+
+} // namespace espalier::rt

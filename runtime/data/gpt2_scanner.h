@@ -1,0 +1,31 @@
+// GPT-2's pre-tokenizer by hand: it cuts text exactly where the pattern
+//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// does, many times faster. Example: "It's  3 o'clock" gives "It", "'s", " ", " 3", " o", "'",
+// "clock".
+#pragma once
+
+#include "runtime/data/unicode_classes.h"
+
+#include <memory>
+
+namespace espalier::rt {
+
+class Gpt2Scanner {
+public:
+  Gpt2Scanner();
+  /// End of the piece that starts at `position` < text.size(). Pieces cover the text without gaps.
+  size_t pieceEnd(std::string_view text, size_t position) const;
+
+private:
+  UnicodeClasses::Found classAt(std::string_view text, size_t position) const {
+    auto byte = static_cast<uint8_t>(text[position]);
+    return byte < 128 ? UnicodeClasses::Found{ascii[byte], 1} : classes->at(text, position);
+  }
+  size_t runEnd(std::string_view text, size_t position, CharClass kind) const;
+  size_t spaceEnd(std::string_view text, size_t position) const;
+
+  std::shared_ptr<const UnicodeClasses> classes;
+  CharClass ascii[128];
+};
+
+} // namespace espalier::rt

@@ -1,0 +1,70 @@
+// Reading walks the documents between two sample starts; neighbours share one token, so a sample
+// ends one past the start of the next.
+#include "runtime/data/gpt_dataset.h"
+
+#include "runtime/data/data_error.h"
+#include "runtime/data/index_cache.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+
+namespace {
+
+GptIndexRequest requestFor(const TokenSource &source, const DatasetOptions &options) {
+  auto [first, end] = splitRange(options.splitWeights, options.split, source.sequenceCount());
+  if (first == end)
+    throw DataError(source.name(), fmt::format("split {} of \"{}\" holds none of {} sequences; "
+                                               "give it more weight or the file more documents",
+                                               splitName(options.split), options.splitWeights,
+                                               source.sequenceCount()));
+  GptIndexRequest request;
+  request.firstSequence = first;
+  request.endSequence = end;
+  request.seqLength = options.seqLength;
+  request.samples = options.samples;
+  request.seed = options.seed;
+  request.keepLastPartial = options.keepLastPartial && options.split == Split::valid;
+  return request;
+}
+
+} // namespace
+
+GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, const DatasetOptions &options)
+    : Dataset(options), source(std::move(tokens)) {
+  GptIndexRequest request = requestFor(*source, options);
+  index = options.cacheFolder.empty() ? buildGptIndex(*source, request)
+                                      : loadOrBuildGptIndex(*source, request, options.cacheFolder);
+}
+
+void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
+  if (i < 0 || i >= sampleCount())
+    throw DataError(source->name(),
+                    fmt::format("sample {} asked for, there are {}", i, sampleCount()));
+  uint32_t chosen = index->shuffle[i];
+  SampleStart begin = index->sample[chosen], end = index->sample[chosen + 1];
+  size_t filled = 0;
+  for (int64_t position = begin.position; position <= end.position; ++position) {
+    int64_t sequence = index->document[position];
+    int64_t from = position == begin.position ? begin.offset : 0;
+    int64_t to = position == end.position ? end.offset + 1 : source->sequenceLength(sequence);
+    int64_t count = std::min<int64_t>(to - from, out.size() - filled);
+    if (count <= 0)
+      continue;
+    source->read(sequence, from, out.subspan(filled, count));
+    filled += count;
+  }
+  std::ranges::fill(out.subspan(filled), -1);
+  if (options().vocabSize == 0)
+    return;
+  auto bad = std::ranges::find_if(out.first(filled),
+                                  [this](int32_t t) { return t >= options().vocabSize; });
+  if (bad != out.begin() + filled)
+    throw DataError(source->name(),
+                    fmt::format("token {} in sample {} (near sequence {}) is outside the "
+                                "vocabulary of {}; was the text tokenized with another one?",
+                                *bad, i, index->document[begin.position], options().vocabSize));
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,53 @@
+// Fields of a tokenizer.json with their types checked; a wrong one is refused with its name.
+#pragma once
+
+#include "runtime/data/data_error.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace espalier::rt {
+
+/// Deepest nesting of steps followed in a file; real ones have two or three.
+constexpr int deepestSequence = 16;
+
+/// object[name] as T; `fallback` when it is absent or null. Throws DataError when it is of another
+/// type.
+template <typename T>
+T fieldOr(const std::string &file, const nlohmann::json &object, const char *name, T fallback) {
+  auto found = object.find(name);
+  if (found == object.end() || found->is_null())
+    return fallback;
+  bool fits = std::is_same_v<T, bool>          ? found->is_boolean()
+              : std::is_same_v<T, std::string> ? found->is_string()
+                                               : found->is_number_integer();
+  if (!fits)
+    throw DataError(file, fmt::format("field \"{}\" holds {}, another type is wanted", name,
+                                      found->type_name()));
+  return found->get<T>();
+}
+
+/// object[name] as T, which must be there.
+template <typename T>
+T requiredField(const std::string &file, const nlohmann::json &object, const char *name) {
+  if (!object.is_object() || !object.contains(name))
+    throw DataError(file, fmt::format("field \"{}\" is missing", name));
+  return fieldOr<T>(file, object, name, T());
+}
+
+/// A "pattern" field, {"String": s} or {"Regex": s}.
+struct HfPattern {
+  std::string text;
+  bool isRegex = false;
+};
+inline HfPattern readPattern(const std::string &file, const nlohmann::json &step) {
+  if (step.contains("pattern") && step["pattern"].is_object()) {
+    if (step["pattern"].contains("String"))
+      return {requiredField<std::string>(file, step["pattern"], "String"), false};
+    if (step["pattern"].contains("Regex"))
+      return {requiredField<std::string>(file, step["pattern"], "Regex"), true};
+  }
+  throw DataError(file, "field \"pattern\" is missing or neither String nor Regex");
+}
+
+} // namespace espalier::rt

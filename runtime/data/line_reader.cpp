@@ -1,0 +1,94 @@
+// zlib reads plain files through the same calls, so there is one path.
+#include "runtime/data/line_reader.h"
+
+#include "runtime/data/data_error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace espalier::rt {
+
+namespace {
+constexpr size_t blockBytes = 1U << 20;
+constexpr size_t longestLine = 1U << 30;
+} // namespace
+
+LineReader::LineReader(const std::string &path) : name(path == "-" ? "standard input" : path) {
+  int descriptor = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    throw DataError(name, fmt::format("cannot open: {}", std::strerror(errno)));
+  struct stat status = {};
+  if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
+    ::close(descriptor);
+    throw DataError(name, "is a folder, want a file");
+  }
+  file = ::gzdopen(descriptor, "rb");
+  if (!file) {
+    ::close(descriptor);
+    throw DataError(name, "cannot open for reading");
+  }
+  ::gzbuffer(file, blockBytes);
+  buffer.resize(2 * blockBytes);
+}
+
+LineReader::~LineReader() { ::gzclose_r(file); }
+
+int64_t LineReader::bytesRead() const { return ::gzoffset(file); }
+
+bool LineReader::refill() {
+  if (isDone)
+    return false;
+  if (start > 0) {
+    std::memmove(buffer.data(), buffer.data() + start, end - start);
+    end -= start;
+    start = 0;
+  }
+  if (end > longestLine)
+    throw DataError(name, fmt::format("a line of more than {} bytes", longestLine), line + 1);
+  if (buffer.size() - end < blockBytes)
+    buffer.resize(2 * buffer.size());
+  int got = ::gzread(file, buffer.data() + end, blockBytes);
+  int fault = Z_OK;
+  const char *reason = ::gzerror(file, &fault);
+  if (got < 0 || (fault != Z_OK && fault != Z_STREAM_END))
+    throw DataError(name,
+                    fault == Z_BUF_ERROR ? std::string("the gzip data end too early")
+                                         : fmt::format("cannot read: {}", reason),
+                    line + 1);
+  isDone = got == 0;
+  end += static_cast<size_t>(got);
+  return got > 0;
+}
+
+bool LineReader::next(std::string_view &text) {
+  size_t searched = start;
+  while (true) {
+    const char *from = buffer.data() + searched;
+    auto found = static_cast<const char *>(std::memchr(from, '\n', end - searched));
+    if (found) {
+      text = {buffer.data() + start, static_cast<size_t>(found - buffer.data()) - start};
+      start = found - buffer.data() + 1;
+      hadNewline = true;
+      ++line;
+      return true;
+    }
+    size_t pending = end - start;
+    if (!refill())
+      break;
+    searched = start + pending;
+  }
+  if (start == end)
+    return false;
+  text = {buffer.data() + start, end - start};
+  start = end;
+  hadNewline = false;
+  ++line;
+  return true;
+}
+
+} // namespace espalier::rt

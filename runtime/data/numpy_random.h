@@ -1,0 +1,38 @@
+// NumPy's two generators, reproduced to the bit: the legacy RandomState (MT19937) whose shuffle
+// orders Megatron's documents and samples, and the default Generator (SeedSequence and PCG64) that
+// sizes its mock documents.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace espalier::rt {
+
+/// numpy.random.RandomState(seed): MT19937 seeded by init_genrand (Matsumoto and Nishimura 1998).
+class LegacyRandom {
+public:
+  explicit LegacyRandom(uint32_t seed);
+  uint32_t next();
+  /// A number in [0, limit], by drawing under the smallest mask of ones that covers `limit` until
+  /// one fits.
+  uint64_t below(uint64_t limit);
+
+  /// RandomState.shuffle of a one-dimensional array: Fisher-Yates from the end.
+  template <typename T> void shuffle(std::span<T> values) {
+    for (size_t i = values.size(); i-- > 1;)
+      std::swap(values[i], values[below(i)]);
+  }
+
+private:
+  void refill();
+  std::array<uint32_t, 624> state;
+  int position = 624;
+};
+
+/// numpy.random.default_rng(seed).integers(low, high, count, dtype=int32): values in [low, high).
+std::vector<int32_t> defaultRngIntegers(uint32_t seed, int32_t low, int32_t high, int64_t count);
+
+} // namespace espalier::rt

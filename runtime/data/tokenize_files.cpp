@@ -1,0 +1,274 @@
+// The main thread reads and writes; tasks in between only turn a block of records into tokens.
+#include "runtime/data/tokenize_files.h"
+
+#include "runtime/data/data_error.h"
+#include "runtime/data/indexed_writer.h"
+#include "runtime/data/json_fields.h"
+#include "runtime/data/line_reader.h"
+#include "runtime/data/worker_pool.h"
+
+#include <deque>
+#include <filesystem>
+#include <fmt/format.h>
+#include <set>
+
+namespace espalier::rt {
+
+namespace {
+
+constexpr size_t blockBytes = 1U << 20;
+constexpr size_t longestDocument = 1U << 30;
+
+/// Some consecutive records of one input: JSON lines, or documents of a text file.
+struct Block {
+  struct Record {
+    size_t begin, end;
+    int64_t line;
+  };
+  std::string file, text;
+  bool isJson = false;
+  std::vector<Record> records;
+  int64_t bytesReadBefore = 0; // input bytes consumed when the block was cut
+};
+
+/// The tokens of one key of one block, and how many each document has.
+struct KeyTokens {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> lengths;
+};
+
+struct BlockTokens {
+  std::vector<KeyTokens> keys;
+  int64_t textBytes = 0, skipped = 0, bytesRead = 0;
+  std::string firstSkipped;
+};
+
+bool holdsJson(const std::string &path, const TokenizeJob &job) {
+  std::string name = path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
+  if (name.ends_with(".jsonl") || name.ends_with(".json") || name.ends_with(".ndjson"))
+    return true;
+  return !name.ends_with(".txt") && job.readsJson;
+}
+
+/// Cuts the inputs into blocks, in order.
+class BlockReader {
+public:
+  explicit BlockReader(const TokenizeJob &job) : job(job) {}
+
+  bool next(Block &block) {
+    block = {};
+    while (block.records.empty()) {
+      if (!reader && !openNext())
+        return false;
+      block.file = job.inputs[input - 1] == "-" ? "standard input" : job.inputs[input - 1];
+      block.isJson = isJson;
+      bool isEnd = isJson ? fillLines(block) : fillDocuments(block);
+      block.bytesReadBefore = bytesOfEarlier + reader->bytesRead();
+      if (isEnd) {
+        bytesOfEarlier += reader->bytesRead();
+        reader.reset();
+      }
+    }
+    return true;
+  }
+
+private:
+  bool openNext() {
+    if (input == job.inputs.size())
+      return false;
+    isJson = holdsJson(job.inputs[input], job);
+    reader = std::make_unique<LineReader>(job.inputs[input++]);
+    return true;
+  }
+  bool fillLines(Block &block) {
+    std::string_view line;
+    while (block.text.size() < blockBytes) {
+      if (!reader->next(line))
+        return true;
+      block.records.push_back(
+          {block.text.size(), block.text.size() + line.size(), reader->lineNumber()});
+      block.text += line;
+    }
+    return false;
+  }
+  bool isBorder(std::string_view line) const {
+    if (line.ends_with('\r'))
+      line.remove_suffix(1);
+    return line == job.separator;
+  }
+  /// One document after the other; a document never straddles two blocks.
+  bool fillDocuments(Block &block) {
+    std::string_view line;
+    while (block.text.size() < blockBytes) {
+      Block::Record record{block.text.size(), 0, reader->lineNumber() + 1};
+      bool hasLine = false, isEnd = false;
+      while (true) {
+        isEnd = !reader->next(line);
+        if (isEnd || (isBorder(line) && hasLine))
+          break;
+        if (isBorder(line))
+          continue; // several borders in a row are one
+        if (hasLine)
+          block.text += '\n';
+        block.text += line;
+        hasLine = true;
+        if (block.text.size() - record.begin > longestDocument)
+          throw DataError(
+              block.file,
+              fmt::format("a document of more than {} bytes; name its separator", longestDocument),
+              record.line);
+      }
+      record.end = block.text.size();
+      if (hasLine)
+        block.records.push_back(record);
+      if (isEnd)
+        return true;
+    }
+    return false;
+  }
+
+  const TokenizeJob &job;
+  size_t input = 0;
+  bool isJson = false;
+  std::unique_ptr<LineReader> reader;
+  int64_t bytesOfEarlier = 0;
+};
+
+void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_view text,
+                    KeyTokens &out) {
+  size_t before = out.tokens.size();
+  tokenizer.encode(text, out.tokens);
+  if (job.appendEod && out.tokens.size() != before)
+    out.tokens.push_back(tokenizer.eodToken());
+  out.lengths.push_back(static_cast<int32_t>(out.tokens.size() - before));
+}
+
+BlockTokens tokenizeBlock(Tokenizer &tokenizer, const TokenizeJob &job, const Block &block) {
+  BlockTokens result;
+  result.keys.resize(job.keys.size());
+  result.bytesRead = block.bytesReadBefore;
+  std::vector<std::string> values(job.keys.size());
+  for (const Block::Record &record : block.records) {
+    std::string_view text =
+        std::string_view(block.text).substr(record.begin, record.end - record.begin);
+    if (!block.isJson) {
+      appendDocument(tokenizer, job, text, result.keys[0]);
+      result.textBytes += static_cast<int64_t>(text.size());
+      continue;
+    }
+    std::string reason = readJsonFields(text, job.keys, values);
+    if (reason.empty()) {
+      for (size_t k = 0; k < values.size(); ++k) {
+        appendDocument(tokenizer, job, values[k], result.keys[k]);
+        result.textBytes += static_cast<int64_t>(values[k].size());
+      }
+      continue;
+    }
+    DataError error(block.file, reason, record.line);
+    if (!job.skipBad)
+      throw error;
+    if (result.skipped++ == 0)
+      result.firstSkipped = error.what();
+  }
+  return result;
+}
+
+/// The outputs, and what has gone into them.
+class Outputs {
+public:
+  Outputs(const Tokenizer &tokenizer, const TokenizeJob &job) : job(job) {
+    for (const std::string &key : job.keys) {
+      report.prefixes.push_back(fmt::format("{}_{}_document", job.outputPrefix, key));
+      writers.push_back(std::make_unique<IndexedWriter>(report.prefixes.back(),
+                                                        tokenTypeFor(tokenizer.vocabSize())));
+    }
+    for (const std::string &input : job.inputs) {
+      std::error_code error;
+      uint64_t size = std::filesystem::file_size(input, error);
+      bytesTotal += error ? 0 : static_cast<int64_t>(size);
+    }
+  }
+  void write(const BlockTokens &block) {
+    for (size_t k = 0; k < writers.size(); ++k) {
+      size_t at = 0;
+      for (int32_t length : block.keys[k].lengths) {
+        writers[k]->addTokens(std::span(block.keys[k].tokens).subspan(at, length));
+        writers[k]->endDocument();
+        at += length;
+      }
+      report.tokens += static_cast<int64_t>(block.keys[k].tokens.size());
+    }
+    report.documents += static_cast<int64_t>(block.keys[0].lengths.size());
+    report.textBytes += block.textBytes;
+    if (report.skippedLines == 0)
+      report.firstSkipped = block.firstSkipped;
+    report.skippedLines += block.skipped;
+    if (job.progress)
+      job.progress({report.documents, report.tokens, block.bytesRead, bytesTotal});
+  }
+  TokenizeReport commit() {
+    for (const auto &writer : writers)
+      writer->commit();
+    return report;
+  }
+
+private:
+  const TokenizeJob &job;
+  std::vector<std::unique_ptr<IndexedWriter>> writers;
+  TokenizeReport report;
+  int64_t bytesTotal = 0;
+};
+
+void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
+  if (job.inputs.empty())
+    throw DataError("tokenize", "no input");
+  std::set<std::string> names(job.keys.begin(), job.keys.end());
+  if (job.keys.empty() || names.size() != job.keys.size())
+    throw DataError("tokenize", "want at least one JSON key, each once");
+  for (const std::string &key : job.keys)
+    if (key.empty() || key.find('/') != std::string::npos)
+      throw DataError("tokenize", fmt::format("key \"{}\" cannot be part of a file name", key));
+  if (job.appendEod && tokenizer.eodToken() < 0)
+    throw DataError("tokenize", "the tokenizer has no end-of-document token to append");
+  for (const std::string &input : job.inputs)
+    if (job.keys.size() > 1 && !holdsJson(input, job))
+      throw DataError(
+          input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
+}
+
+} // namespace
+
+TokenizeReport tokenizeFiles(const Tokenizer &tokenizer, const TokenizeJob &job) {
+  checkJob(tokenizer, job);
+  Outputs outputs(tokenizer, job);
+  BlockReader reader(job);
+  const int workers = std::max(job.workers, 1);
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  for (int i = 0; i < workers; ++i)
+    tokenizers.push_back(tokenizer.clone());
+  Block block;
+  if (workers == 1) {
+    while (reader.next(block))
+      outputs.write(tokenizeBlock(*tokenizers[0], job, block));
+    return outputs.commit();
+  }
+  WorkerPool<BlockTokens> pool(workers);
+  // Two blocks a worker in flight keep all busy while memory stays bounded.
+  std::deque<std::future<BlockTokens>> inFlight;
+  auto writeFirst = [&] {
+    outputs.write(inFlight.front().get());
+    inFlight.pop_front();
+  };
+  while (reader.next(block)) {
+    inFlight.push_back(pool.submit([&tokenizers, &job, one = std::move(block)](int worker) {
+      return tokenizeBlock(*tokenizers[worker], job, one);
+    }));
+    if (inFlight.size() >= 2 * tokenizers.size())
+      writeFirst();
+  }
+  while (!inFlight.empty())
+    writeFirst();
+  return outputs.commit();
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,42 @@
+// Text files to indexed datasets: one thread cuts the input into blocks, workers tokenize them, and
+// blocks are written in input order, so the output does not depend on the number of workers.
+// Memory: a few blocks a worker.
+#pragma once
+
+#include "runtime/data/tokenizer.h"
+
+#include <functional>
+#include <map>
+
+namespace espalier::rt {
+
+struct TokenizeProgress {
+  int64_t documents = 0, tokens = 0;
+  int64_t bytesRead = 0,
+          bytesTotal = 0; // of the input files as they stand on disk; total 0 when unknown
+};
+
+struct TokenizeJob {
+  std::vector<std::string> inputs; // "-" is standard input; .jsonl, .json or text, each also .gz
+  std::vector<std::string> keys = {"text"}; // one output for each; text files fill the first
+  std::string outputPrefix;                 // PREFIX_KEY_document.bin and .idx
+  std::string separator;  // text files: the line between documents; empty cuts at blank lines
+  bool readsJson = false; // standard input and files of other names hold JSON lines
+  bool appendEod = false; // end each document that has tokens with the tokenizer's end token
+  bool skipBad = false;   // count bad lines instead of stopping at the first
+  int workers = 1;
+  std::function<void(const TokenizeProgress &)> progress; // called after each block; may be empty
+};
+
+struct TokenizeReport {
+  int64_t documents = 0, tokens = 0, textBytes = 0, skippedLines = 0;
+  std::string firstSkipped; // file, line and reason of the first
+  std::vector<std::string> prefixes;
+};
+
+/// Runs the job. Nothing is left at the output names unless all went well. Throws DataError with
+/// file and line for the first line that is no JSON object, or lacks a key (unless skipBad), and
+/// for every failure to read or write.
+TokenizeReport tokenizeFiles(const Tokenizer &tokenizer, const TokenizeJob &job);
+
+} // namespace espalier::rt

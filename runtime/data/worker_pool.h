@@ -1,0 +1,71 @@
+// A fixed number of threads that run tasks in the order they were given and hand results back as
+// futures.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace espalier::rt {
+
+template <typename Result> class WorkerPool {
+public:
+  explicit WorkerPool(int workers) {
+    for (int i = 0; i < workers; ++i)
+      threads.emplace_back([this, i] { run(i); });
+  }
+  /// Tasks not begun are dropped; those running are waited for.
+  ~WorkerPool() {
+    {
+      std::lock_guard lock(mutex);
+      isClosing = true;
+      waiting.clear();
+    }
+    wake.notify_all();
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+  WorkerPool(const WorkerPool &) = delete;
+  WorkerPool &operator=(const WorkerPool &) = delete;
+
+  /// `task` is called with the number of the worker that runs it; what it throws comes out of the
+  /// future.
+  std::future<Result> submit(std::function<Result(int)> task) {
+    std::packaged_task<Result(int)> packaged(std::move(task));
+    std::future<Result> result = packaged.get_future();
+    {
+      std::lock_guard lock(mutex);
+      waiting.push_back(std::move(packaged));
+    }
+    wake.notify_one();
+    return result;
+  }
+
+private:
+  void run(int worker) {
+    while (true) {
+      std::packaged_task<Result(int)> task;
+      {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [this] { return isClosing || !waiting.empty(); });
+        if (waiting.empty())
+          return;
+        task = std::move(waiting.front());
+        waiting.pop_front();
+      }
+      task(worker);
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<std::packaged_task<Result(int)>> waiting;
+  bool isClosing = false;
+  std::vector<std::thread> threads;
+};
+
+} // namespace espalier::rt

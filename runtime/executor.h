@@ -1,0 +1,134 @@
+// Runs one rank's schedule: actions bind the regions of a call to its place in the arena, and the
+// call's subprogram goes through its instructions. Nothing is allocated after construction.
+#pragma once
+
+#include "runtime/arena.h"
+#include "runtime/comm/comm.h"
+#include "runtime/program.h"
+#include "runtime/thread_pool.h"
+
+#include <array>
+#include <optional>
+
+namespace espalier::rt {
+
+/// What the schedule leaves to its owner.
+class StepClient {
+public:
+  virtual ~StepClient() = default;
+  /// Writes micro-batch `microBatch` into the inputs of a slot; offsets are those of Stage.inputs.
+  virtual void loadInputs(uint32_t microBatch, std::byte *inputs) = 0;
+  /// After LossSum, TokenCount and SquaredNorm were summed over all ranks: sets GradientScale and
+  /// Apply.
+  virtual void updateScalars(float *scalars) = 0;
+};
+
+/// Where a test makes a rank fail: before instruction `instruction` of the first subprogram of
+/// action `action`.
+struct Fault {
+  int rank = 0;
+  int64_t step = 0;
+  uint32_t action = 0;
+  uint32_t instruction = 0;
+};
+
+/// What the rank is doing; read when it fails.
+struct ExecutorPosition {
+  int action = -1;      ///< index in the schedule
+  int call = -1;        ///< index in the stage's calls
+  int subprogram = -1;  ///< index in the plan's subprograms
+  int instruction = -1; ///< index in that subprogram
+  bool inEvaluation = false;
+};
+
+class Executor {
+public:
+  /// Lays the rank's arena out and zeroes it. `spins`: polls before a waiting rank sleeps.
+  Executor(const Program &program, Communicator &communicator, ThreadPool &pool, int spins);
+
+  /// Runs the stage's schedule once. `step` is the number of optimizer steps begun before, from 0.
+  void runStep(int64_t step, StepClient &client);
+
+  /// Runs one micro-batch of the evaluation schedule; LossSum and TokenCount grow by it.
+  void runEvaluation(int64_t step, StepClient &client);
+
+  /// The scalars region: ScalarSlotCount values.
+  float *scalars() const { return reinterpret_cast<float *>(arena.at(scalarsOffset)); }
+
+  /// Sums LossSum, TokenCount and SquaredNorm over all ranks; a rank whose loss another one counts
+  /// adds none.
+  void sumScalars();
+
+  /// Returns once every rank has called it.
+  void barrier();
+
+  const RankProgram &rankProgram() const { return program; }
+  const Arena &memory() const { return arena; }
+  Communicator &comm() const { return communicator; }
+  ThreadPool &threads() const { return pool; }
+
+  /// Arena and scratch of the library calls.
+  uint64_t allocatedBytes() const { return arena.bytes() + scratch.bytes(); }
+
+  /// The failure of this rank, with the place where it stands.
+  Failure describe(const std::string &message) const;
+
+  std::optional<Fault> fault;
+
+private:
+  /// Tickets of one kind of transfer, by slot.
+  struct Transfers {
+    uint32_t link = 0;
+    std::vector<Ticket> tickets;
+  };
+  struct Place {
+    uint64_t base = 0, stride = 0, bytes = 0;
+    std::byte *in(const Arena &arena, uint32_t slot) const {
+      return arena.at(base + slot * stride);
+    }
+  };
+
+  void runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions,
+                  StepClient &client);
+  void runAction(const pb::Action &action, StepClient &client);
+  void startTransfer(const pb::Action &action);
+  void forEachCall(uint32_t PreparedCall::*subprogram, uint32_t slot, bool isReversed = false);
+  void runSubprogram(const PreparedCall &call, uint32_t subprogram, uint32_t slot);
+  void launch(const PreparedInstruction &instruction);
+  void callLibrary(const PreparedInstruction &instruction);
+  void startCollective(const PreparedInstruction &instruction);
+  void bindOperands(const PreparedInstruction &instruction);
+  void resolve(std::span<const PreparedBuffer> places, std::vector<void *> &addresses);
+
+  const Program &source;
+  Communicator &communicator;
+  ThreadPool &pool;
+  const int spins;
+  RankProgram program;
+  Arena arena, scratch;
+  uint64_t scalarsOffset = 0;
+  Place inputs;
+  std::array<Place, 4>
+      streamPlaces; ///< receive forward, send forward, receive backward, send backward
+  std::array<Transfers, 4> transfers;
+
+  /// Addresses of a collective's buffers, kept until its wait.
+  struct Flight {
+    std::vector<void *> from, to;
+    Ticket ticket;
+  };
+  std::vector<Flight> flights; ///< by collective
+  CollectiveShape agreement;   ///< LossSum, TokenCount, SquaredNorm
+  CollectiveShape meeting;     ///< no buffers: only everybody's arrival
+
+  // The running action, call and instruction.
+  int64_t step = 0;
+  uint32_t microBatch = 0, layer = 0;
+  ExecutorPosition position;
+  bool isFaultDue = false;
+  const uint64_t *bases = nullptr;
+  std::array<void *, maxBuffers> buffers{};
+  std::array<int64_t, maxScalars> values{};
+};
+
+} // namespace espalier::rt

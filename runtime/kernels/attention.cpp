@@ -1,0 +1,170 @@
+// ATTENTION_FORWARD and ATTENTION_BACKWARD: parts are (sample, kv head), in forward also blocks of
+// queries.
+#include "runtime/abi.h"
+#include "runtime/kernels/factories.h"
+
+#include <algorithm>
+
+namespace espalier::rt {
+
+namespace {
+
+constexpr int64_t kLargestHead = 384; // one row of a packed operand
+
+/// What forward and backward have in common: the shape and its checks.
+class Attention : public LibraryKernel {
+protected:
+  Attention(const pb::LibraryCall &call, const cpu::Loops &loops, int buffers) : loops_(loops) {
+    CallReader reader(call, {.buffers = buffers, .sizes = 5, .floats = 1});
+    shape_ = {.batch = reader.size(0),
+              .sequence = reader.size(1),
+              .kvHeads = reader.size(2),
+              .group = reader.size(3),
+              .headDim = reader.size(4, 1),
+              .causal = call.causal(),
+              .scale = static_cast<float>(reader.real(0)),
+              .storage = reader.floating(0)};
+    rate_ = call.floats_size() > 1 ? reader.real(1) : 0;
+    if (!(rate_ >= 0 && rate_ < 1))
+      reader.refuse("dropout rate is " + std::to_string(rate_) +
+                    ", needs to be at least 0 and below 1");
+    if (rate_ > 0 && call.scalars_size() < 4)
+      reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 4 for dropout");
+    if (!(shape_.scale > 0))
+      reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
+    if (shape_.headDim > kLargestHead)
+      reader.refuse("head_dim is " + std::to_string(shape_.headDim) + ", needs to be at most " +
+                    std::to_string(kLargestHead));
+  }
+
+  void checkQuery(const CallReader &reader, int buffer) const {
+    reader.expect(buffer, shape_.storage);
+    reader.holds(buffer,
+                 {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group, shape_.headDim},
+                 bytesOf(shape_.storage));
+  }
+  void checkKey(const CallReader &reader, int buffer) const {
+    reader.expect(buffer, shape_.storage);
+    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.headDim},
+                 bytesOf(shape_.storage));
+  }
+  void checkLse(const CallReader &reader, int buffer) const {
+    reader.expect(buffer, Storage::F32);
+    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group},
+                 sizeof(float));
+  }
+
+  cpu::AttentionDropout dropout(const CallArguments &arguments) const {
+    if (rate_ == 0)
+      return {};
+    return {.threshold = dropoutThreshold(rate_),
+            .scale = static_cast<float>(1 / (1 - rate_)),
+            .seed = arguments.seed,
+            .step = arguments.step,
+            .stream = static_cast<uint32_t>(arguments.scalars[0]),
+            .firstSample = static_cast<uint32_t>(arguments.scalars[1]),
+            .firstHead = arguments.scalars[2],
+            .unsplitSequence = arguments.scalars[3]};
+  }
+
+  const cpu::Loops &loops_;
+  cpu::AttentionShape shape_;
+  double rate_ = 0;
+};
+
+class AttentionForward final : public Attention {
+public:
+  AttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops)
+      : Attention(call, loops, 5) {
+    CallReader reader(call, {.buffers = 5, .sizes = 5});
+    for (int buffer : {0, 3})
+      checkQuery(reader, buffer);
+    for (int buffer : {1, 2})
+      checkKey(reader, buffer);
+    checkLse(reader, 4);
+    // Large groups share the packed keys among their heads, so they need fewer queries per part.
+    queries_ = {shape_.sequence, std::max<int64_t>(64, 256 / std::max<int64_t>(shape_.group, 1))};
+  }
+
+  int64_t parts() const override {
+    return shape_.group == 0 ? 0 : shape_.batch * shape_.kvHeads * queries_.count();
+  }
+  size_t scratchBytesPerThread() const override {
+    return loops_.attentionForwardScratchBytes(shape_,
+                                               std::min(shape_.sequence, queries_.unitsPerPiece));
+  }
+
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    // The last block of queries sees the most keys: it comes first, so that the short ones fill the
+    // end.
+    int64_t block = queries_.count() - 1 - part / (shape_.batch * shape_.kvHeads);
+    int64_t pair = part % (shape_.batch * shape_.kvHeads);
+    loops_.attentionForward({.shape = &shape_,
+                             .dropout = dropout(arguments),
+                             .q = arguments.buffers[0],
+                             .k = arguments.buffers[1],
+                             .v = arguments.buffers[2],
+                             .out = arguments.buffers[3],
+                             .lse = static_cast<float *>(arguments.buffers[4]),
+                             .sample = pair / shape_.kvHeads,
+                             .kvHead = pair % shape_.kvHeads,
+                             .firstQuery = queries_[block].begin,
+                             .endQuery = queries_[block].end,
+                             .scratch = threadScratch});
+  }
+
+private:
+  Pieces queries_;
+};
+
+class AttentionBackward final : public Attention {
+public:
+  AttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops)
+      : Attention(call, loops, 9) {
+    CallReader reader(call, {.buffers = 9, .sizes = 5});
+    for (int buffer : {0, 3, 5, 6})
+      checkQuery(reader, buffer);
+    for (int buffer : {1, 2, 7, 8})
+      checkKey(reader, buffer);
+    checkLse(reader, 4);
+  }
+
+  int64_t parts() const override {
+    return shape_.sequence == 0 ? 0 : shape_.batch * shape_.kvHeads;
+  }
+  size_t scratchBytesPerThread() const override {
+    return loops_.attentionBackwardScratchBytes(shape_);
+  }
+
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    void *const *buffers = arguments.buffers;
+    loops_.attentionBackward({.shape = &shape_,
+                              .dropout = dropout(arguments),
+                              .q = buffers[0],
+                              .k = buffers[1],
+                              .v = buffers[2],
+                              .out = buffers[3],
+                              .lse = static_cast<const float *>(buffers[4]),
+                              .dout = buffers[5],
+                              .dq = buffers[6],
+                              .dk = buffers[7],
+                              .dv = buffers[8],
+                              .sample = part / shape_.kvHeads,
+                              .kvHead = part % shape_.kvHeads,
+                              .scratch = threadScratch});
+  }
+};
+
+} // namespace
+
+std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call,
+                                                    const cpu::Loops &loops) {
+  return std::make_unique<AttentionForward>(call, loops);
+}
+
+std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call,
+                                                     const cpu::Loops &loops) {
+  return std::make_unique<AttentionBackward>(call, loops);
+}
+
+} // namespace espalier::rt

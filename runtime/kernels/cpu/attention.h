@@ -1,0 +1,99 @@
+// What the forward and backward loops of attention share: addresses, packed products, dropout.
+#pragma once
+
+#include "runtime/abi.h"
+#include "runtime/kernels/cpu/gemm_tile.h"
+#include "runtime/kernels/cpu/level.h"
+
+#include <type_traits>
+
+namespace espalier::rt::cpu::ESPALIER_LEVEL {
+
+constexpr int64_t kKeyBlock = 128; // keys per step: packed keys and values stay in the second cache
+
+/// Whether products of stored values are done on bf16 pairs: exact products, f32 sums, twice the
+/// rate.
+template <Storage S> constexpr bool kPaired = kPairs && S == Storage::BF16;
+template <Storage S> using StoredStep = std::conditional_t<kPaired<S>, PairStep, FloatStep>;
+template <Storage S> ESPALIER_INLINE int64_t unitsOf(int64_t elements) {
+  return kPaired<S> ? ceilDivide(elements, 2) : elements;
+}
+
+/// Offsets in elements of q-like and k-like tensors.
+struct Layout {
+  int64_t queryStride, keyStride; // from one position to the next
+  int64_t query, key;             // of position 0 of the first head of the group
+  int64_t headDim, padded;        // padded to whole tiles
+
+  Layout(const AttentionShape &shape, int64_t sample, int64_t kvHead)
+      : queryStride(shape.kvHeads * shape.group * shape.headDim),
+        keyStride(shape.kvHeads * shape.headDim),
+        query(sample * shape.sequence * queryStride + kvHead * shape.group * shape.headDim),
+        key(sample * shape.sequence * keyStride + kvHead * shape.headDim), headDim(shape.headDim),
+        padded(roundUp(shape.headDim, kTileColumns)) {}
+  int64_t queryAt(int64_t position, int64_t head) const {
+    return query + position * queryStride + head * headDim;
+  }
+  int64_t keyAt(int64_t position) const { return key + position * keyStride; }
+};
+
+/// c [rows, columns] = or += a b with b in packed panels of `panelUnits` units of which the first
+/// `units` are used. c has room for whole tiles of columns.
+template <class Step, int RowStride, int DepthStride>
+static void multiplyPanels(const float *a, int64_t rows, const float *b, int64_t units,
+                           int64_t panelUnits, int64_t columns, float *c, int64_t stride,
+                           bool accumulate) {
+  int64_t height = ceilDivide(rows, ceilDivide(rows, kTileRows));
+  for (int64_t r = 0; r < rows; r += height) {
+    int64_t count = minimum(height, rows - r);
+    Tile tile = tileFor<Step, RowStride, DepthStride>(count);
+    for (int64_t n = 0; n < columns; n += kTileColumns)
+      tile(a + r * RowStride, b + n * panelUnits, units, c + r * stride + n, stride, accumulate);
+  }
+}
+
+/// The factors of dropout of probabilities (query, [firstKey, firstKey + count)): 0 or
+/// `dropout.scale`.
+static inline void fillDropout(const AttentionDropout &dropout, int64_t sample, int64_t head,
+                               int64_t query, int64_t firstKey, int64_t count, float *out) {
+  int64_t T = dropout.unsplitSequence;
+  uint64_t first = static_cast<uint64_t>(((dropout.firstHead + head) * T + query) * T + firstKey);
+  uint32_t globalSample = dropout.firstSample + static_cast<uint32_t>(sample);
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits = randomBits(dropout.seed, dropout.step, dropout.stream, globalSample,
+                               first + static_cast<uint64_t>(i));
+    out[i] = bits >= dropout.threshold ? dropout.scale : 0.0f;
+  }
+}
+
+/// 1 in the lanes below `count`, which may be negative or beyond the width.
+ESPALIER_INLINE Ints lanesBelow(int64_t count) {
+  Ints lane;
+  for (int i = 0; i < kWidth; ++i)
+    lane[i] = i;
+  int32_t limit = static_cast<int32_t>(count < 0 ? 0 : minimum(count, kWidth));
+  return lane < limit;
+}
+
+/// Keys of [firstKey, firstKey + keys) that `query` attends to.
+ESPALIER_INLINE int64_t visibleKeys(bool causal, int64_t query, int64_t firstKey, int64_t keys) {
+  return causal ? minimum(keys, query - firstKey + 1) : keys;
+}
+
+/// Hands out pieces of scratch memory, each on cache line borders.
+class Carver {
+public:
+  explicit Carver(void *base) : base_(static_cast<float *>(base)) {}
+  float *take(int64_t floats) {
+    float *piece = base_ ? base_ + used_ : nullptr;
+    used_ += roundUp(floats, 16);
+    return piece;
+  }
+  size_t bytes() const { return static_cast<size_t>(used_) * sizeof(float); }
+
+private:
+  float *base_;
+  int64_t used_ = 0;
+};
+
+} // namespace espalier::rt::cpu::ESPALIER_LEVEL

@@ -1,0 +1,213 @@
+// The register tile that matrix products and attention are built of, and the packing of its
+// operands. A tile holds up to kTileRows x kTileColumns sums in registers. Its depth is counted in
+// units: one f32, or a pair of bf16 in the place of one f32, so that both are packed by the same
+// moves of 32 bits.
+#pragma once
+
+#include "runtime/kernels/cpu/vector.h"
+
+namespace espalier::rt::cpu::ESPALIER_LEVEL {
+
+constexpr int kTileColumns = 2 * kWidth;
+/// Units of depth between rows of a packed left operand: the deepest block. 24 cache lines, so that
+/// the rows of a tile fall into different sets of the first cache.
+constexpr int kDepth = 384;
+/// Distance between units of depth when the left operand is packed column by column.
+constexpr int kColumnStride = 16;
+
+/// One multiply-add on all lanes.
+struct FloatStep {
+  ESPALIER_INLINE Floats add(Floats sum, Floats a, Floats b) { return a * b + sum; }
+};
+
+#if defined(__AVX512BF16__)
+constexpr bool kPairs = true;
+typedef __bf16 Pairs __attribute__((vector_size(64)));
+/// Two multiply-adds on each lane, of bf16 pairs.
+struct PairStep {
+  ESPALIER_INLINE Floats add(Floats sum, Floats a, Floats b) {
+    return __builtin_ia32_dpbf16ps_512(sum, __builtin_bit_cast(Pairs, a),
+                                       __builtin_bit_cast(Pairs, b));
+  }
+};
+#else
+constexpr bool kPairs = false;
+typedef FloatStep PairStep;
+#endif
+
+/// c[r, 0..kTileColumns) = or += sum over d of a(r, d) b[d, :], where a(r, d) is at a[r * RowStride
+/// + d * DepthStride] and b is packed [depth, kTileColumns].
+template <int Rows, class Step, int RowStride, int DepthStride>
+static void tile(const float *a, const float *b, int64_t depth, float *c, int64_t stride,
+                 bool accumulate) {
+  Floats sums[Rows][2] = {};
+  for (int64_t d = 0; d < depth; ++d) {
+    Floats left = loadFloats(b);
+    Floats right = loadFloats(b + kWidth);
+#pragma clang loop unroll(full)
+    for (int r = 0; r < Rows; ++r) {
+      Floats factor = splat(a[r * RowStride]);
+      sums[r][0] = Step::add(sums[r][0], factor, left);
+      sums[r][1] = Step::add(sums[r][1], factor, right);
+    }
+    a += DepthStride;
+    b += kTileColumns;
+  }
+#pragma clang loop unroll(full)
+  for (int r = 0; r < Rows; ++r) {
+    float *row = c + r * stride;
+    if (accumulate) {
+      sums[r][0] += loadFloats(row);
+      sums[r][1] += loadFloats(row + kWidth);
+    }
+    storeFloats(row, sums[r][0]);
+    storeFloats(row + kWidth, sums[r][1]);
+  }
+}
+
+typedef void (*Tile)(const float *, const float *, int64_t, float *, int64_t, bool);
+
+template <class Step, int RowStride, int DepthStride, int... Rows> struct TileTable {
+  static constexpr Tile tiles[] = {nullptr, tile<Rows, Step, RowStride, DepthStride>...};
+};
+
+/// The tile for `rows` rows, 1 to kTileRows.
+template <class Step, int RowStride, int DepthStride> ESPALIER_INLINE Tile tileFor(int64_t rows) {
+  if constexpr (kTileRows == 14)
+    return TileTable<Step, RowStride, DepthStride, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                     14>::tiles[rows];
+  else
+    return TileTable<Step, RowStride, DepthStride, 1, 2, 3, 4, 5, 6>::tiles[rows];
+}
+
+/// Reads vectors of units from a stored matrix of elements S.
+template <Storage S, bool Paired> struct Reader {
+  static constexpr int kElements = Paired ? 2 : 1; // per unit
+
+  /// Units that follow each other in memory: `count` elements, the rest zeros.
+  ESPALIER_INLINE Floats along(const Element<S> *p, int64_t count) {
+    if constexpr (!Paired) {
+      return loadFirst<S>(p, count);
+    } else {
+      uint16_t lanes[2 * kWidth] = {};
+      if (count < 2 * kWidth) {
+        copyFirst<2 * kWidth>(lanes, p, count);
+        p = lanes;
+      }
+      Floats v;
+      __builtin_memcpy(&v, p, sizeof v);
+      return v;
+    }
+  }
+
+  /// One unit of each of `count` columns; a pair takes its second element one row further, or 0 if
+  /// there is none.
+  ESPALIER_INLINE Floats across(const Element<S> *p, int64_t stride, int64_t count, bool second) {
+    if constexpr (!Paired) {
+      return loadFirst<S>(p, count);
+    } else {
+      Words low = shortsAt(p, count);
+      Words high = second ? shortsAt(p + stride, count) : Words{};
+      return floatsOf(low | (high << 16));
+    }
+  }
+
+private:
+  ESPALIER_INLINE Words shortsAt(const uint16_t *p, int64_t count) {
+    uint16_t lanes[kWidth] = {};
+    if (count < kWidth) {
+      copyFirst<kWidth>(lanes, p, count);
+      p = lanes;
+    }
+    Shorts bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return __builtin_convertvector(bits, Words);
+  }
+};
+
+/// Rows of a matrix whose depth is contiguous, to out[r * kDepth + unit], zero up to a whole
+/// vector.
+template <Storage S, bool Paired>
+static void packRows(const Element<S> *from, int64_t stride, int64_t rows, int64_t elements,
+                     float *out) {
+  constexpr int kStep = kWidth * Reader<S, Paired>::kElements;
+  for (int64_t r = 0; r < rows; ++r, from += stride, out += kDepth)
+    for (int64_t e = 0; e < elements; e += kStep)
+      storeFloats(out + e / Reader<S, Paired>::kElements,
+                  Reader<S, Paired>::along(from + e, elements - e));
+}
+
+/// Panels of kTileColumns columns of a matrix stored [depth, columns]:
+/// out[panel][unit][kTileColumns], with zeros after the last column.
+template <Storage S, bool Paired>
+static void packPanels(const Element<S> *from, int64_t stride, int64_t elements, int64_t columns,
+                       float *out) {
+  constexpr int kElements = Reader<S, Paired>::kElements;
+  int64_t units = ceilDivide(elements, kElements);
+  for (int64_t unit = 0; unit < units; ++unit, from += kElements * stride) {
+    bool second = unit * kElements + 1 < elements;
+    for (int64_t n = 0; n < columns; n += kTileColumns) {
+      float *to = out + n * units + unit * kTileColumns;
+      int64_t rest = columns - n;
+      storeFloats(to, Reader<S, Paired>::across(from + n, stride, rest, second));
+      storeFloats(to + kWidth, rest > kWidth ? Reader<S, Paired>::across(from + n + kWidth, stride,
+                                                                         rest - kWidth, second)
+                                             : Floats{});
+    }
+  }
+}
+
+template <int Distance, int... L>
+ESPALIER_INLINE void swapLanes(Floats &low, Floats &high, LaneList<L...>) {
+  Floats a = low, b = high;
+  low = __builtin_shufflevector(a, b, (L & Distance ? L - Distance + kWidth : L)...);
+  high = __builtin_shufflevector(a, b, (L & Distance ? L + kWidth : L + Distance)...);
+}
+
+/// Transposes kWidth vectors: each round swaps blocks of `Distance` lanes between vectors that far
+/// apart.
+template <int Distance> ESPALIER_INLINE void swapBlocks(Floats *v) {
+#pragma clang loop unroll(full)
+  for (int i = 0; i < kWidth; ++i)
+    if (!(i & Distance))
+      swapLanes<Distance>(v[i], v[i + Distance], AllLanes{});
+}
+ESPALIER_INLINE void transpose(Floats *v) {
+  if constexpr (kWidth >= 16)
+    swapBlocks<8>(v);
+  if constexpr (kWidth >= 8)
+    swapBlocks<4>(v);
+  swapBlocks<2>(v);
+  swapBlocks<1>(v);
+}
+
+/// As packPanels, from a matrix stored [columns, depth].
+template <Storage S, bool Paired>
+static void packTransposedPanels(const Element<S> *from, int64_t stride, int64_t elements,
+                                 int64_t columns, float *out) {
+  constexpr int kElements = Reader<S, Paired>::kElements;
+  int64_t units = ceilDivide(elements, kElements);
+  for (int64_t n = 0; n < columns; n += kWidth) {
+    float *panel = out + n / kTileColumns * kTileColumns * units + n % kTileColumns;
+    int64_t lanes = minimum(kWidth, columns - n);
+    for (int64_t unit = 0; unit < units; unit += kWidth) {
+      Floats block[kWidth];
+      for (int64_t i = 0; i < kWidth; ++i)
+        block[i] = i < lanes ? Reader<S, Paired>::along(from + (n + i) * stride + unit * kElements,
+                                                        elements - unit * kElements)
+                             : Floats{};
+      transpose(block);
+      int64_t count = minimum(kWidth, units - unit);
+      for (int64_t i = 0; i < count; ++i)
+        storeFloats(panel + (unit + i) * kTileColumns, block[i]);
+    }
+  }
+  if (columns % kTileColumns == 0 || columns % kTileColumns > kWidth)
+    return;
+  float *panel =
+      out + columns / kTileColumns * kTileColumns * units + kWidth; // the last panel's second half
+  for (int64_t unit = 0; unit < units; ++unit)
+    storeFloats(panel + unit * kTileColumns, Floats{});
+}
+
+} // namespace espalier::rt::cpu::ESPALIER_LEVEL

@@ -1,0 +1,102 @@
+// The inner loops of the kernels, one table of functions per instruction set level (x86-64, -v3,
+// -v4 and -v4 with bf16 products). The table is chosen once, when a plan is loaded. Levels differ
+// in rounding (fused multiply-add, vector width), never with the number of threads.
+#pragma once
+
+#include "runtime/kernels/dtype.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace espalier::rt::cpu {
+
+/// One operand or result of a matrix product: `stride` elements from one stored row to the next.
+struct Matrix {
+  void *data;
+  Storage storage;
+  int64_t stride;
+  bool transposed; ///< stored as the transpose of what the product needs
+};
+
+/// c = a b or c += a b, with a [m, k], b [k, n], c [m, n]; `scratch` has gemmScratchBytes().
+struct GemmTask {
+  Matrix a, b, c;
+  int64_t m, n, k;
+  bool accumulate;
+  void *scratch;
+};
+
+/// Dropout of attention probabilities; see LibraryKernel. No dropout if threshold is 0.
+struct AttentionDropout {
+  uint32_t threshold;
+  float scale; ///< 1 / (1 - rate)
+  uint32_t seed, step, stream, firstSample;
+  int64_t firstHead, unsplitSequence;
+};
+
+struct AttentionShape {
+  int64_t batch, sequence, kvHeads, group, headDim;
+  bool causal;
+  float scale;
+  Storage storage;
+};
+
+/// Queries [firstQuery, endQuery) of all heads of one kv head of one sample.
+struct AttentionForwardTask {
+  const AttentionShape *shape;
+  AttentionDropout dropout;
+  const void *q, *k, *v;
+  void *out;
+  float *lse;
+  int64_t sample, kvHead, firstQuery, endQuery;
+  void *scratch;
+};
+
+/// All queries of one kv head of one sample.
+struct AttentionBackwardTask {
+  const AttentionShape *shape;
+  AttentionDropout dropout;
+  const void *q, *k, *v, *out;
+  const float *lse;
+  const void *dout;
+  void *dq, *dk, *dv;
+  int64_t sample, kvHead;
+  void *scratch;
+};
+
+/// Tokens [0, tokens) of a rotary embedding; `frequencies` has headDim / 2 entries in turns per
+/// position.
+struct RopeTask {
+  const void *x;
+  void *y;
+  Storage from, to;
+  const int32_t *positions;
+  const double *frequencies;
+  int64_t tokens, heads, headDim;
+  bool inverse;
+  float *scratch; ///< headDim floats
+};
+
+struct Loops {
+  const char *name;
+  size_t (*gemmScratchBytes)(const GemmTask &largest);
+  void (*gemm)(const GemmTask &task);
+  size_t (*attentionForwardScratchBytes)(const AttentionShape &shape, int64_t queries);
+  void (*attentionForward)(const AttentionForwardTask &task);
+  size_t (*attentionBackwardScratchBytes)(const AttentionShape &shape);
+  void (*attentionBackward)(const AttentionBackwardTask &task);
+  void (*convert)(const void *from, Storage fromStorage, void *to, Storage toStorage,
+                  int64_t elements);
+  /// to[i] += from[i]
+  void (*add)(const void *from, Storage fromStorage, float *to, int64_t elements);
+  double (*squaredSum)(const float *x, int64_t elements);
+  void (*rope)(const RopeTask &task);
+};
+
+/// The fastest level this machine can run.
+const Loops &bestLoops();
+
+/// Every level this machine can run, slowest first: for tests. `count` is set to their number.
+const Loops *const *usableLoops(int &count);
+
+} // namespace espalier::rt::cpu

@@ -1,0 +1,24 @@
+// The table of the level being compiled.
+#include "runtime/kernels/cpu/loops.h"
+
+#define ESPALIER_QUOTE(x) #x
+#define ESPALIER_NAME(x) ESPALIER_QUOTE(x)
+
+namespace espalier::rt::cpu::ESPALIER_LEVEL {
+
+extern const Loops loops;
+const Loops loops = {
+    .name = ESPALIER_NAME(ESPALIER_LEVEL),
+    .gemmScratchBytes = gemmScratchBytes,
+    .gemm = gemm,
+    .attentionForwardScratchBytes = attentionForwardScratchBytes,
+    .attentionForward = attentionForward,
+    .attentionBackwardScratchBytes = attentionBackwardScratchBytes,
+    .attentionBackward = attentionBackward,
+    .convert = convert,
+    .add = add,
+    .squaredSum = squaredSum,
+    .rope = rope,
+};
+
+} // namespace espalier::rt::cpu::ESPALIER_LEVEL

@@ -1,0 +1,20 @@
+// What the *_loops.cpp files of one level define; level_loops.cpp gathers it into the level's
+// table.
+#pragma once
+
+#include "runtime/kernels/cpu/level.h"
+
+namespace espalier::rt::cpu::ESPALIER_LEVEL {
+
+size_t gemmScratchBytes(const GemmTask &task);
+void gemm(const GemmTask &task);
+size_t attentionForwardScratchBytes(const AttentionShape &shape, int64_t queries);
+void attentionForward(const AttentionForwardTask &task);
+size_t attentionBackwardScratchBytes(const AttentionShape &shape);
+void attentionBackward(const AttentionBackwardTask &task);
+void convert(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
+void add(const void *from, Storage fromStorage, float *to, int64_t elements);
+double squaredSum(const float *x, int64_t elements);
+void rope(const RopeTask &task);
+
+} // namespace espalier::rt::cpu::ESPALIER_LEVEL

@@ -1,0 +1,173 @@
+// EMBED, EMBED_GRADIENT and ROPE: what is done with token ids and positions.
+#include "runtime/kernels/factories.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <vector>
+
+namespace espalier::rt {
+
+namespace {
+
+constexpr int64_t kPieceBytes = 64 << 10;
+
+/// Parts are ranges of tokens.
+class Embed final : public LibraryKernel {
+public:
+  Embed(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
+    CallReader reader(call, {.buffers = 3, .sizes = 3, .scalars = 1});
+    int64_t tokens = reader.size(0);
+    rows_ = reader.size(1);
+    hidden_ = reader.size(2);
+    table_ = reader.floating(0);
+    reader.expect(1, Storage::I32);
+    out_ = reader.floating(2);
+    reader.holds(0, {rows_, hidden_}, bytesOf(table_));
+    reader.holds(1, {tokens}, sizeof(int32_t));
+    reader.holds(2, {tokens, hidden_}, bytesOf(out_));
+    tokens_ = piecesOf(tokens, hidden_ * bytesOf(out_), kPieceBytes);
+  }
+
+  int64_t parts() const override { return tokens_.count(); }
+
+  void run(const CallArguments &arguments, int64_t part, void *) const override {
+    const char *table = static_cast<const char *>(arguments.buffers[0]);
+    const int32_t *ids = static_cast<const int32_t *>(arguments.buffers[1]);
+    int64_t bytes = hidden_ * bytesOf(out_);
+    Piece piece = tokens_[part];
+    for (int64_t token = piece.begin; token < piece.end; ++token) {
+      int64_t row = ids[token] - arguments.scalars[0];
+      char *out = static_cast<char *>(arguments.buffers[2]) + token * bytes;
+      if (row < 0 || row >= rows_)
+        std::memset(out, 0, static_cast<size_t>(bytes));
+      else if (table_ == out_)
+        std::memcpy(out, table + row * bytes, static_cast<size_t>(bytes));
+      else
+        loops_.convert(table + row * hidden_ * bytesOf(table_), table_, out, out_, hidden_);
+    }
+  }
+
+private:
+  const cpu::Loops &loops_;
+  int64_t rows_, hidden_;
+  Storage table_, out_;
+  Pieces tokens_;
+};
+
+/// A part owns every kParts-th block of rows, so that frequent ids, which tend to be neighbours,
+/// are spread over the parts. Each row is cleared and added to by one part, in the order of the
+/// tokens.
+class EmbedGradient final : public LibraryKernel {
+public:
+  EmbedGradient(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
+    CallReader reader(call, {.buffers = 3, .sizes = 3, .scalars = 1});
+    tokens_ = reader.size(0);
+    hidden_ = reader.size(2);
+    reader.expect(0, Storage::I32);
+    dout_ = reader.floating(1);
+    reader.expect(2, Storage::F32);
+    reader.holds(0, {tokens_}, sizeof(int32_t));
+    reader.holds(1, {tokens_, hidden_}, bytesOf(dout_));
+    reader.holds(2, {reader.size(1), hidden_}, sizeof(float));
+    blocks_ = {reader.size(1), kBlockRows};
+  }
+
+  int64_t parts() const override { return std::min(kParts, blocks_.count()); }
+
+  void run(const CallArguments &arguments, int64_t part, void *) const override {
+    const int32_t *ids = static_cast<const int32_t *>(arguments.buffers[0]);
+    const char *dout = static_cast<const char *>(arguments.buffers[1]);
+    float *table = static_cast<float *>(arguments.buffers[2]);
+    if (!arguments.accumulate)
+      for (int64_t block = part; block < blocks_.count(); block += kParts) {
+        Piece rows = blocks_[block];
+        std::memset(table + rows.begin * hidden_, 0,
+                    static_cast<size_t>((rows.end - rows.begin) * hidden_) * sizeof(float));
+      }
+    for (int64_t token = 0; token < tokens_; ++token) {
+      int64_t row = ids[token] - arguments.scalars[0];
+      if (row >= 0 && row < blocks_.total && row / kBlockRows % kParts == part)
+        loops_.add(dout + token * hidden_ * bytesOf(dout_), dout_, table + row * hidden_, hidden_);
+    }
+  }
+
+private:
+  static constexpr int64_t kBlockRows = 4, kParts = 32;
+  const cpu::Loops &loops_;
+  int64_t tokens_, hidden_;
+  Storage dout_;
+  Pieces blocks_; // of rows
+};
+
+/// Parts are ranges of tokens.
+class Rope final : public LibraryKernel {
+public:
+  Rope(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
+    CallReader reader(call, {.buffers = 3, .sizes = 4, .floats = 1});
+    int64_t tokens = reader.size(0);
+    heads_ = reader.size(1);
+    headDim_ = reader.size(2);
+    inverse_ = reader.size(3) != 0;
+    if (headDim_ % 2)
+      reader.refuse("head_dim is " + std::to_string(headDim_) + ", needs to be even");
+    from_ = reader.floating(0);
+    reader.expect(1, Storage::I32);
+    to_ = reader.floating(2);
+    reader.holds(0, {tokens, heads_, headDim_}, bytesOf(from_));
+    reader.holds(1, {tokens}, sizeof(int32_t));
+    reader.holds(2, {tokens, heads_, headDim_}, bytesOf(to_));
+    tokens_ = piecesOf(tokens, heads_ * headDim_ * bytesOf(to_), kPieceBytes);
+    for (int64_t i = 0; i < headDim_ / 2; ++i)
+      frequencies_.push_back(
+          std::pow(reader.real(0), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
+          (2 * std::numbers::pi));
+  }
+
+  int64_t parts() const override { return tokens_.count(); }
+  size_t scratchBytesPerThread() const override {
+    return static_cast<size_t>(headDim_) * sizeof(float);
+  }
+
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    Piece piece = tokens_[part];
+    int64_t first = piece.begin * heads_ * headDim_;
+    loops_.rope({.x = static_cast<const char *>(arguments.buffers[0]) + first * bytesOf(from_),
+                 .y = static_cast<char *>(arguments.buffers[2]) + first * bytesOf(to_),
+                 .from = from_,
+                 .to = to_,
+                 .positions = static_cast<const int32_t *>(arguments.buffers[1]) + piece.begin,
+                 .frequencies = frequencies_.data(),
+                 .tokens = piece.end - piece.begin,
+                 .heads = heads_,
+                 .headDim = headDim_,
+                 .inverse = inverse_,
+                 .scratch = static_cast<float *>(threadScratch)});
+  }
+
+private:
+  const cpu::Loops &loops_;
+  int64_t heads_, headDim_;
+  bool inverse_;
+  Storage from_, to_;
+  Pieces tokens_;
+  std::vector<double> frequencies_; // turns per position
+};
+
+} // namespace
+
+std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, const cpu::Loops &loops) {
+  return std::make_unique<Embed>(call, loops);
+}
+
+std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call,
+                                                 const cpu::Loops &loops) {
+  return std::make_unique<EmbedGradient>(call, loops);
+}
+
+std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, const cpu::Loops &loops) {
+  return std::make_unique<Rope>(call, loops);
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,52 @@
+// One constructor per function of pb::LibraryCall; kernels.cpp holds the table.
+#pragma once
+
+#include "runtime/kernels/call_reader.h"
+#include "runtime/kernels/cpu/level.h"
+#include "runtime/kernels/kernels.h"
+
+namespace espalier::rt {
+
+/// As makeLibraryKernel(call), at a given instruction set level.
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call,
+                                                 const cpu::Loops &loops);
+
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call,
+                                                    const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call,
+                                                     const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call,
+                                                 const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call,
+                                               const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call);
+std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call);
+std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call,
+                                               const cpu::Loops &loops);
+
+/// [begin, end) of one of the pieces that `total` is cut into.
+struct Piece {
+  int64_t begin, end;
+};
+
+/// `total` units in pieces of `unitsPerPiece`, the last may be smaller.
+struct Pieces {
+  int64_t total = 0, unitsPerPiece = 1;
+
+  int64_t count() const { return (total + unitsPerPiece - 1) / unitsPerPiece; }
+  Piece operator[](int64_t index) const {
+    int64_t begin = index * unitsPerPiece;
+    return {begin, total - begin < unitsPerPiece ? total : begin + unitsPerPiece};
+  }
+};
+
+/// Pieces of about `bytesPerPiece` bytes of units of `bytesPerUnit`.
+inline Pieces piecesOf(int64_t total, int64_t bytesPerUnit, int64_t bytesPerPiece) {
+  int64_t units = bytesPerUnit > 0 ? bytesPerPiece / bytesPerUnit : bytesPerPiece;
+  return {total, units > 0 ? units : 1};
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,71 @@
+// The runtime's own kernels: the operations a plan names by pb::LibraryCall instead of generated
+// code. A kernel is prepared once when the plan is loaded and then run any number of times without
+// allocating. Its work is cut into parts by the shapes alone, never by the number of threads, so
+// results are bit-identical for any thread count.
+#pragma once
+
+#include "runtime/plan.pb.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace espalier::rt {
+
+/// What one execution of a call gets besides its fixed shapes.
+struct CallArguments {
+  void *const *buffers = nullptr;   ///< absolute addresses, in the order of LibraryCall.buffers
+  const int64_t *scalars = nullptr; ///< values of LibraryCall.scalars, in order
+  bool accumulate = false;          ///< add to the destination instead of overwriting it
+  void *scratch = nullptr; ///< sharedScratchBytes() bytes, the same for all parts and finish()
+  uint32_t seed = 0;       ///< of randomBits in runtime/abi.h
+  uint32_t step = 0;       ///< optimizer steps done, for randomBits
+};
+
+/// A prepared library call. Const after construction: threads may run parts of it at the same time,
+/// each part exactly once, then one thread calls finish(). Scratch memory is 64-byte aligned and
+/// need not be cleared.
+///
+/// What each function expects beyond the comments in plan.proto:
+/// - MATMUL: `accumulate` adds op(a) op(b) to c. Any mix of f32, bf16 and f16; sums are f32. Dense
+/// rows; with
+///   batch > 1 the matrices of each buffer follow each other.
+/// - ATTENTION_FORWARD: q, out [batch, seq, kv_heads, group, head_dim], k, v [batch, seq, kv_heads,
+/// head_dim],
+///   lse f32 [batch, seq, kv_heads, group] = log sum_j exp(scale q.k_j), natural logarithm. One
+///   type for all but lse. floats: {scale > 0, dropout rate}; scalars: {stream, first sample, first
+///   head, sequence length of the unsplit model (T)}, needed when the rate is not 0. Probability
+///   (q, k) of local head h = kv_head * group + g in local sample b is kept when randomBits(seed,
+///   step, stream, first_sample + b, ((first_head + h) * T + q) * T + k) >= dropoutThreshold(rate).
+/// - ATTENTION_BACKWARD: overwrites dq, dk, dv; the workspace buffer is not touched and may be
+/// empty or absent.
+/// - EMBED: ids i32; rows outside [scalars[0], scalars[0] + rows) give zeros. Table and out may
+/// differ in type.
+/// - EMBED_GRADIENT: dtable f32; such rows are skipped. Without `accumulate` dtable is zeroed
+/// first.
+/// - ROPE: x, y [tokens, heads, head_dim], positions i32 [tokens]; pairs (i, i + head_dim / 2); in
+/// place if y is x.
+/// - SQUARED_NORM: out += weight * sum x^2, always added; infinities and NaNs reach out.
+/// - REDUCE_PARTS: out = sum of parts, or out += sum with `accumulate`.
+class LibraryKernel {
+public:
+  virtual ~LibraryKernel() = default;
+
+  /// Number of independent pieces; may be 0 for empty shapes.
+  virtual int64_t parts() const = 0;
+  /// Bytes that each thread must pass as `threadScratch`.
+  virtual size_t scratchBytesPerThread() const { return 0; }
+  /// Does part `part` of [0, parts()).
+  virtual void run(const CallArguments &arguments, int64_t part, void *threadScratch) const = 0;
+  /// Completes the call after all parts, on one thread.
+  virtual void finish(const CallArguments &arguments) const {}
+  /// Bytes that the executor must pass as `CallArguments::scratch`.
+  virtual size_t sharedScratchBytes() const { return 0; }
+};
+
+/// Prepares `call`. Throws std::invalid_argument with a sentence that says what was got and what
+/// was wanted when the call's sizes, types or buffer bytes do not fit each other. UPDATE_SCALARS is
+/// the executor's own and refused.
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call);
+
+} // namespace espalier::rt

@@ -1,0 +1,136 @@
+// MATMUL: c is cut into tiles, one part each, by the shapes alone; a tile is done by one thread
+// over all of k, so the order of every sum is fixed.
+#include "runtime/kernels/factories.h"
+
+#include <algorithm>
+
+namespace espalier::rt {
+
+namespace {
+
+constexpr int64_t kMaximumRows =
+    448; // per tile: packing b costs about 1 / 30 of the products at this height
+constexpr int64_t kMaximumColumns =
+    256; // with the deepest block of k, packed b takes 384 KiB of the second cache
+constexpr int64_t kColumnStep = 32;
+
+struct Tiling {
+  int64_t rows, columns;
+};
+
+/// Predicted cycles of a product in tiles of this size, relative to a perfect split, summed over
+/// several numbers of threads because a plan does not know it: 32 multiply-adds per cycle and 1 to
+/// 4 packed elements per cycle.
+double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling) {
+  constexpr double kStartCycles = 3000;
+  int64_t tiles =
+      batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
+  double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
+  double depth = static_cast<double>(k);
+  double tile = kStartCycles + rows * columns * depth / 32 + rows * depth + columns * depth;
+  double sum = 0;
+  for (int64_t threads : {1, 2, 4})
+    sum += static_cast<double>((tiles + threads - 1) / threads * threads) * tile;
+  return sum;
+}
+
+/// The tiling with the least predicted time; ties go to the larger tile.
+Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
+  Tiling best{};
+  double least = -1;
+  m = std::max<int64_t>(m, 1);
+  n = std::max<int64_t>(n, 1);
+  int64_t fewestRows = (m + kMaximumRows - 1) / kMaximumRows;
+  int64_t fewestColumns = (n + kMaximumColumns - 1) / kMaximumColumns;
+  for (int64_t down = fewestRows; down < fewestRows + 8; ++down)
+    for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
+      int64_t columns = (n + across - 1) / across;
+      Tiling tiling{(m + down - 1) / down, (columns + kColumnStep - 1) / kColumnStep * kColumnStep};
+      double cycles = predictedCycles(m, n, k, batch, tiling);
+      if (least < 0 || cycles < least) {
+        least = cycles;
+        best = tiling;
+      }
+    }
+  return best;
+}
+
+class Matmul final : public LibraryKernel {
+public:
+  Matmul(const pb::LibraryCall &call, const cpu::Loops &loops)
+      : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
+    CallReader reader(call, {.buffers = 3, .sizes = 4});
+    m_ = reader.size(0);
+    n_ = reader.size(1);
+    k_ = reader.size(2);
+    batch_ = reader.size(3);
+    a_ = reader.floating(0);
+    b_ = reader.floating(1);
+    c_ = reader.floating(2);
+    reader.holds(0, {batch_, m_, k_}, bytesOf(a_));
+    reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
+    reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
+    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1));
+    down_ = {m_, tiling.rows};
+    across_ = {n_, tiling.columns};
+    rowsFastest_ = m_ < n_;
+  }
+
+  int64_t parts() const override { return batch_ * down_.count() * across_.count(); }
+
+  size_t scratchBytesPerThread() const override {
+    cpu::GemmTask largest = {};
+    largest.a.storage = a_;
+    largest.b.storage = b_;
+    largest.c.storage = c_;
+    largest.m = std::min(m_, down_.unitsPerPiece);
+    largest.n = std::min(n_, across_.unitsPerPiece);
+    largest.k = k_;
+    return loops_.gemmScratchBytes(largest);
+  }
+
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    int64_t tiles = down_.count() * across_.count();
+    int64_t matrix = part / tiles, tile = part % tiles;
+    // The smaller operand is gone through first, so that it stays in the shared cache while the
+    // larger streams.
+    Piece rows = down_[rowsFastest_ ? tile % down_.count() : tile / across_.count()];
+    Piece columns = across_[rowsFastest_ ? tile / down_.count() : tile % across_.count()];
+    cpu::GemmTask task;
+    task.a = operand(arguments.buffers[0], a_, matrix * m_ * k_, transposeA_, rows.begin, m_, k_);
+    task.b =
+        operand(arguments.buffers[1], b_, matrix * k_ * n_, !transposeB_, columns.begin, n_, k_);
+    task.b.transposed = transposeB_;
+    task.c = operand(arguments.buffers[2], c_, matrix * m_ * n_ + columns.begin, false, rows.begin,
+                     m_, n_);
+    task.m = rows.end - rows.begin;
+    task.n = columns.end - columns.begin;
+    task.k = k_;
+    task.accumulate = arguments.accumulate;
+    task.scratch = threadScratch;
+    loops_.gemm(task);
+  }
+
+private:
+  /// From line `first` on, of a matrix stored [lines, width], or [width, lines] if `across`.
+  static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across,
+                             int64_t first, int64_t lines, int64_t width) {
+    int64_t start = offset + (across ? first : first * width);
+    return {static_cast<char *>(base) + start * bytesOf(storage), storage, across ? lines : width,
+            across};
+  }
+
+  const cpu::Loops &loops_;
+  bool transposeA_, transposeB_, rowsFastest_ = false;
+  int64_t m_, n_, k_, batch_;
+  Storage a_, b_, c_;
+  Pieces down_, across_;
+};
+
+} // namespace
+
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops) {
+  return std::make_unique<Matmul>(call, loops);
+}
+
+} // namespace espalier::rt

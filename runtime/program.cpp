@@ -1,0 +1,228 @@
+// Loading: bytes are bounded before they are read, and a plan is proved before anything of it is
+// used.
+#include "runtime/program.h"
+
+#include "runtime/verify_plan.h"
+
+#include <fmt/format.h>
+#include <fstream>
+
+namespace espalier::rt {
+namespace {
+
+constexpr uint64_t maxPlanBytes = uint64_t(256) << 20;
+
+/// The plan, or PlanError with all that the verifier found.
+pb::Plan proved(pb::Plan plan) {
+  std::vector<std::string> errors = verifyPlan(plan);
+  if (errors.empty())
+    return plan;
+  std::string text = fmt::format("the plan does not hold ({} errors)", errors.size());
+  for (const std::string &error : errors)
+    text += "\n  " + error;
+  throw PlanError(text);
+}
+
+/// Writes one rank's arrays.
+class Preparation {
+public:
+  Preparation(const Mesh &mesh, Communicator &communicator, RankProgram &program)
+      : mesh(mesh), communicator(communicator), program(program) {}
+
+  void add(const pb::Instruction &from, std::span<const KernelFunction> kernels,
+           const LibraryKernel *library);
+  PreparedCall prepareCall(const pb::Stage &stage, const pb::Call &call) const;
+
+private:
+  PreparedBuffer place(const pb::BufferRef &buffer) const {
+    return {buffer.offset() + mesh.affine(program.rank, buffer.coordinates()),
+            static_cast<uint32_t>(buffer.region())};
+  }
+  void addOperands(PreparedInstruction &instruction,
+                   const google::protobuf::RepeatedPtrField<pb::BufferRef> &buffers,
+                   const google::protobuf::RepeatedPtrField<pb::Scalar> &scalars);
+  void addCollective(const pb::Collective &collective);
+
+  const Mesh &mesh;
+  Communicator &communicator;
+  RankProgram &program;
+  std::vector<std::pair<uint32_t, uint32_t>>
+      started; ///< id in the plan, index in the rank's program
+};
+
+void Preparation::addOperands(PreparedInstruction &instruction,
+                              const google::protobuf::RepeatedPtrField<pb::BufferRef> &buffers,
+                              const google::protobuf::RepeatedPtrField<pb::Scalar> &scalars) {
+  instruction.firstBuffer = program.buffers.size();
+  instruction.buffers = buffers.size();
+  for (const pb::BufferRef &buffer : buffers)
+    program.buffers.push_back(place(buffer));
+  instruction.firstScalar = program.scalars.size();
+  instruction.scalars = scalars.size();
+  for (const pb::Scalar &scalar : scalars)
+    program.scalars.push_back({scalar.constant() + mesh.affine(program.rank, scalar.coordinates()),
+                               scalar.step(), scalar.micro_batch(), scalar.layer()});
+}
+
+void Preparation::addCollective(const pb::Collective &collective) {
+  std::vector<int> members;
+  if (collective.stages().empty()) {
+    std::vector<std::string> axes(collective.axes().begin(), collective.axes().end());
+    members = mesh.group(program.rank, axes);
+  } else {
+    std::vector<uint32_t> stages(collective.stages().begin(), collective.stages().end());
+    members = mesh.stageGroup(program.rank, stages);
+  }
+  PreparedCollective prepared;
+  prepared.group = communicator.joinGroup(members);
+  prepared.shape = {collective.kind(), collective.reduction(), collective.type(), {}};
+  for (uint64_t elements : collective.elements())
+    prepared.shape.elements.push_back(elements);
+  for (const pb::BufferRef &buffer : collective.from())
+    prepared.from.push_back(place(buffer));
+  for (const pb::BufferRef &buffer : collective.to())
+    prepared.to.push_back(place(buffer));
+  started.emplace_back(collective.id(), program.collectives.size());
+  program.collectives.push_back(std::move(prepared));
+}
+
+void Preparation::add(const pb::Instruction &from, std::span<const KernelFunction> kernels,
+                      const LibraryKernel *library) {
+  PreparedInstruction instruction;
+  instruction.location = from.location();
+  if (from.has_launch()) {
+    instruction.kernel = kernels[from.launch().kernel()];
+    instruction.extent = from.launch().extent();
+    instruction.grain = from.launch().grain();
+    addOperands(instruction, from.launch().buffers(), from.launch().scalars());
+  } else if (from.has_call()) {
+    instruction.kind = PreparedInstruction::Call;
+    instruction.library = library;
+    instruction.accumulate = from.call().accumulate();
+    instruction.alwaysAdds = from.call().always_adds();
+    addOperands(instruction, from.call().buffers(), from.call().scalars());
+    program.scratchBytesPerThread =
+        std::max(program.scratchBytesPerThread, library->scratchBytesPerThread());
+    program.sharedScratchBytes =
+        std::max(program.sharedScratchBytes, library->sharedScratchBytes());
+  } else if (from.has_start()) {
+    instruction.kind = PreparedInstruction::Start;
+    instruction.collective = program.collectives.size();
+    addCollective(from.start());
+  } else {
+    instruction.kind = PreparedInstruction::Wait;
+    for (auto [id, index] : started) // ids are unique within a subprogram
+      if (id == from.wait().id())
+        instruction.collective = index;
+  }
+  program.instructions.push_back(instruction);
+}
+
+PreparedCall Preparation::prepareCall(const pb::Stage &stage, const pb::Call &call) const {
+  PreparedCall prepared;
+  prepared.layer = call.layer();
+  prepared.forward = call.forward();
+  prepared.backward = call.backward();
+  prepared.reduceGradients = call.reduce_gradients();
+  prepared.squaredNorm = call.squared_norm();
+  prepared.optimizer = call.optimizer();
+  prepared.evaluate = call.evaluate();
+  prepared.bases.resize(std::max(1u, stage.slots()));
+  for (uint32_t slot = 0; slot < prepared.bases.size(); ++slot) {
+    auto bind = [&](pb::Region region, const pb::Binding &binding) {
+      prepared.bases[slot][region] = binding.base() + slot * binding.slot_stride();
+    };
+    bind(pb::INPUTS, stage.inputs_binding());
+    bind(pb::SCALARS, stage.scalars_binding());
+    for (const pb::Binding &binding : call.bindings())
+      bind(binding.region(), binding);
+  }
+  return prepared;
+}
+
+} // namespace
+
+pb::Plan readPlan(const std::filesystem::path &file) {
+  std::error_code error;
+  uint64_t bytes = std::filesystem::file_size(file, error);
+  if (error)
+    throw PlanError(fmt::format("{}: {}", file.string(), error.message()));
+  if (bytes > maxPlanBytes)
+    throw PlanError(
+        fmt::format("{}: {} bytes, a plan has at most {}", file.string(), bytes, maxPlanBytes));
+  std::ifstream stream(file, std::ios::binary);
+  pb::Plan plan;
+  if (!stream || !plan.ParseFromIstream(&stream))
+    throw PlanError(fmt::format("{}: not a run plan, or a damaged one", file.string()));
+  if (plan.version() != planVersion)
+    throw PlanError(fmt::format("{}: plan version {}, this runtime reads {}; compile it again",
+                                file.string(), plan.version(), planVersion));
+  return plan;
+}
+
+std::string locationText(const pb::Plan &plan, uint32_t location) {
+  if (location >= static_cast<uint32_t>(plan.locations_size()))
+    return "";
+  const pb::Location &place = plan.locations(location);
+  return fmt::format("{} at {}:{}:{}", place.op(), place.file(), place.line(), place.column());
+}
+
+Program::Program(pb::Plan plan)
+    : thePlan(proved(std::move(plan))), theMesh(thePlan), object(thePlan) {
+  for (const pb::Kernel &kernel : thePlan.kernels())
+    kernels.push_back(object.function(kernel.symbol()));
+  for (const pb::Subprogram &subprogram : thePlan.subprograms()) {
+    auto &calls = libraryCalls.emplace_back(subprogram.instructions_size());
+    for (int i = 0; i < subprogram.instructions_size(); ++i) {
+      const pb::Instruction &instruction = subprogram.instructions(i);
+      if (!instruction.has_call())
+        continue;
+      try {
+        calls[i] = makeLibraryKernel(instruction.call());
+      } catch (const std::invalid_argument &error) {
+        throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
+                                    locationText(thePlan, instruction.location()), error.what()));
+      }
+    }
+  }
+}
+
+RankProgram Program::prepare(Communicator &communicator) const {
+  RankProgram program;
+  program.rank = communicator.rank();
+  program.stage = theMesh.stage(program.rank);
+  program.dataIndex = dataReplica(theMesh, program.rank);
+  const pb::Stage &stage = thePlan.stages(program.stage);
+  std::vector<bool> used(thePlan.subprograms_size() + 1);
+  for (const pb::Call &call : stage.calls())
+    for (uint32_t index : {call.forward(), call.backward(), call.reduce_gradients(),
+                           call.squared_norm(), call.optimizer(), call.evaluate()})
+      used[index] = true;
+  program.subprograms.resize(used.size());
+  for (size_t index = 1; index < used.size(); ++index) {
+    if (!used[index])
+      continue;
+    const pb::Subprogram &subprogram = thePlan.subprograms(index - 1);
+    Preparation preparation(theMesh, communicator, program);
+    program.subprograms[index].first = program.instructions.size();
+    for (int i = 0; i < subprogram.instructions_size(); ++i)
+      preparation.add(subprogram.instructions(i), kernels, libraryCalls[index - 1][i].get());
+    program.subprograms[index].last = program.instructions.size();
+  }
+  Preparation preparation(theMesh, communicator, program);
+  for (const pb::Call &call : stage.calls())
+    program.calls.push_back(preparation.prepareCall(stage, call));
+  std::vector<int> world(theMesh.ranks());
+  for (int rank = 0; rank < theMesh.ranks(); ++rank)
+    world[rank] = rank;
+  program.worldGroup = communicator.joinGroup(world);
+  return program;
+}
+
+int dataReplica(const Mesh &mesh, int rank) {
+  return mesh.coordinate(rank, "dp") * mesh.axisSize("ep") + mesh.coordinate(rank, "ep");
+}
+
+int dataReplicas(const Mesh &mesh) { return mesh.axisSize("dp") * mesh.axisSize("ep"); }
+
+} // namespace espalier::rt

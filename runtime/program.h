@@ -1,0 +1,117 @@
+// A loaded plan and, from it, one rank's program in flat arrays: the step path sees no protobuf, no
+// name and no map.
+#pragma once
+
+#include "runtime/abi.h"
+#include "runtime/comm/comm.h"
+#include "runtime/kernel_object.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/mesh.h"
+#include "runtime/plan.pb.h"
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace espalier::rt {
+
+constexpr uint32_t planVersion = 1;
+constexpr int regionCount = pb::Region_ARRAYSIZE;
+/// Operands that a launch or a library call can have; the verifier refuses more.
+constexpr uint32_t maxBuffers = 64, maxScalars = 32;
+
+/// Reads and parses a .plan file. Throws PlanError if it is missing, too large, damaged or of
+/// another version.
+pb::Plan readPlan(const std::filesystem::path &file);
+
+/// "matmul at gpt2.yaml:31:7"; empty when the plan gives no such location.
+std::string locationText(const pb::Plan &plan, uint32_t location);
+
+/// A buffer of an instruction: an offset in a region of the running call.
+struct PreparedBuffer {
+  uint64_t offset;
+  uint32_t region;
+};
+
+/// A scalar whose constant has the rank's coordinates in it already.
+struct PreparedScalar {
+  int64_t constant, step, microBatch, layer;
+};
+
+/// A collective with its group. Addresses are written at the start and read until the wait.
+struct PreparedCollective {
+  uint32_t group = 0;
+  CollectiveShape shape;
+  std::vector<PreparedBuffer> from, to;
+};
+
+struct PreparedInstruction {
+  enum Kind : uint8_t { Launch, Call, Start, Wait } kind = Launch;
+  bool accumulate = false, alwaysAdds = false;
+  uint32_t location = 0;
+  uint32_t firstBuffer = 0, buffers = 0;
+  uint32_t firstScalar = 0, scalars = 0;
+  uint32_t collective = 0; ///< of Start and Wait
+  int64_t extent = 0, grain = 1;
+  KernelFunction kernel = nullptr;
+  const LibraryKernel *library = nullptr;
+};
+
+/// Instructions [first, last) of the rank's array.
+struct PreparedSubprogram {
+  uint32_t first = 0, last = 0;
+};
+
+/// A call of the rank's stage. Subprogram numbers as in the plan: 0 means none.
+struct PreparedCall {
+  uint32_t layer = 0;
+  uint32_t forward = 0, backward = 0, reduceGradients = 0, squaredNorm = 0, optimizer = 0,
+           evaluate = 0;
+  /// Arena offset of each region, per slot.
+  std::vector<std::array<uint64_t, regionCount>> bases;
+};
+
+/// One rank's program. Indices of `subprograms` are those of the plan plus one.
+struct RankProgram {
+  int rank = 0, stage = 0, dataIndex = 0;
+  std::vector<PreparedSubprogram> subprograms;
+  std::vector<PreparedInstruction> instructions;
+  std::vector<PreparedBuffer> buffers;
+  std::vector<PreparedScalar> scalars;
+  std::vector<PreparedCollective> collectives;
+  std::vector<PreparedCall> calls;
+  uint32_t worldGroup = 0;
+  size_t scratchBytesPerThread = 0, sharedScratchBytes = 0;
+};
+
+/// A verified plan with its kernels mapped and its library calls prepared; shared by the ranks of a
+/// process.
+class Program {
+public:
+  /// Verifies the plan and maps its kernels. Throws PlanError with every error of the verifier.
+  explicit Program(pb::Plan plan);
+
+  const pb::Plan &plan() const { return thePlan; }
+  const Mesh &mesh() const { return theMesh; }
+  const std::string &kernelLevel() const { return object.level(); }
+
+  /// The flat program of one rank; joins its groups on `communicator`.
+  RankProgram prepare(Communicator &communicator) const;
+
+private:
+  pb::Plan thePlan;
+  Mesh theMesh;
+  KernelObject object;
+  std::vector<KernelFunction> kernels;
+  /// By subprogram and instruction; null where the instruction is no library call.
+  std::vector<std::vector<std::unique_ptr<LibraryKernel>>> libraryCalls;
+};
+
+/// Number of the data replica that a rank belongs to, of dp * ep: which samples it reads.
+int dataReplica(const Mesh &mesh, int rank);
+int dataReplicas(const Mesh &mesh);
+
+} // namespace espalier::rt

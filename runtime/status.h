@@ -1,0 +1,46 @@
+// What is said when a rank fails: one record of the first failure, from which every other rank's
+// stop follows.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace espalier::rt {
+
+/// The first failure of a run: who failed, doing what, from which line of the model.
+struct Failure {
+  int rank = -1;
+  int stage = -1;
+  int64_t step = -1;      ///< optimizer step, from 0
+  std::string action;     ///< "FORWARD of micro-batch 1 in slot 0", empty outside the schedule
+  std::string subprogram; ///< "block.forward of layer 3", empty outside a subprogram
+  std::string op;         ///< op of the model with its line: "matmul at gpt2.yaml:31:7"
+  std::string message;    ///< what went wrong
+
+  /// One sentence with all that is known, for people.
+  std::string sentence() const;
+};
+
+/// Thrown out of a run after all its ranks have stopped.
+class RankFailure : public std::runtime_error {
+public:
+  explicit RankFailure(Failure failure)
+      : std::runtime_error(failure.sentence()), failure(std::move(failure)) {}
+  Failure failure;
+};
+
+/// Thrown in a rank that stops because another one failed; carries nothing, the first failure is
+/// kept elsewhere.
+class RankStopped : public std::runtime_error {
+public:
+  RankStopped() : std::runtime_error("another rank failed") {}
+};
+
+/// A plan that cannot be loaded or run here; the text is a user error.
+class PlanError : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
+} // namespace espalier::rt

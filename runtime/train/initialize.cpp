@@ -1,0 +1,68 @@
+// A parameter's values are computed once per rank in f32, a run of elements per job.
+#include "runtime/train/initialize.h"
+
+#include "runtime/parameter_block.h"
+#include "runtime/train/initial_value.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace espalier::rt {
+namespace {
+
+constexpr int64_t chunkElements = 1 << 14;
+
+struct Fill {
+  uint32_t key;
+  InitialKind kind;
+  double stddev;
+  int64_t global, count;
+  float *values;
+};
+
+void fillChunk(void *context, int64_t part, int) {
+  const Fill &fill = *static_cast<const Fill *>(context);
+  int64_t begin = part * chunkElements;
+  for (int64_t i = begin; i < std::min(fill.count, begin + chunkElements); ++i)
+    fill.values[i] = initialValue(fill.key, fill.kind, fill.stddev, fill.global + i);
+}
+
+/// The block's initial values in f32, padding zero.
+std::vector<float> blockValues(const pb::Plan &plan, const pb::Parameter &parameter,
+                               const ParameterBlock &block, ThreadPool &pool) {
+  std::vector<float> values(block.elements(), 0.0f);
+  Fill fill;
+  fill.key = initialKey(plan.settings().seed(), parameter.name());
+  fill.kind = static_cast<InitialKind>(parameter.initialization().kind());
+  fill.stddev = parameter.initialization().stddev();
+  block.visitRuns([&](int64_t local, int64_t global, int64_t count) {
+    fill.global = global;
+    fill.count = count;
+    fill.values = values.data() + local;
+    pool.run((count + chunkElements - 1) / chunkElements, fillChunk, &fill);
+  });
+  return values;
+}
+
+} // namespace
+
+void initializeParameters(const Program &program, Executor &executor) {
+  const pb::Plan &plan = program.plan();
+  int rank = executor.rankProgram().rank;
+  const Arena &arena = executor.memory();
+  for (const ParameterPlace &place : parameterPlaces(plan, executor.rankProgram().stage)) {
+    ParameterBlock block(*place.parameter, program.mesh(), rank);
+    std::vector<float> values = blockValues(plan, *place.parameter, block, executor.threads());
+    void *storage = arena.at(place.values);
+    for (int64_t i = 0; i < block.elements(); ++i)
+      storeElement(place.parameter->type(), storage, i, values[i]);
+    StateRange share = stateRange(*place.slot, program.mesh(), rank);
+    float *state = reinterpret_cast<float *>(arena.at(place.state));
+    int64_t copies = place.slot->master() ? 3 : 2;
+    std::fill_n(state, copies * place.slot->state_elements(), 0.0f);
+    if (place.slot->master())
+      std::copy(values.begin() + share.begin, values.begin() + share.end, state);
+  }
+}
+
+} // namespace espalier::rt

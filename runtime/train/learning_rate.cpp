@@ -1,0 +1,60 @@
+// Notation: t step, W warmup steps, T total steps, r = (t - W) / (T - W) the progress after warmup.
+#include "runtime/train/learning_rate.h"
+
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <numbers>
+
+namespace espalier::rt {
+namespace {
+
+/// Share of the way from `end` to `peak` at progress r in [0, 1].
+double decayed(const pb::LearningRate &schedule, double r) {
+  const std::string &kind = schedule.kind();
+  if (kind == "linear")
+    return 1 - r;
+  if (kind == "cosine") // half a cosine for cycles 0.5
+    return 0.5 * (1 + std::cos(2 * std::numbers::pi * schedule.cycles() * r));
+  if (kind == "polynomial")
+    return std::pow(1 - r, schedule.power());
+  throw PlanError(fmt::format("unknown learning-rate schedule '{}'; known: constant, linear, "
+                              "cosine, polynomial, inverse_sqrt, wsd",
+                              kind));
+}
+
+/// Stays at the peak, then falls exponentially over the last `decay` steps: 2 * (1/2)^r - 1.
+double warmupStableDecay(const pb::LearningRate &schedule, int64_t t, int64_t total) {
+  int64_t decay = std::clamp<int64_t>(schedule.decay_steps(), 0, total);
+  if (decay == 0 || t < total - decay)
+    return 1;
+  double r = std::min(1.0, double(t - (total - decay)) / decay);
+  return 2 * std::pow(0.5, r) - 1;
+}
+
+} // namespace
+
+double learningRate(const pb::LearningRate &schedule, int64_t step, int64_t runSteps) {
+  int64_t total =
+      std::max<int64_t>(1, schedule.total_steps() > 0 ? schedule.total_steps() : runSteps);
+  int64_t warmup = schedule.warmup_ratio() > 0
+                       ? static_cast<int64_t>(schedule.warmup_ratio() * total)
+                       : std::max<int64_t>(0, schedule.warmup_steps());
+  double peak = schedule.peak(), end = schedule.end();
+  if (step < warmup)
+    return schedule.warmup_init() + (peak - schedule.warmup_init()) * step / warmup;
+  const std::string &kind = schedule.kind();
+  if (kind == "constant" || kind.empty())
+    return peak;
+  if (kind == "inverse_sqrt")
+    return std::max(end, peak * std::sqrt(std::max<double>(warmup, 1)) /
+                             std::sqrt(std::max<double>(step, 1)));
+  if (kind == "wsd")
+    return end + (peak - end) * warmupStableDecay(schedule, step, total);
+  double r = total > warmup ? std::min(1.0, double(step - warmup) / (total - warmup)) : 1.0;
+  return end + (peak - end) * decayed(schedule, r);
+}
+
+} // namespace espalier::rt

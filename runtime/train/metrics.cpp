@@ -1,0 +1,138 @@
+// The JSON keys are a contract with tests and tools.
+#include "runtime/train/metrics.h"
+
+#include "runtime/arena.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/status.h"
+#include "runtime/thread_pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace espalier::rt {
+namespace {
+
+constexpr int barWidth = 30;
+
+/// JSON has no infinities: they become null.
+nlohmann::json number(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+struct PeakJob {
+  const LibraryKernel *kernel;
+  const CallArguments *arguments;
+  const Arena *scratch;
+  size_t scratchBytes;
+};
+
+void runPeakPart(void *context, int64_t part, int thread) {
+  PeakJob &job = *static_cast<PeakJob *>(context);
+  job.kernel->run(*job.arguments, part, job.scratch->at(thread * job.scratchBytes));
+}
+
+} // namespace
+
+std::string logLine(const StepRecord &record, int64_t steps) {
+  std::string line = fmt::format(
+      "step {:>{}}/{}  loss {:.5f}  grad norm {:.4f}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s",
+      record.step, fmt::formatted_size("{}", steps), steps, record.loss, record.gradNorm,
+      record.learningRate, record.seconds * 1e3, record.tokensPerSecond);
+  if (record.mfu > 0)
+    line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
+  if (!record.isApplied)
+    line += fmt::format("  skipped: overflow, loss scale {:g}", record.lossScale);
+  return line;
+}
+
+Metrics::Metrics(const RunOptions &options)
+    : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
+  if (options.metrics.empty())
+    return;
+  file.open(options.metrics, options.resume ? std::ios::app : std::ios::trunc);
+  if (!file)
+    throw PlanError(fmt::format("{}: cannot be written", options.metrics.string()));
+}
+
+void Metrics::show(const std::string &line, int64_t step) {
+  if (!options.log)
+    return;
+  if (!isTerminal) {
+    fmt::print("{}\n", line);
+  } else {
+    int done = static_cast<int>(barWidth * step / std::max<int64_t>(1, options.steps));
+    fmt::print("\r\x1b[K{}\n[{:#<{}}{:.<{}}] {}/{}", line, "", done, "", barWidth - done, step,
+               options.steps);
+    if (step >= options.steps)
+      fmt::print("\n");
+  }
+  std::fflush(stdout);
+}
+
+void Metrics::add(const StepRecord &record) {
+  if (options.log)
+    show(logLine(record, options.steps), record.step);
+  if (!file.is_open())
+    return;
+  nlohmann::ordered_json line = {{"step", record.step},
+                                 {"loss", number(record.loss)},
+                                 {"grad_norm", number(record.gradNorm)},
+                                 {"lr", record.learningRate},
+                                 {"step_seconds", record.seconds},
+                                 {"tokens_per_second", record.tokensPerSecond},
+                                 {"peak_bytes", record.peakBytes},
+                                 {"mfu", record.mfu},
+                                 {"loss_scale", record.lossScale},
+                                 {"applied", record.isApplied}};
+  file << line.dump() << std::endl;
+}
+
+void Metrics::add(const EvaluationRecord &record) {
+  show(fmt::format("evaluation after step {}: loss {:.5f} over {:.0f} tokens", record.step,
+                   record.loss, record.tokens),
+       record.step);
+  if (!file.is_open())
+    return;
+  nlohmann::ordered_json line = {{"evaluation_after_step", record.step},
+                                 {"evaluation_loss", number(record.loss)},
+                                 {"evaluation_tokens", record.tokens}};
+  file << line.dump() << std::endl;
+}
+
+double measurePeakFlops(int threads) {
+  constexpr int64_t size = 512;
+  pb::LibraryCall call;
+  call.set_function(pb::LibraryCall::MATMUL);
+  for (int64_t extent : {size, size, size, int64_t(1)})
+    call.add_sizes(extent);
+  for (int i = 0; i < 3; ++i) {
+    call.add_types(pb::F32);
+    call.add_buffers()->set_bytes(size * size * 4);
+  }
+  std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call);
+  size_t matrixBytes = size * size * 4, perThread = kernel->scratchBytesPerThread() / 64 * 64 + 64;
+  Arena matrices(3 * matrixBytes), shared(kernel->sharedScratchBytes() + 64);
+  Arena scratch(perThread * threads);
+  void *buffers[] = {matrices.at(0), matrices.at(matrixBytes), matrices.at(2 * matrixBytes)};
+  CallArguments arguments;
+  arguments.buffers = buffers;
+  arguments.scratch = shared.at(0);
+  PeakJob job = {kernel.get(), &arguments, &scratch, perThread};
+  ThreadPool pool(threads, 1000);
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  for (Clock::time_point end = Clock::now() + std::chrono::milliseconds(50); Clock::now() < end;) {
+    Clock::time_point begin = Clock::now();
+    pool.run(kernel->parts(), runPeakPart, &job);
+    kernel->finish(arguments);
+    std::chrono::duration<double> seconds = Clock::now() - begin;
+    best = std::max(best, 2.0 * size * size * size / seconds.count());
+  }
+  return best;
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,37 @@
+// What a run tells people and programs: a line per step, JSON lines, a progress bar on a terminal.
+#pragma once
+
+#include "runtime/train/run.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace espalier::rt {
+
+/// One readable line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU.
+std::string logLine(const StepRecord &record, int64_t steps);
+
+/// Writes the records of rank 0.
+class Metrics {
+public:
+  /// Appends to `options.metrics` when the run resumes, else starts it anew. Throws PlanError if it
+  /// cannot be opened.
+  explicit Metrics(const RunOptions &options);
+
+  void add(const StepRecord &record);
+  void add(const EvaluationRecord &record);
+
+private:
+  void show(const std::string &line, int64_t step);
+
+  const RunOptions &options;
+  std::ofstream file;
+  const bool isTerminal;
+};
+
+/// FLOP/s that `threads` threads of this machine reach in an f32 matrix product, measured for some
+/// 50 ms.
+double measurePeakFlops(int threads);
+
+} // namespace espalier::rt

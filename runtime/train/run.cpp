@@ -1,0 +1,90 @@
+// Starts the ranks of a plan as threads and brings them down together.
+#include "runtime/train/run.h"
+
+#include "runtime/comm/local.h"
+#include "runtime/data/data_error.h"
+#include "runtime/train/trainer.h"
+
+#include <fmt/format.h>
+#include <thread>
+
+namespace espalier::rt {
+namespace {
+
+/// Polls before a waiting thread sleeps, where every thread has a core of its own.
+constexpr int spinsWithOwnCore = 4000;
+/// Records of steps that are made room for before the first step.
+constexpr int64_t maxReserved = 1 << 16;
+
+/// Threads per rank: what the user asks, or an equal part of the cores.
+int threadBudget(const RunOptions &options, int ranks) {
+  int cores = std::max(1u, std::thread::hardware_concurrency());
+  return options.threads > 0 ? options.threads : std::max(1, cores / ranks);
+}
+
+std::shared_ptr<const Dataset> openSplit(const Program &program, const RunOptions &options,
+                                         Split split) {
+  const pb::Settings &settings = program.plan().settings();
+  DatasetOptions wanted;
+  wanted.seqLength = settings.sequence();
+  wanted.split = split;
+  wanted.seed = settings.seed();
+  wanted.vocabSize = settings.vocabulary();
+  return openDataset(options.data, wanted);
+}
+
+/// Runs one rank to its end or to the first failure of any.
+void runRank(RunContext &context, LocalWorld &world, int rank, int threads, int spins) {
+  std::unique_ptr<Communicator> communicator = world.communicator(rank);
+  std::optional<Executor> executor;
+  try {
+    ThreadPool pool(threads, spins);
+    executor.emplace(context.program, *communicator, pool, spins);
+    executor->fault = context.options.fault;
+    Trainer(context, *executor).run();
+  } catch (const RankStopped &) {
+    // The first failure is kept by the rank that had it.
+  } catch (const std::exception &error) {
+    Failure failure;
+    failure.rank = rank;
+    failure.message = error.what();
+    communicator->abort(executor ? executor->describe(error.what()) : failure);
+  }
+}
+
+} // namespace
+
+RunResult runPlan(const Program &program, const RunOptions &options) {
+  std::shared_ptr<const Dataset> training = options.dataset, heldOut = options.heldOut;
+  if (!training)
+    training = openSplit(program, options, Split::train);
+  if (options.evalEvery > 0 && !heldOut && !options.data.empty())
+    heldOut = openSplit(program, options, Split::valid);
+  if (options.resume && options.checkpoint.empty())
+    throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
+  int ranks = program.mesh().ranks();
+  int threads = threadBudget(options, ranks);
+  int cores = std::max(1u, std::thread::hardware_concurrency());
+  int spins = ranks * threads <= cores ? spinsWithOwnCore : 0;
+  RunContext context{program, options,          *training,         nullptr,
+                     0,       Metrics(options), Gatherer(program), {}};
+  context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
+  if (options.evalEvery > 0)
+    context.heldOut = heldOut.get();
+  if (program.plan().settings().flops_per_step() > 0)
+    context.peakFlops = measurePeakFlops(std::min(cores, ranks * threads));
+  LocalWorld world(ranks);
+  {
+    std::vector<std::jthread> others;
+    for (int rank = 1; rank < ranks; ++rank)
+      others.emplace_back([&, rank] { runRank(context, world, rank, threads, spins); });
+    runRank(context, world, 0, threads, spins);
+  }
+  if (std::optional<Failure> failure = world.failure())
+    throw RankFailure(*failure);
+  context.result.gradients = std::move(context.gatherer.gradients);
+  context.result.parameters = std::move(context.gatherer.parameters);
+  return std::move(context.result);
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,66 @@
+// Trains by a plan: the loop that the command and the tests share.
+#pragma once
+
+#include "runtime/data/dataset.h"
+#include "runtime/executor.h"
+#include "runtime/program.h"
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier::rt {
+
+/// A parameter's unsharded values or gradients, by name, row-major in its unpadded shape.
+using Tensors = std::map<std::string, std::vector<float>>;
+
+/// One optimizer step as metrics report it.
+struct StepRecord {
+  int64_t step = 0; ///< from 1
+  double loss = 0, gradNorm = 0, learningRate = 0, seconds = 0, tokensPerSecond = 0;
+  double mfu = 0; ///< share of the measured peak FLOP/s of this machine, 0 when unknown
+  double lossScale = 1;
+  bool isApplied = true;  ///< false where an overflow skipped the step
+  uint64_t peakBytes = 0; ///< of the fullest rank: arena and scratch
+};
+
+struct EvaluationRecord {
+  int64_t step = 0; ///< steps trained before
+  double loss = 0, tokens = 0;
+};
+
+struct RunOptions {
+  std::string data;                              ///< what openDataset takes
+  std::shared_ptr<const Dataset> dataset;        ///< used instead of `data` when set
+  std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
+  int64_t steps = 1;                             ///< in total: a resumed run continues up to here
+  int threads = 0;                               ///< per rank; 0: cores / ranks, at least 1
+  std::filesystem::path metrics;                 ///< JSON lines; empty for none
+  std::filesystem::path checkpoint;              ///< folder; empty for none
+  int64_t saveEvery = 0;                         ///< steps; 0: at the end only
+  bool resume = false;                           ///< continue from the latest checkpoint
+  int64_t evalEvery = 0;                         ///< steps; 0: never
+  int64_t evalBatches = 8;                       ///< micro-batches per replica of one evaluation
+  bool keepGradients = false;                    ///< fill RunResult::gradients
+  bool keepParameters = false;                   ///< fill RunResult::parameters
+  bool log = false;                              ///< a line per step on standard output
+  std::optional<Fault> fault;                    ///< a test's failure
+  std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
+};
+
+struct RunResult {
+  std::vector<StepRecord> steps;
+  std::vector<EvaluationRecord> evaluations;
+  std::vector<Tensors> gradients;  ///< per step, of the mean loss, before clipping
+  std::vector<Tensors> parameters; ///< per step, after the update
+};
+
+/// Runs all ranks of a plan as threads of this process. Throws PlanError, DataError, or RankFailure
+/// after all ranks have stopped.
+RunResult runPlan(const Program &program, const RunOptions &options);
+
+} // namespace espalier::rt

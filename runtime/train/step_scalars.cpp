@@ -1,0 +1,72 @@
+// Every rank computes the same numbers from the same agreed sums: no message is needed for them.
+#include "runtime/train/step_scalars.h"
+
+#include "runtime/abi.h"
+#include "runtime/train/learning_rate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace espalier::rt {
+namespace {
+
+/// Norm of the gradient of the mean loss, from the sum of squares of the scaled, summed one.
+double normalisedNorm(const float *scalars) {
+  return std::sqrt(double(scalars[SquaredNorm])) /
+         (double(scalars[TokenCount]) * double(scalars[LossScale]));
+}
+
+} // namespace
+
+ScalarState initialScalars(const pb::Settings &settings) {
+  ScalarState state;
+  state.lossScale = settings.initial_loss_scale() > 0 ? settings.initial_loss_scale() : 1;
+  return state;
+}
+
+void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps,
+               float *scalars) {
+  double update = state.updates + 1;
+  std::fill(scalars, scalars + ScalarSlotCount, 0.0f);
+  scalars[LossScale] = state.lossScale;
+  scalars[LearningRate] = learningRate(settings.learning_rate(), state.step, runSteps);
+  scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
+  scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));
+}
+
+void updateScalars(const pb::Settings &settings, float *scalars) {
+  bool isFinite = std::isfinite(scalars[LossSum]) && std::isfinite(scalars[SquaredNorm]) &&
+                  scalars[TokenCount] > 0;
+  double clip = 1;
+  if (isFinite && settings.max_grad_norm() > 0)
+    clip = std::min(1.0, settings.max_grad_norm() / (normalisedNorm(scalars) + 1e-6));
+  double tokensAndScale = double(scalars[TokenCount]) * double(scalars[LossScale]);
+  scalars[GradientScale] = isFinite ? clip / tokensAndScale : 0;
+  scalars[Apply] = isFinite ? 1 : 0;
+}
+
+StepOutcome endStep(const pb::Settings &settings, const float *scalars, ScalarState &state) {
+  StepOutcome outcome;
+  outcome.isApplied = scalars[Apply] != 0;
+  outcome.tokens = scalars[TokenCount];
+  outcome.loss = outcome.tokens > 0 ? double(scalars[LossSum]) / outcome.tokens : 0;
+  outcome.gradNorm = outcome.tokens > 0 ? normalisedNorm(scalars) : 0;
+  outcome.learningRate = scalars[LearningRate];
+  state.step += 1;
+  state.updates += outcome.isApplied;
+  state.consumed += settings.global_batch();
+  if (!settings.dynamic_loss_scale())
+    return outcome;
+  double factor = settings.loss_scale_factor() > 1 ? settings.loss_scale_factor() : 2;
+  if (!outcome.isApplied) {
+    state.lossScale = std::max(settings.minimum_loss_scale(), state.lossScale / factor);
+    state.cleanSteps = 0;
+  } else if (++state.cleanSteps >= settings.loss_scale_window() &&
+             std::isfinite(static_cast<float>(state.lossScale * factor))) {
+    state.lossScale *= factor;
+    state.cleanSteps = 0;
+  }
+  return outcome;
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,47 @@
+// The scalars of a step that the host decides: learning rate, bias corrections, clipping, loss
+// scale.
+#pragma once
+
+#include "runtime/plan.pb.h"
+
+#include <cstdint>
+
+namespace espalier::rt {
+
+/// What survives from step to step and into checkpoints; equal on every rank.
+struct ScalarState {
+  int64_t step = 0;    ///< optimizer steps begun, skipped ones too: drives the schedule and dropout
+  int64_t updates = 0; ///< steps applied: drives the bias corrections
+  int64_t consumed = 0; ///< samples read
+  double lossScale = 1;
+  uint64_t cleanSteps = 0; ///< steps without overflow since the scale last changed
+
+  bool operator==(const ScalarState &) const = default;
+};
+
+/// The state before the first step.
+ScalarState initialScalars(const pb::Settings &settings);
+
+/// What a step came to, after its sums were agreed.
+struct StepOutcome {
+  double loss = 0;     ///< mean over the tokens that count
+  double gradNorm = 0; ///< of the normalised gradient, before clipping
+  double learningRate = 0;
+  double tokens = 0;
+  bool isApplied = true; ///< false after an overflow
+};
+
+/// Clears the sums and writes learning rate, loss scale and bias corrections of the coming step.
+void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps,
+               float *scalars);
+
+/// UPDATE_SCALARS: from the agreed sums writes GradientScale = min(1, max_grad_norm / (norm +
+/// 1e-6)) / (TokenCount * LossScale), where norm is that of the normalised gradient, and Apply =
+/// all sums finite and tokens > 0.
+void updateScalars(const pb::Settings &settings, float *scalars);
+
+/// Reads the outcome and moves the state on: a skipped step advances no bias correction and lowers
+/// a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.
+StepOutcome endStep(const pb::Settings &settings, const float *scalars, ScalarState &state);
+
+} // namespace espalier::rt

@@ -1,0 +1,104 @@
+// The loop of one rank. Rank 0 reports.
+#include "runtime/train/trainer.h"
+
+#include "runtime/abi.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/train/initialize.h"
+
+#include <algorithm>
+
+namespace espalier::rt {
+
+Trainer::Trainer(RunContext &context, Executor &executor)
+    : context(context), executor(executor), settings(context.program.plan().settings()),
+      state(initialScalars(settings)),
+      trainingBatches(context.program.plan(), executor.rankProgram().stage, context.training,
+                      executor.rankProgram().dataIndex, dataReplicas(context.program.mesh())) {
+  if (context.heldOut)
+    heldOutBatches.emplace(context.program.plan(), executor.rankProgram().stage, *context.heldOut,
+                           executor.rankProgram().dataIndex, dataReplicas(context.program.mesh()));
+}
+
+void Trainer::run() {
+  const RunOptions &options = context.options;
+  if (options.resume)
+    state = loadCheckpoint(options.checkpoint, context.program, executor);
+  else
+    initializeParameters(context.program, executor);
+  firstStep = state.step;
+  while (state.step < options.steps) {
+    trainStep();
+    if (heldOutBatches && state.step % options.evalEvery == 0)
+      evaluate();
+    bool isLast = state.step == options.steps;
+    bool isDue = options.saveEvery > 0 && state.step % options.saveEvery == 0;
+    if (!options.checkpoint.empty() && (isDue || isLast))
+      saveCheckpoint(options.checkpoint, context.program, executor, state);
+  }
+}
+
+void Trainer::trainStep() {
+  auto begin = std::chrono::steady_clock::now();
+  beginStep(settings, state, context.options.steps, executor.scalars());
+  executor.runStep(state.step, *this);
+  StepOutcome outcome = endStep(settings, executor.scalars(), state);
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (context.options.keepParameters)
+    context.gatherer.addParameters(executor, state.step - 1 - firstStep);
+  if (context.options.inspect)
+    context.options.inspect(executor);
+  if (executor.rankProgram().rank != 0)
+    return;
+  context.result.steps.push_back(record(outcome, seconds.count()));
+  context.metrics.add(context.result.steps.back());
+}
+
+StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
+  StepRecord record;
+  record.step = state.step;
+  record.loss = outcome.loss;
+  record.gradNorm = outcome.gradNorm;
+  record.learningRate = outcome.learningRate;
+  record.seconds = seconds;
+  record.tokensPerSecond = settings.global_batch() * settings.sequence() / seconds;
+  if (context.peakFlops > 0)
+    record.mfu = settings.flops_per_step() / seconds / context.peakFlops;
+  record.lossScale = state.lossScale;
+  record.isApplied = outcome.isApplied;
+  for (const pb::Stage &stage : context.program.plan().stages())
+    record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes());
+  record.peakBytes = std::max(record.peakBytes, executor.allocatedBytes());
+  return record;
+}
+
+void Trainer::loadInputs(uint32_t microBatch, std::byte *inputs) {
+  if (isEvaluating)
+    heldOutBatches->load(0, evaluationBatch, inputs);
+  else
+    trainingBatches.load(state.consumed, microBatch, inputs);
+}
+
+void Trainer::updateScalars(float *scalars) {
+  rt::updateScalars(settings, scalars);
+  if (context.options.keepGradients)
+    context.gatherer.addGradients(executor, state.step - firstStep);
+}
+
+void Trainer::evaluate() {
+  isEvaluating = true;
+  float *scalars = executor.scalars();
+  std::fill(scalars, scalars + ScalarSlotCount, 0.0f);
+  scalars[LossScale] = 1;
+  for (evaluationBatch = 0; evaluationBatch < context.options.evalBatches; ++evaluationBatch)
+    executor.runEvaluation(state.step, *this);
+  executor.sumScalars();
+  isEvaluating = false;
+  if (executor.rankProgram().rank != 0)
+    return;
+  double tokens = scalars[TokenCount];
+  context.result.evaluations.push_back(
+      {state.step, scalars[LossSum] / std::max(1.0, tokens), tokens});
+  context.metrics.add(context.result.evaluations.back());
+}
+
+} // namespace espalier::rt

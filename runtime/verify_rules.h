@@ -1,0 +1,72 @@
+// The rules of the proof, one function each; verify_plan.cpp says in which order they can rely on
+// each other.
+#pragma once
+
+#include "runtime/mesh.h"
+#include "runtime/plan.pb.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace espalier::rt {
+
+/// Collects errors up to a bound.
+class PlanErrors {
+public:
+  void add(std::string sentence) {
+    if (list.size() < limit)
+      list.push_back(std::move(sentence));
+  }
+  bool empty() const { return list.empty(); }
+  std::vector<std::string> list;
+
+private:
+  static constexpr size_t limit = 64;
+};
+
+/// Bytes [begin, end) that a buffer may mean on some rank.
+struct ByteRange {
+  int64_t begin = 0, end = 0;
+  bool overlaps(const ByteRange &other) const { return begin < other.end && other.begin < end; }
+};
+
+/// The range of a buffer within its region over all coordinates of the mesh.
+ByteRange rangeOf(const pb::BufferRef &buffer, const Mesh &mesh);
+
+/// "block.forward, instruction 3 (matmul at gpt2.yaml:31:7)".
+std::string instructionName(const pb::Plan &plan, const pb::Subprogram &subprogram,
+                            int instruction);
+
+/// "stage 1, action 5 (BACKWARD of micro-batch 0)".
+std::string actionName(int stage, int index, const pb::Action &action, bool isEvaluation);
+
+/// The call's binding of a region; the stage's own for INPUTS and SCALARS; null when there is none.
+const pb::Binding *bindingOf(const pb::Stage &stage, const pb::Call &call, pb::Region region);
+
+/// The call's subprograms with their names, for rules that go over all of them.
+std::vector<std::pair<const char *, uint32_t>> subprogramsOf(const pb::Call &call);
+
+/// Indices, enums, counts and sizes: what every other rule takes for granted.
+void verifyStructure(const pb::Plan &plan, PlanErrors &errors);
+
+/// Buffers lie in their regions, regions in their bindings, bindings in the arena; collectives are
+/// complete.
+void verifyBounds(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+
+/// Every collective has its wait, and nothing touches its buffers in between.
+void verifyWaits(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+
+/// Parameters, optimizer shares and layers are owned exactly as often as the plan says; gradients
+/// are summed over exactly their partial axes and counted once in the norm.
+void verifyOwnership(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+
+/// No two live buffers overlap and nothing is read before it is written, over each stage's
+/// schedule.
+void verifyLifetimes(const pb::Plan &plan, PlanErrors &errors);
+
+/// Sends meet receives, groups issue the same collectives in the same order, and no rank waits for
+/// ever.
+void verifyCommunication(const pb::Plan &plan, PlanErrors &errors);
+
+} // namespace espalier::rt

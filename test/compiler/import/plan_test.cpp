@@ -1,0 +1,203 @@
+// What a run file fixes of the plan: modes, batch arithmetic, clusters.
+#include "compiler/import/check_pins.h"
+#include "compiler/import/import_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace espalier {
+namespace {
+
+using testing::ElementsAre;
+using testing::Optional;
+
+ImportedRun load(const std::string &config, std::vector<std::string> sets = {},
+                 const std::string &cluster = "") {
+  ImportOptions options;
+  options.sets = std::move(sets);
+  options.cluster = cluster;
+  ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/" + config + ".yaml", options);
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+  return run;
+}
+
+KeyAction actionOf(const ImportedRun &run, const std::string &key) {
+  for (const KeyReport &report : run.keys)
+    if (report.key == key)
+      return report.action;
+  ADD_FAILURE() << key << " is not reported";
+  return KeyAction::Rejected;
+}
+
+TEST(Plan, ShippedFileAsksFor32Devices) {
+  ImportedRun run = load("gpt2_13b");
+  EXPECT_EQ(run.config.cluster.hosts, 4);
+  EXPECT_EQ(run.config.cluster.devicesPerHost, 8);
+  EXPECT_EQ(run.config.cluster.memoryBytes, 30 * 0x1p30);
+  EXPECT_EQ(run.config.globalBatch, 8); // 2 · 4 · 1
+  EXPECT_THAT(run.config.pins.zero, Optional(1));
+  EXPECT_THAT(run.config.pins.recompute, Optional(std::string("full")));
+  EXPECT_EQ(actionOf(run, "parallel_config.micro_batch_num"), KeyAction::Accepted);
+}
+
+TEST(Plan, SeedPlanHas192Samples) {
+  ImportedRun run = load("gpt2_13b_4x8");
+  EXPECT_EQ(run.config.globalBatch, 192); // 2 · 4 · 24
+  EXPECT_EQ(run.config.cluster.memoryBytes, 31 * 0x1p30);
+  EXPECT_THAT(run.config.pins.vocabParallel, Optional(true)); // forced by the pipeline
+}
+
+TEST(Plan, Gpt3HasMegatronsBatch) {
+  ImportedRun run = load("gpt3_175b");
+  EXPECT_EQ(run.config.cluster.devices(), 1024);
+  EXPECT_EQ(run.config.globalBatch, 1536);
+  EXPECT_TRUE(run.config.dtypes.masterWeights);
+}
+
+TEST(Plan, SingleDeviceIsDataParallelOfOne) {
+  ImportedRun run = load("gpt2_124m");
+  EXPECT_EQ(run.config.cluster.devices(), 1);
+  EXPECT_EQ(run.config.globalBatch, 4);
+}
+
+TEST(Plan, SingleDeviceOfALargeClusterIsAWarning) {
+  ImportedRun run = load("gpt2_124m", {}, "cpu_local");
+  EXPECT_EQ(run.config.cluster.devices(), 1);
+  EXPECT_THAT(run.diagnostics.render(),
+              testing::HasSubstr("one of the cluster's 8 devices is used"));
+}
+
+TEST(Plan, ModeZeroPutsAReplicaOnEveryDevice) {
+  ImportedRun run =
+      load("tiny_gpt", {"parallel.parallel_mode=0", "runner_config.gradient_accumulation_steps=3"});
+  EXPECT_THAT(run.config.pins.dp, Optional(8));
+  EXPECT_THAT(run.config.pins.tp, Optional(1));
+  EXPECT_EQ(run.config.globalBatch, 4 * 8 * 3);
+  EXPECT_EQ(actionOf(run, "parallel_config.model_parallel"), KeyAction::Accepted);
+}
+
+TEST(Plan, ModeTwoIsFreeAtTheSameBatch) {
+  // In mode 2 batch_size counts all replicas of a stage.
+  ImportedRun run = load("tiny_gpt", {"parallel.parallel_mode=2"});
+  EXPECT_FALSE(run.config.pins.pinned);
+  EXPECT_EQ(run.config.pins.dp, std::nullopt);
+  EXPECT_EQ(run.config.pins.recompute, std::nullopt);
+  EXPECT_EQ(run.config.globalBatch, 16);
+  EXPECT_EQ(actionOf(run, "parallel_config.model_parallel"), KeyAction::Mapped);
+}
+
+TEST(Plan, WithoutModeThePlannerChooses) {
+  ImportedRun run = load(
+      "tiny_gpt", {"parallel={}", "planner={global_batch: 64, pin: {tp: 4, recompute: full}}"});
+  EXPECT_FALSE(run.config.pins.pinned);
+  EXPECT_THAT(run.config.pins.tp, Optional(4));
+  EXPECT_THAT(run.config.pins.recompute, Optional(std::string("full")));
+  EXPECT_EQ(run.config.pins.dp, std::nullopt);
+  EXPECT_EQ(run.config.globalBatch, 64);
+  EXPECT_EQ(load("tiny_gpt", {"parallel={}"}).config.globalBatch, 32);
+}
+
+TEST(Plan, EveryAxisCanBePinned) {
+  ImportedRun run =
+      load("tiny_gpt", {"parallel.parallel_mode=2",
+                        "planner={global_batch: 16, pin: {dp: 2, tp: 2, pp: 2, cp: 1, ep: 1, "
+                        "micro_batch_size: 2, micro_batches: 4, zero: 2, sequence_parallel: yes, "
+                        "vocab_parallel: no, recompute: selective, stage_layers: [1, 3], "
+                        "schedule: gpipe}}"});
+  const PlanPins &pins = run.config.pins;
+  EXPECT_THAT(pins.microBatchSize, Optional(2));
+  EXPECT_THAT(pins.zero, Optional(2));
+  EXPECT_THAT(pins.sequenceParallel, Optional(true));
+  EXPECT_THAT(pins.vocabParallel, Optional(false));
+  EXPECT_THAT(pins.stageLayers, Optional(ElementsAre(1, 3)));
+  EXPECT_THAT(pins.schedule, Optional(std::string("gpipe")));
+}
+
+TEST(Plan, ZeroStageFollowsFromThreeKeys) {
+  EXPECT_THAT(load("tiny_gpt", {"parallel.enable_parallel_optimizer=False"}).config.pins.zero,
+              Optional(0));
+  EXPECT_THAT(
+      load("tiny_gpt", {"parallel.parallel_optimizer_config.gradient_accumulation_shard=True"})
+          .config.pins.zero,
+      Optional(2));
+  EXPECT_THAT(load("tiny_gpt", {"recompute_config.parallel_optimizer_comm_recompute=True"})
+                  .config.pins.zero,
+              Optional(3));
+}
+
+TEST(Plan, OffsetsAndRecomputeListsGoByStage) {
+  ImportedRun run =
+      load("tiny_gpt", {"model.model_config.offset=[1, -1]", "recompute_config.recompute=[2, 0]"});
+  EXPECT_THAT(run.config.pins.stageLayers, Optional(ElementsAre(3, 1)));
+  EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(1, 1, 0, 0));
+}
+
+TEST(Plan, SchedulesAndSelectiveRecompute) {
+  EXPECT_THAT(
+      load("tiny_gpt", {"parallel.pipeline_config.pipeline_interleave=True"}).config.pins.schedule,
+      Optional(std::string("interleaved")));
+  EXPECT_THAT(load("tiny_gpt", {"recompute_config.select_recompute=True"}).config.pins.recompute,
+              Optional(std::string("selective")));
+}
+
+TEST(Cluster, OptionWinsAndTakesAShape) {
+  ImportedRun run = load("tiny_gpt", {"parallel.parallel_mode=2", "context.max_device_memory=10GB"},
+                         "a100_80g_selene:2x4");
+  EXPECT_EQ(run.config.cluster.hosts, 2);
+  EXPECT_EQ(run.config.cluster.devicesPerHost, 4);
+  EXPECT_EQ(run.config.cluster.memoryBytes, 10 * 0x1p30);
+  EXPECT_EQ(run.config.cluster.peakFlops, 1.95e13); // tiny_gpt computes in f32
+  EXPECT_EQ(actionOf(run, "cluster"), KeyAction::Accepted);
+}
+
+TEST(Cluster, FileAndInlineMap) {
+  ImportedRun file = load("tiny_gpt", {}, ESPALIER_SOURCE_DIR "/configs/clusters/cpu_local.yaml");
+  EXPECT_EQ(file.config.cluster.devices(), 8);
+  ImportedRun inlined = load(
+      "tiny_gpt", {"cluster={base: rtx4090_x4, name: two_boxes, hosts: 2, link: {latency: 1e-3}}"});
+  EXPECT_EQ(inlined.config.cluster.name, "two_boxes");
+  EXPECT_EQ(inlined.config.cluster.devices(), 8);
+  EXPECT_EQ(inlined.config.cluster.linkLatency, 1e-3);
+  EXPECT_EQ(inlined.config.cluster.linkBandwidth, 1e10);
+}
+
+TEST(Plan, NearestDivisors) {
+  EXPECT_EQ(nearestDivisors(40, 7), "5 or 8");
+  EXPECT_EQ(nearestDivisors(40, 8), "5 or 10");
+  EXPECT_EQ(nearestDivisors(25, 50), "25");
+  EXPECT_EQ(nearestDivisors(25, 1), "5");
+}
+
+TEST(Training, LossScaleIsForFloat16Only) {
+  EXPECT_TRUE(load("gpt2_13b").config.lossScale.dynamic);
+  EXPECT_EQ(load("gpt2_13b").config.lossScale.initial, 4294967296.0);
+  ImportedRun bf16 = load("gpt2_13b", {"model.model_config.compute_dtype=bfloat16"});
+  EXPECT_FALSE(bf16.config.lossScale.dynamic);
+  EXPECT_EQ(bf16.config.lossScale.initial, 1);
+  EXPECT_EQ(load("gpt2_13b", {"runner_wrapper.scale_sense=1024"}).config.lossScale.initial, 1024);
+}
+
+TEST(Training, ScheduleOptimizerAndDataAreRead) {
+  const RunConfig c =
+      load("gpt2_13b",
+           {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=null", "optimizer.beta2=null",
+            "train_dataset.data_loader.config={data_path: [1, a, 2, b], seed: 9, split: '1,1,1'}"})
+          .config;
+  EXPECT_EQ(c.schedule.kind, "polynomial");
+  EXPECT_EQ(c.schedule.warmupSteps, 2000);
+  EXPECT_EQ(c.schedule.end, 1e-6);
+  EXPECT_EQ(c.optimizer.beta1, 0.8);
+  EXPECT_EQ(c.optimizer.beta2, 0.99);
+  EXPECT_TRUE(c.optimizer.clip);
+  EXPECT_EQ(c.dtypes.parameters, DType::F16);
+  EXPECT_EQ(c.dtypes.norm, DType::F32);
+  EXPECT_EQ(c.dataPath, "1 a 2 b");
+  EXPECT_THAT(c.dataSeed, Optional(9u));
+  EXPECT_EQ(c.dataSplit, "1,1,1");
+  EXPECT_EQ(c.checkpointSteps, 500);
+  EXPECT_EQ(c.ignoreToken, -1);
+  EXPECT_EQ(load("llama2_7b", {"model.model_config.ignore_token_id=0"}).config.ignoreToken, 0);
+}
+
+} // namespace
+} // namespace espalier

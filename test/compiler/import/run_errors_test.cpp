@@ -1,0 +1,210 @@
+// What a run file may get wrong: each fault of a value, with its text, over tiny_gpt.
+#include "compiler/import/import_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace espalier {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+ImportedRun tiny(std::vector<std::string> sets, const std::string &cluster = "") {
+  ImportOptions options;
+  options.sets = std::move(sets);
+  options.cluster = cluster;
+  return importRun(ESPALIER_SOURCE_DIR "/configs/tiny_gpt.yaml", options);
+}
+
+struct Fault {
+  std::vector<std::string> sets;
+  std::string text;
+};
+class RunFault : public testing::TestWithParam<Fault> {};
+
+TEST_P(RunFault, IsReported) {
+  ImportedRun run = tiny(GetParam().sets);
+  EXPECT_FALSE(run.ok());
+  EXPECT_THAT(run.diagnostics.render(), HasSubstr("error: "));
+  EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
+}
+
+const std::string modelConfig = "model.model_config.";
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, RunFault,
+    testing::Values(
+        Fault{{"sed=1"}, "unknown key 'sed', did you mean 'seed'?"},
+        Fault{{modelConfig + "hiden_size=64"},
+              "unknown key 'hiden_size' in model.model_config, did you mean 'hidden_size'?"},
+        Fault{{"parallel_config=3"}, "parallel_config must be a map, got 3"},
+        Fault{{"callbacks=3"}, "callbacks must be a list of maps, got 3"},
+        Fault{{"callbacks=[3]"}, "callbacks[0] must be a map, got 3"},
+        Fault{{"use_parallel=2"}, "use_parallel must be True or False, got 2"},
+        Fault{{"runner_config.batch_size=0"},
+              "runner_config.batch_size must be a whole number of at least 1, got 0"},
+        Fault{{"seed=-1"}, "seed must be a whole number of at least 0, got -1"},
+        Fault{{"lr_schedule.total_steps=1.5"},
+              "lr_schedule.total_steps must be a whole number, got 1.5"},
+        Fault{{"optimizer.eps=tiny"}, "optimizer.eps must be a number, got tiny"},
+        Fault{{"context.max_device_memory=much"},
+              "context.max_device_memory must be a size such as \"30GB\", got much"},
+        Fault{{"run_mode=[1]"}, "run_mode must be a string, got [1]"},
+        Fault{{"train_dataset.input_columns={a: 1}"},
+              "train_dataset.input_columns must be a list, got {a: 1}"},
+        Fault{{"no-equals"}, "--set wants section.key=value, got 'no-equals'"},
+        Fault{{"a..b=1"}, "--set wants section.key=value"},
+        Fault{{"seed=[1"}, "the value of 'seed' is not valid YAML: [1"},
+        Fault{{"seed.deep=1"}, "'seed.deep' leads through a value that is no map"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Model, RunFault,
+    testing::Values(
+        Fault{{"model.arch={}"},
+              "model.arch.type is missing, it chooses the file of configs/models"},
+        Fault{{"model.arch.type=GPT2LMHeadModle"},
+              "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
+              "GPT2ForSequenceClassification, "
+              "LlamaForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+        Fault{{modelConfig + "type=LlamaConfig"},
+              "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
+        Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
+        Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
+        Fault{{modelConfig + "num_layers=1000000"},
+              "count of 'block' is 1000000, must be a whole number between 1 and 100000"},
+        Fault{{modelConfig + "hidden_size=4.5"}, "hidden_size must be a whole number, got 4.5"},
+        Fault{{modelConfig + "hidden_size=9000000000000000"},
+              "hidden_size is 9e+15, must be at most 1e+12"},
+        Fault{{modelConfig + "hidden_size=100000000000", modelConfig + "num_heads=4"},
+              "parameters, at most 1e16 are supported"},
+        Fault{{modelConfig + "hidden_dropout_rate=lots"},
+              "hidden_dropout_rate must be a number, got lots"},
+        Fault{{modelConfig + "hidden_dropout_rate=1"}, "hidden_dropout_rate is 1, must be below 1"},
+        Fault{{modelConfig + "hidden_act=gleu"}, "hidden_act has no choice 'gleu', there are"},
+        Fault{{modelConfig + "compute_dtype=float8"},
+              "compute_dtype has no choice 'float8', there are bfloat16, float16, float32"},
+        Fault{{modelConfig + "max_position_embeddings=32"},
+              "seq_length is 64, must be at most 32 (max_position_embeddings)"},
+        Fault{{modelConfig + "embedding_size=32"},
+              "'hidden_size' and 'embedding_size' mean the same, keep one of them"},
+        Fault{{modelConfig + "post_layernorm_residual=yes"},
+              "post_layernorm_residual can only be false here"},
+        Fault{{modelConfig + "post_layernorm_residual=3"},
+              "post_layernorm_residual must be true or false, got 3"},
+        Fault{{"moe_config.expert_num=8"}, "mixture of experts is not built: expert_num → 1"},
+        Fault{{"train_dataset.data_loader.config.seq_length=128"},
+              "data have 128 tokens per sample, the model has seq_length 64"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Training, RunFault,
+    testing::Values(
+        Fault{{"run_mode=trian"},
+              "no run_mode 'trian', there are train, finetune, eval, predict, export, did you mean "
+              "'train'?"},
+        Fault{{"context.mode=1"}, "mode 1 (op by op) is not built, everything is compiled: 1 → 0"},
+        Fault{{"optimizer.type=Adafactor"}, "no optimizer 'Adafactor', there are AdamW"},
+        Fault{{"optimizer.betas=[0.9]"}, "optimizer.betas must be two numbers such as [0.9, 0.95]"},
+        Fault{{"optimizer.beta2=1"}, "optimizer.beta2 is 1, must be in [0, 1)"},
+        Fault{{"optimizer.eps=0"}, "optimizer.eps is 0, must be above 0"},
+        Fault{{"optimizer.master_weights=True"},
+              "parameters are float32 already, master_weights is for 16-bit ones"},
+        Fault{{"runner_wrapper.max_grad_norm=0"},
+              "runner_wrapper.max_grad_norm is 0, must be above 0"},
+        Fault{{"lr_schedule.type=cosin"}, "no learning-rate schedule 'cosin', there are"},
+        Fault{{"lr_schedule.lr_end=1"}, "lr_end (1) must be below learning_rate (0.001)"},
+        Fault{{"lr_schedule.learning_rate=0", "lr_schedule.type=constant"},
+              "learning_rate is 0, must be above 0"},
+        Fault{{"lr_schedule.warmup_ratio=2"}, "warmup_ratio is 2, must be in [0, 1]"},
+        Fault{{"lr_schedule.warmup_epochs=2"}, "give warmup_steps or warmup_ratio"},
+        Fault{{"lr_schedule.total_steps=0"}, "total_steps is 0, must be -1 or at least 1"},
+        Fault{{"lr_schedule.type=wsd"}, "wsd needs lr_schedule.decay_steps"},
+        Fault{{"runner_wrapper.scale_sense={type: Magic}"},
+              "no loss scale 'Magic', there are DynamicLossScaleUpdateCell"},
+        Fault{{"runner_wrapper.scale_sense=0"}, "loss scale is 0, must be above 0"},
+        Fault{{"runner_wrapper.scale_sense={scale_factor: 1}"},
+              "scale_factor is 1, must be above 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Plan, RunFault,
+    testing::Values(
+        Fault{{"parallel.parallel_mode=3"},
+              "parallel_mode 3 means code that is split by hand, there is none here: 3 → 1 or 2"},
+        Fault{{"parallel.parallel_mode=fast"},
+              "no parallel_mode 'fast', there are 0 (data parallel), 1 (as given) and 2 (planner)"},
+        Fault{{"parallel_config.data_parallel=4"},
+              "dp 4 · tp 2 · pp 2 · cp 1 needs 16 devices, cluster cpu_local has 8; data_parallel: "
+              "4 → 2"},
+        Fault{{"parallel_config.model_parallel=3"},
+              "heads 4 is not a multiple of model_parallel 3; model_parallel: 3 → 2 or 4: heads 4"},
+        Fault{{"parallel_config.model_parallel=3"},
+              "needs 12 devices, cluster cpu_local has 8; choose a cluster of that size"},
+        Fault{{"parallel_config.pipeline_stage=8"},
+              "8 pipeline stages need as many layers, the model has 4; pipeline_stage: 8 → 4"},
+        Fault{{"parallel_config.micro_batch_num=1"},
+              "1 micro-batches cannot fill 2 pipeline stages; micro_batch_num: 1 → 2"},
+        Fault{{"parallel_config.expert_parallel=2"},
+              "expert parallelism needs experts, the model is dense: ep → 1"},
+        Fault{{"parallel_config.use_seq_parallel=True", modelConfig + "seq_length=63"},
+              "seq 63 is not a multiple of 2 (sequence-parallel tp 2 · cp 1)"},
+        Fault{{"planner.pin.stage_layers=[1, 2]"},
+              "stages have 3 layers together, the model has 4"},
+        Fault{{"planner.pin.stage_layers=[1, 2, 1]"}, "3 stages have layers, the pipeline has 2"},
+        Fault{{"planner.pin.stage_layers=[4, 0]"}, "every stage needs a layer, got [4, 0]"},
+        Fault{{"planner.pin.stage_layers=[a]"},
+              "planner.pin.stage_layers must be a list of whole numbers, got a"},
+        Fault{{modelConfig + "offset=[1]"}, "offset has 1 entries, pipeline_stage is 2"},
+        Fault{{modelConfig + "offset=1"},
+              "offset must be 0 or a list with one entry per stage, got 1"},
+        Fault{{"recompute_config.recompute=[1]"}, "recompute has 1 entries, pipeline_stage is 2"},
+        Fault{{"recompute_config.recompute=some"},
+              "recompute must be True, False or a list of layers per stage, got some"},
+        Fault{{"planner.pin.recompute=all"}, "no choice 'all', there are none, selective, full"},
+        Fault{{"planner.pin.schedule=1f2b"},
+              "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "
+              "zero_bubble_v, did you mean '1f1b'?"},
+        Fault{{"planner.pin.zero=7"}, "there are ZeRO stages 0 to 3, got 7"},
+        Fault{{"planner.global_batch=48"},
+              "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
+              "dp 2"},
+        Fault{{"parallel.parallel_mode=2", "planner={global_batch: 9, pin: {dp: 2}}"},
+              "global batch 9 is not a multiple of dp 2"},
+        Fault{{"parallel.parallel_mode=2",
+               "planner={global_batch: 9, pin: {dp: 2, micro_batch_size: 2, micro_batches: 2}}"},
+              "global batch 9 is not dp 2 · micro-batch size 2 · micro-batches 2"},
+        Fault{{"parallel.parallel_mode=2", "planner.pin.tp=3"},
+              "needs a multiple of 3 devices, cluster cpu_local has 8"},
+        Fault{
+            {"parallel_config.micro_batch_num=1000000000000", "micro_batch_interleave_num=1000000"},
+            "the global batch is above 1e12 samples"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Clusters, RunFault,
+    testing::Values(
+        Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
+        Fault{{"cluster=cpu_local:0x8"},
+              "a cluster needs at least one host and one device per host"},
+        Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
+              "a cluster has at most 1000000 devices"},
+        Fault{{"cluster={base: cpu_local, hosts: 9999999}"},
+              "must have between 1 and 1000000 hosts and devices per host, got 9999999"},
+        Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
+              "cluster has a constant that is no positive number: -1"},
+        Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
+        Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
+              "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
+
+TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
+  ImportedRun run = tiny({"sed=1", "parallel_config.model_parallel=3", "lr_schedule.lr_end=1"});
+  EXPECT_THAT(run.diagnostics.render(),
+              AllOf(HasSubstr("'sed'"), HasSubstr("heads 4"), HasSubstr("hidden 64"),
+                    HasSubstr("ffn 256"), HasSubstr("lr_end"), HasSubstr("12 devices")));
+}
+
+TEST(RunErrors, WrongClusterOptionIsNamed) {
+  EXPECT_THAT(tiny({}, "nowhere").diagnostics.render(),
+              HasSubstr("--cluster: error: no cluster 'nowhere', there are"));
+}
+
+} // namespace
+} // namespace espalier

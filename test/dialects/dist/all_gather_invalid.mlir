@@ -1,0 +1,45 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifier of all_gather refuses.
+
+// Nobody to meet.
+func.func @all_gather_c1_without_axes(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs at least one axis}}
+  %y = dist.all_gather %x0 over [] dim 1 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xf32, #model.dims<a, b>>
+  return %y : tensor<2x6xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// Dimension 1 changes, not 0.
+func.func @all_gather_c2_another_dimension_differs(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs types that differ in dimension 0 by a whole factor}}
+  %y = dist.all_gather %x0 over ["tp"] dim 0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xf32, #model.dims<a, b>>
+  return %y : tensor<2x6xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// The sizes do not divide.
+func.func @all_gather_c2_no_whole_factor(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x7xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs types that differ in dimension 1 by a whole factor}}
+  %y = dist.all_gather %x0 over ["tp"] dim 1 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x7xf32, #model.dims<a, b>>
+  return %y : tensor<2x7xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// The tensor has two dimensions.
+func.func @all_gather_c2_no_such_dimension(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs types that differ in dimension 2 by a whole factor}}
+  %y = dist.all_gather %x0 over ["tp"] dim 2 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xf32, #model.dims<a, b>>
+  return %y : tensor<2x6xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// A collective does not convert.
+func.func @all_gather_c2_element_types_differ(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xbf16, #model.dims<a, b>> {
+  // expected-error @+1 {{needs types that differ in dimension 1 by a whole factor}}
+  %y = dist.all_gather %x0 over ["tp"] dim 1 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x6xbf16, #model.dims<a, b>>
+  return %y : tensor<2x6xbf16, #model.dims<a, b>>
+}

@@ -1,0 +1,36 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifier of contract refuses.
+
+// No operand has the dimension.
+func.func @contract_c1_dimension_from_nowhere(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, vocab>> {
+  // expected-error @+1 {{needs each result dimension from an operand with equal size, got "vocab"}}
+  %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, vocab>>
+  return %y : tensor<2x3x5xf32, #model.dims<batch, seq, vocab>>
+}
+
+// -----
+
+// The operand has another size.
+func.func @contract_c1_size_of_the_result_differs(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x7xf32, #model.dims<batch, seq, ffn>> {
+  // expected-error @+1 {{needs each result dimension from an operand with equal size, got "ffn"}}
+  %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x7xf32, #model.dims<batch, seq, ffn>>
+  return %y : tensor<2x3x7xf32, #model.dims<batch, seq, ffn>>
+}
+
+// -----
+
+// Summing over rows is reduce_sum, not contract.
+func.func @contract_c1_row_dimension_lost(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x5xf32, #model.dims<batch, ffn>> {
+  // expected-error @+1 {{needs a dimension of only one operand in the result, lacks "seq"}}
+  %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<4x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x5xf32, #model.dims<batch, ffn>>
+  return %y : tensor<2x5xf32, #model.dims<batch, ffn>>
+}
+
+// -----
+
+// The contracted dimension has two sizes.
+func.func @contract_c2_shared_sizes_differ(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, %x1: tensor<6x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, ffn>> {
+  // expected-error @+1 {{needs equal sizes of the shared dimension "hidden", got 4 and 6}}
+  %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<6x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
+  return %y : tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
+}

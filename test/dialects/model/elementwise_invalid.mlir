@@ -1,0 +1,171 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifiers of element-wise ops refuse.
+
+// A dimension is lost.
+func.func @neg_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.neg %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @exp_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.exp %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @log_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.log %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @tanh_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.tanh %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @erf_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.erf %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @logistic_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.logistic %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @rsqrt_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.rsqrt %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @sqrt_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.sqrt %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @step_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.step %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// A dimension is lost.
+func.func @convert_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.convert %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// The operands have a dimension that the result lacks.
+func.func @add_c1_operand_outside_the_result(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.add %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// The operands have a dimension that the result lacks.
+func.func @sub_c1_operand_outside_the_result(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.sub %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// The operands have a dimension that the result lacks.
+func.func @mul_c1_operand_outside_the_result(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.mul %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// The operands have a dimension that the result lacks.
+func.func @div_c1_operand_outside_the_result(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.div %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3xf32, #model.dims<b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// The names agree, the sizes do not.
+func.func @add_c1_sizes_differ(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<4xf32, #model.dims<b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.add %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<4xf32, #model.dims<b>>) -> tensor<2x3xf32, #model.dims<a, b>>
+  return %y : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// The dimensions stand in another order.
+func.func @mul_c1_order_differs(%x0: tensor<3x2xf32, #model.dims<b, a>>, %x1: tensor<2xf32, #model.dims<a>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.mul %x0, %x1 : (tensor<3x2xf32, #model.dims<b, a>>, tensor<2xf32, #model.dims<a>>) -> tensor<2x3xf32, #model.dims<a, b>>
+  return %y : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// It cannot drop a dimension.
+func.func @broadcast_c1_operand_outside_the_result(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<3xf32, #model.dims<b>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.broadcast %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<3xf32, #model.dims<b>>
+  return %y : tensor<3xf32, #model.dims<b>>
+}
+
+// -----
+
+// The condition counts like the other operands.
+func.func @select_c1_condition_outside_the_result(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<3xf32, #model.dims<b>>, %x2: tensor<3xf32, #model.dims<b>>) -> tensor<3xf32, #model.dims<b>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.select %x0, %x1, %x2 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3xf32, #model.dims<b>>, tensor<3xf32, #model.dims<b>>) -> tensor<3xf32, #model.dims<b>>
+  return %y : tensor<3xf32, #model.dims<b>>
+}
+
+// -----
+
+// A tensor without names has no meaning in this dialect.
+func.func @neg_needs_named_dimensions(%x0: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+1 {{needs tensors with named dimensions}}
+  %y = model.neg %x0 : (tensor<2xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}

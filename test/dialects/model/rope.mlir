@@ -1,0 +1,20 @@
+// RUN: espalier-opt %s | espalier-opt | FileCheck %s
+// Rotary positions.
+
+// Forward.
+// CHECK-LABEL: func.func @rope(
+// CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
+// CHECK: model.rope %[[X0]], %[[X1]] {theta = 1.000000e+04 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+func.func @rope(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  %y = model.rope %x0, %x1 {theta = 1.000000e+04 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// Backward.
+// CHECK-LABEL: func.func @rope_inverse(
+// CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor
+// CHECK: model.rope %[[X0]], %[[X1]] {inverse, theta = 1.000000e+04 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+func.func @rope_inverse(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  %y = model.rope %x0, %x1 {inverse, theta = 1.000000e+04 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}

@@ -1,0 +1,54 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifier of rope refuses.
+
+// A dimension is lost.
+func.func @rope_c1_dimensions_differ(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>> {
+  // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+  return %y : tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+}
+
+// -----
+
+// Positions' dimensions stand in another order.
+func.func @rope_c1_positions_do_not_lead(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<3x2xi32, #model.dims<seq, batch>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<3x2xi32, #model.dims<seq, batch>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// -----
+
+// There are more positions than rows.
+func.func @rope_c1_sizes_differ(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x4xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x4xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}
+
+// -----
+
+// One number has no halves.
+func.func @rope_c1_one_number(%x0: tensor<f32>, %x1: tensor<i32>) -> tensor<f32> {
+  // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<f32>, tensor<i32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+// An odd dimension has no halves.
+func.func @rope_c1_odd_head_dim(%x0: tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>> {
+  // expected-error @+1 {{needs x with the dimensions of positions first and an even last one}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>>
+  return %y : tensor<2x3x5xf32, #model.dims<batch, seq, head_dim>>
+}
+
+// -----
+
+// Positions are i32.
+func.func @rope_c2_positions_of_other_type(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xf32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
+  // expected-error @+1 {{needs positions of type i32, got 'f32'}}
+  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xf32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
+}

@@ -1,0 +1,27 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifier of scalar refuses.
+
+// The slot is not in runtime/abi.h.
+func.func @scalar_c1_unknown_slot() -> tensor<f32> {
+  // expected-error @+1 {{needs one of loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply; got momentum}}
+  %y = model.scalar "momentum" : tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+// Slots are f32.
+func.func @scalar_c2_other_type() -> tensor<bf16> {
+  // expected-error @+1 {{needs a result of type tensor<f32>, got 'tensor<bf16>'}}
+  %y = model.scalar "apply" : tensor<bf16>
+  return %y : tensor<bf16>
+}
+
+// -----
+
+// A slot is one number.
+func.func @scalar_c2_with_a_dimension() -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result of type tensor<f32>}}
+  %y = model.scalar "apply" : tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}

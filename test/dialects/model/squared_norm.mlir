@@ -1,0 +1,11 @@
+// RUN: espalier-opt %s | espalier-opt | FileCheck %s
+// A share of the global gradient norm.
+
+// Held by two ranks, counted once.
+// CHECK-LABEL: func.func @squared_norm(
+// CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
+// CHECK: model.squared_norm %[[X0]] {weight = 5.000000e-01 : f64} : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<f32>
+func.func @squared_norm(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<f32> {
+  %y = model.squared_norm %x0 {weight = 5.000000e-01 : f64} : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<f32>
+  return %y : tensor<f32>
+}

@@ -1,0 +1,6 @@
+// One program for each target; ESPALIER_FUZZ_TARGET names it.
+#include "test/fuzz/data/targets.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  return espalier::rt::fuzz::ESPALIER_FUZZ_TARGET(data, size);
+}

@@ -1,0 +1,139 @@
+// Parsers read files, so inputs go through files that exist in memory only.
+#include "test/fuzz/data/targets.h"
+
+#include "runtime/data/data_error.h"
+#include "runtime/data/dataset_report.h"
+#include "runtime/data/gpt2_scanner.h"
+#include "runtime/data/json_fields.h"
+#include "runtime/data/regex.h"
+#include "runtime/data/utf8.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace espalier::rt::fuzz {
+
+namespace {
+
+/// A file without a name, reachable as path().
+class MemoryFile {
+public:
+  MemoryFile(Bytes data, size_t size) : descriptor(::memfd_create("input", 0)) {
+    if (descriptor < 0 || ::write(descriptor, data, size) != static_cast<ssize_t>(size))
+      std::abort();
+  }
+  ~MemoryFile() { ::close(descriptor); }
+  MemoryFile(const MemoryFile &) = delete;
+  MemoryFile &operator=(const MemoryFile &) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor); }
+
+private:
+  int descriptor;
+};
+
+constexpr std::string_view sample =
+    "Hello  world's\n\t1234 \xC3\xA9 \xE2\x96\x81 <s>\xF0\x9F\x99\x82 \xFF<|end|> cat";
+
+/// Encodes and decodes with whatever the files gave; refusals are fine.
+void exercise(const TokenizerOptions &options) {
+  try {
+    std::unique_ptr<Tokenizer> tokenizer = openTokenizer(options);
+    std::vector<int32_t> ids = tokenizer->encode(sample);
+    for (int32_t id : ids)
+      if (id < 0 || id >= tokenizer->vocabSize())
+        std::abort();
+    tokenizer->decode(ids);
+    tokenizer->clone()->encode(sample.substr(0, 20));
+  } catch (const DataError &) {
+  }
+}
+
+} // namespace
+
+int fuzzIndex(Bytes data, size_t size) {
+  if (size < 2)
+    return 0;
+  size_t indexSize = std::min<size_t>(data[0] | data[1] << 8, size - 2);
+  try {
+    IndexedDataset set = IndexedDataset::fromMemory("input", {data + 2, data + 2 + indexSize},
+                                                    {data + 2 + indexSize, data + size});
+    describeDataset(set, nullptr, 3);
+    verifyTokens(set, 1000);
+  } catch (const DataError &) {
+  }
+  return 0;
+}
+
+int fuzzGpt2(Bytes data, size_t size) {
+  const void *zero = size ? std::memchr(data, 0, size) : nullptr;
+  size_t vocabSize = zero ? static_cast<Bytes>(zero) - data : size;
+  size_t mergeStart = std::min(vocabSize + 1, size);
+  MemoryFile vocab(data, vocabSize), merges(data + mergeStart, size - mergeStart);
+  TokenizerOptions options;
+  options.kind = "gpt2";
+  options.vocabFile = vocab.path();
+  options.mergeFile = merges.path();
+  options.specialTokens = true;
+  exercise(options);
+  return 0;
+}
+
+int fuzzHf(Bytes data, size_t size) {
+  MemoryFile file(data, size);
+  TokenizerOptions options;
+  options.kind = "hf";
+  options.modelFile = file.path();
+  options.specialTokens = true;
+  exercise(options);
+  return 0;
+}
+
+int fuzzSentencepiece(Bytes data, size_t size) {
+  MemoryFile file(data, size);
+  TokenizerOptions options;
+  options.kind = "sentencepiece";
+  options.modelFile = file.path();
+  exercise(options);
+  return 0;
+}
+
+int fuzzJsonl(Bytes data, size_t size) {
+  std::vector<std::string> values;
+  readJsonFields({reinterpret_cast<const char *>(data), size}, {"text", "title"}, values);
+  return 0;
+}
+
+int fuzzScanner(Bytes data, size_t size) {
+  static const Gpt2Scanner scanner;
+  static const Regex pattern("pattern",
+                             "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
+                             "|\\s+(?!\\S)|\\s+");
+  static const UnicodeClasses classes;
+  static const Regex letter("pattern", "^\\p{L}$"), number("pattern", "^\\p{N}$"),
+      space("pattern", "^\\s$");
+  std::string_view text(reinterpret_cast<const char *>(data), size);
+  // The pattern knows an older Unicode and no broken UTF-8; texts with either prove nothing.
+  for (size_t at = 0; at < size;) {
+    DecodedChar c = decodeUtf8(text, at);
+    std::string_view one = text.substr(at, c.bytes);
+    bool isLetter = letter.find(one, 0).first == 0, isNumber = number.find(one, 0).first == 0;
+    CharClass known = isLetter                        ? CharClass::letter
+                      : isNumber                      ? CharClass::number
+                      : space.find(one, 0).first == 0 ? CharClass::space
+                                                      : CharClass::other;
+    if (!c.isValid || classes.of(c.codePoint) != known)
+      return 0;
+    at += c.bytes;
+  }
+  for (size_t at = 0; at < size;) {
+    size_t end = scanner.pieceEnd(text, at);
+    if (pattern.find(text, at) != std::pair(at, end))
+      std::abort();
+    at = end;
+  }
+  return 0;
+}
+
+} // namespace espalier::rt::fuzz

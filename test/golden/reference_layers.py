@@ -1,0 +1,96 @@
+"""Layers of the oracle, float64. Each forward returns its value and a function from the value's gradient to the
+gradients of the inputs, by formulas written out by hand; `reference.py --check` compares them with differences.
+"""
+import math
+
+import numpy as np
+
+
+def linear(x, weight, bias=None):
+    """x over its last axes times a weight whose first axes they are; `weight` may have any number of axes after."""
+    inner = math.prod(x.shape[2:])
+    flat_x, flat_w = x.reshape(-1, inner), weight.reshape(inner, -1)
+    out_shape = weight.shape[len(x.shape) - 2:]
+    y = (flat_x @ flat_w).reshape(x.shape[:2] + out_shape)
+
+    def backward(dy):
+        flat_dy = dy.reshape(flat_x.shape[0], -1)
+        dx, dw = (flat_dy @ flat_w.T).reshape(x.shape), (flat_x.T @ flat_dy).reshape(weight.shape)
+        return (dx, dw) if bias is None else (dx, dw, flat_dy.sum(0).reshape(bias.shape))
+
+    return (y if bias is None else y + bias), backward
+
+
+def layer_norm(x, weight, bias, epsilon):
+    centered = x - x.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon)
+    normal = centered * scale
+
+    def backward(dy):
+        dn = dy * weight
+        dx = scale * (dn - dn.mean(-1, keepdims=True) - normal * (dn * normal).mean(-1, keepdims=True))
+        return dx, (dy * normal).sum((0, 1)), dy.sum((0, 1))
+
+    return normal * weight + bias, backward
+
+
+def rms_norm(x, weight, epsilon):
+    scale = 1 / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
+    normal = x * scale
+
+    def backward(dy):
+        dn = dy * weight
+        return scale * (dn - normal * (dn * normal).mean(-1, keepdims=True)), (dy * normal).sum((0, 1))
+
+    return normal * weight, backward
+
+
+def gelu_tanh(x):
+    c = math.sqrt(2 / math.pi)
+    t = np.tanh(c * (x + 0.044715 * x**3))
+    slope = 0.5 * (1 + t) + 0.5 * x * (1 - t**2) * c * (1 + 3 * 0.044715 * x**2)
+    return 0.5 * x * (1 + t), lambda dy: dy * slope
+
+
+def silu(x):
+    s = 1 / (1 + np.exp(-x))
+    return x * s, lambda dy: dy * s * (1 + x * (1 - s))
+
+
+def rope(x, theta):
+    """Rotates x [batch, seq, .., head_dim], halves paired; position t is the index along seq."""
+    half = x.shape[-1] // 2
+    shape = (1, x.shape[1]) + (1,) * (x.ndim - 3) + (half,)
+    angle = np.outer(np.arange(x.shape[1]), theta ** (-np.arange(half) / half)).reshape(shape)
+
+    def rotate(v, sign):
+        a, b, c, s = v[..., :half], v[..., half:], np.cos(angle), sign * np.sin(angle)
+        return np.concatenate([a * c - b * s, b * c + a * s], -1)
+
+    return rotate(x, 1), lambda dy: rotate(dy, -1)
+
+
+def attention(q, k, v):
+    """Causal attention of q [batch, seq, kv_heads, group, head_dim] with k, v [batch, seq, kv_heads, head_dim]."""
+    scale, seq = 1 / math.sqrt(q.shape[-1]), q.shape[1]
+    scores = scale * np.einsum("bthgd,bshd->bhgts", q, k)
+    scores[..., np.triu(np.ones((seq, seq), bool), 1)] = -np.inf
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+
+    def backward(dy):
+        dp = np.einsum("bthgd,bshd->bhgts", dy, v)
+        ds = scale * p * (dp - (dp * p).sum(-1, keepdims=True))
+        return (np.einsum("bhgts,bshd->bthgd", ds, k), np.einsum("bhgts,bthgd->bshd", ds, q),
+                np.einsum("bhgts,bthgd->bshd", p, dy))
+
+    return np.einsum("bhgts,bshd->bthgd", p, v), backward
+
+
+def cross_entropy(logits, labels, weights):
+    """Mean over the positions that count; its gradient by the logits."""
+    shifted = logits - logits.max(-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    hot = np.eye(logits.shape[-1])[labels]
+    share = (weights / weights.sum())[..., None]
+    return -(share * hot * log_p).sum(), share * (np.exp(log_p) - hot)

@@ -1,0 +1,106 @@
+// Formulas at known limits.
+#include "planner/cost.h"
+#include "planner/memory.h"
+#include "test/planner/shapes.h"
+
+#include <gtest/gtest.h>
+
+using namespace espalier::planner;
+
+TEST(Cost, SizesAreSumsOfMonomials) {
+  // 2 batch seq / tp + 3
+  Size size = {{2, {{kBatchSymbol, 1}, {kFirstDimension, 1}, {static_cast<int>(Axis::Tp), -1}}},
+               {3, {}}};
+  std::vector<double> symbols = {1, 1, 1, 1, 4, 8, 10};
+  EXPECT_DOUBLE_EQ(evaluate(size, symbols), 2 * 8 * 10 / 4.0 + 3);
+  EXPECT_DOUBLE_EQ(evaluate({}, symbols), 0);
+}
+
+TEST(Cost, RingAllReduceMovesTwiceTheBufferWhenManyRanks) {
+  Group group{1024, 1, 1e9, 0};
+  EXPECT_NEAR(collectiveSeconds(CollectiveKind::AllReduce, 1e9, 1, group), 2, 0.01);
+  EXPECT_NEAR(collectiveSeconds(CollectiveKind::AllGather, 1e9, 1, group), 1, 0.01);
+  group.ranks = 1;
+  EXPECT_EQ(collectiveSeconds(CollectiveKind::AllReduce, 1e9, 1, group), 0);
+}
+
+TEST(Cost, LatencyGrowsWithTheRanks) {
+  Group group{8, 8, 1e12, 1e-5};
+  EXPECT_NEAR(collectiveSeconds(CollectiveKind::ReduceScatter, 8, 1, group), 7e-5, 1e-9);
+}
+
+TEST(Cost, OneTileMoreThanAWaveCostsAWholeWave) {
+  EXPECT_DOUBLE_EQ(tileEfficiency(256 * 12, 128 * 9, 1, 108), 1);
+  EXPECT_LT(tileEfficiency(256 * 12, 128 * 9 + 1, 1, 108), 0.9);
+  EXPECT_DOUBLE_EQ(tileEfficiency(7, 7, 1, 0), 1); // no quantisation
+}
+
+TEST(Cost, DimensionsThatDoNotDivideByEightLoseTensorCores) {
+  EXPECT_DOUBLE_EQ(alignmentEfficiency(4096, 1792, 14336), 1);
+  EXPECT_LT(alignmentEfficiency(4096, 1800, 14400), 0.8);
+  EXPECT_LT(alignmentEfficiency(2048, 2048, 108), 0.2);
+}
+
+TEST(Cost, MatmulIsBoundByMemoryWhenThin) {
+  Machine machine = testMachine(1, 1);
+  double bytes = 2.0 * (4096.0 * 4096 + 2 * 4096);
+  EXPECT_NEAR(matmulSeconds(64, 4096, 4096, 1, bytes * 100, machine), bytes * 100 / 1.6e12 + 4e-6,
+              1e-9);
+  EXPECT_GE(matmulSeconds(1, 1, 1, 1, 4, machine), 4e-6); // the launch floor
+}
+
+TEST(Cost, GroupsOfInnerAxesStayOnTheHost) {
+  Machine machine = testMachine(4, 8);
+  Plan plan;
+  plan.tp = 8, plan.dp = 2, plan.pp = 2;
+  Group tensor = groupOf(Axis::Tp, plan, machine), data = groupOf(Axis::Dp, plan, machine);
+  EXPECT_EQ(tensor.bytesPerSecond, machine.link.bytesPerSecond);
+  EXPECT_EQ(data.perHost, 1);
+  EXPECT_EQ(data.bytesPerSecond, machine.network.bytesPerSecond);
+  plan.tp = 2,
+  plan.dp = 8; // 4 members on a host share its ports with no other group's: 2 groups, 8 ports
+  EXPECT_EQ(groupOf(Axis::Dp, plan, machine).bytesPerSecond, 4 * machine.network.bytesPerSecond);
+}
+
+TEST(Cost, OverlapNeverCostsMoreThanBothNorLessThanTheLonger) {
+  EXPECT_DOUBLE_EQ(overlappedSeconds(2, 0), 2);
+  EXPECT_GE(overlappedSeconds(2, 1), 2);
+  EXPECT_LE(overlappedSeconds(2, 1), 3);
+}
+
+TEST(Memory, KorthikantiTable2PerLayer) {
+  // s b h (10 + 24 / t + 5 a s / (h t)) for 22B: t = 8, b = 4; with sequence parallelism all over
+  // t.
+  Problem problem = shapeProblem(
+      gpt(48, 6144, 64),
+      [] {
+        System system;
+        system.fusedAttention = false;
+        return system;
+      }(),
+      testMachine(1, 8), 4);
+  Plan plan;
+  plan.tp = 8, plan.microBatchSize = 4;
+  double sbh = 2048.0 * 4 * 6144, scores = 5.0 * 64 * 2048 / 6144;
+  CostTable table = buildCostTable(problem, plan);
+  EXPECT_NEAR(table.kinds[1].savedBytes[0], sbh * (10 + 24 / 8.0 + scores / 8), 1);
+  EXPECT_NEAR(table.kinds[1].savedBytes[1], sbh * (10 + 24 / 8.0), 1);
+  EXPECT_NEAR(table.kinds[1].savedBytes[2], sbh * 2, 1);
+  plan.sequenceParallel = true;
+  table = buildCostTable(problem, plan);
+  EXPECT_NEAR(table.kinds[1].savedBytes[0], sbh * (34 + scores) / 8, 1);
+}
+
+TEST(Memory, ZeroShardsWhatItSays) {
+  Problem problem = shapeProblem(gpt(2, 256, 4), System{}, testMachine(1, 4), 4);
+  Plan plan;
+  plan.dp = 4;
+  SegmentCost none = segmentCost(problem, 1, plan);
+  plan.zero = 3;
+  SegmentCost all = segmentCost(problem, 1, plan);
+  EXPECT_DOUBLE_EQ(all.parameterBytes, none.parameterBytes / 4);
+  EXPECT_DOUBLE_EQ(all.gradientBytes, none.gradientBytes / 4);
+  EXPECT_DOUBLE_EQ(all.optimizerBytes, none.optimizerBytes / 4);
+  plan.zero = 1;
+  EXPECT_DOUBLE_EQ(segmentCost(problem, 1, plan).gradientBytes, none.gradientBytes);
+}

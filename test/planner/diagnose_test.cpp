@@ -1,0 +1,43 @@
+// A problem that does not fit is answered with the bytes that bind and changes that really help.
+#include "planner/search.h"
+#include "test/planner/shapes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace espalier::planner;
+using testing::HasSubstr;
+
+TEST(Diagnose, TooLittleMemoryNamesTheBytesAndMoreDevicesHelp) {
+  Problem problem = shapeProblem(gpt(48, 6144, 64), System{}, testMachine(1, 8, 20e9), 64);
+  SearchResult result = search(problem);
+  ASSERT_TRUE(result.plans.empty());
+  EXPECT_THAT(result.binding, HasSubstr("have 20.0 GB"));
+  EXPECT_GT(result.nearest.prediction.peakBytes, 20e9);
+  ASSERT_FALSE(result.relaxations.empty());
+  EXPECT_THAT(result.relaxations.back().change, HasSubstr("devices="));
+  for (const Relaxation &relaxation : result.relaxations)
+    EXPECT_LE(relaxation.needBytes, 20e9);
+  // The promise holds: the larger machine has a plan.
+  problem.machine.hosts = std::stoi(result.relaxations.back().change.substr(8)) / 8;
+  EXPECT_FALSE(search(problem).plans.empty());
+}
+
+TEST(Diagnose, PinsThatMakeItTooLargeAreNamed) {
+  Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, testMachine(1, 8, 16e9), 64);
+  problem.pins.microBatchSize = 64;
+  problem.pins.recompute = Recompute::None;
+  SearchResult result = search(problem);
+  ASSERT_TRUE(result.plans.empty());
+  std::vector<std::string> changes;
+  for (const Relaxation &relaxation : result.relaxations)
+    changes.push_back(relaxation.change);
+  EXPECT_THAT(changes, testing::Contains(HasSubstr("micro-batch size")));
+}
+
+TEST(Diagnose, NothingDivides) {
+  Problem problem = shapeProblem(gpt(3, 100, 5), System{}, testMachine(1, 7), 10);
+  SearchResult result = search(problem);
+  EXPECT_TRUE(result.plans.empty());
+  EXPECT_THAT(result.binding, HasSubstr("no combination of axes"));
+}

@@ -1,0 +1,98 @@
+// What is said about a plan: differences sum, refusals have bytes, exports name what they cannot
+// say.
+#include "planner/explain.h"
+#include "planner/export_plan.h"
+#include "test/planner/shapes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace espalier::planner;
+using testing::HasSubstr;
+
+namespace {
+Problem problem() {
+  return shapeProblem(gpt(24, 2048, 16), System{}, testMachine(2, 8, 24e9), 128);
+}
+} // namespace
+
+TEST(Explain, WhyNotSumsToTheDifference) {
+  SearchResult result = search(problem());
+  ASSERT_FALSE(result.plans.empty());
+  Pins wish;
+  wish.tp = 8;
+  WhyNot answer = whyNot(problem(), result.plans[0], wish);
+  ASSERT_TRUE(answer.violated.empty());
+  double sum = 0;
+  for (const auto &[name, seconds] : answer.items)
+    sum += seconds;
+  EXPECT_GT(answer.moreSeconds, 0);
+  EXPECT_NEAR(sum, answer.moreSeconds, 1e-9);
+  EXPECT_THAT(printWhyNot(answer), HasSubstr("in all"));
+}
+
+TEST(Explain, WhyNotSaysWhatForbids) {
+  SearchResult result = search(problem());
+  Pins wish;
+  wish.microBatchSize = 128;
+  wish.recompute = Recompute::None;
+  WhyNot answer = whyNot(problem(), result.plans[0], wish);
+  ASSERT_FALSE(answer.violated.empty());
+  EXPECT_THAT(answer.violated[0], HasSubstr("have 24.0 GB"));
+  wish = {};
+  wish.tp = 5;
+  EXPECT_THAT(whyNot(problem(), result.plans[0], wish).violated[0], HasSubstr("does not divide"));
+}
+
+TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
+  Problem pinned = problem();
+  pinned.pins.pp = 4;
+  std::string text = explainPlans(search(pinned));
+  EXPECT_THAT(text, HasSubstr("pp 4"));
+  EXPECT_THAT(text, HasSubstr("\n    3 "));
+  EXPECT_THAT(text, HasSubstr("proved best"));
+  EXPECT_THAT(text, HasSubstr("compute is"));
+}
+
+TEST(Explain, TraceHasEveryAction) {
+  Plan plan;
+  plan.dp = 4, plan.tp = 2, plan.pp = 2, plan.microBatchSize = 4, plan.microBatches = 8;
+  ASSERT_EQ(violations(problem(), plan), std::vector<std::string>{});
+  std::string text = traceJson(problem(), plan);
+  size_t events = 0;
+  for (size_t at = text.find("\"ph\":\"X\""); at != std::string::npos;
+       at = text.find("\"ph\":\"X\"", at + 1))
+    ++events;
+  EXPECT_EQ(events, 2u * 8 * 2 + 2);
+}
+
+TEST(Export, MegatronFlags) {
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.zero = 1,
+  plan.sequenceParallel = true;
+  plan.stages = {{0, 5, std::vector<Recompute>(5, Recompute::Full)},
+                 {5, 7, std::vector<Recompute>(7, Recompute::Full)},
+                 {12, 7, std::vector<Recompute>(7, Recompute::Full)},
+                 {19, 5, std::vector<Recompute>(5, Recompute::Full)}};
+  ExportedPlan exported = exportMegatron(problem(), plan);
+  EXPECT_EQ(
+      exported.text,
+      "--tensor-model-parallel-size 2\n--pipeline-model-parallel-size 4\n--sequence-parallel\n"
+      "--micro-batch-size 1\n--global-batch-size 128\n--use-distributed-optimizer\n"
+      "--decoder-first-pipeline-num-layers 5\n--decoder-last-pipeline-num-layers 5\n"
+      "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n");
+  EXPECT_TRUE(exported.notExpressed.empty());
+  plan.zero = 3;
+  EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
+}
+
+TEST(Export, MindFormersAndTorchtitan) {
+  Plan plan;
+  plan.dp = 4, plan.tp = 2, plan.pp = 2, plan.microBatches = 32, plan.zero = 1;
+  plan.stages = {{0, 12, std::vector<Recompute>(12)}, {12, 12, std::vector<Recompute>(12)}};
+  EXPECT_THAT(exportMindFormers(problem(), plan).text,
+              HasSubstr("  model_parallel: 2\n  pipeline_stage: 2\n  micro_batch_num: 32\n"));
+  ExportedPlan titan = exportTorchtitan(problem(), plan);
+  EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_schedule = \"1F1B\""));
+  EXPECT_EQ(titan.notExpressed.size(), 2u); // ZeRO 1, no sequence parallelism
+}

@@ -1,0 +1,74 @@
+// Every table holds each action once, in an order that ends, and no more micro-batches than
+// promised.
+#include "planner/schedule.h"
+
+#include <gtest/gtest.h>
+
+using namespace espalier::planner;
+
+TEST(Schedule, AllTablesAreSound) {
+  for (Schedule schedule : {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
+                            Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV})
+    for (int stages = 1; stages <= 6; ++stages)
+      for (int microBatches = 1; microBatches <= 13; ++microBatches)
+        for (int virtualStages = 1; virtualStages <= 3; ++virtualStages) {
+          if (!whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty())
+            continue;
+          ScheduleTable table = buildSchedule(schedule, stages, microBatches, virtualStages);
+          EXPECT_EQ(checkSchedule(table, microBatches), std::vector<std::string>{})
+              << static_cast<int>(schedule) << " " << stages << " " << microBatches << " "
+              << virtualStages;
+        }
+}
+
+TEST(Schedule, OneFOneBHoldsNoMoreThanTheStagesBelow) {
+  ScheduleTable table = buildSchedule(Schedule::OneFOneB, 4, 8);
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_EQ(peakInFlight(table, stage), 4 - stage);
+}
+
+TEST(Schedule, GPipeHoldsAllMicroBatches) {
+  EXPECT_EQ(peakInFlight(buildSchedule(Schedule::GPipe, 4, 8), 3), 8);
+}
+
+TEST(Schedule, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
+  ScheduleTable h1 = buildSchedule(Schedule::ZeroBubbleH1, 4, 12);
+  ScheduleTable v = buildSchedule(Schedule::ZeroBubbleV, 4, 12);
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(peakInFlight(h1, stage), 4);
+    EXPECT_LE(peakInFlight(v, stage), 2 * 4); // chunks of half a stage
+  }
+}
+
+TEST(Schedule, InterleavedHoldsTheWarmUpAndOne) {
+  // Narayanan SC21: stage 0 of p = 4, v = 2 warms up with 2 (p - 1) + (v - 1) p = 10 chunks.
+  EXPECT_EQ(peakInFlight(buildSchedule(Schedule::Interleaved, 4, 8, 2), 0), 11);
+}
+
+TEST(Schedule, BrokenTablesAreNamed) {
+  ScheduleTable table = buildSchedule(Schedule::OneFOneB, 2, 2);
+  table.stages[1].pop_back();
+  ASSERT_EQ(checkSchedule(table, 2).size(), 1u);
+  EXPECT_EQ(checkSchedule(table, 2)[0], "stage 1 has 3 distinct actions, wanted 4");
+  table = buildSchedule(Schedule::OneFOneB, 2, 2);
+  std::swap(table.stages[0][0], table.stages[0][2]);
+  EXPECT_FALSE(checkSchedule(table, 2).empty());
+  // Stage 0 wants the gradient of micro-batch 0 first, stage 1 gives that of 1 first: a cycle with
+  // one slot.
+  table.stages = {{{ActionKind::Forward, 0, 0},
+                   {ActionKind::Backward, 0, 0},
+                   {ActionKind::Forward, 1, 0},
+                   {ActionKind::Backward, 1, 0}},
+                  {{ActionKind::Forward, 0, 0},
+                   {ActionKind::Forward, 1, 0},
+                   {ActionKind::Backward, 0, 0},
+                   {ActionKind::Backward, 1, 0}}};
+  EXPECT_EQ(checkSchedule(table, 2), std::vector<std::string>{"stages wait for each other"});
+}
+
+TEST(Schedule, RefusalsSayWhatWasWanted) {
+  EXPECT_EQ(whyNotSchedulable(Schedule::Interleaved, 4, 6, 2),
+            "interleaved 1F1B needs micro-batches (6) that divide by the stages (4)");
+  EXPECT_NE(whyNotSchedulable(Schedule::OneFOneB, 4, 8, 2), "");
+  EXPECT_NE(whyNotSchedulable(Schedule::GPipe, 0, 8, 1), "");
+}

@@ -1,0 +1,199 @@
+// The search against brute force on random small problems, pins, threads and the certificate.
+#include "planner/search.h"
+#include "planner/stage_options.h"
+#include "test/planner/shapes.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <random>
+
+using namespace espalier::planner;
+
+namespace {
+
+// All ways to write `total` as `parts` positive numbers.
+void splits(int total, int parts, std::vector<int> &head, const std::function<void()> &visit) {
+  if (parts == 1) {
+    head.push_back(total);
+    visit();
+    head.pop_back();
+    return;
+  }
+  for (int first = 1; first <= total - parts + 1; ++first) {
+    head.push_back(first);
+    splits(total - first, parts - 1, head, visit);
+    head.pop_back();
+  }
+}
+
+// Every choice of what the layers of one stage keep, as counts (order inside a stage does not
+// matter).
+std::vector<std::vector<Recompute>> keptChoices(int layers) {
+  std::vector<std::vector<Recompute>> choices;
+  for (int full = 0; full <= layers; ++full)
+    for (int selective = 0; full + selective <= layers; ++selective) {
+      std::vector<Recompute> choice(full, Recompute::Full);
+      choice.resize(full + selective, Recompute::Selective);
+      choice.resize(layers, Recompute::None);
+      choices.push_back(choice);
+    }
+  return choices;
+}
+
+// Least step time over everything under fixed axes, by pricing each plan.
+double bruteForceUnder(const Problem &problem, const Plan &axes) {
+  double best = std::numeric_limits<double>::infinity();
+  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages),
+      chunks = chunksPerStage * axes.pp;
+  std::vector<int> counts;
+  splits(problem.layerCount(), chunks, counts, [&] {
+    if (chunksPerStage > 1)
+      for (int count : counts)
+        if (count != counts.front())
+          return;
+    Plan plan = axes;
+    plan.stages.assign(chunks, {});
+    std::function<void(int, int)> choose = [&](int stage, int first) {
+      if (stage == axes.pp) {
+        PricedPlan priced = pricePlan(problem, plan);
+        if (priced.prediction.fits())
+          best = std::min(best, priced.prediction.stepSeconds);
+        return;
+      }
+      for (const std::vector<Recompute> &kept : keptChoices(counts[stage])) {
+        for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
+          if (stageOfChunk(chunk, axes.pp, chunksPerStage,
+                           axes.schedule == Schedule::ZeroBubbleV) == stage)
+            plan.stages[chunk] = {position, counts[chunk], kept};
+        choose(stage + 1, first + counts[stage]);
+      }
+    };
+    choose(0, 0);
+  });
+  return best;
+}
+
+double bruteForce(const Problem &problem, bool all) {
+  double best = std::numeric_limits<double>::infinity();
+  int devices = problem.machine.devices(), layers = problem.layerCount();
+  for (int tp = 1; tp <= devices; ++tp)
+    for (int pp = 1; tp * pp <= devices; ++pp)
+      for (int cp = 1; tp * pp * cp <= devices; ++cp) {
+        if (devices % (tp * pp * cp) != 0)
+          continue;
+        for (int64_t size = 1; size <= problem.globalBatch; ++size)
+          for (int flags = 0; flags < 2 * 4 * 5; ++flags)
+            for (int virtualStages = 1; virtualStages <= layers; ++virtualStages) {
+              Plan plan;
+              plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.dp = devices / tp / pp / cp;
+              plan.microBatchSize = size;
+              plan.microBatches = problem.globalBatch / plan.dp / size;
+              plan.sequenceParallel = flags % 2;
+              plan.zero = flags / 2 % 4;
+              plan.schedule = static_cast<Schedule>(flags / 8);
+              plan.virtualStages = virtualStages;
+              if (violations(problem, plan).empty() && (all || isExecutable(plan)))
+                best = std::min(best, bruteForceUnder(problem, plan));
+            }
+      }
+  return best;
+}
+
+// A random small model on 1 to 6 devices with memory that is often scarce.
+Problem randomProblem(std::mt19937 &random) {
+  auto pick = [&](std::initializer_list<int> list) { return list.begin()[random() % list.size()]; };
+  ModelShape shape =
+      gpt(1 + random() % 5, 64 * pick({1, 2, 3}), pick({1, 2, 4}), 1000 * pick({1, 8, 64}), 128);
+  System system;
+  system.fusedAttention = random() % 2;
+  Machine machine = testMachine(pick({1, 1, 2}), pick({1, 2, 3}));
+  machine.memoryBytes =
+      std::exp(std::uniform_real_distribution<double>(std::log(5e6), std::log(5e9))(random));
+  machine.peakFlops =
+      std::exp(std::uniform_real_distribution<double>(std::log(1e11), std::log(3e14))(random));
+  machine.launchSeconds = 1e-7;
+  return shapeProblem(shape, system, machine, pick({1, 2, 4, 6}));
+}
+
+} // namespace
+
+TEST(Search, FindsWhatBruteForceFinds) {
+  std::mt19937 random(11);
+  int fitting = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    Problem problem = randomProblem(random);
+    SearchOptions options;
+    options.all = trial % 2;
+    SearchResult result = search(problem, options);
+    ASSERT_TRUE(result.errors.empty()) << result.errors.front();
+    double best = bruteForce(problem, options.all);
+    if (best == std::numeric_limits<double>::infinity()) {
+      EXPECT_TRUE(result.plans.empty()) << trial;
+      continue;
+    }
+    ++fitting;
+    ASSERT_FALSE(result.plans.empty()) << trial;
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+    EXPECT_LE(result.statistics.lowerBoundSeconds, best * (1 + 1e-12));
+  }
+  EXPECT_GT(fitting, 100);
+}
+
+TEST(Search, ResultDoesNotDependOnThreads) {
+  Problem problem = shapeProblem(gpt(24, 1024, 16), System{}, testMachine(2, 8, 20e9), 96);
+  SearchOptions one, two;
+  one.all = two.all = true;
+  two.threads = 2;
+  SearchResult a = search(problem, one), b = search(problem, two);
+  ASSERT_EQ(a.plans.size(), b.plans.size());
+  EXPECT_EQ(a.statistics.evaluated, b.statistics.evaluated);
+  for (size_t i = 0; i < a.plans.size(); ++i)
+    EXPECT_EQ(a.plans[i].prediction.stepSeconds, b.plans[i].prediction.stepSeconds);
+}
+
+TEST(Search, HonoursPins) {
+  Problem problem = shapeProblem(gpt(12, 768, 12), System{}, testMachine(1, 8), 32);
+  problem.pins.tp = 2;
+  problem.pins.microBatchSize = 4;
+  problem.pins.stageLayers = std::vector<int>{7, 5};
+  problem.pins.recompute = Recompute::Full;
+  SearchResult result = search(problem);
+  ASSERT_FALSE(result.plans.empty());
+  const Plan &plan = result.plans[0].plan;
+  EXPECT_EQ(plan.tp, 2);
+  EXPECT_EQ(plan.pp, 2);
+  EXPECT_EQ(plan.dp, 2);
+  EXPECT_EQ(plan.microBatchSize, 4);
+  ASSERT_EQ(plan.stages.size(), 2u);
+  EXPECT_EQ(plan.stages[0].layers, 7);
+  EXPECT_EQ(plan.stages[1].recompute, std::vector<Recompute>(5, Recompute::Full));
+}
+
+TEST(Search, BreakdownSumsToTheStep) {
+  SearchOptions options;
+  options.all = true;
+  SearchResult result =
+      search(shapeProblem(gpt(16, 2048, 16), System{}, testMachine(2, 8, 16e9), 64), options);
+  ASSERT_GE(result.plans.size(), 3u);
+  for (const PricedPlan &priced : result.plans) {
+    EXPECT_NEAR(priced.prediction.time.total(), priced.prediction.stepSeconds,
+                1e-9 * priced.prediction.stepSeconds);
+    EXPECT_TRUE(priced.prediction.fits());
+    EXPECT_TRUE(
+        violations(shapeProblem(gpt(16, 2048, 16), System{}, testMachine(2, 8), 64), priced.plan)
+            .empty());
+  }
+}
+
+TEST(Search, AllFaultsComeAtOnce) {
+  Problem problem = shapeProblem(gpt(4, 256, 4), System{}, testMachine(2, 4), 0);
+  problem.machine.network = {};
+  problem.pins.tp = 3;
+  problem.pins.stageLayers = std::vector<int>{2, 1};
+  SearchResult result = search(problem);
+  EXPECT_EQ(result.errors.size(), 4u);
+  EXPECT_TRUE(result.plans.empty());
+}

@@ -1,0 +1,37 @@
+// Small and large models and machines that several planner tests share.
+#pragma once
+
+#include "planner/published.h"
+
+namespace espalier::planner {
+
+/// An A100-like machine: round numbers, for tests only.
+inline Machine testMachine(int hosts, int devicesPerHost, double memoryBytes = 80e9) {
+  Machine machine;
+  machine.name = "test";
+  machine.hosts = hosts;
+  machine.devicesPerHost = devicesPerHost;
+  machine.memoryBytes = memoryBytes;
+  machine.peakFlops = 312e12;
+  machine.memoryBytesPerSecond = 1.6e12;
+  machine.matmulEfficiency = 0.75;
+  machine.launchSeconds = 4e-6;
+  machine.multiprocessors = 108;
+  machine.link = {230e9, 3e-6};
+  machine.network = {22e9, 8e-6};
+  return machine;
+}
+
+inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab = 51200,
+                      int64_t seq = 2048) {
+  ModelShape shape;
+  shape.layers = layers;
+  shape.hidden = hidden;
+  shape.ffn = 4 * hidden;
+  shape.heads = shape.kvHeads = heads;
+  shape.vocab = vocab;
+  shape.seq = seq;
+  return shape;
+}
+
+} // namespace espalier::planner

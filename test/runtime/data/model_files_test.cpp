@@ -1,0 +1,170 @@
+// tokenizer.json and tokenizer.model: ids, frames and decoding as the published packages give them;
+// refusals; the trainer.
+#include "runtime/data/data_error.h"
+#include "runtime/data/regex.h"
+#include "runtime/data/tokenizer.h"
+#include "runtime/data/train_bpe.h"
+#include "test/runtime/data/golden.h"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+namespace espalier::rt {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+
+const std::string models = ESPALIER_SOURCE_DIR "/test/golden/tokenizers/";
+
+TokenizerOptions optionsFor(const std::string &file) {
+  TokenizerOptions options;
+  options.kind = file.ends_with(".json") ? "hf" : "sentencepiece";
+  options.modelFile = file;
+  return options;
+}
+
+class ModelFile : public testing::TestWithParam<const char *> {};
+
+TEST_P(ModelFile, IdsFramesAndTextsAsRecorded) {
+  TokenizerOptions options = optionsFor(models + GetParam());
+  auto plain = openTokenizer(options);
+  options.specialTokens = options.addBos = true;
+  auto framed = openTokenizer(options);
+  std::istringstream lines(slurp(models + GetParam() + ".cases.jsonl"));
+  int cases = 0;
+  for (std::string line; std::getline(lines, line); ++cases) {
+    auto one = nlohmann::json::parse(line);
+    std::string text = one["text"].get<std::string>();
+    std::vector<int32_t> want = one["ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(plain->encode(text), want) << text;
+    EXPECT_EQ(plain->clone()->encode(text), want) << text;
+    EXPECT_EQ(framed->encode(text), one["framed"].get<std::vector<int32_t>>()) << text;
+    EXPECT_EQ(plain->decode(want), one["decoded"].get<std::string>()) << text;
+  }
+  EXPECT_EQ(cases, 15);
+  EXPECT_THROW(plain->decode(std::vector<int32_t>{1 << 30}), DataError);
+  EXPECT_THROW(plain->decode(std::vector<int32_t>{-1}), DataError);
+  EXPECT_EQ(plain->eodToken(), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, ModelFile,
+                         testing::Values("split.json", "prefixed.json", "chars.json", "metaspace.json", "bytes.model",
+                                         "rules.model"));
+
+/// The message for a tokenizer.json with `field` (a JSON pointer) replaced, or "accepted".
+std::string refusalWith(const std::string &pointer, const std::string &value) {
+  Scratch scratch;
+  auto json = nlohmann::json::parse(slurp(models + "metaspace.json"));
+  json[nlohmann::json::json_pointer(pointer)] = nlohmann::json::parse(value);
+  spit(scratch.path("tokenizer.json"), json.dump());
+  try {
+    openTokenizer(optionsFor(scratch.path("tokenizer.json")))->encode("some text");
+  } catch (const DataError &error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(HfTokenizer, WhatIsNotReadIsRefusedByName) {
+  EXPECT_THAT(refusalWith("/model/type", "\"Unigram\""), HasSubstr("type Unigram"));
+  EXPECT_THAT(refusalWith("/model/dropout", "0.1"), HasSubstr("dropout"));
+  EXPECT_THAT(refusalWith("/model/end_of_word_suffix", "\"</w>\""), HasSubstr("end_of_word_suffix"));
+  EXPECT_THAT(refusalWith("/model/unk_token", "\"none\""), HasSubstr("unk_token \"none\""));
+  EXPECT_THAT(refusalWith("/model/unk_token", "3"), HasSubstr("holds number"));
+  EXPECT_THAT(refusalWith("/model/merges", "[\"ab\"]"), HasSubstr("no space"));
+  EXPECT_THAT(refusalWith("/model/merges", "[[1,2]]"), HasSubstr("neither"));
+  EXPECT_THAT(refusalWith("/model/merges", "[[\"\u00e9\",\"b\"]]"), HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(refusalWith("/model", "[]"), HasSubstr("no \"model\" field"));
+  EXPECT_THAT(refusalWith("/normalizer", R"({"type":"NFC"})"), HasSubstr("\"NFC\" is not read"));
+  EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Whitespace"})"), HasSubstr("Whitespace"));
+  EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"})"),
+              HasSubstr("pattern at character"));
+  EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Split","pattern":{"String":"a"},"behavior":"x"})"),
+              HasSubstr("behavior \"x\""));
+  EXPECT_THAT(refusalWith("/decoder", R"({"type":"CTC"})"), HasSubstr("decoder \"CTC\""));
+  EXPECT_THAT(refusalWith("/post_processor", R"({"type":"BertProcessing"})"), HasSubstr("BertProcessing"));
+  EXPECT_THAT(refusalWith("/added_tokens/0/id", "99999999"), HasSubstr("id 99999999"));
+  EXPECT_EQ(refusalWith("/model/dropout", "null"), "accepted");
+}
+
+TEST(HfTokenizer, StepsThatMultiplyTheTextAreRefused) {
+  std::string steps;
+  for (int i = 0; i < 60; ++i)
+    steps += std::string(i ? "," : "") + R"({"type":"Replace","pattern":{"String":"e"},"content":"ee"})";
+  EXPECT_THAT(refusalWith("/normalizer", R"({"type":"Sequence","normalizers":[)" + steps + "]}"), HasSubstr("bytes"));
+}
+
+TEST(HfTokenizer, DeepNestingIsRefused) {
+  std::string deep = R"({"type":"Digits"})";
+  for (int i = 0; i < 40; ++i)
+    deep = R"({"type":"Sequence","pretokenizers":[)" + deep + "]}";
+  EXPECT_THAT(refusalWith("/pre_tokenizer", deep), HasSubstr("\"Sequence\" is not read"));
+}
+
+TEST(SentencePiece, DamagedModelsAreRefused) {
+  Scratch scratch;
+  std::string whole = slurp(models + "bytes.model");
+  int refused = 0;
+  for (size_t size = 0; size < whole.size(); size += 7) {
+    spit(scratch.path("m.model"), whole.substr(0, size));
+    try {
+      // A cut between two pieces still parses; then the special ids or bytes are missing or
+      // encoding works.
+      openTokenizer(optionsFor(scratch.path("m.model")))->encode("text \x01");
+    } catch (const DataError &) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(whole.size() / 7) * 9 / 10);
+}
+
+TEST(Regex, AnswersPlacesAndEndsHostilePatterns) {
+  Regex regex("file", "\\s+(?!\\S)|\\p{L}+");
+  EXPECT_EQ(regex.find("ab  c", 1), (std::pair<size_t, size_t>{1, 2}));
+  EXPECT_EQ(regex.find("12", 0).first, std::string::npos);
+  EXPECT_THROW(Regex("file", "(?<"), DataError);
+  Regex hostile("file", "(a+)+[bc]");
+  EXPECT_THROW(hostile.find(std::string(5000, 'a'), 0), DataError);
+  EXPECT_EQ(regex
+                .find("\xff\xff"
+                      "a",
+                      0)
+                .first,
+            2U);
+}
+
+TEST(TrainBpe, MostFrequentPairFirstAndSmallerIdsAmongEquals) {
+  WordCounts words;
+  words.add("ab ab ab cd cd");
+  TrainBpeOptions options;
+  options.vocabSize = 261;
+  TrainedBpe trained = trainBpe(words, options);
+  ASSERT_EQ(trained.tokens.size(), 261U);
+  EXPECT_EQ(trained.tokens[0], "<|endoftext|>");
+  EXPECT_EQ(trained.tokens[257], "ab");
+  EXPECT_EQ(trained.tokens[258],
+            "cd"); // as frequent as "Ġ ab" and "Ġ cd", with the smaller pair of ids
+  options.minFrequency = 3;
+  EXPECT_EQ(trainBpe(words, options).merges.size(), 1U);
+  options.vocabSize = 256;
+  EXPECT_THROW(trainBpe(words, options), DataError);
+}
+
+TEST(TrainBpe, TheFileOpensAndRoundTrips) {
+  Scratch scratch;
+  WordCounts words;
+  std::string text = "the cat sat on the mat, the cat ate \"it\" \\ \u4e2d\u6587\n";
+  words.add(text);
+  TrainBpeOptions options;
+  options.vocabSize = 290;
+  spit(scratch.path("tokenizer.json"), toTokenizerJson(trainBpe(words, options)));
+  auto tokenizer = openTokenizer(optionsFor(scratch.path("tokenizer.json")));
+  EXPECT_EQ(tokenizer->eodToken(), 0);
+  std::vector<int32_t> ids = tokenizer->encode(text);
+  EXPECT_LT(ids.size(), text.size());
+  EXPECT_EQ(tokenizer->decode(ids), text);
+}
+
+} // namespace
+} // namespace espalier::rt

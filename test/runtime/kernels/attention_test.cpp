@@ -1,0 +1,244 @@
+#include "test/runtime/kernels/harness.h"
+
+#include "runtime/abi.h"
+
+namespace espalier::rt {
+
+namespace {
+
+struct Shape {
+  int64_t batch, sequence, kvHeads, group, headDim;
+  bool causal = true;
+  double rate = 0;
+  pb::DataType type = pb::F32;
+
+  int64_t heads() const { return kvHeads * group; }
+  int64_t queryElements() const { return batch * sequence * heads() * headDim; }
+  int64_t keyElements() const { return batch * sequence * kvHeads * headDim; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(headDim)); }
+};
+
+// A model of 11 heads over sequences of 1000, of which this call holds some: the mask must not
+// depend on the split.
+const std::vector<int64_t> kScalars = {/*stream=*/0x305, /*first sample=*/4, /*first head=*/2,
+                                       /*sequence=*/1000};
+
+void finishCall(CallUnderTest &test, const Shape &shape) {
+  test.call.set_causal(shape.causal);
+  test.setScalars(kScalars);
+}
+
+CallUnderTest makeForward(const Shape &s) {
+  CallUnderTest test(pb::LibraryCall::ATTENTION_FORWARD,
+                     {s.batch, s.sequence, s.kvHeads, s.group, s.headDim}, {s.scale(), s.rate});
+  finishCall(test, s);
+  test.add(s.type, s.queryElements(), 2);
+  test.add(s.type, s.keyElements());
+  test.add(s.type, s.keyElements());
+  test.add(s.type, s.queryElements());
+  test.add(pb::F32, s.batch * s.sequence * s.heads());
+  return test;
+}
+
+/// The buffers of backward after forward: q, k, v, out, lse, dout, dq, dk, dv.
+CallUnderTest makeBackward(const Shape &s, const cpu::Loops &loops = cpu::bestLoops()) {
+  CallUnderTest forward = makeForward(s);
+  forward.run(1, loops);
+  CallUnderTest test(pb::LibraryCall::ATTENTION_BACKWARD,
+                     {s.batch, s.sequence, s.kvHeads, s.group, s.headDim}, {s.scale(), s.rate});
+  finishCall(test, s);
+  for (int64_t elements : {s.queryElements(), s.keyElements(), s.keyElements(), s.queryElements()})
+    test.add(s.type, elements, 0);
+  test.add(pb::F32, s.batch * s.sequence * s.heads(), 0);
+  for (size_t i = 0; i < 5; ++i)
+    test.buffers[i] = forward.buffers[i];
+  for (int64_t elements : {s.queryElements(), s.queryElements(), s.keyElements(), s.keyElements()})
+    test.add(s.type, elements);
+  return test;
+}
+
+/// Attention and its gradient in double, by definition: one (sample, head) at a time with all
+/// scores stored.
+class Reference {
+public:
+  std::vector<double> out, lse, dq, dk, dv;
+
+  Reference(const CallUnderTest &call, const Shape &shape, bool backward)
+      : out(size(shape.queryElements())), lse(size(shape.batch * shape.sequence * shape.heads())),
+        dq(size(shape.queryElements())), dk(size(shape.keyElements())),
+        dv(size(shape.keyElements())), call_(call), s_(shape) {
+    for (int64_t sample = 0; sample < s_.batch; ++sample)
+      for (int64_t head = 0; head < s_.heads(); ++head)
+        for (int64_t query = 0; query < s_.sequence; ++query)
+          addRow(sample, head, query, backward);
+  }
+
+private:
+  static size_t size(int64_t elements) { return static_cast<size_t>(elements); }
+  int64_t queryAt(int64_t sample, int64_t query, int64_t head) const {
+    return ((sample * s_.sequence + query) * s_.heads() + head) * s_.headDim;
+  }
+  int64_t keyAt(int64_t sample, int64_t key, int64_t head) const {
+    return ((sample * s_.sequence + key) * s_.kvHeads + head / s_.group) * s_.headDim;
+  }
+  double dot(int a, int64_t aAt, int b, int64_t bAt) const {
+    double sum = 0;
+    for (int64_t i = 0; i < s_.headDim; ++i)
+      sum += call_.at(a, aAt + i) * call_.at(b, bAt + i);
+    return sum;
+  }
+  double factor(int64_t sample, int64_t head, int64_t query, int64_t key) const {
+    if (s_.rate == 0)
+      return 1;
+    uint64_t element =
+        static_cast<uint64_t>(((kScalars[2] + head) * kScalars[3] + query) * kScalars[3] + key);
+    uint32_t bits = randomBits(call_.seed, call_.step, static_cast<uint32_t>(kScalars[0]),
+                               static_cast<uint32_t>(kScalars[1] + sample), element);
+    return bits >= dropoutThreshold(s_.rate) ? 1 / (1 - s_.rate) : 0;
+  }
+
+  void addRow(int64_t sample, int64_t head, int64_t query, bool backward) {
+    int64_t keys = s_.causal ? query + 1 : s_.sequence, at = queryAt(sample, query, head);
+    std::vector<double> p(size(keys));
+    double total = 0;
+    for (int64_t key = 0; key < keys; ++key)
+      total += p[size(key)] = std::exp(s_.scale() * dot(0, at, 1, keyAt(sample, key, head)));
+    lse[size((sample * s_.sequence + query) * s_.heads() + head)] = std::log(total);
+    double product = 0; // sum over keys of p r (dout . v)
+    for (int64_t key = 0; key < keys; ++key) {
+      p[size(key)] /= total;
+      double kept = p[size(key)] * factor(sample, head, query, key);
+      for (int64_t i = 0; i < s_.headDim; ++i)
+        out[size(at + i)] += kept * call_.at(2, keyAt(sample, key, head) + i);
+      if (backward)
+        product += kept * dot(5, at, 2, keyAt(sample, key, head));
+    }
+    for (int64_t key = 0; backward && key < keys; ++key) {
+      int64_t k = keyAt(sample, key, head);
+      double kept = factor(sample, head, query, key);
+      double slope = s_.scale() * p[size(key)] * (kept * dot(5, at, 2, k) - product);
+      for (int64_t i = 0; i < s_.headDim; ++i) {
+        dv[size(k + i)] += p[size(key)] * kept * call_.at(5, at + i);
+        dk[size(k + i)] += slope * call_.at(0, at + i);
+        dq[size(at + i)] += slope * call_.at(1, k + i);
+      }
+    }
+  }
+
+  const CallUnderTest &call_;
+  Shape s_;
+};
+
+void expectNear(const CallUnderTest &test, int buffer, const std::vector<double> &expected,
+                double absolute, const char *name) {
+  for (size_t i = 0; i < expected.size(); ++i)
+    ASSERT_NEAR(test.at(buffer, static_cast<int64_t>(i)), expected[i],
+                absolute + std::abs(expected[i]) * roundoff(test.call.types(buffer)))
+        << name << " " << i;
+}
+
+void expectForward(const Shape &shape, const cpu::Loops &loops) {
+  CallUnderTest test = makeForward(shape);
+  test.run(1, loops);
+  Reference reference(test, shape, /*backward=*/false);
+  expectNear(test, 3, reference.out, 2e-5, "out");
+  expectNear(test, 4, reference.lse, 2e-5, "lse");
+}
+
+void expectBackward(const Shape &shape, const cpu::Loops &loops) {
+  CallUnderTest test = makeBackward(shape, loops);
+  test.run(1, loops);
+  Reference reference(test, shape, /*backward=*/true);
+  // D is taken from `out` as it was stored, so its rounding reaches dq and dk.
+  double absolute = shape.type == pb::F32 ? 2e-4 : 50 * roundoff(shape.type);
+  expectNear(test, 6, reference.dq, absolute, "dq");
+  expectNear(test, 7, reference.dk, absolute, "dk");
+  expectNear(test, 8, reference.dv, 2e-4, "dv");
+}
+
+const std::vector<Shape> kShapes = {
+    {2, 7, 2, 3, 3},
+    {1, 150, 1, 2, 33},
+    {1, 1, 1, 1, 1},
+    {1, 129, 2, 1, 64, false},
+    {2, 70, 1, 1, 16},
+    {1, 300, 1, 1, 8},
+    {2, 131, 2, 2, 5, true, 0.3},
+    {1, 40, 1, 1, 384, false, 0.2},
+};
+
+TEST(Attention, ForwardAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (Shape shape : kShapes)
+      for (pb::DataType type : {pb::F32, pb::BF16, pb::F16}) {
+        shape.type = type;
+        SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim "
+                                        << shape.headDim << " type " << type);
+        expectForward(shape, loops);
+      }
+  });
+}
+
+TEST(Attention, BackwardAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (Shape shape : kShapes)
+      for (pb::DataType type : {pb::F32, pb::BF16, pb::F16}) {
+        shape.type = type;
+        SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim "
+                                        << shape.headDim << " type " << type);
+        expectBackward(shape, loops);
+      }
+  });
+}
+
+// Scores of thousands: without the running maximum the exponentials would overflow.
+TEST(Attention, LargeScoresStayFinite) {
+  Shape shape{1, 140, 1, 1, 16};
+  CallUnderTest test = makeForward(shape);
+  for (int64_t i = 0; i < shape.queryElements(); ++i)
+    setValue(test.buffers[0], pb::F32, i, static_cast<float>(test.at(0, i) * 1000));
+  test.run(1);
+  for (int64_t i = 0; i < shape.queryElements(); ++i)
+    ASSERT_TRUE(std::isfinite(test.at(3, i)));
+}
+
+TEST(Attention, NanInAQueryReachesOnlyItsRow) {
+  Shape shape{1, 9, 1, 1, 4};
+  CallUnderTest test = makeForward(shape);
+  setValue(test.buffers[0], pb::F32, 3 * 4, NAN);
+  test.run(1);
+  for (int64_t i = 0; i < shape.queryElements(); ++i)
+    EXPECT_EQ(std::isnan(test.at(3, i)), i / 4 == 3) << i;
+}
+
+// The same global sample and heads, held as one call and as two halves of the heads, drop the same
+// probabilities.
+TEST(Attention, DropoutDoesNotDependOnTheSplitOfHeads) {
+  Shape whole{1, 20, 4, 1, 8, true, 0.5}, half{1, 20, 2, 1, 8, true, 0.5};
+  CallUnderTest all = makeForward(whole), upper = makeForward(half);
+  std::vector<int64_t> scalars = kScalars;
+  scalars[2] += 2;
+  upper.setScalars(scalars);
+  for (int buffer : {0, 1, 2})
+    for (int64_t position = 0; position < 20; ++position)
+      for (int64_t i = 0; i < 16; ++i)
+        setValue(upper.buffers[static_cast<size_t>(buffer)], pb::F32, position * 16 + i,
+                 static_cast<float>(all.at(buffer, position * 32 + 16 + i)));
+  all.run(1);
+  upper.run(1);
+  for (int64_t position = 0; position < 20; ++position)
+    for (int64_t i = 0; i < 16; ++i)
+      ASSERT_EQ(upper.at(3, position * 16 + i), all.at(3, position * 32 + 16 + i));
+}
+
+TEST(Attention, SameBitsForAnyNumberOfThreads) {
+  for (pb::DataType type : {pb::F32, pb::BF16}) {
+    Shape shape{2, 300, 3, 2, 24, true, 0.1, type};
+    expectSameBitsForAnyThreads([&] { return makeForward(shape); });
+    expectSameBitsForAnyThreads([&] { return makeBackward(shape); });
+  }
+}
+
+} // namespace
+
+} // namespace espalier::rt

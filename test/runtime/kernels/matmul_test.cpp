@@ -1,0 +1,116 @@
+#include "test/runtime/kernels/harness.h"
+
+namespace espalier::rt {
+
+namespace {
+
+struct Product {
+  int64_t m, n, k, batch = 1;
+  bool transposeA = false, transposeB = false, accumulate = false;
+  pb::DataType a = pb::F32, b = pb::F32, c = pb::F32;
+};
+
+CallUnderTest makeCall(const Product &p) {
+  CallUnderTest test(pb::LibraryCall::MATMUL, {p.m, p.n, p.k, p.batch});
+  test.call.set_transpose_a(p.transposeA);
+  test.call.set_transpose_b(p.transposeB);
+  test.accumulate = p.accumulate;
+  test.add(p.a, p.batch * p.m * p.k);
+  test.add(p.b, p.batch * p.k * p.n);
+  test.add(p.c, p.batch * p.m * p.n);
+  return test;
+}
+
+/// Every element against the product in double. The bound is that of a sum of k rounded f32
+/// products in any order, plus the rounding of c.
+void expectProduct(const Product &p, const cpu::Loops &loops, int threads = 1) {
+  SCOPED_TRACE(testing::Message() << p.m << "x" << p.n << "x" << p.k << " batch " << p.batch
+                                  << " transposed " << p.transposeA << p.transposeB << " types "
+                                  << p.a << p.b << p.c);
+  CallUnderTest test = makeCall(p);
+  CallUnderTest before = test;
+  test.run(threads, loops);
+  for (int64_t i = 0; i < p.batch * p.m * p.n; ++i) {
+    int64_t matrix = i / (p.m * p.n), row = i / p.n % p.m, column = i % p.n;
+    double sum = p.accumulate ? before.at(2, i) : 0, magnitude = std::abs(sum);
+    for (int64_t k = 0; k < p.k; ++k) {
+      double left =
+          before.at(0, matrix * p.m * p.k + (p.transposeA ? k * p.m + row : row * p.k + k));
+      double right =
+          before.at(1, matrix * p.k * p.n + (p.transposeB ? column * p.k + k : k * p.n + column));
+      sum += left * right;
+      magnitude += std::abs(left * right);
+    }
+    double bound =
+        magnitude * 0x1p-24 * (static_cast<double>(p.k) + 4) + std::abs(sum) * roundoff(p.c) + 1e-7;
+    ASSERT_NEAR(test.at(2, i), sum, bound) << "row " << row << " column " << column;
+  }
+}
+
+TEST(Matmul, AllLayoutsOfOddShapesAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (int layout = 0; layout < 8; ++layout)
+      for (Product p : {Product{7, 33, 3}, Product{1, 1, 1}, Product{29, 65, 17},
+                        Product{15, 16, 400}, Product{61, 31, 33, 3}}) {
+        p.transposeA = layout & 1;
+        p.transposeB = layout & 2;
+        p.accumulate = layout & 4;
+        expectProduct(p, loops);
+      }
+  });
+}
+
+TEST(Matmul, AllTypesAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (pb::DataType a : {pb::F32, pb::BF16, pb::F16})
+      for (pb::DataType b : {pb::F32, pb::BF16, pb::F16})
+        for (pb::DataType c : {pb::F32, pb::BF16, pb::F16})
+          for (int layout = 0; layout < 4; ++layout)
+            expectProduct(
+                {19, 37, 23, 1, (layout & 1) != 0, (layout & 2) != 0, layout == 3, a, b, c}, loops);
+  });
+}
+
+// bf16 pairs: an odd depth leaves half a pair, depths beyond one block continue the sum.
+TEST(Matmul, DeepBf16ProductsContinueOverBlocks) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (int64_t k : {767, 769, 1601})
+      for (int layout = 0; layout < 4; ++layout)
+        expectProduct(
+            {9, 34, k, 1, (layout & 1) != 0, (layout & 2) != 0, true, pb::BF16, pb::BF16, pb::BF16},
+            loops);
+  });
+}
+
+TEST(Matmul, ManyTilesOnTwoThreads) {
+  expectProduct({301, 515, 130}, cpu::bestLoops(), 2);
+  expectProduct({301, 515, 130, 1, true, true, true, pb::BF16, pb::BF16, pb::F32}, cpu::bestLoops(),
+                2);
+}
+
+TEST(Matmul, EmptyDepthGivesZerosOrKeepsWhatWasThere) {
+  for (pb::DataType type : {pb::F32, pb::BF16})
+    for (bool accumulate : {false, true})
+      expectProduct({5, 6, 0, 1, false, false, accumulate, type, type, type}, cpu::bestLoops());
+  CallUnderTest nothing = makeCall({0, 6, 4});
+  nothing.run(1);
+}
+
+TEST(Matmul, OverwritesWhateverWasThere) {
+  CallUnderTest test = makeCall({5, 40, 8});
+  for (int64_t i = 0; i < 200; ++i)
+    setValue(test.buffers[2], pb::F32, i, NAN);
+  test.run(1);
+  for (int64_t i = 0; i < 200; ++i)
+    ASSERT_FALSE(std::isnan(test.at(2, i)));
+}
+
+TEST(Matmul, SameBitsForAnyNumberOfThreads) {
+  for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
+    expectSameBitsForAnyThreads(
+        [type] { return makeCall({130, 300, 401, 2, false, true, true, type, type, pb::F32}); });
+}
+
+} // namespace
+
+} // namespace espalier::rt

@@ -1,0 +1,117 @@
+// Kernels of the toy model of sample_plan.h, in the ABI of generated code. Built as a shared object that the tests put
+// into a plan.
+#include <stdint.h>
+
+typedef void *const *Buffers;
+typedef const int64_t *Scalars;
+
+// Slots of the scalars region, as in runtime/abi.h.
+enum { LossSum = 0, TokenCount = 1, LossScale = 3, LearningRate = 4, GradientScale = 5, Bias1 = 6, Bias2 = 7, Apply = 8 };
+
+// tokens, e, out; scalars: samples, features, first local feature, local features. extent: local features
+void toy_embed(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  const int32_t *tokens = b[0];
+  const float *e = b[1];
+  float *out = b[2];
+  for (int64_t i = 0; i < s[0]; ++i)
+    for (int64_t h = begin; h < end; ++h)
+      out[i * s[3] + h] = e[h] * (float)tokens[i * s[1] + s[2] + h] / 256.0f;
+}
+
+// tokens, dout, de; scalars as toy_embed, then 1 to add
+void toy_embed_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  const int32_t *tokens = b[0];
+  const float *dout = b[1];
+  float *de = b[2];
+  for (int64_t h = begin; h < end; ++h) {
+    float sum = s[4] ? de[h] : 0.0f;
+    for (int64_t i = 0; i < s[0]; ++i)
+      sum += dout[i * s[3] + h] * (float)tokens[i * s[1] + s[2] + h] / 256.0f;
+    de[h] = sum;
+  }
+}
+
+// x, w, shift, y, saved; scalars: samples, local features. y = x * w + shift
+void toy_block(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  const float *x = b[0], *w = b[1], *shift = b[2];
+  float *y = b[3], *saved = b[4];
+  for (int64_t i = 0; i < s[0]; ++i)
+    for (int64_t h = begin; h < end; ++h) {
+      saved[i * s[1] + h] = x[i * s[1] + h];
+      y[i * s[1] + h] = x[i * s[1] + h] * w[h] + shift[0];
+    }
+}
+
+// saved, w, dy, dx, dw; scalars: samples, local features, micro-batch
+void toy_block_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  const float *x = b[0], *w = b[1], *dy = b[2];
+  float *dx = b[3], *dw = b[4];
+  for (int64_t h = begin; h < end; ++h) {
+    float sum = s[2] ? dw[h] : 0.0f;
+    for (int64_t i = 0; i < s[0]; ++i) {
+      sum += dy[i * s[1] + h] * x[i * s[1] + h];
+      dx[i * s[1] + h] = dy[i * s[1] + h] * w[h];
+    }
+    dw[h] = sum;
+  }
+}
+
+// dy, dshift; scalars: elements, micro-batch. extent: 1
+void toy_shift_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  const float *dy = b[0];
+  float *dshift = b[1], sum = s[1] ? dshift[0] : 0.0f;
+  for (int64_t i = 0; i < s[0]; ++i)
+    sum += dy[i];
+  dshift[0] = sum;
+}
+
+// x, e, labels, loss; scalars as toy_embed. loss = sum (x e - label)^2. extent: 1
+void toy_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  const float *x = b[0], *e = b[1];
+  const int32_t *labels = b[2];
+  float sum = 0;
+  for (int64_t i = 0; i < s[0]; ++i)
+    for (int64_t h = 0; h < s[3]; ++h) {
+      float d = x[i * s[3] + h] * e[h] - (float)labels[i * s[1] + s[2] + h] / 256.0f;
+      sum += d * d;
+    }
+  *(float *)b[3] = sum;
+}
+
+// loss, scalars region; scalars: tokens
+void toy_add_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  float *scalars = b[1];
+  scalars[LossSum] += *(const float *)b[0];
+  scalars[TokenCount] += (float)s[0];
+}
+
+// x, e, labels, dx, de, scalars region; scalars as toy_embed, then micro-batch
+void toy_loss_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  const float *x = b[0], *e = b[1], *scalars = b[5];
+  const int32_t *labels = b[2];
+  float *dx = b[3], *de = b[4];
+  for (int64_t h = begin; h < end; ++h) {
+    float sum = s[4] ? de[h] : 0.0f;
+    for (int64_t i = 0; i < s[0]; ++i) {
+      float d = x[i * s[3] + h] * e[h] - (float)labels[i * s[1] + s[2] + h] / 256.0f;
+      float dz = 2 * d * scalars[LossScale];
+      dx[i * s[3] + h] = dz * e[h];
+      sum += dz * x[i * s[3] + h];
+    }
+    de[h] = sum;
+  }
+}
+
+// p, g, state, scalars region; scalars: elements. Adam with the moments behind each other
+void toy_adam(Buffers b, Scalars s, int64_t begin, int64_t end) {
+  float *p = b[0], *m = b[2], *v = (float *)b[2] + s[0];
+  const float *g = b[1], *scalars = b[3];
+  if (scalars[Apply] == 0)
+    return;
+  for (int64_t i = begin; i < end; ++i) {
+    float gradient = g[i] * scalars[GradientScale];
+    m[i] = 0.9f * m[i] + 0.1f * gradient;
+    v[i] = 0.99f * v[i] + 0.01f * gradient * gradient;
+    p[i] -= scalars[LearningRate] * m[i] * scalars[Bias1] / (__builtin_sqrtf(v[i] * scalars[Bias2]) + 1e-8f);
+  }
+}

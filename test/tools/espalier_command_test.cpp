@@ -1,0 +1,127 @@
+// The command's contract: exit codes, metrics, JSON of inspect, resuming.
+#include "test/runtime/sample_plan.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/wait.h>
+
+namespace espalier::rt {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+struct Answer {
+  int code;
+  std::string text; ///< both streams
+};
+
+class Command : public testing::Test {
+protected:
+  Command() {
+    const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
+    folder =
+        fs::temp_directory_path() / fmt::format("espalier-command-{}-{}", info->name(), getpid());
+    fs::create_directories(folder);
+    SampleOptions options;
+    options.dp = options.pp = 2;
+    options.microBatches = 2;
+    samplePlan(options).SerializeToOstream(
+        std::make_unique<std::ofstream>(folder / "toy.plan", std::ios::binary).get());
+    std::ofstream text(folder / "text.txt");
+    for (int i = 0; i < 2000; ++i)
+      text << "an espalier is trained to a planned shape " << i << '\n';
+  }
+  ~Command() override { fs::remove_all(folder); }
+
+  Answer run(const std::string &words) {
+    std::string line =
+        fmt::format("cd {} && {} {} > out.txt 2>&1", folder.string(), ESPALIER_COMMAND, words);
+    int status = std::system(line.c_str());
+    return {WEXITSTATUS(status), read("out.txt")};
+  }
+
+  std::string read(const std::string &name) const {
+    std::stringstream text;
+    text << std::ifstream(folder / name).rdbuf();
+    return text.str();
+  }
+
+  std::vector<nlohmann::json> lines(const std::string &name) const {
+    std::ifstream stream(folder / name);
+    std::vector<nlohmann::json> result;
+    for (std::string line; std::getline(stream, line);)
+      result.push_back(nlohmann::json::parse(line));
+    return result;
+  }
+
+  fs::path folder;
+};
+
+TEST_F(Command, RunWritesMetrics) {
+  Answer answer = run("run toy.plan --data text.txt --steps 4 --metrics m.jsonl --eval-every 4");
+  ASSERT_EQ(answer.code, 0) << answer.text;
+  EXPECT_THAT(answer.text, HasSubstr("step 4/4  loss "));
+  std::vector<nlohmann::json> metrics = lines("m.jsonl");
+  ASSERT_EQ(metrics.size(), 5u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(metrics[i].at("step"), i + 1);
+    for (const char *key :
+         {"loss", "grad_norm", "lr", "step_seconds", "tokens_per_second", "peak_bytes"})
+      EXPECT_GT(metrics[i].at(key).get<double>(), 0) << key;
+  }
+  EXPECT_GT(metrics[4].at("evaluation_loss").get<double>(), 0);
+}
+
+TEST_F(Command, ResumeContinuesTheLosses) {
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 6 --metrics straight.jsonl").code, 0);
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 3 --checkpoint c --metrics m.jsonl").code, 0);
+  ASSERT_EQ(
+      run("run toy.plan --data text.txt --steps 6 --checkpoint c --metrics m.jsonl --resume").code,
+      0);
+  std::vector<nlohmann::json> straight = lines("straight.jsonl"), resumed = lines("m.jsonl");
+  ASSERT_EQ(resumed.size(), 6u);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(resumed[i].at("loss"), straight[i].at("loss")) << i;
+}
+
+TEST_F(Command, InspectDescribesThePlan) {
+  Answer answer = run("inspect toy.plan --json");
+  ASSERT_EQ(answer.code, 0) << answer.text;
+  nlohmann::json plan = nlohmann::json::parse(answer.text);
+  EXPECT_EQ(plan.at("ranks"), 4);
+  EXPECT_EQ(plan.at("stages"), 2);
+  EXPECT_EQ(plan.at("arena_bytes").size(), 2u);
+  EXPECT_EQ(plan.at("global_batch"), 8);
+  EXPECT_EQ(plan.at("target"), "cpu");
+  EXPECT_EQ(plan.at("plan").at("dp"), 2);
+  EXPECT_EQ(plan.at("plan").at("stages")[1].at("first_layer"), 2);
+  EXPECT_EQ(plan.at("plan").at("stages")[1].at("layers"), 1);
+  EXPECT_EQ(plan.at("parameters"), 12 + 3 * 13);
+  EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("4 = dp 2 x tp 1 x pp 2"));
+}
+
+TEST_F(Command, UserErrorsEndWithTwo) {
+  for (const char *words : {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt",
+                            "run text.txt --data text.txt", "run toy.plan --data missing.txt",
+                            "run toy.plan --data text.txt --steps 0",
+                            "run toy.plan --data text.txt --resume", "inspect text.txt"})
+    EXPECT_EQ(run(words).code, 2) << words << '\n' << run(words).text;
+}
+
+TEST_F(Command, HelpIsNoError) {
+  EXPECT_EQ(run("--help").code, 0);
+  EXPECT_EQ(run("run --help").code, 0);
+}
+
+TEST_F(Command, DumpsGradients) {
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 2 --dump-gradients g.safetensors").code, 0);
+  EXPECT_THAT(read("g.safetensors"), HasSubstr("2/block.1.weight"));
+}
+
+} // namespace
+} // namespace espalier::rt

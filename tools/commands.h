@@ -1,0 +1,22 @@
+// The verbs of `espalier`, one function each: it adds the verb's options and what happens when it
+// is chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace espalier {
+
+/// What the command returns to the shell.
+enum ExitCode { Success = 0, Failed = 1, UserError = 2, DoesNotFit = 3 };
+
+/// `run X.plan`: trains and evaluates.
+void addRunCommand(CLI::App &app, int &exitCode);
+
+/// `inspect X.plan`: what a plan holds.
+void addInspectCommand(CLI::App &app, int &exitCode);
+
+/// `plan`, `compile`, `explain`: handed to the compiler's library with the words as given, which is
+/// loaded only then. After a compilation the written plan is verified.
+void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv);
+
+} // namespace espalier

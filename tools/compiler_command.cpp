@@ -1,0 +1,88 @@
+// The verbs of the compiler. Its library holds MLIR and LLVM and is loaded from beside this
+// program, or from ../lib.
+#include "tools/commands.h"
+
+#include "runtime/program.h"
+#include "runtime/status.h"
+#include "runtime/verify_plan.h"
+
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <string_view>
+
+namespace espalier {
+namespace {
+
+constexpr const char *libraryName = "libespalier_compiler.so";
+
+using CompilerMain = int (*)(int argc, char **argv);
+
+/// The library's entry. Never unloaded: LLVM does not survive that.
+CompilerMain loadCompiler() {
+  std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  for (const std::filesystem::path &folder : {here.parent_path() / "lib", here}) {
+    std::filesystem::path file = folder / libraryName;
+    if (!std::filesystem::exists(file))
+      continue;
+    void *library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+      throw rt::PlanError(fmt::format("the compiler cannot be loaded: {}", dlerror()));
+    if (void *entry = dlsym(library, "espalierCompilerMain"))
+      return reinterpret_cast<CompilerMain>(entry);
+    throw rt::PlanError(fmt::format("{} has no entry", file.string()));
+  }
+  throw rt::PlanError(fmt::format("the compiler ({}) is not installed beside this command or in "
+                                  "../lib; build it with ./dev build",
+                                  libraryName));
+}
+
+/// The file after -o or --output, empty when there is none.
+std::string outputOf(int argc, char **argv) {
+  std::string output;
+  for (int i = 2; i < argc; ++i) {
+    std::string_view word = argv[i];
+    if ((word == "-o" || word == "--output") && i + 1 < argc)
+      output = argv[++i];
+    else if (word.starts_with("--output="))
+      output = word.substr(9);
+    else if (word.starts_with("-o") && word.size() > 2)
+      output = word.substr(2);
+  }
+  return output;
+}
+
+/// A plan that does not hold is a fault of the compiler: it is taken away again and every error
+/// told.
+int verifyWritten(const std::string &file) {
+  if (file.empty() || !std::filesystem::exists(file))
+    return Success;
+  std::vector<std::string> errors = rt::verifyPlan(rt::readPlan(file));
+  if (errors.empty())
+    return Success;
+  std::filesystem::remove(file);
+  for (const std::string &error : errors)
+    fmt::print(stderr, "espalier: the compiled plan does not hold, please report it: {}\n", error);
+  return Failed;
+}
+
+} // namespace
+
+void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv) {
+  for (auto [verb, text] :
+       {std::pair("plan", "Find the best plans for a run file"),
+        {"compile", "Compile a run file into a .plan file"},
+        {"explain", "Say where a run file's values came from and what they do"}}) {
+    CLI::App *command = app.add_subcommand(verb, text);
+    // The compiler reads its own options, --help too.
+    command->set_help_flag();
+    command->prefix_command();
+    command->callback([argc, argv, &exitCode, isCompile = std::string_view(verb) == "compile"] {
+      exitCode = loadCompiler()(argc, argv);
+      if (exitCode == Success && isCompile)
+        exitCode = verifyWritten(outputOf(argc, argv));
+    });
+  }
+}
+
+} // namespace espalier

@@ -1,0 +1,112 @@
+// `espalier inspect`: a plan for people, or as JSON whose keys are a contract with tests.
+#include "tools/commands.h"
+
+#include "runtime/mesh.h"
+#include "runtime/program.h"
+#include "runtime/verify_plan.h"
+
+#include <fmt/format.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+namespace {
+
+nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
+  rt::Mesh mesh(plan);
+  const rt::pb::Settings &settings = plan.settings();
+  nlohmann::ordered_json arenas = nlohmann::ordered_json::array(), stages = arenas, memory = arenas;
+  for (const rt::pb::Stage &stage : plan.stages()) {
+    arenas.push_back(stage.arena_bytes());
+    stages.push_back({{"first_layer", stage.first_layer()}, {"layers", stage.layers()}});
+    nlohmann::ordered_json classes = nlohmann::ordered_json::object();
+    for (const rt::pb::MemoryClass &part : stage.memory())
+      classes[part.name()] = part.bytes();
+    memory.push_back(classes);
+  }
+  nlohmann::ordered_json split = {{"dp", mesh.axisSize("dp")},
+                                  {"tp", mesh.axisSize("tp")},
+                                  {"pp", mesh.axisSize("pp")},
+                                  {"micro_batch_size", settings.micro_batch_size()},
+                                  {"micro_batches", settings.micro_batches()},
+                                  {"zero", settings.zero()},
+                                  {"sequence_parallel", settings.sequence_parallel()},
+                                  {"recompute", settings.recompute()},
+                                  {"schedule", settings.schedule()},
+                                  {"stages", stages}};
+  return {{"model", plan.model()},
+          {"ranks", mesh.ranks()},
+          {"stages", plan.stages_size()},
+          {"parameters", plan.parameter_count()},
+          {"arena_bytes", arenas},
+          {"memory", memory},
+          {"plan", split},
+          {"global_batch", settings.global_batch()},
+          {"sequence", settings.sequence()},
+          {"target", plan.target()},
+          {"programs", plan.stages_size()},
+          {"subprograms", plan.subprograms_size()},
+          {"kernels", plan.kernels_size()},
+          {"memory_limit_bytes", plan.memory_limit_bytes()},
+          {"predicted_step_seconds", plan.predicted_step_seconds()},
+          {"compiler", plan.compiler()}};
+}
+
+std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
+
+void printForPeople(const rt::pb::Plan &plan) {
+  rt::Mesh mesh(plan);
+  const rt::pb::Settings &settings = plan.settings();
+  fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(),
+             plan.target());
+  fmt::print("ranks       {} = dp {} x tp {} x pp {}\n", mesh.ranks(), mesh.axisSize("dp"),
+             mesh.axisSize("tp"), mesh.axisSize("pp"));
+  fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}\n",
+             settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(),
+             rt::dataReplicas(mesh), settings.sequence());
+  fmt::print("technique   zero {}, sequence parallel {}, recompute {}, schedule {}\n",
+             settings.zero(), settings.sequence_parallel() ? "yes" : "no", settings.recompute(),
+             settings.schedule());
+  for (int i = 0; i < plan.stages_size(); ++i) {
+    const rt::pb::Stage &stage = plan.stages(i);
+    fmt::print("stage {:<5} layers {} to {}, {} slots, arena {}\n", i, stage.first_layer(),
+               int64_t(stage.first_layer()) + stage.layers() - 1, stage.slots(),
+               mebibytes(stage.arena_bytes()));
+    for (const rt::pb::MemoryClass &part : stage.memory())
+      fmt::print("            {:<16} {:>12}\n", part.name(), mebibytes(part.bytes()));
+  }
+  fmt::print("code        {} subprograms, {} kernels", plan.subprograms_size(),
+             plan.kernels_size());
+  for (const rt::pb::KernelObject &object : plan.objects())
+    fmt::print(", {} ({} KiB)", object.level(), object.shared_object().size() / 1024);
+  fmt::print("\n");
+  for (const rt::pb::Input &input : plan.inputs())
+    fmt::print("made from   {} {}\n", input.name(), input.sha256());
+}
+
+} // namespace
+
+void addInspectCommand(CLI::App &app, int &exitCode) {
+  CLI::App *inspect =
+      app.add_subcommand("inspect", "Show what a plan holds, and whether it is sound");
+  auto file = std::make_shared<std::string>();
+  auto isJson = std::make_shared<bool>(false);
+  inspect->add_option("plan", *file, "the .plan file")->required();
+  inspect->add_flag("--json", *isJson, "print JSON");
+  inspect->callback([file, isJson, &exitCode] {
+    rt::pb::Plan plan = rt::readPlan(*file);
+    std::vector<std::string> errors = rt::verifyPlan(plan);
+    for (const std::string &error : errors)
+      fmt::print(stderr, "{}: error: {}\n", *file, error);
+    if (!errors.empty()) {
+      exitCode = UserError;
+      return;
+    }
+    if (*isJson)
+      fmt::print("{}\n", describe(plan).dump(2));
+    else
+      printForPeople(plan);
+  });
+}
+
+} // namespace espalier

@@ -1,0 +1,79 @@
+// `espalier run`: the options of a training run.
+#include "tools/commands.h"
+
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/status.h"
+#include "runtime/train/run.h"
+
+#include <fmt/format.h>
+#include <memory>
+
+namespace espalier {
+namespace {
+
+struct RunWords {
+  std::string plan, dumpGradients, dumpParameters;
+  rt::RunOptions options;
+};
+
+/// Writes the tensors of every step as "STEP/NAME".
+void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &steps,
+          int64_t lastStep) {
+  std::vector<rt::TensorBytes> tensors;
+  for (size_t i = 0; i < steps.size(); ++i)
+    for (const auto &[name, values] : steps[i])
+      tensors.push_back({fmt::format("{}/{}", lastStep - steps.size() + 1 + i, name),
+                         rt::pb::F32,
+                         {static_cast<int64_t>(values.size())},
+                         std::as_bytes(std::span(values))});
+  rt::writeSafetensors(file, tensors, {});
+}
+
+void runPlanFile(const RunWords &words) {
+  rt::Program program(rt::readPlan(words.plan));
+  fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(),
+             program.plan().kernels_size(),
+             program.kernelLevel().empty() ? "no processor" : program.kernelLevel());
+  rt::RunResult result = rt::runPlan(program, words.options);
+  int64_t last = result.steps.empty() ? 0 : result.steps.back().step;
+  if (!words.dumpGradients.empty())
+    dump(words.dumpGradients, result.gradients, last);
+  if (!words.dumpParameters.empty())
+    dump(words.dumpParameters, result.parameters, last);
+}
+
+} // namespace
+
+void addRunCommand(CLI::App &app, int &) {
+  CLI::App *run = app.add_subcommand("run", "Train by a plan, ranks as threads of this process");
+  auto words = std::make_shared<RunWords>();
+  rt::RunOptions &options = words->options;
+  options.log = true;
+  run->add_option("plan", words->plan, "the .plan file")->required();
+  run->add_option("--data", options.data, "a text file, PREFIX of PREFIX.bin and .idx, or mock")
+      ->required();
+  run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::PositiveNumber);
+  run->add_option("--metrics", options.metrics, "write a JSON line per step here");
+  run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");
+  run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
+      ->check(CLI::NonNegativeNumber);
+  run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
+  run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")
+      ->check(CLI::Range(1, 1024));
+  run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("--eval-batches", options.evalBatches,
+                  "micro-batches per replica of an evaluation")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--dump-gradients", words->dumpGradients,
+                  "write the unsharded gradients of each step here, as safetensors");
+  run->add_option("--dump-parameters", words->dumpParameters,
+                  "write the unsharded parameters after each step here, as safetensors");
+  run->callback([words] {
+    words->options.keepGradients = !words->dumpGradients.empty();
+    words->options.keepParameters = !words->dumpParameters.empty();
+    runPlanFile(*words);
+  });
+}
+
+} // namespace espalier
