@@ -1,12 +1,9 @@
 // Declarations and registration of all passes; passes.td lists them in pipeline order.
 #pragma once
 
-<<<<<<< HEAD
 #include "dialects/dist/dialect.h"
-#include "dialects/model/dialect.h"
-=======
 #include "dialects/exec/dialect.h"
->>>>>>> codegen
+#include "dialects/model/dialect.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

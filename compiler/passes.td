@@ -13,7 +13,6 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   }];
 }
 
-<<<<<<< HEAD
 def PropagateShardings : Pass<"propagate-shardings", "::mlir::ModuleOp"> {
   let summary = "Decides where every value of the joint functions lives";
   let description = [{
@@ -49,7 +48,9 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
     `.backward`, and once `@<segment>.evaluate`, which keeps nothing. Kept values are results of forward and arguments
     of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of tensor-parallel sums under
     every policy. The loss arrives in backward as the scalar `loss_scale`.
-=======
+  }];
+}
+
 def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups element-wise ops and reductions into exec.fused, one per kernel";
   let description = [{
@@ -72,7 +73,6 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let description = [{
     A buffer is live from its first to its last instruction, collectives until their wait. The largest buffers are
     placed first, each in the smallest gap that is free over its lifetime.
->>>>>>> codegen
   }];
 }
 
