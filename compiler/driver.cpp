@@ -1,6 +1,6 @@
 #include "compiler/driver.h"
 
-#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/emit_subprograms.h"
 #include "compiler/import/build_model.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/assign_stages.h"

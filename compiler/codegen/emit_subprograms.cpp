@@ -52,7 +52,7 @@ class Emitter {
 public:
   Emitter(ModuleOp module, pb::Plan &plan) : module(module), plan(plan) {}
 
-  LogicalResult emit();
+  LogicalResult emit(bool emitObjects);
 
 private:
   void emitProgram(exec::ProgramOp program);
@@ -155,6 +155,8 @@ void Emitter::emitStart(exec::StartOp start, pb::Collective &message) {
   message.set_reduction(start.getReduction() == "max" ? pb::Collective::MAX : pb::Collective::SUM);
   for (StringRef axis : start.getAxes().getAsValueRange<StringAttr>())
     message.add_axes(axis.str());
+  for (int64_t stage : start.getStages().value_or(ArrayRef<int64_t>()))
+    message.add_stages(stage);
   message.set_type(dataType(start.getType()));
   fillBuffer(start.getFrom(), /*isWritten=*/false, *message.add_from());
   fillBuffer(start.getTo(), /*isWritten=*/true, *message.add_to());
@@ -182,7 +184,7 @@ void Emitter::emitProgram(exec::ProgramOp program) {
   }
 }
 
-LogicalResult Emitter::emit() {
+LogicalResult Emitter::emit(bool emitObjects) {
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     kernels[kernel.getSymName().str()] = plan.kernels_size();
     pb::Kernel *message = plan.add_kernels();
@@ -191,7 +193,7 @@ LogicalResult Emitter::emit() {
   }
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);
-  if (kernels.empty())
+  if (kernels.empty() || !emitObjects)
     return success();
   auto objects = codegen::emitCpuObjects(module);
   if (failed(objects))
@@ -215,6 +217,8 @@ void addCodegenPasses(OpPassManager &passes) {
   passes.addPass(createPlanBuffers());
 }
 
-LogicalResult emitSubprograms(ModuleOp module, pb::Plan &plan) { return Emitter(module, plan).emit(); }
+LogicalResult emitSubprograms(ModuleOp module, pb::Plan &plan, bool emitObjects) {
+  return Emitter(module, plan).emit(emitObjects);
+}
 
 } // namespace espalier

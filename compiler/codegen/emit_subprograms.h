@@ -12,7 +12,8 @@ namespace espalier {
 void addCodegenPasses(mlir::OpPassManager &passes);
 
 /// Fills `subprograms` (one per program, named like its function), `kernels`, `objects` and `locations` of `plan`.
-/// The module must have been through the passes above. Errors are reported on the module's ops.
-mlir::LogicalResult emitSubprograms(mlir::ModuleOp module, rt::pb::Plan &plan);
+/// The module must have been through the passes above. Without `emitObjects` no machine code is made: for questions
+/// of size. Errors are reported on the module's ops.
+mlir::LogicalResult emitSubprograms(mlir::ModuleOp module, rt::pb::Plan &plan, bool emitObjects = true);
 
 } // namespace espalier

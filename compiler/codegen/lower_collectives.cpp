@@ -81,11 +81,11 @@ FailureOr<Attribute> ProgramBuilder::shareOrigin(Operation *op, ArrayAttr axes, 
 }
 
 void ProgramBuilder::start(StringRef kind, StringRef reduction, ArrayAttr axes, Type element, exec::BufferAttr from,
-                           exec::BufferAttr to, int64_t elements) {
+                           exec::BufferAttr to, int64_t elements, DenseI64ArrayAttr stages) {
   int64_t id = collectives++;
   auto op = builder.create<exec::StartOp>(builder.getI64IntegerAttr(id), builder.getStringAttr(kind),
                                           builder.getStringAttr(reduction), axes, TypeAttr::get(element), from, to,
-                                          builder.getI64IntegerAttr(elements));
+                                          builder.getI64IntegerAttr(elements), stages);
   waitFor(op);
   pending.push_back({id, from, to});
 }
@@ -115,7 +115,7 @@ LogicalResult ProgramBuilder::lowerAllReduce(Operation *op) {
   if (failed(checkAxes(op, reduce.getAxes())))
     return failure();
   start("all_reduce", reduce.getReduction(), reduce.getAxes(), elementOf(reduce.getX()), place(reduce.getX()),
-        place(reduce.getResult()), cast<RankedTensorType>(reduce.getType()).getNumElements());
+        place(reduce.getResult()), cast<RankedTensorType>(reduce.getType()).getNumElements(), reduce.getStagesAttr());
   return success();
 }
 

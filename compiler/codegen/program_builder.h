@@ -80,7 +80,7 @@ private:
   mlir::FailureOr<mlir::Attribute> shareOrigin(mlir::Operation *op, mlir::ArrayAttr axes, int64_t bytes);
   mlir::LogicalResult checkAxes(mlir::Operation *op, mlir::ArrayAttr axes);
   void start(llvm::StringRef kind, llvm::StringRef reduction, mlir::ArrayAttr axes, mlir::Type element,
-             exec::BufferAttr from, exec::BufferAttr to, int64_t elements);
+             exec::BufferAttr from, exec::BufferAttr to, int64_t elements, mlir::DenseI64ArrayAttr stages = {});
 
   /// Waits for what the instruction just built touches; all instructions are built through `emit`.
   void waitFor(mlir::Operation *instruction);

@@ -121,7 +121,7 @@ private:
     }
     if (!toReduce.empty())
       value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce),
-                                          b.getStringAttr("sum"));
+                                          b.getStringAttr("sum"), DenseI64ArrayAttr());
     for (size_t dim = 0; dim < place.dims.size(); ++dim)
       value = move(loc, value, dim, place.dims[dim], target.dims[dim], /*gather=*/true);
     for (size_t dim = 0; dim < place.dims.size(); ++dim)

@@ -96,13 +96,11 @@ void buildReduce(ModuleOp module, const SegmentLayout &segment, const RunConfig 
     Value gradient = f.argument(f.flat(parameter.heldElements, f32), "accumulator", name);
     StringAttr sum = f.b.getStringAttr("sum");
     if (!sumAxes.empty())
-      gradient = f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum);
-    if (!stages.empty()) {
-      auto tied = f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient,
-                                                f.axes({f.b.getStringAttr("pp")}), sum);
-      tied->setAttr("stages", f.b.getDenseI64ArrayAttr(stages));
-      gradient = tied;
-    }
+      gradient = f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum,
+                                               DenseI64ArrayAttr());
+    if (!stages.empty())
+      gradient = f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes({f.b.getStringAttr("pp")}),
+                                               sum, f.b.getDenseI64ArrayAttr(stages));
     if (scatter)
       gradient = f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient,
                                                    f.axes({f.b.getStringAttr("dp")}), f.b.getI64IntegerAttr(0));

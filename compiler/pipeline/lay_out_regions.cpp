@@ -48,11 +48,15 @@ public:
       DictionaryAttr attributes = function.getArgAttrDict(index);
       if (std::optional<uint64_t> offset = offsetOf(kind, saved, attributes, argument.getType()))
         function.setArgAttr(index, "exec.offset", offsetAttribute(function, *offset));
+      if (Attribute coordinates = shareOrigin(attributes, argument.getType()))
+        function.setArgAttr(index, "exec.coordinates", coordinates);
     }
     for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
       DictionaryAttr attributes = function.getResultAttrDict(index);
       if (std::optional<uint64_t> offset = offsetOf(kind, saved, attributes, type))
         function.setResultAttr(index, "exec.offset", offsetAttribute(function, *offset));
+      if (Attribute coordinates = shareOrigin(attributes, type))
+        function.setResultAttr(index, "exec.coordinates", coordinates);
     }
   }
 
@@ -66,6 +70,15 @@ private:
 
   static IntegerAttr offsetAttribute(func::FuncOp function, uint64_t offset) {
     return IntegerAttr::get(IntegerType::get(function.getContext(), 64), offset);
+  }
+
+  /// Bytes to the rank's own share of a flat range; null for a whole one.
+  static Attribute shareOrigin(DictionaryAttr attributes, Type type) {
+    auto axis = attributes.getAs<StringAttr>("exec.share");
+    if (!axis)
+      return {};
+    int64_t bytes = bytesOf(type);
+    return dist::OriginAttr::get(type.getContext(), {axis}, {bytes});
   }
 
   std::optional<uint64_t> offsetOf(StringRef kind, const std::string &policy, DictionaryAttr attributes, Type type) {

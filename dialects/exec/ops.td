@@ -85,9 +85,11 @@ def Exec_StartOp : Exec_Instruction<"start"> {
   let description = [{
     - (C1) kind is all_reduce, all_gather or reduce_scatter.
     - (C2) reduction is sum or max.
+    `stages` replaces the axes where the group is the holders of a parameter that is tied across stages.
   }];
   let arguments = (ins I64Attr:$id, StrAttr:$kind, StrAttr:$reduction, StrArrayAttr:$axes, TypeAttr:$type,
-                       Exec_BufferAttr:$from, Exec_BufferAttr:$to, I64Attr:$elements);
+                       Exec_BufferAttr:$from, Exec_BufferAttr:$to, I64Attr:$elements,
+                       OptionalAttr<DenseI64ArrayAttr>:$stages);
 }
 
 def Exec_WaitOp : Exec_Instruction<"wait"> {
