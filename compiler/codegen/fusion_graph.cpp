@@ -46,7 +46,8 @@ static Candidate cloneMembers(ArrayRef<Operation *> members, ArrayRef<Value> out
   IRMapping mapping;
   for (Value input : candidate.inputs)
     mapping.map(input, block.addArgument(input.getType(), input.getLoc()));
-  OpBuilder builder = OpBuilder::atBlockEnd(&block);
+  OpBuilder builder(members.back()->getContext());
+  builder.setInsertionPointToEnd(&block);
   for (Operation *op : members)
     builder.clone(*op, mapping);
   SmallVector<Value> yielded;
