@@ -153,10 +153,11 @@ void Emitter::emitStart(exec::StartOp start, pb::Collective &message) {
                    : start.getKind() == "all_gather" ? pb::Collective::ALL_GATHER
                                                      : pb::Collective::REDUCE_SCATTER);
   message.set_reduction(start.getReduction() == "max" ? pb::Collective::MAX : pb::Collective::SUM);
-  for (StringRef axis : start.getAxes().getAsValueRange<StringAttr>())
-    message.add_axes(axis.str());
   for (int64_t stage : start.getStages().value_or(ArrayRef<int64_t>()))
     message.add_stages(stage);
+  for (StringRef axis : start.getAxes().getAsValueRange<StringAttr>())
+    if (!start.getStages())
+      message.add_axes(axis.str());
   message.set_type(dataType(start.getType()));
   fillBuffer(start.getFrom(), /*isWritten=*/false, *message.add_from());
   fillBuffer(start.getTo(), /*isWritten=*/true, *message.add_to());

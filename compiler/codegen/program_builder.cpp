@@ -155,7 +155,9 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
     Operation *user = use.getOwner();
     if (isa<func::ReturnOp>(user))
       continue;
-    if (user == producer) {
+    if (user == producer && isa<dist::AllReduceOp>(user)) {
+      continue; // reduced in place
+    } else if (user == producer) {
       auto fused = dyn_cast<exec::FusedOp>(user);
       if (!fused && !isa<model::AccumulateOp>(user))
         return false;

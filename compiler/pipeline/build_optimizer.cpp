@@ -95,16 +95,23 @@ void buildReduce(ModuleOp module, const SegmentLayout &segment, const RunConfig 
       continue;
     Value gradient = f.argument(f.flat(parameter.heldElements, f32), "accumulator", name);
     StringAttr sum = f.b.getStringAttr("sum");
+    // Every sum lands in the accumulator itself, also one that another sum follows: the place of a result decides.
+    auto inPlace = [&](Value sum, bool share) {
+      f.result(sum, "accumulator", name, share);
+      gradient = sum;
+    };
     if (!sumAxes.empty())
-      gradient = f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum,
-                                               DenseI64ArrayAttr());
+      inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum,
+                                            DenseI64ArrayAttr()),
+              /*share=*/false);
     if (!stages.empty())
-      gradient = f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes({f.b.getStringAttr("pp")}),
-                                               sum, f.b.getDenseI64ArrayAttr(stages));
+      inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes({f.b.getStringAttr("pp")}), sum,
+                                            f.b.getDenseI64ArrayAttr(stages)),
+              /*share=*/false);
     if (scatter)
-      gradient = f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient,
-                                                   f.axes({f.b.getStringAttr("dp")}), f.b.getI64IntegerAttr(0));
-    f.result(gradient, "accumulator", name, scatter);
+      inPlace(f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient,
+                                                f.axes({f.b.getStringAttr("dp")}), f.b.getI64IntegerAttr(0)),
+              /*share=*/true);
   }
   f.finish();
 }
