@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 using namespace mlir;
@@ -123,8 +124,12 @@ void Compiled::check(const std::string &name, const Surroundings &surroundings, 
       Type type = wanted.getResultTypes()[i];
       Numbers got = machine.read(resultPlaces[i].region, resultPlaces[i].offset, typeOf(type), results[i].size());
       int wrong = 0;
+      double squares = 0;
+      for (double number : results[i])
+        squares += number * number;
+      double scale = 1 + std::sqrt(squares / results[i].size());
       for (size_t j = 0; j < got.size() && wrong < 5; ++j)
-        if (!(std::abs(got[j] - results[i][j]) <= tolerance * (1 + std::abs(results[i][j])))) {
+        if (!(std::abs(got[j] - results[i][j]) <= tolerance * (scale + std::abs(results[i][j])))) {
           ++wrong;
           ADD_FAILURE() << name << " at " << level << ", result " << i << ", element " << j << ": got " << got[j]
                         << ", wanted " << results[i][j];

@@ -21,7 +21,7 @@ public:
   explicit Compiled(const std::string &text);
 
   /// Runs `function` with the given or random arguments at every level and compares each result element with the
-  /// reference: |got - wanted| <= tolerance * (1 + |wanted|).
+  /// reference: |got - wanted| <= tolerance * (1 + |wanted| + root mean square of the result).
   void check(const std::string &function, const Surroundings &surroundings, double tolerance,
              const std::map<std::string, Numbers> &given = {});
 
