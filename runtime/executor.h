@@ -55,8 +55,8 @@ public:
   /// The scalars region: ScalarSlotCount values.
   float *scalars() const { return reinterpret_cast<float *>(arena.at(scalarsOffset)); }
 
-  /// Sums LossSum, TokenCount and SquaredNorm over all ranks; a rank whose loss another one counts
-  /// adds none.
+  /// Sums LossSum, TokenCount and SquaredNorm over all ranks; the programs weight what several ranks
+  /// compute alike.
   void sumScalars();
 
   /// Returns once every rank has called it.

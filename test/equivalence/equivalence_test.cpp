@@ -1,0 +1,159 @@
+// The heart of the tests: every kind of plan is executed, compiled and interpreted, and compared with the unsplit
+// model: losses of ten steps and every gradient of each step.
+#include "test/equivalence/training.h"
+
+#include <gtest/gtest.h>
+
+namespace espalier {
+namespace {
+
+constexpr int64_t steps = 10;
+constexpr auto none = planner::Recompute::None, selective = planner::Recompute::Selective,
+               full = planner::Recompute::Full;
+
+const std::vector<SplitCase> &splits() {
+  using planner::Schedule;
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2", .microBatches = 2},
+      {.name = "accumulate8", .microBatches = 8},
+      {.name = "selective", .recompute = selective},
+      {.name = "full", .microBatches = 2, .recompute = full},
+      {.name = "dp2", .dp = 2},
+      {.name = "dp4_accumulate2", .dp = 4, .microBatches = 2},
+      {.name = "dp8", .dp = 8},
+      {.name = "dp2_zero1", .dp = 2, .zero = 1},
+      {.name = "dp4_zero1_accumulate2", .dp = 4, .microBatches = 2, .zero = 1},
+      {.name = "tp2", .tp = 2},
+      {.name = "tp2_full", .tp = 2, .recompute = full},
+      {.name = "tp2_full_keep", .tp = 2, .recompute = full, .keepCollectives = true},
+      {.name = "tp2_selective", .tp = 2, .recompute = selective},
+      {.name = "tp2_whole_vocab", .tp = 2, .vocabParallel = false},
+      {.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
+      {.name = "tp2_sp_whole_vocab", .tp = 2, .sequenceParallel = true, .vocabParallel = false},
+      {.name = "tp2_sp_full", .tp = 2, .microBatches = 4, .sequenceParallel = true, .recompute = full},
+      {.name = "tp2_sp_selective", .tp = 2, .sequenceParallel = true, .recompute = selective},
+      {.name = "dp2_tp2", .dp = 2, .tp = 2},
+      {.name = "dp2_tp2_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1},
+      {.name = "dp2_tp2_sp_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true},
+      {.name = "dp4_tp2_sp", .dp = 4, .tp = 2, .sequenceParallel = true},
+      {.name = "pp2_uneven", .pp = 2, .microBatches = 4, .stageLayers = {1, 2}},
+      {.name = "pp2_uneven_other", .pp = 2, .microBatches = 2, .stageLayers = {2, 1}},
+      {.name = "pp3", .pp = 3, .microBatches = 4},
+      {.name = "pp2_gpipe", .pp = 2, .microBatches = 4, .schedule = Schedule::GPipe},
+      {.name = "pp3_full", .pp = 3, .microBatches = 8, .recompute = full},
+      {.name = "pp2_empty_stage", .pp = 2, .microBatches = 4, .stageLayers = {3, 0}},
+      {.name = "dp2_pp2", .dp = 2, .pp = 2, .microBatches = 2},
+      {.name = "dp2_pp2_zero1", .dp = 2, .pp = 2, .microBatches = 4, .zero = 1},
+      {.name = "dp2_pp3_zero1_selective", .dp = 2, .pp = 3, .microBatches = 4, .zero = 1, .recompute = selective},
+      {.name = "tp2_pp2", .tp = 2, .pp = 2, .microBatches = 4},
+      {.name = "tp2_pp3_sp", .tp = 2, .pp = 3, .microBatches = 4, .sequenceParallel = true},
+      {.name = "dp2_tp2_pp2", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2},
+      {.name = "dp2_tp2_pp2_zero1_sp_full",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true,
+       .recompute = full},
+      {.name = "dp2_tp2_pp2_zero1_selective",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 2,
+       .zero = 1,
+       .recompute = selective},
+  };
+  return cases;
+}
+
+/// A model of the suite: its file and what is set over it.
+struct Model {
+  std::string name, file;
+  std::vector<std::string> sets;
+};
+
+const std::vector<Model> &models() {
+  static const std::vector<Model> list = {
+      {"gpt2", "gpt2", {}},
+      {"gpt2_dropout",
+       "gpt2",
+       {"model.model_config.embedding_dropout_prob=0.1", "model.model_config.hidden_dropout_rate=0.2",
+        "model.model_config.attention_dropout_rate=0.1"}},
+      {"llama", "llama", {}},
+  };
+  return list;
+}
+
+/// The unsplit model, trained once for all cases.
+const TrainingRecord &unsplit(const Model &model) {
+  static std::map<std::string, TrainingRecord> records;
+  auto [entry, isNew] = records.try_emplace(model.name);
+  if (isNew) {
+    RunConfig run = equivalenceRun(model.file, model.sets);
+    entry->second = trainCompiled(run, planOf(run, {}), steps);
+  }
+  return entry->second;
+}
+
+void expectEqual(const TrainingRecord &expected, const TrainingRecord &actual, double relativeLoss = 1e-5) {
+  ASSERT_EQ(expected.losses.size(), actual.losses.size());
+  for (size_t step = 0; step < expected.losses.size(); ++step) {
+    EXPECT_NEAR(actual.losses[step], expected.losses[step], relativeLoss * expected.losses[step]) << "step " << step;
+    EXPECT_NEAR(actual.norms[step], expected.norms[step], 10 * relativeLoss * expected.norms[step]) << "step " << step;
+    EXPECT_EQ(compareGradients(expected.gradients[step], actual.gradients[step]), "") << "step " << step;
+  }
+}
+
+class Equivalence : public testing::TestWithParam<std::tuple<Model, SplitCase>> {};
+
+TEST_P(Equivalence, CompiledTrainsLikeTheUnsplitModel) {
+  const auto &[model, split] = GetParam();
+  RunConfig run = equivalenceRun(model.file, model.sets);
+  expectEqual(unsplit(model), trainCompiled(run, planOf(run, split), steps));
+}
+
+TEST_P(Equivalence, InterpretedTrainsLikeTheUnsplitModel) {
+  const auto &[model, split] = GetParam();
+  RunConfig run = equivalenceRun(model.file, model.sets);
+  expectEqual(unsplit(model), trainInterpreted(run, planOf(run, split), steps));
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(splits())),
+                         [](const auto &info) {
+                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+                         });
+
+class Unsplit : public testing::TestWithParam<Model> {};
+
+TEST_P(Unsplit, CompiledAndInterpretedAgree) {
+  RunConfig run = equivalenceRun(GetParam().file, GetParam().sets);
+  expectEqual(trainInterpreted(run, planOf(run, {}), steps), unsplit(GetParam()));
+}
+
+TEST_P(Unsplit, LossFalls) {
+  const TrainingRecord &record = unsplit(GetParam());
+  EXPECT_LT(record.losses.back(), record.losses.front() - 0.1);
+}
+
+/// Bits depend neither on the run nor on how many threads a rank has.
+TEST_P(Unsplit, BitsDependOnNothing) {
+  RunConfig run = equivalenceRun(GetParam().file, GetParam().sets);
+  SplitCase split{.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true};
+  planner::Plan plan = planOf(run, split);
+  TrainingRecord first = trainCompiled(run, plan, steps);
+  for (int threads : {1, 2, 3}) {
+    TrainingRecord again = trainCompiled(run, plan, steps, threads);
+    EXPECT_EQ(first.losses, again.losses) << threads << " threads";
+    EXPECT_EQ(first.gradients, again.gradients) << threads << " threads";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Unsplit, testing::ValuesIn(models()),
+                         [](const auto &info) { return info.param.name; });
+
+/// Without dropout two seeds train alike but for their initial values; the masks must matter.
+TEST(Dropout, ChangesTheLoss) { EXPECT_NE(unsplit(models()[0]).losses, unsplit(models()[1]).losses); }
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,148 @@
+#include "test/equivalence/training.h"
+
+#include "compiler/interpret/train_ranks.h"
+#include "compiler/plan/choose_plan.h"
+#include "runtime/train/learning_rate.h"
+#include "runtime/train/run.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <gtest/gtest.h>
+
+namespace espalier {
+
+RunConfig equivalenceRun(const std::string &model, const std::vector<std::string> &sets) {
+  ImportOptions options;
+  options.sets = sets;
+  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+  ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR "/test/equivalence/") + model + ".yaml", options);
+  EXPECT_TRUE(imported.ok()) << imported.diagnostics.render();
+  return std::move(imported.config);
+}
+
+planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
+  planner::Plan plan;
+  plan.dp = split.dp;
+  plan.tp = split.tp;
+  plan.pp = split.pp;
+  plan.microBatches = split.microBatches;
+  plan.microBatchSize = 8 / (split.dp * split.microBatches);
+  plan.zero = split.zero;
+  plan.sequenceParallel = split.sequenceParallel;
+  plan.vocabParallel = split.vocabParallel;
+  plan.schedule = split.schedule;
+  plan.keepTensorParallelResults = split.keepCollectives;
+  int first = 0;
+  for (int count : split.stageLayers.empty() ? spreadLayers(run.model.layerCount(), split.pp) : split.stageLayers) {
+    plan.stages.push_back({first, count, std::vector<planner::Recompute>(count, split.recompute)});
+    first += count;
+  }
+  return plan;
+}
+
+std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run) {
+  std::filesystem::path text = std::filesystem::path(testing::TempDir()) / fmt::format("text_{}.txt", getpid());
+  std::ofstream stream(text, std::ios::binary);
+  for (int i = 0; i < 400; ++i)
+    stream << "sentence " << i * 7919 % 1000 << " of a text that repeats\n\n";
+  stream.close();
+  rt::DatasetOptions options;
+  options.seqLength = run.model.dims.at("seq");
+  options.split = rt::Split::all;
+  return rt::openDataset(text.string(), options);
+}
+
+TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads) {
+  mlir::MLIRContext context;
+  std::optional<Compiled> compiled = compileRun(context, run, plan);
+  TrainingRecord record;
+  if (!compiled) {
+    ADD_FAILURE() << "the plan does not compile";
+    return record;
+  }
+  rt::RunOptions options;
+  options.dataset = equivalenceData(run);
+  options.steps = steps;
+  options.threads = threads;
+  options.keepGradients = true;
+  rt::RunResult result = rt::runPlan(rt::Program(std::move(compiled->plan)), options);
+  for (const rt::StepRecord &step : result.steps) {
+    record.losses.push_back(step.loss);
+    record.norms.push_back(step.gradNorm);
+  }
+  for (const rt::Tensors &tensors : result.gradients) {
+    auto &entry = record.gradients.emplace_back();
+    for (const auto &[name, values] : tensors)
+      entry[name].assign(values.begin(), values.end());
+  }
+  return record;
+}
+
+TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps) {
+  mlir::MLIRContext context;
+  std::optional<PartitionedModel> model = partitionRun(context, run, plan);
+  TrainingRecord record;
+  if (!model) {
+    ADD_FAILURE() << "the plan does not partition";
+    return record;
+  }
+  std::shared_ptr<const rt::Dataset> data = equivalenceData(run);
+  TrainingInputs inputs;
+  inputs.steps = steps;
+  inputs.learningRate = [&](int64_t) { return run.schedule.peak; };
+  inputs.sample = [&](int64_t index) {
+    rt::Sample sample = data->sample(index % data->sampleCount());
+    TrainingSample result;
+    result.tokens.assign(sample.tokens.begin(), sample.tokens.end());
+    result.labels.assign(sample.labels.begin(), sample.labels.end());
+    result.lossWeights.assign(sample.lossWeights.begin(), sample.lossWeights.end());
+    result.positions.assign(sample.positions.begin(), sample.positions.end());
+    return result;
+  };
+  llvm::Expected<std::vector<TrainingStep>> trained = trainRanks(*model, run, plan, inputs);
+  if (!trained) {
+    ADD_FAILURE() << llvm::toString(trained.takeError());
+    return record;
+  }
+  for (TrainingStep &step : *trained) {
+    record.losses.push_back(step.loss);
+    record.norms.push_back(step.gradNorm);
+    record.gradients.push_back(std::move(step.gradients));
+  }
+  return record;
+}
+
+std::string compareGradients(const std::map<std::string, std::vector<double>> &expected,
+                             const std::map<std::string, std::vector<double>> &actual, double relative) {
+  double allSquares = 0, allElements = 0;
+  for (const auto &[name, values] : expected) {
+    for (double value : values)
+      allSquares += value * value;
+    allElements += values.size();
+  }
+  std::string faults;
+  for (const auto &[name, values] : expected) {
+    auto found = actual.find(name);
+    if (found == actual.end() || found->second.size() != values.size()) {
+      faults += name + " is missing or of another size; ";
+      continue;
+    }
+    double squares = 0, difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      squares += values[i] * values[i];
+      difference += (values[i] - found->second[i]) * (values[i] - found->second[i]);
+    }
+    double bound =
+        relative * std::sqrt(squares) + 1e-2 * relative * std::sqrt(allSquares * values.size() / allElements);
+    if (!(std::sqrt(difference) <= bound))
+      faults += fmt::format("{}: |difference| {:.3g} above {:.3g} (|g| {:.3g}); ", name, std::sqrt(difference), bound,
+                            std::sqrt(squares));
+  }
+  if (actual.size() != expected.size())
+    faults += fmt::format("{} gradients, expected {}", actual.size(), expected.size());
+  return faults;
+}
+
+} // namespace espalier

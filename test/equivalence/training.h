@@ -1,0 +1,51 @@
+// Trains one model under one plan, compiled or interpreted, on the same data, for comparison.
+#pragma once
+
+#include "compiler/driver.h"
+#include "compiler/import/import_run.h"
+#include "runtime/data/dataset.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// A plan in the terms that the suite varies. Global batch: 8 samples.
+struct SplitCase {
+  std::string name;
+  int dp = 1, tp = 1, pp = 1;
+  int64_t microBatches = 1;
+  int zero = 0;
+  bool sequenceParallel = false;
+  bool vocabParallel = true;
+  planner::Recompute recompute = planner::Recompute::None;
+  std::vector<int> stageLayers; ///< empty: spread evenly
+  planner::Schedule schedule = planner::Schedule::OneFOneB;
+  bool keepCollectives = false; ///< mp_comm_recompute: False
+};
+
+/// What a training run shows: per step loss and norm, and the mean gradients by global parameter name.
+struct TrainingRecord {
+  std::vector<double> losses, norms;
+  std::vector<std::map<std::string, std::vector<double>>> gradients;
+};
+
+/// Reads test/equivalence/<model>.yaml with overrides ("section.key=value").
+RunConfig equivalenceRun(const std::string &model, const std::vector<std::string> &sets = {});
+
+planner::Plan planOf(const RunConfig &run, const SplitCase &split);
+
+/// The samples that all runs train on.
+std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run);
+
+TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads = 1);
+TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps);
+
+/// The rule of DESIGN section 2.1: a gradient g' of n out of N elements passes if
+/// |g - g'| <= relative |g| + 1e-2 relative |all gradients| sqrt(n / N). Empty when all pass.
+std::string compareGradients(const std::map<std::string, std::vector<double>> &expected,
+                             const std::map<std::string, std::vector<double>> &actual, double relative = 1e-4);
+
+} // namespace espalier
