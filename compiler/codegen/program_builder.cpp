@@ -75,7 +75,7 @@ bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
     return cast<RankedTensorType>(value.getType()).getElementType().getIntOrFloatBitWidth();
   };
   if (shape.kind == "column" || bits(stored) != bits(argument) || to.columns != from.columns ||
-      to.isDense != from.isDense || !to.terms.empty() || !from.terms.empty())
+      !to.columns || to.isDense != from.isDense || !to.terms.empty() || !from.terms.empty())
     return false;
   return lastRead(shape, argument) <= shape.passes.lookup(stored);
 }
@@ -172,6 +172,17 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
   return true;
 }
 
+/// Sums into one accumulator follow each other in its place.
+void ProgramBuilder::placeAccumulation(Value value, exec::BufferAttr target) {
+  places[value] = target;
+  while (auto accumulate = value.getDefiningOp<model::AccumulateOp>()) {
+    value = accumulate.getAccumulator();
+    if (!value.getDefiningOp() || !value.hasOneUse() || places.contains(value))
+      return;
+    places[value] = target;
+  }
+}
+
 LogicalResult ProgramBuilder::placeResults() {
   Operation *terminator = function.getBody().front().getTerminator();
   for (OpOperand &operand : terminator->getOpOperands()) {
@@ -189,7 +200,7 @@ LogicalResult ProgramBuilder::placeResults() {
     if (isPlaced && places[value] == *target)
       continue;
     if (!isPlaced && producer && (!updated || isLastUse(updated, producer, cast<OpResult>(value).getResultNumber())))
-      places[value] = *target;
+      placeAccumulation(value, *target);
     else
       copies.push_back({value, *target});
   }

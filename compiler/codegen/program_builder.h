@@ -51,6 +51,7 @@ private:
 
   // program_builder.cpp: where values lie.
   mlir::LogicalResult placeArguments();
+  void placeAccumulation(mlir::Value value, exec::BufferAttr target);
   mlir::LogicalResult placeResults();
   void shareAllReduces();
   bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);

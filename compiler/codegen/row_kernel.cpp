@@ -67,8 +67,12 @@ SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, La
   SmallVector<Value> running;
   for (auto [reduction, sum] : llvm::zip_equal(work.reductions, loop.getRegionIterArgs()))
     running.push_back(combine(lanes, reduction, sum, lanes.asFloat(evaluator.at(reduction->getOperand(0)))));
+  // Everything is read before anything is stored: an output may lie in the place of an input.
+  SmallVector<Value> outputs;
   for (unsigned output : work.outputs)
-    evaluator.storeOutput(output, evaluator.at(shape.body->getTerminator()->getOperand(output)));
+    outputs.push_back(evaluator.at(shape.body->getTerminator()->getOperand(output)));
+  for (auto [output, value] : llvm::zip_equal(work.outputs, outputs))
+    evaluator.storeOutput(output, value);
   if (!running.empty()) // a loop without results has its terminator already
     b.create<scf::YieldOp>(running);
   return SmallVector<Value>(loop.getResults());

@@ -32,6 +32,14 @@ Layout::Layout(ModuleOp module) {
           axesOfDim[entry.getName()].push_back(axis);
 }
 
+Axes Layout::inMeshOrder(const Axes &axes) const {
+  Axes ordered;
+  for (StringAttr axis : meshAttribute.getAxes())
+    if (llvm::is_contained(axes, axis))
+      ordered.push_back(axis);
+  return ordered;
+}
+
 Sharding Layout::byDimension(Type type) const {
   Sharding sharding;
   for (StringAttr dim : dimNames(type))

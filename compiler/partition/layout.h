@@ -32,6 +32,8 @@ public:
 
   dist::MeshAttr mesh() const { return meshAttribute; }
   int64_t size(llvm::ArrayRef<mlir::StringAttr> axes) const { return meshAttribute.size(axes); }
+  /// The same axes, outermost first.
+  Axes inMeshOrder(const Axes &axes) const;
   /// Where a value of this type lives unless an op says otherwise: each named dimension on its axes, and the
   /// sequence of [batch, seq, hidden] on tp under sequence parallelism.
   Sharding nominal(mlir::Type type) const;

@@ -76,6 +76,8 @@ public:
         return op.emitOpError("cannot be sharded");
       if (auto accumulate = dyn_cast<model::AccumulateOp>(&op))
         placeAccumulate(accumulate);
+      else if (auto cotangent = dyn_cast<model::CotangentOp>(&op))
+        placeCotangent(cotangent);
       else
         place(shardable);
     }
@@ -149,6 +151,7 @@ private:
     }
     Axes partial = passes ? operands.front().partial : Axes();
     llvm::append_range(partial, factors.summed());
+    partial = layout.inMeshOrder(partial);
     for (Value result : op->getResults()) {
       results.push_back(factors.of(result.getType()));
       results.back().partial = partial;
@@ -162,6 +165,13 @@ private:
     place.partial = shardings[op.getX()].partial;
     shardings[op.getAccumulator()] = place;
     record(op, {place, place}, {place});
+  }
+
+  /// The gradient of the stream arrives where the stream leaves. The loss stays as it is: a sum of its parts.
+  void placeCotangent(model::CotangentOp op) {
+    Sharding place = layout.nominal(op.getType());
+    bool isLoss = dimNames(op.getType()).empty();
+    record(op, {isLoss ? shardings[op.getStream()] : place}, {place});
   }
 
   /// Streams and their gradients leave in the stream's placement, everything else where it is.
