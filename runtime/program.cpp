@@ -26,8 +26,8 @@ pb::Plan proved(pb::Plan plan) {
 /// Writes one rank's arrays.
 class Preparation {
 public:
-  Preparation(const Mesh &mesh, Communicator &communicator, RankProgram &program)
-      : mesh(mesh), communicator(communicator), program(program) {}
+  Preparation(const Mesh &mesh, uint64_t seed, Communicator &communicator, RankProgram &program)
+      : mesh(mesh), seed(seed), communicator(communicator), program(program) {}
 
   void add(const pb::Instruction &from, std::span<const KernelFunction> kernels,
            const LibraryKernel *library);
@@ -44,6 +44,7 @@ private:
   void addCollective(const pb::Collective &collective);
 
   const Mesh &mesh;
+  const uint64_t seed;
   Communicator &communicator;
   RankProgram &program;
   std::vector<std::pair<uint32_t, uint32_t>>
@@ -60,7 +61,8 @@ void Preparation::addOperands(PreparedInstruction &instruction,
   instruction.firstScalar = program.scalars.size();
   instruction.scalars = scalars.size();
   for (const pb::Scalar &scalar : scalars)
-    program.scalars.push_back({scalar.constant() + mesh.affine(program.rank, scalar.coordinates()),
+    program.scalars.push_back({scalar.constant() + mesh.affine(program.rank, scalar.coordinates()) +
+                                   scalar.seed() * static_cast<int64_t>(seed),
                                scalar.step(), scalar.micro_batch(), scalar.layer()});
 }
 
@@ -203,13 +205,13 @@ RankProgram Program::prepare(Communicator &communicator) const {
     if (!used[index])
       continue;
     const pb::Subprogram &subprogram = thePlan.subprograms(index - 1);
-    Preparation preparation(theMesh, communicator, program);
+    Preparation preparation(theMesh, thePlan.settings().seed(), communicator, program);
     program.subprograms[index].first = program.instructions.size();
     for (int i = 0; i < subprogram.instructions_size(); ++i)
       preparation.add(subprogram.instructions(i), kernels, libraryCalls[index - 1][i].get());
     program.subprograms[index].last = program.instructions.size();
   }
-  Preparation preparation(theMesh, communicator, program);
+  Preparation preparation(theMesh, thePlan.settings().seed(), communicator, program);
   for (const pb::Call &call : stage.calls())
     program.calls.push_back(preparation.prepareCall(stage, call));
   std::vector<int> world(theMesh.ranks());

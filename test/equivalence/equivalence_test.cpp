@@ -152,6 +152,18 @@ TEST_P(Unsplit, BitsDependOnNothing) {
 INSTANTIATE_TEST_SUITE_P(Models, Unsplit, testing::ValuesIn(models()),
                          [](const auto &info) { return info.param.name; });
 
+/// Each place of dropout alone, so that a mask that differs between compiled and interpreted is found at once.
+TEST(Dropout, MasksAgreePlaceByPlace) {
+  for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"}) {
+    RunConfig run = equivalenceRun("gpt2", {std::string("model.model_config.") + rate + "=0.3"});
+    TrainingRecord interpreted = trainInterpreted(run, planOf(run, {}), 2);
+    TrainingRecord compiled = trainCompiled(run, planOf(run, {}), 2);
+    ASSERT_EQ(compiled.losses.size(), 2u);
+    for (int step = 0; step < 2; ++step)
+      EXPECT_NEAR(compiled.losses[step], interpreted.losses[step], 1e-5 * interpreted.losses[step]) << rate;
+  }
+}
+
 /// Without dropout two seeds train alike but for their initial values; the masks must matter.
 TEST(Dropout, ChangesTheLoss) { EXPECT_NE(unsplit(models()[0]).losses, unsplit(models()[1]).losses); }
 
