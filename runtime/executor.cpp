@@ -152,11 +152,8 @@ void Executor::startTransfer(const pb::Action &action) {
 }
 
 void Executor::sumScalars() {
-  // The ranks of a tensor-parallel group hold the same loss: only the first one's counts.
-  bool isCounted = program.stage + 1 == source.plan().stages_size() &&
-                   source.mesh().coordinate(program.rank, "tp") == 0;
-  if (!isCounted)
-    scalars()[LossSum] = scalars()[TokenCount] = 0;
+  // Ranks that hold the same loss have each counted their share of it: the compiler divides by
+  // their number. A stage without the loss has counted nothing.
   void *place = scalars();
   Ticket ticket = communicator.startCollective(program.worldGroup, agreement, &place, &place);
   communicator.wait(ticket, spins);

@@ -305,6 +305,7 @@ void Builder::headPrograms() {
   buffer(add, pb::WORKSPACE, 0, 4, false);
   buffer(add, pb::SCALARS, 0, 64, true);
   scalar(add, o.samples * o.features);
+  scalar(add, o.tp);
   finish(forward, 64);
   headForward = plan.subprograms_size();
   pb::Subprogram *backward = subprogram("head.backward");
