@@ -1,6 +1,7 @@
 // Where values lie, and launches of fused bodies. Arguments and results have the regions of their roles; a result
 // that updates an argument is written in place if nothing reads the argument afterwards, else copied at the end.
 #include "compiler/codegen/program_builder.h"
+#include "compiler/codegen/fusion_graph.h"
 
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
@@ -208,6 +209,17 @@ void ProgramBuilder::shareAllReduces() {
   }
 }
 
+/// A sum that only a later sum continues grows in the same place: norms of many gradients end in one statistic.
+void ProgramBuilder::shareSums() {
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    auto sum = dyn_cast<model::AccumulateOp>(op);
+    if (!sum || !isAccumulatedByProducer(sum) || places.contains(sum.getAccumulator()))
+      continue;
+    if (sum.getAccumulator().getDefiningOp<model::AccumulateOp>() && sum.getAccumulator().hasOneUse())
+      places[sum.getAccumulator()] = place(sum.getResult());
+  }
+}
+
 exec::BufferAttr ProgramBuilder::destination(Value result, NamedAttrList &flags) {
   if (result.hasOneUse())
     if (auto accumulate = dyn_cast<model::AccumulateOp>(*result.user_begin())) {
@@ -295,6 +307,7 @@ LogicalResult ProgramBuilder::build() {
   if (failed(placeArguments()) || failed(placeResults()))
     return failure();
   shareAllReduces();
+  shareSums();
   builder.setInsertionPoint(function);
   auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr);
   builder.setInsertionPointToStart(&program.getBody().emplaceBlock());

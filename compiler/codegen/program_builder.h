@@ -53,6 +53,7 @@ private:
   mlir::LogicalResult placeArguments();
   mlir::LogicalResult placeResults();
   void shareAllReduces();
+  void shareSums();
   bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);
   exec::BufferAttr place(mlir::Value value);
   exec::BufferAttr newBuffer(int64_t bytes);
