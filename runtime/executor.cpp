@@ -152,6 +152,8 @@ void Executor::startTransfer(const pb::Action &action) {
 }
 
 void Executor::sumScalars() {
+  // Ranks that hold the same loss have each counted their share of it: the compiler divides by
+  // their number. A stage without the loss has counted nothing.
   void *place = scalars();
   Ticket ticket = communicator.startCollective(program.worldGroup, agreement, &place, &place);
   communicator.wait(ticket, spins);

@@ -7,12 +7,18 @@
 namespace espalier::rt {
 namespace {
 
+constexpr int spinsPerYield = 128;
+
 /// Returns once `value` differs from `seen`: looks `spins` times, then sleeps.
 void awaitChange(const std::atomic<uint32_t> &value, uint32_t seen, int spins) {
   for (int spin = 0; spin < spins; ++spin) {
     if (value.load(std::memory_order_acquire) != seen)
       return;
-    __builtin_ia32_pause();
+    // The thread that is waited for may stand in line for this very core.
+    if (spin % spinsPerYield == spinsPerYield - 1)
+      std::this_thread::yield();
+    else
+      __builtin_ia32_pause();
   }
   value.wait(seen, std::memory_order_acquire);
 }

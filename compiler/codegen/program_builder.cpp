@@ -2,6 +2,7 @@
 // that updates an argument is written in place if nothing reads the argument afterwards, else copied at the end.
 #include "compiler/codegen/program_builder.h"
 
+#include "compiler/codegen/fusion_graph.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
@@ -172,17 +173,6 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
   return true;
 }
 
-/// Sums into one accumulator follow each other in its place.
-void ProgramBuilder::placeAccumulation(Value value, exec::BufferAttr target) {
-  places[value] = target;
-  while (auto accumulate = value.getDefiningOp<model::AccumulateOp>()) {
-    value = accumulate.getAccumulator();
-    if (!value.getDefiningOp() || !value.hasOneUse() || places.contains(value))
-      return;
-    places[value] = target;
-  }
-}
-
 LogicalResult ProgramBuilder::placeResults() {
   Operation *terminator = function.getBody().front().getTerminator();
   for (OpOperand &operand : terminator->getOpOperands()) {
@@ -200,7 +190,7 @@ LogicalResult ProgramBuilder::placeResults() {
     if (isPlaced && places[value] == *target)
       continue;
     if (!isPlaced && producer && (!updated || isLastUse(updated, producer, cast<OpResult>(value).getResultNumber())))
-      placeAccumulation(value, *target);
+      places[value] = *target;
     else
       copies.push_back({value, *target});
   }
@@ -216,6 +206,17 @@ void ProgramBuilder::shareAllReduces() {
     StringRef region = place(reduce.getResult()).getRegion();
     if (region == "virtual" || region == "stream_out" || region == "cotangent_in")
       places[reduce.getX()] = place(reduce.getResult());
+  }
+}
+
+/// A sum that only a later sum continues grows in the same place: norms of many gradients end in one statistic.
+void ProgramBuilder::shareSums() {
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    auto sum = dyn_cast<model::AccumulateOp>(op);
+    if (!sum || !isAccumulatedByProducer(sum) || places.contains(sum.getAccumulator()))
+      continue;
+    if (sum.getAccumulator().getDefiningOp<model::AccumulateOp>() && sum.getAccumulator().hasOneUse())
+      places[sum.getAccumulator()] = place(sum.getResult());
   }
 }
 
@@ -306,6 +307,7 @@ LogicalResult ProgramBuilder::build() {
   if (failed(placeArguments()) || failed(placeResults()))
     return failure();
   shareAllReduces();
+  shareSums();
   builder.setInsertionPoint(function);
   auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr);
   builder.setInsertionPointToStart(&program.getBody().emplaceBlock());

@@ -51,9 +51,9 @@ private:
 
   // program_builder.cpp: where values lie.
   mlir::LogicalResult placeArguments();
-  void placeAccumulation(mlir::Value value, exec::BufferAttr target);
   mlir::LogicalResult placeResults();
   void shareAllReduces();
+  void shareSums();
   bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);
   exec::BufferAttr place(mlir::Value value);
   exec::BufferAttr newBuffer(int64_t bytes);

@@ -19,7 +19,14 @@ const rt::pb::Stage &fullestStage(const rt::pb::Plan &plan) {
   return plan.stages(fullest);
 }
 
-std::string inGigabytes(uint64_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / (1 << 30)); }
+/// Binary units, as in run files, small enough that a small model's classes are not all 0.00.
+std::string readable(uint64_t bytes) {
+  if (bytes >= uint64_t(100) << 20)
+    return fmt::format("{:.2f} GB", static_cast<double>(bytes) / (1 << 30));
+  if (bytes >= 100 << 10)
+    return fmt::format("{:.2f} MB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{} B", bytes);
+}
 
 struct Change {
   std::string name;
@@ -77,22 +84,20 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
     return "";
   std::string classes;
   for (const rt::pb::MemoryClass &entry : stage.memory())
-    classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ", entry.name(), inGigabytes(entry.bytes()));
-  std::string text = fmt::format("needs {} per rank, have {} ({}): {}", inGigabytes(stage.arena_bytes()),
-                                 inGigabytes(limit), describePlan(plan), classes);
+    classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ", entry.name(), readable(entry.bytes()));
+  std::string text = fmt::format("needs {} per rank, have {} ({}): {}", readable(stage.arena_bytes()), readable(limit),
+                                 describePlan(plan), classes);
   CompileOptions sizesOnly;
   sizesOnly.emitKernels = false;
   for (const Change &change : changesOf(run, plan)) {
     std::optional<Compiled> changed = compileRun(context, run, change.plan, sizesOnly);
     if (changed && fullestStage(changed->plan).arena_bytes() <= limit)
-      return text + fmt::format("; fits with {} ({})", change.name,
-                                inGigabytes(fullestStage(changed->plan).arena_bytes()));
+      return text +
+             fmt::format("; fits with {} ({})", change.name, readable(fullestStage(changed->plan).arena_bytes()));
   }
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
 }
 
-ChosenPlan choosePlan(mlir::MLIRContext &, const RunConfig &run) {
-  return {pinnedPlan(run), "", false};
-}
+ChosenPlan choosePlan(mlir::MLIRContext &, const RunConfig &run) { return {pinnedPlan(run), "", false}; }
 
 } // namespace espalier

@@ -78,7 +78,7 @@ void toy_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
   *(float *)b[3] = sum;
 }
 
-// loss, scalars region; scalars: tokens, ranks that hold the same loss
+// loss, scalars region; scalars: tokens, ranks that hold the same loss, of which each counts its share
 void toy_add_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
   float *scalars = b[1];
   scalars[LossSum] += *(const float *)b[0] / (float)s[1];

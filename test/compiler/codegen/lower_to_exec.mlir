@@ -18,3 +18,20 @@ func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
   %t = model.tanh %s : (!y) -> !y
   return %t : !y
 }
+
+// Norms of many gradients grow in the statistic itself: none is left behind in the workspace.
+// CHECK-LABEL: exec.program @block.squared_norm
+// CHECK-COUNT-3: exec.call {buffers = [{{.*}}region = "gradients"{{.*}}region = "scalars", offset = 8{{.*}}function = "squared_norm"
+func.func @block.squared_norm(%n: tensor<f32> {model.role = "statistic", model.name = "squared_norm"},
+                              %a: tensor<16xf32> {model.role = "accumulator", model.name = "a"},
+                              %b: tensor<16xf32> {model.role = "accumulator", model.name = "b"},
+                              %c: tensor<16xf32> {model.role = "accumulator", model.name = "c"})
+    -> (tensor<f32> {model.role = "statistic", model.name = "squared_norm"}) {
+  %0 = model.squared_norm %a {weight = 1.0 : f64} : (tensor<16xf32>) -> tensor<f32>
+  %1 = model.accumulate %n, %0 {always} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %2 = model.squared_norm %b {weight = 1.0 : f64} : (tensor<16xf32>) -> tensor<f32>
+  %3 = model.accumulate %1, %2 {always} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %4 = model.squared_norm %c {weight = 0.5 : f64} : (tensor<16xf32>) -> tensor<f32>
+  %5 = model.accumulate %3, %4 {always} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %5 : tensor<f32>
+}

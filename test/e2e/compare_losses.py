@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Two runs of the same model side by side. Usage: compare_losses.py A.jsonl B.jsonl [--names A B] [--limit 1e-5]
+[--first STEPS] [--show STEPS] [--exact] [--from STEP]
+
+Prints every SHOWth loss and the largest relative difference; ends with 1 where one of the first STEPS steps exceeds
+the limit, or, with --exact, where loss or grad norm of a step that both runs have (from STEP on) are not the same bits.
+"""
+import argparse
+import json
+import math
+import sys
+
+
+def read(file):
+    with open(file, encoding="utf-8") as lines:
+        return {entry["step"]: entry for entry in map(json.loads, lines) if "loss" in entry}
+
+
+def differs_in_bits(a, b):
+    # JSON numbers are written so that they read back as the same double.
+    return a["loss"] != b["loss"] or a["grad_norm"] != b["grad_norm"]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("files", nargs=2)
+    parser.add_argument("--names", nargs=2, default=["a", "b"])
+    parser.add_argument("--limit", type=float, default=1e-5)
+    parser.add_argument("--first", type=int, default=10)
+    parser.add_argument("--from", dest="begin", type=int, default=1)
+    parser.add_argument("--show", type=int, default=1)
+    parser.add_argument("--exact", action="store_true")
+    options = parser.parse_args()
+
+    left, right = map(read, options.files)
+    steps = sorted(step for step in left.keys() & right.keys() if step >= options.begin)
+    if not steps:
+        sys.exit("error: the runs have no step in common")
+    print(f"  step {options.names[0]:>20} {options.names[1]:>20}   relative difference")
+    largest, largest_early, different = 0.0, 0.0, []
+    for step in steps:
+        a, b = left[step]["loss"], right[step]["loss"]
+        difference = abs(a - b) / abs(b) if math.isfinite(a) and math.isfinite(b) and b else math.inf
+        largest = max(largest, difference)
+        if step <= options.first:
+            largest_early = max(largest_early, difference)
+        if differs_in_bits(left[step], right[step]):
+            different.append(step)
+        if step == steps[0] or step % options.show == 0 or step == steps[-1]:
+            print(f"  {step:>4} {a:>20.6f} {b:>20.6f}   {difference:.1e}")
+
+    if options.exact:
+        print(f"{len(steps) - len(different)} of {len(steps)} steps have the same bits")
+        return 1 if different else 0
+    print(f"largest relative difference: {largest_early:.1e} in the first {options.first} steps "
+          f"(allowed: {options.limit:.0e}), {largest:.1e} in all {len(steps)}")
+    return 1 if largest_early > options.limit else 0
+
+
+sys.exit(main())
