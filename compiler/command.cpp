@@ -5,6 +5,7 @@
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
+#include "planner/explain.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/BuiltinAttributes.h"

@@ -171,7 +171,8 @@ bool matches(const Pattern &pattern, const Plan &plan) {
          axis(pattern.ep, plan.ep) &&
          (!pattern.sequenceParallel || *pattern.sequenceParallel == plan.sequenceParallel) &&
          (!pattern.vocabParallel || *pattern.vocabParallel == plan.vocabParallel) &&
-         (!pattern.zero || *pattern.zero == plan.zero);
+         (!pattern.zero || *pattern.zero == plan.zero) && axis(pattern.pp, plan.pp) &&
+         (!pattern.tensorRanks || *pattern.tensorRanks == plan.tp);
 }
 
 namespace {
@@ -205,7 +206,7 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
   case ComputeClass::Attention:
     return attentionSeconds(evaluate(term.operations, symbols), bytes, machine);
   case ComputeClass::Memory:
-    return memorySeconds(bytes, machine);
+    return memorySeconds(std::max(bytes, 0.0), machine); // repeated work may need fewer bytes
   }
   return 0;
 }
@@ -237,6 +238,8 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
   }
+  for (const Size &peak : terms.otherPeakBytes)
+    cost.otherPeakBytes = std::max(cost.otherPeakBytes, evaluate(peak, symbols));
 }
 
 } // namespace
@@ -257,7 +260,7 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
     *found = true;
 
   std::vector<double> symbols = symbolValues(problem, plan);
-  PhaseSum sums[4], repeats[3];
+  PhaseSum sums[5], repeats[3]; // by Phase; that of Repeat itself is not used
   for (const ComputeTerm &term : terms->compute) {
     double seconds = computeSeconds(term, symbols, problem.machine);
     sums[static_cast<int>(term.phase)].compute += seconds;

@@ -25,11 +25,11 @@ CostTable buildCostTable(const Problem &problem, const Plan &plan) {
       table.kinds[kind] = segmentCost(problem, static_cast<int>(kind), plan, &found);
       table.found = table.found && found;
     }
-  if (plan.pp > 1) {
-    table.boundaryBytes = evaluate(problem.boundaryBytes, symbolValues(problem, plan)) /
-                          (plan.sequenceParallel ? plan.tp : 1);
-    table.boundarySeconds = boundarySeconds(problem, plan);
-  }
+  std::vector<double> symbols = symbolValues(problem, plan);
+  table.boundaryBytes =
+      evaluate(problem.boundaryBytes, symbols) / (plan.sequenceParallel ? plan.tp : 1);
+  table.boundarySeconds = boundarySeconds(problem, plan);
+  table.inputBytes = evaluate(problem.inputBytes, symbols);
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
   return table;
 }
@@ -43,7 +43,8 @@ void addParameters(StageMemory &memory, const SegmentCost &cost, double count) {
 }
 
 double peak(const SegmentCost &cost, int recompute) {
-  return std::max(cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute]);
+  return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute],
+                   cost.otherPeakBytes});
 }
 
 } // namespace
@@ -51,7 +52,7 @@ double peak(const SegmentCost &cost, int recompute) {
 StageMemory stageMemory(const Problem &problem, const CostTable &table,
                         const StageContent &content) {
   StageMemory memory;
-  double saved = 0, gathered = 0;
+  double saved = table.inputBytes, gathered = 0;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
       int count = content.layers[kind][recompute];
@@ -77,7 +78,10 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table,
     memory.optimizer -= table.head.tiedOptimizerBytes;
   }
   memory.activations = saved * content.inFlight;
-  memory.communication = 2 * table.boundaryBytes * (content.receives + content.sends) + gathered;
+  const StreamBuffers &buffers = problem.streamBuffers;
+  double streams = buffers.always + (content.receives ? buffers.receives : 0) +
+                   (content.sends ? buffers.sends + buffers.sendsInFlight * content.inFlight : 0);
+  memory.communication = table.boundaryBytes * streams + gathered;
   memory.reserved = problem.machine.reservedBytes;
   return memory;
 }

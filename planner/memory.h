@@ -16,6 +16,7 @@ struct CostTable {
   std::vector<SegmentCost> kinds; ///< per Problem::kinds
   std::vector<int> layerKinds;    ///< kind of each layer
   double boundarySeconds = 0, boundaryBytes = 0;
+  double inputBytes = 0;
   double tiedSeconds = 0;
   bool found = true; ///< every segment had terms for this pattern
 };

@@ -170,7 +170,7 @@ double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage,
         saved += one.layers[kind][recompute] * layout.table.kinds[kind].savedBytes[recompute];
     widest = std::max(widest, saved);
   }
-  return (widest + ends) * peakInFlight(layout.schedule, stage);
+  return (widest + ends + layout.table.inputBytes) * peakInFlight(layout.schedule, stage);
 }
 
 void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
@@ -196,6 +196,7 @@ void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
     }
     content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
     content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
+    content.inFlight = peakInFlight(layout.schedule, stage);
     StageMemory memory = stageMemory(problem, layout.table, content);
     memory.activations = perStage == 1 ? peakSavedBytes(layout, chunkBytes, stage)
                                        : alikeSavedBytes(layout, plan, stage, content);

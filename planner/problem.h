@@ -39,8 +39,9 @@ struct Monomial {
 /// A sum of monomials; empty is zero. Sizes are per rank: the powers of axes hold the splitting.
 using Size = std::vector<Monomial>;
 
-/// When a term is executed. Forward, Backward and Weight once per micro-batch, Step once per step.
-enum class Phase { Forward, Backward, Weight, Step };
+/// When a term is executed. Forward, Backward and Weight once per micro-batch, Step once per step;
+/// Repeat only where its repeated flags say so, before backward.
+enum class Phase { Forward, Backward, Weight, Step, Repeat };
 
 /// MatMul: m, n, k, batch products of 2 m n k operations. Attention: fused, `operations` given.
 /// Memory: element-wise and reductions, costs its bytes.
@@ -88,6 +89,8 @@ struct ParameterTerm {
 struct Pattern {
   std::optional<bool> dp, tp, cp, ep, sequenceParallel, vocabParallel;
   std::optional<int> zero;
+  std::optional<bool> pp;         ///< several stages
+  std::optional<int> tensorRanks; ///< exactly this many tensor ranks
 };
 
 /// What one segment costs under plans that match `pattern`. Arrays are indexed by Recompute.
@@ -103,6 +106,7 @@ struct PatternTerms {
       forwardPeakBytes; ///< transient bytes while forward runs, beyond what is saved
   std::array<Size, 3>
       backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
+  std::vector<Size> otherPeakBytes; ///< of what else runs in the same place: evaluation, optimizer
 };
 
 /// A kind of segment; the first pattern that matches a plan is used.
@@ -115,6 +119,12 @@ struct SegmentKind {
 struct LayerRun {
   int kind = 0; ///< index into Problem::kinds
   int count = 0;
+};
+
+/// Buffers of the stream's size on one stage: `always`, for each neighbour, and, with a next stage,
+/// for each micro-batch in flight.
+struct StreamBuffers {
+  double always = 0, receives = 2, sends = 2, sendsInFlight = 0;
 };
 
 /// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2
@@ -177,6 +187,8 @@ struct Problem {
   /// over tp.
   Size boundaryBytes;
   bool boundaryScatters = false; ///< the stream is sent in tp parts and gathered by the receiver
+  StreamBuffers streamBuffers;
+  Size inputBytes; ///< tokens and the like, on each stage per micro-batch in flight
   std::vector<Divisibility> limits;
   int64_t globalBatch = 1; ///< samples per step
   double modelFlops = 0;   ///< forward and backward of one sample without recompute, for MFU

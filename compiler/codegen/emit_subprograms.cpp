@@ -209,13 +209,21 @@ LogicalResult Emitter::emit(bool emitObjects) {
 
 } // namespace
 
-void addCodegenPasses(OpPassManager &passes) {
+void addFusionPasses(OpPassManager &passes) {
   // Derivatives repeat subexpressions of the forward part; a group should see each once.
   passes.addPass(createCSEPass());
   passes.addPass(createFuseKernels());
+}
+
+void addBufferPasses(OpPassManager &passes) {
   // Buffers only exist once groups are known: what lives inside of a kernel needs none.
   passes.addPass(createLowerToExec());
   passes.addPass(createPlanBuffers());
+}
+
+void addCodegenPasses(OpPassManager &passes) {
+  addFusionPasses(passes);
+  addBufferPasses(passes);
 }
 
 LogicalResult emitSubprograms(ModuleOp module, pb::Plan &plan, bool emitObjects) {

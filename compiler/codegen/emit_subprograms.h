@@ -10,6 +10,9 @@ namespace espalier {
 
 /// Adds the passes from local functions to programs: fuse-kernels, lower-to-exec, plan-buffers.
 void addCodegenPasses(mlir::OpPassManager &passes);
+/// The first part of them: groups ops into kernels. The second part makes programs over buffers.
+void addFusionPasses(mlir::OpPassManager &passes);
+void addBufferPasses(mlir::OpPassManager &passes);
 
 /// Fills `subprograms` (one per program, named like its function), `kernels`, `objects` and `locations` of `plan`.
 /// The module must have been through the passes above. Without `emitObjects` no machine code is made: for questions

@@ -2,7 +2,7 @@
 
 #include "compiler/interpret/ranks.h"
 #include "compiler/interpret/run_ranks.h"
-#include "compiler/plan/apply_plan.h"
+#include "planner/explain.h"
 #include "planner/schedule.h"
 #include "runtime/train/initial_value.h"
 

@@ -4,7 +4,7 @@
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/expand_schedule.h"
-#include "compiler/plan/apply_plan.h"
+#include "planner/explain.h"
 
 #include "runtime/abi.h"
 

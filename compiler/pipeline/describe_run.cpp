@@ -1,6 +1,6 @@
 #include "compiler/pipeline/describe_run.h"
 
-#include "compiler/plan/apply_plan.h"
+#include "planner/explain.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,6 +1,7 @@
 #include "compiler/plan/apply_plan.h"
 
 #include "dialects/dist/dialect.h"
+#include "planner/explain.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -10,21 +11,17 @@ using namespace mlir;
 
 namespace espalier {
 
-const char *recomputeName(planner::Recompute recompute) {
-  switch (recompute) {
-  case planner::Recompute::None:
-    return "none";
-  case planner::Recompute::Selective:
-    return "selective";
-  case planner::Recompute::Full:
-    return "full";
-  }
-  llvm_unreachable("unknown recompute policy");
-}
-
 ModelSizes sizesUnder(const planner::Plan &plan) {
   bool splitsVocabulary = plan.vocabParallel && plan.tp > 1;
   return {plan.microBatchSize * plan.dp, splitsVocabulary ? 128 * plan.tp : 1};
+}
+
+std::vector<std::string> tensorParallelDims(const ModelDescription &model) {
+  std::vector<std::string> dims;
+  for (const char *dim : {"heads", "kv_heads", "ffn"})
+    if (model.dims.count(dim))
+      dims.push_back(dim);
+  return dims;
 }
 
 void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescription &model) {
@@ -38,9 +35,8 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   module->setAttr("dist.mesh", dist::MeshAttr::get(module.getContext(), axes, sizes));
 
   SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp"}))};
-  for (const char *dim : {"heads", "kv_heads", "ffn"})
-    if (model.dims.count(dim))
-      dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
+  for (const std::string &dim : tensorParallelDims(model))
+    dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
   if (plan.vocabParallel)
     dims.push_back(b.getNamedAttr("vocab", b.getStrArrayAttr({"tp"})));
   module->setAttr("dist.dims", b.getDictionaryAttr(dims));

@@ -1,11 +1,7 @@
 #include "compiler/plan/choose_plan.h"
 
-#include "compiler/plan/apply_plan.h"
+#include "planner/explain.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <set>
 
 namespace espalier {
 
@@ -21,8 +17,6 @@ std::vector<int> spreadLayers(int layers, int stages) {
   return counts;
 }
 
-namespace {
-
 planner::Recompute parseRecompute(const std::string &name) {
   if (name == "full")
     return planner::Recompute::Full;
@@ -30,10 +24,12 @@ planner::Recompute parseRecompute(const std::string &name) {
 }
 
 planner::Schedule parseSchedule(const std::string &name) {
-  return name == "gpipe" ? planner::Schedule::GPipe : planner::Schedule::OneFOneB;
+  for (planner::Schedule schedule : {planner::Schedule::GPipe, planner::Schedule::Interleaved,
+                                     planner::Schedule::ZeroBubbleH1, planner::Schedule::ZeroBubbleV})
+    if (name == planner::scheduleName(schedule))
+      return schedule;
+  return planner::Schedule::OneFOneB;
 }
-
-} // namespace
 
 planner::Plan pinnedPlan(const RunConfig &run) {
   const PlanPins &pins = run.pins;
@@ -59,17 +55,6 @@ planner::Plan pinnedPlan(const RunConfig &run) {
     first += count;
   }
   return plan;
-}
-
-std::string describePlan(const planner::Plan &plan) {
-  std::set<planner::Recompute> policies;
-  for (const planner::StagePlan &stage : plan.stages)
-    policies.insert(stage.recompute.begin(), stage.recompute.end());
-  std::string recompute = policies.size() > 1 ? "mixed" : policies.empty() ? "none" : recomputeName(*policies.begin());
-  return fmt::format("dp={} tp={} pp={}, {} micro-batches of {}, zero={}, {}recompute={}, {}", plan.dp, plan.tp, plan.pp,
-                     plan.microBatches, plan.microBatchSize, plan.zero,
-                     plan.sequenceParallel ? "sequence parallel, " : "", recompute,
-                     plan.schedule == planner::Schedule::GPipe ? "gpipe" : "1f1b");
 }
 
 } // namespace espalier

@@ -14,7 +14,8 @@ planner::Plan pinnedPlan(const RunConfig &run);
 /// the last also hold the embedding and the head.
 std::vector<int> spreadLayers(int layers, int stages);
 
-/// "dp=2 tp=2 pp=2, 2 micro-batches of 2, zero=1, recompute=full, 1f1b".
-std::string describePlan(const planner::Plan &plan);
+/// Values of the run file, which the import has checked; anything else is `none` and `1f1b`.
+planner::Recompute parseRecompute(const std::string &name);
+planner::Schedule parseSchedule(const std::string &name);
 
 } // namespace espalier

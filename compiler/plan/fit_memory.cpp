@@ -2,6 +2,9 @@
 
 #include "compiler/driver.h"
 #include "compiler/plan/choose_plan.h"
+#include "compiler/plan/profile_model.h"
+#include "planner/explain.h"
+#include "planner/search.h"
 
 #include <fmt/format.h>
 
@@ -98,6 +101,78 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
 }
 
-ChosenPlan choosePlan(mlir::MLIRContext &, const RunConfig &run) { return {pinnedPlan(run), "", false}; }
+namespace {
+
+/// Bytes of the compiled plan's fullest stage; nothing when it does not compile.
+std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
+  if (!compiled)
+    return std::nullopt;
+  return fullestStage(compiled->plan).arena_bytes();
+}
+
+std::string join(const std::vector<std::string> &parts) { return fmt::format("{}", fmt::join(parts, "; ")); }
+
+ChosenPlan nothingFits(const planner::SearchResult &result) {
+  std::string text = "error: no plan: " + result.binding;
+  for (const planner::Relaxation &relaxation : result.relaxations)
+    text += fmt::format("; fits with {} ({} per rank)", relaxation.change,
+                        inGigabytes(static_cast<uint64_t>(relaxation.needBytes)));
+  return {std::nullopt, text, false};
+}
+
+} // namespace
+
+planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig &run, const planner::Problem &given,
+                                     const planner::SearchOptions &options) {
+  constexpr int attempts = 4;
+  planner::Problem problem = given;
+  double limit = run.cluster.memoryBytes;
+  planner::SearchResult result;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    result = planner::search(problem, options);
+    double excess = 1;
+    for (size_t i = 0; i < result.plans.size(); ++i) {
+      planner::PricedPlan &priced = result.plans[i];
+      priced.plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
+      priced.prediction.memoryLimitBytes = limit;
+      if (!priced.plan.executable)
+        return result; // for reading only
+      std::optional<uint64_t> bytes = arenaBytes(context, run, priced.plan);
+      if (bytes && static_cast<double>(*bytes) <= limit) {
+        result.plans.erase(result.plans.begin(), result.plans.begin() + static_cast<std::ptrdiff_t>(i));
+        return result;
+      }
+      if (bytes && i == 0)
+        excess = static_cast<double>(*bytes) / limit;
+    }
+    if (result.plans.empty())
+      return result;
+    problem.machine.memoryBytes = problem.machine.memoryBytes / excess * 0.995;
+  }
+  result.plans.clear();
+  result.binding = fmt::format("memory: the plans that should fit {} do not once they are compiled",
+                               inGigabytes(static_cast<uint64_t>(limit)));
+  return result;
+}
+
+ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run) {
+  if (run.pins.pinned)
+    return {pinnedPlan(run), "", false};
+  if (!run.recompute.fullLayers.empty())
+    return {std::nullopt, "error: recompute_config lists layers, which needs a plan to count them in; use parallel_mode: 1, "
+                          "or leave recompute to the planner", true};
+  std::optional<planner::Problem> problem = profileModel(context, run);
+  if (!problem)
+    return {std::nullopt, "error: the model cannot be partitioned", true};
+  planner::SearchResult result = searchCompiled(context, run, *problem, {});
+  if (!result.errors.empty())
+    return {std::nullopt, "error: " + join(result.errors), true};
+  if (result.plans.empty())
+    return nothingFits(result);
+  return {result.plans.front().plan, "", false};
+}
 
 } // namespace espalier

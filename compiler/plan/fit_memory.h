@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/import/run_config.h"
-#include "planner/plan.h"
+#include "planner/search.h"
 
 #include "runtime/plan.pb.h"
 
@@ -18,6 +18,11 @@ struct ChosenPlan {
   std::string reason;        ///< why there is none
   bool isInputError = false; ///< the run file contradicts itself, as against: nothing fits
 };
+
+/// The search, with its best plan compiled to see that its arena fits: where the estimate was too low, the next plans are
+/// tried, then a search with less memory. Plans that cannot be executed are not compiled.
+planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig &run, const planner::Problem &problem,
+                                     const planner::SearchOptions &options);
 
 /// The pinned plan, or the fastest one of the planner's search that fits.
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run);

@@ -1,0 +1,22 @@
+// The planner's problem, read off the compiler's own IR: the model is built, differentiated and partitioned once per
+// pattern (number of tensor ranks, sequence parallelism, ZeRO), and what the IR holds becomes terms.
+#pragma once
+
+#include "compiler/import/run_config.h"
+#include "planner/problem.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+#include <optional>
+
+namespace espalier {
+
+/// Profiles the model of a run for all numbers of tensor ranks that divide it and up to 64 times the cluster's devices.
+/// Batch and axes stay symbols. Workspaces are those of the planned buffers at two batch sizes, taken as affine in the
+/// batch. Failures are diagnostics of `context`.
+std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const RunConfig &run);
+
+/// The axes and choices that the run file fixes.
+planner::Pins pinsOf(const RunConfig &run);
+
+} // namespace espalier

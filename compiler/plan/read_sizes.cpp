@@ -1,0 +1,88 @@
+#include "compiler/plan/read_sizes.h"
+
+#include "dialects/interfaces.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace espalier {
+
+using planner::Monomial;
+
+namespace {
+
+constexpr int dpSymbol = static_cast<int>(planner::Axis::Dp), tpSymbol = static_cast<int>(planner::Axis::Tp);
+
+} // namespace
+
+Monomial product(Monomial a, const Monomial &b) {
+  a.coefficient *= b.coefficient;
+  for (const planner::Power &power : b.powers) {
+    auto same = std::find_if(a.powers.begin(), a.powers.end(),
+                             [&](const planner::Power &other) { return other.symbol == power.symbol; });
+    if (same == a.powers.end())
+      a.powers.push_back(power);
+    else
+      same->exponent += power.exponent;
+  }
+  std::erase_if(a.powers, [](const planner::Power &power) { return power.exponent == 0; });
+  std::sort(a.powers.begin(), a.powers.end(),
+            [](const planner::Power &x, const planner::Power &y) { return x.symbol < y.symbol; });
+  return a;
+}
+
+Monomial scaled(Monomial a, double factor) {
+  a.coefficient *= factor;
+  return a;
+}
+
+Monomial replicaSamples() { return {1, {{dpSymbol, -1}, {planner::kBatchSymbol, 1}}}; }
+
+void add(planner::Size &sum, const Monomial &part) {
+  auto samePowers = [&](const Monomial &other) {
+    return std::equal(other.powers.begin(), other.powers.end(), part.powers.begin(), part.powers.end(),
+                      [](const planner::Power &x, const planner::Power &y) {
+                        return x.symbol == y.symbol && x.exponent == y.exponent;
+                      });
+  };
+  auto same = std::find_if(sum.begin(), sum.end(), samePowers);
+  if (same == sum.end())
+    sum.push_back(part);
+  else
+    same->coefficient += part.coefficient;
+}
+
+SizeReader::SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions,
+                       ProfilePoint point)
+    : model(model), point(point) {
+  for (size_t i = 0; i < dimensions.size(); ++i)
+    symbols[dimensions[i].name] = planner::kFirstDimension + static_cast<int>(i);
+}
+
+Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
+  if (name == "batch" && localSize == point.samples)
+    return replicaSamples();
+  auto known = model.dims.find(name.str());
+  if (known != model.dims.end() && known->second == localSize)
+    return {1, {{symbols.at(name.str()), 1}}};
+  if (known != model.dims.end() && known->second == localSize * point.tp)
+    return product({1, {{symbols.at(name.str()), 1}}}, {1, {{tpSymbol, -1}}});
+  return {static_cast<double>(localSize), {}};
+}
+
+Monomial SizeReader::elements(Type type) const {
+  auto tensor = cast<RankedTensorType>(type);
+  Monomial count{1, {}};
+  if (tensor.getRank() == 0)
+    return count;
+  for (auto [name, size] : llvm::zip_equal(dimNames(tensor), tensor.getShape()))
+    count = product(std::move(count), dimension(name.getValue(), size));
+  return count;
+}
+
+Monomial SizeReader::bytes(Type type) const {
+  return scaled(elements(type), cast<RankedTensorType>(type).getElementTypeBitWidth() / 8.0);
+}
+
+} // namespace espalier

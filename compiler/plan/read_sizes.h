@@ -1,0 +1,48 @@
+// Sizes of local tensors as monomials of the planner: named dimensions of the model, the batch, and the axes that split
+// them.
+#pragma once
+
+#include "compiler/import/model_description.h"
+#include "planner/problem.h"
+
+#include "mlir/IR/Types.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <map>
+
+namespace espalier {
+
+/// Under which sizes a model was built to be read.
+struct ProfilePoint {
+  int64_t samples = 1; ///< of one micro-batch on one replica
+  int dp = 1, tp = 1, zero = 0;
+  bool sequenceParallel = false;
+};
+
+/// Reads sizes at one profile point. A dimension whose local size is neither the model's nor its share over tp (the
+/// padded vocabulary, flat ranges) becomes a number, which holds for this number of tensor ranks only.
+class SizeReader {
+public:
+  SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions, ProfilePoint point);
+
+  /// One dimension with its local size.
+  planner::Monomial dimension(llvm::StringRef name, int64_t localSize) const;
+  planner::Monomial elements(mlir::Type type) const;
+  planner::Monomial bytes(mlir::Type type) const;
+  const ProfilePoint &at() const { return point; }
+
+private:
+  const ModelDescription &model;
+  std::map<std::string, int> symbols;
+  ProfilePoint point;
+};
+
+/// a * b.
+planner::Monomial product(planner::Monomial a, const planner::Monomial &b);
+planner::Monomial scaled(planner::Monomial a, double factor);
+/// Samples of one micro-batch on one replica.
+planner::Monomial replicaSamples();
+/// Adds a monomial, joining it with one of the same powers.
+void add(planner::Size &sum, const planner::Monomial &part);
+
+} // namespace espalier

@@ -1,0 +1,351 @@
+// What a policy repeats is the difference between its backward function and that of `none`: library calls and
+// collectives one by one, element-wise work by its bytes, because it is fused differently.
+#include "compiler/plan/read_terms.h"
+
+#include "dialects/exec/dialect.h"
+#include "dialects/model/dialect.h"
+
+#include <map>
+#include <set>
+
+using namespace mlir;
+
+namespace espalier {
+
+using planner::CollectiveKind;
+using planner::CollectiveTerm;
+using planner::ComputeClass;
+using planner::ComputeTerm;
+using planner::Monomial;
+using planner::Phase;
+using planner::Size;
+
+namespace {
+
+StringRef roleOf(DictionaryAttr attributes) {
+  auto role = attributes ? attributes.getAs<StringAttr>("model.role") : StringAttr();
+  return role ? role.getValue() : "";
+}
+
+StringRef nameOf(DictionaryAttr attributes) {
+  auto name = attributes ? attributes.getAs<StringAttr>("model.name") : StringAttr();
+  return name ? name.getValue() : "";
+}
+
+/// The parameter that an op of a step function works on: of the first argument that it depends on; may be empty.
+StringRef parameterOf(Operation *op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  for (Value operand : op->getOperands()) {
+    if (auto argument = dyn_cast<BlockArgument>(operand)) {
+      DictionaryAttr attributes = function.getArgAttrDict(argument.getArgNumber());
+      if (roleOf(attributes) == "accumulator" || roleOf(attributes) == "parameter")
+        return nameOf(attributes);
+    } else if (StringRef name = parameterOf(operand.getDefiningOp()); !name.empty()) {
+      return name;
+    }
+  }
+  return "";
+}
+
+bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op); }
+
+/// Runs as a call of a library or of the runtime, or as a collective: seen one by one, not fused.
+bool isSingle(Operation *op) {
+  return isCollective(op) || isa<model::ContractOp, model::AttentionOp, model::AttentionGradOp>(op);
+}
+
+/// Moves bytes. A sum into an accumulator that only follows is done by the product before it.
+bool movesBytes(Operation *op) {
+  if (isSingle(op) || op->getNumResults() == 0 || op->getNumOperands() == 0)
+    return false;
+  if (auto accumulate = dyn_cast<model::AccumulateOp>(op))
+    return !isa_and_nonnull<model::ContractOp, model::EmbedGradOp>(accumulate.getX().getDefiningOp());
+  return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<RankedTensorType>(type); });
+}
+
+CollectiveKind kindOf(Operation *op) {
+  if (isa<dist::AllReduceOp>(op))
+    return CollectiveKind::AllReduce;
+  return isa<dist::AllGatherOp>(op) ? CollectiveKind::AllGather : CollectiveKind::ReduceScatter;
+}
+
+ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
+
+/// The axis that a group is priced along: a group over several axes has the slower, outer one first.
+planner::Axis axisOf(Operation *op) {
+  auto axis = cast<StringAttr>(axesOf(op)[0]).getValue();
+  return axis == "dp" ? planner::Axis::Dp : axis == "pp" ? planner::Axis::Pp : planner::Axis::Tp;
+}
+
+/// Same work in another function: op, place in the model file, types.
+std::string signature(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << op->getName() << op->getLoc();
+  for (Type type : op->getOperandTypes())
+    stream << type;
+  for (Type type : op->getResultTypes())
+    stream << type;
+  return text;
+}
+
+class TermReader {
+public:
+  TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep)
+      : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep) {}
+
+  planner::PatternTerms read() {
+    readPhase(function(".none.forward"), Phase::Forward);
+    readPhase(function(".none.backward"), Phase::Backward);
+    for (const auto &[policy, index] : {std::pair("selective", 1), std::pair("full", 2)})
+      if (func::FuncOp backward = function(std::string(".") + policy + ".backward"))
+        readRepeats(function(".none.backward"), backward, index);
+    readSaved();
+    readParameters();
+    for (const char *name : {".reduce_gradients", ".squared_norm", ".optimizer"})
+      if (func::FuncOp step = function(name))
+        readStep(step);
+    for (auto &[key, term] : stepCollectives)
+      terms.collectives.push_back(term);
+    if (!stepBytes.empty())
+      terms.compute.push_back(memoryTerm("optimizer", Phase::Step, stepBytes));
+    return std::move(terms);
+  }
+
+private:
+  func::FuncOp function(const std::string &suffix) { return module.lookupSymbol<func::FuncOp>(segment.kind + suffix); }
+
+  static ComputeTerm memoryTerm(const std::string &name, Phase phase, Size bytes) {
+    ComputeTerm term;
+    term.name = name;
+    term.kind = ComputeClass::Memory;
+    term.phase = phase;
+    term.bytes = std::move(bytes);
+    return term;
+  }
+
+  /// Everything read and written; a table is read only where it is looked up.
+  Size trafficOf(Operation *op) const {
+    Size bytes;
+    for (Value operand : op->getOperands())
+      if (!isa<model::EmbedOp>(op))
+        add(bytes, sizes.bytes(operand.getType()));
+    for (Type type : op->getResultTypes())
+      add(bytes, scaled(sizes.bytes(type), isa<model::EmbedOp>(op) ? 2 : 1));
+    return bytes;
+  }
+
+  /// m, n: what one operand and the result have; k: what the result lacks; count: what all three have.
+  ComputeTerm productTerm(model::ContractOp op, Phase phase) const {
+    ComputeTerm term;
+    term.kind = ComputeClass::MatMul;
+    Monomial m{1, {}}, n{1, {}}, k{1, {}}, count{1, {}};
+    auto read = [&](Value operand, Value other, Monomial &alone) {
+      auto type = cast<RankedTensorType>(operand.getType());
+      for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape())) {
+        bool shared = dimIndex(other.getType(), name) >= 0, kept = dimIndex(op.getResult().getType(), name) >= 0;
+        Monomial &target = !shared ? alone : kept ? count : k;
+        if (!shared || operand == op.getA())
+          target = product(target, sizes.dimension(name, size));
+      }
+    };
+    read(op.getA(), op.getB(), m);
+    read(op.getB(), op.getA(), n);
+    term.m = {m}, term.n = {n}, term.k = {k}, term.count = {count};
+    bool isWeight = llvm::all_of(op->getUsers(), [](Operation *user) { return isa<model::AccumulateOp>(user); });
+    term.phase = phase == Phase::Backward && isWeight ? Phase::Weight : phase;
+    return term;
+  }
+
+  ComputeTerm singleTerm(Operation *op, Phase phase) const {
+    ComputeTerm term;
+    if (auto contract = dyn_cast<model::ContractOp>(op)) {
+      term = productTerm(contract, phase);
+    } else {
+      term.kind = ComputeClass::Attention;
+      term.phase = phase;
+      term.operations = {scaled(replicaSamples(), cast<CostedOp>(op).flops() / sizes.at().samples)};
+    }
+    term.name = op->getName().stripDialect().str();
+    term.bytes = trafficOf(op);
+    return term;
+  }
+
+  CollectiveTerm collectiveTerm(Operation *op, Phase phase) const {
+    CollectiveTerm term;
+    term.name = op->getName().stripDialect().str();
+    term.kind = kindOf(op);
+    term.axis = axisOf(op);
+    term.phase = phase;
+    bool isGather = term.kind == CollectiveKind::AllGather;
+    term.bytes = {sizes.bytes(isGather ? op->getResult(0).getType() : op->getOperand(0).getType())};
+    return term;
+  }
+
+  void readPhase(func::FuncOp phaseFunction, Phase phase) {
+    for (Operation &op : phaseFunction.getBody().front()) {
+      if (isCollective(&op))
+        terms.collectives.push_back(collectiveTerm(&op, phase));
+      else if (isSingle(&op))
+        terms.compute.push_back(singleTerm(&op, phase));
+      else if (movesBytes(&op))
+        terms.compute.push_back(memoryTerm(op.getName().stripDialect().str(), phase, trafficOf(&op)));
+    }
+  }
+
+  void readRepeats(func::FuncOp none, func::FuncOp policy, int index) {
+    std::map<std::string, int> known;
+    Size bytes;
+    for (Operation &op : none.getBody().front()) {
+      if (isSingle(&op))
+        ++known[signature(&op)];
+      else if (movesBytes(&op))
+        for (const Monomial &part : trafficOf(&op))
+          add(bytes, scaled(part, -1));
+    }
+    auto flag = [&](auto term) {
+      (index == 1 ? term.repeatedSelective : term.repeatedFull) = true;
+      return term;
+    };
+    for (Operation &op : policy.getBody().front()) {
+      if (movesBytes(&op))
+        for (const Monomial &part : trafficOf(&op))
+          add(bytes, part);
+      if (!isSingle(&op) || known[signature(&op)]-- > 0)
+        continue;
+      if (isCollective(&op))
+        terms.collectives.push_back(flag(collectiveTerm(&op, Phase::Repeat)));
+      else
+        terms.compute.push_back(flag(singleTerm(&op, Phase::Repeat)));
+    }
+    terms.compute.push_back(flag(memoryTerm("element-wise work again", Phase::Repeat, bytes)));
+  }
+
+  /// A call keeps its incoming stream and the results with the role `saved`.
+  void readSaved() {
+    const char *policies[] = {"none", "selective", "full"};
+    for (int index = 0; index < 3; ++index) {
+      func::FuncOp forward = function(std::string(".") + policies[index] + ".forward");
+      if (!forward)
+        forward = function(".none.forward");
+      Size &saved = terms.savedBytes[index];
+      for (BlockArgument argument : forward.getArguments())
+        if (roleOf(forward.getArgAttrDict(argument.getArgNumber())) == "stream")
+          add(saved, sizes.bytes(argument.getType()));
+      for (auto [number, type] : llvm::enumerate(forward.getResultTypes()))
+        if (roleOf(forward.getResultAttrDict(number)) == "saved")
+          add(saved, sizes.bytes(type));
+    }
+  }
+
+  Monomial elementsOf(const SegmentParameter &parameter) const {
+    Monomial elements{1, {}};
+    for (auto [index, dim] : llvm::enumerate(parameter.description->dims)) {
+      int64_t local = parameter.paddedShape[index];
+      for (StringAttr axis : parameter.sharding.dims[index])
+        local /= axis == "dp" ? sizes.at().dp : sizes.at().tp;
+      elements = product(std::move(elements), sizes.dimension(dim, local));
+    }
+    return elements;
+  }
+
+  void readParameters() {
+    std::map<std::pair<bool, int64_t>, planner::ParameterTerm> stored; // by (tied, bytes of an element)
+    for (const SegmentParameter &parameter : segment.parameters) {
+      bool tied = !parameter.description->tiedTo.empty();
+      planner::ParameterTerm &term = stored[{tied, parameter.elementBytes}];
+      term.name = segment.kind;
+      term.tied = tied;
+      term.parameterBytes = static_cast<double>(parameter.elementBytes);
+      term.gradientBytes = 4;
+      term.optimizerBytes = segment.master ? 12 : 8;
+      add(term.elements, elementsOf(parameter));
+    }
+    for (auto &[key, term] : stored)
+      terms.parameters.push_back(term);
+  }
+
+  /// Step functions work on flat ranges; their sizes are shares of the parameter's elements.
+  void readStep(func::FuncOp step) {
+    for (Operation &op : step.getBody().front()) {
+      if (!isCollective(&op) && !movesBytes(&op))
+        continue;
+      StringRef name = parameterOf(&op);
+      if (name.empty())
+        continue;
+      const SegmentParameter &parameter = segment.parameter(name);
+      if (!tiedStep && !parameter.description->tiedTo.empty())
+        continue;
+      if (isCollective(&op)) {
+        addStepCollective(&op, parameter);
+        continue;
+      }
+      double bytes = 0;
+      for (const Monomial &part : trafficOf(&op))
+        bytes += part.coefficient;
+      bool shared = parameter.stateElements != parameter.heldElements;
+      Monomial elements = scaled(elementsOf(parameter), bytes / static_cast<double>(parameter.stateElements));
+      if (shared)
+        elements = product(elements, {1, {{static_cast<int>(planner::Axis::Dp), -1}}});
+      add(stepBytes, elements);
+    }
+  }
+
+  void addStepCollective(Operation *op, const SegmentParameter &parameter) {
+    if (axisOf(op) == planner::Axis::Pp) // the holders of a tied parameter: Problem::tiedBytes
+      return;
+    CollectiveTerm term = collectiveTerm(op, Phase::Step);
+    double width = cast<RankedTensorType>(op->getOperand(0).getType()).getElementTypeBitWidth() / 8.0;
+    auto [entry, isNew] = stepCollectives.try_emplace({static_cast<int>(term.kind), static_cast<int>(term.axis)}, term);
+    if (isNew) {
+      entry->second.bytes.clear();
+      entry->second.calls = 0;
+    }
+    add(entry->second.bytes, scaled(elementsOf(parameter), width));
+    entry->second.calls += 1;
+  }
+
+  ModuleOp module;
+  const SegmentLayout &segment;
+  const SizeReader &sizes;
+  bool tiedStep;
+  planner::PatternTerms terms;
+  Size stepBytes;
+  std::map<std::pair<int, int>, CollectiveTerm> stepCollectives;
+};
+
+} // namespace
+
+planner::PatternTerms readTerms(ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep) {
+  return TermReader(fused, segment, sizes, tiedStep).read();
+}
+
+Size readStreamBytes(ModuleOp module, const SizeReader &sizes) {
+  Size bytes;
+  for (auto function : module.getOps<func::FuncOp>())
+    for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+      if (bytes.empty() && roleOf(function.getResultAttrDict(index)) == "stream")
+        bytes = {sizes.bytes(type)};
+  return bytes;
+}
+
+Monomial readInputBytes(ModuleOp module, const SizeReader &sizes) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (roleOf(function.getArgAttrDict(argument.getArgNumber())) == "input")
+        return sizes.bytes(argument.getType());
+  return {0, {}};
+}
+
+double readFlops(ModuleOp fused, StringRef segment) {
+  double flops = 0;
+  for (const char *phase : {".none.forward", ".none.backward"})
+    fused.lookupSymbol<func::FuncOp>((segment + phase).str()).walk([&](Operation *op) {
+      auto costed = dyn_cast<CostedOp>(op);
+      if (costed && costed.isExpensive())
+        flops += costed.flops();
+    });
+  return flops;
+}
+
+} // namespace espalier

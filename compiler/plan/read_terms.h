@@ -1,0 +1,26 @@
+// Reads the planner's terms off the compiler's own IR: a partitioned model whose element-wise work is grouped into
+// kernels (after fuse-kernels, before programs are made).
+#pragma once
+
+#include "compiler/pipeline/segment_layout.h"
+#include "compiler/plan/read_sizes.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace espalier {
+
+/// Fills compute, collectives, parameters and saved bytes of the terms of one segment; peaks are left empty. Without
+/// `tiedStep` the work once per step of tied parameters is left out: their owner on the same stage does it.
+planner::PatternTerms readTerms(mlir::ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes,
+                                bool tiedStep);
+
+/// Bytes of the stream that a segment returns, empty when no segment does.
+planner::Size readStreamBytes(mlir::ModuleOp module, const SizeReader &sizes);
+
+/// Bytes of one input (tokens, positions, ...): all have the same shape.
+planner::Monomial readInputBytes(mlir::ModuleOp module, const SizeReader &sizes);
+
+/// Floating-point operations of matrix products and attention in forward and backward of one micro-batch on one rank.
+double readFlops(mlir::ModuleOp fused, llvm::StringRef segment);
+
+} // namespace espalier
