@@ -119,7 +119,7 @@ ChosenPlan nothingFits(const planner::SearchResult &result) {
   std::string text = "error: no plan: " + result.binding;
   for (const planner::Relaxation &relaxation : result.relaxations)
     text += fmt::format("; fits with {} ({} per rank)", relaxation.change,
-                        inGigabytes(static_cast<uint64_t>(relaxation.needBytes)));
+                        readable(static_cast<uint64_t>(relaxation.needBytes)));
   return {std::nullopt, text, false};
 }
 
@@ -154,7 +154,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
   }
   result.plans.clear();
   result.binding = fmt::format("memory: the plans that should fit {} do not once they are compiled",
-                               inGigabytes(static_cast<uint64_t>(limit)));
+                               readable(static_cast<uint64_t>(limit)));
   return result;
 }
 
