@@ -237,9 +237,9 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
+    for (const Size &peak : terms.peakCandidates[i])
+      cost.candidatePeakBytes[i] = std::max(cost.candidatePeakBytes[i], evaluate(peak, symbols));
   }
-  for (const Size &peak : terms.otherPeakBytes)
-    cost.otherPeakBytes = std::max(cost.otherPeakBytes, evaluate(peak, symbols));
 }
 
 } // namespace

@@ -77,7 +77,7 @@ struct SegmentCost {
   double tiedParameterBytes = 0, tiedGradientBytes = 0,
          tiedOptimizerBytes = 0;            ///< part of the above
   std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
-  double otherPeakBytes = 0;                ///< the largest of PatternTerms::otherPeakBytes
+  std::array<double, 3> candidatePeakBytes{}; ///< the largest of PatternTerms::peakCandidates
   double gatheredBytes = 0;                 ///< ZeRO-3: parameters of the layer while it runs
 };
 

@@ -106,7 +106,8 @@ struct PatternTerms {
       forwardPeakBytes; ///< transient bytes while forward runs, beyond what is saved
   std::array<Size, 3>
       backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
-  std::vector<Size> otherPeakBytes; ///< of what else runs in the same place: evaluation, optimizer
+  /// More transients: the largest of them counts. A peak that moves with the sizes is several terms.
+  std::array<std::vector<Size>, 3> peakCandidates;
 };
 
 /// A kind of segment; the first pattern that matches a plan is used.

@@ -24,8 +24,10 @@ using planner::Size;
 
 /// Devices that the planner may ask about, as a multiple of the cluster's: more devices are a relaxation.
 constexpr int64_t largestGrowth = 64;
-/// Two batch sizes give an affine function; the smaller is not 1, where kernels degenerate.
-constexpr int64_t fewSamples = 2, manySamples = 4;
+/// Batch sizes at which workspaces are planned. A peak is the largest of several live sets, each affine in the batch:
+/// convex, so the lines through neighbouring points meet it at the points and stay above it in between.
+constexpr int64_t sampleCounts[] = {1, 2, 4, 16};
+constexpr int64_t termSamples = 2; ///< one of them; dimensions of size 1 are harder to tell apart
 constexpr int profiledReplicas = 2;
 constexpr const char *policies[] = {"none", "selective", "full"};
 
@@ -81,33 +83,36 @@ private:
   std::optional<PartitionedModel> model;
 };
 
-/// few + (samples - fewSamples) * slope.
-Size affine(double few, double many) {
-  double slope = (many - few) / (manySamples - fewSamples);
+/// The line through the bytes at two numbers of samples.
+Size lineThrough(int64_t few, double fewBytes, int64_t many, double manyBytes) {
+  double slope = (manyBytes - fewBytes) / static_cast<double>(many - few);
   Size size;
   if (slope != 0)
     size.push_back(scaled(replicaSamples(), slope));
-  if (double rest = few - slope * fewSamples; rest != 0)
+  if (double rest = fewBytes - slope * static_cast<double>(few); rest != 0)
     size.push_back({rest, {}});
   return size;
 }
 
-/// Workspaces of a segment's programs; a policy that the segment does not have is as `none`.
-void readPeaks(const std::string &segment, const Workspaces &few, const Workspaces &many, planner::PatternTerms &terms) {
-  auto peakOf = [&](const std::string &program) -> std::optional<Size> {
-    auto found = few.find(segment + program);
-    if (found == few.end())
-      return std::nullopt;
-    return affine(found->second, many.at(segment + program));
+/// Workspaces of a segment's programs at all sample counts; a policy that the segment does not have is as `none`.
+void readPeaks(const std::string &segment, const std::vector<Workspaces> &workspaces, planner::PatternTerms &terms) {
+  auto addLines = [&](const std::string &program, std::vector<Size> &lines) {
+    if (!workspaces.front().count(segment + program))
+      return false;
+    for (size_t i = 0; i + 1 < workspaces.size(); ++i)
+      lines.push_back(lineThrough(sampleCounts[i], workspaces[i].at(segment + program), sampleCounts[i + 1],
+                                  workspaces[i + 1].at(segment + program)));
+    return true;
   };
   for (int index = 0; index < 3; ++index) {
+    std::vector<Size> &lines = terms.peakCandidates[index];
     std::string policy = std::string(".") + policies[index];
-    terms.forwardPeakBytes[index] = peakOf(policy + ".forward").value_or(peakOf(".none.forward").value_or(Size{}));
-    terms.backwardPeakBytes[index] = peakOf(policy + ".backward").value_or(peakOf(".none.backward").value_or(Size{}));
+    for (const char *phase : {".forward", ".backward"})
+      if (!addLines(policy + phase, lines))
+        addLines(std::string(".none") + phase, lines);
+    for (const char *program : {".evaluate", ".reduce_gradients", ".squared_norm", ".optimizer"})
+      addLines(program, lines);
   }
-  for (const char *program : {".evaluate", ".reduce_gradients", ".squared_norm", ".optimizer"})
-    if (std::optional<Size> peak = peakOf(program))
-      terms.otherPeakBytes.push_back(*peak);
 }
 
 class Profiler {
@@ -194,25 +199,31 @@ private:
   }
 
   LogicalResult profilePattern(int tp, bool sequenceParallel) {
-    ProfilePoint point{fewSamples, profiledReplicas, tp, /*zero=*/0, sequenceParallel};
-    ProfilePoint sharded = point, wide = point;
-    sharded.zero = 1;
-    wide.samples = manySamples;
-    wide.zero = 1;
-    Build plain(context, run, point), zero(context, run, sharded), many(context, run, wide);
-    if (plain.isBroken() || zero.isBroken() || many.isBroken())
-      return failure();
-    if (tp == 1)
-      describeModel(plain, SizeReader(run.model, problem.dimensions, point));
     std::vector<std::vector<planner::PatternTerms>> terms(problem.kinds.size());
-    addTerms(plain, point, terms);
-    addTerms(zero, sharded, terms);
-    std::optional<Workspaces> few = zero.planBuffers(), more = many.planBuffers();
-    if (!few || !more)
-      return failure();
+    std::vector<Workspaces> workspaces;
+    for (int zero : {0, 1})
+      for (int64_t samples : sampleCounts) {
+        bool readsTerms = samples == termSamples;
+        if (zero == 0 && !readsTerms)
+          continue; // its workspaces are no larger
+        ProfilePoint point{samples, profiledReplicas, tp, zero, sequenceParallel};
+        Build build(context, run, point);
+        if (build.isBroken())
+          return failure();
+        if (readsTerms && zero == 0 && tp == 1)
+          describeModel(build, SizeReader(run.model, problem.dimensions, point));
+        if (readsTerms)
+          addTerms(build, point, terms);
+        if (zero == 0)
+          continue;
+        std::optional<Workspaces> planned = build.planBuffers();
+        if (!planned)
+          return failure();
+        workspaces.push_back(std::move(*planned));
+      }
     for (size_t kind = 0; kind < terms.size(); ++kind)
       for (planner::PatternTerms &pattern : terms[kind]) {
-        readPeaks(problem.kinds[kind].name, *few, *more, pattern);
+        readPeaks(problem.kinds[kind].name, workspaces, pattern);
         problem.kinds[kind].patterns.push_back(std::move(pattern));
       }
     return success();
