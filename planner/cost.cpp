@@ -43,6 +43,18 @@ double evaluate(const Size &size, const std::vector<double> &symbols) {
   return sum;
 }
 
+double evaluate(const SampledBytes &bytes, double samples) {
+  const auto &points = bytes.points;
+  if (points.size() < 2)
+    return points.empty() ? 0 : points.front().second;
+  size_t right = 1;
+  while (right + 1 < points.size() && points[right].first < samples)
+    ++right;
+  auto [x0, y0] = points[right - 1];
+  auto [x1, y1] = points[right];
+  return std::max(0.0, y0 + (y1 - y0) * (samples - x0) / (x1 - x0));
+}
+
 double tileEfficiency(double m, double n, double count, int multiprocessors) {
   if (multiprocessors <= 0)
     return 1;
@@ -237,9 +249,11 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
+    cost.workspaceBytes[i] =
+        evaluate(terms.workspaceBytes[i], static_cast<double>(plan.microBatchSize));
   }
-  for (const Size &peak : terms.otherPeakBytes)
-    cost.otherPeakBytes = std::max(cost.otherPeakBytes, evaluate(peak, symbols));
+  for (const Size &peak : terms.stepPeakBytes)
+    cost.stepPeakBytes = std::max(cost.stepPeakBytes, evaluate(peak, symbols));
 }
 
 } // namespace

@@ -16,6 +16,9 @@ std::vector<double> symbolValues(const Problem &problem, const Plan &plan);
 /// The size in its unit (elements, bytes, operations).
 double evaluate(const Size &size, const std::vector<double> &symbols);
 
+/// Linear between the known points and beyond them; never below 0. 0 without points.
+double evaluate(const SampledBytes &bytes, double samples);
+
 /// Share of the peak that is left when tiles do not fill the matrix and waves of tiles do not fill
 /// the multiprocessors: m n k over the work of the best tile shape, rounded up. 1 when
 /// multiprocessors is 0. Source: NVIDIA, "Matrix Multiplication Background User's Guide", tile and
@@ -77,7 +80,8 @@ struct SegmentCost {
   double tiedParameterBytes = 0, tiedGradientBytes = 0,
          tiedOptimizerBytes = 0;            ///< part of the above
   std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
-  double otherPeakBytes = 0;                ///< the largest of PatternTerms::otherPeakBytes
+  std::array<double, 3> workspaceBytes{};
+  double stepPeakBytes = 0;                 ///< the largest one
   double gatheredBytes = 0;                 ///< ZeRO-3: parameters of the layer while it runs
 };
 

@@ -44,7 +44,7 @@ void addParameters(StageMemory &memory, const SegmentCost &cost, double count) {
 
 double peak(const SegmentCost &cost, int recompute) {
   return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute],
-                   cost.otherPeakBytes});
+                   cost.workspaceBytes[recompute], cost.stepPeakBytes});
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace espalier::planner {
@@ -75,6 +76,11 @@ struct CollectiveTerm {
   bool repeatedFull = false;
 };
 
+/// Bytes as a function of the samples of one micro-batch on one replica, known at some of them.
+struct SampledBytes {
+  std::vector<std::pair<double, double>> points; ///< (samples, bytes), ascending in samples
+};
+
 /// Parameters of one segment that are split and stored alike.
 struct ParameterTerm {
   std::string name;
@@ -106,7 +112,8 @@ struct PatternTerms {
       forwardPeakBytes; ///< transient bytes while forward runs, beyond what is saved
   std::array<Size, 3>
       backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
-  std::vector<Size> otherPeakBytes; ///< of what else runs in the same place: evaluation, optimizer
+  std::array<SampledBytes, 3> workspaceBytes; ///< transient bytes as planned by a compiler
+  std::vector<Size> stepPeakBytes;            ///< transients of what runs once per step
 };
 
 /// A kind of segment; the first pattern that matches a plan is used.

@@ -38,7 +38,10 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
       for (auto [size, axes] : llvm::zip_equal(type.getShape(), sharding.dims))
         parameter.paddedShape.push_back(size * layout.size(axes));
     } else if (attribute("model.role").getValue() == "accumulator") {
-      parameter.partialAxes = sharding.partial;
+      // Gradients meet in the order in which they were added up; a group is named in the order of the mesh.
+      for (StringAttr axis : layout.mesh().getAxes())
+        if (llvm::is_contained(sharding.partial, axis))
+          parameter.partialAxes.push_back(axis);
     }
   }
   int64_t shares = plan.zero >= 1 ? plan.dp : 1;

@@ -24,8 +24,9 @@ using planner::Size;
 
 /// Devices that the planner may ask about, as a multiple of the cluster's: more devices are a relaxation.
 constexpr int64_t largestGrowth = 64;
-/// Two batch sizes give an affine function; the smaller is not 1, where kernels degenerate.
-constexpr int64_t fewSamples = 2, manySamples = 4;
+/// Micro-batches at which workspaces are planned.
+constexpr int64_t sampleCounts[] = {1, 2, 3, 4, 6, 8, 16};
+constexpr int64_t termSamples = 2; ///< one of them; dimensions of size 1 are harder to tell apart
 constexpr int profiledReplicas = 2;
 constexpr const char *policies[] = {"none", "selective", "full"};
 
@@ -81,33 +82,36 @@ private:
   std::optional<PartitionedModel> model;
 };
 
-/// few + (samples - fewSamples) * slope.
-Size affine(double few, double many) {
-  double slope = (many - few) / (manySamples - fewSamples);
-  Size size;
-  if (slope != 0)
-    size.push_back(scaled(replicaSamples(), slope));
-  if (double rest = few - slope * fewSamples; rest != 0)
-    size.push_back({rest, {}});
-  return size;
+/// Workspaces of forward, backward and evaluation; a policy that the segment does not have is as `none`.
+void readWorkspaces(const std::string &segment, const std::vector<Workspaces> &planned, planner::PatternTerms &terms) {
+  for (int index = 0; index < 3; ++index)
+    for (auto [samples, workspaces] : llvm::zip_equal(sampleCounts, planned)) {
+      double largest = 0;
+      auto consider = [&](const std::string &program) {
+        auto found = workspaces.find(segment + program);
+        if (found != workspaces.end())
+          largest = std::max(largest, found->second);
+        return found != workspaces.end();
+      };
+      for (const char *phase : {".forward", ".backward"})
+        if (!consider(std::string(".") + policies[index] + phase))
+          consider(std::string(".none") + phase);
+      consider(".evaluate");
+      terms.workspaceBytes[index].points.emplace_back(static_cast<double>(samples), largest);
+    }
 }
 
-/// Workspaces of a segment's programs; a policy that the segment does not have is as `none`.
-void readPeaks(const std::string &segment, const Workspaces &few, const Workspaces &many, planner::PatternTerms &terms) {
-  auto peakOf = [&](const std::string &program) -> std::optional<Size> {
-    auto found = few.find(segment + program);
-    if (found == few.end())
-      return std::nullopt;
-    return affine(found->second, many.at(segment + program));
-  };
-  for (int index = 0; index < 3; ++index) {
-    std::string policy = std::string(".") + policies[index];
-    terms.forwardPeakBytes[index] = peakOf(policy + ".forward").value_or(peakOf(".none.forward").value_or(Size{}));
-    terms.backwardPeakBytes[index] = peakOf(policy + ".backward").value_or(peakOf(".none.backward").value_or(Size{}));
+/// Workspaces of what runs once per step, on whole parameters or on ZeRO shares of them.
+void readStepPeaks(const std::string &segment, const Workspaces &step, int zero, planner::PatternTerms &terms) {
+  for (const char *program : {".reduce_gradients", ".squared_norm", ".optimizer"}) {
+    auto found = step.find(segment + program);
+    if (found == step.end() || found->second == 0)
+      continue;
+    Monomial bytes{found->second, {}};
+    if (zero > 0)
+      bytes = {found->second * profiledReplicas, {{static_cast<int>(Axis::Dp), -1}}};
+    terms.stepPeakBytes.push_back({bytes});
   }
-  for (const char *program : {".evaluate", ".reduce_gradients", ".squared_norm", ".optimizer"})
-    if (std::optional<Size> peak = peakOf(program))
-      terms.otherPeakBytes.push_back(*peak);
 }
 
 class Profiler {
@@ -193,29 +197,60 @@ private:
     return ranks;
   }
 
+  /// Workspaces of one layout at all sample counts, and its terms with and without ZeRO.
   LogicalResult profilePattern(int tp, bool sequenceParallel) {
-    ProfilePoint point{fewSamples, profiledReplicas, tp, /*zero=*/0, sequenceParallel};
-    ProfilePoint sharded = point, wide = point;
-    sharded.zero = 1;
-    wide.samples = manySamples;
-    wide.zero = 1;
-    Build plain(context, run, point), zero(context, run, sharded), many(context, run, wide);
-    if (plain.isBroken() || zero.isBroken() || many.isBroken())
-      return failure();
-    if (tp == 1)
-      describeModel(plain, SizeReader(run.model, problem.dimensions, point));
-    std::vector<std::vector<planner::PatternTerms>> terms(problem.kinds.size());
-    addTerms(plain, point, terms);
-    addTerms(zero, sharded, terms);
-    std::optional<Workspaces> few = zero.planBuffers(), more = many.planBuffers();
-    if (!few || !more)
+    Terms terms(problem.kinds.size());
+    std::vector<Workspaces> workspaces;
+    for (int64_t samples : sampleCounts) {
+      ProfilePoint point{samples, profiledReplicas, tp, /*zero=*/0, sequenceParallel};
+      std::optional<Workspaces> planned = profilePoint(point, samples == termSamples ? &terms : nullptr);
+      if (!planned)
+        return failure();
+      workspaces.push_back(std::move(*planned));
+    }
+    if (!profilePoint({termSamples, profiledReplicas, tp, /*zero=*/1, sequenceParallel}, &terms))
       return failure();
     for (size_t kind = 0; kind < terms.size(); ++kind)
       for (planner::PatternTerms &pattern : terms[kind]) {
-        readPeaks(problem.kinds[kind].name, *few, *more, pattern);
+        readWorkspaces(problem.kinds[kind].name, workspaces, pattern);
         problem.kinds[kind].patterns.push_back(std::move(pattern));
       }
     return success();
+  }
+
+  using Terms = std::vector<std::vector<planner::PatternTerms>>; ///< by kind
+
+  /// Builds the model at one point; adds its terms to `terms` unless that is null.
+  std::optional<Workspaces> profilePoint(const ProfilePoint &point, Terms *terms) {
+    Build build(context, run, point);
+    if (build.isBroken())
+      return std::nullopt;
+    if (terms && point.zero == 0 && point.tp == 1)
+      describeModel(build, SizeReader(run.model, problem.dimensions, point));
+    Terms read(problem.kinds.size());
+    if (terms)
+      addTerms(build, point, read);
+    std::optional<Workspaces> planned = build.planBuffers();
+    for (size_t kind = 0; planned && kind < read.size(); ++kind)
+      for (planner::PatternTerms &pattern : read[kind]) {
+        readStepPeaks(problem.kinds[kind].name, *planned, point.zero, pattern);
+        addPattern(std::move(pattern), point.zero, (*terms)[kind]);
+      }
+    return planned;
+  }
+
+  /// Without replicas there is nothing to shard: the terms without ZeRO hold for it too.
+  static void addPattern(planner::PatternTerms pattern, int zero, std::vector<planner::PatternTerms> &patterns) {
+    pattern.pattern.zero = zero;
+    if (zero > 0) {
+      pattern.pattern.dp = true;
+    } else {
+      planner::PatternTerms alone = pattern;
+      alone.pattern.zero = 1;
+      alone.pattern.dp = false;
+      patterns.push_back(std::move(alone));
+    }
+    patterns.push_back(std::move(pattern));
   }
 
   /// What does not depend on the split.
@@ -228,7 +263,7 @@ private:
   }
 
   /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several.
-  void addTerms(Build &build, const ProfilePoint &point, std::vector<std::vector<planner::PatternTerms>> &terms) {
+  void addTerms(Build &build, const ProfilePoint &point, Terms &terms) {
     SizeReader sizes(run.model, problem.dimensions, point);
     for (const SegmentLayout &segment : build.segments()) {
       bool hasTied = llvm::any_of(segment.parameters,
@@ -242,7 +277,6 @@ private:
         read.pattern.tensorRanks = point.tp;
         read.pattern.sequenceParallel = point.sequenceParallel;
         read.pattern.vocabParallel = run.pins.vocabParallel.value_or(true);
-        read.pattern.zero = point.zero;
         for (const planner::ParameterTerm &parameter : read.parameters)
           if (parameter.tied && !problem.tiedEmbedding)
             describeTied(parameter, point);

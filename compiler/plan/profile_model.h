@@ -12,8 +12,8 @@
 namespace espalier {
 
 /// Profiles the model of a run for all numbers of tensor ranks that divide it and up to 64 times the cluster's devices.
-/// Batch and axes stay symbols. Workspaces are those of the planned buffers at two batch sizes, taken as affine in the
-/// batch. Failures are diagnostics of `context`.
+/// Batch and axes stay symbols. Workspaces are those of the planned buffers at several batch sizes, piecewise affine in
+/// between. Failures are diagnostics of `context`.
 std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const RunConfig &run);
 
 /// The axes and choices that the run file fixes.

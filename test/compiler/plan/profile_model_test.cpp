@@ -42,9 +42,9 @@ public:
     plan.tp = pick({1, 2, 4});
     plan.dp = pick({1, 2, 3});
     plan.pp = pick({1, 2, 4});
-    plan.microBatchSize = pick({1, 2, 3, 6});
+    plan.microBatchSize = pick({1, 2, 3, 5, 6, 12}); // 5 and 12 lie between and beyond the profiled ones
     plan.microBatches = plan.pp * pick({1, 2});
-    plan.zero = plan.dp > 1 ? pick({0, 1}) : 0;
+    plan.zero = pick({0, 1});
     plan.vocabParallel = run.pins.vocabParallel.value_or(true);
     plan.sequenceParallel = plan.tp > 1 && pick({0, 1});
     plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
