@@ -176,6 +176,8 @@ void saveCheckpoint(const Path &folder, const Program &program, Executor &execut
   executor.barrier();
 }
 
+void requireCheckpoint(const Path &folder) { latestIn(folder); }
+
 ScalarState loadCheckpoint(const Path &folder, const Program &program, Executor &executor) {
   Path checkpoint = latestIn(folder);
   ScalarState state = readRun(checkpoint / "run.json");

@@ -24,6 +24,10 @@ namespace espalier::rt {
 void saveCheckpoint(const std::filesystem::path &folder, const Program &program, Executor &executor,
                     const ScalarState &state);
 
+/// Throws PlanError if the folder has no checkpoint: asked before ranks start, so that it is the user's
+/// error and not the failure of a rank.
+void requireCheckpoint(const std::filesystem::path &folder);
+
 /// Fills the rank's parameters and optimizer state from the latest checkpoint and returns where the
 /// run stood. Throws PlanError if there is none, it is damaged, or it was written under another
 /// split of the parameters.

@@ -1,6 +1,7 @@
 // Starts the ranks of a plan as threads and brings them down together.
 #include "runtime/train/run.h"
 
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/local.h"
 #include "runtime/data/data_error.h"
 #include "runtime/train/trainer.h"
@@ -62,6 +63,8 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
     heldOut = openSplit(program, options, Split::valid);
   if (options.resume && options.checkpoint.empty())
     throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
+  if (options.resume)
+    requireCheckpoint(options.checkpoint);
   int ranks = program.mesh().ranks();
   int threads = threadBudget(options, ranks);
   int cores = std::max(1u, std::thread::hardware_concurrency());

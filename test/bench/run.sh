@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# `./dev bench`: medians of compile time, memory and plan size, and of two training steps, each with its floor or bound
+# beside it. Nothing else should run meanwhile. Usage: run.sh BUILD
+set -euo pipefail
+build=${1:?usage: run.sh BUILD}
+root="$(dirname "$0")/../.."
+espalier="$build/bin/espalier"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
+
+# compileBench RUN SECONDS: the bound is what the project promises for two cores.
+compileBench() {
+  local name=$1 bound=$2
+  for _ in 1 2 3; do
+    /usr/bin/time -f '%e %M' -a -o "$scratch/$name.time" \
+      "$espalier" compile "$root/configs/$name.yaml" -o "$scratch/$name.plan" >/dev/null
+  done
+  local seconds kilobytes
+  seconds=$(cut -d' ' -f1 "$scratch/$name.time" | median)
+  kilobytes=$(cut -d' ' -f2 "$scratch/$name.time" | median)
+  awk -v name="$name" -v s="$seconds" -v kb="$kilobytes" -v size="$(stat -c %s "$scratch/$name.plan")" -v bound="$bound" \
+    'BEGIN { printf "%-14s %6.2f s (bound %s)   %6.0f MB (bound 500)   plan %5.2f MB (bound 5)\n",
+             name, s, bound, kb * 1024 / 1e6, size / 1e6 }'
+}
+
+# stepBench PLAN STEPS WARMUP THREADS: one step's median, and the time that its floating-point operations would take
+# at the peak which `espalier run` measures before it starts (MFU is their ratio).
+stepBench() {
+  "$espalier" run "$1" --data "$scratch/text" --steps "$2" --threads "$4" --metrics "$scratch/metrics" >/dev/null
+  python3 - "$scratch/metrics" "$3" <<'PYTHON'
+import json, statistics, sys
+steps = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")][int(sys.argv[2]):]
+seconds = statistics.median(step["step_seconds"] for step in steps)
+floor = statistics.median(step["step_seconds"] * step["mfu"] for step in steps)
+tokens = statistics.median(step["tokens_per_second"] for step in steps)
+print(f"{tokens:.0f} tokens/s, {seconds * 1e3:.2f} ms a step; floor {floor * 1e3:.2f} ms, "
+      f"{floor / seconds * 100:.0f} % of the measured peak; best step "
+      f"{min(step['step_seconds'] for step in steps) * 1e3:.2f} ms, {len(steps)} steps")
+PYTHON
+}
+
+echo "load of the machine before: $(cut -d' ' -f1-3 /proc/loadavg) on $(nproc) cores; medians of 3"
+compileBench gpt2_13b 3
+compileBench gpt2_13b_4x8 3
+compileBench gpt3_175b 5
+
+"$root/test/e2e/license_text.sh" "$scratch/text"
+"$espalier" compile "$root/configs/gpt2_124m.yaml" -o "$scratch/124m.plan" \
+  --set model.model_config.seq_length=64 --set runner_config.batch_size=4 \
+  --set model.model_config.compute_dtype=float32 --set model.model_config.embedding_dropout_prob=0 \
+  --set model.model_config.hidden_dropout_rate=0 --set model.model_config.attention_dropout_rate=0 >/dev/null
+echo "GPT-2 124M, f32, B 4, T 64, 2 threads (bound 240 tokens/s):"
+echo "  $(stepBench "$scratch/124m.plan" 10 3 2)"
+
+"$espalier" compile "$root/configs/tiny_gpt.yaml" -o "$scratch/small.plan" --cluster cpu_local:1x1 \
+  --set parallel_config.data_parallel=1 --set parallel_config.model_parallel=1 --set parallel_config.pipeline_stage=1 \
+  --set model.model_config.num_layers=2 --set model.model_config.seq_length=32 --set runner_config.batch_size=2 >/dev/null
+echo "2 layers, hidden 64, vocabulary 256, f32, B 2, T 32, 1 thread (bound 1.6 ms):"
+echo "  $(stepBench "$scratch/small.plan" 2000 200 1)"
