@@ -1,0 +1,58 @@
+// RUN: espalier-opt --fuse-kernels %s | FileCheck %s
+
+// A norm is one kernel: the sum over the row feeds element-wise ops of the same group.
+// CHECK-LABEL: func.func @block.none.forward
+// CHECK: %[[Y:.*]] = exec.fused "row" split 2(%{{.*}}, %{{.*}})
+// CHECK: model.reduce_sum
+// CHECK: model.rsqrt
+// CHECK-NOT: exec.fused
+// CHECK: return %[[Y]]
+func.func @block.none.forward(
+    %x: tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "x"},
+    %w: tensor<8xf32, #model.dims<hidden>> {model.role = "parameter", model.name = "w"})
+    -> (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "y"}) {
+  %squares = model.mul %x, %x : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  %sum = model.reduce_sum %squares : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x4xf32, #model.dims<batch, seq>>
+  %scale = model.rsqrt %sum : (tensor<2x4xf32, #model.dims<batch, seq>>) -> tensor<2x4xf32, #model.dims<batch, seq>>
+  %normal = model.mul %x, %scale : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<2x4xf32, #model.dims<batch, seq>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  %y = model.mul %normal, %w : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<8xf32, #model.dims<hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  return %y : tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+}
+
+// A sum over rows is a column kernel, which computes its operand on the way; the accumulator stays outside.
+// CHECK-LABEL: func.func @block.none.backward
+// CHECK: %[[DW:.*]] = exec.fused "column" split 2
+// CHECK: model.mul
+// CHECK: model.reduce_sum
+// CHECK: exec.yield
+// CHECK: model.accumulate %{{.*}}, %[[DW]]
+func.func @block.none.backward(
+    %x: tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "x"},
+    %dy: tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "cotangent", model.name = "out"},
+    %acc: tensor<8xf32, #model.dims<hidden>> {model.role = "accumulator", model.name = "w"})
+    -> (tensor<8xf32, #model.dims<hidden>> {model.role = "accumulator", model.name = "w"}) {
+  %product = model.mul %x, %dy : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  %dw = model.reduce_sum %product : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<8xf32, #model.dims<hidden>>
+  %sum = model.accumulate %acc, %dw : (tensor<8xf32, #model.dims<hidden>>, tensor<8xf32, #model.dims<hidden>>) -> tensor<8xf32, #model.dims<hidden>>
+  return %sum : tensor<8xf32, #model.dims<hidden>>
+}
+
+// Without a reduction and with whole operands only, a group is flat; matrix products are not fused.
+// CHECK-LABEL: func.func @mlp.none.forward
+// CHECK: %[[WIDE:.*]] = model.contract
+// CHECK: %[[ACTIVE:.*]] = exec.fused "flat" split 0(%[[WIDE]])
+// CHECK: model.tanh
+// CHECK: model.contract %[[ACTIVE]]
+// CHECK-NOT: exec.fused
+func.func @mlp.none.forward(
+    %x: tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "x"},
+    %w: tensor<8x6xf32, #model.dims<hidden, ffn>> {model.role = "parameter", model.name = "w"},
+    %v: tensor<6x8xf32, #model.dims<ffn, hidden>> {model.role = "parameter", model.name = "v"})
+    -> (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "y"}) {
+  %wide = model.contract %x, %w : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<8x6xf32, #model.dims<hidden, ffn>>) -> tensor<2x4x6xf32, #model.dims<batch, seq, ffn>>
+  %active = model.tanh %wide : (tensor<2x4x6xf32, #model.dims<batch, seq, ffn>>) -> tensor<2x4x6xf32, #model.dims<batch, seq, ffn>>
+  %narrow = model.contract %active, %v : (tensor<2x4x6xf32, #model.dims<batch, seq, ffn>>, tensor<6x8xf32, #model.dims<ffn, hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  %wider = model.contract %narrow, %w : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<8x6xf32, #model.dims<hidden, ffn>>) -> tensor<2x4x6xf32, #model.dims<batch, seq, ffn>>
+  %y = model.contract %wider, %v : (tensor<2x4x6xf32, #model.dims<batch, seq, ffn>>, tensor<6x8xf32, #model.dims<ffn, hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  return %y : tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+}
