@@ -1,10 +1,11 @@
-// The verbs of `espalier` that need the compiler: compile, explain. The command loads this library only for them, so
+// The verbs of `espalier` that need the compiler: plan, compile, explain. The command loads this library only for them, so
 // that `run` starts where LLVM is not installed.
 #include "compiler/driver.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
+#include "compiler/plan_command.h"
 #include "planner/explain.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -32,10 +33,23 @@ struct RunArguments {
   ImportOptions import;
 };
 
-void addRunArguments(CLI::App &verb, RunArguments &arguments) {
-  verb.add_option("RUN", arguments.file, "run file (YAML)")->required();
-  verb.add_option("--cluster", arguments.import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's");
-  verb.add_option("--set", arguments.import.sets, "section.key=value over the file's value; may be repeated");
+void addRunArguments(CLI::App &verb, std::string &file, ImportOptions &import) {
+  verb.add_option("RUN", file, "run file (YAML)")->required();
+  verb.add_option("--cluster", import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's");
+  verb.add_option("--set", import.sets, "section.key=value over the file's value; may be repeated");
+}
+
+CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
+  CLI::App *plan = app.add_subcommand("plan", "the best plans of a run with time, memory and reasons");
+  addRunArguments(*plan, arguments.file, arguments.import);
+  plan->add_flag("--all", arguments.all, "also plans that cannot be executed yet");
+  plan->add_flag("--json", arguments.json, "as JSON");
+  plan->add_option("--devices", arguments.devices, "as if the cluster had so many devices");
+  plan->add_option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
+  plan->add_option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format");
+  plan->add_option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
+      ->check(CLI::IsMember({"megatron", "mindformers", "torchtitan"}));
+  return plan;
 }
 
 /// Writes `text` so that a reader sees either the old file or the whole new one.
@@ -135,7 +149,7 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   bool json = false;
 
   CLI::App *compile = app.add_subcommand("compile", "compile a run file into a run plan");
-  addRunArguments(*compile, arguments);
+  addRunArguments(*compile, arguments.file, arguments.import);
   CLI::Option *to = compile->add_option("-o,--output", output, "the run plan to write");
   compile->add_option("--target", arguments.target, "what to compile for: cpu");
   CLI::Option *stop = compile->add_option("--compile-to", options.compileTo, "stop after a phase and print its IR")
@@ -143,15 +157,20 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   compile->add_option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
 
   CLI::App *explain = app.add_subcommand("explain", "where each value of a run file came from and what it does");
-  addRunArguments(*explain, arguments);
+  addRunArguments(*explain, arguments.file, arguments.import);
   explain->add_option("KEY", key, "one key or section");
   explain->add_flag("--json", json, "as JSON");
+
+  PlanArguments planArguments;
+  CLI::App *plan = addPlanVerb(app, planArguments);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     return app.exit(error) == 0 ? Success : UserError;
   }
+  if (plan->parsed())
+    return planVerb(planArguments);
   if (explain->parsed())
     return explainVerb(arguments, key, json);
   if (to->empty() && stop->empty()) {

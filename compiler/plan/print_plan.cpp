@@ -1,0 +1,112 @@
+#include "compiler/plan/print_plan.h"
+
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "none", "selective" or "full" where all layers are alike, else "mixed".
+std::string recomputeOf(const planner::Plan &plan) {
+  std::string common;
+  for (const planner::StagePlan &stage : plan.stages)
+    for (planner::Recompute recompute : stage.recompute) {
+      std::string name = planner::recomputeName(recompute);
+      if (!common.empty() && common != name)
+        return "mixed";
+      common = name;
+    }
+  return common.empty() ? "none" : common;
+}
+
+Json planAsJson(const planner::Plan &plan) {
+  Json json = {{"dp", plan.dp}, {"tp", plan.tp}, {"pp", plan.pp}, {"cp", plan.cp}, {"ep", plan.ep},
+               {"zero", plan.zero}, {"sequence_parallel", plan.sequenceParallel},
+               {"micro_batch_size", plan.microBatchSize}, {"micro_batches", plan.microBatches},
+               {"virtual_stages", plan.virtualStages}, {"schedule", planner::scheduleName(plan.schedule)},
+               {"recompute", recomputeOf(plan)}};
+  json["stages"] = Json::array();
+  for (const planner::StagePlan &stage : plan.stages) {
+    Json recompute = Json::array();
+    for (planner::Recompute policy : stage.recompute)
+      recompute.push_back(planner::recomputeName(policy));
+    json["stages"].push_back({{"first_layer", stage.firstLayer}, {"layers", stage.layers}, {"recompute", recompute}});
+  }
+  json["executable"] = plan.executable;
+  return json;
+}
+
+Json predictionAsJson(const planner::Prediction &prediction) {
+  Json memory = Json::array(), classes = Json::array();
+  for (const planner::StageMemory &stage : prediction.memory) {
+    memory.push_back(stage.total());
+    classes.push_back({{"parameters", stage.parameters}, {"gradients", stage.gradients},
+                       {"optimizer", stage.optimizer}, {"activations", stage.activations},
+                       {"workspace", stage.workspace}, {"buffers", stage.communication},
+                       {"reserved", stage.reserved}});
+  }
+  const planner::TimeBreakdown &time = prediction.time;
+  return {{"step_seconds", prediction.stepSeconds}, {"tokens_per_second", prediction.tokensPerSecond},
+          {"mfu", prediction.mfu}, {"memory_bytes", memory},
+          {"memory_limit_bytes", prediction.memoryLimitBytes}, {"memory_classes", classes},
+          {"bubble_share", prediction.bubbleShare},
+          {"seconds", {{"compute", time.compute}, {"recompute", time.recompute},
+                       {"tensor_communication", time.tensorCommunication},
+                       {"context_communication", time.contextCommunication},
+                       {"expert_communication", time.expertCommunication},
+                       {"data_communication", time.dataCommunication},
+                       {"pipeline_communication", time.pipelineCommunication},
+                       {"bubble", time.bubble}, {"optimizer", time.optimizer}}},
+          {"binds", planner::whatBinds(prediction)}};
+}
+
+} // namespace
+
+std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result) {
+  bool found = !result.plans.empty();
+  Json json = {{"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
+               {"plan", nullptr}, {"global_batch", problem.globalBatch}, {"predicted", nullptr}};
+  if (found) {
+    json["plan"] = planAsJson(result.plans.front().plan);
+    json["predicted"] = predictionAsJson(result.plans.front().prediction);
+  }
+  const planner::SearchStatistics &statistics = result.statistics;
+  json["search"] = {{"space", statistics.space}, {"evaluated", statistics.evaluated}, {"seconds", statistics.seconds},
+                    {"lower_bound_seconds", statistics.lowerBoundSeconds}, {"optimal", statistics.optimal}};
+  json["alternatives"] = Json::array();
+  for (size_t i = 1; i < result.plans.size(); ++i)
+    json["alternatives"].push_back({{"plan", planAsJson(result.plans[i].plan)},
+                                    {"predicted", predictionAsJson(result.plans[i].prediction)}});
+  json["rejected"] = Json::array();
+  if (!found && !result.binding.empty()) {
+    Json rejected = {{"reason", result.binding}};
+    if (!result.nearest.plan.stages.empty()) {
+      rejected["plan"] = planAsJson(result.nearest.plan);
+      rejected["predicted"] = predictionAsJson(result.nearest.prediction);
+    }
+    json["rejected"].push_back(rejected);
+  }
+  json["errors"] = result.errors;
+  json["binding"] = result.binding;
+  json["relaxations"] = Json::array();
+  for (const planner::Relaxation &relaxation : result.relaxations)
+    json["relaxations"].push_back({{"change", relaxation.change}, {"need_bytes", relaxation.needBytes}});
+  return json.dump(2);
+}
+
+std::string whyNotJson(const planner::WhyNot &answer) {
+  Json json = {{"violated", answer.violated}};
+  if (answer.violated.empty()) {
+    json["plan"] = planAsJson(answer.best.plan);
+    json["predicted"] = predictionAsJson(answer.best.prediction);
+    json["items"] = Json::object();
+    for (const auto &[name, seconds] : answer.items)
+      json["items"][name] = seconds;
+    json["more_seconds"] = answer.moreSeconds;
+  }
+  return json.dump(2);
+}
+
+} // namespace espalier

@@ -1,0 +1,18 @@
+// The planner's answer as JSON.
+#pragma once
+
+#include "compiler/import/run_config.h"
+#include "planner/explain.h"
+
+#include <string>
+
+namespace espalier {
+
+/// model, plan, global_batch, predicted, search, alternatives, rejected; `plan` and `predicted` are null when nothing
+/// fits, and `binding` and `relaxations` say why.
+std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result);
+
+/// violated, or plan, items (seconds by cause) and more_seconds.
+std::string whyNotJson(const planner::WhyNot &answer);
+
+} // namespace espalier

@@ -1,0 +1,24 @@
+// The verb `plan`: the best plans of a run with time, memory and reasons; no device is needed.
+#pragma once
+
+#include "compiler/import/import_run.h"
+
+#include <string>
+
+namespace espalier {
+
+struct PlanArguments {
+  std::string file;
+  ImportOptions import;
+  bool all = false;    ///< also plans that cannot be executed yet
+  bool json = false;
+  int devices = 0;     ///< 0: those of the cluster
+  std::string whyNot;  ///< "tp=4,pp=12"
+  std::string trace;   ///< file for the simulated step
+  std::string exportTo; ///< megatron, mindformers or torchtitan
+};
+
+/// Prints the answer. Returns 0, 2 for errors of the input, 3 when nothing fits.
+int planVerb(const PlanArguments &arguments);
+
+} // namespace espalier
