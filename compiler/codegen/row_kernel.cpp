@@ -67,8 +67,12 @@ SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, La
   SmallVector<Value> running;
   for (auto [reduction, sum] : llvm::zip_equal(work.reductions, loop.getRegionIterArgs()))
     running.push_back(combine(lanes, reduction, sum, lanes.asFloat(evaluator.at(reduction->getOperand(0)))));
+  // All values first: an output may lie in the place of an operand that the next one still reads.
+  SmallVector<Value> values;
   for (unsigned output : work.outputs)
-    evaluator.storeOutput(output, evaluator.at(shape.body->getTerminator()->getOperand(output)));
+    values.push_back(evaluator.at(shape.body->getTerminator()->getOperand(output)));
+  for (auto [output, value] : llvm::zip_equal(work.outputs, values))
+    evaluator.storeOutput(output, value);
   if (!running.empty()) // a loop without results has its terminator already
     b.create<scf::YieldOp>(running);
   return SmallVector<Value>(loop.getResults());
