@@ -29,8 +29,7 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
     if (!attribute("model.name") || attribute("model.name").getValue() != description.name)
       continue;
     auto type = cast<RankedTensorType>(argument.getType());
-    auto sharding = Sharding(
-        function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding"));
+    auto sharding = Sharding(function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding"));
     if (attribute("model.role").getValue() == "parameter") {
       parameter.sharding = sharding;
       parameter.localElements = type.getNumElements();
@@ -39,6 +38,11 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
         parameter.paddedShape.push_back(size * layout.size(axes));
     } else if (attribute("model.role").getValue() == "accumulator") {
       parameter.partialAxes = sharding.partial;
+      // A sum does not care for the order of its axes, but groups are in the order of the mesh.
+      llvm::sort(parameter.partialAxes, [&](StringAttr a, StringAttr b) {
+        ArrayRef<StringAttr> axes = layout.mesh().getAxes();
+        return llvm::find(axes, a) < llvm::find(axes, b);
+      });
     }
   }
   int64_t shares = plan.zero >= 1 ? plan.dp : 1;
