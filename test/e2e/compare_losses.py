@@ -2,8 +2,8 @@
 """Two runs of the same model side by side. Usage: compare_losses.py A.jsonl B.jsonl [--names A B] [--limit 1e-5]
 [--first STEPS] [--show STEPS] [--exact] [--from STEP]
 
-Prints every SHOWth loss and the largest relative difference; ends with 1 where one of the first STEPS steps exceeds
-the limit, or, with --exact, where loss or grad norm of a step that both runs have (from STEP on) are not the same bits.
+Prints every SHOWth loss and the largest relative difference; ends with 1 where the loss of one of the first STEPS
+steps exceeds the limit or its gradient norm ten times the limit, or, with --exact, where loss or grad norm of a step that both runs have (from STEP on) are not the same bits.
 """
 import argparse
 import json
@@ -14,6 +14,10 @@ import sys
 def read(file):
     with open(file, encoding="utf-8") as lines:
         return {entry["step"]: entry for entry in map(json.loads, lines) if "loss" in entry}
+
+
+def relative(a, b):
+    return abs(a - b) / abs(b) if math.isfinite(a) and math.isfinite(b) and b else math.inf
 
 
 def differs_in_bits(a, b):
@@ -37,13 +41,14 @@ def main():
     if not steps:
         sys.exit("error: the runs have no step in common")
     print(f"  step {options.names[0]:>20} {options.names[1]:>20}   relative difference")
-    largest, largest_early, different = 0.0, 0.0, []
+    largest, largest_early, largest_norm, different = 0.0, 0.0, 0.0, []
     for step in steps:
         a, b = left[step]["loss"], right[step]["loss"]
-        difference = abs(a - b) / abs(b) if math.isfinite(a) and math.isfinite(b) and b else math.inf
+        difference = relative(a, b)
         largest = max(largest, difference)
         if step <= options.first:
             largest_early = max(largest_early, difference)
+            largest_norm = max(largest_norm, relative(left[step]["grad_norm"], right[step]["grad_norm"]))
         if differs_in_bits(left[step], right[step]):
             different.append(step)
         if step == steps[0] or step % options.show == 0 or step == steps[-1]:
@@ -53,8 +58,9 @@ def main():
         print(f"{len(steps) - len(different)} of {len(steps)} steps have the same bits")
         return 1 if different else 0
     print(f"largest relative difference: {largest_early:.1e} in the first {options.first} steps "
-          f"(allowed: {options.limit:.0e}), {largest:.1e} in all {len(steps)}")
-    return 1 if largest_early > options.limit else 0
+          f"(allowed: {options.limit:.0e}), {largest:.1e} in all {len(steps)}; "
+          f"of the gradient norm: {largest_norm:.1e}")
+    return 1 if largest_early > options.limit or largest_norm > 10 * options.limit else 0
 
 
 sys.exit(main())

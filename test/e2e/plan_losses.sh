@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# plan_losses.sh FOLDER NAME DEVICES [section.key=value ...]: five steps of the tiny GPT with a vocabulary that tp does
+# not divide, an odd number of layers and dropout, eight samples a step; the metrics go to FOLDER/NAME.jsonl.
+set -euo pipefail
+folder=$1 name=$2 devices=$3
+shift 3
+sets=()
+for value in model.model_config.{vocab_size=301,num_layers=5,hidden_dropout_rate=0.1,attention_dropout_rate=0.1} \
+  runner_config.batch_size=2 "$@"; do
+  sets+=(--set "$value")
+done
+espalier compile "$(dirname "$0")/../../configs/tiny_gpt.yaml" -o "$folder/$name.plan" \
+  --cluster "cpu_local:1x$devices" "${sets[@]}"
+espalier run "$folder/$name.plan" --data "$folder/text" --steps 5 --threads 1 --metrics "$folder/$name.jsonl" >/dev/null
