@@ -76,7 +76,10 @@ bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
     return cast<RankedTensorType>(value.getType()).getElementType().getIntOrFloatBitWidth();
   };
   if (shape.kind == "column" || bits(stored) != bits(argument) || to.columns != from.columns ||
-      !to.columns || to.isDense != from.isDense || !to.terms.empty() || !from.terms.empty())
+      to.isDense != from.isDense || !to.terms.empty() || !from.terms.empty())
+    return false;
+  // A value of the row is stored before the columns that later outputs walk over.
+  if (!to.columns && shape.outputs.size() > 1)
     return false;
   return lastRead(shape, argument) <= shape.passes.lookup(stored);
 }
