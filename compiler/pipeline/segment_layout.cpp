@@ -29,8 +29,7 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
     if (!attribute("model.name") || attribute("model.name").getValue() != description.name)
       continue;
     auto type = cast<RankedTensorType>(argument.getType());
-    auto sharding = Sharding(
-        function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding"));
+    auto sharding = Sharding(function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding"));
     if (attribute("model.role").getValue() == "parameter") {
       parameter.sharding = sharding;
       parameter.localElements = type.getNumElements();

@@ -88,8 +88,8 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
   for (const Change &change : changesOf(run, plan)) {
     std::optional<Compiled> changed = compileRun(context, run, change.plan, sizesOnly);
     if (changed && fullestStage(changed->plan).arena_bytes() <= limit)
-      return text + fmt::format("; fits with {} ({})", change.name,
-                                inGigabytes(fullestStage(changed->plan).arena_bytes()));
+      return text +
+             fmt::format("; fits with {} ({})", change.name, inGigabytes(fullestStage(changed->plan).arena_bytes()));
   }
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
 }
@@ -155,8 +155,10 @@ ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run) {
   if (run.pins.pinned)
     return {pinnedPlan(run), "", false};
   if (!run.recompute.fullLayers.empty())
-    return {std::nullopt, "error: recompute_config lists layers, which needs a plan to count them in; use parallel_mode: 1, "
-                          "or leave recompute to the planner", true};
+    return {std::nullopt,
+            "error: recompute_config lists layers, which needs a plan to count them in; use parallel_mode: 1, "
+            "or leave recompute to the planner",
+            true};
   std::optional<planner::Problem> problem = profileModel(context, run);
   if (!problem)
     return {std::nullopt, "error: the model cannot be partitioned", true};
