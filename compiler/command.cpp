@@ -1,5 +1,5 @@
-// The verbs of `espalier` that need the compiler: plan, compile, explain. The command loads this library only for them, so
-// that `run` starts where LLVM is not installed.
+// The verbs of `espalier` that need the compiler: plan, compile, explain. The command loads this library only for them,
+// so that `run` starts where LLVM is not installed.
 #include "compiler/driver.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
@@ -8,8 +8,8 @@
 #include "compiler/plan_command.h"
 #include "planner/explain.h"
 
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>

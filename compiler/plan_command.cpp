@@ -38,22 +38,29 @@ std::optional<planner::Pins> parseWish(const std::string &text) {
       return true;
     };
   };
-  std::map<std::string, Setter> setters = {
-      {"dp", number(pins.dp)}, {"tp", number(pins.tp)}, {"pp", number(pins.pp)}, {"cp", number(pins.cp)},
-      {"ep", number(pins.ep)}, {"zero", number(pins.zero)}, {"virtual_stages", number(pins.virtualStages)},
-      {"micro_batch_size", number(pins.microBatchSize)}, {"micro_batches", number(pins.microBatches)},
-      {"sequence_parallel", [&](const std::string &value) {
-         pins.sequenceParallel = value == "true" || value == "1";
-         return *pins.sequenceParallel || value == "false" || value == "0";
-       }},
-      {"schedule", [&](const std::string &value) {
-         pins.schedule = parseSchedule(value);
-         return value == planner::scheduleName(*pins.schedule);
-       }},
-      {"recompute", [&](const std::string &value) {
-         pins.recompute = parseRecompute(value);
-         return value == planner::recomputeName(*pins.recompute);
-       }}};
+  std::map<std::string, Setter> setters = {{"dp", number(pins.dp)},
+                                           {"tp", number(pins.tp)},
+                                           {"pp", number(pins.pp)},
+                                           {"cp", number(pins.cp)},
+                                           {"ep", number(pins.ep)},
+                                           {"zero", number(pins.zero)},
+                                           {"virtual_stages", number(pins.virtualStages)},
+                                           {"micro_batch_size", number(pins.microBatchSize)},
+                                           {"micro_batches", number(pins.microBatches)},
+                                           {"sequence_parallel",
+                                            [&](const std::string &value) {
+                                              pins.sequenceParallel = value == "true" || value == "1";
+                                              return *pins.sequenceParallel || value == "false" || value == "0";
+                                            }},
+                                           {"schedule",
+                                            [&](const std::string &value) {
+                                              pins.schedule = parseSchedule(value);
+                                              return value == planner::scheduleName(*pins.schedule);
+                                            }},
+                                           {"recompute", [&](const std::string &value) {
+                                              pins.recompute = parseRecompute(value);
+                                              return value == planner::recomputeName(*pins.recompute);
+                                            }}};
   bool isSound = true;
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = std::min(text.find(',', begin), text.size()), equals = text.find('=', begin);
@@ -91,6 +98,12 @@ int printAnswer(const PlanArguments &arguments, const RunConfig &run, const plan
     fmt::print("{}\n", planJson(run, problem, result));
   else if (result.errors.empty())
     fmt::print("{}", planner::explainPlans(result));
+  if (!result.plans.empty() && !result.plans.front().prediction.fits())
+    fmt::print(stderr,
+               "{}: error: the pinned plan needs {:.2f} GB per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
+               "the choice to the planner\n",
+               arguments.file, result.plans.front().prediction.peakBytes / 1e9,
+               result.plans.front().prediction.memoryLimitBytes / 1e9);
   if (!result.errors.empty())
     return UserError;
   return result.plans.empty() || !result.plans.front().prediction.fits() ? NothingFits : Success;

@@ -10,11 +10,11 @@ namespace espalier {
 struct PlanArguments {
   std::string file;
   ImportOptions import;
-  bool all = false;    ///< also plans that cannot be executed yet
+  bool all = false; ///< also plans that cannot be executed yet
   bool json = false;
-  int devices = 0;     ///< 0: those of the cluster
-  std::string whyNot;  ///< "tp=4,pp=12"
-  std::string trace;   ///< file for the simulated step
+  int devices = 0;      ///< 0: those of the cluster
+  std::string whyNot;   ///< "tp=4,pp=12"
+  std::string trace;    ///< file for the simulated step
   std::string exportTo; ///< megatron, mindformers or torchtitan
 };
 

@@ -1,5 +1,6 @@
 # lit configuration: the tools under test are found in build/bin, FileCheck in LLVM's folder.
 import os
+import sys
 import lit.formats
 
 config.name = "espalier"
@@ -13,6 +14,7 @@ config.environment["PATH"] = os.pathsep.join(
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input-filter=error"
 config.substitutions.append(("%source_dir", config.source_dir))
 config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin")))
+config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
 
 # Fixtures that stand beside the repository; tests that need them are skipped where they are absent.

@@ -2,7 +2,6 @@
 
 #include "planner/explain.h"
 
-
 namespace espalier {
 
 std::vector<int> spreadLayers(int layers, int stages) {

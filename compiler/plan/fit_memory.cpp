@@ -162,8 +162,10 @@ ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run) {
   if (run.pins.pinned)
     return {pinnedPlan(run), "", false};
   if (!run.recompute.fullLayers.empty())
-    return {std::nullopt, "error: recompute_config lists layers, which needs a plan to count them in; use parallel_mode: 1, "
-                          "or leave recompute to the planner", true};
+    return {std::nullopt,
+            "error: recompute_config lists layers, which needs a plan to count them in; use parallel_mode: 1, "
+            "or leave recompute to the planner",
+            true};
   std::optional<planner::Problem> problem = profileModel(context, run);
   if (!problem)
     return {std::nullopt, "error: the model cannot be partitioned", true};

@@ -19,8 +19,8 @@ struct ChosenPlan {
   bool isInputError = false; ///< the run file contradicts itself, as against: nothing fits
 };
 
-/// The search, with its best plan compiled to see that its arena fits: where the estimate was too low, the next plans are
-/// tried, then a search with less memory. Plans that cannot be executed are not compiled.
+/// The search, with its best plan compiled to see that its arena fits: where the estimate was too low, the next plans
+/// are tried, then a search with less memory. Plans that cannot be executed are not compiled.
 planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig &run, const planner::Problem &problem,
                                      const planner::SearchOptions &options);
 

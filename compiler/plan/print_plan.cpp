@@ -22,10 +22,17 @@ std::string recomputeOf(const planner::Plan &plan) {
 }
 
 Json planAsJson(const planner::Plan &plan) {
-  Json json = {{"dp", plan.dp}, {"tp", plan.tp}, {"pp", plan.pp}, {"cp", plan.cp}, {"ep", plan.ep},
-               {"zero", plan.zero}, {"sequence_parallel", plan.sequenceParallel},
-               {"micro_batch_size", plan.microBatchSize}, {"micro_batches", plan.microBatches},
-               {"virtual_stages", plan.virtualStages}, {"schedule", planner::scheduleName(plan.schedule)},
+  Json json = {{"dp", plan.dp},
+               {"tp", plan.tp},
+               {"pp", plan.pp},
+               {"cp", plan.cp},
+               {"ep", plan.ep},
+               {"zero", plan.zero},
+               {"sequence_parallel", plan.sequenceParallel},
+               {"micro_batch_size", plan.microBatchSize},
+               {"micro_batches", plan.microBatches},
+               {"virtual_stages", plan.virtualStages},
+               {"schedule", planner::scheduleName(plan.schedule)},
                {"recompute", recomputeOf(plan)}};
   json["stages"] = Json::array();
   for (const planner::StagePlan &stage : plan.stages) {
@@ -42,23 +49,32 @@ Json predictionAsJson(const planner::Prediction &prediction) {
   Json memory = Json::array(), classes = Json::array();
   for (const planner::StageMemory &stage : prediction.memory) {
     memory.push_back(stage.total());
-    classes.push_back({{"parameters", stage.parameters}, {"gradients", stage.gradients},
-                       {"optimizer", stage.optimizer}, {"activations", stage.activations},
-                       {"workspace", stage.workspace}, {"buffers", stage.communication},
+    classes.push_back({{"parameters", stage.parameters},
+                       {"gradients", stage.gradients},
+                       {"optimizer", stage.optimizer},
+                       {"activations", stage.activations},
+                       {"workspace", stage.workspace},
+                       {"buffers", stage.communication},
                        {"reserved", stage.reserved}});
   }
   const planner::TimeBreakdown &time = prediction.time;
-  return {{"step_seconds", prediction.stepSeconds}, {"tokens_per_second", prediction.tokensPerSecond},
-          {"mfu", prediction.mfu}, {"memory_bytes", memory},
-          {"memory_limit_bytes", prediction.memoryLimitBytes}, {"memory_classes", classes},
+  return {{"step_seconds", prediction.stepSeconds},
+          {"tokens_per_second", prediction.tokensPerSecond},
+          {"mfu", prediction.mfu},
+          {"memory_bytes", memory},
+          {"memory_limit_bytes", prediction.memoryLimitBytes},
+          {"memory_classes", classes},
           {"bubble_share", prediction.bubbleShare},
-          {"seconds", {{"compute", time.compute}, {"recompute", time.recompute},
-                       {"tensor_communication", time.tensorCommunication},
-                       {"context_communication", time.contextCommunication},
-                       {"expert_communication", time.expertCommunication},
-                       {"data_communication", time.dataCommunication},
-                       {"pipeline_communication", time.pipelineCommunication},
-                       {"bubble", time.bubble}, {"optimizer", time.optimizer}}},
+          {"seconds",
+           {{"compute", time.compute},
+            {"recompute", time.recompute},
+            {"tensor_communication", time.tensorCommunication},
+            {"context_communication", time.contextCommunication},
+            {"expert_communication", time.expertCommunication},
+            {"data_communication", time.dataCommunication},
+            {"pipeline_communication", time.pipelineCommunication},
+            {"bubble", time.bubble},
+            {"optimizer", time.optimizer}}},
           {"binds", planner::whatBinds(prediction)}};
 }
 
@@ -67,18 +83,23 @@ Json predictionAsJson(const planner::Prediction &prediction) {
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result) {
   bool found = !result.plans.empty();
   Json json = {{"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
-               {"plan", nullptr}, {"global_batch", problem.globalBatch}, {"predicted", nullptr}};
+               {"plan", nullptr},
+               {"global_batch", problem.globalBatch},
+               {"predicted", nullptr}};
   if (found) {
     json["plan"] = planAsJson(result.plans.front().plan);
     json["predicted"] = predictionAsJson(result.plans.front().prediction);
   }
   const planner::SearchStatistics &statistics = result.statistics;
-  json["search"] = {{"space", statistics.space}, {"evaluated", statistics.evaluated}, {"seconds", statistics.seconds},
-                    {"lower_bound_seconds", statistics.lowerBoundSeconds}, {"optimal", statistics.optimal}};
+  json["search"] = {{"space", statistics.space},
+                    {"evaluated", statistics.evaluated},
+                    {"seconds", statistics.seconds},
+                    {"lower_bound_seconds", statistics.lowerBoundSeconds},
+                    {"optimal", statistics.optimal}};
   json["alternatives"] = Json::array();
   for (size_t i = 1; i < result.plans.size(); ++i)
-    json["alternatives"].push_back({{"plan", planAsJson(result.plans[i].plan)},
-                                    {"predicted", predictionAsJson(result.plans[i].prediction)}});
+    json["alternatives"].push_back(
+        {{"plan", planAsJson(result.plans[i].plan)}, {"predicted", predictionAsJson(result.plans[i].prediction)}});
   json["rejected"] = Json::array();
   if (!found && !result.binding.empty()) {
     Json rejected = {{"reason", result.binding}};

@@ -41,8 +41,7 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   plan.sequenceParallel = point.sequenceParallel;
   plan.vocabParallel = run.pins.vocabParallel.value_or(true);
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
-  plan.stages = {
-      {0, 3, {planner::Recompute::None, planner::Recompute::Selective, planner::Recompute::Full}}};
+  plan.stages = {{0, 3, {planner::Recompute::None, planner::Recompute::Selective, planner::Recompute::Full}}};
   return plan;
 }
 
@@ -258,16 +257,15 @@ private:
     problem.boundaryBytes = readStreamBytes(build.module(), sizes);
     problem.inputBytes = {scaled(readInputBytes(build.module(), sizes), 4)}; // tokens, positions, labels, loss weights
     for (const SegmentRun &part : run.model.runs)
-      problem.modelFlops +=
-          part.count * readFlops(build.module(), part.kind) / static_cast<double>(sizes.at().samples);
+      problem.modelFlops += part.count * readFlops(build.module(), part.kind) / static_cast<double>(sizes.at().samples);
   }
 
   /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several.
   void addTerms(Build &build, const ProfilePoint &point, Terms &terms) {
     SizeReader sizes(run.model, problem.dimensions, point);
     for (const SegmentLayout &segment : build.segments()) {
-      bool hasTied = llvm::any_of(segment.parameters,
-                                  [](const SegmentParameter &p) { return !p.description->tiedTo.empty(); });
+      bool hasTied =
+          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.description->tiedTo.empty(); });
       for (bool manyStages : {false, true}) {
         if (manyStages && !hasTied)
           continue;

@@ -71,11 +71,12 @@ CollectiveKind kindOf(Operation *op) {
 
 ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 
-/// The axis that a group is priced along: a group over several axes has the slower, outer one first.
-planner::Axis axisOf(Operation *op) {
-  auto axis = cast<StringAttr>(axesOf(op)[0]).getValue();
-  return axis == "dp" ? planner::Axis::Dp : axis == "pp" ? planner::Axis::Pp : planner::Axis::Tp;
+planner::Axis axisNamed(StringRef name) {
+  return name == "dp" ? planner::Axis::Dp : name == "pp" ? planner::Axis::Pp : planner::Axis::Tp;
 }
+
+/// The outermost axis of the group.
+planner::Axis axisOf(Operation *op) { return axisNamed(cast<StringAttr>(axesOf(op)[0]).getValue()); }
 
 /// Same work in another function: op, place in the model file, types.
 std::string signature(Operation *op) {
@@ -294,15 +295,18 @@ private:
   void addStepCollective(Operation *op, const SegmentParameter &parameter) {
     if (axisOf(op) == planner::Axis::Pp) // the holders of a tied parameter: Problem::tiedBytes
       return;
-    CollectiveTerm term = collectiveTerm(op, Phase::Step);
     double width = cast<RankedTensorType>(op->getOperand(0).getType()).getElementTypeBitWidth() / 8.0;
-    auto [entry, isNew] = stepCollectives.try_emplace({static_cast<int>(term.kind), static_cast<int>(term.axis)}, term);
-    if (isNew) {
-      entry->second.bytes.clear();
-      entry->second.calls = 0;
+    // A sum over several axes is priced as one along each of them: with one replica only the tensor ranks are left.
+    for (StringAttr name : axesOf(op).getAsRange<StringAttr>()) {
+      CollectiveTerm term = collectiveTerm(op, Phase::Step);
+      term.axis = axisNamed(name.getValue());
+      term.bytes.clear();
+      term.calls = 0;
+      std::pair key(static_cast<int>(term.kind), static_cast<int>(term.axis));
+      CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
+      add(sum.bytes, scaled(elementsOf(parameter), width));
+      sum.calls += 1;
     }
-    add(entry->second.bytes, scaled(elementsOf(parameter), width));
-    entry->second.calls += 1;
   }
 
   ModuleOp module;

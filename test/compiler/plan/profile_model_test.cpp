@@ -111,11 +111,130 @@ double worstMemoryError(const std::string &name, int count, unsigned seed) {
 }
 
 TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
-  double worst = worstMemoryError("tiny_gpt", 40, 1);
-  RecordProperty("worst", std::to_string(worst));
-  std::printf("tiny_gpt: worst error %.3f %%\n", 100 * worst);
-  worst = worstMemoryError("gpt2_124m", 20, 2);
-  std::printf("gpt2_124m: worst error %.3f %%\n", 100 * worst);
+  for (const auto &[name, count, seed] : {std::tuple("tiny_gpt", 40, 1), std::tuple("gpt2_124m", 20, 2)}) {
+    double worst = worstMemoryError(name, count, seed);
+    std::printf("%s: worst error of %d plans %.3f %%\n", name, count, 100 * worst);
+    EXPECT_LE(worst, 0.01) << name;
+  }
+}
+
+/// Bytes of whole buffers by collective and axis.
+using Traffic = std::map<std::pair<planner::CollectiveKind, planner::Axis>, double>;
+
+/// Counted op by op in functions of the partitioned model, `sign` times.
+void count(ModuleOp module, const std::string &function, double sign, Traffic &traffic) {
+  auto found = module.lookupSymbol<func::FuncOp>(function);
+  ASSERT_TRUE(found) << function;
+  found.walk([&](Operation *op) {
+    if (!isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op))
+      return;
+    bool isGather = isa<dist::AllGatherOp>(op);
+    auto kind = isGather                     ? planner::CollectiveKind::AllGather
+                : isa<dist::AllReduceOp>(op) ? planner::CollectiveKind::AllReduce
+                                             : planner::CollectiveKind::ReduceScatter;
+    auto type = cast<RankedTensorType>(isGather ? op->getResult(0).getType() : op->getOperand(0).getType());
+    for (StringAttr axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
+      if (axis != "pp")
+        traffic[{kind, axis == "dp" ? planner::Axis::Dp : planner::Axis::Tp}] +=
+            sign * static_cast<double>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+  });
+}
+
+void expectSame(const Traffic &counted, const Traffic &predicted, const std::string &where, double slack = 0) {
+  Traffic all = counted;
+  all.insert(predicted.begin(), predicted.end());
+  for (const auto &[key, unused] : all) {
+    double want = counted.count(key) ? counted.at(key) : 0, got = predicted.count(key) ? predicted.at(key) : 0;
+    EXPECT_NEAR(got, want, slack + 1e-9 * want)
+        << where << ", collective " << static_cast<int>(key.first) << " over axis " << static_cast<int>(key.second);
+  }
+}
+
+TEST(ProfileModel, CollectiveBytesAreThoseOfThePartitionedModel) {
+  RunConfig run = importConfig("tiny_gpt");
+  MLIRContext context;
+  std::optional<planner::Problem> problem = profileModel(context, run);
+  ASSERT_TRUE(problem);
+  PlanSampler sampler(run, 3);
+  size_t seen = 0;
+  for (int i = 0; i < 12; ++i) {
+    planner::Plan plan = sampler.sample();
+    for (planner::StagePlan &stage : plan.stages) // a policy of each kind, so that all functions exist
+      for (size_t layer = 0; layer < stage.recompute.size(); ++layer)
+        stage.recompute[layer] = static_cast<planner::Recompute>((stage.firstLayer + layer) % 3);
+    std::optional<PartitionedModel> model = partitionRun(context, run, plan);
+    ASSERT_TRUE(model);
+    std::vector<double> symbols = planner::symbolValues(*problem, plan);
+    for (const planner::SegmentKind &kind : problem->kinds) {
+      auto terms = llvm::find_if(kind.patterns, [&](const auto &t) { return planner::matches(t.pattern, plan); });
+      ASSERT_NE(terms, kind.patterns.end());
+      auto predicted = [&](planner::Phase phase, auto isWanted) {
+        Traffic traffic;
+        for (const planner::CollectiveTerm &term : terms->collectives) {
+          bool hasAxis = term.axis == planner::Axis::Dp ? plan.dp > 1 : plan.tp > 1;
+          if (term.phase == phase && hasAxis && isWanted(term))
+            traffic[{term.kind, term.axis}] += planner::evaluate(term.bytes, symbols);
+        }
+        seen += traffic.size();
+        return traffic;
+      };
+      auto any = [](const planner::CollectiveTerm &) { return true; };
+      std::string where = kind.name + " of " + planner::describePlan(plan);
+      Traffic forward, backward, step;
+      count(*model->module, kind.name + ".none.forward", 1, forward);
+      count(*model->module, kind.name + ".none.backward", 1, backward);
+      count(*model->module, kind.name + ".reduce_gradients", 1, step);
+      count(*model->module, kind.name + ".optimizer", 1, step);
+      expectSame(forward, predicted(planner::Phase::Forward, any), "forward of " + where);
+      expectSame(backward, predicted(planner::Phase::Backward, any), "backward of " + where);
+      // Flat ranges are rounded up to whole shares, one element and parameter at most on each replica.
+      double slack = 4.0 * plan.dp * 20;
+      expectSame(step, predicted(planner::Phase::Step, any), "step of " + where, slack);
+      if (kind.name != "block")
+        continue;
+      Traffic again;
+      count(*model->module, "block.full.backward", 1, again);
+      count(*model->module, "block.none.backward", -1, again);
+      expectSame(again, predicted(planner::Phase::Repeat, [](const auto &term) { return term.repeatedFull; }),
+                 "recompute of " + where);
+    }
+  }
+  EXPECT_GT(seen, 50u);
+}
+
+TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
+  RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
+  MLIRContext context;
+  ChosenPlan chosen = choosePlan(context, run);
+  ASSERT_TRUE(chosen.plan) << chosen.reason;
+  EXPECT_TRUE(planner::isExecutable(*chosen.plan));
+  EXPECT_EQ(chosen.plan->ranks(), run.cluster.devices());
+  EXPECT_EQ(chosen.plan->globalBatch(), run.globalBatch);
+  // Hardly more memory than that plan needs: another one, or the same, must still fit.
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  auto arenaOf = [&](const planner::Plan &plan) {
+    std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
+    uint64_t most = 0;
+    for (const auto &stage : compiled->plan.stages())
+      most = std::max<uint64_t>(most, stage.arena_bytes());
+    return static_cast<double>(most);
+  };
+  run.cluster.memoryBytes = 0.6 * arenaOf(*chosen.plan);
+  ChosenPlan smaller = choosePlan(context, run);
+  ASSERT_TRUE(smaller.plan) << smaller.reason;
+  EXPECT_LE(arenaOf(*smaller.plan), run.cluster.memoryBytes);
+}
+
+TEST(ChoosePlan, WhatDoesNotFitIsNamedWithTheSmallestChanges) {
+  RunConfig run = importConfig("tiny_gpt", {"parallel.parallel_mode=2"});
+  run.cluster.memoryBytes = 4e5;
+  MLIRContext context;
+  ChosenPlan chosen = choosePlan(context, run);
+  EXPECT_FALSE(chosen.plan);
+  EXPECT_FALSE(chosen.isInputError);
+  EXPECT_NE(chosen.reason.find("memory: the plan that needs least"), std::string::npos) << chosen.reason;
+  EXPECT_NE(chosen.reason.find("fits with devices="), std::string::npos) << chosen.reason;
 }
 
 } // namespace

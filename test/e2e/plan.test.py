@@ -1,0 +1,24 @@
+"""The contract of `espalier plan --json`: keys, and numbers that agree with each other."""
+import json
+import sys
+
+answer = json.load(open(sys.argv[1]))
+assert answer["model"]["parameters"] == 12853386240, answer["model"]
+plan, predicted = answer["plan"], answer["predicted"]
+for key in ("dp tp pp cp ep zero sequence_parallel micro_batch_size micro_batches virtual_stages schedule "
+            "recompute stages executable").split():
+    assert key in plan, key
+for key in "step_seconds tokens_per_second mfu memory_bytes memory_limit_bytes".split():
+    assert key in predicted, key
+for key in "space evaluated seconds lower_bound_seconds optimal".split():
+    assert key in answer["search"], key
+assert plan["executable"] and answer["search"]["optimal"]
+assert plan["dp"] * plan["tp"] * plan["pp"] * plan["cp"] * plan["ep"] == 32
+assert plan["dp"] * plan["micro_batch_size"] * plan["micro_batches"] == answer["global_batch"]
+assert sum(stage["layers"] for stage in plan["stages"]) == 40
+assert len(predicted["memory_bytes"]) == plan["pp"]
+assert max(predicted["memory_bytes"]) <= predicted["memory_limit_bytes"]
+assert abs(sum(predicted["seconds"].values()) - predicted["step_seconds"]) < 1e-6 * predicted["step_seconds"]
+assert answer["alternatives"] and answer["rejected"] == []
+for other in answer["alternatives"]:
+    assert other["predicted"]["step_seconds"] >= predicted["step_seconds"]
