@@ -3,7 +3,8 @@
 [--first STEPS] [--show STEPS] [--exact] [--from STEP]
 
 Prints every SHOWth loss and the largest relative difference; ends with 1 where the loss of one of the first STEPS
-steps exceeds the limit or its gradient norm ten times the limit, or, with --exact, where loss or grad norm of a step that both runs have (from STEP on) are not the same bits.
+steps exceeds the limit or its gradient norm ten times the limit, or, with --exact, where loss or grad norm of a step
+that both runs have (from STEP on) are not the same bits.
 """
 import argparse
 import json
