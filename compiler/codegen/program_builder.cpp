@@ -157,11 +157,10 @@ LogicalResult ProgramBuilder::placeArguments() {
 bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned result) {
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
-    if (isa<func::ReturnOp>(user))
+    bool isReducedInPlace = user == producer && isa<dist::AllReduceOp>(user);
+    if (isa<func::ReturnOp>(user) || isReducedInPlace)
       continue;
-    if (user == producer && isa<dist::AllReduceOp>(user)) {
-      continue; // reduced in place
-    } else if (user == producer) {
+    if (user == producer) {
       auto fused = dyn_cast<exec::FusedOp>(user);
       if (!fused && !isa<model::AccumulateOp>(user))
         return false;

@@ -23,12 +23,13 @@ Rendezvous::Call groupOf(Operation *op, ArrayAttr axes, const EvalContext &conte
     call.position = static_cast<int>(llvm::find(list, context.coordinate("pp")) - list.begin());
     call.group = "stages ";
     axes = ArrayAttr::get(op->getContext(), {StringAttr::get(op->getContext(), "pp")});
-  } else
+  } else {
     for (auto axis : axes.getAsRange<StringAttr>()) {
       call.position = static_cast<int>(call.position * context.axisSize(axis) + context.coordinate(axis));
       call.members *= static_cast<int>(context.axisSize(axis));
       call.group += axis.str() + " ";
     }
+  }
   for (const MeshPlace &place : context.mesh)
     if (!llvm::is_contained(axes.getAsValueRange<StringAttr>(), place.axis))
       call.group += place.axis + "=" + std::to_string(place.coordinate) + " ";

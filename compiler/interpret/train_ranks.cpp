@@ -2,7 +2,7 @@
 
 #include "compiler/interpret/ranks.h"
 #include "compiler/interpret/run_ranks.h"
-#include "planner/explain.h"
+#include "compiler/pipeline/assign_stages.h"
 #include "planner/schedule.h"
 #include "runtime/train/initial_value.h"
 
@@ -18,10 +18,8 @@ namespace {
 /// One call of a stage and the stores of its values. Parameters, accumulators and moments are flat, as long as the
 /// regions of the run plan, so that the optimizer's shares are ranges of them.
 struct LayerState {
+  LayerCall call;
   const SegmentLayout *segment = nullptr;
-  std::string kind, policy;
-  int index = -1; ///< among the repeated layers
-  int64_t layer = 0;
   std::map<std::string, std::vector<double>> stores;       ///< "parameter/w", "accumulator/w", "state/w.moment1"
   std::map<int64_t, std::map<std::string, Tensor>> saved; ///< by micro-batch: saved values and the incoming stream
   LayerState *tiedOwner = nullptr;                         ///< holder of tied parameters on the same stage
@@ -29,7 +27,7 @@ struct LayerState {
   std::string globalName(const SegmentParameter &parameter) const {
     if (!parameter.description->tiedTo.empty())
       return parameter.description->tiedTo;
-    return kind + "." + (index < 0 ? "" : std::to_string(index) + ".") + parameter.description->name;
+    return call.kind + "." + (call.index < 0 ? "" : std::to_string(call.index) + ".") + parameter.description->name;
   }
 };
 
@@ -72,28 +70,11 @@ private:
   bool isLast() const { return stage + 1 == plan.pp; }
 
   void makeLayers() {
-    const auto &runs = run.model.runs;
-    const planner::StagePlan &part = plan.stages[stage];
-    auto add = [&](const std::string &kind, int index, int64_t layer, const std::string &policy) {
-      LayerState state;
-      state.kind = kind;
-      state.policy = policy;
-      state.index = index;
-      state.layer = layer;
-      for (const SegmentLayout &segment : model.segments)
-        if (segment.kind == kind)
-          state.segment = &segment;
-      layers.push_back(std::move(state));
-    };
-    if (isFirst())
-      add(runs.front().kind, -1, 0, "none");
-    int layer = 0;
-    for (size_t i = 1; i + 1 < runs.size(); ++i)
-      for (int repeat = 0; repeat < runs[i].count; ++repeat, ++layer)
-        if (layer >= part.firstLayer && layer < part.firstLayer + part.layers)
-          add(runs[i].kind, layer, layer + 1, recomputeName(part.recompute[layer - part.firstLayer]));
-    if (isLast())
-      add(runs.back().kind, -1, layer + 1, "none");
+    for (LayerCall &call : callsOf(run, plan, stage)) {
+      LayerState &state = layers.emplace_back();
+      state.call = std::move(call);
+      state.segment = &*llvm::find_if(model.segments, [&](const auto &one) { return one.kind == state.call.kind; });
+    }
     if (plan.pp == 1)
       layers.back().tiedOwner = &layers.front();
   }
@@ -173,10 +154,10 @@ private:
 
   /// Runs a phase of a layer: arguments are found and results are put back by role and name.
   llvm::Error call(LayerState &layer, const std::string &phase, int64_t microBatch, Tensor &stream) {
-    auto function = module.lookupSymbol<func::FuncOp>(layer.kind + "." + phase);
+    auto function = module.lookupSymbol<func::FuncOp>(layer.call.kind + "." + phase);
     if (!function)
-      return llvm::createStringError("no function %s.%s", layer.kind.c_str(), phase.c_str());
-    context.layer = layer.layer;
+      return llvm::createStringError("no function %s.%s", layer.call.kind.c_str(), phase.c_str());
+    context.layer = layer.call.layer;
     std::vector<Tensor> arguments;
     for (BlockArgument argument : function.getArguments()) {
       DictionaryAttr attributes = function.getArgAttrDict(argument.getArgNumber());
@@ -251,7 +232,7 @@ private:
     }
     for (LayerState &layer : layers) {
       layer.saved[microBatch]["stream"] = stream;
-      if (llvm::Error error = call(layer, layer.policy + ".forward", microBatch, stream))
+      if (llvm::Error error = call(layer, layer.call.policy + ".forward", microBatch, stream))
         return error;
     }
     if (!isLast())
@@ -270,7 +251,7 @@ private:
       cotangent = std::move(*received);
     }
     for (LayerState &layer : llvm::reverse(layers)) {
-      if (llvm::Error error = call(layer, layer.policy + ".backward", microBatch, cotangent))
+      if (llvm::Error error = call(layer, layer.call.policy + ".backward", microBatch, cotangent))
         return error;
       layer.saved.erase(microBatch);
     }

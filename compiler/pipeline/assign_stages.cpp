@@ -14,18 +14,6 @@ using namespace mlir;
 
 namespace espalier {
 
-namespace {
-
-using namespace rt::pb;
-
-/// One layer of the model: which segment, which number among its repeats, what it keeps.
-struct LayerCall {
-  std::string kind;
-  int index = -1; ///< among the repeated layers; -1 for embed and head
-  uint32_t layer = 0;
-  std::string policy = "none";
-};
-
 std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, int stage) {
   std::vector<LayerCall> calls;
   const planner::StagePlan &part = plan.stages[stage];
@@ -42,6 +30,10 @@ std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, 
     calls.push_back({runs.back().kind, -1, static_cast<uint32_t>(layer + 1), "none"});
   return calls;
 }
+
+namespace {
+
+using namespace rt::pb;
 
 /// Hands out places of the arena and sums them by memory class.
 class ArenaBuilder {

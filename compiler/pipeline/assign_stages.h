@@ -19,6 +19,17 @@ struct StageInputs {
   const RegionSizes &regions;
 };
 
+/// One layer of the model: which segment, which number among its repeats, what it keeps.
+struct LayerCall {
+  std::string kind;
+  int index = -1;     ///< among the repeated layers; -1 for embed and head
+  uint32_t layer = 0; ///< among all layers, embed and head included
+  std::string policy = "none";
+};
+
+/// The calls of a stage, in the order of the forward pass.
+std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, int stage);
+
 /// Adds the parameter table and the stages to `out`, whose subprograms are already there. Global parameter names are
 /// "<segment>.<name>", with the layer's number where a segment repeats: "block.3.attn_q_weight".
 void assignStages(const StageInputs &inputs, rt::pb::Plan &out);

@@ -71,6 +71,8 @@ TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, in
   for (const rt::StepRecord &step : result.steps) {
     record.losses.push_back(step.loss);
     record.norms.push_back(step.gradNorm);
+    record.lossScales.push_back(step.lossScale);
+    record.applied.push_back(step.isApplied);
   }
   for (const rt::Tensors &tensors : result.gradients) {
     auto &entry = record.gradients.emplace_back();

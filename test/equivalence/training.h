@@ -26,9 +26,11 @@ struct SplitCase {
   bool keepCollectives = false; ///< mp_comm_recompute: False
 };
 
-/// What a training run shows: per step loss and norm, and the mean gradients by global parameter name.
+/// What a training run shows: per step loss and norm, the mean gradients by global parameter name and, of a compiled
+/// run, the loss scale after each step and whether the update was applied.
 struct TrainingRecord {
-  std::vector<double> losses, norms;
+  std::vector<double> losses, norms, lossScales;
+  std::vector<bool> applied;
   std::vector<std::map<std::string, std::vector<double>>> gradients;
 };
 
