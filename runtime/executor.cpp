@@ -2,7 +2,10 @@
 // call plus an offset, which is cheaper than keeping them for every layer and slot.
 #include "runtime/executor.h"
 
+#include "runtime/crash_report.h"
+
 #include <algorithm>
+#include <csignal>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -12,6 +15,7 @@ enum StreamPlace { ReceiveForward, SendForward, ReceiveBackward, SendBackward };
 
 /// A launch shared out over the pool: parts of whole grains.
 struct LaunchJob {
+  const Executor &executor;
   KernelFunction kernel;
   void *const *buffers;
   const int64_t *scalars;
@@ -20,11 +24,13 @@ struct LaunchJob {
 
 void runLaunchPart(void *context, int64_t part, int) {
   const LaunchJob &job = *static_cast<const LaunchJob *>(context);
+  CrashSite site(job.executor);
   int64_t begin = part * job.partExtent;
   job.kernel(job.buffers, job.scalars, begin, std::min(job.extent, begin + job.partExtent));
 }
 
 struct LibraryJob {
+  const Executor &executor;
   const LibraryKernel *kernel;
   const CallArguments *arguments;
   std::byte *scratch;
@@ -33,6 +39,7 @@ struct LibraryJob {
 
 void runLibraryPart(void *context, int64_t part, int thread) {
   const LibraryJob &job = *static_cast<const LibraryJob *>(context);
+  CrashSite site(job.executor);
   job.kernel->run(*job.arguments, part, job.scratch + thread * job.scratchBytes);
 }
 
@@ -87,6 +94,7 @@ void Executor::runEvaluation(int64_t step, StepClient &client) {
 
 void Executor::runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions,
                           StepClient &client) {
+  CrashSite site(*this);
   for (position.action = 0; position.action < actions.size(); ++position.action) {
     position.call = position.subprogram = position.instruction = -1;
     const Fault *due = fault ? &*fault : nullptr;
@@ -182,7 +190,7 @@ void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram, uint
   for (uint32_t i = range.first; i < range.last; ++i) {
     position.instruction = static_cast<int>(i - range.first);
     if (isFaultDue && fault->instruction == i - range.first)
-      throw std::runtime_error("injected fault");
+      fail();
     const PreparedInstruction &instruction = program.instructions[i];
     switch (instruction.kind) {
     case PreparedInstruction::Launch:
@@ -198,6 +206,12 @@ void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram, uint
       communicator.wait(flights[instruction.collective].ticket, spins);
     }
   }
+}
+
+void Executor::fail() const {
+  if (fault->crashes)
+    raise(SIGSEGV);
+  throw std::runtime_error("injected fault");
 }
 
 void Executor::bindOperands(const PreparedInstruction &instruction) {
@@ -220,7 +234,7 @@ void Executor::launch(const PreparedInstruction &instruction) {
     return;
   }
   int64_t partExtent = (grains + parts - 1) / parts * instruction.grain;
-  LaunchJob job = {instruction.kernel, buffers.data(), values.data(), instruction.extent,
+  LaunchJob job = {*this, instruction.kernel, buffers.data(), values.data(), instruction.extent,
                    partExtent};
   pool.run((instruction.extent + partExtent - 1) / partExtent, runLaunchPart, &job);
 }
@@ -235,7 +249,7 @@ void Executor::callLibrary(const PreparedInstruction &instruction) {
   arguments.scratch = scratch.at(perThread * pool.threads());
   arguments.seed = static_cast<uint32_t>(source.plan().settings().seed());
   arguments.step = static_cast<uint32_t>(step);
-  LibraryJob job = {instruction.library, &arguments, scratch.at(0), perThread};
+  LibraryJob job = {*this, instruction.library, &arguments, scratch.at(0), perThread};
   pool.run(instruction.library->parts(), runLibraryPart, &job);
   instruction.library->finish(arguments);
 }

@@ -30,6 +30,7 @@ struct Fault {
   int64_t step = 0;
   uint32_t action = 0;
   uint32_t instruction = 0;
+  bool crashes = false; ///< by a signal, as a bad address would; otherwise by an exception
 };
 
 /// What the rank is doing; read when it fails.
@@ -94,6 +95,7 @@ private:
   void startTransfer(const pb::Action &action);
   void forEachCall(uint32_t PreparedCall::*subprogram, uint32_t slot, bool isReversed = false);
   void runSubprogram(const PreparedCall &call, uint32_t subprogram, uint32_t slot);
+  void fail() const;
   void launch(const PreparedInstruction &instruction);
   void callLibrary(const PreparedInstruction &instruction);
   void startCollective(const PreparedInstruction &instruction);

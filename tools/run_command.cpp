@@ -2,6 +2,7 @@
 #include "tools/commands.h"
 
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/crash_report.h"
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 
@@ -34,6 +35,7 @@ void runPlanFile(const RunWords &words) {
   fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(),
              program.plan().kernels_size(),
              program.kernelLevel().empty() ? "no processor" : program.kernelLevel());
+  rt::reportCrashes();
   rt::RunResult result = rt::runPlan(program, words.options);
   int64_t last = result.steps.empty() ? 0 : result.steps.back().step;
   if (!words.dumpGradients.empty())

@@ -3,6 +3,7 @@
 // neither timing nor threads.
 #include "runtime/train/run.h"
 
+#include "runtime/crash_report.h"
 #include "runtime/status.h"
 #include "runtime/train/initial_value.h"
 #include "test/runtime/sample_plan.h"
@@ -232,6 +233,22 @@ TEST(Run, FailureOfOneRankStopsAllAndNamesThePlace) {
     EXPECT_THAT(error.what(), testing::HasSubstr("scale at toy.yaml:3:5"));
     EXPECT_THAT(error.what(), testing::HasSubstr("injected fault"));
   }
+}
+
+TEST(RunDeathTest, CrashOfOneRankEndsTheProcessAndNamesThePlace) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  SampleOptions options;
+  options.dp = options.tp = options.pp = 2;
+  options.microBatches = 2;
+  RunOptions run = runOptions(options, 1000000);
+  run.fault = Fault{/*rank=*/5, /*step=*/3, /*action=*/3, /*instruction=*/0, /*crashes=*/true};
+  auto crash = [&] {
+    reportCrashes();
+    runPlan(Program(samplePlan(options)), run);
+  };
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV),
+              "rank 5 \\(stage 1\\) in step 4, FORWARD of micro-batch 0 .*block.forward of layer 3, "
+              "scale at toy.yaml:3:5: bad address");
 }
 
 TEST(Run, RefusesInputsThatNoSampleHas) {

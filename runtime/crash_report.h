@@ -1,0 +1,24 @@
+// What is said when the processor itself stops a rank: a bad address in a kernel ends the process, but not before the
+// rank, the op and its line in the model file are on standard error.
+#pragma once
+
+namespace espalier::rt {
+
+class Executor;
+
+/// While it lives, this thread works for `executor`: a crash of the thread is reported with the executor's place.
+class CrashSite {
+public:
+  explicit CrashSite(const Executor &executor);
+  ~CrashSite();
+  CrashSite(const CrashSite &) = delete;
+
+private:
+  const Executor *before;
+};
+
+/// From now on SIGSEGV, SIGBUS, SIGFPE and SIGILL write the place of the failing rank and then end the process as they
+/// would have done without. For the whole process, hence called by the command alone.
+void reportCrashes();
+
+} // namespace espalier::rt
