@@ -7,6 +7,7 @@
 #include "compiler/pipeline/build_optimizer.h"
 #include "compiler/pipeline/describe_run.h"
 #include "compiler/plan/apply_plan.h"
+#include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
 #include "dialects/register.h"
 
@@ -169,7 +170,14 @@ std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, c
                                    const CompileOptions &options) {
   Compilation c = start(context, run, plan, options.emitKernels);
   for (auto [index, phase] : llvm::enumerate(phases)) {
-    if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
+    if (failed(phase.run(c)))
+      return std::nullopt;
+    labelPhase(*c.module, phase.name, run, plan);
+    // Earlier phases run too: what they leave beside the IR (layout of parameters and regions, operation count) is
+    // derived from the run file again.
+    if (options.compileFrom == phase.name && !(c.module = readPhase(*c.module, options.irFile)))
+      return std::nullopt;
+    if (failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
     if (!options.dumpPhases.empty()) {
       std::filesystem::create_directories(options.dumpPhases);
