@@ -169,6 +169,8 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   CLI::Option *ir = compile->add_option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
   from->needs(ir);
   ir->needs(from);
+  compile->add_flag("--check", options.check,
+                    "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
   compile->add_option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
 
   CLI::App *explain = app.add_subcommand("explain", "where each value of a run file came from and what it does");

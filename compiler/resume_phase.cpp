@@ -38,7 +38,7 @@ SmallVector<Attribute> interfaceOf(Operation *symbol) {
 std::string difference(ModuleOp fresh, ModuleOp read) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  for (StringRef label : {"model.phase", "model.plan", "model.sizes"}) {
+  for (StringRef label : {"model.phase", "model.plan", "model.sizes", "exec.guard_bytes"}) {
     Attribute wanted = fresh->getAttr(label), got = read->getAttr(label);
     if (wanted == got)
       continue;
