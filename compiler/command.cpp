@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -127,6 +128,13 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   return Success;
 }
 
+/// Whether phase `one` comes after phase `other`; false where one of them is not given.
+bool comesLater(const std::string &one, const std::string &other) {
+  std::vector<std::string> phases = phaseNames();
+  auto first = std::find(phases.begin(), phases.end(), one), second = std::find(phases.begin(), phases.end(), other);
+  return first != phases.end() && second != phases.end() && first > second;
+}
+
 int explainVerb(const RunArguments &arguments, const std::string &key, bool json) {
   ImportedRun imported = importRun(arguments.file, arguments.import);
   fmt::print("{}", json ? explainRunJson(imported, key) : explainRun(imported, key));
@@ -154,6 +162,15 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   compile->add_option("--target", arguments.target, "what to compile for: cpu");
   CLI::Option *stop = compile->add_option("--compile-to", options.compileTo, "stop after a phase and print its IR")
                           ->check(CLI::IsMember(phaseNames()));
+  std::vector<std::string> sources = phaseNames();
+  sources.pop_back(); // the IR has nothing more after the last one
+  CLI::Option *from = compile->add_option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
+                          ->check(CLI::IsMember(sources));
+  CLI::Option *ir = compile->add_option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
+  from->needs(ir);
+  ir->needs(from);
+  compile->add_flag("--check", options.check,
+                    "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
   compile->add_option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
 
   CLI::App *explain = app.add_subcommand("explain", "where each value of a run file came from and what it does");
@@ -173,6 +190,11 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
     return planVerb(planArguments);
   if (explain->parsed())
     return explainVerb(arguments, key, json);
+  if (comesLater(options.compileFrom, options.compileTo)) {
+    fmt::print(stderr, "espalier compile: error: --compile-to {} comes before --compile-from {}; stop at or after it\n",
+               options.compileTo, options.compileFrom);
+    return UserError;
+  }
   if (to->empty() && stop->empty()) {
     fmt::print(stderr, "espalier compile: error: say where the plan goes with -o X.plan\n");
     return UserError;

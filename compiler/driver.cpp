@@ -1,12 +1,15 @@
 #include "compiler/driver.h"
 
+#include "compiler/codegen/check_kernels.h"
 #include "compiler/codegen/emit_subprograms.h"
+#include "compiler/codegen/guards.h"
 #include "compiler/import/build_model.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/assign_stages.h"
 #include "compiler/pipeline/build_optimizer.h"
 #include "compiler/pipeline/describe_run.h"
 #include "compiler/plan/apply_plan.h"
+#include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
 #include "dialects/register.h"
 
@@ -28,7 +31,7 @@ struct Compilation {
   MLIRContext &context;
   const RunConfig &run;
   const planner::Plan &plan;
-  bool emitKernels;
+  const CompileOptions &options;
   OwningOpRef<ModuleOp> module;
   std::vector<SegmentLayout> segments;
   RegionSizes regions;
@@ -48,6 +51,8 @@ LogicalResult build(Compilation &c) {
   if (!c.module)
     return failure();
   applyPlan(*c.module, c.plan, c.run.model);
+  if (c.options.check)
+    (*c.module)->setAttr("exec.guard_bytes", Builder(&c.context).getI64IntegerAttr(checkedGuardBytes));
   return success();
 }
 
@@ -110,7 +115,9 @@ LogicalResult lower(Compilation &c) {
 
 LogicalResult emit(Compilation &c) {
   describeRun(c.run, c.plan, c.flopsPerStep, c.out);
-  if (failed(emitSubprograms(*c.module, c.out, c.emitKernels)))
+  if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
+    return failure();
+  if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
     return failure();
   assignStages({c.run, c.plan, c.segments, c.regions}, c.out);
   return success();
@@ -144,18 +151,20 @@ std::vector<std::string> phaseNames() {
 
 namespace {
 
-Compilation start(MLIRContext &context, const RunConfig &run, const planner::Plan &plan, bool emitKernels) {
+Compilation start(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                  const CompileOptions &options) {
   DialectRegistry registry;
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  return Compilation{context, run, plan, emitKernels, {}, {}, {}, 0, {}};
+  return Compilation{context, run, plan, options, {}, {}, {}, 0, {}};
 }
 
 } // namespace
 
 std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
-  Compilation c = start(context, run, plan, /*emitKernels=*/false);
+  CompileOptions options;
+  Compilation c = start(context, run, plan, options);
   for (const Phase &phase : phases) {
     if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
@@ -167,9 +176,16 @@ std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConf
 
 std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const CompileOptions &options) {
-  Compilation c = start(context, run, plan, options.emitKernels);
+  Compilation c = start(context, run, plan, options);
   for (auto [index, phase] : llvm::enumerate(phases)) {
-    if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
+    if (failed(phase.run(c)))
+      return std::nullopt;
+    labelPhase(*c.module, phase.name, run, plan);
+    // Earlier phases run too: what they leave beside the IR (layout of parameters and regions, operation count) is
+    // derived from the run file again.
+    if (options.compileFrom == phase.name && !(c.module = readPhase(*c.module, options.irFile)))
+      return std::nullopt;
+    if (failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
     if (!options.dumpPhases.empty()) {
       std::filesystem::create_directories(options.dumpPhases);

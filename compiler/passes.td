@@ -72,7 +72,8 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let summary = "Gives virtual buffers their places in the workspace";
   let description = [{
     A buffer is live from its first to its last instruction, collectives until their wait. The largest buffers are
-    placed first, each in the smallest gap that is free over its lifetime.
+    placed first, each in the smallest gap that is free over its lifetime. `exec.guard_bytes` on the module keeps so many
+    bytes free behind each buffer; `exec.guards` on a program then lists them: offset, first and last instruction.
   }];
 }
 

@@ -54,6 +54,8 @@ Executor::Executor(const Program &source, Communicator &communicator, ThreadPool
       scratch(roundUp(program.scratchBytesPerThread) * pool.threads() +
               roundUp(program.sharedScratchBytes)) {
   const pb::Stage &stage = source.plan().stages(program.stage);
+  if (source.plan().guard_bytes() > 0)
+    guards.emplace(source.plan(), source.mesh(), program.rank, arena);
   auto place = [](const pb::Binding &binding) -> Place {
     return {binding.base(), binding.slot_stride(), binding.bytes()};
   };
@@ -192,6 +194,8 @@ void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram, uint
     if (isFaultDue && fault->instruction == i - range.first)
       fail();
     const PreparedInstruction &instruction = program.instructions[i];
+    if (guards)
+      guards->open(position.subprogram, position.instruction, bases[pb::WORKSPACE]);
     switch (instruction.kind) {
     case PreparedInstruction::Launch:
       launch(instruction);
@@ -205,6 +209,8 @@ void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram, uint
     case PreparedInstruction::Wait:
       communicator.wait(flights[instruction.collective].ticket, spins);
     }
+    if (guards)
+      guards->check(position.subprogram, position.instruction, bases[pb::WORKSPACE]);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/comm/comm.h"
+#include "runtime/guards.h"
 #include "runtime/program.h"
 #include "runtime/thread_pool.h"
 
@@ -108,6 +109,7 @@ private:
   const int spins;
   RankProgram program;
   Arena arena, scratch;
+  std::optional<Guards> guards; ///< of a checked plan
   uint64_t scalarsOffset = 0;
   Place inputs;
   std::array<Place, 4>

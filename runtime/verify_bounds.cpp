@@ -24,6 +24,7 @@ public:
   void check(const pb::Subprogram &subprogram);
 
 private:
+  void checkGuards(const pb::Subprogram &subprogram);
   void checkBuffer(const pb::Subprogram &subprogram, int instruction, const pb::BufferRef &buffer);
   void checkCollective(const pb::Subprogram &subprogram, int instruction);
   bool mayCoincide(const pb::Collective &collective, int i, int64_t shareBytes) const;
@@ -42,6 +43,21 @@ void BufferBounds::check(const pb::Subprogram &subprogram) {
       checkBuffer(subprogram, i, buffer);
     if (instruction.has_start())
       checkCollective(subprogram, i);
+  }
+  checkGuards(subprogram);
+}
+
+void BufferBounds::checkGuards(const pb::Subprogram &subprogram) {
+  for (const pb::Guard &guard : subprogram.guards()) {
+    uint64_t size = regionBytes(subprogram, pb::WORKSPACE);
+    bool isInside = guard.offset() <= size && plan.guard_bytes() <= size - guard.offset();
+    bool isInOrder = guard.first() <= guard.last() &&
+                     guard.last() < static_cast<uint32_t>(subprogram.instructions_size());
+    if (!isInside || !isInOrder)
+      errors.add(fmt::format("{}: a guard of {} bytes at byte {} from instruction {} to {}, the "
+                             "workspace has {} bytes and there are {} instructions",
+                             subprogram.name(), plan.guard_bytes(), guard.offset(), guard.first(),
+                             guard.last(), size, subprogram.instructions_size()));
   }
 }
 

@@ -2,6 +2,7 @@
 #include "compiler/codegen/emit_subprograms.h"
 
 #include "compiler/codegen/emit_cpu.h"
+#include "compiler/codegen/guards.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 
@@ -171,6 +172,14 @@ void Emitter::emitProgram(exec::ProgramOp program) {
   subprogram->set_workspace_bytes(program.getWorkspaceBytes().value_or(0));
   for (int region = 0; region <= pb::SCALARS; ++region)
     subprogram->add_region_bytes(0);
+  auto guards = program->getAttrOfType<DenseI64ArrayAttr>("exec.guards");
+  for (ArrayRef<int64_t> left = guards ? guards.asArrayRef() : ArrayRef<int64_t>(); left.size() >= 3;
+       left = left.drop_front(3)) {
+    pb::Guard *guard = subprogram->add_guards();
+    guard->set_offset(left[0]);
+    guard->set_first(left[1]);
+    guard->set_last(left[2]);
+  }
   for (Operation &op : program.getBody().front()) {
     pb::Instruction *instruction = subprogram->add_instructions();
     if (auto launch = dyn_cast<exec::LaunchOp>(op))
@@ -186,6 +195,7 @@ void Emitter::emitProgram(exec::ProgramOp program) {
 }
 
 LogicalResult Emitter::emit(bool emitObjects) {
+  plan.set_guard_bytes(guardBytes(module));
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     kernels[kernel.getSymName().str()] = plan.kernels_size();
     pb::Kernel *message = plan.add_kernels();

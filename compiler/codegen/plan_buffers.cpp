@@ -1,6 +1,7 @@
 // Places of virtual buffers in the workspace. Lifetimes are exact intervals of instructions; a launch that may work in
 // place shares one buffer between an operand that dies there and its result. Buffers are placed by size, largest
 // first, each in the smallest gap that is free over its whole lifetime.
+#include "compiler/codegen/guards.h"
 #include "compiler/passes.h"
 #include "dialects/exec/dialect.h"
 
@@ -88,8 +89,11 @@ std::map<int64_t, int64_t> joinInPlace(Block &block, Lifetimes &lifetimes) {
   return representatives;
 }
 
-/// Chooses offsets; returns the bytes of the workspace.
-int64_t pack(Lifetimes &lifetimes) {
+/// Chooses offsets, each with `guard` free bytes behind it; returns the bytes of the workspace.
+int64_t pack(Lifetimes &lifetimes, int64_t guard) {
+  auto footprint = [&](const Lifetime &lifetime) {
+    return static_cast<int64_t>(llvm::alignTo(lifetime.bytes, alignment)) + guard;
+  };
   SmallVector<Lifetime *> order;
   for (auto &[number, lifetime] : lifetimes)
     order.push_back(&lifetime);
@@ -98,7 +102,7 @@ int64_t pack(Lifetimes &lifetimes) {
   SmallVector<Lifetime *> placed; // by offset
   for (Lifetime *lifetime : order) {
     int64_t end = 0, best = -1, bestGap = INT64_MAX;
-    int64_t bytes = llvm::alignTo(lifetime->bytes, alignment);
+    int64_t bytes = footprint(*lifetime);
     for (Lifetime *other : placed) {
       if (!other->overlaps(*lifetime))
         continue;
@@ -107,7 +111,7 @@ int64_t pack(Lifetimes &lifetimes) {
         best = end;
         bestGap = gap;
       }
-      end = std::max<int64_t>(end, other->offset + llvm::alignTo(other->bytes, alignment));
+      end = std::max<int64_t>(end, other->offset + footprint(*other));
     }
     lifetime->offset = best < 0 ? end : best;
     peak = std::max(peak, lifetime->offset + bytes);
@@ -127,11 +131,21 @@ Attribute replaceBuffers(Attribute attribute, function_ref<exec::BufferAttr(exec
   return replacer.replace(attribute);
 }
 
-void planProgram(exec::ProgramOp program) {
+/// (offset, first, last instruction) of the free bytes behind each buffer.
+DenseI64ArrayAttr guardsOf(const Lifetimes &lifetimes, MLIRContext *context) {
+  SmallVector<int64_t> guards;
+  for (const auto &[number, lifetime] : lifetimes)
+    llvm::append_values(guards, lifetime.offset + lifetime.bytes, lifetime.first, lifetime.last);
+  return DenseI64ArrayAttr::get(context, guards);
+}
+
+void planProgram(exec::ProgramOp program, int64_t guard) {
   Block &block = program.getBody().front();
   Lifetimes lifetimes = findLifetimes(block);
   std::map<int64_t, int64_t> joined = joinInPlace(block, lifetimes);
-  int64_t peak = pack(lifetimes);
+  int64_t peak = pack(lifetimes, guard);
+  if (guard > 0)
+    program->setAttr("exec.guards", guardsOf(lifetimes, program.getContext()));
   auto place = [&](exec::BufferAttr buffer) {
     auto found = joined.find(buffer.getOffset());
     int64_t offset = lifetimes[found == joined.end() ? buffer.getOffset() : found->second].offset;
@@ -148,7 +162,7 @@ void planProgram(exec::ProgramOp program) {
 struct PlanBuffersPass : impl::PlanBuffersBase<PlanBuffersPass> {
   void runOnOperation() override {
     for (auto program : getOperation().getOps<exec::ProgramOp>())
-      planProgram(program);
+      planProgram(program, guardBytes(getOperation()));
   }
 };
 

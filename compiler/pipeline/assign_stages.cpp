@@ -38,19 +38,20 @@ using namespace rt::pb;
 /// Hands out places of the arena and sums them by memory class.
 class ArenaBuilder {
 public:
-  explicit ArenaBuilder(Stage &stage) : stage(stage) {}
+  ArenaBuilder(Stage &stage, uint64_t guard) : stage(stage), guard(guard) {}
 
   uint64_t take(uint64_t bytes, const char *memoryClass) {
     uint64_t base = size;
-    size += alignUp(bytes);
+    uint64_t taken = alignUp(bytes, guard);
+    size += taken;
     for (MemoryClass &entry : *stage.mutable_memory())
       if (entry.name() == memoryClass) {
-        entry.set_bytes(entry.bytes() + alignUp(bytes));
+        entry.set_bytes(entry.bytes() + taken);
         return base;
       }
     MemoryClass *entry = stage.add_memory();
     entry->set_name(memoryClass);
-    entry->set_bytes(alignUp(bytes));
+    entry->set_bytes(taken);
     return base;
   }
 
@@ -58,6 +59,7 @@ public:
 
 private:
   Stage &stage;
+  uint64_t guard;
 };
 
 Binding binding(Region region, uint64_t base, uint64_t stride, uint64_t bytes) {
@@ -99,7 +101,7 @@ private:
     std::vector<LayerCall> calls = callsOf(in.run, in.plan, number);
     for (const LayerCall &call : calls)
       addCall(call, number, stage);
-    ArenaBuilder arena(stage);
+    ArenaBuilder arena(stage, in.regions.guardBytes);
     bindParameters(calls, stage, arena);
     bindInputs(stage, slots, arena);
     bindActivations(calls, number, stage, slots, arena);
@@ -210,7 +212,7 @@ private:
   }
 
   void bindActivations(ArrayRef<LayerCall> calls, int number, Stage &stage, uint32_t slots, ArenaBuilder &arena) {
-    uint64_t stream = alignUp(in.regions.streamBytes), bytes = in.regions.streamBytes;
+    uint64_t stream = alignUp(in.regions.streamBytes, in.regions.guardBytes), bytes = in.regions.streamBytes;
     bool isFirst = number == 0, isLast = number + 1 == in.plan.pp;
     uint64_t slotBytes = 0;
     std::vector<uint64_t> streamOffset, savedOffset;

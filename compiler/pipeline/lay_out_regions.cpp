@@ -1,5 +1,7 @@
 #include "compiler/pipeline/lay_out_regions.h"
 
+#include "compiler/codegen/guards.h"
+
 using namespace mlir;
 
 namespace espalier {
@@ -21,7 +23,8 @@ uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
 
 class RegionLayout {
 public:
-  explicit RegionLayout(const std::vector<SegmentLayout> &segments) : segments(segments) {
+  RegionLayout(const std::vector<SegmentLayout> &segments, uint64_t guard) : segments(segments) {
+    sizes.guardBytes = guard;
     for (const char *name : {"tokens", "positions", "labels", "loss_weights"})
       sizes.inputOffsets[name] = 0;
   }
@@ -35,7 +38,7 @@ public:
     });
     for (const char *name : {"tokens", "positions", "labels", "loss_weights"}) {
       sizes.inputOffsets[name] = sizes.inputBytes;
-      sizes.inputBytes += alignUp(sizes.oneInputBytes);
+      sizes.inputBytes += alignUp(sizes.oneInputBytes, sizes.guardBytes);
     }
   }
 
@@ -96,7 +99,7 @@ private:
     if (role == "saved") { // forward lists them first, in order
       auto [entry, isNew] = savedOffsets.try_emplace(policy + "/" + name.str(), sizes.savedBytes[policy]);
       if (isNew)
-        sizes.savedBytes[policy] += alignUp(bytesOf(type));
+        sizes.savedBytes[policy] += alignUp(bytesOf(type), sizes.guardBytes);
       return entry->second;
     }
     if (role == "stream")
@@ -111,7 +114,7 @@ private:
 } // namespace
 
 RegionSizes layOutRegions(ModuleOp module, const std::vector<SegmentLayout> &segments) {
-  RegionLayout layout(segments);
+  RegionLayout layout(segments, guardBytes(module));
   layout.placeInputs(module);
   for (auto function : module.getOps<func::FuncOp>())
     layout.place(function);

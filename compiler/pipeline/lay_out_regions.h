@@ -14,6 +14,7 @@ struct RegionSizes {
   uint64_t inputBytes = 0;                       ///< of one slot
   uint64_t oneInputBytes = 0;                    ///< of one input, unpadded
   uint64_t streamBytes = 0;                      ///< of the stream value between segments
+  uint64_t guardBytes = 0;                       ///< kept free behind each buffer of a checked plan
 };
 
 /// Sets `exec.offset` on every argument and result of the module's functions whose role has a region with offsets.

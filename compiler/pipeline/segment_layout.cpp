@@ -1,5 +1,7 @@
 #include "compiler/pipeline/segment_layout.h"
 
+#include "compiler/codegen/guards.h"
+
 #include <map>
 
 using namespace mlir;
@@ -54,13 +56,13 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
 }
 
 /// Gives a parameter of its own its offsets behind the bytes of `segment`.
-void place(SegmentParameter &parameter, SegmentLayout &segment) {
+void place(SegmentParameter &parameter, SegmentLayout &segment, uint64_t guard) {
   parameter.parameterOffset = segment.parameterBytes;
   parameter.gradientOffset = segment.gradientBytes;
   parameter.stateOffset = segment.stateBytes;
-  segment.parameterBytes += alignUp(parameter.heldElements * parameter.elementBytes);
-  segment.gradientBytes += alignUp(parameter.heldElements * 4);
-  segment.stateBytes += alignUp((segment.master ? 3 : 2) * parameter.stateElements * 4);
+  segment.parameterBytes += alignUp(parameter.heldElements * parameter.elementBytes, guard);
+  segment.gradientBytes += alignUp(parameter.heldElements * 4, guard);
+  segment.stateBytes += alignUp((segment.master ? 3 : 2) * parameter.stateElements * 4, guard);
 }
 
 } // namespace
@@ -94,7 +96,7 @@ std::vector<SegmentLayout> layOutSegments(ModuleOp module, const RunConfig &run,
     for (SegmentParameter &parameter : segment.parameters) {
       auto [kind, name] = StringRef(parameter.description->tiedTo).split('.');
       if (!owner || name.empty()) {
-        place(parameter, segment);
+        place(parameter, segment, guardBytes(module));
         continue;
       }
       const SegmentParameter &shared = owner->parameter(name);

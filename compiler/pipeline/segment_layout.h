@@ -41,6 +41,7 @@ std::vector<SegmentLayout> layOutSegments(mlir::ModuleOp module, const RunConfig
 /// Name of the optimizer state's part: "w.master", "w.moment1", "w.moment2".
 std::string stateName(llvm::StringRef parameter, llvm::StringRef part);
 
-inline uint64_t alignUp(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+/// What a buffer of `bytes` takes of its region or of the arena, with `guard` bytes of a checked plan behind it.
+inline uint64_t alignUp(uint64_t bytes, uint64_t guard) { return (bytes + 63) / 64 * 64 + guard; }
 
 } // namespace espalier

@@ -294,6 +294,14 @@ const Mutation mutations[] = {
        pb::Collective *start = find(p, "head.reduce")->mutable_instructions(2)->mutable_start();
        start->set_reduction(pb::Collective::MAX);
      }},
+    {"GuardOutside", "a guard of 64 bytes at byte",
+     [](pb::Plan &p) {
+       p.set_guard_bytes(64);
+       pb::Guard *guard = p.mutable_subprograms(0)->add_guards();
+       guard->set_offset(p.subprograms(0).workspace_bytes());
+     }},
+    {"GuardNeverEnds", "from instruction 0 to 1000",
+     [](pb::Plan &p) { p.mutable_subprograms(0)->add_guards()->set_last(1000); }},
     {"AgreeMissing", "starts 1 collectives of a group where stage 0 starts 2",
      [](pb::Plan &p) { drop(p.mutable_stages(1), pb::Action::AGREE); }},
 };

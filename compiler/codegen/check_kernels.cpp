@@ -1,0 +1,390 @@
+// A kernel's sizes are run-time scalars: its body, retyped with small dimensions, has the same code (the same key) and
+// new scalars. Rounding bound: the kernel computes in f32, one rounding of 2^-23 per op and per term of a sum, relative to
+// the largest value that occurs; results of 16 bits are rounded once more when they are stored.
+#include "compiler/codegen/check_kernels.h"
+
+#include "compiler/codegen/guards.h"
+#include "compiler/codegen/kernel_shape.h"
+#include "compiler/interpret/eval.h"
+#include "dialects/model/dialect.h"
+#include "runtime/abi.h"
+
+#include "llvm/Support/DynamicLibrary.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+#include <random>
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+namespace {
+
+/// Names of the slots that kernels may read.
+constexpr const char *slotNames[] = {"loss_sum",      "token_count",      "squared_norm",     "loss_scale", "learning_rate",
+                                     "gradient_scale", "bias_correction1", "bias_correction2", "apply"};
+
+/// Larger ones are fills such as that of mask_tail: they carry no rounding.
+constexpr double largestNumber = 1e30;
+
+RankedTensorType tensorOf(Type type) { return cast<RankedTensorType>(type); }
+
+/// An object of the plan, mapped for this check.
+class LoadedObject {
+public:
+  explicit LoadedObject(const std::string &bytes) {
+    SmallString<128> path;
+    int descriptor = -1;
+    if (llvm::sys::fs::createTemporaryFile("kernels", "so", descriptor, path))
+      return;
+    llvm::FileRemover remover(path);
+    {
+      llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
+      stream << bytes;
+    }
+    library = llvm::sys::DynamicLibrary::getLibrary(path.c_str());
+  }
+  ~LoadedObject() {
+    if (library.isValid())
+      llvm::sys::DynamicLibrary::closeLibrary(library);
+  }
+  LoadedObject(const LoadedObject &) = delete;
+  LoadedObject &operator=(const LoadedObject &) = delete;
+
+  rt::KernelFunction function(StringRef symbol) {
+    void *address = library.isValid() ? library.getAddressOfSymbol(symbol.str().c_str()) : nullptr;
+    return reinterpret_cast<rt::KernelFunction>(address);
+  }
+
+private:
+  llvm::sys::DynamicLibrary library;
+};
+
+bool hasLevel(StringRef level) {
+#if defined(__x86_64__)
+  return level == "x86-64" || (level == "x86-64-v3" && __builtin_cpu_supports("x86-64-v3")) ||
+         (level == "x86-64-v4" && __builtin_cpu_supports("x86-64-v4"));
+#else
+  return false;
+#endif
+}
+
+/// A kernel's body as a function on small tensors.
+class SmallKernel {
+public:
+  /// Few rows; columns beyond the widest vector, so that there is a whole vector and a tail.
+  static constexpr int64_t mostRows = 3, mostColumns = 37, mostOuterColumns = 2;
+
+  SmallKernel(exec::KernelOp kernel, const KernelShape &shape)
+      : holder(ModuleOp::create(kernel.getLoc())), whole(shape.space) {
+    for (auto [index, size] : llvm::enumerate(whole.getShape())) {
+      bool isRow = static_cast<int64_t>(index) < shape.split, isLast = static_cast<int64_t>(index) + 1 == whole.getRank();
+      sizes.push_back(std::min(size, isRow ? mostRows : isLast ? mostColumns : mostOuterColumns));
+    }
+    build(kernel);
+    FailureOr<KernelShape> analyzed = analyzeKernel(function.getBody().front(), kernel.getShape(), kernel.getSplit());
+    if (succeeded(analyzed) && analyzed->key() == shape.key())
+      small = std::move(*analyzed);
+    returnAll();
+  }
+
+  /// Whether the small body has the kernel's own code.
+  bool isSame() const { return small.has_value(); }
+  const KernelShape &shape() const { return *small; }
+  /// Its results are the stored values, then every value of the body.
+  func::FuncOp function;
+
+private:
+  Type smaller(Type type) {
+    auto tensor = tensorOf(type);
+    SmallVector<int64_t> shape(tensor.getShape());
+    for (auto [name, size] : llvm::zip_equal(dimNames(tensor), shape))
+      if (int64_t at = dimIndex(whole, name); at >= 0 && whole.getDimSize(at) == size)
+        size = sizes[at];
+    return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
+  }
+
+  void build(exec::KernelOp kernel) {
+    OpBuilder b = OpBuilder::atBlockEnd(holder->getBody());
+    Block &body = kernel.getBody().front();
+    SmallVector<Type> arguments, results;
+    for (Type type : body.getArgumentTypes())
+      arguments.push_back(smaller(type));
+    for (Type type : body.getTerminator()->getOperandTypes())
+      results.push_back(smaller(type));
+    function = b.create<func::FuncOp>(kernel.getLoc(), kernel.getSymName(), b.getFunctionType(arguments, results));
+    Block *entry = function.addEntryBlock();
+    b.setInsertionPointToStart(entry);
+    IRMapping map;
+    map.map(body.getArguments(), entry->getArguments());
+    for (Operation &op : body.without_terminator()) {
+      Operation *copy = b.clone(op, map);
+      for (Value result : copy->getResults())
+        result.setType(smaller(result.getType()));
+      if (auto dropout = dyn_cast<model::DropoutOp>(copy); dropout && dropout.getUnsplit())
+        dropout.setUnsplit(unsplitOf(cast<model::DropoutOp>(op), dropout));
+      if (auto mask = dyn_cast<model::MaskTailOp>(copy))
+        mask.setValid(std::max<int64_t>(1, tensorOf(mask.getType()).getShape().back() - 2));
+    }
+    SmallVector<Value> stored;
+    for (Value value : body.getTerminator()->getOperands())
+      stored.push_back(map.lookup(value));
+    b.create<func::ReturnOp>(kernel.getLoc(), stored);
+  }
+
+  /// A dimension that is split stays split.
+  SmallVector<int64_t> unsplitOf(model::DropoutOp from, model::DropoutOp to) {
+    SmallVector<int64_t> unsplit;
+    for (auto [whole, local, size] : llvm::zip_equal(*from.getUnsplit(), tensorOf(from.getX().getType()).getShape(),
+                                                     tensorOf(to.getX().getType()).getShape()))
+      unsplit.push_back(whole == local ? size : 2 * size);
+    return unsplit;
+  }
+
+  void returnAll() {
+    Block &body = function.getBody().front();
+    SmallVector<Value> values(body.getTerminator()->getOperands());
+    for (Operation &op : body.without_terminator())
+      llvm::append_range(values, op.getResults());
+    body.getTerminator()->setOperands(values);
+    function.setType(FunctionType::get(function.getContext(), body.getArgumentTypes(), ValueRange(values).getTypes()));
+  }
+
+  OwningOpRef<ModuleOp> holder;
+  RankedTensorType whole;
+  SmallVector<int64_t> sizes;
+  std::optional<KernelShape> small;
+};
+
+/// A tensor as the kernel sees it, with guard bytes behind it.
+class Bytes {
+public:
+  explicit Bytes(RankedTensorType type)
+      : element(type.getElementType()), count(type.getNumElements()), width(element.getIntOrFloatBitWidth() / 8),
+        bytes(count * width + checkedGuardBytes, pattern) {}
+
+  void write(ArrayRef<double> values) {
+    for (auto [index, value] : llvm::enumerate(values)) {
+      uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(value));
+      if (auto type = dyn_cast<FloatType>(element)) {
+        bool losesInfo;
+        APFloat number(value);
+        number.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &losesInfo);
+        bits = number.bitcastToAPInt().getZExtValue();
+      }
+      std::memcpy(bytes.data() + index * width, &bits, width); // little-endian, as the targets are
+    }
+  }
+
+  double read(int64_t index) const {
+    uint64_t bits = 0;
+    std::memcpy(&bits, bytes.data() + index * width, width);
+    bool losesInfo;
+    APFloat number(cast<FloatType>(element).getFloatSemantics(), APInt(width * 8, bits));
+    number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+    return number.convertToDouble();
+  }
+
+  bool isOverrun() const {
+    return llvm::any_of(ArrayRef(bytes).drop_front(count * width), [](char byte) { return byte != pattern; });
+  }
+  void *data() { return bytes.data(); }
+
+private:
+  static constexpr char pattern = '\xA5';
+  Type element;
+  int64_t count, width;
+  std::vector<char> bytes;
+};
+
+/// Inputs, run-time numbers and wanted results of one kernel.
+class Trial {
+public:
+  Trial(SmallKernel &kernel, dist::MeshAttr mesh, int round) : kernel(kernel), random(round + 1) {
+    context.isExact = true; // kernels keep f32 between their ops
+    context.seed = 5 + round;
+    context.step = 3;
+    context.layer = 2;
+    context.microBatch = round;
+    if (mesh)
+      context.placeOn(mesh, round == 0 ? 0 : mesh.size(mesh.getAxes()) - 1);
+    for (const char *name : slotNames) {
+      slots[scalarSlot(name)] = static_cast<float>(uniform());
+      context.scalars[name] = slots[scalarSlot(name)];
+    }
+    slots[rt::Apply] = static_cast<float>(context.scalars["apply"] = round == 0 ? 1 : 0);
+  }
+
+  /// Draws inputs of both signs, or positive and smaller ones where a root is not a number or a result overflows.
+  llvm::Error evaluate() {
+    for (auto [isPositive, scale] : {std::pair(false, 1.0), {true, 1.0}, {true, 0x1p-3}, {true, 0x1p-6}}) {
+      drawInputs(isPositive, scale);
+      llvm::Expected<std::vector<Tensor>> results = espalier::evaluate(kernel.function, inputs, context);
+      if (!results)
+        return results.takeError();
+      wanted = std::move(*results);
+      if (llvm::all_of(wanted, isFinite))
+        return llvm::Error::success();
+    }
+    return llvm::createStringError("no inputs were found for which all its values are numbers");
+  }
+
+  /// Where the code differs from the interpreter, in words; empty where it does not.
+  std::string compare(rt::KernelFunction code) {
+    std::vector<Bytes> memory;
+    for (const Tensor &input : inputs)
+      memory.emplace_back(input.type).write(input.values);
+    std::vector<Bytes> stored = run(code, memory);
+    double bound = roundingBound();
+    for (size_t output = 0; output < stored.size(); ++output) {
+      const Tensor &result = wanted[output];
+      if (stored[output].isOverrun())
+        return llvm::formatv("writes past the end of its result {0}", output);
+      for (size_t i = 0; i < result.values.size(); ++i) {
+        double got = sumOfBlocks(stored[output], result, i), want = result.values[i];
+        if (!(std::abs(got - want) <= bound))
+          return llvm::formatv("gives {0} at element {1} of its result {2}, the interpreter {3}; roundings explain {4:e}",
+                               got, i, output, want, bound);
+      }
+    }
+    return "";
+  }
+
+private:
+  static bool isFinite(const Tensor &tensor) {
+    return llvm::all_of(tensor.values, [&](double value) {
+      return std::isfinite(roundToElement(tensor.type.getElementType(), value));
+    });
+  }
+
+  double uniform() { return std::uniform_real_distribution<double>(0.1, 1.1)(random); }
+
+  void drawInputs(bool isPositive, double scale) {
+    inputs.clear();
+    for (Type type : kernel.function.getArgumentTypes()) {
+      Tensor &input = inputs.emplace_back(tensorOf(type));
+      for (double &value : input.values)
+        if (input.type.getElementType().isInteger())
+          value = static_cast<double>(random() % std::max<int64_t>(1, kernel.shape().columns));
+        else
+          value = (isPositive || random() % 2 ? scale : -scale) * uniform();
+      roundToStorage(input);
+    }
+  }
+
+  int64_t number(exec::ScalarAttr scalar) const {
+    return scalar.getConstant() + scalar.getStep() * context.step + scalar.getMicroBatch() * context.microBatch +
+           scalar.getLayer() * context.layer + scalar.getSeed() * context.seed +
+           originOf(scalar.getCoordinates(), context);
+  }
+
+  std::vector<Bytes> run(rt::KernelFunction code, std::vector<Bytes> &memory) {
+    const KernelShape &shape = kernel.shape();
+    SmallVector<int64_t> scalars;
+    for (exec::ScalarAttr scalar : shape.scalars)
+      scalars.push_back(number(scalar));
+    int64_t extent = shape.kind == "flat" ? shape.columns : shape.rows;
+    std::vector<Bytes> outputs;
+    for (size_t output = 0; output < shape.outputs.size(); ++output)
+      outputs.emplace_back(wanted[output].type);
+    if (shape.kind == "column") { // each block of rows leaves sums of its own
+      int64_t blockRows = llvm::divideCeil(shape.rows, 2);
+      scalars[2] = blockRows;
+      blocks = extent = llvm::divideCeil(shape.rows, blockRows);
+      for (auto [output, bytes] : llvm::enumerate(outputs))
+        bytes = Bytes(RankedTensorType::get({blocks, wanted[output].type.getNumElements()},
+                                            Float32Type::get(wanted[output].type.getContext())));
+    }
+    SmallVector<void *> buffers;
+    for (Bytes &bytes : memory)
+      buffers.push_back(bytes.data());
+    for (int64_t slot : shape.slots)
+      buffers.push_back(&slots[slot]);
+    for (Bytes &bytes : outputs)
+      buffers.push_back(bytes.data());
+    // In two parts, as two threads would.
+    code(buffers.data(), scalars.data(), 0, extent / 2);
+    code(buffers.data(), scalars.data(), extent / 2, extent);
+    return outputs;
+  }
+
+  double sumOfBlocks(const Bytes &stored, const Tensor &result, int64_t i) const {
+    double sum = 0;
+    for (int64_t block = 0; block < blocks; ++block)
+      sum += stored.read(block * static_cast<int64_t>(result.values.size()) + i);
+    return sum;
+  }
+
+  double roundingBound() const {
+    const KernelShape &shape = kernel.shape();
+    int64_t terms = shape.kind == "row" ? shape.columns : shape.kind == "column" ? shape.rows : 0;
+    double largest = 0, roundings = 0x1p-23 * static_cast<double>(terms + wanted.size());
+    for (size_t output = 0; output < shape.outputs.size(); ++output)
+      if (Type element = wanted[output].type.getElementType(); element.getIntOrFloatBitWidth() == 16)
+        roundings += element.isBF16() ? 0x1p-8 : 0x1p-11;
+    auto consider = [&](ArrayRef<Tensor> tensors) {
+      for (const Tensor &tensor : tensors)
+        for (double value : tensor.values)
+          if (std::abs(value) < largestNumber)
+            largest = std::max(largest, std::abs(value));
+    };
+    consider(inputs);
+    consider(wanted);
+    return roundings * largest;
+  }
+
+  SmallKernel &kernel;
+  std::mt19937 random;
+  EvalContext context;
+  std::array<float, rt::ScalarSlotCount> slots{};
+  std::vector<Tensor> inputs, wanted;
+  int64_t blocks = 1;
+};
+
+LogicalResult checkKernel(exec::KernelOp kernel, const rt::pb::Plan &plan,
+                          MutableArrayRef<std::unique_ptr<LoadedObject>> objects) {
+  auto shape = analyzeKernel(kernel.getBody().front(), kernel.getShape(), kernel.getSplit());
+  if (failed(shape))
+    return kernel.emitOpError("is not a kernel of shape ") << kernel.getShape();
+  SmallKernel small(kernel, *shape);
+  if (!small.isSame())
+    return kernel.emitOpError("'") << kernel.getSymName() << "' changes its code with its sizes, and cannot be checked";
+  auto mesh = kernel->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  for (int round = 0; round < 2; ++round) {
+    Trial trial(small, mesh, round);
+    if (llvm::Error error = trial.evaluate())
+      return kernel.emitOpError("'") << kernel.getSymName() << "': " << llvm::toString(std::move(error));
+    for (auto [object, loaded] : llvm::zip_equal(plan.objects(), objects)) {
+      if (!loaded)
+        continue;
+      rt::KernelFunction code = loaded->function(kernel.getSymName());
+      std::string fault = code ? trial.compare(code) : "is missing";
+      if (!fault.empty())
+        return kernel.emitOpError("'") << kernel.getSymName() << "' at " << object.level() << " " << fault;
+    }
+  }
+  return success();
+}
+
+} // namespace
+
+LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan) {
+  if (plan.kernels_size() == 0)
+    return success();
+  std::vector<std::unique_ptr<LoadedObject>> objects;
+  for (const rt::pb::KernelObject &object : plan.objects())
+    objects.push_back(hasLevel(object.level()) ? std::make_unique<LoadedObject>(object.shared_object()) : nullptr);
+  if (llvm::none_of(objects, [](const auto &object) { return object != nullptr; }))
+    return module.emitError("this processor runs none of the plan's kernels, so that they cannot be checked here");
+  LogicalResult result = success();
+  for (auto kernel : module.getOps<exec::KernelOp>())
+    if (failed(checkKernel(kernel, plan, objects)))
+      result = failure(); // all faults of a plan at once
+  return result;
+}
+
+} // namespace espalier::codegen

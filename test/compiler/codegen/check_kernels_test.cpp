@@ -1,0 +1,94 @@
+// Code and meaning of a kernel are made to differ: the check says which kernel, and where.
+#include "compiler/codegen/check_kernels.h"
+
+#include "compiler/codegen/emit_subprograms.h"
+#include "dialects/exec/dialect.h"
+#include "dialects/model/dialect.h"
+#include "dialects/register.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <gmock/gmock.h>
+
+using namespace mlir;
+
+namespace espalier {
+namespace {
+
+using testing::HasSubstr;
+
+const char *scaledResidual = R"(
+!x = tensor<2x3x3xf32, #model.dims<batch, seq, hidden>>
+!r = tensor<2x3xf32, #model.dims<batch, seq>>
+func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
+                         %y: !x {model.role = "saved", model.name = "y"})
+    -> (!x {model.role = "stream", model.name = "x"}, !x {model.role = "saved", model.name = "z"}) {
+  %sum = model.reduce_sum %x : (!x) -> !r
+  %scaled = model.mul %x, %sum : (!x, !r) -> !x
+  %z = model.add %scaled, %y : (!x, !x) -> !x
+  return %z, %scaled : !x, !x
+}
+)";
+
+class CheckKernels : public testing::Test {
+protected:
+  CheckKernels() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    module = parseSourceString<ModuleOp>(scaledResidual, &context);
+    PassManager passes(&context);
+    addCodegenPasses(passes);
+    EXPECT_TRUE(succeeded(passes.run(*module)));
+    EXPECT_TRUE(succeeded(emitSubprograms(*module, plan)));
+  }
+
+  exec::KernelOp kernel() { return *module->getOps<exec::KernelOp>().begin(); }
+
+  /// What the check says; empty when it finds nothing.
+  std::string check() {
+    std::string said;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { said += diagnostic.str(); });
+    bool isSound = succeeded(codegen::checkKernels(*module, plan));
+    EXPECT_EQ(isSound, said.empty());
+    return said;
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  rt::pb::Plan plan;
+};
+
+TEST_F(CheckKernels, AgreeWithTheInterpreter) { EXPECT_EQ(check(), ""); }
+
+// The code adds where the kernel now says subtract.
+TEST_F(CheckKernels, FindsWrongArithmetic) {
+  model::AddOp add = *kernel().getOps<model::AddOp>().begin();
+  OpBuilder builder(add);
+  add.replaceAllUsesWith(builder.create<model::SubOp>(add.getLoc(), add.getType(), add.getOperands()).getResult());
+  add.erase();
+  EXPECT_THAT(check(), HasSubstr("'row_0' at x86-64 gives "));
+}
+
+// The code stores three numbers a row where the kernel now says one.
+TEST_F(CheckKernels, FindsWritesPastTheEnd) {
+  Value sum = (*kernel().getOps<model::ReduceSumOp>().begin()).getResult();
+  kernel().getBody().front().getTerminator()->setOperand(1, sum);
+  EXPECT_THAT(check(), HasSubstr("'row_0' at x86-64 writes past the end of its result 1"));
+}
+
+TEST_F(CheckKernels, FindsMissingCode) {
+  kernel().setSymName("row_9");
+  EXPECT_THAT(check(), HasSubstr("'row_9' at x86-64 is missing"));
+}
+
+TEST_F(CheckKernels, NeedsALevelThatRunsHere) {
+  for (rt::pb::KernelObject &object : *plan.mutable_objects())
+    object.set_level("x86-64-v9");
+  EXPECT_THAT(check(), HasSubstr("this processor runs none of the plan's kernels"));
+}
+
+} // namespace
+} // namespace espalier

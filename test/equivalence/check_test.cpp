@@ -1,0 +1,76 @@
+// Checked plans: the guards change no number, and an instruction that writes too far is named.
+#include "test/equivalence/training.h"
+
+#include "runtime/status.h"
+#include "runtime/train/run.h"
+
+#include <gmock/gmock.h>
+
+namespace espalier {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+rt::pb::Plan compileChecked(const RunConfig &run, const SplitCase &split) {
+  mlir::MLIRContext context;
+  CompileOptions options;
+  options.check = true;
+  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), options);
+  EXPECT_TRUE(compiled);
+  return compiled ? std::move(compiled->plan) : rt::pb::Plan();
+}
+
+std::vector<double> lossesOf(const RunConfig &run, rt::pb::Plan plan) {
+  rt::RunOptions options;
+  options.dataset = equivalenceData(run);
+  options.steps = 3;
+  options.threads = 1;
+  std::vector<double> losses;
+  for (const rt::StepRecord &step : rt::runPlan(rt::Program(std::move(plan)), options).steps)
+    losses.push_back(step.loss);
+  return losses;
+}
+
+TEST(Check, GuardsChangeNoNumber) {
+  for (const auto &[model, split] :
+       {std::pair("llama", SplitCase{.microBatches = 2, .recompute = planner::Recompute::Full}),
+        {"gpt2", SplitCase{.dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true}}}) {
+    RunConfig run = equivalenceRun(model);
+    EXPECT_EQ(lossesOf(run, compileChecked(run, split)), trainCompiled(run, planOf(run, split), 3).losses) << model;
+  }
+}
+
+/// A row or an element more than there is: what is written beyond the end lies in a guard.
+TEST(Check, NamesTheInstructionThatWritesTooFar) {
+  RunConfig run = equivalenceRun("gpt2");
+  const rt::pb::Plan good = compileChecked(run, {});
+  int tried = 0;
+  for (int index = 0; index < good.subprograms_size(); ++index) {
+    if (std::string name = good.subprograms(index).name();
+        name != "block.none.forward" && name != "block.none.backward" && name != "block.optimizer")
+      continue;
+    rt::pb::Plan plan = good;
+    for (rt::pb::Instruction &instruction : *plan.mutable_subprograms(index)->mutable_instructions()) {
+      if (!instruction.has_launch())
+        continue;
+      instruction.mutable_launch()->set_extent(instruction.launch().extent() + 1);
+      ++tried;
+      try {
+        lossesOf(run, plan);
+        ADD_FAILURE() << "nobody saw it: " << plan.subprograms(index).name();
+      } catch (const rt::RankFailure &error) {
+        EXPECT_THAT(error.failure.subprogram, HasSubstr(plan.subprograms(index).name()));
+        EXPECT_EQ(error.failure.op, rt::locationText(plan, instruction.location()));
+        if (plan.subprograms(index).name() != "block.optimizer") // which is in no model file
+          EXPECT_THAT(error.failure.op, MatchesRegex("(row|flat|column)_[0-9]+ at .*gpt2.yaml:[0-9]+:[0-9]+"));
+        EXPECT_THAT(error.failure.message, HasSubstr("it wrote where no buffer is"));
+      }
+      break; // the first launch of each
+    }
+  }
+  EXPECT_EQ(tried, 3);
+}
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,93 @@
+// An arena laid out by hand: what no buffer owns is guarded, what one owns is not.
+#include "runtime/guards.h"
+
+#include "runtime/mesh.h"
+
+#include <gmock/gmock.h>
+
+namespace espalier::rt {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t parametersAt = 0, workspaceAt = 128, scalarsAt = 320, arenaBytes = 448;
+
+void bind(pb::Binding *binding, pb::Region region, uint64_t base, uint64_t bytes) {
+  binding->set_region(region);
+  binding->set_base(base);
+  binding->set_bytes(bytes);
+}
+
+/// One call: 40 bytes of parameters, a workspace in which a buffer of 64 bytes lives for instructions 1 and 2, scalars.
+pb::Plan guardedPlan() {
+  pb::Plan plan;
+  plan.set_guard_bytes(64);
+  pb::Stage *stage = plan.add_stages();
+  stage->set_arena_bytes(arenaBytes);
+  stage->set_slots(1);
+  bind(stage->mutable_scalars_binding(), pb::SCALARS, scalarsAt, 64);
+  pb::Call *call = stage->add_calls();
+  call->set_layer(3);
+  call->set_forward(1);
+  bind(call->add_bindings(), pb::PARAMETERS, parametersAt, 128);
+  bind(call->add_bindings(), pb::WORKSPACE, workspaceAt, 128);
+  pb::Subprogram *subprogram = plan.add_subprograms();
+  for (int i = 0; i < 4; ++i) {
+    pb::BufferRef *buffer = subprogram->add_instructions()->mutable_launch()->add_buffers();
+    buffer->set_region(pb::PARAMETERS);
+    buffer->set_bytes(40);
+  }
+  pb::Guard *guard = subprogram->add_guards();
+  guard->set_offset(64);
+  guard->set_first(1);
+  guard->set_last(2);
+  return plan;
+}
+
+class GuardsTest : public testing::Test {
+protected:
+  /// What is said when instruction `instruction` writes byte `at` of the arena; empty when it may.
+  std::string write(int instruction, uint64_t at) {
+    guards.open(0, instruction, workspaceAt);
+    *arena.at(at) = std::byte{1};
+    try {
+      guards.check(0, instruction, workspaceAt);
+    } catch (const std::runtime_error &error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  pb::Plan plan = guardedPlan();
+  Mesh mesh{plan};
+  Arena arena{arenaBytes};
+  Guards guards{plan, mesh, 0, arena};
+};
+
+TEST_F(GuardsTest, BuffersAreNotGuarded) {
+  for (uint64_t at : {parametersAt, parametersAt + 39, workspaceAt, workspaceAt + 63, scalarsAt, scalarsAt + 63})
+    EXPECT_EQ(write(1, at), "") << at;
+}
+
+TEST_F(GuardsTest, NameTheBufferBeforeTheDamage) {
+  EXPECT_THAT(write(0, parametersAt + 40), HasSubstr("byte 40 of the arena, 0 bytes behind PARAMETERS of layer 3"));
+}
+
+TEST_F(GuardsTest, CoverTheWorkspaceAndTheEnd) {
+  EXPECT_THAT(write(0, workspaceAt + 128 + 7), HasSubstr("7 bytes behind the workspace"));
+}
+
+TEST_F(GuardsTest, CoverTheEndOfTheArena) {
+  EXPECT_THAT(write(0, arenaBytes - 1), HasSubstr("behind the scalars"));
+}
+
+// Behind a buffer of the workspace others may lie once it is dead.
+TEST_F(GuardsTest, LiveAsLongAsTheirBuffer) {
+  EXPECT_EQ(write(0, workspaceAt + 64), "");
+  EXPECT_EQ(write(1, workspaceAt), "");
+  EXPECT_THAT(write(2, workspaceAt + 64), HasSubstr("0 bytes behind a buffer of the workspace"));
+  EXPECT_EQ(write(3, workspaceAt + 65), "");
+}
+
+} // namespace
+} // namespace espalier::rt
