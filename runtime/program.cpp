@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <fstream>
+#include <thread>
 
 namespace espalier::rt {
 namespace {
@@ -169,10 +170,16 @@ std::string locationText(const pb::Plan &plan, uint32_t location) {
   return fmt::format("{} at {}:{}:{}", place.op(), place.file(), place.line(), place.column());
 }
 
-Program::Program(pb::Plan plan)
+int threadsPerRank(int wanted, int ranks) {
+  int cores = std::max(1u, std::thread::hardware_concurrency());
+  return wanted > 0 ? wanted : std::max(1, cores / ranks);
+}
+
+Program::Program(pb::Plan plan, int threads)
     : thePlan(proved(std::move(plan))), theMesh(thePlan), object(thePlan) {
   for (const pb::Kernel &kernel : thePlan.kernels())
     kernels.push_back(object.function(kernel.symbol()));
+  threads = threadsPerRank(threads, theMesh.ranks());
   for (const pb::Subprogram &subprogram : thePlan.subprograms()) {
     auto &calls = libraryCalls.emplace_back(subprogram.instructions_size());
     for (int i = 0; i < subprogram.instructions_size(); ++i) {
@@ -180,7 +187,7 @@ Program::Program(pb::Plan plan)
       if (!instruction.has_call())
         continue;
       try {
-        calls[i] = makeLibraryKernel(instruction.call());
+        calls[i] = makeLibraryKernel(instruction.call(), threads);
       } catch (const std::invalid_argument &error) {
         throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
                                     locationText(thePlan, instruction.location()), error.what()));

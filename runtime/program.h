@@ -91,8 +91,9 @@ struct RankProgram {
 /// process.
 class Program {
 public:
-  /// Verifies the plan and maps its kernels. Throws PlanError with every error of the verifier.
-  explicit Program(pb::Plan plan);
+  /// Verifies the plan and maps its kernels; library calls are cut for `threads` threads a rank, as
+  /// threadsPerRank() counts them. Throws PlanError with every error of the verifier.
+  explicit Program(pb::Plan plan, int threads = 0);
 
   const pb::Plan &plan() const { return thePlan; }
   const Mesh &mesh() const { return theMesh; }
@@ -109,6 +110,10 @@ private:
   /// By subprogram and instruction; null where the instruction is no library call.
   std::vector<std::vector<std::unique_ptr<LibraryKernel>>> libraryCalls;
 };
+
+/// Threads of each of `ranks` ranks in this process: `wanted`, or an equal part of the cores if it is
+/// 0, at least 1.
+int threadsPerRank(int wanted, int ranks);
 
 /// Number of the data replica that a rank belongs to, of dp * ep: which samples it reads.
 int dataReplica(const Mesh &mesh, int rank);

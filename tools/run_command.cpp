@@ -31,7 +31,7 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 }
 
 void runPlanFile(const RunWords &words) {
-  rt::Program program(rt::readPlan(words.plan));
+  rt::Program program(rt::readPlan(words.plan), words.options.threads);
   fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(),
              program.plan().kernels_size(),
              program.kernelLevel().empty() ? "no processor" : program.kernelLevel());

@@ -7,11 +7,12 @@
 
 namespace espalier::rt {
 
-/// As makeLibraryKernel(call), at a given instruction set level.
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call,
+/// As makeLibraryKernel(call, threads), at a given instruction set level.
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads,
                                                  const cpu::Loops &loops);
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops,
+                                          int threads);
 std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call,
                                                     const cpu::Loops &loops);
 std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call,

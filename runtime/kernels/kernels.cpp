@@ -4,15 +4,15 @@
 
 namespace espalier::rt {
 
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call) {
-  return makeLibraryKernel(call, cpu::bestLoops());
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads) {
+  return makeLibraryKernel(call, threads, cpu::bestLoops());
 }
 
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call,
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads,
                                                  const cpu::Loops &loops) {
   switch (call.function()) {
   case pb::LibraryCall::MATMUL:
-    return makeMatmul(call, loops);
+    return makeMatmul(call, loops, threads);
   case pb::LibraryCall::ATTENTION_FORWARD:
     return makeAttentionForward(call, loops);
   case pb::LibraryCall::ATTENTION_BACKWARD:

@@ -1,7 +1,7 @@
 // The runtime's own kernels: the operations a plan names by pb::LibraryCall instead of generated
 // code. A kernel is prepared once when the plan is loaded and then run any number of times without
-// allocating. Its work is cut into parts by the shapes alone, never by the number of threads, so
-// results are bit-identical for any thread count.
+// allocating. The order of every sum depends on the shapes alone, never on how the work is cut into
+// parts, so results are bit-identical for any thread count.
 #pragma once
 
 #include "runtime/plan.pb.h"
@@ -63,9 +63,10 @@ public:
   virtual size_t sharedScratchBytes() const { return 0; }
 };
 
-/// Prepares `call`. Throws std::invalid_argument with a sentence that says what was got and what
+/// Prepares `call` for about `threads` threads, at least 1: parts are cut so that so many are kept
+/// busy, and any number can run them. Throws std::invalid_argument with a sentence that says what was got and what
 /// was wanted when the call's sizes, types or buffer bytes do not fit each other. UPDATE_SCALARS is
 /// the executor's own and refused.
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call);
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads);
 
 } // namespace espalier::rt

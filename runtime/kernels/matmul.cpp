@@ -1,5 +1,5 @@
-// MATMUL: c is cut into tiles, one part each, by the shapes alone; a tile is done by one thread
-// over all of k, so the order of every sum is fixed.
+// MATMUL: c is cut into tiles, one part each. A tile is done by one thread over all of k, in blocks
+// that depend on k alone, so the order of every sum is the same whatever the tiles.
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
@@ -8,45 +8,41 @@ namespace espalier::rt {
 
 namespace {
 
-constexpr int64_t kMaximumRows =
-    448; // per tile: packing b costs about 1 / 30 of the products at this height
-constexpr int64_t kMaximumColumns =
-    256; // with the deepest block of k, packed b takes 384 KiB of the second cache
-constexpr int64_t kColumnStep = 32;
-
 struct Tiling {
   int64_t rows, columns;
 };
 
-/// Predicted cycles of a product in tiles of this size, relative to a perfect split, summed over
-/// several numbers of threads because a plan does not know it: 32 multiply-adds per cycle and 1 to
-/// 4 packed elements per cycle.
-double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling) {
+/// The largest tiles. With the deepest block of k, packed b takes 576 KiB of the second cache, or
+/// 384 KiB where the sums of a c that is not f32 are kept beside it. Packing b costs about 1 / 50 of
+/// the products at the full height.
+constexpr Tiling kLargest = {768, 384}, kLargestWithSums = {448, 256};
+constexpr int64_t kColumnStep = 32;
+
+/// Predicted cycles of a product in tiles of this size: 32 multiply-adds per cycle and one packed
+/// element per cycle.
+double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling, int threads) {
   constexpr double kStartCycles = 3000;
   int64_t tiles =
       batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
   double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
   double depth = static_cast<double>(k);
   double tile = kStartCycles + rows * columns * depth / 32 + rows * depth + columns * depth;
-  double sum = 0;
-  for (int64_t threads : {1, 2, 4})
-    sum += static_cast<double>((tiles + threads - 1) / threads * threads) * tile;
-  return sum;
+  return static_cast<double>((tiles + threads - 1) / threads) * tile;
 }
 
 /// The tiling with the least predicted time; ties go to the larger tile.
-Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
+Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling largest, int threads) {
   Tiling best{};
   double least = -1;
   m = std::max<int64_t>(m, 1);
   n = std::max<int64_t>(n, 1);
-  int64_t fewestRows = (m + kMaximumRows - 1) / kMaximumRows;
-  int64_t fewestColumns = (n + kMaximumColumns - 1) / kMaximumColumns;
+  int64_t fewestRows = (m + largest.rows - 1) / largest.rows;
+  int64_t fewestColumns = (n + largest.columns - 1) / largest.columns;
   for (int64_t down = fewestRows; down < fewestRows + 8; ++down)
     for (int64_t across = fewestColumns; across < fewestColumns + 8; ++across) {
       int64_t columns = (n + across - 1) / across;
       Tiling tiling{(m + down - 1) / down, (columns + kColumnStep - 1) / kColumnStep * kColumnStep};
-      double cycles = predictedCycles(m, n, k, batch, tiling);
+      double cycles = predictedCycles(m, n, k, batch, tiling, threads);
       if (least < 0 || cycles < least) {
         least = cycles;
         best = tiling;
@@ -57,7 +53,7 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch) {
 
 class Matmul final : public LibraryKernel {
 public:
-  Matmul(const pb::LibraryCall &call, const cpu::Loops &loops)
+  Matmul(const pb::LibraryCall &call, const cpu::Loops &loops, int threads)
       : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
     CallReader reader(call, {.buffers = 3, .sizes = 4});
     m_ = reader.size(0);
@@ -70,7 +66,8 @@ public:
     reader.holds(0, {batch_, m_, k_}, bytesOf(a_));
     reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
-    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1));
+    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1),
+                                 c_ == Storage::F32 ? kLargest : kLargestWithSums, threads);
     down_ = {m_, tiling.rows};
     across_ = {n_, tiling.columns};
     rowsFastest_ = m_ < n_;
@@ -129,8 +126,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<Matmul>(call, loops);
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops,
+                                          int threads) {
+  return std::make_unique<Matmul>(call, loops, threads);
 }
 
 } // namespace espalier::rt

@@ -113,7 +113,7 @@ double measurePeakFlops(int threads) {
     call.add_types(pb::F32);
     call.add_buffers()->set_bytes(size * size * 4);
   }
-  std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call);
+  std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, threads);
   size_t matrixBytes = size * size * 4, perThread = kernel->scratchBytesPerThread() / 64 * 64 + 64;
   Arena matrices(3 * matrixBytes), shared(kernel->sharedScratchBytes() + 64);
   Arena scratch(perThread * threads);

@@ -17,12 +17,6 @@ constexpr int spinsWithOwnCore = 4000;
 /// Records of steps that are made room for before the first step.
 constexpr int64_t maxReserved = 1 << 16;
 
-/// Threads per rank: what the user asks, or an equal part of the cores.
-int threadBudget(const RunOptions &options, int ranks) {
-  int cores = std::max(1u, std::thread::hardware_concurrency());
-  return options.threads > 0 ? options.threads : std::max(1, cores / ranks);
-}
-
 std::shared_ptr<const Dataset> openSplit(const Program &program, const RunOptions &options,
                                          Split split) {
   const pb::Settings &settings = program.plan().settings();
@@ -66,7 +60,7 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
   if (options.resume)
     requireCheckpoint(options.checkpoint);
   int ranks = program.mesh().ranks();
-  int threads = threadBudget(options, ranks);
+  int threads = threadsPerRank(options.threads, ranks);
   int cores = std::max(1u, std::thread::hardware_concurrency());
   int spins = ranks * threads <= cores ? spinsWithOwnCore : 0;
   RunContext context{program, options,          *training,         nullptr,

@@ -60,7 +60,7 @@ public:
   }
 
   void run(benchmark::State &state, bool accumulate = false) {
-    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call);
+    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, /*threads=*/1);
     std::vector<int64_t> scalars(4, 0);
     void *scratch = allocate(static_cast<int64_t>(kernel->scratchBytesPerThread()));
     CallArguments arguments{buffers_.data(),

@@ -81,6 +81,43 @@ void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRo
   }
 }
 
+/// A block of an operand that is packed later. Its lines are fetched into the second cache between
+/// tiles, a few at a time, so that packing does not wait for memory.
+class NextBlock {
+public:
+  NextBlock() = default;
+
+  /// `rows` x `columns` elements of op(matrix) from (row, column) on; nothing if either is not
+  /// positive. They are fetched in `steps` calls of fetch().
+  template <Storage S>
+  static NextBlock of(const Matrix &matrix, int64_t row, int64_t rows, int64_t column,
+                      int64_t columns, int64_t steps) {
+    constexpr int64_t kBytes = sizeof(Element<S>);
+    NextBlock block;
+    if (rows <= 0 || columns <= 0)
+      return block;
+    block.line = reinterpret_cast<const char *>(at<S>(matrix, row, column));
+    block.stride = matrix.stride * kBytes;
+    block.lines = matrix.transposed ? columns : rows;
+    block.bytes = (matrix.transposed ? rows : columns) * kBytes;
+    block.linesPerStep = ceilDivide(block.lines, steps);
+    return block;
+  }
+
+  void fetch() {
+    int64_t count = minimum(lines, linesPerStep);
+    lines -= count;
+    for (; count > 0; --count, line += stride)
+      for (int64_t byte = 0; byte < bytes; byte += kCacheLine)
+        __builtin_prefetch(line + byte, /*rw=*/0, /*locality=*/2);
+  }
+
+private:
+  static constexpr int64_t kCacheLine = 64;
+  const char *line = nullptr; // as stored
+  int64_t lines = 0, stride = 0, bytes = 0, linesPerStep = 0;
+};
+
 /// Where a task's sums go and how the last columns are cut.
 struct Sums {
   float *data;
@@ -102,16 +139,20 @@ struct Sums {
   }
 };
 
-/// Adds the products of one block of depth to all of c.
+/// Adds the products of one group of panels of a and one block of b.
 template <class Step, bool Transposed>
 void multiplyGroup(const GemmTask &task, const Blocks &blocks, const float *a, const float *b,
-                   int64_t units, int64_t m0, int64_t rows, const Sums &sums, bool accumulate) {
+                   int64_t units, int64_t m0, int64_t rows, const Sums &sums, bool accumulate,
+                   NextBlock nextA, NextBlock &nextB) {
   for (int64_t r = 0; r < rows; r += blocks.rows, a += kPanel) {
     int64_t count = minimum(blocks.rows, rows - r);
     Tile tile =
         Transposed ? tileFor<Step, 1, kColumnStride>(count) : tileFor<Step, kDepth, 1>(count);
-    for (int64_t n = 0; n < task.n; n += kTileColumns)
+    for (int64_t n = 0; n < task.n; n += kTileColumns) {
+      nextA.fetch();
+      nextB.fetch();
       sums.run(tile, a, b + n * units, units, m0 + r, count, n, task.n - n, accumulate);
+    }
   }
 }
 
@@ -130,15 +171,22 @@ void multiply(const GemmTask &task, const Blocks &blocks, const Sums &sums) {
     int64_t units = Paired ? ceilDivide(depth, 2) : depth;
     packB<B, Paired>(task.b, k0, depth, task.n, packedB);
     bool accumulate = k0 > 0 || (task.accumulate && blocks.direct);
+    int64_t k1 = k0 + depth, tilesAcross = ceilDivide(task.n, kTileColumns);
+    NextBlock nextB = NextBlock::of<B>(task.b, k1, minimum(blocks.depth, task.k - k1), 0, task.n,
+                                       tilesAcross * ceilDivide(task.m, blocks.rows));
     for (int64_t m0 = 0; m0 < task.m; m0 += kPanels * blocks.rows) {
       int64_t rows = minimum(kPanels * blocks.rows, task.m - m0);
       packA<A, Paired>(task.a, task.m, m0, rows, blocks.rows, k0, depth, packedA);
+      int64_t m1 = m0 + rows;
       if (task.a.transposed)
         multiplyGroup<Step, true>(task, blocks, packedA, packedB, units, m0, rows, sums,
-                                  accumulate);
+                                  accumulate, {}, nextB);
       else
-        multiplyGroup<Step, false>(task, blocks, packedA, packedB, units, m0, rows, sums,
-                                   accumulate);
+        multiplyGroup<Step, false>(
+            task, blocks, packedA, packedB, units, m0, rows, sums, accumulate,
+            NextBlock::of<A>(task.a, m1, minimum(rows, task.m - m1), k0, depth,
+                             tilesAcross * ceilDivide(rows, blocks.rows)),
+            nextB);
     }
   }
 }

@@ -86,7 +86,7 @@ public:
   }
 
   void run(int threads, const cpu::Loops &loops = cpu::bestLoops()) {
-    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, loops);
+    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, threads, loops);
     std::vector<void *> pointers;
     for (std::vector<char> &buffer : buffers)
       pointers.push_back(buffer.data());

@@ -17,7 +17,7 @@ CallUnderTest makeMatmul() {
 
 void expectRefusal(const pb::LibraryCall &call, const char *sentence) {
   try {
-    makeLibraryKernel(call);
+    makeLibraryKernel(call, /*threads=*/1);
     FAIL() << "accepted, wanted: " << sentence;
   } catch (const std::invalid_argument &error) {
     EXPECT_STREQ(error.what(), sentence);
