@@ -91,6 +91,8 @@ void addTokenize(CLI::App &data) {
   command->add_flag("--append-eod", job.appendEod, "end each document with the end token");
   command->add_flag("--skip-bad", job.skipBad, "count bad lines instead of stopping at the first");
   command->add_option("--workers", job.workers, "threads that tokenize")->check(CLI::Range(1, 1024));
+  command->add_option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
+      ->check(CLI::Range(1, 1024));
   addTokenizerOptions(*command, arguments->tokenizer);
   command->callback(reportingErrors([arguments] { runTokenize(*arguments); }));
 }
