@@ -12,7 +12,7 @@ enum ExitCode { Success = 0, Failed = 1, UserError = 2, DoesNotFit = 3 };
 /// `run X.plan`: trains and evaluates.
 void addRunCommand(CLI::App &app, int &exitCode);
 
-/// `inspect X.plan`: what a plan holds.
+/// `inspect PATH`: what a plan, a checkpoint folder or a dataset holds.
 void addInspectCommand(CLI::App &app, int &exitCode);
 
 /// `plan`, `compile`, `explain`: handed to the compiler's library with the words as given, which is

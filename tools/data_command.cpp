@@ -91,6 +91,8 @@ void addTokenize(CLI::App &data) {
   command->add_flag("--append-eod", job.appendEod, "end each document with the end token");
   command->add_flag("--skip-bad", job.skipBad, "count bad lines instead of stopping at the first");
   command->add_option("--workers", job.workers, "threads that tokenize")->check(CLI::Range(1, 1024));
+  command->add_option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
+      ->check(CLI::Range(1, 1024));
   addTokenizerOptions(*command, arguments->tokenizer);
   command->callback(reportingErrors([arguments] { runTokenize(*arguments); }));
 }
@@ -157,34 +159,18 @@ void addIndex(CLI::App &data) {
   }));
 }
 
-struct InspectArguments {
-  std::string prefix;
-  TokenizerOptions tokenizer;
-  int documents = 3;
-};
-
 std::string prefixOf(const std::string &path) {
   bool hasSuffix = path.ends_with(".idx") || path.ends_with(".bin");
   return hasSuffix ? path.substr(0, path.size() - 4) : path;
 }
 
-void printDataset(const std::string &path, const Tokenizer *tokenizer, int documents) {
-  IndexedDataset set = IndexedDataset::open(prefixOf(path));
-  fmt::print("{}", describeDataset(set, tokenizer, documents));
-}
-
 void addInspect(CLI::App &data) {
-  auto arguments = std::make_shared<InspectArguments>();
+  auto prefix = std::make_shared<std::string>();
+  auto view = std::make_shared<DatasetView>();
   CLI::App *command = data.add_subcommand("inspect", "counts, lengths and first documents of a set");
-  command->add_option("prefix", arguments->prefix, "PREFIX of PREFIX.bin and .idx")->required();
-  command->add_option("--documents", arguments->documents, "how many to show")->check(CLI::Range(0, 1000));
-  addTokenizerOptions(*command, arguments->tokenizer);
-  command->callback(reportingErrors([arguments, command] {
-    std::unique_ptr<Tokenizer> tokenizer;
-    if (command->count("--tokenizer") > 0)
-      tokenizer = openTokenizer(arguments->tokenizer);
-    printDataset(arguments->prefix, tokenizer.get(), arguments->documents);
-  }));
+  command->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and .idx")->required();
+  addDatasetView(*command, *view);
+  command->callback(reportingErrors([prefix, view] { inspectDataset(*prefix, *view); }));
 }
 
 } // namespace
@@ -220,6 +206,17 @@ void addDataCommands(CLI::App &app) {
 
 bool isIndexedDataset(const std::string &path) { return isRegularFile(prefixOf(path) + ".idx"); }
 
-void inspectDataset(const std::string &path) { printDataset(path, /*tokenizer=*/nullptr, /*documents=*/3); }
+void addDatasetView(CLI::App &command, DatasetView &view) {
+  command.add_option("--documents", view.documents, "datasets: how many to show")->check(CLI::Range(0, 1000));
+  addTokenizerOptions(command, view.tokenizer);
+}
+
+void inspectDataset(const std::string &path, const DatasetView &view) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!view.tokenizer.kind.empty())
+    tokenizer = openTokenizer(view.tokenizer);
+  IndexedDataset set = IndexedDataset::open(prefixOf(path));
+  fmt::print("{}", describeDataset(set, tokenizer.get(), view.documents));
+}
 
 } // namespace espalier

@@ -1,6 +1,8 @@
 // The verbs that prepare and look at data: `espalier data tokenize | verify | merge | index |
-// train-tokenizer` and `espalier inspect PREFIX`.
+// train-tokenizer | inspect`. The last is also what `espalier inspect PREFIX` does.
 #pragma once
+
+#include "runtime/data/tokenizer.h"
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -14,7 +16,17 @@ void addDataCommands(CLI::App &app);
 /// True when `path` is PREFIX, PREFIX.idx or PREFIX.bin of an indexed dataset that exists.
 bool isIndexedDataset(const std::string &path);
 
-/// Prints counts, a histogram of lengths and the first documents (as ids) of a set. Throws rt::DataError.
-void inspectDataset(const std::string &path);
+/// How to show a set: the tokenizer that turns documents into text (none: ids), how many documents.
+struct DatasetView {
+  DatasetView() { tokenizer.kind.clear(); }
+  rt::TokenizerOptions tokenizer;
+  int documents = 3;
+};
+
+/// Adds the options that fill `view`.
+void addDatasetView(CLI::App &command, DatasetView &view);
+
+/// Prints counts, a histogram of lengths and the first documents of a set. Throws rt::DataError.
+void inspectDataset(const std::string &path, const DatasetView &view);
 
 } // namespace espalier

@@ -8,8 +8,6 @@
 
 #include <cstdio>
 #include <exception>
-#include <filesystem>
-#include <string>
 
 namespace {
 
@@ -17,17 +15,6 @@ namespace {
 int report(const char *message, espalier::ExitCode code) {
   std::fprintf(stderr, "espalier: error: %s\n", message);
   return code;
-}
-
-/// True if `inspect` is asked about tokens rather than about a plan: a word is a PREFIX of
-/// PREFIX.idx, or such a file.
-bool inspectsDataset(int argc, char **argv) {
-  for (int i = 2; i < argc; ++i) {
-    std::string word = argv[i];
-    if (word.ends_with(".idx") || word.ends_with(".bin") || std::filesystem::exists(word + ".idx"))
-      return true;
-  }
-  return false;
 }
 
 } // namespace
@@ -38,8 +25,7 @@ int main(int argc, char **argv) {
   app.require_subcommand(1);
   int exitCode = espalier::Success;
   espalier::addRunCommand(app, exitCode);
-  if (!inspectsDataset(argc, argv))
-    espalier::addInspectCommand(app, exitCode);
+  espalier::addInspectCommand(app, exitCode);
   espalier::addDataCommands(app);
   espalier::addCompilerCommands(app, exitCode, argc, argv);
   try {

@@ -1,10 +1,16 @@
-// `espalier inspect`: a plan for people, or as JSON whose keys are a contract with tests.
+// `espalier inspect`: what a path is decides how it is shown. A plan is also shown as JSON, whose keys are a contract
+// with tests.
 #include "tools/commands.h"
 
+#include "tools/data_command.h"
+
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/mesh.h"
 #include "runtime/program.h"
+#include "runtime/status.h"
 #include "runtime/verify_plan.h"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -84,29 +90,49 @@ void printForPeople(const rt::pb::Plan &plan) {
     fmt::print("made from   {} {}\n", input.name(), input.sha256());
 }
 
+ExitCode inspectPlan(const std::string &file, bool isJson) {
+  rt::pb::Plan plan = rt::readPlan(file);
+  std::vector<std::string> errors = rt::verifyPlan(plan);
+  for (const std::string &error : errors)
+    fmt::print(stderr, "{}: error: {}\n", file, error);
+  if (!errors.empty())
+    return UserError;
+  if (isJson)
+    fmt::print("{}\n", describe(plan).dump(2));
+  else
+    printForPeople(plan);
+  return Success;
+}
+
+struct InspectWords {
+  std::string path;
+  bool isJson = false;
+  DatasetView view;
+};
+
+ExitCode inspectPath(const InspectWords &words) {
+  bool isFolder = std::filesystem::is_directory(words.path);
+  if (!isFolder && !isIndexedDataset(words.path))
+    return inspectPlan(words.path, words.isJson);
+  if (words.isJson)
+    throw rt::PlanError(fmt::format("{}: is no plan; only plans are shown as JSON", words.path));
+  if (isFolder)
+    fmt::print("{}", rt::describeCheckpoints(words.path));
+  else
+    inspectDataset(words.path, words.view);
+  return Success;
+}
+
 } // namespace
 
 void addInspectCommand(CLI::App &app, int &exitCode) {
-  CLI::App *inspect =
-      app.add_subcommand("inspect", "Show what a plan holds, and whether it is sound");
-  auto file = std::make_shared<std::string>();
-  auto isJson = std::make_shared<bool>(false);
-  inspect->add_option("plan", *file, "the .plan file")->required();
-  inspect->add_flag("--json", *isJson, "print JSON");
-  inspect->callback([file, isJson, &exitCode] {
-    rt::pb::Plan plan = rt::readPlan(*file);
-    std::vector<std::string> errors = rt::verifyPlan(plan);
-    for (const std::string &error : errors)
-      fmt::print(stderr, "{}: error: {}\n", *file, error);
-    if (!errors.empty()) {
-      exitCode = UserError;
-      return;
-    }
-    if (*isJson)
-      fmt::print("{}\n", describe(plan).dump(2));
-    else
-      printForPeople(plan);
-  });
+  CLI::App *inspect = app.add_subcommand("inspect", "Show what a plan, a checkpoint folder or a dataset holds");
+  auto words = std::make_shared<InspectWords>();
+  inspect->add_option("path", words->path, "a .plan file, a folder of checkpoints, or PREFIX of PREFIX.bin and .idx")
+      ->required();
+  inspect->add_flag("--json", words->isJson, "plans: print JSON");
+  addDatasetView(*inspect, words->view);
+  inspect->callback([words, &exitCode] { exitCode = inspectPath(*words); });
 }
 
 } // namespace espalier

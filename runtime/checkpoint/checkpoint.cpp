@@ -6,7 +6,9 @@
 #include "runtime/parameter_block.h"
 #include "runtime/status.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -120,11 +122,18 @@ Path freeName(const Path &folder, int64_t step) {
   return name;
 }
 
-ScalarState readRun(const Path &file) {
-  std::ifstream stream(file);
+/// What run.json says.
+struct SavedRun {
   ScalarState state;
+  std::string model, split; ///< split: "dp 2 x tp 1", of the run that wrote it
+};
+
+SavedRun readRun(const Path &file) {
+  std::ifstream stream(file);
+  SavedRun saved;
+  ScalarState &state = saved.state;
   try {
-    nlohmann::json run = nlohmann::json::parse(stream);
+    auto run = nlohmann::ordered_json::parse(stream);
     if (run.at("format") != 1)
       throw PlanError(fmt::format("{}: written by a newer Espalier", file.string()));
     state.step = run.at("step");
@@ -132,10 +141,13 @@ ScalarState readRun(const Path &file) {
     state.consumed = run.at("consumed_samples");
     state.lossScale = run.at("loss_scale");
     state.cleanSteps = run.at("clean_steps");
+    saved.model = run.at("model");
+    for (const auto &[axis, size] : run.at("mesh").items())
+      saved.split += fmt::format("{}{} {}", saved.split.empty() ? "" : " x ", axis, size.get<int64_t>());
   } catch (const nlohmann::json::exception &problem) {
     throw PlanError(fmt::format("{}: damaged: {}", file.string(), problem.what()));
   }
-  return state;
+  return saved;
 }
 
 /// The newest complete checkpoint.
@@ -143,7 +155,7 @@ Path latestIn(const Path &folder) {
   std::ifstream stream(folder / "latest");
   std::string name;
   if (!std::getline(stream, name) || Path(name).filename() != name)
-    throw PlanError(fmt::format("{}: no checkpoint to resume from", folder.string()));
+    throw PlanError(fmt::format("{}: holds no checkpoint", folder.string()));
   return folder / name;
 }
 
@@ -180,7 +192,7 @@ void requireCheckpoint(const Path &folder) { latestIn(folder); }
 
 ScalarState loadCheckpoint(const Path &folder, const Program &program, Executor &executor) {
   Path checkpoint = latestIn(folder);
-  ScalarState state = readRun(checkpoint / "run.json");
+  ScalarState state = readRun(checkpoint / "run.json").state;
   int rank = executor.rankProgram().rank;
   int first = firstReplica(program.mesh(), rank);
   SafetensorsFile own(checkpoint / rankFile(rank));
@@ -199,6 +211,28 @@ ScalarState loadCheckpoint(const Path &folder, const Program &program, Executor 
     std::copy(bytes.begin(), bytes.end(), block.bytes.begin());
   }
   return state;
+}
+
+std::string describeCheckpoints(const Path &folder) {
+  Path latest = latestIn(folder);
+  SavedRun saved = readRun(latest / "run.json");
+  uint64_t bytes = 0, files = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(latest))
+    if (entry.path().extension() == ".safetensors") {
+      bytes += entry.file_size();
+      ++files;
+    }
+  std::vector<std::string> older;
+  for (const auto &entry : std::filesystem::directory_iterator(folder))
+    if (entry.is_directory() && entry.path() != latest && entry.path().filename().string().starts_with("step-"))
+      older.push_back(entry.path().filename().string());
+  std::ranges::sort(older);
+  return fmt::format("{}: {} after {} steps ({} applied), {} samples read, loss scale {}\n"
+                     "written by  {}\n"
+                     "files       {} of ranks, {:.1f} MiB\n"
+                     "older       {}\n",
+                     latest.string(), saved.model, saved.state.step, saved.state.updates, saved.state.consumed,
+                     saved.state.lossScale, saved.split, files, bytes / 1048576.0, older.empty() ? "none" : fmt::format("{}", fmt::join(older, ", ")));
 }
 
 } // namespace espalier::rt

@@ -15,6 +15,7 @@
 #include "runtime/train/step_scalars.h"
 
 #include <filesystem>
+#include <string>
 
 namespace espalier::rt {
 
@@ -33,5 +34,9 @@ void requireCheckpoint(const std::filesystem::path &folder);
 /// split of the parameters.
 ScalarState loadCheckpoint(const std::filesystem::path &folder, const Program &program,
                            Executor &executor);
+
+/// What a folder of checkpoints holds, for people: where the latest one stands, its split, size and the older ones.
+/// Throws PlanError as requireCheckpoint does.
+std::string describeCheckpoints(const std::filesystem::path &folder);
 
 } // namespace espalier::rt

@@ -23,9 +23,9 @@ size_t contraction(std::string_view text, size_t position) {
 
 } // namespace
 
-Gpt2Scanner::Gpt2Scanner() : classes(std::make_shared<UnicodeClasses>()) {
+Gpt2Scanner::Gpt2Scanner() {
   for (char32_t c = 0; c < 128; ++c)
-    ascii[c] = classes->of(c);
+    ascii[c] = classes.of(c);
 }
 
 size_t Gpt2Scanner::runEnd(std::string_view text, size_t position, CharClass kind) const {

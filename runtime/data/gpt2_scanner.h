@@ -6,8 +6,6 @@
 
 #include "runtime/data/unicode_classes.h"
 
-#include <memory>
-
 namespace espalier::rt {
 
 class Gpt2Scanner {
@@ -19,12 +17,12 @@ public:
 private:
   UnicodeClasses::Found classAt(std::string_view text, size_t position) const {
     auto byte = static_cast<uint8_t>(text[position]);
-    return byte < 128 ? UnicodeClasses::Found{ascii[byte], 1} : classes->at(text, position);
+    return byte < 128 ? UnicodeClasses::Found{ascii[byte], 1} : classes.at(text, position);
   }
   size_t runEnd(std::string_view text, size_t position, CharClass kind) const;
   size_t spaceEnd(std::string_view text, size_t position) const;
 
-  std::shared_ptr<const UnicodeClasses> classes;
+  const UnicodeClasses &classes = unicodeClasses();
   CharClass ascii[128];
 };
 

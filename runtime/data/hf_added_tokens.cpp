@@ -13,18 +13,6 @@ namespace {
 
 uint8_t leadByte(const AddedToken &token) { return static_cast<uint8_t>(token.text[0]); }
 
-size_t charBefore(std::string_view text, size_t at) {
-  do
-    --at;
-  while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80);
-  return at;
-}
-
-bool isWordChar(std::string_view text, size_t at, const UnicodeClasses &classes) {
-  CharClass kind = classes.at(text, at).kind;
-  return kind == CharClass::letter || kind == CharClass::number || text[at] == '_';
-}
-
 } // namespace
 
 std::vector<AddedToken> readAddedTokens(const std::string &file, const nlohmann::json &field) {
@@ -78,7 +66,7 @@ std::vector<AddedPiece> AddedTokenFinder::cut(std::string_view text) const {
       pieces.push_back({0, text.size(), -1});
     return pieces;
   }
-  const UnicodeClasses &classes = *unicode;
+  const UnicodeClasses &classes = unicodeClasses();
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
     const AddedToken *token = match(text, at);
@@ -88,8 +76,8 @@ std::vector<AddedPiece> AddedTokenFinder::cut(std::string_view text) const {
     }
     size_t begin = at, end = at + token->text.size();
     at = end;
-    if (token->isSingleWord && ((begin > 0 && isWordChar(text, charBefore(text, begin), classes)) ||
-                                (end < text.size() && isWordChar(text, end, classes))))
+    if (token->isSingleWord && ((begin > 0 && classes.isWordAt(text, charBefore(text, begin))) ||
+                                (end < text.size() && classes.isWordAt(text, end))))
       continue;
     if (token->stripsLeft)
       while (begin > done && classes.at(text, charBefore(text, begin)).kind == CharClass::space)

@@ -2,10 +2,7 @@
 // then longest.
 #pragma once
 
-#include "runtime/data/unicode_classes.h"
-
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -39,7 +36,6 @@ private:
   const AddedToken *match(std::string_view text, size_t at) const;
   std::vector<AddedToken> sorted; // longest first within a first byte
   std::vector<uint32_t> firstOf;  // 257 entries
-  std::shared_ptr<const UnicodeClasses> unicode = std::make_shared<UnicodeClasses>();
 };
 
 } // namespace espalier::rt

@@ -50,4 +50,11 @@ inline HfPattern readPattern(const std::string &file, const nlohmann::json &step
   throw DataError(file, "field \"pattern\" is missing or neither String nor Regex");
 }
 
+/// step[name], the list of a Sequence.
+inline const nlohmann::json &stepsOf(const std::string &file, const nlohmann::json &step, const char *name) {
+  if (!step.contains(name) || !step[name].is_array())
+    throw DataError(file, fmt::format("a Sequence without \"{}\"", name));
+  return step[name];
+}
+
 } // namespace espalier::rt

@@ -23,10 +23,16 @@ struct TextPiece {
 /// beyond is refused.
 constexpr size_t largestNormalized(size_t bytes) { return 16 * bytes + (size_t{1} << 20); }
 
+/// A text under normalization.
+struct NormalText {
+  std::string text;
+  bool keepsStart = true; ///< its first character stems from the first of the original
+};
+
 class NormalizerStep {
 public:
   virtual ~NormalizerStep() = default;
-  virtual void apply(std::string &text) const = 0;
+  virtual void apply(NormalText &text) const = 0;
 };
 
 class PreTokenizerStep {

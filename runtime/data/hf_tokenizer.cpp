@@ -55,15 +55,14 @@ public:
         ids.push_back(raw.id);
         continue;
       }
-      std::string normalized(text.substr(raw.begin, raw.end - raw.begin));
-      normalize(normalized);
+      auto [normalized, keepsStart] = normalize(std::string(text.substr(raw.begin, raw.end - raw.begin)));
       for (const AddedPiece &piece : normalizedTokens.cut(normalized)) {
         std::string_view inner =
             std::string_view(normalized).substr(piece.begin, piece.end - piece.begin);
         if (piece.id >= 0)
           ids.push_back(piece.id);
         else
-          encodePiece(inner, raw.begin == 0 && piece.begin == 0, ids);
+          encodePiece(inner, keepsStart && raw.begin == 0 && piece.begin == 0, ids);
       }
     }
     if (addsFrame)
@@ -87,14 +86,15 @@ public:
   }
 
 private:
-  void normalize(std::string &text) const {
+  NormalText normalize(std::string text) const {
     size_t limit = largestNormalized(text.size());
+    NormalText normal{std::move(text)};
     for (const auto &step : normalizer) {
-      step->apply(text);
-      if (text.size() > limit)
-        throw DataError(file->name,
-                        fmt::format("the normalizer makes {} bytes of a text", text.size()));
+      step->apply(normal);
+      if (normal.text.size() > limit)
+        throw DataError(file->name, fmt::format("the normalizer makes {} bytes of a text", normal.text.size()));
     }
+    return normal;
   }
 
   /// Tokens to be found after normalization are looked for in their normalized form.
@@ -104,7 +104,7 @@ private:
       if (token.isNormalized != isNormalized)
         continue;
       if (isNormalized)
-        normalize(token.text);
+        token.text = normalize(token.text).text;
       if (!token.text.empty())
         chosen.push_back(std::move(token));
     }

@@ -3,12 +3,15 @@
 
 #include "runtime/data/data_error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fstream>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 #include <zlib.h>
 
 namespace espalier::rt {
@@ -18,7 +21,8 @@ constexpr size_t blockBytes = 1U << 20;
 constexpr size_t longestLine = 1U << 30;
 } // namespace
 
-LineReader::LineReader(const std::string &path) : name(path == "-" ? "standard input" : path) {
+LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
+    : name(path == "-" ? "standard input" : path), offset(begin), limit(end) {
   int descriptor = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0)
     throw DataError(name, fmt::format("cannot open: {}", std::strerror(errno)));
@@ -27,6 +31,11 @@ LineReader::LineReader(const std::string &path) : name(path == "-" ? "standard i
     ::close(descriptor);
     throw DataError(name, "is a folder, want a file");
   }
+  // From one byte before: the line that ends there is the first of the range.
+  if (begin > 0 && ::lseek(descriptor, begin - 1, SEEK_SET) < 0) {
+    ::close(descriptor);
+    throw DataError(name, fmt::format("cannot seek: {}", std::strerror(errno)));
+  }
   file = ::gzdopen(descriptor, "rb");
   if (!file) {
     ::close(descriptor);
@@ -34,11 +43,30 @@ LineReader::LineReader(const std::string &path) : name(path == "-" ? "standard i
   }
   ::gzbuffer(file, blockBytes);
   buffer.resize(2 * blockBytes);
+  if (begin == 0)
+    return;
+  std::string_view rest;
+  --offset;
+  next(rest);
+  line = 0;
 }
 
 LineReader::~LineReader() { ::gzclose_r(file); }
 
 int64_t LineReader::bytesRead() const { return ::gzoffset(file); }
+
+int64_t LineReader::linesBefore(const std::string &path, int64_t byte) {
+  if (byte == 0)
+    return 0;
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> block(blockBytes);
+  int64_t lines = 1;
+  for (int64_t left = byte - 1; left > 0 && file; left -= file.gcount()) {
+    file.read(block.data(), std::min<int64_t>(left, blockBytes));
+    lines += std::count(block.begin(), block.begin() + file.gcount(), '\n');
+  }
+  return lines;
+}
 
 bool LineReader::refill() {
   if (isDone)
@@ -66,6 +94,8 @@ bool LineReader::refill() {
 }
 
 bool LineReader::next(std::string_view &text) {
+  if (offset >= limit)
+    return false;
   size_t searched = start;
   while (true) {
     const char *from = buffer.data() + searched;
@@ -73,6 +103,7 @@ bool LineReader::next(std::string_view &text) {
     if (found) {
       text = {buffer.data() + start, static_cast<size_t>(found - buffer.data()) - start};
       start = found - buffer.data() + 1;
+      offset += static_cast<int64_t>(text.size()) + 1;
       hadNewline = true;
       ++line;
       return true;
@@ -86,6 +117,7 @@ bool LineReader::next(std::string_view &text) {
     return false;
   text = {buffer.data() + start, end - start};
   start = end;
+  offset += static_cast<int64_t>(text.size());
   hadNewline = false;
   ++line;
   return true;

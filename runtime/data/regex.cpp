@@ -23,7 +23,7 @@ Regex::Regex(const std::string &file, const std::string &pattern) : fileName(fil
   int error = 0;
   PCRE2_SIZE place = 0;
   code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                       PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C,
+                       PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                        &error, &place, nullptr);
   if (!code)
     throw DataError(file, fmt::format("pattern at character {}: {}", place, messageOf(error)));

@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer files: PCRE2 with Unicode classes and JIT.
+// Regular expressions of tokenizer files: PCRE2 with Unicode classes and JIT; ^ and $ stand at every line.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,8 @@
 // The main thread reads and writes; tasks in between only turn a block of records into tokens.
 #include "runtime/data/tokenize_files.h"
 
+#include "runtime/data/tokenize_partitions.h"
+
 #include "runtime/data/data_error.h"
 #include "runtime/data/indexed_writer.h"
 #include "runtime/data/json_fields.h"
@@ -26,6 +28,7 @@ struct Block {
     int64_t line;
   };
   std::string file, text;
+  int64_t rangeBegin = 0; // of the part of the file whose lines are counted
   bool isJson = false;
   std::vector<Record> records;
   int64_t bytesReadBefore = 0; // input bytes consumed when the block was cut
@@ -40,8 +43,15 @@ struct KeyTokens {
 struct BlockTokens {
   std::vector<KeyTokens> keys;
   int64_t textBytes = 0, skipped = 0, bytesRead = 0;
-  std::string firstSkipped;
+  std::function<std::string()> firstSkipped; // its message; finding the line's number may take a while
 };
+
+/// The fault of a line of a block, with the line's number in the whole file.
+DataError faultOf(const std::string &file, int64_t rangeBegin, const std::string &reason, int64_t line) {
+  return {file, reason, LineReader::linesBefore(file, rangeBegin) + line};
+}
+
+} // namespace
 
 bool holdsJson(const std::string &path, const TokenizeJob &job) {
   std::string name = path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
@@ -50,22 +60,27 @@ bool holdsJson(const std::string &path, const TokenizeJob &job) {
   return !name.ends_with(".txt") && job.readsJson;
 }
 
+namespace {
+
 /// Cuts the inputs into blocks, in order.
 class BlockReader {
 public:
-  explicit BlockReader(const TokenizeJob &job) : job(job) {}
+  BlockReader(const TokenizeJob &job, std::span<const InputRange> ranges) : job(job), ranges(ranges) {}
 
   bool next(Block &block) {
     block = {};
     while (block.records.empty()) {
       if (!reader && !openNext())
         return false;
-      block.file = job.inputs[input - 1] == "-" ? "standard input" : job.inputs[input - 1];
+      const InputRange &range = ranges[input - 1];
+      block.file = range.path == "-" ? "standard input" : range.path;
+      block.rangeBegin = range.begin;
       block.isJson = isJson;
       bool isEnd = isJson ? fillLines(block) : fillDocuments(block);
-      block.bytesReadBefore = bytesOfEarlier + reader->bytesRead();
+      int64_t bytesRead = std::min(reader->bytesRead(), range.end) - range.begin;
+      block.bytesReadBefore = bytesOfEarlier + bytesRead;
       if (isEnd) {
-        bytesOfEarlier += reader->bytesRead();
+        bytesOfEarlier += bytesRead;
         reader.reset();
       }
     }
@@ -74,10 +89,11 @@ public:
 
 private:
   bool openNext() {
-    if (input == job.inputs.size())
+    if (input == ranges.size())
       return false;
-    isJson = holdsJson(job.inputs[input], job);
-    reader = std::make_unique<LineReader>(job.inputs[input++]);
+    const InputRange &range = ranges[input++];
+    isJson = holdsJson(range.path, job);
+    reader = std::make_unique<LineReader>(range.path, range.begin, range.end);
     return true;
   }
   bool fillLines(Block &block) {
@@ -128,7 +144,8 @@ private:
   }
 
   const TokenizeJob &job;
-  size_t input = 0;
+  std::span<const InputRange> ranges;
+  size_t input = 0; // ranges begun
   bool isJson = false;
   std::unique_ptr<LineReader> reader;
   int64_t bytesOfEarlier = 0;
@@ -164,13 +181,20 @@ BlockTokens tokenizeBlock(Tokenizer &tokenizer, const TokenizeJob &job, const Bl
       }
       continue;
     }
-    DataError error(block.file, reason, record.line);
     if (!job.skipBad)
-      throw error;
+      throw faultOf(block.file, block.rangeBegin, reason, record.line);
     if (result.skipped++ == 0)
-      result.firstSkipped = error.what();
+      result.firstSkipped = [=, file = block.file, begin = block.rangeBegin, line = record.line] {
+        return std::string(faultOf(file, begin, reason, line).what());
+      };
   }
   return result;
+}
+
+int64_t fileBytes(const std::string &path) {
+  std::error_code error;
+  uint64_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : static_cast<int64_t>(size);
 }
 
 /// The outputs, and what has gone into them.
@@ -178,15 +202,12 @@ class Outputs {
 public:
   Outputs(const Tokenizer &tokenizer, const TokenizeJob &job) : job(job) {
     for (const std::string &key : job.keys) {
-      report.prefixes.push_back(fmt::format("{}_{}_document", job.outputPrefix, key));
+      report.prefixes.push_back(documentPrefix(job, key));
       writers.push_back(std::make_unique<IndexedWriter>(report.prefixes.back(),
                                                         tokenTypeFor(tokenizer.vocabSize())));
     }
-    for (const std::string &input : job.inputs) {
-      std::error_code error;
-      uint64_t size = std::filesystem::file_size(input, error);
-      bytesTotal += error ? 0 : static_cast<int64_t>(size);
-    }
+    for (const std::string &input : job.inputs)
+      bytesTotal += fileBytes(input);
   }
   void write(const BlockTokens &block) {
     for (size_t k = 0; k < writers.size(); ++k) {
@@ -200,8 +221,8 @@ public:
     }
     report.documents += static_cast<int64_t>(block.keys[0].lengths.size());
     report.textBytes += block.textBytes;
-    if (report.skippedLines == 0)
-      report.firstSkipped = block.firstSkipped;
+    if (report.skippedLines == 0 && block.skipped > 0)
+      report.firstSkipped = block.firstSkipped();
     report.skippedLines += block.skipped;
     if (job.progress)
       job.progress({report.documents, report.tokens, block.bytesRead, bytesTotal});
@@ -231,6 +252,9 @@ void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
   if (job.appendEod && tokenizer.eodToken() < 0)
     throw DataError("tokenize", "the tokenizer has no end-of-document token to append");
   for (const std::string &input : job.inputs)
+    if (job.partitions > 1 && input == "-")
+      throw DataError("standard input", "cannot be split in partitions; name a file, or leave them out");
+  for (const std::string &input : job.inputs)
     if (job.keys.size() > 1 && !holdsJson(input, job))
       throw DataError(
           input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
@@ -238,10 +262,24 @@ void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
 
 } // namespace
 
+std::string documentPrefix(const TokenizeJob &job, const std::string &key) {
+  return fmt::format("{}_{}_document", job.outputPrefix, key);
+}
+
 TokenizeReport tokenizeFiles(const Tokenizer &tokenizer, const TokenizeJob &job) {
   checkJob(tokenizer, job);
+  if (job.partitions > 1)
+    return tokenizePartitions(tokenizer, job);
+  std::vector<InputRange> ranges;
+  for (const std::string &input : job.inputs)
+    ranges.push_back({input});
+  return tokenizeRanges(tokenizer, job, ranges);
+}
+
+TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job,
+                              std::span<const InputRange> ranges) {
   Outputs outputs(tokenizer, job);
-  BlockReader reader(job);
+  BlockReader reader(job, ranges);
   const int workers = std::max(job.workers, 1);
   std::vector<std::unique_ptr<Tokenizer>> tokenizers;
   for (int i = 0; i < workers; ++i)

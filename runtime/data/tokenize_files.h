@@ -1,5 +1,5 @@
 // Text files to indexed datasets: one thread cuts the input into blocks, workers tokenize them, and
-// blocks are written in input order, so the output does not depend on the number of workers.
+// blocks are written in input order, so the output depends neither on the number of workers nor on that of partitions.
 // Memory: a few blocks a worker.
 #pragma once
 
@@ -25,6 +25,9 @@ struct TokenizeJob {
   bool appendEod = false; // end each document that has tokens with the tokenizer's end token
   bool skipBad = false;   // count bad lines instead of stopping at the first
   int workers = 1;
+  /// The input is split in as many parts, which are read and tokenized at the same time, each with its share of the
+  /// workers, and then merged in order: plain JSON lines between two lines, other inputs between two files.
+  int partitions = 1;
   std::function<void(const TokenizeProgress &)> progress; // called after each block; may be empty
 };
 

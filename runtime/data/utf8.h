@@ -37,6 +37,14 @@ inline DecodedChar decodeUtf8(std::string_view text, size_t position) {
   return {value, static_cast<uint8_t>(length), true};
 }
 
+/// Where the character before `position` > 0 starts.
+inline size_t charBefore(std::string_view text, size_t position) {
+  do
+    --position;
+  while (position > 0 && (static_cast<uint8_t>(text[position]) & 0xC0) == 0x80);
+  return position;
+}
+
 /// Appends a code point up to U+10FFFF.
 inline void appendUtf8(char32_t value, std::string &out) {
   if (value < 0x80) {

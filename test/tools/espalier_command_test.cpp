@@ -105,6 +105,38 @@ TEST_F(Command, InspectDescribesThePlan) {
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("4 = dp 2 x tp 1 x pp 2"));
 }
 
+TEST_F(Command, InspectDescribesADatasetByAnyOfItsNames) {
+  std::ofstream(folder / "a.txt") << "one\n\ntwo\nlines\n";
+  ASSERT_EQ(run("data tokenize a.txt --append-eod --output-prefix a").code, 0);
+  Answer byVerb = run("data inspect a_text_document --tokenizer bytes");
+  EXPECT_THAT(byVerb.text, HasSubstr("2 documents (0 empty), 2 sequences, 14 tokens of u16"));
+  EXPECT_THAT(byVerb.text, HasSubstr("tokens a sequence:"));
+  EXPECT_THAT(byVerb.text, HasSubstr("document 1 (10 tokens): two\\nlines"));
+  for (const char *name : {"a_text_document", "a_text_document.idx", "a_text_document.bin"}) {
+    Answer answer = run(fmt::format("inspect {} --tokenizer bytes", name));
+    EXPECT_EQ(answer.code, 0) << answer.text;
+    EXPECT_EQ(answer.text, byVerb.text);
+  }
+  EXPECT_THAT(run("inspect a_text_document --documents 1").text, HasSubstr("document 0 (4 tokens): 111 110 101 256\n"));
+  Answer asJson = run("inspect a_text_document --json");
+  EXPECT_EQ(asJson.code, 2);
+  EXPECT_THAT(asJson.text, HasSubstr("only plans are shown as JSON"));
+  fs::resize_file(folder / "a_text_document.bin", 27);
+  EXPECT_EQ(run("inspect a_text_document").code, 2);
+}
+
+TEST_F(Command, InspectDescribesCheckpoints) {
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 3 --save-every 2 --checkpoint c").code, 0);
+  Answer answer = run("inspect c");
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_THAT(answer.text, HasSubstr("c/step-00000003: toy after 3 steps (3 applied), 24 samples read"));
+  EXPECT_THAT(answer.text, HasSubstr("dp 2"));
+  EXPECT_THAT(answer.text, HasSubstr("files       4 of ranks"));
+  EXPECT_THAT(answer.text, HasSubstr("older       step-00000002\n"));
+  EXPECT_THAT(run("inspect .").text, HasSubstr("no checkpoint"));
+  EXPECT_EQ(run("inspect .").code, 2);
+}
+
 TEST_F(Command, UserErrorsEndWithTwo) {
   for (const char *words : {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt",
                             "run text.txt --data text.txt", "run toy.plan --data missing.txt",

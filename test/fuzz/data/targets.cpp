@@ -110,7 +110,7 @@ int fuzzScanner(Bytes data, size_t size) {
   static const Regex pattern("pattern",
                              "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
                              "|\\s+(?!\\S)|\\s+");
-  static const UnicodeClasses classes;
+  const UnicodeClasses &classes = unicodeClasses();
   static const Regex letter("pattern", "^\\p{L}$"), number("pattern", "^\\p{N}$"),
       space("pattern", "^\\s$");
   std::string_view text(reinterpret_cast<const char *>(data), size);

@@ -17,9 +17,8 @@ import sentencepiece
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
-
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "golden/tokenizers"))
+from make_step_cases import LLAMA3, every_character, marks, step_models  # noqa: E402
 
 def random_texts(rounds, seed):
     """Random Unicode, code, emoji, control characters, combining marks, very long words."""
@@ -141,9 +140,10 @@ def main():
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3000
     corpus = [json.loads(line)["text"] for line in (shared / "corpus/tinyshakespeare.jsonl").open()]
     texts = random_texts(rounds, 1) + corpus + ["\n\n".join(corpus)[:200000]]
+    characters = list(every_character()) + list(marks())
     total = differences = 0
 
-    def check(name, got, want):
+    def check(name, got, want, texts=texts):
         nonlocal total, differences
         wrong = [i for i in range(len(texts)) if got[i] != want[i]]
         print(f"{name}: {len(texts)} texts, {len(wrong)} differences", flush=True)
@@ -165,6 +165,12 @@ def main():
                       ours(cli, folder, texts, ["--tokenizer", "hf", "--tokenizer-model", path]
                            + ["--special-tokens"] * special),
                       [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=special)])
+        for name, tokenizer in step_models():
+            path = str(pathlib.Path(folder, "tokenizer.json"))
+            tokenizer.save(path)
+            chosen = texts[:rounds] + characters
+            check(name, ours(cli, folder, chosen, ["--tokenizer", "hf", "--tokenizer-model", path]),
+                  [e.ids for e in tokenizer.encode_batch(chosen)], chosen)
         for name, path in sp_models(corpus, folder):
             processor = sentencepiece.SentencePieceProcessor(model_file=path)
             check(name, ours(cli, folder, texts, ["--tokenizer", "sentencepiece", "--tokenizer-model", path]),

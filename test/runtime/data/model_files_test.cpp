@@ -4,8 +4,11 @@
 #include "runtime/data/regex.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/data/train_bpe.h"
+#include "runtime/data/unicode_normal.h"
+#include "runtime/data/utf8.h"
 #include "test/runtime/data/golden.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -52,6 +55,75 @@ INSTANTIATE_TEST_SUITE_P(Forms, ModelFile,
                          testing::Values("split.json", "prefixed.json", "chars.json", "metaspace.json", "bytes.model",
                                          "rules.model"));
 
+/// A tokenizer.json around one step: byte tokens show what a normalizer gave, one unknown token a word where a
+/// pre-tokenizer cut.
+nlohmann::json stepModel(const nlohmann::json &one) {
+  nlohmann::json vocabulary = {{"<unk>", 0}};
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary[fmt::format("<0x{:02X}>", byte)] = byte + 1;
+  return {{"normalizer", one["normalizer"]},
+          {"pre_tokenizer", one["pre_tokenizer"]},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"fuse_unk", true},
+            {"byte_fallback", one["byte_fallback"]},
+            {"vocab", vocabulary},
+            {"merges", nlohmann::json::array()}}}};
+}
+
+/// The ids of "a" and each code point, 512 at a time, as make_step_cases.py digests them.
+std::string digestOfEveryCharacter(Tokenizer &tokenizer) {
+  std::string text;
+  std::vector<int32_t> ids;
+  int count = 0;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xd800 && c < 0xe000)
+      continue;
+    text += 'a';
+    appendUtf8(c, text);
+    if (++count % 512 == 0) {
+      tokenizer.encode(text, ids);
+      text.clear();
+    }
+  }
+  tokenizer.encode(text, ids);
+  return digestOf(std::span<const int32_t>(ids));
+}
+
+// Unicode's tables differ between libraries, so every code point is asked.
+TEST(HfTokenizer, StepsGiveWhatThePublishedOnesGive) {
+  Scratch scratch;
+  std::istringstream lines(slurp(models + "steps.jsonl"));
+  int steps = 0;
+  for (std::string line; std::getline(lines, line); ++steps) {
+    auto one = nlohmann::json::parse(line);
+    spit(scratch.path("tokenizer.json"), stepModel(one).dump());
+    auto tokenizer = openTokenizer(optionsFor(scratch.path("tokenizer.json")));
+    for (size_t i = 0; i < one["texts"].size(); ++i)
+      EXPECT_EQ(tokenizer->encode(one["texts"][i].get<std::string>()), one["ids"][i].get<std::vector<int32_t>>())
+          << one["name"] << one["texts"][i];
+    EXPECT_EQ(digestOfEveryCharacter(*tokenizer), one["every"].get<std::string>()) << one["name"];
+  }
+  EXPECT_GT(steps, 30);
+}
+
+TEST(NormalForm, MemoryAndTimeFollowTheTextWhateverItHolds) {
+  // Marks in falling order would take a sort by neighbours 10^11 steps.
+  std::string marks = "a";
+  for (int i = 0; i < 300000; ++i)
+    marks += i % 2 ? "\u0316" : "\u0301";
+  std::string ordered = toNormalForm(marks, NormalForm::nfd);
+  EXPECT_EQ(ordered.size(), marks.size());
+  EXPECT_EQ(ordered.substr(1, 4), "\u0316\u0316");
+  std::string longest;
+  for (int i = 0; i < 1000; ++i)
+    longest += "\ufdfa";
+  EXPECT_EQ(toNormalForm(longest, NormalForm::nfkd).size(), 11 * longest.size());
+  EXPECT_EQ(toNormalForm("e\u0301\xff\u0301\xe4", NormalForm::nfc), "\u00e9\xff\u0301\xe4");
+  EXPECT_EQ(toLowerCase("A\xff\xc4\u0130"), "a\xff\xc4i\u0307");
+}
+
 /// The message for a tokenizer.json with `field` (a JSON pointer) replaced, or "accepted".
 std::string refusalWith(const std::string &pointer, const std::string &value) {
   Scratch scratch;
@@ -76,8 +148,14 @@ TEST(HfTokenizer, WhatIsNotReadIsRefusedByName) {
   EXPECT_THAT(refusalWith("/model/merges", "[[1,2]]"), HasSubstr("neither"));
   EXPECT_THAT(refusalWith("/model/merges", "[[\"\u00e9\",\"b\"]]"), HasSubstr("not in the vocabulary"));
   EXPECT_THAT(refusalWith("/model", "[]"), HasSubstr("no \"model\" field"));
-  EXPECT_THAT(refusalWith("/normalizer", R"({"type":"NFC"})"), HasSubstr("\"NFC\" is not read"));
-  EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Whitespace"})"), HasSubstr("Whitespace"));
+  EXPECT_THAT(refusalWith("/normalizer", R"({"type":"Nmt"})"), HasSubstr("\"Nmt\" is not read"));
+  EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"UnicodeScripts"})"), HasSubstr("UnicodeScripts"));
+  for (const char *pattern : {"[a[bc]]", "[a-c&&b]", "(?m)a", "\\\\p{L"})
+    EXPECT_THAT(
+        refusalWith("/pre_tokenizer",
+                    fmt::format(R"({{"type":"Split","pattern":{{"Regex":"{}"}},"behavior":"Isolated"}})", pattern)),
+        HasSubstr("is not read"))
+        << pattern;
   EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"})"),
               HasSubstr("pattern at character"));
   EXPECT_THAT(refusalWith("/pre_tokenizer", R"({"type":"Split","pattern":{"String":"a"},"behavior":"x"})"),

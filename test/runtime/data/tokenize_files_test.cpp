@@ -9,7 +9,9 @@
 #include "test/runtime/data/golden.h"
 #include "tools/data_command.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <map>
 #include <zlib.h>
 
 namespace espalier::rt {
@@ -46,6 +48,11 @@ std::vector<std::string> gpt2(std::vector<std::string> arguments) {
         sharedData() + "gpt2_bpe/encoder.json", std::string("--merge-file"), sharedData() + "gpt2_bpe/vocab.bpe"})
     arguments.push_back(more);
   return arguments;
+}
+
+/// What a folder holds, hidden files too.
+size_t filesIn(const std::string &folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
 }
 
 void gzip(const std::string &path, const std::string &text) {
@@ -121,18 +128,57 @@ TEST(Tokenize, BadLinesStopWithTheirPlaceAndLeaveNothing) {
         run({"data", "tokenize", scratch.path("a.jsonl"), "--workers", workers, "--output-prefix", scratch.path("t")});
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err, HasSubstr("a.jsonl:2: error: no key \"text\""));
-    int files = 0;
-    for (const auto &entry : std::filesystem::directory_iterator(scratch.path(""))) {
-      (void)entry;
-      ++files;
-    }
-    EXPECT_EQ(files, 1);
+    EXPECT_EQ(filesIn(scratch.path("")), 1U);
   }
   Outcome skipping =
       run({"data", "tokenize", scratch.path("a.jsonl"), "--skip-bad", "--output-prefix", scratch.path("t")});
   EXPECT_EQ(skipping.status, 0);
   EXPECT_THAT(skipping.err, HasSubstr("2 lines skipped"));
   EXPECT_EQ(IndexedDataset::open(scratch.path("t_text_document")).documentCount(), 2);
+}
+
+TEST(Tokenize, PartitionsGiveTheBytesOfOnePart) {
+  Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 3000; ++i)
+    lines += fmt::format("{{\"text\":\"{}\",\"b\":\"{}\"}}\n", std::string(i % 97, 'x'), i);
+  spit(scratch.path("1.jsonl"), lines);
+  spit(scratch.path("2.jsonl"), "");
+  gzip(scratch.path("3.jsonl"), lines); // gzip whatever its name
+  lines.pop_back();
+  spit(scratch.path("4.jsonl"), lines);
+  size_t inputs = filesIn(scratch.path(""));
+  std::map<std::string, std::string> whole;
+  for (const char *partitions : {"1", "2", "3", "7", "40"}) {
+    Outcome outcome = run({"data", "tokenize", scratch.path("?.jsonl"), "--append-eod", "--json-keys", "text", "b",
+                           "--workers", "3", "--partitions", partitions, "--output-prefix", scratch.path("p")});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("9000 documents"));
+    EXPECT_EQ(filesIn(scratch.path("")), inputs + 4);
+    for (std::string name : {"text_document.bin", "text_document.idx", "b_document.bin", "b_document.idx"}) {
+      auto [first, isFirst] = whole.emplace(name, slurp(scratch.path("p_" + name)));
+      EXPECT_TRUE(isFirst || first->second == slurp(scratch.path("p_" + name))) << partitions << name;
+    }
+  }
+}
+
+TEST(Tokenize, PartitionsNameTheFirstFaultByItsLineInTheFile) {
+  Scratch scratch;
+  std::string lines;
+  for (int i = 1; i <= 1000; ++i)
+    lines += i == 700 || i == 900 ? "{}\n" : fmt::format("{{\"text\":\"line {}\"}}\n", i);
+  spit(scratch.path("a.jsonl"), lines);
+  for (const char *partitions : {"1", "3", "8", "100"}) {
+    Outcome outcome = run({"data", "tokenize", scratch.path("a.jsonl"), "--partitions", partitions, "--output-prefix",
+                           scratch.path("t")});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("a.jsonl:700: error: no key"));
+    EXPECT_EQ(filesIn(scratch.path("")), 1U);
+  }
+  Outcome skipping = run({"data", "tokenize", scratch.path("a.jsonl"), "--partitions", "8", "--skip-bad",
+                          "--output-prefix", scratch.path("t")});
+  EXPECT_THAT(skipping.err, testing::AllOf(HasSubstr("a.jsonl:700:"), HasSubstr("2 lines skipped")));
+  EXPECT_EQ(run({"data", "tokenize", "-", "--partitions", "2", "--output-prefix", scratch.path("t")}).status, 2);
 }
 
 TEST(Tokenize, TruncatedGzipIsRefused) {

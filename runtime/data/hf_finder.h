@@ -1,0 +1,66 @@
+// Finds a literal or a regular expression in a text, as the steps of a tokenizer.json do.
+#pragma once
+
+#include "runtime/data/hf_json.h"
+#include "runtime/data/hf_pattern.h"
+#include "runtime/data/regex.h"
+#include "runtime/data/utf8.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace espalier::rt {
+
+/// A stretch of a text, and whether the pattern matched it.
+struct Stretch {
+  size_t begin, end;
+  bool isMatch;
+};
+
+class Finder {
+public:
+  /// Throws DataError naming `file` for an empty literal or a pattern that does not compile.
+  Finder(const std::string &file, const HfPattern &pattern) : literal(pattern.text) {
+    if (pattern.isRegex)
+      regex = std::make_unique<Regex>(file, publishedPattern(file, pattern.text));
+    else if (literal.empty())
+      throw DataError(file, "an empty pattern matches nothing");
+  }
+  /// Covers the text with matches and what lies between; empty matches are passed over.
+  std::vector<Stretch> cover(std::string_view text) const {
+    std::vector<Stretch> stretches;
+    size_t done = 0, from = 0;
+    while (from < text.size()) {
+      auto [begin, end] = find(text, from);
+      if (begin == std::string_view::npos)
+        break;
+      if (begin == end) {
+        from = end < text.size() ? end + decodeUtf8(text, end).bytes : end;
+        if (end >= text.size())
+          break;
+        continue;
+      }
+      if (begin > done)
+        stretches.push_back({done, begin, false});
+      stretches.push_back({begin, end, true});
+      done = from = end;
+    }
+    if (done < text.size())
+      stretches.push_back({done, text.size(), false});
+    return stretches;
+  }
+
+private:
+  std::pair<size_t, size_t> find(std::string_view text, size_t from) const {
+    if (regex)
+      return regex->find(text, from);
+    size_t at = text.find(literal, from);
+    return {at, at == std::string_view::npos ? at : at + literal.size()};
+  }
+  std::string literal;
+  std::unique_ptr<Regex> regex;
+};
+
+} // namespace espalier::rt
