@@ -56,25 +56,14 @@ RankedGroup rankGroup(const std::string &name, const GroupRows &rows) {
 
 std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
 std::string format(const char *pattern, ...) {
-  char text[512];
-  va_list arguments;
+  va_list arguments, again;
   va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof text, pattern, arguments);
+  va_copy(again, arguments);
+  std::string text(static_cast<size_t>(std::vsnprintf(nullptr, 0, pattern, arguments)), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, pattern, again);
+  va_end(again);
   va_end(arguments);
   return text;
-}
-
-std::string quoted(const std::string &text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      result += format("\\u%04x", c);
-    else
-      result += c;
-  }
-  return result + "\"";
 }
 
 } // namespace
@@ -90,17 +79,13 @@ double spearman(const std::vector<double> &a, const std::vector<double> &b) {
   return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
 }
 
-TableReport evaluateTable(const std::string &name, const std::string &csv) {
+TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows) {
   TableReport report;
   report.name = name;
-  std::vector<std::string> faults;
   std::map<std::string, GroupRows> groups;
   double logRate = 0;
   std::vector<double> nullFlops;
-  std::vector<PublishedRow> rows = readRows(csv, &faults);
-  report.rows = static_cast<int>(rows.size() + faults.size());
-  if (!faults.empty())
-    report.skipped["cells do not match the heading"] = static_cast<int>(faults.size());
+  report.rows = static_cast<int>(rows.size());
   for (const PublishedRow &row : rows) {
     PublishedCase published = caseOf(row);
     if (!published.reason.empty()) {
@@ -172,34 +157,6 @@ std::string printReport(const TableReport &report, bool perRow) {
                      row.gibibytes, row.predictedGibibytes, row.outOfMemory ? " OOM" : "",
                      row.refused ? " refused" : "");
   return text;
-}
-
-std::string printReportJson(const std::vector<TableReport> &reports) {
-  std::string text = "[";
-  for (const TableReport &report : reports) {
-    text += format("%s{\"table\": %s, \"rows\": %d, \"time_rows\": %d, \"time_error\": %.6f, "
-                   "\"null_error\": %.6f, "
-                   "\"memory_rows\": %d, \"memory_error\": %.6f, ",
-                   text.size() > 1 ? ", " : "", quoted(report.name).c_str(), report.rows,
-                   report.time.rows, report.time.mean(), report.nullTime.mean(), report.memory.rows,
-                   report.memory.mean());
-    text += format(
-        "\"oom\": %d, \"oom_refused\": %d, \"fits\": %d, \"fits_refused\": %d, \"skipped\": {",
-        report.outOfMemory, report.outOfMemoryRefused, report.fits, report.fitsRefused);
-    bool first = true;
-    for (const auto &[reason, rows] : report.skipped) {
-      text += (first ? "" : ", ") + quoted(reason) + ": " + std::to_string(rows);
-      first = false;
-    }
-    text += "}, \"groups\": [";
-    for (size_t i = 0; i < report.groups.size(); ++i)
-      text += (i ? ", " : "") +
-              format("{\"name\": %s, \"rows\": %d, \"spearman\": %.4f, \"regret\": %.4f}",
-                     quoted(report.groups[i].name).c_str(), report.groups[i].rows,
-                     report.groups[i].spearman, report.groups[i].regret);
-    text += "]}";
-  }
-  return text + "]";
 }
 
 } // namespace espalier::planner

@@ -47,16 +47,12 @@ struct TableReport {
 
 /// Prices every row. The null model is one rate of operations for the whole table, fitted on it
 /// (its geometric mean), with recompute counted.
-TableReport evaluateTable(const std::string &name, const std::string &csv);
+TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows);
 
 /// Rank correlation; ties share their mean rank.
 double spearman(const std::vector<double> &a, const std::vector<double> &b);
 
 /// For people; `perRow` adds a line per row.
 std::string printReport(const TableReport &report, bool perRow);
-
-/// As JSON: {table, rows, time_error, null_error, memory_error, oom, oom_refused, fits,
-/// fits_refused, skipped, groups}.
-std::string printReportJson(const std::vector<TableReport> &reports);
 
 } // namespace espalier::planner

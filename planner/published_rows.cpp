@@ -1,143 +1,24 @@
-// The table of machines and systems behind the published rows. Constants that were fitted name
-// their rows.
+// Reads shape, plan, system and what was measured from the columns; what is missing or out of range is a reason.
 #include "planner/published_rows.h"
 
+#include "planner/published_machines.h"
 #include "planner/search.h"
+#include "planner/stage_options.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cctype>
+#include <cmath>
 
 namespace espalier::planner {
 
 namespace {
-const std::string kEmpty;
 
-bool contains(const std::string &text, const std::string &part) {
-  return text.find(part) != std::string::npos;
-}
-} // namespace
-
-const std::string &PublishedRow::text(const std::string &column) const {
-  auto place = columns.find(column);
-  return place == columns.end() ? kEmpty : place->second;
-}
-
-double PublishedRow::number(const std::string &column, double missing) const {
-  const std::string &cell = text(column);
-  char *end = nullptr;
-  double value = std::strtod(cell.c_str(), &end);
-  return end == cell.c_str() ? missing : value;
-}
-
-std::vector<PublishedRow> readRows(const std::string &csv, std::vector<std::string> *faults) {
-  std::vector<std::vector<std::string>> lines(1, std::vector<std::string>(1));
-  bool quoted = false;
-  for (size_t i = 0; i < csv.size(); ++i) {
-    char c = csv[i];
-    if (quoted && c == '"' && i + 1 < csv.size() && csv[i + 1] == '"')
-      lines.back().back() += csv[++i];
-    else if (c == '"')
-      quoted = !quoted;
-    else if (!quoted && c == ',')
-      lines.back().emplace_back();
-    else if (!quoted && c == '\n')
-      lines.emplace_back(1, "");
-    else if (c != '\r')
-      lines.back().back() += c;
-  }
-  std::vector<PublishedRow> rows;
-  const std::vector<std::string> &heading = lines.front();
-  for (size_t line = 1; line < lines.size(); ++line) {
-    const std::vector<std::string> &cells = lines[line];
-    if (cells.size() == 1 && cells[0].empty())
-      continue;
-    if (cells.size() != heading.size()) {
-      if (faults)
-        faults->push_back("row " + std::to_string(line + 1) + " has " +
-                          std::to_string(cells.size()) + " cells, wanted " +
-                          std::to_string(heading.size()));
-      continue;
-    }
-    PublishedRow row;
-    row.line = static_cast<int>(line) + 1;
-    for (size_t i = 0; i < cells.size(); ++i)
-      row.columns[heading[i]] = cells[i];
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-namespace {
-
-// Constants of a machine; efficiencies are shares of the data sheet's peak.
-struct MachineRow {
-  const char *gpu; ///< part of the gpu column, lower case
-  double memoryGiB, peak16, bytesPerSecond, matmul, attention;
-  double launchSeconds;
-  int multiprocessors, perHost;
-  double linkBytes, networkBytes, reservedGiB;
-};
-
-// Peaks and multiprocessors: data sheets. Network: one 200 or 400 Gb/s port per device at what
-// nccl-tests reach, Jean Zay four 100 Gb/s ports per node of eight. Latencies, launch: usual
-// values. Matmul, attention, memory and link bandwidth as achieved, fitted by coordinate descent on
-// the mean error of at most six rows (CSV lines):
-//   selene     korthikanti_2022_table5 3, 5, 8; narayanan_sc21_table1 2, 6, 9
-//   jean zay   bloom_jeanzay_a100_sweep 35, 48, 49, 54, 64, 74 (reserved bytes by hand on the same
-//   rows) h100_80gb  llm_foundry_mpt 4, 12, 16, 21, 31, 34 a100_80gb  attention: llm_foundry_mpt
-//   42, 46, 50, 53, 62, 67; the rest as selene; a100_40gb: the same h100-96gb
-//   torchtitan_llama3_h100 2, 5, 7, 11 dgx-h100   chosen by hand with all rows of
-//   megatron_bridge_perf in sight: no test of the model v100       not fitted
-constexpr MachineRow machines[] = {
-    {"selene", 80, 312e12, 1.28e12, 0.775, 0.32, 5e-6, 108, 8, 220e9, 22e9, 4},
-    {"jean zay, 8/node", 80, 312e12, 1.63e12, 0.63, 0.3, 5e-6, 108, 8, 145e9, 5.5e9, 10},
-    {"a100-80gb (jean zay)", 80, 312e12, 1.63e12, 0.63, 0.3, 5e-6, 108, 8, 145e9, 5.5e9, 10},
-    {"a100-80gb", 80, 312e12, 1.28e12, 0.775, 0.32, 5e-6, 108, 8, 220e9, 22e9, 4},
-    {"a100_80gb", 80, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 4},
-    {"a100_40gb", 40, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 2},
-    {"v100-32gb (jean zay 4/node)", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100-16gb (jean zay 4/node)", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100-16gb (aws", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2},
-    {"v100-32gb (8/node)", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 5e9, 2},
-    {"h100-96gb", 94, 989e12, 1.14e12, 0.573, 0.234, 5e-6, 132, 8, 360e9, 45e9, 5},
-    {"h100_80gb", 80, 989e12, 3.11e12, 0.603, 0.159, 5e-6, 132, 8, 228e9, 45e9, 4},
-    {"dgx-h100", 80, 989e12, 2.6e12, 0.70, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},
-};
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
-
-} // namespace
-
-Machine publishedMachine(const std::string &gpu, const std::string &precision, int devices) {
-  Machine machine;
-  std::string name = lower(gpu);
-  for (const MachineRow &row : machines) {
-    if (!machine.name.empty() || !contains(name, row.gpu))
-      continue;
-    machine.name = row.gpu;
-    machine.devicesPerHost = std::min(devices, row.perHost);
-    machine.hosts = std::max(1, (devices + machine.devicesPerHost - 1) / machine.devicesPerHost);
-    machine.memoryBytes = row.memoryGiB * 1073741824.0;
-    bool half = !contains(lower(precision), "fp8");
-    // FP8 doubles the peak of matrix products; quantisation leaves about two thirds of the gain.
-    machine.peakFlops = row.peak16 * (half ? 1 : 1.65);
-    machine.memoryBytesPerSecond = row.bytesPerSecond;
-    machine.matmulEfficiency = row.matmul;
-    machine.attentionEfficiency = row.attention / (half ? 1 : 1.65);
-    machine.launchSeconds = row.launchSeconds;
-    machine.multiprocessors = row.multiprocessors;
-    machine.link = {row.linkBytes, 3e-6};
-    machine.network = {row.networkBytes, 8e-6};
-    machine.reservedBytes = row.reservedGiB * 1073741824.0;
-  }
-  return machine;
-}
-
-namespace {
 
 // Which variant of system a row used. Megatron of 2021 and 2022 stored scores and kept f32
 // gradients; Jean Zay ran Megatron-DeepSpeed, whose fp16 runs accumulate in fp16; the others use
@@ -178,48 +59,84 @@ System systemOf(const PublishedRow &row, bool *unfused) {
   return system;
 }
 
-std::string fillShape(const PublishedRow &row, bool unfused, ModelShape &shape) {
-  for (const char *column :
-       {"layers", "hidden", "heads", "vocab", "seq", "n_gpus", "mbs", "gbs", "tp", "pp"})
-    if (row.number(column) < 1)
-      if (std::string(column) != "vocab")
-        return std::string("no ") + column + " published";
-  shape.layers = static_cast<int>(row.number("layers"));
-  shape.hidden = static_cast<int64_t>(row.number("hidden"));
-  shape.heads = static_cast<int64_t>(row.number("heads"));
+// Why the cells cannot be used: a cell that has to be there, is no number or is beyond what a run can have.
+std::string checkCells(const PublishedRow &row) {
+  struct Cell {
+    const char *column;
+    bool needed;
+    double most; ///< keeps products of cells and lists of actions small
+  };
+  static constexpr Cell cells[] = {
+      {"layers", true, 10000}, {"hidden", true, 1e6}, {"heads", true, 1e5}, {"kv_heads", false, 1e5},
+      {"ffn", false, 1e7},     {"vocab", false, 1e8}, {"seq", true, 1e8},   {"n_gpus", true, 1e6},
+      {"mbs", true, 1e6},      {"gbs", true, 1e6},    {"tp", false, 1e6},   {"pp", false, 10000},
+      {"vpp", false, 10000},   {"cp", false, 1e6},    {"ep", false, 1e6},   {"dp", false, 1e6}};
+  for (const Cell &cell : cells) {
+    const std::string column = cell.column, &text = row.text(column);
+    double value = row.number(column, -1);
+    if (text.empty() && cell.needed)
+      return "no " + column + " published";
+    if (!text.empty() && (value < 1 || value > cell.most || value != std::floor(value)))
+      return column + " is '" + text + "', wanted a whole number from 1 to " + std::to_string(std::llround(cell.most));
+  }
+  return "";
+}
+
+int64_t whole(const PublishedRow &row, const char *column, int64_t missing) {
+  return static_cast<int64_t>(row.number(column, static_cast<double>(missing)));
+}
+
+std::string fillShape(const PublishedRow &row, bool unfused, int tp, ModelShape &shape) {
+  shape.layers = static_cast<int>(whole(row, "layers", 1));
+  shape.hidden = whole(row, "hidden", 1);
+  shape.heads = whole(row, "heads", 1);
   if (shape.hidden % shape.heads != 0)
     return "the heads do not divide hidden as published";
-  shape.kvHeads = static_cast<int64_t>(row.number("kv_heads", static_cast<double>(shape.heads)));
-  shape.ffn = static_cast<int64_t>(row.number("ffn", 4.0 * static_cast<double>(shape.hidden)));
-  shape.seq = static_cast<int64_t>(row.number("seq"));
+  shape.kvHeads = whole(row, "kv_heads", shape.heads);
+  shape.ffn = whole(row, "ffn", 4 * shape.hidden);
+  shape.seq = whole(row, "seq", 1);
   // Megatron pads the vocabulary to 128 tp; some tables print it before padding.
-  int64_t unit = 128 * static_cast<int64_t>(row.number("tp", 1));
-  shape.vocab = (static_cast<int64_t>(row.number("vocab", 51200)) + unit - 1) / unit * unit;
-  bool llama = contains(lower(row.text("model")), "llama");
+  int64_t unit = 128 * static_cast<int64_t>(tp);
+  shape.vocab = (whole(row, "vocab", 51200) + unit - 1) / unit * unit;
+  // No column says which kind of decoder it is; a third ffn matrix comes with another width than 4 hidden.
+  bool llama = contains(lower(row.text("model")), "llama") || shape.ffn != 4 * shape.hidden;
   shape.gated = shape.rotary = llama;
   shape.tied = !llama;
   shape.dropout = unfused && !contains(lower(row.text("gpu")), "jean zay");
   return "";
 }
 
+// An axis that is not published follows from the others when it is the only one.
+std::string fillAxes(const PublishedRow &row, Plan &plan) {
+  int devices = static_cast<int>(row.number("n_gpus")), known = 1;
+  plan.cp = static_cast<int>(whole(row, "cp", 1));
+  std::vector<std::pair<const char *, int *>> axes = {{"tp", &plan.tp}, {"pp", &plan.pp}, {"dp", &plan.dp}};
+  int64_t product = plan.cp;
+  for (auto &[column, size] : axes)
+    product *= *size = static_cast<int>(whole(row, column, 1));
+  std::erase_if(axes, [&](const auto &axis) { return !row.text(axis.first).empty(); });
+  if (devices % product != 0)
+    return "dp * tp * pp * cp does not divide the devices";
+  known = static_cast<int>(devices / product);
+  if (known == 1)
+    return "";
+  if (axes.empty())
+    return "dp * tp * pp * cp is not the number of devices";
+  if (axes.size() > 1)
+    return std::string("no ") + axes.front().first + " published";
+  *axes.front().second = known;
+  return "";
+}
+
 std::string fillPlan(const PublishedRow &row, Plan &plan) {
-  auto axis = [&](const char *column) {
-    return std::max(1, static_cast<int>(row.number(column, 1)));
-  };
-  plan.tp = axis("tp"), plan.pp = axis("pp"), plan.cp = axis("cp");
   if (row.number("ep", 1) > 1)
     return "expert parallelism is not modelled for published shapes";
-  int devices = static_cast<int>(row.number("n_gpus"));
-  int model = plan.tp * plan.pp * plan.cp;
-  if (devices % model != 0)
-    return "tp * pp * cp does not divide the devices";
-  plan.dp = devices / model;
-  if (row.number("dp", plan.dp) != plan.dp)
-    return "dp * tp * pp * cp is not the number of devices";
+  if (std::string fault = fillAxes(row, plan); !fault.empty())
+    return fault;
   double samples = row.number("mbs") * plan.dp, batches = row.number("gbs") / samples;
-  if (batches < 1 || batches != static_cast<int64_t>(batches))
+  if (batches < 1 || batches != std::floor(batches))
     return "the global batch does not divide by dp * micro-batch";
-  plan.microBatchSize = static_cast<int64_t>(row.number("mbs"));
+  plan.microBatchSize = whole(row, "mbs", 1);
   plan.microBatches = static_cast<int64_t>(batches);
   plan.zero = static_cast<int>(row.number("zero", 1));
   if (contains(lower(row.text("zero")), "deepspeed"))
@@ -229,20 +146,72 @@ std::string fillPlan(const PublishedRow &row, Plan &plan) {
   plan.sequenceParallel = plan.tp > 1 && (row.number("sp") == 1 || implied);
   if (plan.pp > 1 && contains(row.text("source"), "torchtitan"))
     return "the micro-batch is not published";
-  plan.virtualStages = axis("vpp");
+  plan.virtualStages = static_cast<int>(whole(row, "vpp", 1));
   if (plan.virtualStages > 1)
     plan.schedule = Schedule::Interleaved;
+  constexpr double mostActions = 1e7;
+  if (batches * plan.pp * plan.virtualStages > mostActions)
+    return "the schedule has too many actions";
   return "";
 }
 
-std::optional<Recompute> recomputeOf(const std::string &text) {
-  if (text.empty() || text == "none")
+// Empty: not known; every stage then keeps what fits.
+std::optional<Recompute> recomputeOf(const std::string &text, std::string &fault) {
+  if (text.empty())
+    return std::nullopt;
+  if (text == "none")
     return Recompute::None;
   if (contains(text, "full"))
     return Recompute::Full;
-  if (contains(text, "select"))
+  if (contains(text, "sel"))
     return Recompute::Selective;
+  fault = "recompute '" + text + "' is not modelled";
   return std::nullopt;
+}
+
+// Where recompute is not published, the least with which each stage fits, as a user would choose it.
+void keepWhatFits(const Problem &problem, Plan &plan) {
+  PricedPlan even = pricePlan(problem, plan);
+  if (even.prediction.fits())
+    return;
+  StageOptions options(problem, plan);
+  plan.stages = std::move(even.plan.stages);
+  int chunks = chunksOf(plan.schedule, plan.virtualStages);
+  for (int stage = 0; stage < plan.pp; ++stage) {
+    int most = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      most = std::max(most, plan.stages[stage + chunk * plan.pp].layers);
+    std::vector<Recompute> kept = options.best(stage, plan.stages[stage].firstLayer, most).recompute();
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      StagePlan &part = plan.stages[stage + chunk * plan.pp];
+      part.recompute.assign(kept.begin(), kept.begin() + part.layers);
+    }
+  }
+}
+
+enum class Outcome { Ran, OutOfMemory, Analytic, Unknown };
+
+Outcome outcomeOf(const std::string &status) {
+  std::string text = lower(status);
+  if (text.empty() || text.starts_with("ok"))
+    return Outcome::Ran;
+  if (contains(text, "oom") || contains(text, "out of memory"))
+    return Outcome::OutOfMemory;
+  return contains(text, "memory-only") ? Outcome::Analytic : Outcome::Unknown;
+}
+
+void fillMeasured(const PublishedRow &row, PublishedCase &result) {
+  const Problem &problem = result.problem;
+  double samples = static_cast<double>(problem.globalBatch), devices = problem.machine.devices();
+  result.seconds = std::max(0.0, row.number("iter_time_s"));
+  double tokens = row.number("tokens_per_s_per_gpu"), mfu = row.number("mfu_pct");
+  if (result.seconds == 0 && tokens > 0)
+    result.seconds = samples * static_cast<double>(problem.tokensPerSample) / (tokens * devices);
+  if (result.seconds == 0 && mfu > 0)
+    result.seconds = problem.modelFlops * samples / (devices * problem.machine.peakFlops * mfu / 100);
+  result.gibibytes = std::max(0.0, row.number("mem_gb"));
+  bool repeats = problem.pins.recompute == Recompute::Full;
+  result.nullFlops = problem.modelFlops * samples / devices * (repeats ? 4.0 / 3 : 1);
 }
 
 } // namespace
@@ -254,41 +223,37 @@ PublishedCase caseOf(const PublishedRow &row) {
     result.reason = std::move(reason);
     return result;
   };
-  if (contains(row.text("status"), "duplicate") || contains(row.text("status"), "not run"))
+  Outcome outcome = outcomeOf(row.text("status"));
+  if (outcome == Outcome::Unknown)
     return refuse("status: " + row.text("status"));
   bool unfused = false;
   System system = systemOf(row, &unfused);
   ModelShape shape;
-  if (std::string missing = fillShape(row, unfused, shape); !missing.empty())
-    return refuse(missing);
+  if (std::string fault = checkCells(row); !fault.empty())
+    return refuse(fault);
   if (std::string fault = fillPlan(row, result.plan); !fault.empty())
     return refuse(fault);
-  int devices = static_cast<int>(row.number("n_gpus"));
-  Machine machine = publishedMachine(row.text("gpu"), row.text("precision"), devices);
+  if (std::string fault = fillShape(row, unfused, result.plan.tp, shape); !fault.empty())
+    return refuse(fault);
+  Machine machine =
+      publishedMachine(row.text("gpu"), row.text("precision"), static_cast<int>(whole(row, "n_gpus", 1)));
   if (machine.name.empty())
-    return refuse("no machine for gpu '" + row.text("gpu") + "'");
-  std::optional<Recompute> recompute = recomputeOf(row.text("recompute"));
-  if (!recompute)
-    return refuse("recompute '" + row.text("recompute") + "' is not modelled");
-  // Which tensors each dimension must divide was settled when the run ran; padding made it so.
-  result.problem = shapeProblem(shape, system, machine, static_cast<int64_t>(row.number("gbs")));
+    return refuse("no machine for gpu '" + row.text("gpu") + "' with precision '" + row.text("precision") + "'");
+  std::string fault;
+  std::optional<Recompute> recompute = recomputeOf(row.text("recompute"), fault);
+  if (!fault.empty())
+    return refuse(fault);
+  result.problem = shapeProblem(shape, system, machine, whole(row, "gbs", 1));
   result.problem.pins.recompute = recompute;
-  std::vector<std::string> faults = violations(result.problem, result.plan);
-  if (!faults.empty())
+  if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());
-  double samples = static_cast<double>(result.problem.globalBatch);
-  result.outOfMemory = contains(row.text("status"), "OOM");
-  result.analytic = contains(row.text("status"), "memory-only");
-  result.seconds = row.number("iter_time_s");
-  double peak16 = machine.peakFlops;
-  if (result.seconds == 0 && row.number("mfu_pct") > 0)
-    result.seconds =
-        result.problem.modelFlops * samples / (devices * peak16 * row.number("mfu_pct") / 100);
-  result.gibibytes = row.number("mem_gb");
+  if (!recompute)
+    keepWhatFits(result.problem, result.plan);
+  result.outOfMemory = outcome == Outcome::OutOfMemory;
+  result.analytic = outcome == Outcome::Analytic;
+  fillMeasured(row, result);
   if (result.seconds == 0 && result.gibibytes == 0 && !result.outOfMemory)
     return refuse("nothing measured");
-  result.nullFlops =
-      result.problem.modelFlops * samples / devices * (*recompute == Recompute::Full ? 4.0 / 3 : 1);
   return result;
 }
 

@@ -27,6 +27,7 @@ int main(int argc, char **argv) {
   espalier::addRunCommand(app, exitCode);
   espalier::addInspectCommand(app, exitCode);
   espalier::addDataCommands(app);
+  espalier::addBenchCommand(app, exitCode);
   espalier::addCompilerCommands(app, exitCode, argc, argv);
   try {
     app.parse(argc, argv);

@@ -155,5 +155,45 @@ TEST_F(Command, DumpsGradients) {
   EXPECT_THAT(read("g.safetensors"), HasSubstr("2/block.1.weight"));
 }
 
+constexpr const char *heading = "model,layers,hidden,heads,seq,gpu,n_gpus,precision,tp,pp,dp,mbs,gbs,recompute,"
+                                "iter_time_s,mem_gb,status,from\n";
+
+// Every row is either evaluated or counted with its reason.
+TEST_F(Command, BenchPlansPricesEveryRowOfATable) {
+  std::ofstream(folder / "runs.csv") << heading << "GPT,24,2048,16,2048,H200,8,bf16,2,1,4,1,16,none,0.4,40,ok,test\n"
+                                     << "GPT,24,2048,16,2048,H200,8,bf16,1,1,8,1,16,none,0.3,,ok,test\n"
+                                     << "GPT,24,2048,16,2048,H200,8,bf16,1,2,4,1,16,none,0.35,,ok,test\n"
+                                     << "GPT,80,16384,64,2048,H200,8,bf16,1,1,8,8,64,none,,,OOM,test\n"
+                                     << "GPT,,2048,16,2048,H200,8,bf16,1,1,8,1,16,none,0.3,,ok,test\n";
+  nlohmann::json tables = nlohmann::json::parse(run("bench plans runs.csv --json").text);
+  ASSERT_EQ(tables.size(), 1u);
+  const nlohmann::json &table = tables[0];
+  EXPECT_EQ(table.at("table"), "runs.csv");
+  EXPECT_EQ(table.at("rows"), 5);
+  EXPECT_EQ(table.at("evaluated"), 4);
+  EXPECT_EQ(table.at("skipped"), nlohmann::json::parse(R"([{"reason": "no layers published", "count": 1}])"));
+  EXPECT_EQ(table.at("oom_rows"), 1);
+  EXPECT_EQ(table.at("oom_refused"), 1);
+  EXPECT_EQ(table.at("fit_rows"), 3);
+  EXPECT_EQ(table.at("fits_refused"), 0);
+  EXPECT_GT(table.at("time_error_mean"), 0);
+  EXPECT_GT(table.at("null_model_time_error"), 0);
+  EXPECT_GT(table.at("memory_error_mean"), 0);
+  ASSERT_EQ(table.at("groups").size(), 1u);
+  EXPECT_EQ(table.at("groups")[0].at("plans"), 3);
+  EXPECT_TRUE(table.at("groups")[0].contains("spearman") && table.at("groups")[0].contains("regret"));
+  EXPECT_THAT(run("bench plans runs.csv --rows").text, HasSubstr("not evaluated: 1 rows, no layers published"));
+}
+
+TEST_F(Command, BenchPlansNamesTheLineOfABadTable) {
+  std::ofstream(folder / "bad.csv") << heading << "GPT,24\n";
+  Answer answer = run("bench plans bad.csv");
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_EQ(answer.text, "bad.csv:2: error: the row has 2 cells, the heading has 18\n");
+  EXPECT_EQ(run("bench plans missing.csv").code, 2);
+  EXPECT_EQ(run("bench plans").code, 2);
+  EXPECT_EQ(run("bench plans .").code, 2);
+}
+
 } // namespace
 } // namespace espalier::rt

@@ -1,0 +1,100 @@
+// The table of machines. Peaks, memory sizes and multiprocessors come from data sheets; constants that were fitted
+// name their rows.
+#include "planner/published_machines.h"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace espalier::planner {
+
+namespace {
+
+// Constants of a machine; efficiencies are shares of the data sheet's peak.
+struct MachineRow {
+  const char *gpu, *site; ///< both are parts of the gpu column, lower case
+  double memoryGiB, peak16, bytesPerSecond, matmul, attention;
+  double launchSeconds;
+  int multiprocessors, perHost;
+  double linkBytes, networkBytes, reservedGiB;
+};
+
+// Network: one 200 or 400 Gb/s port per device at what nccl-tests reach, Jean Zay four 100 Gb/s ports per node of
+// eight. Latencies, launch: usual values. Matmul, attention, memory and link bandwidth as achieved, fitted by
+// coordinate descent on the mean error of at most six rows (CSV lines):
+//   selene       korthikanti_2022_table5 3, 5, 8; narayanan_sc21_table1 2, 6, 9
+//   jean zay     bloom_jeanzay_a100_sweep 35, 48, 49, 54, 64, 74 (reserved bytes by hand on the same rows)
+//   h100_80gb    llm_foundry_mpt 4, 12, 16, 21, 31, 34
+//   a100_80gb    attention: llm_foundry_mpt 42, 46, 50, 53, 62, 67; the rest as selene; a100_40gb the same
+//   h100-96gb    torchtitan_llama3_h100 2, 5, 7, 11
+//   dgx-h100     by hand with all rows of megatron_bridge_perf in sight: no test of the model
+// The others are not fitted: shares as the nearest machine above.
+// The first row whose two parts are in the column is taken, so a site stands before the plain name.
+constexpr MachineRow machines[] = {
+    {"a100", "selene", 80, 312e12, 1.28e12, 0.775, 0.32, 5e-6, 108, 8, 220e9, 22e9, 4},
+    {"a100", "jean zay", 80, 312e12, 1.63e12, 0.63, 0.3, 5e-6, 108, 8, 145e9, 5.5e9, 10},
+    {"a100_80gb", "", 80, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 4},
+    {"a100", "40g", 40, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 2},
+    {"a100", "", 80, 312e12, 1.28e12, 0.775, 0.32, 5e-6, 108, 8, 220e9, 22e9, 4},
+    {"v100", "16gb (jean zay", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
+    {"v100", "jean zay", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
+    {"v100", "16g", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2},
+    {"v100", "", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 5e9, 2},
+    {"h100", "96gb", 94, 989e12, 1.14e12, 0.573, 0.234, 5e-6, 132, 8, 360e9, 45e9, 5},
+    {"h100", "dgx", 80, 989e12, 2.6e12, 0.70, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},
+    {"h100", "", 80, 989e12, 3.11e12, 0.603, 0.159, 5e-6, 132, 8, 228e9, 45e9, 4},
+    {"h200", "", 141, 989e12, 3.7e12, 0.70, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},
+    {"gb200", "", 186, 2500e12, 6.2e12, 0.70, 0.45, 5e-6, 148, 64, 720e9, 45e9, 4},
+    {"gb300", "", 279, 2500e12, 6.2e12, 0.70, 0.45, 5e-6, 148, 64, 720e9, 90e9, 4},
+    {"b200", "", 180, 2250e12, 6.2e12, 0.70, 0.45, 5e-6, 148, 8, 720e9, 45e9, 4},
+    {"b300", "", 269, 2250e12, 6.2e12, 0.70, 0.45, 5e-6, 148, 8, 720e9, 90e9, 4},
+    {"4090", "", 24, 165e12, 0.9e12, 0.75, 0.5, 5e-6, 128, 8, 20e9, 5e9, 1},
+};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+bool contains(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+// What narrower formats multiply the peak of matrix products by; 0 when the format is not known. FP8 doubles it and
+// FP4 on Blackwell quadruples it, quantisation leaves about two thirds of the gain.
+double formatGain(const std::string &precision) {
+  if (contains(precision, "fp4"))
+    return 2.6;
+  if (contains(precision, "fp8"))
+    return 1.65;
+  if (contains(precision, "fp32") && !contains(precision, "16"))
+    return 0;
+  return 1;
+}
+
+} // namespace
+
+Machine publishedMachine(const std::string &gpu, const std::string &precision, int devices) {
+  std::string name = lower(gpu);
+  double gain = formatGain(lower(precision));
+  const MachineRow *row = std::find_if(std::begin(machines), std::end(machines), [&](const MachineRow &candidate) {
+    return contains(name, candidate.gpu) && contains(name, candidate.site);
+  });
+  Machine machine;
+  if (row == std::end(machines) || gain == 0 || devices < 1)
+    return machine;
+  machine.name = std::string(row->gpu) + (*row->site ? " " : "") + row->site;
+  machine.devicesPerHost = devices < row->perHost ? devices : std::gcd(devices, row->perHost);
+  machine.hosts = devices / machine.devicesPerHost;
+  machine.memoryBytes = row->memoryGiB * 1073741824.0;
+  machine.peakFlops = row->peak16 * gain;
+  machine.memoryBytesPerSecond = row->bytesPerSecond;
+  machine.matmulEfficiency = row->matmul;
+  machine.attentionEfficiency = row->attention / gain; // attention stays in 16 bits
+  machine.launchSeconds = row->launchSeconds;
+  machine.multiprocessors = row->multiprocessors;
+  machine.link = {row->linkBytes, 3e-6};
+  machine.network = {row->networkBytes, 8e-6};
+  machine.reservedBytes = row->reservedGiB * 1073741824.0;
+  return machine;
+}
+
+} // namespace espalier::planner

@@ -1,0 +1,105 @@
+// `espalier bench plans`: the cost model against tables of published runs. Needs no compiler: shape, plan and machine
+// come from the columns.
+#include "tools/commands.h"
+
+#include "planner/published_report.h"
+#include "runtime/status.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+namespace {
+
+using nlohmann::ordered_json;
+using planner::MeanError, planner::PublishedTable, planner::TableReport;
+
+struct PlansArguments {
+  std::vector<std::string> files;
+  bool json = false, rows = false;
+};
+
+std::string readText(const std::string &file) {
+  namespace fs = std::filesystem;
+  constexpr uintmax_t mostBytes = 256 << 20;
+  std::error_code error;
+  uintmax_t bytes = fs::file_size(file, error);
+  if (error)
+    throw rt::PlanError(fmt::format("{}: cannot be read as a table: {}", file, error.message()));
+  if (bytes > mostBytes)
+    throw rt::PlanError(fmt::format("{}: has {} bytes, a table has at most {}", file, bytes, mostBytes));
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(bytes, '\0');
+  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes)))
+    throw rt::PlanError(fmt::format("{}: cannot be read", file));
+  return text;
+}
+
+/// Null where no row has a measurement to compare with.
+ordered_json meanOrNull(const MeanError &error) { return error.rows ? ordered_json(error.mean()) : ordered_json(); }
+
+/// The keys are a contract with tests; times, errors and regrets are shares, not per cent.
+ordered_json describe(const TableReport &report) {
+  ordered_json skipped = ordered_json::array(), groups = skipped;
+  for (const auto &[reason, count] : report.skipped)
+    skipped.push_back({{"reason", reason}, {"count", count}});
+  for (const planner::RankedGroup &group : report.groups)
+    groups.push_back(
+        {{"model", group.name}, {"plans", group.rows}, {"spearman", group.spearman}, {"regret", group.regret}});
+  return {{"table", report.name},
+          {"rows", report.rows},
+          {"evaluated", report.priced.size()},
+          {"skipped", skipped},
+          {"time_rows", report.time.rows},
+          {"time_error_mean", meanOrNull(report.time)},
+          {"null_model_time_error", meanOrNull(report.nullTime)},
+          {"memory_rows", report.memory.rows},
+          {"memory_error_mean", meanOrNull(report.memory)},
+          {"oom_rows", report.outOfMemory},
+          {"oom_refused", report.outOfMemoryRefused},
+          {"fit_rows", report.fits},
+          {"fits_refused", report.fitsRefused},
+          {"groups", groups}};
+}
+
+int benchPlans(const PlansArguments &arguments) {
+  std::vector<TableReport> reports;
+  bool sound = true;
+  for (const std::string &file : arguments.files) {
+    PublishedTable table = planner::readTable(readText(file));
+    for (const planner::TableFault &fault : table.faults)
+      fmt::print(stderr, "{}:{}: error: {}\n", file, fault.line, fault.message);
+    sound = sound && table.faults.empty();
+    if (sound)
+      reports.push_back(evaluateTable(file, table.rows));
+  }
+  if (!sound)
+    return UserError;
+  ordered_json tables = ordered_json::array();
+  for (const TableReport &report : reports)
+    if (arguments.json)
+      tables.push_back(describe(report));
+    else
+      fmt::print("{}", printReport(report, arguments.rows));
+  if (arguments.json) // a cell may hold any bytes
+    fmt::print("{}\n", tables.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace));
+  return Success;
+}
+
+} // namespace
+
+void addBenchCommand(CLI::App &app, int &exitCode) {
+  CLI::App *bench = app.add_subcommand("bench", "Compare predictions with measurements");
+  bench->require_subcommand(1);
+  CLI::App *plans = bench->add_subcommand("plans", "The planner's error on tables of published training runs (CSV)");
+  auto arguments = std::make_shared<PlansArguments>();
+  plans->add_option("file", arguments->files, "tables in the schema of published runs")->required();
+  plans->add_flag("--json", arguments->json, "one object per table");
+  plans->add_flag("--rows", arguments->rows, "a line for each row");
+  plans->callback([arguments, &exitCode] { exitCode = benchPlans(*arguments); });
+}
+
+} // namespace espalier
