@@ -35,7 +35,7 @@ struct RunArguments {
 
 void addRunArguments(CLI::App &verb, std::string &file, ImportOptions &import) {
   verb.add_option("RUN", file, "run file (YAML)")->required();
-  verb.add_option("--cluster", import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's");
+  verb.add_option("--cluster", import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; plan compares both");
   verb.add_option("--set", import.sets, "section.key=value over the file's value; may be repeated");
 }
 
@@ -44,7 +44,9 @@ CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
   addRunArguments(*plan, arguments.file, arguments.import);
   plan->add_flag("--all", arguments.all, "also plans that cannot be executed yet");
   plan->add_flag("--json", arguments.json, "as JSON");
-  plan->add_option("--devices", arguments.devices, "as if the cluster had so many devices");
+  plan->add_option("--pin", arguments.pin, "only plans like this: tp=8,pp=4,zero=1; all keys of planner.pin");
+  plan->add_option("--devices", arguments.devices, "what if the cluster had so many devices");
+  plan->add_option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
   plan->add_option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
   plan->add_option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format");
   plan->add_option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")

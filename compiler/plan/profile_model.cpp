@@ -313,6 +313,7 @@ planner::Pins pinsOf(const RunConfig &run) {
   pins.cp = from.cp;
   pins.ep = from.ep;
   pins.zero = from.zero;
+  pins.virtualStages = from.virtualStages;
   pins.microBatchSize = from.microBatchSize;
   pins.microBatches = from.microBatches;
   pins.sequenceParallel = from.sequenceParallel;
