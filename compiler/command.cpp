@@ -1,11 +1,13 @@
 // The verbs of `espalier` that need the compiler: plan, compile, explain. The command loads this library only for them,
 // so that `run` starts where LLVM is not installed.
+#include "compiler/args_command.h"
 #include "compiler/driver.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan_command.h"
+#include "compiler/write_whole.h"
 #include "planner/explain.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -18,8 +20,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 namespace espalier {
 
@@ -54,20 +54,13 @@ CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
   return plan;
 }
 
-/// Writes `text` so that a reader sees either the old file or the whole new one.
-bool writeWhole(const std::string &path, const std::string &text) {
-  std::string partial = path + ".partial";
-  std::ofstream stream(partial, std::ios::binary);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream)
-    std::filesystem::rename(partial, path, error);
-  if (stream && !error)
-    return true;
-  std::filesystem::remove(partial, error);
-  fmt::print(stderr, "{}: error: cannot write the plan; is the folder there and writable?\n", path);
-  return false;
+CLI::App *addImportArgsVerb(CLI::App &app, ArgsArguments &arguments) {
+  CLI::App *verb = app.add_subcommand("import-args", "a Megatron-LM script or list of flags as a run file");
+  verb->add_option("FILE", arguments.file, "shell script or flags; nothing in it is executed")->required();
+  verb->add_option("-o,--output", arguments.output, "the run file to write; default: standard output");
+  verb->add_option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
+  verb->add_option("--base", arguments.base, "run file that holds what the flags do not say");
+  return verb;
 }
 
 /// Prints diagnostics in the form of the import: FILE:LINE:COL: error: ...
@@ -123,7 +116,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   coded.SetSerializationDeterministic(true);
   compiled->plan.SerializeToCodedStream(&coded);
   coded.Trim();
-  if (!writeWhole(output, bytes))
+  if (!writeWhole(output, bytes, "the plan"))
     return UserError;
   fmt::print("{}: {} on {} ranks: {}\n", output, run->model.name, chosen.plan->ranks(), describePlan(*chosen.plan));
   return Success;
@@ -165,6 +158,8 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
 
   PlanArguments planArguments;
   CLI::App *plan = addPlanVerb(app, planArguments);
+  ArgsArguments argsArguments;
+  CLI::App *importArgs = addImportArgsVerb(app, argsArguments);
 
   try {
     app.parse(argc, argv);
@@ -173,6 +168,8 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   }
   if (plan->parsed())
     return planVerb(planArguments);
+  if (importArgs->parsed())
+    return importArgsVerb(argsArguments);
   if (explain->parsed())
     return explainVerb(arguments, key, json);
   if (to->empty() && stop->empty()) {

@@ -6,6 +6,7 @@
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
+#include "compiler/write_whole.h"
 #include "planner/explain.h"
 #include "planner/export_plan.h"
 
@@ -15,8 +16,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 namespace espalier {
@@ -61,7 +60,7 @@ public:
       return UserError;
     if (asksWhatIf)
       leaveHostsIdle(*solved);
-    if (!arguments.whyNot.empty() && !solved->result.plans.empty())
+    if (wished && !solved->result.plans.empty())
       return answerWish(*solved);
     std::optional<planner::WhatIf> comparison;
     if (asksWhatIf && !solved->result.plans.empty())
@@ -88,13 +87,23 @@ private:
     present = std::move(*run);
     asksWhatIf = isOtherCluster || arguments.devices || arguments.loseNodes != 0;
     if (!asksWhatIf && arguments.pin.empty())
-      return true;
+      return readWish(plain);
     ImportOptions other = changedOptions();
     bool keepsPlan = isOtherCluster && !arguments.devices && arguments.loseNodes == 0 && arguments.pin.empty();
     if (keepsPlan && importRun(arguments.file, arguments.import).ok())
       other = arguments.import; // the file's plan holds on the other cluster, too
     changed = importOrReport(arguments.file, other);
-    return changed.has_value();
+    return changed && readWish(other);
+  }
+
+  /// The wish as pins of the run that is asked about; what it contradicts is told before anything is searched.
+  bool readWish(ImportOptions asked) {
+    if (arguments.whyNot.empty())
+      return true;
+    asked.freeAtBatch = present.globalBatch;
+    asked.pins.push_back({"--why-not", arguments.whyNot});
+    wished = importOrReport(arguments.file, asked);
+    return wished.has_value();
   }
 
   /// How the run is read where its own plan does not hold: free at the present global batch.
@@ -187,17 +196,9 @@ private:
   }
 
   int answerWish(Solved &solved) {
-    ImportOptions wished = changed ? changedOptions() : arguments.import;
-    wished.freeAtBatch = present.globalBatch;
-    wished.pins.push_back({"--why-not", arguments.whyNot});
-    ImportedRun imported = importRun(arguments.file, wished);
-    if (!imported.ok()) {
-      fmt::print(stderr, "{}", imported.diagnostics.render());
-      return UserError;
-    }
-    planner::Pins wish = pinsOf(imported.config);
+    planner::Pins wish = pinsOf(*wished);
     if (wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true)) {
-      std::optional<planner::Problem> problem = profileModel(context, imported.config);
+      std::optional<planner::Problem> problem = profileModel(context, *wished);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);
@@ -240,18 +241,8 @@ private:
 
   /// The trace and the export of the chosen plan. Returns whether they could be written.
   bool writeExtras(const planner::Problem &problem, const planner::Plan &plan) const {
-    if (!arguments.trace.empty()) {
-      std::ofstream stream(arguments.trace + ".partial");
-      stream << planner::traceJson(problem, plan);
-      stream.close();
-      std::error_code error;
-      if (stream)
-        std::filesystem::rename(arguments.trace + ".partial", arguments.trace, error);
-      if (!stream || error) {
-        fmt::print(stderr, "{}: error: cannot write the trace; is the folder there and writable?\n", arguments.trace);
-        return false;
-      }
-    }
+    if (!arguments.trace.empty() && !writeWhole(arguments.trace, planner::traceJson(problem, plan), "the trace"))
+      return false;
     if (arguments.exportTo.empty())
       return true;
     planner::ExportedPlan exported = arguments.exportTo == "megatron"      ? planner::exportMegatron(problem, plan)
@@ -267,7 +258,7 @@ private:
   planner::SearchOptions options;
   mlir::MLIRContext context;
   RunConfig present;
-  std::optional<RunConfig> changed;
+  std::optional<RunConfig> changed, wished;
   bool asksWhatIf = false;
   int idleDevices = 0;
 };

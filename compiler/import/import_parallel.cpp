@@ -295,6 +295,8 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   else
     pinDataParallel(reader, config.cluster.devices());
   applyPlannerPins(reader);
+  if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
+    config.pins.virtualStages = 2;
   batch = batchOfPins(config.pins, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
   // A pinned plan is honoured exactly: the two must agree unless something is left to choose.

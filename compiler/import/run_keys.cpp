@@ -175,7 +175,7 @@ constexpr Row parallelKeys[] = {
     {"parallel.strategy_ckpt_save_file", T::String, mapped, "plans are saved by `espalier compile -o`"},
     {"parallel.strategy_ckpt_load_file", T::String, mapped, "plans are read by `espalier run`"},
     {"parallel.strategy_ckpt_config", T::Any, mapped, "plans are saved by `espalier compile -o`"},
-    {"parallel.pipeline_config.pipeline_interleave", T::Bool, mapped, "True: the interleaved schedule"},
+    {"parallel.pipeline_config.pipeline_interleave", T::Bool, mapped, "True: the interleaved schedule, with 2 chunks a stage unless planner.pin.virtual_stages says more"},
     {"parallel.pipeline_config.pipeline_scheduler", T::String, used, "order of forward and backward actions"},
     {"parallel_config.data_parallel", T::Count, used, "replicas, the dp axis"},
     {"parallel_config.model_parallel", T::Count, used, "tensor-parallel ranks, the tp axis"},
