@@ -1,11 +1,13 @@
 // The verbs of `espalier` that need the compiler: plan, compile, explain. The command loads this library only for them,
 // so that `run` starts where LLVM is not installed.
+#include "compiler/args_command.h"
 #include "compiler/driver.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan_command.h"
+#include "compiler/write_whole.h"
 #include "planner/explain.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -19,8 +21,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 namespace espalier {
 
@@ -36,7 +36,7 @@ struct RunArguments {
 
 void addRunArguments(CLI::App &verb, std::string &file, ImportOptions &import) {
   verb.add_option("RUN", file, "run file (YAML)")->required();
-  verb.add_option("--cluster", import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's");
+  verb.add_option("--cluster", import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; plan compares both");
   verb.add_option("--set", import.sets, "section.key=value over the file's value; may be repeated");
 }
 
@@ -45,7 +45,9 @@ CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
   addRunArguments(*plan, arguments.file, arguments.import);
   plan->add_flag("--all", arguments.all, "also plans that cannot be executed yet");
   plan->add_flag("--json", arguments.json, "as JSON");
-  plan->add_option("--devices", arguments.devices, "as if the cluster had so many devices");
+  plan->add_option("--pin", arguments.pin, "only plans like this: tp=8,pp=4,zero=1; all keys of planner.pin");
+  plan->add_option("--devices", arguments.devices, "what if the cluster had so many devices");
+  plan->add_option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
   plan->add_option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
   plan->add_option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format");
   plan->add_option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
@@ -53,20 +55,13 @@ CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
   return plan;
 }
 
-/// Writes `text` so that a reader sees either the old file or the whole new one.
-bool writeWhole(const std::string &path, const std::string &text) {
-  std::string partial = path + ".partial";
-  std::ofstream stream(partial, std::ios::binary);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream)
-    std::filesystem::rename(partial, path, error);
-  if (stream && !error)
-    return true;
-  std::filesystem::remove(partial, error);
-  fmt::print(stderr, "{}: error: cannot write the plan; is the folder there and writable?\n", path);
-  return false;
+CLI::App *addImportArgsVerb(CLI::App &app, ArgsArguments &arguments) {
+  CLI::App *verb = app.add_subcommand("import-args", "a Megatron-LM script or list of flags as a run file");
+  verb->add_option("FILE", arguments.file, "shell script or flags; nothing in it is executed")->required();
+  verb->add_option("-o,--output", arguments.output, "the run file to write; default: standard output");
+  verb->add_option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
+  verb->add_option("--base", arguments.base, "run file that holds what the flags do not say");
+  return verb;
 }
 
 /// Prints diagnostics in the form of the import: FILE:LINE:COL: error: ...
@@ -122,7 +117,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   coded.SetSerializationDeterministic(true);
   compiled->plan.SerializeToCodedStream(&coded);
   coded.Trim();
-  if (!writeWhole(output, bytes))
+  if (!writeWhole(output, bytes, "the plan"))
     return UserError;
   fmt::print("{}: {} on {} ranks: {}\n", output, run->model.name, chosen.plan->ranks(), describePlan(*chosen.plan));
   return Success;
@@ -180,6 +175,8 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
 
   PlanArguments planArguments;
   CLI::App *plan = addPlanVerb(app, planArguments);
+  ArgsArguments argsArguments;
+  CLI::App *importArgs = addImportArgsVerb(app, argsArguments);
 
   try {
     app.parse(argc, argv);
@@ -188,6 +185,8 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   }
   if (plan->parsed())
     return planVerb(planArguments);
+  if (importArgs->parsed())
+    return importArgsVerb(argsArguments);
   if (explain->parsed())
     return explainVerb(arguments, key, json);
   if (comesLater(options.compileFrom, options.compileTo)) {

@@ -1,9 +1,12 @@
+// Up to three readings of the run file: as it stands, as a what-if or pins change it, and as a wish would have it. Each
+// goes through the same checks, so that what cannot be is refused with its place whoever asks for it.
 #include "compiler/plan_command.h"
 
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
+#include "compiler/write_whole.h"
 #include "planner/explain.h"
 #include "planner/export_plan.h"
 
@@ -11,12 +14,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <map>
+#include <thread>
 
 namespace espalier {
 
@@ -24,164 +24,247 @@ namespace {
 
 enum ExitCode { Success = 0, UserError = 2, NothingFits = 3 };
 
-/// "tp=4,pp=12" as pins; a fault is printed.
-std::optional<planner::Pins> parseWish(const std::string &text) {
-  planner::Pins pins;
-  using Setter = std::function<bool(const std::string &)>;
-  auto number = [](auto &pin) -> Setter {
-    return [&pin](const std::string &value) {
-      int parsed = 0;
-      auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-      if (error != std::errc() || end != value.data() + value.size() || parsed < 0)
-        return false;
-      pin = parsed;
-      return true;
-    };
-  };
-  std::map<std::string, Setter> setters = {{"dp", number(pins.dp)},
-                                           {"tp", number(pins.tp)},
-                                           {"pp", number(pins.pp)},
-                                           {"cp", number(pins.cp)},
-                                           {"ep", number(pins.ep)},
-                                           {"zero", number(pins.zero)},
-                                           {"virtual_stages", number(pins.virtualStages)},
-                                           {"micro_batch_size", number(pins.microBatchSize)},
-                                           {"micro_batches", number(pins.microBatches)},
-                                           {"sequence_parallel",
-                                            [&](const std::string &value) {
-                                              pins.sequenceParallel = value == "true" || value == "1";
-                                              return *pins.sequenceParallel || value == "false" || value == "0";
-                                            }},
-                                           {"schedule",
-                                            [&](const std::string &value) {
-                                              pins.schedule = parseSchedule(value);
-                                              return value == planner::scheduleName(*pins.schedule);
-                                            }},
-                                           {"recompute", [&](const std::string &value) {
-                                              pins.recompute = parseRecompute(value);
-                                              return value == planner::recomputeName(*pins.recompute);
-                                            }}};
-  bool isSound = true;
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(',', begin), text.size()), equals = text.find('=', begin);
-    std::string key = text.substr(begin, std::min(equals, end) - begin);
-    auto setter = setters.find(key);
-    if (setter == setters.end() || equals >= end || !setter->second(text.substr(equals + 1, end - equals - 1))) {
-      std::string known;
-      for (const auto &[name, unused] : setters)
-        known += (known.empty() ? "" : ", ") + name;
-      fmt::print(stderr, "espalier plan: error: --why-not wants KEY=VALUE,.. with keys {}; got '{}'\n", known,
-                 text.substr(begin, end - begin));
-      isSound = false;
-    }
-    begin = end + 1;
-  }
-  return isSound ? std::optional(pins) : std::nullopt;
-}
+/// A run with the planner's answer.
+struct Solved {
+  RunConfig run;
+  planner::Problem problem;
+  planner::SearchResult result;
+};
 
-/// The pinned plan first, then what the planner would choose without the pins.
-planner::SearchResult pricePinned(const RunConfig &run, planner::Problem problem,
-                                  const planner::SearchOptions &options) {
-  problem.pins = {};
-  planner::SearchResult result = planner::search(problem, options);
-  planner::PricedPlan pinned = planner::pricePlan(problem, pinnedPlan(run));
-  result.plans.insert(result.plans.begin(), pinned);
-  result.statistics.optimal = false; // the best of the space need not be the pinned one
-  return result;
-}
-
-int printAnswer(const PlanArguments &arguments, const RunConfig &run, const planner::Problem &problem,
-                const planner::SearchResult &result) {
-  for (const std::string &error : result.errors)
-    fmt::print(stderr, "{}: error: {}\n", arguments.file, error);
-  if (arguments.json)
-    fmt::print("{}\n", planJson(run, problem, result));
-  else if (result.errors.empty())
-    fmt::print("{}", planner::explainPlans(result));
-  if (!result.plans.empty() && !result.plans.front().prediction.fits())
-    fmt::print(stderr,
-               "{}: error: the pinned plan needs {:.2f} GB per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
-               "the choice to the planner\n",
-               arguments.file, result.plans.front().prediction.peakBytes / 1e9,
-               result.plans.front().prediction.memoryLimitBytes / 1e9);
-  if (!result.errors.empty())
-    return UserError;
-  return result.plans.empty() || !result.plans.front().prediction.fits() ? NothingFits : Success;
-}
-
-/// What is asked about the chosen plan, instead of the table of plans or beside it. Returns whether it could be done.
-bool answerQuestions(const PlanArguments &arguments, const planner::Problem &problem, const planner::Plan &plan) {
-  if (!arguments.trace.empty()) {
-    std::ofstream stream(arguments.trace + ".partial");
-    stream << planner::traceJson(problem, plan);
-    stream.close();
-    std::error_code error;
-    if (stream)
-      std::filesystem::rename(arguments.trace + ".partial", arguments.trace, error);
-    if (!stream || error) {
-      fmt::print(stderr, "{}: error: cannot write the trace; is the folder there and writable?\n", arguments.trace);
-      return false;
-    }
-  }
-  if (arguments.exportTo.empty())
-    return true;
-  planner::ExportedPlan exported = arguments.exportTo == "megatron"      ? planner::exportMegatron(problem, plan)
-                                   : arguments.exportTo == "mindformers" ? planner::exportMindFormers(problem, plan)
-                                                                         : planner::exportTorchtitan(problem, plan);
-  fmt::print("{}", exported.text);
-  for (const std::string &left : exported.notExpressed)
-    fmt::print(stderr, "{}: not expressed in {}: {}\n", arguments.file, arguments.exportTo, left);
-  return true;
-}
-
-} // namespace
-
-int planVerb(const PlanArguments &arguments) {
-  std::optional<planner::Pins> wish;
-  if (!arguments.whyNot.empty() && !(wish = parseWish(arguments.whyNot)))
-    return UserError;
-  ImportedRun imported = importRun(arguments.file, arguments.import);
+/// Imports and reports; empty where there are errors.
+std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options) {
+  ImportedRun imported = importRun(file, options);
   fmt::print(stderr, "{}", imported.diagnostics.render());
   if (!imported.ok())
-    return UserError;
-  RunConfig &run = imported.config;
-  if (arguments.devices < 0) {
-    fmt::print(stderr, "espalier plan: error: --devices must be at least 1, got {}\n", arguments.devices);
-    return UserError;
+    return std::nullopt;
+  return std::move(imported.config);
+}
+
+/// Whether the file itself says on which cluster it runs.
+bool namesCluster(const ImportedRun &run) {
+  return std::any_of(run.keys.begin(), run.keys.end(),
+                     [](const KeyReport &key) { return key.key == "cluster" || key.key.starts_with("cluster."); });
+}
+
+class PlanQuestion {
+public:
+  explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
+    options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
-  if (arguments.devices > 0) {
-    int perHost = std::min(run.cluster.devicesPerHost, arguments.devices);
-    if (arguments.devices % perHost != 0) {
-      fmt::print(stderr, "espalier plan: error: {} devices do not fill hosts of {}; take a multiple of {}\n",
-                 arguments.devices, perHost, perHost);
+
+  int answer() {
+    if (!readRuns())
+      return UserError;
+    std::optional<Solved> solved = solve(changed ? *changed : present, options.alternatives);
+    if (!solved)
+      return UserError;
+    if (asksWhatIf)
+      leaveHostsIdle(*solved);
+    if (wished && !solved->result.plans.empty())
+      return answerWish(*solved);
+    std::optional<planner::WhatIf> comparison;
+    if (asksWhatIf && !solved->result.plans.empty())
+      comparison = compare(*solved);
+    bool exports = !arguments.exportTo.empty() && !solved->result.plans.empty();
+    int code = exports ? static_cast<int>(Success) : print(*solved, comparison);
+    if (!solved->result.plans.empty() && !writeExtras(solved->problem, solved->result.plans.front().plan))
+      return UserError;
+    return code;
+  }
+
+private:
+  /// The present run, and the changed one where something is asked that changes it.
+  bool readRuns() {
+    ImportOptions plain = arguments.import;
+    plain.cluster.clear();
+    ImportedRun own = importRun(arguments.file, plain);
+    bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
+    if (!isOtherCluster)
+      plain.cluster = arguments.import.cluster; // the file names none, or one that cannot be used
+    std::optional<RunConfig> run = importOrReport(arguments.file, plain);
+    if (!run)
+      return false;
+    present = std::move(*run);
+    asksWhatIf = isOtherCluster || arguments.devices || arguments.loseNodes != 0;
+    if (!asksWhatIf && arguments.pin.empty())
+      return readWish(plain);
+    ImportOptions other = changedOptions();
+    bool keepsPlan = isOtherCluster && !arguments.devices && arguments.loseNodes == 0 && arguments.pin.empty();
+    if (keepsPlan && importRun(arguments.file, arguments.import).ok())
+      other = arguments.import; // the file's plan holds on the other cluster, too
+    changed = importOrReport(arguments.file, other);
+    return changed && readWish(other);
+  }
+
+  /// The wish as pins of the run that is asked about; what it contradicts is told before anything is searched.
+  bool readWish(ImportOptions asked) {
+    if (arguments.whyNot.empty())
+      return true;
+    asked.freeAtBatch = present.globalBatch;
+    asked.pins.push_back({"--why-not", arguments.whyNot});
+    wished = importOrReport(arguments.file, asked);
+    return wished.has_value();
+  }
+
+  /// How the run is read where its own plan does not hold: free at the present global batch.
+  ImportOptions changedOptions() const {
+    ImportOptions other = arguments.import;
+    other.devices = arguments.devices;
+    other.loseNodes = arguments.loseNodes;
+    other.freeAtBatch = present.globalBatch;
+    if (!arguments.pin.empty())
+      other.pins.push_back({"--pin", arguments.pin});
+    return other;
+  }
+
+  /// A pinned plan comes first, then what the planner would choose without the pins.
+  std::optional<Solved> solve(const RunConfig &run, int alternatives) {
+    std::optional<planner::Problem> problem = profileModel(context, run);
+    if (!problem)
+      return std::nullopt;
+    Solved solved{run, std::move(*problem), {}};
+    planner::SearchOptions wanted = options;
+    wanted.alternatives = alternatives;
+    wanted.all = arguments.all || !planner::isExecutable(solved.problem.pins);
+    if (!run.pins.pinned) {
+      solved.result = searchCompiled(context, run, solved.problem, wanted);
+      return solved;
+    }
+    freePins(solved);
+    solved.result = planner::search(solved.problem, wanted);
+    planner::PricedPlan pinned = planner::pricePlan(solved.problem, pinnedPlan(run));
+    solved.result.plans.insert(solved.result.plans.begin(), pinned);
+    solved.result.statistics.optimal = false; // the best of the space need not be the pinned one
+    return solved;
+  }
+
+  /// Only what the model was profiled for stays pinned.
+  static void freePins(Solved &solved) {
+    planner::Pins pins;
+    pins.vocabParallel = solved.problem.pins.vocabParallel;
+    solved.problem.pins = pins;
+  }
+
+  /// Where no split of all devices keeps the global batch, fewer hosts may: the largest number that does.
+  void leaveHostsIdle(Solved &solved) {
+    const ClusterConfig all = solved.run.cluster;
+    auto isIndivisible = [](const planner::SearchResult &result) {
+      return result.plans.empty() && result.nearest.plan.stages.empty();
+    };
+    if (!isIndivisible(solved.result))
+      return;
+    for (int idle = 1; idle < std::min(all.hosts, 64); ++idle) {
+      ImportOptions fewer = changedOptions();
+      fewer.loseNodes += idle;
+      ImportedRun imported = importRun(arguments.file, fewer);
+      if (!imported.ok())
+        continue; // pins that this number of hosts does not allow
+      planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
+      problem.machine.hosts = imported.config.cluster.hosts;
+      planner::SearchOptions quick = options;
+      quick.diagnose = false;
+      quick.all = arguments.all || !planner::isExecutable(problem.pins);
+      if (planner::search(problem, quick).plans.empty())
+        continue;
+      if (std::optional<Solved> some = solve(imported.config, options.alternatives)) {
+        fmt::print(stderr, "{}: {}; {} of {} hosts are left idle\n", arguments.file, solved.result.binding, idle,
+                   all.hosts);
+        for (const planner::Relaxation &relaxation : solved.result.relaxations)
+          fmt::print(stderr, "  all would be used with {}\n", relaxation.change);
+        solved = std::move(*some);
+        idleDevices = idle * all.devicesPerHost;
+      }
+      return;
+    }
+  }
+
+  std::optional<planner::WhatIf> compare(const Solved &solved) {
+    std::optional<Solved> before = solve(present, /*alternatives=*/0);
+    if (!before || before->result.plans.empty()) {
+      fmt::print(stderr, "{}: nothing to compare with: no plan fits the present cluster\n", arguments.file);
+      return std::nullopt;
+    }
+    planner::WhatIf answer;
+    answer.before = before->result.plans.front();
+    answer.after = solved.result.plans.front();
+    answer.machineBefore = present.cluster.name;
+    answer.machineAfter = solved.run.cluster.name;
+    answer.devicesBefore = present.cluster.devices();
+    answer.idleDevices = idleDevices;
+    answer.devicesAfter = solved.run.cluster.devices() + idleDevices;
+    return answer;
+  }
+
+  int answerWish(Solved &solved) {
+    planner::Pins wish = pinsOf(*wished);
+    if (wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true)) {
+      std::optional<planner::Problem> problem = profileModel(context, *wished);
+      if (!problem)
+        return UserError;
+      solved.problem = std::move(*problem);
+    }
+    if (solved.run.pins.pinned)
+      freePins(solved);
+    planner::SearchOptions all = options;
+    all.all = arguments.all || !planner::isExecutable(wish);
+    planner::WhyNot answer = planner::whyNot(solved.problem, solved.result.plans.front(), wish, all);
+    if (answer.impossible) {
+      for (const std::string &reason : answer.violated)
+        fmt::print(stderr, "--why-not:1:1: error: {}\n", reason);
       return UserError;
     }
-    run.cluster.devicesPerHost = perHost;
-    run.cluster.hosts = arguments.devices / perHost;
-  }
-  mlir::MLIRContext context;
-  std::optional<planner::Problem> problem = profileModel(context, run);
-  if (!problem)
-    return UserError;
-  planner::SearchOptions options;
-  options.all = arguments.all;
-  bool keepsPins = run.pins.pinned && arguments.devices == 0;
-  if (run.pins.pinned && !keepsPins)
-    problem->pins = {};
-  planner::SearchResult result =
-      keepsPins ? pricePinned(run, *problem, options) : searchCompiled(context, run, *problem, options);
-  if (wish && !result.plans.empty()) {
-    if (run.pins.pinned)
-      problem->pins = {};
-    planner::WhyNot answer = planner::whyNot(*problem, result.plans.front(), *wish, options);
     fmt::print("{}", arguments.json ? whyNotJson(answer) + "\n" : planner::printWhyNot(answer));
     return Success;
   }
-  bool exports = !arguments.exportTo.empty() && !result.plans.empty();
-  int code = exports ? static_cast<int>(Success) : printAnswer(arguments, run, *problem, result);
-  if (!result.plans.empty() && !answerQuestions(arguments, *problem, result.plans.front().plan))
-    return UserError;
-  return code;
-}
+
+  int print(const Solved &solved, const std::optional<planner::WhatIf> &comparison) const {
+    const planner::SearchResult &result = solved.result;
+    for (const std::string &error : result.errors)
+      fmt::print(stderr, "{}: error: {}\n", arguments.file, error);
+    if (arguments.json)
+      fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
+    else if (result.errors.empty())
+      fmt::print("{}{}", planner::explainPlans(result), comparison ? planner::printWhatIf(*comparison) : "");
+    if (!result.errors.empty())
+      return UserError;
+    if (result.plans.empty())
+      return NothingFits;
+    const planner::Prediction &first = result.plans.front().prediction;
+    if (first.fits())
+      return Success;
+    fmt::print(stderr,
+               "{}: error: the pinned plan needs {:.2f} GB per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
+               "the choice to the planner\n",
+               arguments.file, first.peakBytes / 1e9, first.memoryLimitBytes / 1e9);
+    return NothingFits;
+  }
+
+  /// The trace and the export of the chosen plan. Returns whether they could be written.
+  bool writeExtras(const planner::Problem &problem, const planner::Plan &plan) const {
+    if (!arguments.trace.empty() && !writeWhole(arguments.trace, planner::traceJson(problem, plan), "the trace"))
+      return false;
+    if (arguments.exportTo.empty())
+      return true;
+    planner::ExportedPlan exported = arguments.exportTo == "megatron"      ? planner::exportMegatron(problem, plan)
+                                     : arguments.exportTo == "mindformers" ? planner::exportMindFormers(problem, plan)
+                                                                           : planner::exportTorchtitan(problem, plan);
+    fmt::print("{}", exported.text);
+    for (const std::string &left : exported.notExpressed)
+      fmt::print(stderr, "{}: not expressed in {}: {}\n", arguments.file, arguments.exportTo, left);
+    return true;
+  }
+
+  const PlanArguments &arguments;
+  planner::SearchOptions options;
+  mlir::MLIRContext context;
+  RunConfig present;
+  std::optional<RunConfig> changed, wished;
+  bool asksWhatIf = false;
+  int idleDevices = 0;
+};
+
+} // namespace
+
+int planVerb(const PlanArguments &arguments) { return PlanQuestion(arguments).answer(); }
 
 } // namespace espalier

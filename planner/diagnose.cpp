@@ -111,15 +111,48 @@ void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &
   }
 }
 
+// The nearest global batches below and above for which there are plans: multiples of a number of replicas that the
+// devices and the model allow.
+void nameBatches(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  int64_t devices = problem.machine.devices(), below = 0, above = 0;
+  for (int64_t replicas = 1; replicas <= devices; ++replicas) {
+    if (devices % replicas != 0 || (problem.pins.dp && *problem.pins.dp != replicas))
+      continue;
+    int64_t lower = problem.globalBatch / replicas * replicas, upper = lower + replicas;
+    for (int64_t batch : {lower, upper}) {
+      bool isNearer = batch < problem.globalBatch ? batch > below : above == 0 || batch < above;
+      if (batch < 1 || batch == problem.globalBatch || !isNearer)
+        continue;
+      Problem changed = problem;
+      changed.globalBatch = batch;
+      changed.pins.dp = static_cast<int>(replicas);
+      SearchOptions quiet = options;
+      quiet.diagnose = false;
+      quiet.alternatives = 0;
+      if (!search(changed, quiet).plans.empty())
+        (batch < problem.globalBatch ? below : above) = batch;
+    }
+  }
+  for (int64_t batch : {below, above}) {
+    Problem changed = problem;
+    changed.globalBatch = batch;
+    if (batch > 0)
+      tryChange(changed, options, "global_batch=" + std::to_string(batch), result);
+  }
+}
+
 } // namespace
 
 void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<Plan> &axes,
               SearchResult &result) {
   if (axes.empty()) {
+    if (options.relax)
+      nameBatches(problem, options, result);
     result.binding = "no combination of axes divides the model, the global batch (" +
                      std::to_string(problem.globalBatch) + ") and the " +
                      std::to_string(problem.machine.devices()) + " devices under the given pins";
-    tryAll(problem, options, result);
+    if (options.relax)
+      tryAll(problem, options, result);
     return;
   }
   double least = std::numeric_limits<double>::infinity();
@@ -139,7 +172,8 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
                    " per rank of stage " + std::to_string(stage) + ", have " +
                    gigabytes(problem.machine.memoryBytes) + "; most of it is " +
                    largestClass(memory);
-  tryAll(problem, options, result);
+  if (options.relax)
+    tryAll(problem, options, result);
 }
 
 } // namespace espalier::planner

@@ -1,6 +1,7 @@
 // Text for people; every number comes from Prediction.
 #include "planner/explain.h"
 
+#include "planner/schedule.h"
 #include "planner/stage_options.h"
 
 #include <algorithm>
@@ -40,12 +41,6 @@ double exposed(const TimeBreakdown &time) {
 }
 
 } // namespace
-
-const char *scheduleName(Schedule schedule) {
-  static constexpr const char *names[] = {"gpipe", "1f1b", "interleaved", "zero_bubble_h1",
-                                          "zero_bubble_v"};
-  return names[static_cast<int>(schedule)];
-}
 
 const char *recomputeName(Recompute recompute) {
   static constexpr const char *names[] = {"none", "selective", "full"};
@@ -171,15 +166,14 @@ WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish
   wished.pins = merged(problem.pins, wish);
   SearchOptions one = options;
   one.alternatives = 0;
+  one.relax = false;
   SearchResult result = search(wished, one);
   WhyNot answer;
   if (result.plans.empty()) {
     answer.violated = result.errors;
     if (!result.binding.empty())
       answer.violated.push_back(result.binding);
-    for (const Relaxation &relaxation : result.relaxations)
-      answer.violated.push_back(format("fits with %s (%.1f GB per rank)", relaxation.change.c_str(),
-                                       relaxation.needBytes / 1e9));
+    answer.impossible = result.nearest.plan.stages.empty();
     return answer;
   }
   answer.best = result.plans.front();

@@ -2,6 +2,7 @@
 // itemised.
 #pragma once
 
+#include "planner/schedule.h"
 #include "planner/search.h"
 
 #include <string>
@@ -14,8 +15,7 @@ namespace espalier::planner {
 /// 40 layers".
 std::string describePlan(const Plan &plan);
 
-/// Names as the run file spells them: gpipe, 1f1b, interleaved, zero_bubble_h1, zero_bubble_v.
-const char *scheduleName(Schedule schedule);
+/// Name as the run file spells it: none, selective, full.
 const char *recomputeName(Recompute recompute);
 
 /// One line per plan: step time, tokens per second, MFU, bubble, exposed communication, peak
@@ -31,6 +31,7 @@ std::string whatBinds(const Prediction &prediction);
 /// `moreSeconds`.
 struct WhyNot {
   std::vector<std::string> violated;
+  bool impossible = false; ///< no plan at all is as the wish, whatever the memory: a mistake
   PricedPlan best; ///< the best plan that honours the wish, when nothing is violated
   std::vector<std::pair<std::string, double>> items;
   double moreSeconds = 0;

@@ -11,6 +11,16 @@ bool isExecutable(const Plan &plan) {
          (plan.schedule == Schedule::GPipe || plan.schedule == Schedule::OneFOneB);
 }
 
+bool isExecutable(const Pins &pins) {
+  Plan plan;
+  plan.cp = pins.cp.value_or(1);
+  plan.ep = pins.ep.value_or(1);
+  plan.virtualStages = pins.virtualStages.value_or(1);
+  plan.zero = pins.zero.value_or(0);
+  plan.schedule = pins.schedule.value_or(Schedule::OneFOneB);
+  return isExecutable(plan);
+}
+
 namespace {
 
 const char *axisName(Axis axis) {

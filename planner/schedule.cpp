@@ -12,6 +12,22 @@
 
 namespace espalier::planner {
 
+const char *scheduleName(Schedule schedule) {
+  switch (schedule) {
+  case Schedule::GPipe:
+    return "gpipe";
+  case Schedule::OneFOneB:
+    return "1f1b";
+  case Schedule::Interleaved:
+    return "interleaved";
+  case Schedule::ZeroBubbleH1:
+    return "zero_bubble_h1";
+  case Schedule::ZeroBubbleV:
+    return "zero_bubble_v";
+  }
+  return "";
+}
+
 int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape) {
   if (vShape)
     return modelChunk < stages ? modelChunk : 2 * stages - 1 - modelChunk;

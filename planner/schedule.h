@@ -29,6 +29,13 @@ struct ScheduleTable {
   bool vShape = false;         ///< the second chunk runs from the last stage back to the first
 };
 
+/// All schedules, in the order in which the search prefers equal ones.
+inline constexpr Schedule kSchedules[] = {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
+                                          Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV};
+
+/// Name as the run file spells it: 1f1b, gpipe, interleaved, zero_bubble_h1, zero_bubble_v.
+const char *scheduleName(Schedule schedule);
+
 /// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
 int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape);
 

@@ -110,8 +110,7 @@ private:
     if (!table)
       return;
     WorkSum work = sumWork(problem, *table);
-    for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
-                              Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV}) {
+    for (Schedule schedule : kSchedules) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule
                                 : plan.pp == 1 && schedule != Schedule::OneFOneB)
         continue;

@@ -15,7 +15,8 @@ struct SearchOptions {
   int alternatives = 5; ///< best plans of other kinds to report
   int threads = 1;      ///< the result does not depend on it
   int devices = 0;      ///< 0: all devices of the machine
-  bool diagnose = true; ///< when nothing fits, look for the smallest relaxations
+  bool diagnose = true; ///< when nothing fits, say what binds
+  bool relax = true;    ///< ... and look for the smallest relaxations
 };
 
 /// A plan and what is expected of it.
@@ -67,5 +68,8 @@ std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 
 /// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1.
 bool isExecutable(const Plan &plan);
+
+/// Whether some plan that the executor can run has these pins.
+bool isExecutable(const Pins &pins);
 
 } // namespace espalier::planner

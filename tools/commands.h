@@ -19,6 +19,7 @@ void addInspectCommand(CLI::App &app, int &exitCode);
 void addBenchCommand(CLI::App &app, int &exitCode);
 
 /// `plan`, `compile`, `explain`: handed to the compiler's library with the words as given, which is
+/// `plan`, `compile`, `import-args`, `explain`: handed to the compiler's library with the words as given, which is
 /// loaded only then. After a compilation the written plan is verified.
 void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv);
 

@@ -2,6 +2,8 @@
 // → 5 or 10`.
 #include "compiler/import/check_pins.h"
 
+#include "planner/schedule.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -34,19 +36,32 @@ public:
 
   void run() {
     checkDevices();
+    derive();
     checkTensorParallel();
     checkSequence();
     checkPipeline();
     checkStageLayers();
     checkBatch();
     checkChoices();
+    checkSchedule();
   }
 
 private:
-  /// The key that fixed an axis: planner.pin wins over parallel_config.
+  /// The key that fixed an axis: planner.pin wins over parallel_config. What follows from other pins is theirs.
   std::string key(const char *pin, const char *fileKey) const {
-    std::string own = std::string("planner.pin.") + pin;
-    return reader.has(own) ? own : std::string("parallel_config.") + fileKey;
+    std::string own = std::string("planner.pin.") + pin, file = std::string("parallel_config.") + fileKey;
+    if (reader.has(own) || (pins.pinned && reader.has(file)))
+      return reader.has(own) ? own : file;
+    for (const char *other : {"dp", "tp", "pp", "ep", "cp", "micro_batch_size", "micro_batches"})
+      if (std::string cause = std::string("planner.pin.") + other; reader.has(cause))
+        return cause;
+    return file;
+  }
+  static std::vector<std::string> scheduleNames() {
+    std::vector<std::string> names;
+    for (planner::Schedule schedule : planner::kSchedules)
+      names.push_back(planner::scheduleName(schedule));
+    return names;
   }
   static std::string last(const std::string &path) { return path.substr(path.rfind('.') + 1); }
   std::optional<int64_t> dim(const char *name) const {
@@ -59,7 +74,7 @@ private:
       return;
     int64_t devices = config.cluster.devices();
     double wanted = 1;
-    for (const std::optional<int> &axis : {pins.dp, pins.tp, pins.pp, pins.cp})
+    for (const std::optional<int> &axis : {pins.dp, pins.tp, pins.pp, pins.cp, pins.ep})
       wanted *= axis.value_or(1);
     bool allSet = pins.dp && pins.tp && pins.pp && (pins.cp || !pins.pinned);
     bool fits = allSet ? wanted == static_cast<double>(devices)
@@ -77,6 +92,24 @@ private:
                           pins.dp.value_or(1), pins.tp.value_or(1), pins.pp.value_or(1),
                           pins.cp.value_or(1), allSet ? "needs" : "needs a multiple of", wanted,
                           config.cluster.name, devices, fix));
+  }
+
+  /// The axis that the others leave no choice, and the number of micro-batches.
+  void derive() {
+    int64_t devices = config.cluster.devices(), known = 1;
+    int open = 0;
+    std::optional<int> *last = nullptr;
+    for (std::optional<int> *axis : {&pins.dp, &pins.tp, &pins.pp}) {
+      known = std::min<int64_t>(known * axis->value_or(1), int64_t(1) << 30);
+      open += !*axis;
+      last = *axis ? last : axis;
+    }
+    if (open == 1 && !config.cluster.name.empty() && devices % known == 0)
+      *last = static_cast<int>(devices / known);
+    double share = static_cast<double>(pins.dp.value_or(1)) * static_cast<double>(pins.microBatchSize.value_or(1));
+    double batch = static_cast<double>(config.globalBatch);
+    if (pins.dp && pins.microBatchSize && !pins.microBatches && std::fmod(batch, share) == 0)
+      pins.microBatches = static_cast<int64_t>(batch / share);
   }
 
   void checkTensorParallel() {
@@ -156,7 +189,7 @@ private:
     double batch = static_cast<double>(config.globalBatch);
     if (allSet ? batch != share : std::fmod(batch, share) != 0)
       reader.error(
-          "planner.global_batch",
+          reader.has("planner.global_batch") ? "planner.global_batch" : key("dp", "data_parallel"),
           fmt::format("global batch {} is not {}dp {} · micro-batch size {} · micro-batches {}",
                       config.globalBatch, allSet ? "" : "a multiple of ", pins.dp.value_or(1),
                       pins.microBatchSize.value_or(1), pins.microBatches.value_or(1)));
@@ -172,14 +205,38 @@ private:
     check("planner.pin.recompute", pins.recompute, {"none", "selective", "full"});
     check(reader.has("planner.pin.schedule") ? "planner.pin.schedule"
                                              : "parallel.pipeline_config.pipeline_scheduler",
-          pins.schedule, {"1f1b", "gpipe", "interleaved", "zero_bubble_h1", "zero_bubble_v"});
+          pins.schedule, scheduleNames());
     if (pins.zero.value_or(0) > 3)
       reader.error("planner.pin.zero", fmt::format("there are ZeRO stages 0 to 3, got {}",
                                                    *reader.integer("planner.pin.zero")));
   }
 
+  /// The order of actions, where all that it depends on is fixed.
+  void checkSchedule() {
+    std::string path = reader.has("planner.pin.virtual_stages") ? "planner.pin.virtual_stages"
+                       : reader.has("planner.pin.schedule")     ? "planner.pin.schedule"
+                                                                : "parallel.pipeline_config";
+    int chunks = pins.virtualStages.value_or(1);
+    bool isFixed = pins.pinned || pins.virtualStages;
+    if (pins.pp && *pins.pp * int64_t(chunks) > config.model.layerCount())
+      reader.error(path, fmt::format("{} stages with {} chunks each need as many layers, the model has {}", *pins.pp,
+                                     chunks, config.model.layerCount()));
+    for (planner::Schedule schedule : planner::kSchedules) {
+      if (!isFixed || pins.schedule != planner::scheduleName(schedule))
+        continue;
+      // Any number of micro-batches that fills the stages stands for one that is not fixed.
+      int stages = pins.pp.value_or(2);
+      int64_t batches = std::min<int64_t>(pins.microBatches.value_or(stages), 1 << 30);
+      std::string reason = planner::whyNotSchedulable(schedule, stages, static_cast<int>(batches), chunks);
+      if (!reason.empty())
+        reader.error(path, reason);
+    }
+    if (chunks > 1 && !pins.schedule && pins.pp == 1)
+      reader.error(path, "virtual stages need at least 2 stages");
+  }
+
   const RunReader &reader;
-  const PlanPins &pins;
+  PlanPins pins; ///< with what follows from them
   const RunConfig &config;
 };
 

@@ -5,58 +5,86 @@
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
+#include <map>
 
 namespace espalier {
 namespace {
 
 constexpr double inferredLargeMemory = 0x1p35; // 32 GB: a limit above it cannot be the small device
 
-/// Overwrites the constants that `map` gives. Keys and types are checked by the caller's key table.
-void readConstants(const YamlNode &map, const std::string &path, DType compute,
-                   ClusterConfig &cluster, Diagnostics &diagnostics) {
-  auto number = [&](const YamlNode *node, double &target, bool isBytes = false) {
+/// Places of the keys of a cluster, as "cluster.link.bandwidth".
+using Places = std::map<std::string, SourceLocation>;
+
+/// Overwrites the constants that a map gives. Keys and types are checked by the caller's key table.
+class ConstantReader {
+public:
+  ConstantReader(const std::string &path, ClusterConfig &cluster, Places &places, Diagnostics &diagnostics)
+      : path(path), cluster(cluster), places(places), diagnostics(diagnostics) {}
+
+  void read(const YamlNode &map, DType compute) {
+    places["cluster"] = map.where;
+    if (const YamlNode *name = map.find("name"))
+      cluster.name = name->text;
+    count(map, "hosts", cluster.hosts);
+    count(map, "devices_per_host", cluster.devicesPerHost);
+    number(map, "memory_bytes", cluster.memoryBytes, /*isBytes=*/true);
+    if (const YamlNode *peak = child(map, "peak_flops")) {
+      const char *key = compute == DType::F32 ? "f32" : compute == DType::BF16 ? "bf16" : "f16";
+      number(*peak, key, cluster.peakFlops);
+    }
+    number(map, "memory_bandwidth", cluster.memoryBandwidth);
+    number(map, "matmul_efficiency", cluster.matmulEfficiency);
+    number(map, "launch_seconds", cluster.launchSeconds);
+    if (const YamlNode *link = child(map, "link")) {
+      number(*link, "bandwidth", cluster.linkBandwidth);
+      number(*link, "latency", cluster.linkLatency);
+    }
+    if (const YamlNode *network = child(map, "network")) {
+      number(*network, "bandwidth", cluster.networkBandwidth);
+      number(*network, "latency", cluster.networkLatency);
+    }
+  }
+
+private:
+  const YamlNode *child(const YamlNode &map, const char *key) {
+    const YamlNode *node = map.find(key);
+    if (node)
+      places[std::string("cluster.") + key] = node->where;
+    return node;
+  }
+
+  void number(const YamlNode &map, const char *key, double &target, bool isBytes = false) {
+    const YamlNode *node = child(map, key);
     if (!node)
       return;
     std::optional<double> value = isBytes ? yamlBytes(*node) : yamlNumber(*node);
-    if (!value || *value < 0)
-      diagnostics.error(node->where, fmt::format("{} has a constant that is no positive number: {}",
-                                                 path, flowText(*node)));
-    else
+    if (value && *value >= 0) {
       target = *value;
-  };
-  auto count = [&](const YamlNode *node, int &target) {
+      return;
+    }
+    diagnostics.error(node->where, fmt::format("{} has a constant that is no positive number: {}", path,
+                                               flowText(*node)));
+    target = std::max(target, 1.0); // reported: not once more as missing
+  }
+
+  void count(const YamlNode &map, const char *key, int &target) {
+    const YamlNode *node = child(map, key);
     if (!node)
       return;
     std::optional<int64_t> value = yamlInteger(*node);
     if (!value || *value < 1 || *value > 1000000)
-      diagnostics.error(node->where,
-                        fmt::format("{} must have between 1 and 1000000 hosts and devices "
-                                    "per host, got {}",
-                                    path, flowText(*node)));
+      diagnostics.error(node->where, fmt::format("{} must have between 1 and 1000000 hosts and devices "
+                                                 "per host, got {}",
+                                                 path, flowText(*node)));
     else
       target = static_cast<int>(*value);
-  };
-  if (const YamlNode *name = map.find("name"))
-    cluster.name = name->text;
-  count(map.find("hosts"), cluster.hosts);
-  count(map.find("devices_per_host"), cluster.devicesPerHost);
-  number(map.find("memory_bytes"), cluster.memoryBytes, /*isBytes=*/true);
-  if (const YamlNode *peak = map.find("peak_flops")) {
-    const char *key = compute == DType::F32 ? "f32" : compute == DType::BF16 ? "bf16" : "f16";
-    number(peak->find(key), cluster.peakFlops);
   }
-  number(map.find("memory_bandwidth"), cluster.memoryBandwidth);
-  number(map.find("matmul_efficiency"), cluster.matmulEfficiency);
-  number(map.find("launch_seconds"), cluster.launchSeconds);
-  if (const YamlNode *link = map.find("link")) {
-    number(link->find("bandwidth"), cluster.linkBandwidth);
-    number(link->find("latency"), cluster.linkLatency);
-  }
-  if (const YamlNode *network = map.find("network")) {
-    number(network->find("bandwidth"), cluster.networkBandwidth);
-    number(network->find("latency"), cluster.networkLatency);
-  }
-}
+
+  const std::string &path;
+  ClusterConfig &cluster;
+  Places &places;
+  Diagnostics &diagnostics;
+};
 
 /// Unknown keys of a cluster file; the names are those of the run file's `cluster` section.
 void checkClusterKeys(const YamlNode &map, const std::string &prefix, Diagnostics &diagnostics) {
@@ -101,7 +129,7 @@ public:
       return;
     checkClusterKeys(*root, "cluster.", reader.diagnostics());
     cluster().name = name;
-    readConstants(*root, file, reader.config().dtypes.compute, cluster(), reader.diagnostics());
+    readConstants(*root, file);
     if (hasShape && (hosts < 1 || devices < 1))
       reader.diagnostics().error(where,
                                  "a cluster needs at least one host and one device per host");
@@ -143,6 +171,34 @@ public:
       reader.warning("parallel", fmt::format("no cluster is given, planning for {} devices of {}; "
                                              "choose with --cluster",
                                              devices, name));
+  }
+
+  void readConstants(const YamlNode &map, const std::string &path) {
+    ConstantReader(path, cluster(), reader.config().places, reader.diagnostics())
+        .read(map, reader.config().dtypes.compute);
+  }
+
+  /// As if the cluster had other devices: --devices keeps the size of hosts, --lose-node takes whole hosts away.
+  void change(const ImportOptions &options) {
+    int64_t hosts = cluster().hosts, perHost = cluster().devicesPerHost;
+    if (options.loseNodes < 0 || options.loseNodes >= hosts)
+      reader.diagnostics().error({"--lose-node", 0, 0},
+                                 fmt::format("cluster {} has {} hosts, between 0 and {} can be lost, got {}",
+                                             cluster().name, hosts, hosts - 1, options.loseNodes));
+    else
+      hosts -= options.loseNodes;
+    if (options.devices) {
+      int64_t devices = *options.devices;
+      perHost = std::clamp<int64_t>(devices, 1, perHost);
+      if (devices < 1)
+        reader.diagnostics().error({"--devices", 0, 0}, fmt::format("must be at least 1, got {}", devices));
+      else if (devices % perHost != 0)
+        reader.diagnostics().error({"--devices", 0, 0},
+                                   fmt::format("{} devices do not fill hosts of {}; take {} or {}", devices, perHost,
+                                               devices / perHost * perHost, (devices / perHost + 1) * perHost));
+      hosts = std::max<int64_t>(1, devices / perHost - options.loseNodes);
+    }
+    setShape(static_cast<int>(hosts), static_cast<int>(perHost));
   }
 
   void setShape(int hosts, int devicesPerHost) {
@@ -190,34 +246,40 @@ void checkConstants(const RunReader &reader) {
       {"matmul_efficiency", cluster.matmulEfficiency},
       {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.linkBandwidth : 1},
       {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1}};
+  const std::map<std::string, SourceLocation> &places = reader.config().places;
+  auto place = places.find("cluster");
   for (auto [name, value] : needed)
     if (value <= 0)
-      reader.error("cluster", fmt::format("cluster '{}' has no {}", cluster.name, name));
+      reader.diagnostics().error(place == places.end() ? reader.where("cluster") : place->second,
+                                 fmt::format("cluster '{}' has no {}", cluster.name, name));
 }
 
 } // namespace
 
-void importCluster(const RunReader &reader, const std::string &fromOptions,
+void importCluster(const RunReader &reader, const ImportOptions &options,
                    const std::vector<std::string> &folders) {
   ClusterImporter importer(reader, folders);
   const YamlNode *section = reader.find("cluster");
-  size_t before = reader.diagnostics().sorted().size();
-  if (!fromOptions.empty()) {
-    importer.readNamed(fromOptions, {"--cluster", 0, 0});
+  if (!options.cluster.empty()) {
+    importer.readNamed(options.cluster, {"--cluster", 0, 0});
     reader.report("cluster", KeyAction::Accepted, "--cluster wins");
   } else if (section && section->isMap()) {
     if (std::optional<std::string> base = reader.text("cluster.base"))
       importer.readNamed(*base, reader.where("cluster.base"));
-    readConstants(*section, "cluster", reader.config().dtypes.compute, importer.cluster(),
-                  reader.diagnostics());
+    importer.readConstants(*section, "cluster");
   } else if (section) {
     importer.readNamed(section->text, section->where);
   } else {
     importer.infer();
   }
   ClusterConfig &cluster = importer.cluster();
-  if (reader.diagnostics().sorted().size() == before)
+  if (section && section->isMap() && cluster.name.empty())
+    cluster.name = "of the run file";
+  if (!cluster.name.empty()) { // else not readable, which is reported already
+    if (options.devices || options.loseNodes != 0)
+      importer.change(options);
     checkConstants(reader);
+  }
   if (static_cast<int64_t>(cluster.hosts) * cluster.devicesPerHost > 1000000) {
     reader.error("cluster", "a cluster has at most 1000000 devices");
     cluster = {}; // so that no later check multiplies what does not fit

@@ -224,6 +224,7 @@ int64_t freePlan(const RunReader &reader) {
   return batch;
 }
 
+/// What planner.pin fixes, over what the file's plan fixes.
 void applyPlannerPins(const RunReader &reader) {
   PlanPins &pins = reader.config().pins;
   auto axis = [&](const char *key, std::optional<int> &target) {
@@ -235,6 +236,7 @@ void applyPlannerPins(const RunReader &reader) {
   axis("pp", pins.pp);
   axis("cp", pins.cp);
   axis("ep", pins.ep);
+  axis("virtual_stages", pins.virtualStages);
   if (std::optional<int64_t> size = reader.integer("planner.pin.micro_batch_size"))
     pins.microBatchSize = size;
   if (std::optional<int64_t> batches = reader.integer("planner.pin.micro_batches"))
@@ -261,13 +263,22 @@ int64_t batchOfPins(const PlanPins &pins, int64_t otherwise) {
 
 } // namespace
 
-void importParallel(const RunReader &reader) {
+void importParallel(const RunReader &reader, const RunReader &pins, const ImportOptions &options) {
   RunConfig &config = reader.config();
   config.recompute.mpCommRecompute =
       reader.flag("recompute_config.mp_comm_recompute").value_or(true);
   config.recompute.recomputeSliceActivation =
       reader.flag("recompute_config.recompute_slice_activation").value_or(false);
   ParallelMode mode = readMode(reader);
+  if (options.freeAtBatch > 0) {
+    if (mode == ParallelMode::Planner)
+      applyPlannerPins(reader);
+    freePlan(reader);
+    applyPlannerPins(pins);
+    config.globalBatch = options.freeAtBatch;
+    checkPins(pins);
+    return;
+  }
   if (mode == ParallelMode::Single) {
     if (config.cluster.devices() > 1)
       reader.warning("use_parallel",
@@ -284,6 +295,8 @@ void importParallel(const RunReader &reader) {
   else
     pinDataParallel(reader, config.cluster.devices());
   applyPlannerPins(reader);
+  if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
+    config.pins.virtualStages = 2;
   batch = batchOfPins(config.pins, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
   // A pinned plan is honoured exactly: the two must agree unless something is left to choose.

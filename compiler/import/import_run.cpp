@@ -2,6 +2,7 @@
 // on as far as it can, so that the faults of all of them are shown together.
 #include "compiler/import/import_run.h"
 #include "compiler/import/base_config.h"
+#include "compiler/import/pin_option.h"
 #include "compiler/import/run_reader.h"
 
 #include <algorithm>
@@ -49,6 +50,22 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   if (!changed)
     diagnostics.error(where, fmt::format("'{}' leads through a value that is no map", path));
   return changed ? changed : root;
+}
+
+/// The pins of the command line as one map, null when there are none.
+YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *architecture, ImportedRun &run) {
+  YamlPtr all;
+  for (const PinOption &option : options) {
+    YamlPtr pins = readPinOption(option.flag, option.text, run.diagnostics);
+    for (const KeyReport &key : checkRunKeys(*pins, architecture, run.diagnostics))
+      run.config.places[key.key] = key.where;
+    if (!all)
+      all = pins;
+    else
+      for (const YamlEntry &entry : pins->find("planner")->find("pin")->entries)
+        all = withValue(all, "planner.pin." + entry.key, entry.value);
+  }
+  return all;
 }
 
 /// All model files of the folders, by file name; the first folder with a name wins.
@@ -198,9 +215,12 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   importDTypes(reader, sizes);
   importTraining(reader);
   importData(reader);
-  importCluster(reader, options.cluster, folders);
+  importCluster(reader, options, folders);
+  YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // the checks of a plan need the model's dimensions
-    importParallel(reader);
+    importParallel(reader, RunReader(*root, run, pinned.get()), options);
+  for (const KeyReport &key : run.keys)
+    run.config.places.emplace(key.key, key.where);
   if (run.ok())
     deriveValues(reader);
   return run;

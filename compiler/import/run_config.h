@@ -4,6 +4,7 @@
 #include "compiler/import/model_description.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ struct PlanPins {
   std::optional<std::string> recompute;        ///< "none", "selective", "full"
   std::optional<std::vector<int>> stageLayers; ///< layers per stage, uneven allowed
   std::optional<std::string> schedule;         ///< "1f1b", "gpipe", ...
+  std::optional<int> virtualStages;            ///< chunks of layers per stage
   bool pinned = false; ///< parallel_mode 1: everything unset takes its default
 };
 
@@ -79,6 +81,7 @@ struct ClusterConfig {
 
 struct RunConfig {
   std::string file; ///< the run file
+  std::map<std::string, SourceLocation> places; ///< of each key given, as "cluster.link", for errors found later
   ModelDescription model;
   DTypePolicy dtypes;
   PlanPins pins;

@@ -5,14 +5,22 @@
 
 namespace espalier {
 
-const YamlNode *RunReader::find(const std::string &path) const {
-  const YamlNode *node = &root;
+namespace {
+
+const YamlNode *findBelow(const YamlNode *node, const std::string &path) {
   for (size_t begin = 0; node && begin <= path.size();) {
     size_t end = std::min(path.find('.', begin), path.size());
     node = node->find(std::string_view(path).substr(begin, end - begin));
     begin = end + 1;
   }
   return node && node->kind != YamlNode::Kind::Null ? node : nullptr;
+}
+
+} // namespace
+
+const YamlNode *RunReader::find(const std::string &path) const {
+  const YamlNode *found = above ? findBelow(above, path) : nullptr;
+  return found ? found : findBelow(&root, path);
 }
 
 std::optional<int64_t> RunReader::integer(const std::string &path) const {

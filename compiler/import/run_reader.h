@@ -13,7 +13,9 @@ namespace espalier {
 /// What the parts of the import share while one run is read.
 class RunReader {
 public:
-  RunReader(const YamlNode &root, ImportedRun &run) : root(root), run(run) {}
+  /// What `above` holds wins over `root`; it may be null.
+  RunReader(const YamlNode &root, ImportedRun &run, const YamlNode *above = nullptr)
+      : root(root), above(above), run(run) {}
 
   /// The node of a dotted path, or null; null values count as absent.
   const YamlNode *find(const std::string &path) const;
@@ -37,6 +39,7 @@ public:
 
 private:
   const YamlNode &root;
+  const YamlNode *above;
   ImportedRun &run;
 };
 
@@ -44,8 +47,9 @@ private:
 void importTraining(const RunReader &reader);
 void importData(const RunReader &reader);
 void importDTypes(const RunReader &reader, const SizeTable &sizes);
-void importCluster(const RunReader &reader, const std::string &fromOptions,
+void importCluster(const RunReader &reader, const ImportOptions &options,
                    const std::vector<std::string> &folders);
-void importParallel(const RunReader &reader);
+/// `pins` reads what the command line pins above the file.
+void importParallel(const RunReader &reader, const RunReader &pins, const ImportOptions &options);
 
 } // namespace espalier

@@ -1,6 +1,6 @@
 #include "compiler/plan/choose_plan.h"
 
-#include "planner/explain.h"
+#include "planner/schedule.h"
 
 namespace espalier {
 
@@ -23,8 +23,7 @@ planner::Recompute parseRecompute(const std::string &name) {
 }
 
 planner::Schedule parseSchedule(const std::string &name) {
-  for (planner::Schedule schedule : {planner::Schedule::GPipe, planner::Schedule::Interleaved,
-                                     planner::Schedule::ZeroBubbleH1, planner::Schedule::ZeroBubbleV})
+  for (planner::Schedule schedule : planner::kSchedules)
     if (name == planner::scheduleName(schedule))
       return schedule;
   return planner::Schedule::OneFOneB;
@@ -41,10 +40,12 @@ planner::Plan pinnedPlan(const RunConfig &run) {
   plan.zero = pins.zero.value_or(0);
   plan.sequenceParallel = pins.sequenceParallel.value_or(false);
   plan.vocabParallel = pins.vocabParallel.value_or(true);
+  plan.virtualStages = pins.virtualStages.value_or(1);
   plan.schedule = parseSchedule(pins.schedule.value_or("1f1b"));
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
   planner::Recompute recompute = parseRecompute(pins.recompute.value_or("none"));
-  std::vector<int> counts = pins.stageLayers.value_or(spreadLayers(run.model.layerCount(), plan.pp));
+  int chunks = plan.pp * planner::chunksOf(plan.schedule, plan.virtualStages);
+  std::vector<int> counts = pins.stageLayers.value_or(spreadLayers(run.model.layerCount(), chunks));
   int first = 0;
   for (int count : counts) {
     planner::StagePlan stage{first, count, std::vector<planner::Recompute>(count, recompute)};

@@ -80,7 +80,8 @@ Json predictionAsJson(const planner::Prediction &prediction) {
 
 } // namespace
 
-std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result) {
+std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
+                     const planner::WhatIf *comparison) {
   bool found = !result.plans.empty();
   Json json = {{"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
                {"plan", nullptr},
@@ -114,6 +115,15 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   json["relaxations"] = Json::array();
   for (const planner::Relaxation &relaxation : result.relaxations)
     json["relaxations"].push_back({{"change", relaxation.change}, {"need_bytes", relaxation.needBytes}});
+  if (comparison)
+    json["what_if"] = {{"devices_before", comparison->devicesBefore},
+                       {"devices_after", comparison->devicesAfter},
+                       {"idle_devices", comparison->idleDevices},
+                       {"plan_before", planAsJson(comparison->before.plan)},
+                       {"predicted_before", predictionAsJson(comparison->before.prediction)},
+                       {"step_seconds_ratio", comparison->stepRatio()},
+                       {"tokens_per_second_ratio", comparison->tokenRateRatio()},
+                       {"device_seconds_per_token_ratio", comparison->costRatio()}};
   return json.dump(2);
 }
 

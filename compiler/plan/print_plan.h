@@ -3,14 +3,16 @@
 
 #include "compiler/import/run_config.h"
 #include "planner/explain.h"
+#include "planner/what_if.h"
 
 #include <string>
 
 namespace espalier {
 
 /// model, plan, global_batch, predicted, search, alternatives, rejected; `plan` and `predicted` are null when nothing
-/// fits, and `binding` and `relaxations` say why.
-std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result);
+/// fits, and `binding` and `relaxations` say why. `what_if` is there where a comparison is given.
+std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
+                     const planner::WhatIf *comparison = nullptr);
 
 /// violated, or plan, items (seconds by cause) and more_seconds.
 std::string whyNotJson(const planner::WhyNot &answer);

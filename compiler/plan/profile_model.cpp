@@ -238,11 +238,36 @@ private:
     return planned;
   }
 
+  /// ZeRO 3 from ZeRO 1: what moves once per step moves with every micro-batch, beside compute. Parameters are gathered
+  /// for forward and again for backward, gradients are scattered behind backward.
+  static planner::PatternTerms fullySharded(planner::PatternTerms pattern) {
+    pattern.pattern.zero = 3;
+    std::vector<planner::CollectiveTerm> moved;
+    for (planner::CollectiveTerm term : pattern.collectives) {
+      bool isGather = term.kind == planner::CollectiveKind::AllGather;
+      if (term.phase == planner::Phase::Step && term.axis == Axis::Dp &&
+          (isGather || term.kind == planner::CollectiveKind::ReduceScatter)) {
+        term.canHide = true;
+        term.phase = planner::Phase::Backward;
+        if (isGather) {
+          moved.push_back(term);
+          term.phase = planner::Phase::Forward;
+        }
+      }
+      moved.push_back(term);
+    }
+    pattern.collectives = std::move(moved);
+    return pattern;
+  }
+
   /// Without replicas there is nothing to shard: the terms without ZeRO hold for it too.
   static void addPattern(planner::PatternTerms pattern, int zero, std::vector<planner::PatternTerms> &patterns) {
     pattern.pattern.zero = zero;
     if (zero > 0) {
       pattern.pattern.dp = true;
+      patterns.push_back(pattern);
+      patterns.back().pattern.zero = 2; // the same steps; the cost model shards the gradients
+      patterns.push_back(fullySharded(pattern));
     } else {
       planner::PatternTerms alone = pattern;
       alone.pattern.zero = 1;
@@ -313,6 +338,7 @@ planner::Pins pinsOf(const RunConfig &run) {
   pins.cp = from.cp;
   pins.ep = from.ep;
   pins.zero = from.zero;
+  pins.virtualStages = from.virtualStages;
   pins.microBatchSize = from.microBatchSize;
   pins.microBatches = from.microBatches;
   pins.sequenceParallel = from.sequenceParallel;

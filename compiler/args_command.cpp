@@ -1,0 +1,82 @@
+#include "compiler/args_command.h"
+
+#include "compiler/import/import_args.h"
+#include "compiler/import/import_run.h"
+#include "compiler/write_whole.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace espalier {
+
+namespace {
+
+enum ExitCode { Success = 0, UserError = 2 };
+
+constexpr size_t mostBytes = 1 << 20;
+
+/// The file's text, at most one byte more than is read.
+std::optional<std::string> readBounded(const std::string &file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(mostBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad() || !stream.is_open() || std::filesystem::is_directory(file))
+    return std::nullopt;
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return text;
+}
+
+/// Devices and layers of the base; false when it has errors, which are printed.
+bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
+  if (arguments.base.empty())
+    return true;
+  ImportOptions import;
+  import.cluster = arguments.cluster;
+  // The base's own plan need not hold on other devices: its batch and split are replaced.
+  import.freeAtBatch = 1;
+  ImportedRun run = importRun(arguments.base, import);
+  fmt::print(stderr, "{}", run.diagnostics.render());
+  options.baseDevices = run.config.cluster.devices();
+  options.baseLayers = run.config.model.layerCount();
+  std::filesystem::path folder = std::filesystem::absolute(arguments.output).parent_path();
+  options.base = arguments.output.empty() ? std::filesystem::absolute(arguments.base).string()
+                                          : std::filesystem::absolute(arguments.base).lexically_relative(folder).string();
+  return run.ok();
+}
+
+} // namespace
+
+int importArgsVerb(const ArgsArguments &arguments) {
+  std::optional<std::string> text = readBounded(arguments.file);
+  if (!text) {
+    fmt::print(stderr, "{}: error: cannot read the file\n", arguments.file);
+    return UserError;
+  }
+  ArgsOptions options;
+  options.cluster = arguments.cluster;
+  if (!readBase(arguments, options))
+    return UserError;
+  ImportedArgs imported = importArgs(arguments.file, *text, options);
+  fmt::print(stderr, "{}", imported.diagnostics.render());
+  if (imported.diagnostics.hasErrors())
+    return UserError;
+  for (const FlagReport &flag : imported.flags)
+    fmt::print(stderr, "{}:{}:{}: {} {}: {}\n", flag.where.file, flag.where.line, flag.where.column,
+               flag.isUsed ? "used" : "ignored", flag.flag, flag.effect);
+  if (arguments.output.empty()) {
+    fmt::print("{}", imported.yaml);
+    return Success;
+  }
+  if (!writeWhole(arguments.output, imported.yaml, "the run file"))
+    return UserError;
+  // The checks of run files hold for it, too.
+  ImportedRun written = importRun(arguments.output);
+  fmt::print(stderr, "{}", written.diagnostics.render());
+  return written.ok() ? Success : UserError;
+}
+
+} // namespace espalier

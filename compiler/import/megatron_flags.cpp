@@ -1,0 +1,151 @@
+#include "compiler/import/megatron_flags.h"
+
+#include <map>
+
+namespace espalier {
+
+const std::vector<MappedFlag> &mappedFlags() {
+  static const std::vector<MappedFlag> flags = {
+      {"--num-layers", 1},
+      {"--hidden-size", 1},
+      {"--ffn-hidden-size", 1},
+      {"--num-attention-heads", 1},
+      {"--group-query-attention", 0},
+      {"--num-query-groups", 1},
+      {"--seq-length", 1},
+      {"--max-position-embeddings", 1},
+      {"--vocab-size", 1},
+      {"--tokenizer-type", 1},
+      {"--swiglu", 0},
+      {"--normalization", 1},
+      {"--norm-epsilon", 1},
+      {"--layernorm-epsilon", 1},
+      {"--position-embedding-type", 1},
+      {"--use-rotary-position-embeddings", 0},
+      {"--rotary-base", 1},
+      {"--untie-embeddings-and-output-weights", 0},
+      {"--disable-bias-linear", 0},
+      {"--init-method-std", 1},
+      {"--hidden-dropout", 1},
+      {"--attention-dropout", 1},
+      {"--fp16", 0},
+      {"--bf16", 0},
+      {"--loss-scale", 1},
+      {"--initial-loss-scale", 1},
+      {"--loss-scale-window", 1},
+      {"--seed", 1},
+      {"--micro-batch-size", 1},
+      {"--global-batch-size", 1},
+      {"--lr", 1},
+      {"--min-lr", 1},
+      {"--lr-decay-style", 1},
+      {"--lr-decay-iters", 1},
+      {"--lr-decay-samples", 1},
+      {"--lr-warmup-fraction", 1},
+      {"--lr-warmup-iters", 1},
+      {"--lr-warmup-samples", 1},
+      {"--weight-decay", 1},
+      {"--adam-beta1", 1},
+      {"--adam-beta2", 1},
+      {"--adam-eps", 1},
+      {"--clip-grad", 1},
+      {"--tensor-model-parallel-size", 1},
+      {"--pipeline-model-parallel-size", 1},
+      {"--context-parallel-size", 1},
+      {"--sequence-parallel", 0},
+      {"--use-distributed-optimizer", 0},
+      {"--data-parallel-sharding-strategy", 1},
+      {"--num-layers-per-virtual-pipeline-stage", 1},
+      {"--num-virtual-stages-per-pipeline-rank", 1},
+      {"--decoder-first-pipeline-num-layers", 1},
+      {"--decoder-last-pipeline-num-layers", 1},
+      {"--recompute-granularity", 1},
+      {"--recompute-activations", 0},
+      {"--checkpoint-activations", 0},
+      {"--recompute-method", 1},
+      {"--recompute-num-layers", 1},
+  };
+  return flags;
+}
+
+namespace {
+
+struct IgnoredGroup {
+  const char *reason;
+  std::vector<const char *> flags;
+};
+
+const std::vector<IgnoredGroup> &ignoredGroups() {
+  static const std::vector<IgnoredGroup> groups = {
+      {"data are named when a run starts: `espalier run --data PREFIX`",
+       {"--data-path", "--train-data-path", "--valid-data-path", "--test-data-path", "--split", "--data-cache-path",
+        "--mock-data", "--num-workers", "--data-impl", "--dataloader-type", "--data-args-path", "--mmap-warmup",
+        "--no-create-attention-mask-in-dataloader", "--reset-position-ids", "--reset-attention-mask",
+        "--eod-mask-loss"}},
+      {"data are tokenized beforehand: `espalier data tokenize`",
+       {"--vocab-file", "--merge-file", "--tokenizer-model", "--tiktoken-pattern", "--vocab-extra-ids",
+        "--make-vocab-size-divisible-by"}},
+      {"say `espalier run --steps N`", {"--train-iters", "--train-samples", "--exit-interval", "--exit-duration-in-mins"}},
+      {"say `espalier run --checkpoint DIR --save-every N`, and --resume",
+       {"--save", "--load", "--save-interval", "--no-save-optim", "--no-save-rng", "--no-load-optim", "--no-load-rng",
+        "--finetune", "--use-checkpoint-args", "--use-dist-ckpt", "--ckpt-format", "--async-save",
+        "--use-checkpoint-opt_param-scheduler", "--override-opt_param-scheduler", "--auto-detect-ckpt-format",
+        "--dist-ckpt-format", "--non-persistent-save-interval"}},
+      {"say `espalier run --eval-every N --eval-batches N`", {"--eval-interval", "--eval-iters", "--skip-train"}},
+      {"say `espalier run --metrics FILE`",
+       {"--log-interval", "--tensorboard-dir", "--tensorboard-queue-size", "--log-throughput", "--timing-log-level",
+        "--log-timers-to-tensorboard", "--log-params-norm", "--log-num-zeros-in-grad", "--log-progress",
+        "--log-validation-ppl-to-tensorboard", "--log-memory-to-tensorboard", "--log-batch-size-to-tensorboard",
+        "--log-world-size-to-tensorboard", "--wandb-project", "--wandb-exp-name", "--wandb-save-dir",
+        "--timing-log-option", "--log-straggler", "--tensorboard-log-interval"}},
+      {"a batch that grows is not built: all steps have the global batch", {"--rampup-batch-size"}},
+      {"attention never stores its scores and kernels are always fused",
+       {"--attention-backend", "--use-flash-attn", "--transformer-impl", "--use-mcore-models", "--use-legacy-models",
+        "--no-masked-softmax-fusion", "--no-bias-gelu-fusion", "--no-bias-swiglu-fusion", "--no-bias-dropout-fusion",
+        "--no-rope-fusion", "--no-gradient-accumulation-fusion", "--no-persist-layer-norm", "--cross-entropy-loss-fusion",
+        "--attention-softmax-in-fp32", "--apply-query-key-layer-scaling", "--no-query-key-layer-scaling",
+        "--accumulate-allreduce-grads-in-fp32", "--bias-gelu-fusion", "--fp16-lm-cross-entropy"}},
+      {"the plan orders communication, beside compute where it can",
+       {"--overlap-grad-reduce", "--overlap-param-gather", "--overlap-p2p-communication",
+        "--no-overlap-p2p-communication", "--tp-comm-overlap", "--no-async-tensor-model-parallel-allreduce",
+        "--no-scatter-gather-tensors-in-pipeline", "--delay-grad-reduce", "--ddp-bucket-size",
+        "--align-grad-reduce", "--overlap-param-gather-with-optimizer-step", "--no-contiguous-buffers-in-local-ddp",
+        "--tp-comm-bulk-dgrad", "--disable-tp-comm-overlap-ag"}},
+      {"the launcher and the devices of the cluster decide",
+       {"--distributed-backend", "--distributed-timeout-minutes", "--local-rank", "--local_rank", "--use-cpu-initialization",
+        "--DDP-impl", "--lazy-mpu-init", "--manual-gc", "--manual-gc-interval", "--empty-unused-memory-level",
+        "--no-check-for-nan-in-loss-and-grad", "--check-weight-hash-across-dp-replicas-interval"}},
+      {"the optimizer is AdamW with the momenta in f32", {"--optimizer", "--start-weight-decay", "--end-weight-decay",
+                                                        "--weight-decay-incr-style", "--sgd-momentum"}},
+      {"the lowest loss scale is 1 and one overflow halves it", {"--min-loss-scale", "--hysteresis"}},
+      {"the tanh form of gelu is taken either way", {"--openai-gelu", "--onnx-safe"}},
+      {"a decoder-only model has one stack of layers", {"--kv-channels", "--encoder-num-layers", "--encoder-seq-length"}},
+      {"profiling a run is not built", {"--profile", "--profile-step-start", "--profile-step-end", "--profile-ranks"}},
+  };
+  return groups;
+}
+
+} // namespace
+
+const char *ignoredReason(const std::string &flag) {
+  static const std::map<std::string, const char *> reasons = [] {
+    std::map<std::string, const char *> all;
+    for (const IgnoredGroup &group : ignoredGroups())
+      for (const char *name : group.flags)
+        all[name] = group.reason;
+    return all;
+  }();
+  auto found = reasons.find(flag);
+  return found == reasons.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> knownFlags() {
+  std::vector<std::string> names;
+  for (const MappedFlag &flag : mappedFlags())
+    names.push_back(flag.name);
+  for (const IgnoredGroup &group : ignoredGroups())
+    names.insert(names.end(), group.flags.begin(), group.flags.end());
+  return names;
+}
+
+} // namespace espalier

@@ -1,0 +1,23 @@
+// The flags of Megatron-LM's training scripts (core r0.6 to r0.7, and the names that main has added): which are mapped,
+// and why the others have no effect here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// Flags that import-args maps, "--num-layers". Values: how many follow, -1 for any number.
+struct MappedFlag {
+  const char *name;
+  int values;
+};
+const std::vector<MappedFlag> &mappedFlags();
+
+/// Why a flag is not looked at; null for a flag that is mapped or not known.
+const char *ignoredReason(const std::string &flag);
+
+/// All known flags, for suggestions.
+std::vector<std::string> knownFlags();
+
+} // namespace espalier

@@ -1,0 +1,394 @@
+#include "compiler/import/shell_words.h"
+
+#include "compiler/import/expression.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <fmt/format.h>
+#include <map>
+
+namespace espalier {
+
+namespace {
+
+constexpr size_t mostBytes = 1 << 20;
+
+/// A character with its place; text of variables keeps the places of its assignment.
+struct PlacedChar {
+  char c = 0;
+  int line = 1, column = 1;
+  bool quoted = false; ///< no word ends here
+};
+
+struct PlacedText {
+  std::vector<PlacedChar> chars;
+  std::string unknown;
+
+  std::string text() const {
+    std::string plain;
+    for (const PlacedChar &entry : chars)
+      plain += entry.c;
+    return plain;
+  }
+};
+
+bool isNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+class ShellScanner {
+public:
+  ShellScanner(const std::string &file, std::string_view text, Diagnostics &diagnostics)
+      : file(file), input(text), diagnostics(diagnostics) {}
+
+  std::vector<ShellCommand> run() {
+    while (at < input.size() && !failed)
+      readPart();
+    endCommand();
+    return std::move(commands);
+  }
+
+private:
+  char peek(size_t ahead = 0) const { return at + ahead < input.size() ? input[at + ahead] : '\0'; }
+
+  PlacedChar take() {
+    PlacedChar taken{input[at++], line, column, false};
+    ++column;
+    if (taken.c == '\n') {
+      ++line;
+      column = 1;
+    }
+    return taken;
+  }
+
+  void skip(size_t count) {
+    for (size_t i = 0; i < count && at < input.size(); ++i)
+      take();
+  }
+
+  void fail(int atLine, int atColumn, std::string message) {
+    if (!failed)
+      diagnostics.error({file, atLine, atColumn}, std::move(message));
+    failed = true;
+  }
+
+  void readPart() {
+    char c = peek();
+    if (c == '\\' && peek(1) == '\n')
+      return skip(2);
+    if (c == '\n' || c == ';' || c == '&' || c == '|' || c == '(' || c == ')') {
+      take();
+      return endCommand();
+    }
+    if (std::isspace(static_cast<unsigned char>(c)))
+      return skip(1);
+    if (c == '#') {
+      while (at < input.size() && peek() != '\n')
+        take();
+      return;
+    }
+    if (isRedirection())
+      return skipRedirection();
+    if (mayAssign() && readAssignment())
+      return;
+    append(readWord());
+  }
+
+  /// 2>&1, >file and <file: no words of the command.
+  bool isRedirection() const {
+    size_t digits = 0;
+    while (std::isdigit(static_cast<unsigned char>(peek(digits))))
+      ++digits;
+    return peek(digits) == '>' || peek(digits) == '<';
+  }
+
+  void skipRedirection() {
+    while (peek() == '>' || peek() == '<' || peek() == '&' || std::isdigit(static_cast<unsigned char>(peek())))
+      take();
+    while (peek() == ' ')
+      take();
+    readWord();
+  }
+
+  void append(const PlacedText &text) {
+    if (command.empty())
+      warnOfControlFlow(text);
+    split(text, command);
+  }
+
+  void warnOfControlFlow(const PlacedText &first) {
+    static const std::vector<std::string> keywords = {"if", "for", "while", "until", "case", "function"};
+    if (first.chars.empty() || isWarned ||
+        std::find(keywords.begin(), keywords.end(), first.text()) == keywords.end())
+      return;
+    isWarned = true;
+    diagnostics.warning({file, first.chars[0].line, first.chars[0].column},
+                        "control flow is not followed: every assignment counts, in the order of the file");
+  }
+
+  /// Unquoted space ends words. What an unknown is part of stays unknown.
+  void split(const PlacedText &text, ShellCommand &words) {
+    ShellWord word;
+    bool open = false;
+    auto finish = [&] {
+      if (open)
+        words.push_back(word);
+      word = {};
+      open = false;
+    };
+    for (const PlacedChar &entry : text.chars) {
+      if (!entry.quoted && std::isspace(static_cast<unsigned char>(entry.c))) {
+        finish();
+        continue;
+      }
+      if (!open)
+        word.where = {file, entry.line, entry.column};
+      open = true;
+      if (entry.c == unknownMark)
+        word.unknown = text.unknown;
+      else if (entry.c != emptyMark)
+        word.text += entry.c;
+    }
+    finish();
+    if ((expanded += text.chars.size()) > mostBytes)
+      fail(line, column, "the script expands to more than 1 MiB");
+  }
+
+  void endCommand() {
+    if (!command.empty())
+      commands.push_back(std::move(command));
+    command.clear();
+  }
+
+  bool mayAssign() const {
+    static const std::vector<std::string> declarers = {"export", "local", "readonly", "declare", "typeset"};
+    return command.empty() ||
+           std::find(declarers.begin(), declarers.end(), command.front().text) != declarers.end();
+  }
+
+  /// NAME=value, NAME=( words ), and both with +=. False, and nothing read, when there is none.
+  bool readAssignment() {
+    size_t length = 0;
+    while (isNameChar(peek(length)))
+      ++length;
+    bool adds = peek(length) == '+' && peek(length + 1) == '=';
+    if (length == 0 || std::isdigit(static_cast<unsigned char>(peek())) || (!adds && peek(length) != '='))
+      return false;
+    std::string name(input.substr(at, length));
+    skip(length + (adds ? 2 : 1));
+    bool isList = peek() == '(';
+    PlacedText value = isList ? readArray() : readWord();
+    PlacedText &variable = variables[name];
+    if (!adds)
+      variable = {};
+    if (isList && !variable.chars.empty())
+      variable.chars.push_back({' ', line, column, false});
+    variable.chars.insert(variable.chars.end(), value.chars.begin(), value.chars.end());
+    if (!value.unknown.empty())
+      variable.unknown = value.unknown;
+    if (variable.chars.size() > mostBytes)
+      fail(line, column, fmt::format("{} holds more than 1 MiB", name));
+    return true;
+  }
+
+  /// Words between brackets, joined by unquoted spaces.
+  PlacedText readArray() {
+    PlacedText all;
+    PlacedChar open = take();
+    while (at < input.size() && peek() != ')' && !failed) {
+      if (peek() == '#') {
+        while (at < input.size() && peek() != '\n')
+          take();
+      } else if (peek() == '\\' && peek(1) == '\n') {
+        skip(2);
+      } else if (std::isspace(static_cast<unsigned char>(peek()))) {
+        take();
+      } else {
+        PlacedText word = readWord();
+        all.chars.insert(all.chars.end(), word.chars.begin(), word.chars.end());
+        all.chars.push_back({' ', line, column, false});
+        if (!word.unknown.empty())
+          all.unknown = word.unknown;
+      }
+    }
+    if (at >= input.size())
+      fail(open.line, open.column, "this bracket is not closed");
+    skip(1);
+    return all;
+  }
+
+  PlacedText readWord() {
+    PlacedText word;
+    size_t before = at;
+    while (at < input.size() && !failed) {
+      char c = peek();
+      if (std::isspace(static_cast<unsigned char>(c)) || c == ';' || c == '&' || c == '|' || c == '(' || c == ')')
+        break;
+      if (c == '\\') {
+        skip(1);
+        if (peek() == '\n')
+          break;
+        if (at < input.size())
+          word.chars.push_back(take());
+      } else if (c == '\'' || c == '"') {
+        readQuoted(word);
+      } else if (c == '$' || c == '`') {
+        readExpansion(word, /*quoted=*/false);
+      } else {
+        word.chars.push_back(take());
+      }
+    }
+    if (at == before && at < input.size()) // a sign that has no meaning here
+      take();
+    return word;
+  }
+
+  void readQuoted(PlacedText &word) {
+    PlacedChar quote = take();
+    PlacedChar empty = quote;
+    empty.c = emptyMark; // "" is a word, too
+    word.chars.push_back(empty);
+    while (at < input.size() && peek() != quote.c && !failed) {
+      if (quote.c == '"' && peek() == '\\' && peek(1) == '\n') {
+        skip(2);
+        continue;
+      }
+      if (quote.c == '"' && peek() == '\\' && (peek(1) == '"' || peek(1) == '\\' || peek(1) == '$'))
+        skip(1);
+      else if (quote.c == '"' && (peek() == '$' || peek() == '`')) {
+        readExpansion(word, /*quoted=*/true);
+        continue;
+      }
+      word.chars.push_back(take());
+      word.chars.back().quoted = true;
+    }
+    if (at >= input.size())
+      fail(quote.line, quote.column, "this quote is not closed");
+    skip(1);
+  }
+
+  void markUnknown(PlacedText &word, const PlacedChar &place, std::string what) {
+    PlacedChar mark = place;
+    mark.c = unknownMark;
+    word.chars.push_back(mark);
+    word.unknown = std::move(what);
+  }
+
+  /// What stands between a bracket and its partner; the cursor is on the opening one.
+  std::string bracketed(char open, char close) {
+    PlacedChar first = take();
+    std::string inside;
+    for (int depth = 1; at < input.size();) {
+      char c = take().c;
+      depth += (c == open) - (c == close);
+      if (depth == 0)
+        return inside;
+      inside += c;
+    }
+    fail(first.line, first.column, "this bracket is not closed");
+    return inside;
+  }
+
+  void readExpansion(PlacedText &word, bool quoted) {
+    PlacedChar start = take();
+    if (start.c == '`') {
+      while (at < input.size() && peek() != '`')
+        take();
+      skip(1);
+      return markUnknown(word, start, "a command in backticks");
+    }
+    if (peek() == '(' && peek(1) == '(') {
+      std::string inside = bracketed('(', ')');
+      return arithmetic(word, start, inside.substr(1, inside.size() < 2 ? 0 : inside.size() - 2));
+    }
+    if (peek() == '(') {
+      bracketed('(', ')');
+      return markUnknown(word, start, "the output of a command");
+    }
+    if (peek() == '{')
+      return parameter(word, start, bracketed('{', '}'), quoted);
+    std::string name;
+    while (isNameChar(peek()) && (name.empty() || !std::isdigit(static_cast<unsigned char>(name[0]))))
+      name += take().c;
+    if (name.empty() && (peek() == '@' || peek() == '*')) {
+      skip(1); // what the caller adds
+      return;
+    }
+    if (name.empty()) {
+      word.chars.push_back(start);
+      return;
+    }
+    parameter(word, start, name, quoted);
+  }
+
+  /// NAME, NAME[@], NAME:-default and NAME-default.
+  void parameter(PlacedText &word, const PlacedChar &place, const std::string &inside, bool quoted) {
+    size_t length = 0;
+    while (length < inside.size() && isNameChar(inside[length]))
+      ++length;
+    std::string name = inside.substr(0, length), rest = inside.substr(length);
+    bool isList = rest == "[@]" || rest == "[*]";
+    auto found = variables.find(name);
+    if (found != variables.end() && (rest.empty() || isList || rest.starts_with(":-") || rest.starts_with("-"))) {
+      for (PlacedChar entry : found->second.chars) {
+        entry.quoted = entry.quoted && !(!quoted && rest.empty());
+        entry.quoted = entry.quoted || (quoted && !isList);
+        word.chars.push_back(entry);
+      }
+      if (!found->second.unknown.empty())
+        word.unknown = found->second.unknown;
+      return;
+    }
+    size_t dash = rest.starts_with(":-") ? 2 : rest.starts_with("-") ? 1 : 0;
+    if (dash == 0)
+      return markUnknown(word, place, "$" + name);
+    for (char c : rest.substr(dash))
+      if (c != '"' && c != '\'')
+        word.chars.push_back({c, place.line, place.column, quoted});
+  }
+
+  void arithmetic(PlacedText &word, const PlacedChar &place, std::string text) {
+    std::erase(text, '$');
+    std::erase(text, '{');
+    std::erase(text, '}');
+    ExpressionValue result = evaluateExpression(text, [&](const std::string &name, bool &known) {
+      auto found = variables.find(name);
+      known = found != variables.end();
+      std::string digits = known ? found->second.text() : "";
+      std::erase(digits, emptyMark);
+      int64_t value = 0;
+      auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      known = known && error == std::errc() && end == digits.data() + digits.size();
+      return known ? std::optional(static_cast<double>(value)) : std::nullopt;
+    });
+    if (!result.value || !result.fault.empty())
+      return markUnknown(word, place, "$((" + text + "))");
+    for (char c : fmt::format("{:.0f}", std::trunc(*result.value)))
+      word.chars.push_back({c, place.line, place.column, true});
+  }
+
+  static constexpr char unknownMark = '\1', emptyMark = '\2';
+
+  const std::string &file;
+  std::string_view input;
+  Diagnostics &diagnostics;
+  size_t at = 0, expanded = 0;
+  int line = 1, column = 1;
+  bool failed = false, isWarned = false;
+  std::map<std::string, PlacedText> variables;
+  ShellCommand command;
+  std::vector<ShellCommand> commands;
+};
+
+} // namespace
+
+std::vector<ShellCommand> readShell(const std::string &file, std::string_view text, Diagnostics &diagnostics) {
+  if (text.size() > mostBytes) {
+    diagnostics.error({file, 0, 0}, fmt::format("{} bytes, at most {} are read", text.size(), mostBytes));
+    return {};
+  }
+  diagnostics.addSource(file, text);
+  return ShellScanner(file, text, diagnostics).run();
+}
+
+} // namespace espalier

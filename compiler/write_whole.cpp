@@ -1,0 +1,26 @@
+#include "compiler/write_whole.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace espalier {
+
+bool writeWhole(const std::string &path, const std::string &text, const char *what) {
+  std::string partial = path + ".partial";
+  std::ofstream stream(partial, std::ios::binary);
+  stream << text;
+  stream.close();
+  std::error_code error;
+  if (stream)
+    std::filesystem::rename(partial, path, error);
+  if (stream && !error)
+    return true;
+  std::filesystem::remove(partial, error);
+  fmt::print(stderr, "{}: error: cannot write {}; is the folder there and writable?\n", path, what);
+  return false;
+}
+
+} // namespace espalier

@@ -1,0 +1,39 @@
+#include "planner/what_if.h"
+
+#include "planner/explain.h"
+
+#include <cstdio>
+
+namespace espalier::planner {
+
+double WhatIf::stepRatio() const { return after.prediction.stepSeconds / before.prediction.stepSeconds; }
+
+double WhatIf::tokenRateRatio() const {
+  return after.prediction.tokensPerSecond / before.prediction.tokensPerSecond;
+}
+
+double WhatIf::costRatio() const { return devicesAfter / tokenRateRatio() / devicesBefore; }
+
+namespace {
+
+std::string line(const char *when, int devices, const std::string &machine, const PricedPlan &plan) {
+  char text[256];
+  std::snprintf(text, sizeof text, "%-4s %d devices of %s: %.4g s, %.4g tokens/s, ", when, devices,
+                machine.substr(0, 100).c_str(), plan.prediction.stepSeconds, plan.prediction.tokensPerSecond);
+  return text + describePlan(plan.plan);
+}
+
+} // namespace
+
+std::string printWhatIf(const WhatIf &answer) {
+  std::string text = line("now", answer.devicesBefore, answer.machineBefore, answer.before) + "\n" +
+                     line("then", answer.devicesAfter, answer.machineAfter, answer.after);
+  if (answer.idleDevices > 0)
+    text += ", " + std::to_string(answer.idleDevices) + " devices idle";
+  char ratios[160];
+  std::snprintf(ratios, sizeof ratios, "step time x %.4g, tokens/s x %.4g, device seconds per token x %.4g\n",
+                answer.stepRatio(), answer.tokenRateRatio(), answer.costRatio());
+  return text + "\n" + ratios;
+}
+
+} // namespace espalier::planner
