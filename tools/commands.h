@@ -18,7 +18,6 @@ void addInspectCommand(CLI::App &app, int &exitCode);
 /// `bench plans FILE.csv ...`: the planner against tables of published runs.
 void addBenchCommand(CLI::App &app, int &exitCode);
 
-/// `plan`, `compile`, `explain`: handed to the compiler's library with the words as given, which is
 /// `plan`, `compile`, `import-args`, `explain`: handed to the compiler's library with the words as given, which is
 /// loaded only then. After a compilation the written plan is verified.
 void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv);
