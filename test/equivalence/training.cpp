@@ -67,7 +67,7 @@ TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, in
   options.steps = steps;
   options.threads = threads;
   options.keepGradients = true;
-  rt::RunResult result = rt::runPlan(rt::Program(std::move(compiled->plan)), options);
+  rt::RunResult result = rt::runPlan(rt::Program(std::move(compiled->plan), threads), options);
   for (const rt::StepRecord &step : result.steps) {
     record.losses.push_back(step.loss);
     record.norms.push_back(step.gradNorm);
