@@ -47,7 +47,8 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
     For each policy in a segment's `model.recompute` (none, selective, full) makes `@<segment>.<policy>.forward` and
     `.backward`, and once `@<segment>.evaluate`, which keeps nothing. Kept values are results of forward and arguments
     of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of tensor-parallel sums under
-    every policy. The loss arrives in backward as the scalar `loss_scale`.
+    every policy. `dist.slice_inputs` keeps the incoming stream of the policy full as its slice over these axes, which
+    backward gathers. The loss arrives in backward as the scalar `loss_scale`.
   }];
 }
 

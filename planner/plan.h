@@ -40,6 +40,8 @@ struct Plan {
       true; ///< shard vocab over tp (padded); otherwise embedding and head are replicated
   bool keepTensorParallelResults =
       false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
+  bool sliceRecomputedInputs =
+      false; ///< inputs kept under full recompute are split over tp and gathered in backward
   Schedule schedule = Schedule::OneFOneB;
   std::vector<StagePlan> stages;
   bool executable = true; ///< false: priced, but the executor cannot run it yet

@@ -69,18 +69,16 @@ int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
                                   : count(reader, "runner_config.gradient_accumulation_steps")});
 }
 
+std::optional<bool> switchOf(const YamlNode *node) {
+  return node && node->isScalar() ? yamlBool(*node) : std::nullopt;
+}
+
+/// The policy that all layers have in common; lists of stages come on top of it.
 std::string recomputeOfFile(const RunReader &reader) {
-  const YamlNode *recompute = reader.find("recompute_config.recompute");
-  const YamlNode *select = reader.find("recompute_config.select_recompute");
-  if (recompute && !recompute->isSequence() && !yamlBool(*recompute))
-    reader.error("recompute_config.recompute",
-                 fmt::format("recompute must be True, False or a list of layers per stage, got {}",
-                             flowText(*recompute)));
-  if (recompute && (recompute->isSequence() || yamlBool(*recompute).value_or(false)))
-    return recompute->isSequence() ? "none" : "full";
-  if (select && (!select->isScalar() || yamlBool(*select).value_or(false)))
-    return "selective";
-  return "none";
+  if (switchOf(reader.find("recompute_config.recompute")).value_or(false))
+    return "full";
+  return switchOf(reader.find("recompute_config.select_recompute")).value_or(false) ? "selective"
+                                                                                    : "none";
 }
 
 int zeroOfFile(const RunReader &reader) {
@@ -139,28 +137,85 @@ void pinStageLayers(const RunReader &reader) {
   pins.stageLayers = *offset;
 }
 
-/// A list under `recompute` gives the number of recomputed layers of each stage, from its first
-/// layer on.
-void importRecomputeList(const RunReader &reader) {
+/// More than a stage has.
+constexpr int allLayers = 100000;
+
+/// Layers per stage of `True`, `False`, or a list of numbers and switches, one per stage.
+std::vector<int> layersPerStage(const RunReader &reader, const std::string &path,
+                                const YamlNode &node) {
+  size_t stages = static_cast<size_t>(reader.config().pins.pp.value_or(1));
+  auto countOf = [](const YamlNode &item) -> std::optional<int64_t> {
+    std::optional<bool> isOn = switchOf(&item);
+    return isOn ? std::optional<int64_t>(*isOn ? allLayers : 0) : yamlInteger(item);
+  };
+  if (std::optional<bool> isOn = switchOf(&node))
+    return std::vector<int>(stages, *isOn ? allLayers : 0);
+  std::vector<int> counts;
+  for (const YamlPtr &item : node.items) {
+    std::optional<int64_t> layers = item->isScalar() ? countOf(*item) : std::nullopt;
+    if (layers && *layers >= 0 && *layers <= allLayers)
+      counts.push_back(static_cast<int>(*layers));
+  }
+  if (!node.isSequence() || counts.size() != node.items.size())
+    reader.error(path, fmt::format("{} must be True, False or a list of layers per stage, got {}",
+                                   path.substr(path.rfind('.') + 1), flowText(node)));
+  else if (counts.size() != stages)
+    reader.error(path, fmt::format("{} has {} entries, pipeline_stage is {}",
+                                   path.substr(path.rfind('.') + 1), counts.size(), stages));
+  else
+    return counts;
+  return {};
+}
+
+/// Which layers repeat element-wise work. Patterns of operator names select layers only: which
+/// values of a layer are repeated is the compiler's own rule.
+std::vector<int> selectiveLayers(const RunReader &reader, const YamlNode &node) {
+  const std::string path = "recompute_config.select_recompute";
+  bool isPatterns = node.isSequence() && !node.items.empty() &&
+                    std::ranges::all_of(node.items, [](const YamlPtr &item) {
+                      return item->isScalar() && !yamlInteger(*item) && !yamlBool(*item);
+                    });
+  if (!isPatterns && node.kind != YamlNode::Kind::Map)
+    return layersPerStage(reader, path, node);
+  reader.report(path, KeyAction::Mapped,
+                "patterns choose layers; in them matrix products are kept and element-wise work "
+                "is repeated");
+  size_t stages = static_cast<size_t>(reader.config().pins.pp.value_or(1));
+  if (isPatterns)
+    return std::vector<int>(stages, allLayers);
+  std::vector<int> most(stages, 0);
+  for (const YamlEntry &pattern : node.entries) {
+    std::vector<int> counts = layersPerStage(reader, path, *pattern.value);
+    for (size_t stage = 0; stage < counts.size(); ++stage)
+      most[stage] = std::max(most[stage], counts[stage]);
+  }
+  return most;
+}
+
+void importRecomputeLists(const RunReader &reader) {
+  RecomputeConfig &recompute = reader.config().recompute;
   const std::string path = "recompute_config.recompute";
-  std::optional<std::vector<int>> perStage = integerList(reader, path);
-  if (!perStage)
-    return;
+  auto isListed = [](const YamlNode *node) {
+    return node && node->kind != YamlNode::Kind::Null && !switchOf(node);
+  };
+  if (const YamlNode *full = reader.find(path); isListed(full))
+    recompute.fullLayers = layersPerStage(reader, path, *full);
+  const YamlNode *select = reader.find("recompute_config.select_recompute");
+  if (isListed(select))
+    recompute.selectiveLayers = selectiveLayers(reader, *select);
+}
+
+/// Says where slicing kept inputs changes nothing.
+void reportSlicedInputs(const RunReader &reader) {
   const PlanPins &pins = reader.config().pins;
-  int stages = pins.pp.value_or(1), layers = reader.config().model.layerCount();
-  if (static_cast<int>(perStage->size()) != stages) {
-    reader.error(path, fmt::format("recompute has {} entries, pipeline_stage is {}",
-                                   perStage->size(), stages));
+  const char *path = "recompute_config.recompute_slice_activation";
+  if (!reader.config().recompute.recomputeSliceActivation)
     return;
-  }
-  std::vector<int> &full = reader.config().recompute.fullLayers;
-  for (int stage = 0; stage < stages; ++stage) {
-    int own = pins.stageLayers && static_cast<int>(pins.stageLayers->size()) == stages
-                  ? (*pins.stageLayers)[stage]
-                  : layers / stages + (stage < layers % stages);
-    for (int layer = 0; layer < own; ++layer)
-      full.push_back(layer < (*perStage)[stage]);
-  }
+  if (pins.tp == 1)
+    reader.report(path, KeyAction::Accepted, "no effect here: one tensor rank holds all of it");
+  else if (pins.sequenceParallel.value_or(false))
+    reader.report(path, KeyAction::Accepted,
+                  "no effect here: use_seq_parallel has split the kept inputs already");
 }
 
 void pinFile(const RunReader &reader) {
@@ -181,7 +236,7 @@ void pinFile(const RunReader &reader) {
   pins.recompute = recomputeOfFile(reader);
   pins.schedule = scheduleOfFile(reader);
   pinStageLayers(reader);
-  importRecomputeList(reader);
+  importRecomputeLists(reader);
 }
 
 /// Mode 0 and single devices: one replica per device; what the file says of other axes is reset, as
@@ -203,6 +258,7 @@ void pinDataParallel(const RunReader &reader, int devices) {
   pins.sequenceParallel = pins.vocabParallel = false;
   pins.recompute = recomputeOfFile(reader);
   pins.schedule = "1f1b";
+  importRecomputeLists(reader);
 }
 
 /// The planner is free at the file's global batch; the file's own plan only says what that batch
@@ -297,6 +353,7 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   applyPlannerPins(reader);
   if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
     config.pins.virtualStages = 2;
+  reportSlicedInputs(reader);
   batch = batchOfPins(config.pins, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
   // A pinned plan is honoured exactly: the two must agree unless something is left to choose.

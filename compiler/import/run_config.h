@@ -39,8 +39,9 @@ struct PlanPins {
 struct RecomputeConfig {
   bool mpCommRecompute = true;
   bool recomputeSliceActivation = false;
-  std::vector<int> fullLayers; ///< one entry per layer, 1 = whole block recomputed; empty unless
-                               ///< the file lists layers per stage
+  /// For each stage how many of its layers, from the first on, recompute the whole block or only
+  /// element-wise work; the whole block where both say so. Empty unless the file lists stages.
+  std::vector<int> fullLayers, selectiveLayers;
 };
 
 struct OptimizerConfig {

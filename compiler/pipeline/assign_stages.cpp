@@ -1,6 +1,8 @@
 // The arena of a stage, in order: parameters, gradients, optimizer state, input slots, what is kept per micro-batch in
 // flight (slot by slot: each call's incoming stream, then its saved values), the buffers at the stage's borders, the
-// workspace that all subprograms share, scalars. A call writes its stream straight into the next call's saved stream.
+// workspace that all subprograms share, scalars. A call writes its stream straight into the next call's saved stream. A
+// stream that backward does not read is not kept: forward passes it on in the two buffers that the cotangents take
+// turns in later.
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/expand_schedule.h"
@@ -211,6 +213,11 @@ private:
     return found == in.regions.savedBytes.end() ? 0 : found->second;
   }
 
+  /// Whether backward reads the stream that came in.
+  bool keepsStream(const Call &call) const {
+    return call.backward() == 0 || out.subprograms(call.backward() - 1).region_bytes(STREAM_IN) > 0;
+  }
+
   void bindActivations(ArrayRef<LayerCall> calls, int number, Stage &stage, uint32_t slots, ArenaBuilder &arena) {
     uint64_t stream = alignUp(in.regions.streamBytes, in.regions.guardBytes), bytes = in.regions.streamBytes;
     bool isFirst = number == 0, isLast = number + 1 == in.plan.pp;
@@ -218,7 +225,8 @@ private:
     std::vector<uint64_t> streamOffset, savedOffset;
     for (auto [index, call] : llvm::enumerate(calls)) {
       streamOffset.push_back(slotBytes);
-      slotBytes += isFirst && index == 0 ? 0 : stream; // embed has no incoming stream
+      bool hasNone = isFirst && index == 0; // embed
+      slotBytes += hasNone || !keepsStream(stage.calls(index)) ? 0 : stream;
       savedOffset.push_back(slotBytes);
       slotBytes += savedBytes(call);
     }
@@ -228,6 +236,10 @@ private:
     uint64_t sendBackward = isFirst ? 0 : arena.take(stream, "boundary");
     uint64_t cotangents[2] = {arena.take(stream, "boundary"), arena.take(stream, "boundary")};
 
+    auto streamIn = [&](size_t i) {
+      return keepsStream(stage.calls(i)) ? binding(STREAM_IN, kept + streamOffset[i], slotBytes, bytes)
+                                         : binding(STREAM_IN, cotangents[i % 2], 0, bytes);
+    };
     size_t count = calls.size();
     for (size_t i = 0; i < count; ++i) {
       Call &call = *stage.mutable_calls(i);
@@ -235,18 +247,19 @@ private:
       if (savedBytes(calls[i]))
         *call.add_bindings() = binding(SAVED, kept + savedOffset[i], slotBytes, savedBytes(calls[i]));
       if (hasIn) {
-        *call.add_bindings() = binding(STREAM_IN, kept + streamOffset[i], slotBytes, bytes);
+        *call.add_bindings() = streamIn(i);
         *call.add_bindings() = binding(COTANGENT_IN, i == 0 ? sendBackward : cotangents[i % 2], 0, bytes);
       }
       if (hasOut) {
         bool sends = i + 1 == count;
-        *call.add_bindings() = binding(STREAM_OUT, sends ? send : kept + streamOffset[i + 1],
-                                       sends ? stream : slotBytes, bytes);
+        Binding next = sends ? binding(STREAM_OUT, send, stream, bytes) : streamIn(i + 1);
+        next.set_region(STREAM_OUT);
+        *call.add_bindings() = next;
         *call.add_bindings() = binding(COTANGENT_OUT, sends ? receiveBackward : cotangents[(i + 1) % 2], 0, bytes);
       }
     }
     if (!isFirst) {
-      *stage.mutable_receive_forward() = binding(STREAM_IN, kept + streamOffset[0], slotBytes, bytes);
+      *stage.mutable_receive_forward() = streamIn(0);
       *stage.mutable_send_backward() = binding(COTANGENT_IN, sendBackward, 0, bytes);
     }
     if (!isLast) {

@@ -44,6 +44,9 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     module->setAttr("dist.sequence_parallel", b.getUnitAttr());
   if (plan.keepTensorParallelResults)
     module->setAttr("dist.keep_collectives", b.getUnitAttr());
+  // Sequence parallelism splits the stream everywhere already.
+  if (plan.sliceRecomputedInputs && plan.tp > 1 && !plan.sequenceParallel)
+    module->setAttr("dist.slice_inputs", b.getStrArrayAttr({"tp"}));
 
   std::set<planner::Recompute> policies;
   for (const planner::StagePlan &stage : plan.stages)

@@ -43,14 +43,21 @@ planner::Plan pinnedPlan(const RunConfig &run) {
   plan.virtualStages = pins.virtualStages.value_or(1);
   plan.schedule = parseSchedule(pins.schedule.value_or("1f1b"));
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
+  plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
   planner::Recompute recompute = parseRecompute(pins.recompute.value_or("none"));
   int chunks = plan.pp * planner::chunksOf(plan.schedule, plan.virtualStages);
   std::vector<int> counts = pins.stageLayers.value_or(spreadLayers(run.model.layerCount(), chunks));
+  auto listed = [&](const std::vector<int> &layers) {
+    return plan.stages.size() < layers.size() ? layers[plan.stages.size()] : 0;
+  };
   int first = 0;
   for (int count : counts) {
     planner::StagePlan stage{first, count, std::vector<planner::Recompute>(count, recompute)};
-    for (int layer = 0; layer < count && !run.recompute.fullLayers.empty(); ++layer)
-      stage.recompute[layer] = run.recompute.fullLayers[first + layer] ? planner::Recompute::Full : recompute;
+    for (int layer = 0; layer < count; ++layer)
+      if (layer < listed(run.recompute.fullLayers))
+        stage.recompute[layer] = planner::Recompute::Full;
+      else if (layer < listed(run.recompute.selectiveLayers) && recompute == planner::Recompute::None)
+        stage.recompute[layer] = planner::Recompute::Selective;
     plan.stages.push_back(std::move(stage));
     first += count;
   }

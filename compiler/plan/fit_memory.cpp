@@ -137,6 +137,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
     for (size_t i = 0; i < result.plans.size(); ++i) {
       planner::PricedPlan &priced = result.plans[i];
       priced.plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
+      priced.plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
       priced.prediction.memoryLimitBytes = limit;
       if (!priced.plan.executable)
         return result; // for reading only
@@ -161,11 +162,6 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run) {
   if (run.pins.pinned)
     return {pinnedPlan(run), "", false};
-  if (!run.recompute.fullLayers.empty())
-    return {std::nullopt,
-            "error: recompute_config lists layers, which needs a plan to count them in; use parallel_mode: 1, "
-            "or leave recompute to the planner",
-            true};
   std::optional<planner::Problem> problem = profileModel(context, run);
   if (!problem)
     return {std::nullopt, "error: the model cannot be partitioned", true};

@@ -41,6 +41,7 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   plan.sequenceParallel = point.sequenceParallel;
   plan.vocabParallel = run.pins.vocabParallel.value_or(true);
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
+  plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
   plan.stages = {{0, 3, {planner::Recompute::None, planner::Recompute::Selective, planner::Recompute::Full}}};
   return plan;
 }

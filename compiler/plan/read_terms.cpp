@@ -222,16 +222,16 @@ private:
     terms.compute.push_back(flag(memoryTerm("element-wise work again", Phase::Repeat, bytes)));
   }
 
-  /// A call keeps its incoming stream and the results with the role `saved`.
+  /// A call keeps its incoming stream where backward reads it, and the results with the role `saved`.
   void readSaved() {
     const char *policies[] = {"none", "selective", "full"};
     for (int index = 0; index < 3; ++index) {
-      func::FuncOp forward = function(std::string(".") + policies[index] + ".forward");
-      if (!forward)
-        forward = function(".none.forward");
+      bool hasPolicy = function(std::string(".") + policies[index] + ".forward") != nullptr;
+      std::string policy = std::string(".") + (hasPolicy ? policies[index] : "none");
+      func::FuncOp forward = function(policy + ".forward"), backward = function(policy + ".backward");
       Size &saved = terms.savedBytes[index];
-      for (BlockArgument argument : forward.getArguments())
-        if (roleOf(forward.getArgAttrDict(argument.getArgNumber())) == "stream")
+      for (BlockArgument argument : backward.getArguments())
+        if (roleOf(backward.getArgAttrDict(argument.getArgNumber())) == "stream")
           add(saved, sizes.bytes(argument.getType()));
       for (auto [number, type] : llvm::enumerate(forward.getResultTypes()))
         if (roleOf(forward.getResultAttrDict(number)) == "saved")

@@ -130,9 +130,13 @@ public:
     b.setInsertionPointToStart(phase.addEntryBlock());
   }
 
+  Value addArgument(Type type, DictionaryAttr attributes, Location loc) {
+    (void)phase.insertArgument(phase.getNumArguments(), type, attributes, loc);
+    return phase.getBody().front().getArguments().back();
+  }
+
   void addArgument(Value joined, DictionaryAttr attributes) {
-    (void)phase.insertArgument(phase.getNumArguments(), joined.getType(), attributes, joined.getLoc());
-    map.map(joined, phase.getBody().front().getArguments().back());
+    map.map(joined, addArgument(joined.getType(), attributes, joined.getLoc()));
   }
 
   void addJointArgument(BlockArgument argument) {
@@ -147,15 +151,22 @@ public:
     b.clone(op, map);
   }
 
+  /// The phase's own argument for one of the joint function.
+  Value argument(BlockArgument joined) {
+    addJointArgument(joined);
+    return map.lookup(joined);
+  }
+
   void mapTo(Value joined, Value value) { map.map(joined, value); }
   OpBuilder &builder() { return b; }
 
+  /// Results are values of the joint function or of this phase.
   void finish(ArrayRef<Value> results, ArrayRef<DictionaryAttr> attributes) {
     SmallVector<Value> mapped;
     for (Value result : results) {
       if (auto argument = dyn_cast<BlockArgument>(result))
         addJointArgument(argument);
-      mapped.push_back(map.lookup(result));
+      mapped.push_back(map.lookupOrDefault(result));
     }
     b.create<func::ReturnOp>(joint.getLoc(), mapped);
     phase.setType(b.getFunctionType(phase.getBody().getArgumentTypes(), ValueRange(mapped).getTypes()));
@@ -170,10 +181,20 @@ private:
   IRMapping map;
 };
 
+/// The incoming stream of a segment kept as a part of it: [batch, seq / n, hidden], or along the next dimension that n
+/// devices can split evenly.
+struct SlicedInput {
+  BlockArgument stream;
+  ArrayAttr axes;
+  int64_t dim = 0;
+  RankedTensorType part;
+};
+
 class SegmentSplitter {
 public:
-  SegmentSplitter(func::FuncOp joint, bool keepCollectives)
-      : joint(joint), body(joint.getBody().front()), keepCollectives(keepCollectives) {}
+  SegmentSplitter(func::FuncOp joint, bool keepCollectives, ArrayAttr sliceAxes, dist::MeshAttr mesh)
+      : joint(joint), body(joint.getBody().front()), keepCollectives(keepCollectives), sliceAxes(sliceAxes),
+        mesh(mesh) {}
 
   LogicalResult run() {
     auto policies = joint->getAttrOfType<ArrayAttr>("model.recompute");
@@ -186,11 +207,12 @@ public:
       if (!known)
         return joint.emitError("needs recompute policies none, selective or full, got ") << attribute;
       Phases phases(joint, *known, keepCollectives);
-      emitForward(phases, phases.saved(), joint.getName() + "." + policy.getValue() + ".forward");
-      emitBackward(phases, joint.getName() + "." + policy.getValue() + ".backward");
+      std::optional<SlicedInput> slice = *known == Policy::Full ? slicedInput() : std::nullopt;
+      emitForward(phases, phases.saved(), joint.getName() + "." + policy.getValue() + ".forward", slice);
+      emitBackward(phases, joint.getName() + "." + policy.getValue() + ".backward", slice);
     }
     Phases phases(joint, Policy::Full, /*keepCollectives=*/false);
-    emitForward(phases, {}, joint.getName() + ".evaluate");
+    emitForward(phases, {}, joint.getName() + ".evaluate", std::nullopt);
     joint.erase();
     return success();
   }
@@ -204,13 +226,31 @@ private:
         .Default(std::nullopt);
   }
 
+  std::optional<SlicedInput> slicedInput() {
+    int64_t parts = sliceAxes && mesh ? mesh.size(SmallVector<StringAttr>(sliceAxes.getAsRange<StringAttr>())) : 1;
+    for (BlockArgument argument : joint.getArguments()) {
+      auto role = joint.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+      auto type = cast<RankedTensorType>(argument.getType());
+      for (int64_t dim = 1; role && role.getValue() == "stream" && parts > 1 && dim < type.getRank(); ++dim) {
+        SmallVector<int64_t> shape(type.getShape());
+        if (shape[dim] % parts != 0)
+          continue;
+        shape[dim] /= parts;
+        return SlicedInput{argument, sliceAxes, dim,
+                           RankedTensorType::get(shape, type.getElementType(), type.getEncoding())};
+      }
+    }
+    return std::nullopt;
+  }
+
   DictionaryAttr saved(size_t index) {
     Builder b(joint.getContext());
     return b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("saved")),
                                 b.getNamedAttr("model.name", b.getStringAttr("saved." + std::to_string(index)))});
   }
 
-  void emitForward(const Phases &phases, ArrayRef<Value> kept, const Twine &name) {
+  void emitForward(const Phases &phases, ArrayRef<Value> kept, const Twine &name,
+                   const std::optional<SlicedInput> &slice) {
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
@@ -227,13 +267,24 @@ private:
     for (Operation &op : body)
       if (needed.contains(&op))
         phase.clone(op);
+    if (slice) {
+      Value stream = phase.argument(slice->stream);
+      results.push_back(phase.builder().create<dist::SliceOp>(joint.getLoc(), slice->part, stream, slice->axes,
+                                                              slice->dim));
+      attributes.push_back(saved(kept.size()));
+    }
     phase.finish(results, attributes);
   }
 
-  void emitBackward(const Phases &phases, const Twine &name) {
+  void emitBackward(const Phases &phases, const Twine &name, const std::optional<SlicedInput> &slice) {
     PhaseBuilder phase(joint, name);
     for (auto [index, value] : llvm::enumerate(phases.saved()))
       phase.addArgument(value, saved(index));
+    if (slice) {
+      Value part = phase.addArgument(slice->part, saved(phases.saved().size()), slice->stream.getLoc());
+      phase.mapTo(slice->stream, phase.builder().create<dist::AllGatherOp>(joint.getLoc(), slice->stream.getType(),
+                                                                           part, slice->axes, slice->dim));
+    }
     bool endsInLoss = phases.resultRole(0) == "loss";
     for (Operation &op : body) {
       auto cotangent = dyn_cast<model::CotangentOp>(op);
@@ -260,13 +311,18 @@ private:
   func::FuncOp joint;
   Block &body;
   bool keepCollectives;
+  ArrayAttr sliceAxes; ///< null: inputs are kept whole
+  dist::MeshAttr mesh;
 };
 
 struct SplitPhasesPass : impl::SplitPhasesBase<SplitPhasesPass> {
   void runOnOperation() override {
     bool keepCollectives = getOperation()->hasAttr("dist.keep_collectives");
+    auto sliceAxes = getOperation()->getAttrOfType<ArrayAttr>("dist.slice_inputs");
+    auto mesh = getOperation()->getAttrOfType<dist::MeshAttr>("dist.mesh");
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (function->hasAttr("model.segment") && failed(SegmentSplitter(function, keepCollectives).run()))
+      if (function->hasAttr("model.segment") && 
+          failed(SegmentSplitter(function, keepCollectives, sliceAxes, mesh).run()))
         return signalPassFailure();
   }
 };

@@ -25,6 +25,21 @@ const std::vector<SplitCase> &splits() {
       {.name = "tp2", .tp = 2},
       {.name = "tp2_full", .tp = 2, .recompute = full},
       {.name = "tp2_full_keep", .tp = 2, .recompute = full, .keepCollectives = true},
+      {.name = "tp2_full_slice", .tp = 2, .recompute = full, .sliceInputs = true},
+      {.name = "tp2_pp2_full_slice",
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .recompute = full,
+       .keepCollectives = true,
+       .sliceInputs = true},
+      {.name = "mixed_recompute", .microBatches = 2, .layerRecompute = {full, none, selective}},
+      {.name = "tp2_pp2_mixed_recompute_slice",
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .sliceInputs = true,
+       .layerRecompute = {none, selective, full}},
       {.name = "tp2_selective", .tp = 2, .recompute = selective},
       {.name = "tp2_whole_vocab", .tp = 2, .vocabParallel = false},
       {.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
@@ -123,6 +138,31 @@ INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(
                          [](const auto &info) {
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
+
+/// Bytes of activations of a rank, all stages together.
+uint64_t activationBytes(const SplitCase &split) {
+  RunConfig run = equivalenceRun("gpt2");
+  mlir::MLIRContext context;
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), sizesOnly);
+  uint64_t bytes = 0;
+  for (const rt::pb::Stage &stage : compiled->plan.stages())
+    for (const rt::pb::MemoryClass &entry : stage.memory())
+      bytes += entry.name() == "activations" ? entry.bytes() : 0;
+  return bytes;
+}
+
+TEST(Recompute, SlicedInputsTakeASmallerShareOfMemory) {
+  for (int pp : {1, 2}) {
+    SplitCase whole{.name = "", .tp = 2, .pp = pp, .microBatches = 4, .recompute = full}, sliced = whole;
+    sliced.sliceInputs = true;
+    // Of a micro-batch in flight, three layers keep half of [batch, seq, hidden] less; the head keeps all of it.
+    uint64_t stream = 2 * 8 * 16 * 4; // two samples, f32
+    uint64_t halves = pp == 1 ? 3 : 2 * 2 + 1; // two layers with two micro-batches in flight, one with one
+    EXPECT_EQ(activationBytes(whole) - activationBytes(sliced), halves * stream / 2) << "pp " << pp;
+  }
+}
 
 class Unsplit : public testing::TestWithParam<Model> {};
 

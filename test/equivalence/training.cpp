@@ -34,9 +34,12 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.vocabParallel = split.vocabParallel;
   plan.schedule = split.schedule;
   plan.keepTensorParallelResults = split.keepCollectives;
+  plan.sliceRecomputedInputs = split.sliceInputs;
   int first = 0;
   for (int count : split.stageLayers.empty() ? spreadLayers(run.model.layerCount(), split.pp) : split.stageLayers) {
     plan.stages.push_back({first, count, std::vector<planner::Recompute>(count, split.recompute)});
+    for (int layer = 0; layer < count && !split.layerRecompute.empty(); ++layer)
+      plan.stages.back().recompute[layer] = split.layerRecompute[first + layer];
     first += count;
   }
   return plan;

@@ -24,6 +24,8 @@ struct SplitCase {
   std::vector<int> stageLayers; ///< empty: spread evenly
   planner::Schedule schedule = planner::Schedule::OneFOneB;
   bool keepCollectives = false; ///< mp_comm_recompute: False
+  bool sliceInputs = false;     ///< recompute_slice_activation
+  std::vector<planner::Recompute> layerRecompute; ///< of each layer; empty: `recompute` for all
 };
 
 /// What a training run shows: per step loss and norm, the mean gradients by global parameter name and, of a compiled

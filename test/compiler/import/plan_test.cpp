@@ -129,7 +129,37 @@ TEST(Plan, OffsetsAndRecomputeListsGoByStage) {
   ImportedRun run =
       load("tiny_gpt", {"model.model_config.offset=[1, -1]", "recompute_config.recompute=[2, 0]"});
   EXPECT_THAT(run.config.pins.stageLayers, Optional(ElementsAre(3, 1)));
-  EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(2, 0));
+}
+
+TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
+  const std::string select = "recompute_config.select_recompute=";
+  RunConfig both =
+      load("tiny_gpt", {"recompute_config.recompute=[1, False]", select + "[True, 1]"}).config;
+  EXPECT_THAT(both.pins.recompute, Optional(std::string("none")));
+  EXPECT_THAT(both.recompute.fullLayers, ElementsAre(1, 0));
+  EXPECT_THAT(both.recompute.selectiveLayers, ElementsAre(testing::Ge(2), 1));
+  // Patterns of operators select the layers that they are given for.
+  ImportedRun patterns = load("tiny_gpt", {select + "{'feed_forward.mul': [2, 0], 'norm': [0, 1]}"});
+  EXPECT_THAT(patterns.config.recompute.selectiveLayers, ElementsAre(2, 1));
+  EXPECT_EQ(actionOf(patterns, "recompute_config.select_recompute"), KeyAction::Mapped);
+  EXPECT_THAT(load("tiny_gpt", {select + "['feed_forward.mul']"}).config.recompute.selectiveLayers,
+              ElementsAre(testing::Ge(2), testing::Ge(2)));
+  // One stage, data parallel only: the list counts there too.
+  EXPECT_THAT(load("tiny_gpt", {"parallel.parallel_mode=0", "recompute_config.recompute=[3]"})
+                  .config.recompute.fullLayers,
+              ElementsAre(3));
+}
+
+TEST(Plan, SlicedInputsSayWhereTheyChangeNothing) {
+  const std::string key = "recompute_config.recompute_slice_activation";
+  EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True"}), key), KeyAction::Used);
+  EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True", "parallel_config.use_seq_parallel=True"}), key),
+            KeyAction::Accepted);
+  EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True", "parallel_config.model_parallel=1",
+                                       "parallel_config.data_parallel=4"}),
+                     key),
+            KeyAction::Accepted);
 }
 
 TEST(Plan, SchedulesAndSelectiveRecompute) {

@@ -159,6 +159,12 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"recompute_config.recompute=[1]"}, "recompute has 1 entries, pipeline_stage is 2"},
         Fault{{"recompute_config.recompute=some"},
               "recompute must be True, False or a list of layers per stage, got some"},
+        Fault{{"recompute_config.recompute=[[1, 1]]"},
+              "recompute must be True, False or a list of layers per stage, got [[1, 1]]"},
+        Fault{{"recompute_config.select_recompute=[1, 2, 3]"},
+              "select_recompute has 3 entries, pipeline_stage is 2"},
+        Fault{{"recompute_config.select_recompute={norm: [1, -1]}"},
+              "select_recompute must be True, False or a list of layers per stage, got [1, -1]"},
         Fault{{"planner.pin.recompute=all"}, "no choice 'all', there are none, selective, full"},
         Fault{{"planner.pin.schedule=1f2b"},
               "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "

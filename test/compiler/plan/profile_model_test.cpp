@@ -47,6 +47,7 @@ public:
     plan.zero = pick({0, 1});
     plan.vocabParallel = run.pins.vocabParallel.value_or(true);
     plan.sequenceParallel = plan.tp > 1 && pick({0, 1});
+    plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
     plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
     std::vector<int> counts = spreadLayers(run.model.layerCount(), plan.pp);
     if (plan.pp > 1 && counts[0] > 1 && pick({0, 1})) {
@@ -72,8 +73,8 @@ private:
 };
 
 /// Largest relative difference of predicted and compiled bytes of any stage of `count` random plans.
-double worstMemoryError(const std::string &name, int count, unsigned seed) {
-  RunConfig run = importConfig(name);
+double worstMemoryError(const std::string &name, int count, unsigned seed, std::vector<std::string> sets) {
+  RunConfig run = importConfig(name, std::move(sets));
   MLIRContext context;
   std::optional<planner::Problem> problem = profileModel(context, run);
   EXPECT_TRUE(problem);
@@ -111,8 +112,10 @@ double worstMemoryError(const std::string &name, int count, unsigned seed) {
 }
 
 TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
-  for (const auto &[name, count, seed] : {std::tuple("tiny_gpt", 40, 1), std::tuple("gpt2_124m", 20, 2)}) {
-    double worst = worstMemoryError(name, count, seed);
+  const std::vector<std::string> sliced = {"recompute_config.recompute_slice_activation=True"};
+  for (const auto &[name, count, seed, sets] :
+       {std::tuple("tiny_gpt", 40, 1, std::vector<std::string>()), {"gpt2_124m", 20, 2, {}}, {"tiny_gpt", 20, 4, sliced}}) {
+    double worst = worstMemoryError(name, count, seed, sets);
     std::printf("%s: worst error of %d plans %.3f %%\n", name, count, 100 * worst);
     EXPECT_LE(worst, 0.01) << name;
   }
@@ -150,8 +153,12 @@ void expectSame(const Traffic &counted, const Traffic &predicted, const std::str
   }
 }
 
-TEST(ProfileModel, CollectiveBytesAreThoseOfThePartitionedModel) {
-  RunConfig run = importConfig("tiny_gpt");
+class CollectiveBytes : public testing::TestWithParam<const char *> {};
+
+INSTANTIATE_TEST_SUITE_P(ProfileModel, CollectiveBytes, testing::Values("False", "True"));
+
+TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
+  RunConfig run = importConfig("tiny_gpt", {std::string("recompute_config.recompute_slice_activation=") + GetParam()});
   MLIRContext context;
   std::optional<planner::Problem> problem = profileModel(context, run);
   ASSERT_TRUE(problem);

@@ -191,3 +191,55 @@ module {
     return %z : !stream
   }
 }
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
+!up = tensor<10x14xf32, #model.dims<hidden, ffn>>
+!down = tensor<14x10xf32, #model.dims<ffn, hidden>>
+
+// The input that full recompute starts from is kept as a slice of the sequence, and gathered where backward begins. The
+// policy none reads the whole stream in backward.
+// CHECK-LABEL: func.func @block.none.forward(
+// CHECK-NOT: dist.slice %
+// CHECK-LABEL: func.func @block.full.forward(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: {{[^%]*}}model.name = "x", model.role = "stream"}
+// CHECK-SAME: tensor<4x3x10xf32, {{[^{]*}} {model.name = "saved.0", model.role = "saved"})
+// CHECK: %[[S:.*]] = dist.slice %[[X]] over ["tp"] dim 1
+// CHECK-NEXT: return %{{.*}}, %[[S]]
+// CHECK-LABEL: func.func @block.full.backward(
+// CHECK-SAME: %[[S:[a-z0-9]+]]: tensor<4x3x10xf32, {{[^{]*}} {model.name = "saved.0", model.role = "saved"}
+// CHECK-NOT: "stream"
+// CHECK-NEXT: %[[X:.*]] = dist.all_gather %[[S]] over ["tp"] dim 1
+// CHECK: model.contract %[[X]],
+// CHECK-LABEL: func.func @block.evaluate(
+// CHECK-NOT: dist.slice %
+module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, dist.slice_inputs = ["tp"]} {
+  func.func @block(%x: !stream {model.role = "stream", model.name = "x"},
+                   %up: !up {model.role = "parameter", model.name = "up"},
+                   %down: !down {model.role = "parameter", model.name = "down"})
+      -> (!stream {model.role = "stream", model.name = "z"})
+      attributes {model.segment, model.recompute = ["none", "full"]} {
+    %u = model.contract %x, %up : (!stream, !up) -> !wide
+    %t = model.tanh %u : (!wide) -> !wide
+    %y = model.contract %t, %down : (!wide, !down) -> !stream
+    return %y : !stream
+  }
+}
+
+// -----
+
+!stream = tensor<4x5x10xf32, #model.dims<batch, seq, hidden>>
+
+// A sequence that the devices do not divide: the slice is along the hidden dimension.
+// CHECK-LABEL: func.func @block.full.forward(
+// CHECK: dist.slice %{{.*}} over ["tp"] dim 2
+module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, dist.slice_inputs = ["tp"]} {
+  func.func @block(%x: !stream {model.role = "stream", model.name = "x"})
+      -> (!stream {model.role = "stream", model.name = "z"})
+      attributes {model.segment, model.recompute = ["full"]} {
+    %t = model.tanh %x : (!stream) -> !stream
+    return %t : !stream
+  }
+}
