@@ -19,14 +19,22 @@ inline uint32_t initialKey(uint64_t seed, std::string_view name) {
   return static_cast<uint32_t>(hash ^ (hash >> 32));
 }
 
-/// Standard normal number `index` of a stream: Box-Muller on bits 2k and 2k + 1 of pair k = index /
-/// 2, cosine for the even one, sine for the odd one, in double.
-inline double initialNormal(uint32_t key, uint64_t index) {
-  uint64_t pair = index / 2;
+/// Standard normal numbers 2k and 2k + 1 of a stream: Box-Muller on bits 2k and 2k + 1, cosine for
+/// the even one, sine for the odd one, in double.
+struct NormalPair {
+  double even, odd;
+};
+
+inline NormalPair initialNormals(uint32_t key, uint64_t pair) {
   double u1 = (randomBits(key, 0, 0, 0, 2 * pair) + 1.0) * 0x1p-32; // in (0, 1]
   double u2 = randomBits(key, 0, 0, 0, 2 * pair + 1) * 0x1p-32;
   double radius = std::sqrt(-2 * std::log(u1)), angle = 2 * std::numbers::pi * u2;
-  return radius * (index % 2 ? std::sin(angle) : std::cos(angle));
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+inline double initialNormal(uint32_t key, uint64_t index) {
+  NormalPair pair = initialNormals(key, index / 2);
+  return index % 2 ? pair.odd : pair.even;
 }
 
 /// What a parameter's element is before training; kinds are those of pb::Initialization. `index` is

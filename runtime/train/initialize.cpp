@@ -22,9 +22,21 @@ struct Fill {
 
 void fillChunk(void *context, int64_t part, int) {
   const Fill &fill = *static_cast<const Fill *>(context);
-  int64_t begin = part * chunkElements;
-  for (int64_t i = begin; i < std::min(fill.count, begin + chunkElements); ++i)
-    fill.values[i] = initialValue(fill.key, fill.kind, fill.stddev, fill.global + i);
+  int64_t i = part * chunkElements, end = std::min(fill.count, i + chunkElements);
+  // Both numbers of a pair at once: a logarithm and a root serve two.
+  auto startsPair = [&] {
+    return fill.kind == InitialKind::Normal && (fill.global + i) % 2 == 0 && i + 1 < end;
+  };
+  while (i < end) {
+    if (startsPair()) {
+      NormalPair pair = initialNormals(fill.key, static_cast<uint64_t>(fill.global + i) / 2);
+      fill.values[i++] = static_cast<float>(fill.stddev * pair.even);
+      fill.values[i++] = static_cast<float>(fill.stddev * pair.odd);
+    } else {
+      fill.values[i] = initialValue(fill.key, fill.kind, fill.stddev, fill.global + i);
+      ++i;
+    }
+  }
 }
 
 /// The block's initial values in f32, padding zero.

@@ -48,7 +48,8 @@ static void multiplyPanels(const float *a, int64_t rows, const float *b, int64_t
     int64_t count = minimum(height, rows - r);
     Tile tile = tileFor<Step, RowStride, DepthStride>(count);
     for (int64_t n = 0; n < columns; n += kTileColumns)
-      tile(a + r * RowStride, b + n * panelUnits, units, c + r * stride + n, stride, accumulate);
+      tile(a + r * RowStride, b + n * panelUnits, units, c + r * stride + n, stride, accumulate,
+           Ahead(b));
   }
 }
 

@@ -35,13 +35,42 @@ constexpr bool kPairs = false;
 typedef FloatStep PairStep;
 #endif
 
+/// Rows of memory that a tile fetches into the second cache while it computes, a pair of cache
+/// lines per unit of depth: more at a time would wait for each other.
+struct Ahead {
+  static constexpr int64_t kPair = 128; // bytes
+  const char *line;
+  int64_t left = 1, run = 1; // pairs left in this row, and in a whole one
+  int64_t skip = -kPair;     // bytes from the end of a row to the next
+  const char *last;          // where it stays
+
+  /// Nothing new: `near` is in the first cache.
+  explicit Ahead(const void *near)
+      : line(static_cast<const char *>(near)), last(static_cast<const char *>(near)) {}
+  Ahead(const void *first, int64_t rows, int64_t stride, int64_t bytes) : Ahead(first) {
+    left = run = ceilDivide(bytes, kPair);
+    skip = stride - run * kPair;
+    last += (rows - 1) * stride + (run - 1) * kPair;
+  }
+
+  ESPALIER_INLINE void fetch(Ahead &ahead) {
+    __builtin_prefetch(ahead.line, /*rw=*/0, /*locality=*/2);
+    __builtin_prefetch(ahead.line + kPair / 2, /*rw=*/0, /*locality=*/2);
+    bool isEnd = --ahead.left == 0;
+    const char *next = ahead.line + kPair + (isEnd ? ahead.skip : 0);
+    ahead.left = isEnd ? ahead.run : ahead.left;
+    ahead.line = next < ahead.last ? next : ahead.last;
+  }
+};
+
 /// c[r, 0..kTileColumns) = or += sum over d of a(r, d) b[d, :], where a(r, d) is at a[r * RowStride
 /// + d * DepthStride] and b is packed [depth, kTileColumns].
 template <int Rows, class Step, int RowStride, int DepthStride>
 static void tile(const float *a, const float *b, int64_t depth, float *c, int64_t stride,
-                 bool accumulate) {
+                 bool accumulate, Ahead ahead) {
   Floats sums[Rows][2] = {};
   for (int64_t d = 0; d < depth; ++d) {
+    Ahead::fetch(ahead);
     Floats left = loadFloats(b);
     Floats right = loadFloats(b + kWidth);
 #pragma clang loop unroll(full)
@@ -65,7 +94,7 @@ static void tile(const float *a, const float *b, int64_t depth, float *c, int64_
   }
 }
 
-typedef void (*Tile)(const float *, const float *, int64_t, float *, int64_t, bool);
+typedef void (*Tile)(const float *, const float *, int64_t, float *, int64_t, bool, Ahead);
 
 template <class Step, int RowStride, int DepthStride, int... Rows> struct TileTable {
   static constexpr Tile tiles[] = {nullptr, tile<Rows, Step, RowStride, DepthStride>...};
