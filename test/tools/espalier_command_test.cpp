@@ -6,8 +6,10 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+#include <csignal>
 #include <sstream>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
@@ -211,6 +213,77 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   EXPECT_THAT(run("inspect .").text, HasSubstr("no checkpoint"));
   EXPECT_EQ(run("inspect .").code, 2);
 }
+
+/// Bytes of the hidden neighbours of outputs that are being written.
+uint64_t hiddenBytes(const fs::path &folder) {
+  uint64_t bytes = 0;
+  for (const auto &entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".part")
+      bytes += entry.file_size();
+  return bytes;
+}
+
+// The command waits for more input when the signal comes: it is midway whatever the machine's speed.
+TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
+  std::ofstream(folder / "old.txt") << "an older set\n";
+  ASSERT_EQ(run("data tokenize old.txt --output-prefix old").code, 0);
+  std::string before = read("old_text_document.bin");
+  for (int signal : {SIGKILL, SIGINT, SIGTERM})
+    for (const char *prefix : {"new", "old"}) {
+      int ends[2];
+      ASSERT_EQ(pipe(ends), 0);
+      std::string output = (folder / prefix).string();
+      pid_t child = fork();
+      if (child == 0) {
+        dup2(ends[0], STDIN_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl(ESPALIER_COMMAND, "espalier", "data", "tokenize", "-", "--output-prefix", output.c_str(), nullptr);
+        _exit(127);
+      }
+      close(ends[0]);
+      const std::string text = std::string(8 << 20, 'x') + "\n\n";
+      for (int i = 0; i < 2; ++i)
+        ASSERT_EQ(write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+      while (hiddenBytes(folder) < (8 << 20) && waitpid(child, nullptr, WNOHANG) == 0)
+        usleep(1000);
+      kill(child, signal);
+      close(ends[1]);
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+      EXPECT_FALSE(fs::exists(folder / "new_text_document.bin") || fs::exists(folder / "new_text_document.idx"));
+      EXPECT_EQ(run("inspect new_text_document").code, 2);
+      EXPECT_EQ(run("data verify old_text_document").code, 0);
+      EXPECT_EQ(read("old_text_document.bin"), before);
+      for (const auto &entry : fs::directory_iterator(folder))
+        if (entry.path().extension() == ".part")
+          fs::remove(entry.path());
+    }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+TEST_F(Command, TokenizesMoreThanItMayHold) {
+  {
+    std::ofstream many(folder / "many.txt"), one(folder / "one.txt");
+    for (int i = 0; i < 8000; ++i)
+      many << std::string(25000, 'a' + i % 26) << "\n\n";
+    one << std::string(100 << 20, 'x');
+  }
+  const std::string limited = "data tokenize --tokenizer bytes --output-prefix o --workers 2 ";
+  auto under = [this](const std::string &words) {
+    std::string line = fmt::format("cd {} && ulimit -d 131072 && {} {} > out.txt 2>&1", folder.string(),
+                                   ESPALIER_COMMAND, words);
+    return WEXITSTATUS(std::system(line.c_str()));
+  };
+  EXPECT_EQ(under(limited + "many.txt"), 0) << read("out.txt"); // 200 MB of text in 128 MiB
+  EXPECT_THAT(read("out.txt"), HasSubstr("8000 documents, 200000000 tokens"));
+  EXPECT_EQ(under("data verify o_text_document"), 0) << read("out.txt");
+  EXPECT_NE(under(limited + "one.txt"), 0); // the limit is one: a document must be held whole
+}
+#endif
+#endif
 
 TEST_F(Command, UserErrorsEndWithTwo) {
   for (const char *words : {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt",
