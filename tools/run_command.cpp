@@ -7,6 +7,7 @@
 #include "runtime/train/run.h"
 
 #include <fmt/format.h>
+#include <map>
 #include <memory>
 
 namespace espalier {
@@ -44,6 +45,22 @@ void runPlanFile(const RunWords &words) {
     dump(words.dumpParameters, result.parameters, last);
 }
 
+void addDataOptions(CLI::App &run, rt::RunOptions &options) {
+  rt::DataOptions &data = options.data;
+  run.add_option("--data", data.words,
+                 "a text file, PREFIX of PREFIX.bin and .idx, or mock; WEIGHT PATH WEIGHT PATH ... blends several; "
+                 "default: the plan's");
+  run.add_option("--split", data.split, "weights of training, validation and test; default: the plan's, or 969,30,1");
+  run.add_option("--eod-token", data.eodToken, "id of the token that ends a document")->check(CLI::NonNegativeNumber);
+  run.add_flag("--eod-mask-loss", data.eodMaskLoss, "no loss where the input is the end of a document");
+  run.add_flag("--reset-position-ids", data.resetPositionIds, "positions restart behind the end of a document");
+  std::map<std::string, rt::SampleOrder> orders = {{"single", rt::SampleOrder::single},
+                                                   {"cyclic", rt::SampleOrder::cyclic}};
+  run.add_option("--dataloader-type", options.order,
+                 "single: every epoch in one order; cyclic: each in another, as Megatron's random sampler")
+      ->transform(CLI::CheckedTransformer(orders));
+}
+
 } // namespace
 
 void addRunCommand(CLI::App &app, int &) {
@@ -52,8 +69,7 @@ void addRunCommand(CLI::App &app, int &) {
   rt::RunOptions &options = words->options;
   options.log = true;
   run->add_option("plan", words->plan, "the .plan file")->required();
-  run->add_option("--data", options.data, "a text file, PREFIX of PREFIX.bin and .idx, or mock")
-      ->required();
+  addDataOptions(*run, options);
   run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::PositiveNumber);
   run->add_option("--metrics", options.metrics, "write a JSON line per step here");
   run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");

@@ -220,22 +220,37 @@ void importTraining(const RunReader &reader) {
 
 void importData(const RunReader &reader) {
   RunConfig &config = reader.config();
-  const std::string loader = "train_dataset.data_loader.";
-  config.dataPath = reader.text(loader + "dataset_dir").value_or("");
-  if (const YamlNode *path = reader.find(loader + "config.data_path")) {
-    config.dataPath = path->text;
+  const std::string loader = "train_dataset.data_loader.", task = loader + "config.";
+  DataConfig &data = config.data;
+  if (std::string folder = reader.text(loader + "dataset_dir").value_or(""); !folder.empty())
+    data.path = {folder};
+  if (const YamlNode *path = reader.find(task + "data_path")) {
+    data.path.clear();
     for (const YamlPtr &item : path->items)
-      config.dataPath += (config.dataPath.empty() ? "" : " ") + item->text;
+      data.path.push_back(item->text);
+    if (data.path.size() > 1 && data.path.size() % 2 != 0)
+      reader.error(task + "data_path",
+                   fmt::format("data_path has {} entries, must be one path or pairs of weight and path", data.path.size()));
   }
-  config.dataSplit = reader.text(loader + "config.split").value_or(config.dataSplit);
-  if (std::optional<int64_t> seed = reader.integer(loader + "config.seed"))
-    config.dataSeed = static_cast<uint64_t>(*seed);
+  data.split = reader.text(task + "split").value_or(data.split);
+  if (std::optional<int64_t> seed = reader.integer(task + "seed"))
+    data.seed = static_cast<uint64_t>(*seed);
+  data.eodToken = reader.integer(task + "eod");
+  data.eodMaskLoss = reader.flag(task + "eod_mask_loss").value_or(false);
+  data.resetPositionIds = reader.flag(task + "reset_position_ids").value_or(false);
+  for (const char *key : {"eod_mask_loss", "reset_position_ids"})
+    if (reader.flag(task + key).value_or(false) && !data.eodToken)
+      reader.error(task + key, fmt::format("{} needs the token that ends a document, eod", key));
+  for (const char *key : {"reset_attention_mask", "create_compressed_eod_mask"})
+    if (reader.flag(task + key).value_or(false))
+      reader.error(task + key, fmt::format("{} is not built: attention is causal over the whole sample, also across the "
+                                           "end of a document; {} → False", key, key));
   if (std::optional<int64_t> ignore = reader.integer("model.model_config.ignore_token_id"))
     config.ignoreToken = *ignore >= 0 && *ignore <= 0x7fffffff ? static_cast<int>(*ignore) : -1;
-  std::optional<int64_t> seq = reader.integer(loader + "config.seq_length");
+  std::optional<int64_t> seq = reader.integer(task + "seq_length");
   auto dim = config.model.dims.find("seq");
   if (seq && dim != config.model.dims.end() && *seq != dim->second)
-    reader.error(loader + "config.seq_length",
+    reader.error(task + "seq_length",
                  fmt::format("data have {} tokens per sample, the model has seq_length {}", *seq,
                              dim->second));
 }

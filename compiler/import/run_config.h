@@ -80,6 +80,16 @@ struct ClusterConfig {
   int devices() const { return hosts * devicesPerHost; }
 };
 
+/// What `espalier run` reads when its command line does not say otherwise.
+struct DataConfig {
+  std::vector<std::string> path;     ///< one, or weight path weight path ...; may be empty
+  std::string split = "969, 30, 1";  ///< weights of training, validation and test
+  std::optional<uint64_t> seed;      ///< order of samples; unset: the run's
+  std::optional<int64_t> eodToken;   ///< the id that ends a document
+  bool eodMaskLoss = false;          ///< no loss where the input is that token
+  bool resetPositionIds = false;     ///< positions restart behind it
+};
+
 struct RunConfig {
   std::string file; ///< the run file
   std::map<std::string, SourceLocation> places; ///< of each key given, as "cluster.link", for errors found later
@@ -93,15 +103,13 @@ struct RunConfig {
   ClusterConfig cluster;
   uint64_t seed = 0;
   int64_t globalBatch = 1;              ///< samples per optimizer step, over all replicas
-  std::string dataPath;                 ///< train_dataset, may be empty (then --data)
+  DataConfig data;
   int ignoreToken = -1;                 ///< label that carries no loss, -1 for none
   std::string runMode = "train";        ///< train | finetune | eval | predict | export
   std::string outputDir = "./output";   ///< checkpoints and logs
   std::string loadCheckpoint;           ///< may be empty
   bool resume = false;                  ///< continue loadCheckpoint's run, not only its weights
   int64_t epochs = 1;                   ///< used when --steps is not given
-  std::string dataSplit = "969, 30, 1"; ///< shares of training, validation and test
-  std::optional<uint64_t> dataSeed;     ///< order of samples; unset: `seed`
   std::string checkpointPrefix;         ///< may be empty
   int64_t checkpointSteps = 0;          ///< steps between two checkpoints, 0: only at the end
   int64_t keepCheckpoints = 5;          ///< 0: all

@@ -48,6 +48,17 @@ void describeLearningRate(const LearningRateSchedule &schedule, rt::pb::Learning
   out.set_decay_steps(schedule.decaySteps);
 }
 
+void describeData(const DataConfig &data, rt::pb::Data &out) {
+  out.mutable_path()->Assign(data.path.begin(), data.path.end());
+  out.set_split(data.split);
+  if (data.seed)
+    out.set_seed(*data.seed);
+  if (data.eodToken)
+    out.set_eod_token(*data.eodToken);
+  out.set_eod_mask_loss(data.eodMaskLoss);
+  out.set_reset_position_ids(data.resetPositionIds);
+}
+
 } // namespace
 
 void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out) {
@@ -86,6 +97,7 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_minimum_loss_scale(run.lossScale.minimum);
   settings.set_ignore_token(run.ignoreToken);
   settings.set_flops_per_step(flopsPerStep);
+  describeData(run.data, *settings.mutable_data());
   addInput(run.file, out);
 }
 

@@ -1,19 +1,37 @@
-// Plain arithmetic on the samples consumed; no state is kept.
+// PyTorch seeds the Mersenne twister as NumPy's legacy generator does, but shuffles from the front and by remainders.
 #include "runtime/data/sampler.h"
+
+#include "runtime/data/data_error.h"
+#include "runtime/data/numpy_random.h"
+
+#include <fmt/format.h>
+#include <limits>
+#include <numeric>
 
 namespace espalier::rt {
 
-std::vector<int64_t> sampleIndices(int64_t consumed, int64_t globalBatch, int64_t sampleCount) {
-  std::vector<int64_t> indices(globalBatch);
-  for (int64_t k = 0; k < globalBatch; ++k)
-    indices[k] = (consumed + k) % sampleCount;
-  return indices;
+Sampler::Sampler(SampleOrder order, int64_t sampleCount, int64_t globalBatch) : order(order), epochSize(sampleCount) {
+  if (order == SampleOrder::single)
+    return;
+  epochSize -= sampleCount % globalBatch;
+  if (epochSize == 0 || epochSize > std::numeric_limits<uint32_t>::max())
+    throw DataError("cyclic order", fmt::format("{} samples, want at least one global batch of {} and at most {}",
+                                                sampleCount, globalBatch, std::numeric_limits<uint32_t>::max()));
 }
 
-std::vector<int64_t> shareIndices(int64_t consumed, const BatchShare &share, int64_t step,
-                                  int64_t sampleCount) {
-  int64_t first = consumed + (step * share.dpSize + share.dpRank) * share.microBatch;
-  return sampleIndices(first, share.microBatch, sampleCount);
+int64_t Sampler::at(int64_t place) {
+  int64_t within = place % epochSize;
+  if (order == SampleOrder::single)
+    return within;
+  if (epoch != place / epochSize) {
+    epoch = place / epochSize;
+    permutation.resize(epochSize);
+    std::iota(permutation.begin(), permutation.end(), 0U);
+    LegacyRandom random(static_cast<uint32_t>(epoch));
+    for (int64_t i = 0; i + 1 < epochSize; ++i)
+      std::swap(permutation[i], permutation[i + random.next() % (epochSize - i)]);
+  }
+  return permutation[within];
 }
 
 } // namespace espalier::rt

@@ -1,6 +1,6 @@
-// Which samples a step reads. The only state is the number of samples consumed since the run began,
-// so a run may resume with another number of ranks or another micro batch and still reads the same
-// order: step k of global batch B takes samples consumed to consumed + B - 1, whoever reads them.
+// Which samples a step reads. The only state is the number of samples consumed since the run began, so a run may resume
+// with another number of ranks or another micro batch and still reads the same order: step k of global batch B takes
+// places consumed to consumed + B - 1 of the order, whoever reads them.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,39 @@
 
 namespace espalier::rt {
 
-/// The samples of one global batch, in global order. Past the end of the set they start over at its
-/// beginning: consumed 8, batch 4 of 10 samples gives 8, 9, 0, 1.
-std::vector<int64_t> sampleIndices(int64_t consumed, int64_t globalBatch, int64_t sampleCount);
+/// `single`: the set's own order, and past its end the same again. `cyclic`: each epoch in another order.
+enum class SampleOrder { single, cyclic };
+
+/// The order of the samples of a run.
+///
+/// The cyclic order is Megatron's (its random sampler without data sharding) and PyTorch's: epoch e reads
+/// torch.randperm(n) of a generator seeded with e, where n is the sample count without the last incomplete global
+/// batch.
+class Sampler {
+public:
+  /// Throws DataError if a cyclic order has not one whole global batch or more than 2^32 - 1 samples.
+  Sampler(SampleOrder order, int64_t sampleCount, int64_t globalBatch);
+
+  /// The sample at a place of the order, from 0. Keeps one epoch's permutation, 4 bytes a sample.
+  int64_t at(int64_t place);
+
+private:
+  SampleOrder order;
+  int64_t epochSize;
+  int64_t epoch = -1; ///< of `permutation`
+  std::vector<uint32_t> permutation;
+};
 
 /// One rank's place among those that split a global batch.
 struct BatchShare {
   int64_t microBatch = 1; // samples one rank takes at a time
   int64_t dpRank = 0;
   int64_t dpSize = 1;
-};
 
-/// Micro batch `step` of one rank, as Megatron deals it: the global batch falls into chunks of
-/// microBatch * dpSize samples, and rank r takes [r * microBatch, (r + 1) * microBatch) of chunk
-/// `step`. Example: microBatch 2, dpSize 2, consumed 0, step 1: rank 0 reads 4, 5 and rank 1 reads
-/// 6, 7.
-std::vector<int64_t> shareIndices(int64_t consumed, const BatchShare &share, int64_t step,
-                                  int64_t sampleCount);
+  /// Where micro batch `step` begins, as Megatron deals it: the global batch falls into chunks of microBatch * dpSize
+  /// places, and rank r takes [r * microBatch, (r + 1) * microBatch) of chunk `step`. Example: microBatch 2, dpSize 2,
+  /// consumed 0, step 1: rank 0 reads places 4 and 5, rank 1 reads 6 and 7.
+  int64_t firstPlace(int64_t consumed, int64_t step) const { return consumed + (step * dpSize + dpRank) * microBatch; }
+};
 
 } // namespace espalier::rt

@@ -8,12 +8,23 @@
 
 namespace espalier::rt {
 
-BatchLoader::BatchLoader(const pb::Plan &plan, int stage, const Dataset &dataset, int replica,
-                         int replicas)
-    : settings(plan.settings()), stage(plan.stages(stage)), dataset(dataset), replica(replica),
-      replicas(replicas), text(settings.sequence() + 1) {
+namespace {
+
+/// The number of samples, which an order needs to be above zero.
+int64_t requireSamples(const Dataset &dataset) {
   if (dataset.sampleCount() <= 0)
     throw PlanError("the data holds no sample of the plan's sequence length");
+  return dataset.sampleCount();
+}
+
+} // namespace
+
+BatchLoader::BatchLoader(const pb::Plan &plan, int stage, const Dataset &dataset, SampleOrder order, int replica,
+                         int replicas)
+    : settings(plan.settings()), stage(plan.stages(stage)), dataset(dataset),
+      share{static_cast<int64_t>(settings.micro_batch_size()), replica, replicas},
+      sampler(order, requireSamples(dataset), static_cast<int64_t>(settings.global_batch())),
+      text(settings.sequence() + 1) {
   uint64_t bytes = settings.micro_batch_size() * settings.sequence() * 4;
   for (const pb::InputBuffer &input : this->stage.inputs()) {
     bool isWeights = input.name() == "loss_weights";
@@ -28,9 +39,9 @@ BatchLoader::BatchLoader(const pb::Plan &plan, int stage, const Dataset &dataset
   }
 }
 
-void BatchLoader::load(int64_t first, int64_t microBatch, std::byte *inputs) {
+void BatchLoader::load(int64_t consumed, int64_t microBatch, std::byte *inputs) {
   int64_t samples = settings.micro_batch_size(), length = settings.sequence();
-  int64_t begin = first + (microBatch * replicas + replica) * samples;
+  int64_t begin = share.firstPlace(consumed, microBatch);
   for (int64_t i = 0; i < samples; ++i) {
     SampleView view;
     for (const pb::InputBuffer &input : stage.inputs()) {
@@ -45,7 +56,7 @@ void BatchLoader::load(int64_t first, int64_t microBatch, std::byte *inputs) {
       else
         view.lossWeights = {reinterpret_cast<float *>(place), static_cast<size_t>(length)};
     }
-    dataset.read((begin + i) % dataset.sampleCount(), view, text);
+    dataset.read(sampler.at(begin + i), view, text);
     for (size_t k = 0; settings.ignore_token() >= 0 && k < view.labels.size(); ++k)
       if (view.labels[k] == settings.ignore_token() && !view.lossWeights.empty())
         view.lossWeights[k] = 0;

@@ -17,15 +17,17 @@ constexpr int spinsWithOwnCore = 4000;
 /// Records of steps that are made room for before the first step.
 constexpr int64_t maxReserved = 1 << 16;
 
-std::shared_ptr<const Dataset> openSplit(const Program &program, const RunOptions &options,
-                                         Split split) {
-  const pb::Settings &settings = program.plan().settings();
-  DatasetOptions wanted;
-  wanted.seqLength = settings.sequence();
-  wanted.split = split;
-  wanted.seed = settings.seed();
-  wanted.vocabSize = settings.vocabulary();
-  return openDataset(options.data, wanted);
+/// Samples that training reads: those of the plan's steps where it has a number, so that resuming with more steps finds
+/// the same blend.
+int64_t trainingSamples(const pb::Settings &settings, const RunOptions &options) {
+  int64_t planned = settings.learning_rate().total_steps();
+  return (planned > 0 ? planned : options.steps) * static_cast<int64_t>(settings.global_batch());
+}
+
+/// Samples of one evaluation over all replicas.
+int64_t evaluationSamples(const Program &program, const RunOptions &options) {
+  auto microBatch = static_cast<int64_t>(program.plan().settings().micro_batch_size());
+  return options.evalBatches * microBatch * dataReplicas(program.mesh());
 }
 
 /// Runs one rank to its end or to the first failure of any.
@@ -51,10 +53,12 @@ void runRank(RunContext &context, LocalWorld &world, int rank, int threads, int 
 
 RunResult runPlan(const Program &program, const RunOptions &options) {
   std::shared_ptr<const Dataset> training = options.dataset, heldOut = options.heldOut;
+  const pb::Plan &plan = program.plan();
+  bool opensHeldOut = options.evalEvery > 0 && !heldOut && !training;
   if (!training)
-    training = openSplit(program, options, Split::train);
-  if (options.evalEvery > 0 && !heldOut && !options.data.empty())
-    heldOut = openSplit(program, options, Split::valid);
+    training = openRunData(plan, options.data, Split::train, trainingSamples(plan.settings(), options));
+  if (opensHeldOut)
+    heldOut = openRunData(plan, options.data, Split::valid, evaluationSamples(program, options));
   if (options.resume && options.checkpoint.empty())
     throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
   if (options.resume)

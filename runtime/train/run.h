@@ -2,8 +2,10 @@
 #pragma once
 
 #include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
+#include "runtime/train/open_data.h"
 
 #include <filesystem>
 #include <functional>
@@ -34,7 +36,8 @@ struct EvaluationRecord {
 };
 
 struct RunOptions {
-  std::string data;                              ///< what openDataset takes
+  DataOptions data;                              ///< what to read
+  SampleOrder order = SampleOrder::single;       ///< of the training samples
   std::shared_ptr<const Dataset> dataset;        ///< used instead of `data` when set
   std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
   int64_t steps = 1;                             ///< in total: a resumed run continues up to here

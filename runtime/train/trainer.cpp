@@ -12,11 +12,11 @@ namespace espalier::rt {
 Trainer::Trainer(RunContext &context, Executor &executor)
     : context(context), executor(executor), settings(context.program.plan().settings()),
       state(initialScalars(settings)),
-      trainingBatches(context.program.plan(), executor.rankProgram().stage, context.training,
+      trainingBatches(context.program.plan(), executor.rankProgram().stage, context.training, context.options.order,
                       executor.rankProgram().dataIndex, dataReplicas(context.program.mesh())) {
   if (context.heldOut)
     heldOutBatches.emplace(context.program.plan(), executor.rankProgram().stage, *context.heldOut,
-                           executor.rankProgram().dataIndex, dataReplicas(context.program.mesh()));
+                           SampleOrder::single, executor.rankProgram().dataIndex, dataReplicas(context.program.mesh()));
 }
 
 void Trainer::run() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `./dev bench`: medians of compile time, memory and plan size, and of two training steps, each with its floor or bound
-# beside it. Nothing else should run meanwhile. Usage: run.sh BUILD
+# `./dev bench`: medians of compile time, memory and plan size, and of two training steps; speed of the tokenizer and of
+# building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage: run.sh BUILD
 set -euo pipefail
 build=${1:?usage: run.sh BUILD}
 root="$(dirname "$0")/../.."
@@ -59,3 +59,33 @@ echo "  $(stepBench "$scratch/124m.plan" 10 3 2)"
   --set model.model_config.num_layers=2 --set model.model_config.seq_length=32 --set runner_config.batch_size=2 >/dev/null
 echo "2 layers, hidden 64, vocabulary 256, f32, B 2, T 32, 1 thread (bound 1.6 ms):"
 echo "  $(stepBench "$scratch/small.plan" 2000 200 1)"
+
+# Both sides in one run on one core each; without the package only that is said.
+shared=${ESPALIER_SHARED:-$root/../shared}
+python=${PYTHON:-python3}
+if [ ! -d "$shared/data" ]; then
+  echo "tokenizers: not measured, the corpus $shared/data is absent"
+elif ! "$python" -c 'import tokenizers' 2>/dev/null; then
+  echo "tokenizers: not measured, $python has no package tokenizers; name one that has: PYTHON=... ./dev bench"
+else
+  echo "GPT-2 tokenization (bounds: 20 MB/s and twice the package):"
+  "$python" "$root/test/runtime/data/bench_tokenizers.py" "$espalier" "$shared/data" | sed 's/^/  /'
+fi
+
+# The tokens are a hole in a file: building the index reads lengths, not tokens.
+python3 - "$scratch/billion" <<'PYTHON'
+import array, os, struct, sys
+documents, length = 1_000_000, 1000
+with open(sys.argv[1] + ".idx", "wb") as file:
+    file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, documents, documents + 1))
+    file.write(array.array("i", [length]) * documents)
+    file.write(array.array("q", range(0, 2 * length * documents, 2 * length)))
+    file.write(array.array("q", range(documents + 1)))
+with open(sys.argv[1] + ".bin", "wb") as file:
+    os.truncate(file.fileno(), 2 * length * documents)
+PYTHON
+/usr/bin/time -f '%e %M' -o "$scratch/index.time" \
+  "$espalier" data index "$scratch/billion" --seq-length 1024 --split 1,0,0 --cache "$scratch/cache" >"$scratch/index.out"
+awk -v out="$(cut -d' ' -f1 "$scratch/index.out")" \
+  '{ printf "index of 1 billion tokens in 1 million documents: %s samples, %.2f s, %.0f MB\n", out, $1, $2 * 1024 / 1e6 }' \
+  "$scratch/index.time"

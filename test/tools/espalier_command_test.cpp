@@ -6,8 +6,10 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+#include <csignal>
 #include <sstream>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
@@ -89,6 +91,81 @@ TEST_F(Command, ResumeContinuesTheLosses) {
     EXPECT_EQ(resumed[i].at("loss"), straight[i].at("loss")) << i;
 }
 
+/// The losses of the lines that have one, evaluations too.
+std::vector<double> losses(const std::vector<nlohmann::json> &lines) {
+  std::vector<double> values;
+  for (const nlohmann::json &line : lines)
+    values.push_back(line.contains("loss") ? line.at("loss") : line.at("evaluation_loss"));
+  return values;
+}
+
+TEST_F(Command, RunReadsBlendsAndSplits) {
+  std::ofstream(folder / "a.txt") << std::string(20000, 'a');
+  std::ofstream(folder / "z.txt") << std::string(20000, 'z');
+  auto lossesOf = [this](const std::string &words) {
+    Answer answer = run("run toy.plan --steps 2 --eval-every 2 --metrics m.jsonl " + words);
+    EXPECT_EQ(answer.code, 0) << answer.text;
+    std::vector<double> values = losses(lines("m.jsonl"));
+    fs::remove(folder / "m.jsonl");
+    return values;
+  };
+  std::vector<double> a = lossesOf("--data a.txt"), z = lossesOf("--data z.txt");
+  ASSERT_EQ(a.size(), 3u);
+  // Of 8 samples 6 are "aaa...": the first loss is the mean of the two, weighted.
+  std::vector<double> mixed = lossesOf("--data 0.75 a.txt 0.25 z.txt");
+  EXPECT_NEAR(mixed[0], 0.75 * a[0] + 0.25 * z[0], 1e-6 * mixed[0]);
+  EXPECT_EQ(mixed, lossesOf("--data 3 --data a.txt --data 1 --data z.txt"));
+  // The second half is another letter: who trains on the first evaluates on the second.
+  std::ofstream(folder / "az.txt") << std::string(20000, 'a') + std::string(20000, 'z');
+  std::vector<double> halves = lossesOf("--data az.txt --split 1,1,0");
+  EXPECT_EQ(halves[0], a[0]);
+  EXPECT_GT(halves[2], 1.5 * a[2]);
+  EXPECT_EQ(run("run toy.plan --data az.txt --split 1,0,0 --eval-every 1").code, 2);
+  EXPECT_EQ(run("run toy.plan --data 0.3 a.txt 0.7").code, 2);
+  EXPECT_EQ(run("run toy.plan --data a.txt z.txt").code, 2);
+}
+
+TEST_F(Command, RunReadsThePlansDataUnlessToldOtherwise) {
+  SampleOptions options;
+  pb::Plan plan = samplePlan(options);
+  pb::Data &data = *plan.mutable_settings()->mutable_data();
+  data.add_path("text.txt");
+  data.set_split("1,1,0");
+  plan.SerializeToOstream(std::make_unique<std::ofstream>(folder / "own.plan", std::ios::binary).get());
+  ASSERT_EQ(run("run own.plan --steps 2 --metrics own.jsonl").code, 0);
+  ASSERT_EQ(run("run own.plan --steps 2 --metrics told.jsonl --data text.txt --split 1,1,0").code, 0);
+  ASSERT_EQ(run("run own.plan --steps 2 --metrics other.jsonl --split 9,1,0").code, 0);
+  EXPECT_EQ(losses(lines("own.jsonl")), losses(lines("told.jsonl")));
+  EXPECT_NE(losses(lines("own.jsonl")), losses(lines("other.jsonl")));
+  Answer none = run("run toy.plan");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.text, HasSubstr("no data to read; give --data PATH"));
+}
+
+TEST_F(Command, CyclicOrderResumesInItsSecondEpoch) {
+  std::ofstream short_(folder / "short.txt");
+  for (int i = 0; i < 30; ++i)
+    short_ << "line number " << i << '\n';
+  short_.close();
+  const std::string words = "run toy.plan --data short.txt --dataloader-type cyclic --steps ";
+  ASSERT_EQ(run(words + "12 --metrics straight.jsonl").code, 0);
+  ASSERT_EQ(run(words + "7 --metrics m.jsonl --checkpoint c").code, 0);
+  ASSERT_EQ(run(words + "12 --metrics m.jsonl --checkpoint c --resume").code, 0);
+  EXPECT_EQ(losses(lines("m.jsonl")), losses(lines("straight.jsonl")));
+  ASSERT_EQ(run("run toy.plan --data short.txt --steps 12 --metrics single.jsonl").code, 0);
+  EXPECT_NE(losses(lines("single.jsonl")), losses(lines("straight.jsonl")));
+  EXPECT_EQ(run("run toy.plan --data short.txt --dataloader-type random").code, 2);
+}
+
+TEST_F(Command, OptionsThatTheModelCannotFollowAreRefused) {
+  EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss").text, HasSubstr("give --eod-token ID"));
+  EXPECT_THAT(run("run toy.plan --data text.txt --eod-mask-loss --eod-token 10").text,
+              HasSubstr("no input loss_weights"));
+  EXPECT_THAT(run("run toy.plan --data text.txt --reset-position-ids --eod-token 10").text,
+              HasSubstr("no input positions"));
+  EXPECT_EQ(run("run toy.plan --data text.txt --reset-position-ids --eod-token 10").code, 2);
+}
+
 TEST_F(Command, InspectDescribesThePlan) {
   Answer answer = run("inspect toy.plan --json");
   ASSERT_EQ(answer.code, 0) << answer.text;
@@ -136,6 +213,77 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   EXPECT_THAT(run("inspect .").text, HasSubstr("no checkpoint"));
   EXPECT_EQ(run("inspect .").code, 2);
 }
+
+/// Bytes of the hidden neighbours of outputs that are being written.
+uint64_t hiddenBytes(const fs::path &folder) {
+  uint64_t bytes = 0;
+  for (const auto &entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".part")
+      bytes += entry.file_size();
+  return bytes;
+}
+
+// The command waits for more input when the signal comes: it is midway whatever the machine's speed.
+TEST_F(Command, KilledTokenizeLeavesNothingThatLooksWhole) {
+  std::ofstream(folder / "old.txt") << "an older set\n";
+  ASSERT_EQ(run("data tokenize old.txt --output-prefix old").code, 0);
+  std::string before = read("old_text_document.bin");
+  for (int signal : {SIGKILL, SIGINT, SIGTERM})
+    for (const char *prefix : {"new", "old"}) {
+      int ends[2];
+      ASSERT_EQ(pipe(ends), 0);
+      std::string output = (folder / prefix).string();
+      pid_t child = fork();
+      if (child == 0) {
+        dup2(ends[0], STDIN_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl(ESPALIER_COMMAND, "espalier", "data", "tokenize", "-", "--output-prefix", output.c_str(), nullptr);
+        _exit(127);
+      }
+      close(ends[0]);
+      const std::string text = std::string(8 << 20, 'x') + "\n\n";
+      for (int i = 0; i < 2; ++i)
+        ASSERT_EQ(write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+      while (hiddenBytes(folder) < (8 << 20) && waitpid(child, nullptr, WNOHANG) == 0)
+        usleep(1000);
+      kill(child, signal);
+      close(ends[1]);
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+      EXPECT_FALSE(fs::exists(folder / "new_text_document.bin") || fs::exists(folder / "new_text_document.idx"));
+      EXPECT_EQ(run("inspect new_text_document").code, 2);
+      EXPECT_EQ(run("data verify old_text_document").code, 0);
+      EXPECT_EQ(read("old_text_document.bin"), before);
+      for (const auto &entry : fs::directory_iterator(folder))
+        if (entry.path().extension() == ".part")
+          fs::remove(entry.path());
+    }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+TEST_F(Command, TokenizesMoreThanItMayHold) {
+  {
+    std::ofstream many(folder / "many.txt"), one(folder / "one.txt");
+    for (int i = 0; i < 8000; ++i)
+      many << std::string(25000, 'a' + i % 26) << "\n\n";
+    one << std::string(100 << 20, 'x');
+  }
+  const std::string limited = "data tokenize --tokenizer bytes --output-prefix o --workers 2 ";
+  auto under = [this](const std::string &words) {
+    std::string line = fmt::format("cd {} && ulimit -d 131072 && {} {} > out.txt 2>&1", folder.string(),
+                                   ESPALIER_COMMAND, words);
+    return WEXITSTATUS(std::system(line.c_str()));
+  };
+  EXPECT_EQ(under(limited + "many.txt"), 0) << read("out.txt"); // 200 MB of text in 128 MiB
+  EXPECT_THAT(read("out.txt"), HasSubstr("8000 documents, 200000000 tokens"));
+  EXPECT_EQ(under("data verify o_text_document"), 0) << read("out.txt");
+  EXPECT_NE(under(limited + "one.txt"), 0); // the limit is one: a document must be held whole
+}
+#endif
+#endif
 
 TEST_F(Command, UserErrorsEndWithTwo) {
   for (const char *words : {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt",

@@ -211,7 +211,8 @@ TEST(Training, ScheduleOptimizerAndDataAreRead) {
   const RunConfig c =
       load("gpt2_13b",
            {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=null", "optimizer.beta2=null",
-            "train_dataset.data_loader.config={data_path: [1, a, 2, b], seed: 9, split: '1,1,1'}"})
+            "train_dataset.data_loader.config={data_path: [1, a, 2, b], seed: 9, split: '1,1,1', "
+            "eod: 3, eod_mask_loss: true, reset_position_ids: true, reset_attention_mask: false}"})
           .config;
   EXPECT_EQ(c.schedule.kind, "polynomial");
   EXPECT_EQ(c.schedule.warmupSteps, 2000);
@@ -221,9 +222,13 @@ TEST(Training, ScheduleOptimizerAndDataAreRead) {
   EXPECT_TRUE(c.optimizer.clip);
   EXPECT_EQ(c.dtypes.parameters, DType::F16);
   EXPECT_EQ(c.dtypes.norm, DType::F32);
-  EXPECT_EQ(c.dataPath, "1 a 2 b");
-  EXPECT_THAT(c.dataSeed, Optional(9u));
-  EXPECT_EQ(c.dataSplit, "1,1,1");
+  EXPECT_THAT(c.data.path, testing::ElementsAre("1", "a", "2", "b"));
+  EXPECT_THAT(c.data.seed, Optional(9u));
+  EXPECT_EQ(c.data.split, "1,1,1");
+  EXPECT_THAT(c.data.eodToken, Optional(3));
+  EXPECT_TRUE(c.data.eodMaskLoss && c.data.resetPositionIds);
+  EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.dataset_dir=corpus"}).config.data.path,
+              testing::ElementsAre("corpus"));
   EXPECT_EQ(c.checkpointSteps, 500);
   EXPECT_EQ(c.ignoreToken, -1);
   EXPECT_EQ(load("llama2_7b", {"model.model_config.ignore_token_id=0"}).config.ignoreToken, 0);

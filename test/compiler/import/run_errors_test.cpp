@@ -94,7 +94,13 @@ INSTANTIATE_TEST_SUITE_P(
               "post_layernorm_residual must be true or false, got 3"},
         Fault{{"moe_config.expert_num=8"}, "mixture of experts is not built: expert_num → 1"},
         Fault{{"train_dataset.data_loader.config.seq_length=128"},
-              "data have 128 tokens per sample, the model has seq_length 64"}));
+              "data have 128 tokens per sample, the model has seq_length 64"},
+        Fault{{"train_dataset.data_loader.config.data_path=[1, a, 2]"},
+              "data_path has 3 entries, must be one path or pairs of weight and path"},
+        Fault{{"train_dataset.data_loader.config.eod_mask_loss=true"},
+              "eod_mask_loss needs the token that ends a document, eod"},
+        Fault{{"train_dataset.data_loader.config.reset_attention_mask=true"},
+              "reset_attention_mask is not built: attention is causal over the whole sample"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Training, RunFault,

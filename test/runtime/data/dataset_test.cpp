@@ -151,19 +151,49 @@ TEST(Dataset, AbsentPathsSayWhatIsWanted) {
   EXPECT_THROW(openDataset("/nonexistent.bin", {}), DataError);
 }
 
-TEST(Sampler, AnySplitOfABatchReadsTheSameOrder) {
-  const int64_t count = 50, globalBatch = 48, consumed = 37;
-  std::vector<int64_t> whole = sampleIndices(consumed, globalBatch, count);
-  for (int64_t ranks : {1, 2, 3, 4, 6, 8, 12})
-    for (int64_t micro : {1, 2}) {
-      std::vector<int64_t> dealt;
-      for (int64_t step = 0; step * ranks * micro < globalBatch; ++step)
-        for (int64_t rank = 0; rank < ranks; ++rank)
-          for (int64_t i : shareIndices(consumed, {micro, rank, ranks}, step, count))
-            dealt.push_back(i);
-      EXPECT_EQ(dealt, whole) << ranks << " ranks, micro batch " << micro;
-    }
-  EXPECT_THAT(sampleIndices(8, 4, 10), ElementsAre(8, 9, 0, 1));
+class Orders : public testing::TestWithParam<SampleOrder> {};
+
+TEST_P(Orders, AnySplitOfABatchReadsTheSamePlacesWhereverItResumes) {
+  const int64_t count = 250, globalBatch = 48;
+  Sampler whole(GetParam(), count, globalBatch);
+  for (int64_t consumed : {0, 48, 240, 12000}) {
+    std::vector<int64_t> want;
+    for (int64_t k = 0; k < globalBatch; ++k)
+      want.push_back(whole.at(consumed + k));
+    for (int64_t ranks : {1, 2, 3, 4, 6, 8, 12})
+      for (int64_t micro : {1, 2}) {
+        std::vector<int64_t> dealt;
+        std::vector<Sampler> resumed(ranks, Sampler(GetParam(), count, globalBatch)); // each rank has its own
+        for (int64_t step = 0; step * ranks * micro < globalBatch; ++step)
+          for (int64_t rank = 0; rank < ranks; ++rank)
+            for (int64_t i = 0; i < micro; ++i)
+              dealt.push_back(resumed[rank].at(BatchShare{micro, rank, ranks}.firstPlace(consumed, step) + i));
+        EXPECT_EQ(dealt, want) << ranks << " ranks, micro batch " << micro << ", consumed " << consumed;
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sampler, Orders, testing::Values(SampleOrder::single, SampleOrder::cyclic));
+
+std::vector<int64_t> places(SampleOrder order, int64_t samples, int64_t globalBatch, int64_t from, int64_t count) {
+  Sampler sampler(order, samples, globalBatch);
+  std::vector<int64_t> read;
+  for (int64_t k = from; k < from + count; ++k)
+    read.push_back(sampler.at(k));
+  return read;
+}
+
+TEST(Sampler, SingleStartsOverInTheSameOrder) {
+  EXPECT_THAT(places(SampleOrder::single, 10, 4, 8, 4), ElementsAre(8, 9, 0, 1));
+}
+
+TEST(Sampler, CyclicIsTorchRandpermSeededByTheEpoch) {
+  EXPECT_THAT(places(SampleOrder::cyclic, 10, 5, 0, 10), ElementsAre(4, 1, 7, 5, 3, 9, 0, 8, 6, 2));
+  EXPECT_NE(places(SampleOrder::cyclic, 10, 5, 10, 10), places(SampleOrder::cyclic, 10, 5, 0, 10));
+  // The last incomplete batch is never read: 12 samples in batches of 5 are 10.
+  EXPECT_EQ(places(SampleOrder::cyclic, 12, 5, 10, 10), places(SampleOrder::cyclic, 10, 5, 10, 10));
+  EXPECT_THAT(places(SampleOrder::cyclic, 12, 5, 20, 10), testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THROW(Sampler(SampleOrder::cyclic, 4, 5), DataError);
 }
 
 TEST(Blend, EqualsTheRecordedOrders) {

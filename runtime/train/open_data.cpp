@@ -1,0 +1,68 @@
+// A single set is one epoch in shuffled order, whatever the number of steps, so that a longer run begins like a
+// shorter.
+#include "runtime/train/open_data.h"
+
+#include "runtime/status.h"
+
+#include <algorithm>
+
+namespace espalier::rt {
+namespace {
+
+bool hasInput(const pb::Plan &plan, const std::string &name) {
+  return std::ranges::any_of(plan.stages(), [&name](const pb::Stage &stage) {
+    return std::ranges::any_of(stage.inputs(), [&name](const pb::InputBuffer &input) { return input.name() == name; });
+  });
+}
+
+/// The plan's choice, and what the command line puts in its place.
+pb::Data merged(const pb::Data &plan, const DataOptions &options) {
+  pb::Data data = plan;
+  if (!options.words.empty())
+    data.mutable_path()->Assign(options.words.begin(), options.words.end());
+  if (!options.split.empty())
+    data.set_split(options.split);
+  if (options.eodToken >= 0)
+    data.set_eod_token(options.eodToken);
+  else if (!plan.has_eod_token())
+    data.set_eod_token(-1);
+  data.set_eod_mask_loss(plan.eod_mask_loss() || options.eodMaskLoss);
+  data.set_reset_position_ids(plan.reset_position_ids() || options.resetPositionIds);
+  return data;
+}
+
+void check(const pb::Plan &plan, const pb::Data &data) {
+  if (data.path().empty())
+    throw PlanError("no data to read; give --data PATH, or data_path in the run file");
+  if ((data.eod_mask_loss() || data.reset_position_ids()) && data.eod_token() < 0)
+    throw PlanError("what happens at the end of a document needs its token; give --eod-token ID");
+  if (data.eod_mask_loss() && !hasInput(plan, "loss_weights"))
+    throw PlanError("the model has no input loss_weights, so the end of a document cannot be left out of the loss");
+  if (data.reset_position_ids() && !hasInput(plan, "positions"))
+    throw PlanError("the model has no input positions, so they cannot restart behind the end of a document");
+}
+
+} // namespace
+
+std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &options, Split split, int64_t samples) {
+  const pb::Settings &settings = plan.settings();
+  pb::Data data = merged(settings.data(), options);
+  check(plan, data);
+  DatasetOptions wanted;
+  wanted.seqLength = static_cast<int64_t>(settings.sequence());
+  wanted.split = split;
+  if (!data.split().empty())
+    wanted.splitWeights = data.split();
+  wanted.seed = static_cast<uint32_t>(data.has_seed() ? data.seed() : settings.seed());
+  wanted.vocabSize = static_cast<int64_t>(settings.vocabulary());
+  wanted.eodToken = static_cast<int32_t>(data.eod_token());
+  wanted.eodMaskLoss = data.eod_mask_loss();
+  wanted.resetPositionIds = data.reset_position_ids();
+  std::vector<BlendPart> parts = parseBlend({data.path().begin(), data.path().end()});
+  if (parts.size() == 1)
+    return openDataset(parts[0].path, wanted);
+  wanted.samples = samples;
+  return openBlend(parts, wanted);
+}
+
+} // namespace espalier::rt
