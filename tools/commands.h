@@ -15,6 +15,9 @@ void addRunCommand(CLI::App &app, int &exitCode);
 /// `inspect X.plan`: what a plan holds.
 void addInspectCommand(CLI::App &app, int &exitCode);
 
+/// `calibrate`: measures this machine as a cluster file.
+void addCalibrateCommand(CLI::App &app, int &exitCode);
+
 /// `plan`, `compile`, `import-args`, `explain`: handed to the compiler's library with the words as given, which is
 /// loaded only then. After a compilation the written plan is verified.
 void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv);

@@ -41,6 +41,7 @@ int main(int argc, char **argv) {
   if (!inspectsDataset(argc, argv))
     espalier::addInspectCommand(app, exitCode);
   espalier::addDataCommands(app);
+  espalier::addCalibrateCommand(app, exitCode);
   espalier::addCompilerCommands(app, exitCode, argc, argv);
   try {
     app.parse(argc, argv);
