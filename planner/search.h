@@ -66,6 +66,9 @@ PricedPlan pricePlan(const Problem &problem, Plan plan);
 /// at.
 std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 
+/// As violations(), without asking whether the model has terms for the plan: quick.
+std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
+
 /// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1.
 bool isExecutable(const Plan &plan);
 
