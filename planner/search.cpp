@@ -277,6 +277,11 @@ public:
     }
     std::sort(open.begin(), open.end());
     double bound = std::numeric_limits<double>::infinity();
+    int64_t budget = options.prove ? actionBudget : quickBudget;
+    if (!options.prove && open.size() > batch) {
+      bound = open[batch].first;
+      open.resize(batch);
+    }
     for (size_t begin = 0;
          begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
          begin += batch) {
@@ -284,7 +289,7 @@ public:
       for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
         which.push_back(open[i].second);
       std::vector<std::pair<double, size_t>> left;
-      solveBatch(which, actionBudget, statistics, left);
+      solveBatch(which, budget, statistics, left);
       for (const auto &[seconds, index] : left)
         bound = std::min(bound, seconds);
     }
@@ -305,6 +310,7 @@ public:
 private:
   static constexpr size_t batch = 16;
   static constexpr int64_t actionBudget = 4'000'000; // per candidate
+  static constexpr int64_t quickBudget = 200'000;    // where nothing is to be proved
 
   void solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
                   std::vector<std::pair<double, size_t>> &open) {

@@ -15,6 +15,9 @@ struct SearchOptions {
   int alternatives = 5; ///< best plans of other kinds to report
   int threads = 1;      ///< the result does not depend on it
   int devices = 0;      ///< 0: all devices of the machine
+  /// Go through all that bounds leave open below the best; otherwise only through the most promising, for an answer at
+  /// once with the gap that is left.
+  bool prove = true;
   bool diagnose = true; ///< when nothing fits, say what binds
   bool relax = true;    ///< ... and look for the smallest relaxations
 };

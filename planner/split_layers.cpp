@@ -368,7 +368,7 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
   int count = layers / chunks;
   bool vShape = axes.schedule == Schedule::ZeroBubbleV;
   std::vector<ChunkSeconds> seconds(chunks);
-  std::vector<double> steps(axes.pp);
+  std::vector<double> steps(axes.pp), busy(axes.pp);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
     const StageOption &option = options.best(stage, chunk * count, count);
@@ -378,7 +378,11 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
     seconds[chunk] = {option.seconds.forward + edge.forward,
                       option.seconds.backward + edge.backward, option.seconds.weight + edge.weight};
     steps[stage] = option.stepSeconds;
+    busy[stage] += static_cast<double>(axes.microBatches) * seconds[chunk].total();
   }
+  for (int stage = 0; stage < axes.pp; ++stage)
+    if (busy[stage] + steps[stage] >= limit) // no order of its actions is short enough
+      return result;
   ScheduleTable table = buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches),
                                       axes.virtualStages);
   double played = playedStepSeconds(table, seconds, steps);

@@ -61,9 +61,15 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
     range = costs;
     range.kinds.resize(1);
   }
+  int microBatches = static_cast<int>(plan.microBatches);
+  if (plan.schedule == Schedule::ZeroBubbleV) { // one table for all stages
+    ScheduleTable schedule = buildSchedule(plan.schedule, plan.pp, microBatches, plan.virtualStages);
+    for (int stage = 0; stage < plan.pp; ++stage)
+      inFlight.push_back(peakInFlight(schedule, stage));
+    return;
+  }
   for (int stage = 0; stage < plan.pp; ++stage)
-    inFlight.push_back(chunksInFlight(plan.schedule, stage, plan.pp,
-                                      static_cast<int>(plan.microBatches), plan.virtualStages));
+    inFlight.push_back(chunksInFlight(plan.schedule, stage, plan.pp, microBatches, plan.virtualStages));
 }
 
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage,
