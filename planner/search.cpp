@@ -265,13 +265,14 @@ public:
   SearchStatistics run() {
     SearchStatistics statistics;
     for (const Candidate &candidate : candidates)
-      statistics.space += candidate.splits;
+      statistics.space = std::min(statistics.space + candidate.splits, 1e300);
     std::vector<std::pair<double, size_t>> open; // (bound, candidate) that may beat the best
-    for (size_t begin = 0;
-         begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds();
-         begin += batch) {
+    for (size_t begin = 0, end = 0;
+         begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds(); begin = end) {
+      // The first ones are few: what they find spares the others work.
+      end = std::min(begin + std::clamp<size_t>(begin, 2, batch), candidates.size());
       std::vector<size_t> which;
-      for (size_t i = begin; i < std::min(begin + batch, candidates.size()); ++i)
+      for (size_t i = begin; i < end; ++i)
         which.push_back(i);
       solveBatch(which, /*budget=*/0, statistics, open);
     }

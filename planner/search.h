@@ -36,7 +36,7 @@ struct Relaxation {
 
 /// Sizes and the certificate of a search.
 struct SearchStatistics {
-  double space = 0;      ///< plans in the space
+  double space = 0;      ///< plans in the space, at most 1e300
   int64_t evaluated = 0; ///< plans whose pipeline was played
   double seconds = 0;
   double lowerBoundSeconds = 0; ///< no plan of the space is faster
