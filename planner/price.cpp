@@ -78,7 +78,7 @@ void checkStages(const Problem &problem, const Plan &plan, std::vector<std::stri
 
 } // namespace
 
-std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
+std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
   std::vector<std::string> faults;
   if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 ||
       plan.microBatches < 1) {
@@ -106,6 +106,11 @@ std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
   if (!schedule.empty())
     faults.push_back(schedule);
   checkStages(problem, plan, faults);
+  return faults;
+}
+
+std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
+  std::vector<std::string> faults = structuralViolations(problem, plan);
   if (faults.empty() && !buildCostTable(problem, plan).found)
     faults.push_back("the model was not profiled for this combination of axes");
   return faults;

@@ -46,12 +46,41 @@ double binomial(int n, int k) {
   return value;
 }
 
+// Calls work(i) for i below `count`, each on any of the threads.
+template <typename Work> void forEachParallel(size_t count, int threads, const Work &work) {
+  std::atomic<size_t> next = 0;
+  auto loop = [&] {
+    for (size_t i = next++; i < count; i = next++)
+      work(i);
+  };
+  std::vector<std::jthread> pool;
+  for (size_t i = 1; i < std::min(static_cast<size_t>(std::max(threads, 1)), count); ++i)
+    pool.emplace_back(loop);
+  loop();
+}
+
 class Enumerator {
 public:
   Enumerator(const Problem &problem, const SearchOptions &options)
       : problem(problem), options(options) {}
 
+  // First the choices whose costs differ, then, in parallel, the work of each, then its schedules.
   std::vector<Candidate> run() {
+    enumerateAxes();
+    std::vector<std::optional<WorkSum>> works(choices.size());
+    forEachParallel(choices.size(), options.threads, [&](size_t i) {
+      CostTable table = buildCostTable(problem, choices[i]);
+      if (table.found)
+        works[i] = sumWork(problem, table);
+    });
+    for (size_t i = 0; i < choices.size(); ++i)
+      if (works[i])
+        addSchedules(choices[i], *works[i]);
+    return std::move(candidates);
+  }
+
+private:
+  void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
     for (int tp : divisors(devices, pins.tp))
@@ -64,10 +93,8 @@ public:
             if (!pins.dp || *pins.dp == plan.dp)
               addMicroBatches(plan);
           }
-    return std::move(candidates);
   }
 
-private:
   void addMicroBatches(Plan plan) {
     if (problem.globalBatch % plan.dp != 0 || plan.pp > problem.layerCount())
       return;
@@ -101,15 +128,14 @@ private:
           plan.sequenceParallel = sequenceParallel;
           plan.vocabParallel = vocabParallel;
           plan.zero = zero;
-          addSchedules(plan);
+          // Costs do not depend on the schedule.
+          plan.schedule = Schedule::OneFOneB;
+          if ((options.all || isExecutable(plan)) && structuralViolations(problem, plan).empty())
+            choices.push_back(plan);
         }
   }
 
-  void addSchedules(Plan plan) {
-    const std::optional<CostTable> &table = tableOf(plan);
-    if (!table)
-      return;
-    WorkSum work = sumWork(problem, *table);
+  void addSchedules(Plan plan, const WorkSum &work) {
     for (Schedule schedule : kSchedules) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule
                                 : plan.pp == 1 && schedule != Schedule::OneFOneB)
@@ -146,21 +172,10 @@ private:
     candidates.push_back(std::move(candidate));
   }
 
-  // Costs do not depend on the schedule: one table per choice of the rest. Empty when the plan is
-  // not allowed.
-  const std::optional<CostTable> &tableOf(Plan plan) {
-    plan.schedule = Schedule::OneFOneB;
-    table.reset();
-    if (options.all || isExecutable(plan))
-      if (violations(problem, plan).empty())
-        table = buildCostTable(problem, plan);
-    return table;
-  }
-
   const Problem &problem;
   const SearchOptions &options;
+  std::vector<Plan> choices; ///< all but the schedule
   std::vector<Candidate> candidates;
-  std::optional<CostTable> table;
 };
 
 // The best plan of each kind; the k-th best of them is the limit that others must beat to be
@@ -231,19 +246,10 @@ std::vector<SplitResult> solve(const Problem &problem, const std::vector<Candida
                                const std::vector<size_t> &which, const std::vector<double> &limits,
                                int64_t budget, int threads) {
   std::vector<SplitResult> results(which.size());
-  std::atomic<size_t> next = 0;
-  auto work = [&] {
-    for (size_t i = next++; i < which.size(); i = next++) {
-      StageOptions options(problem, candidates[which[i]].axes);
-      results[i] = bestSplit(problem, options, limits[i], budget);
-    }
-  };
-  std::vector<std::thread> pool;
-  for (int i = 1; i < std::min<int>(threads, static_cast<int>(which.size())); ++i)
-    pool.emplace_back(work);
-  work();
-  for (std::thread &thread : pool)
-    thread.join();
+  forEachParallel(which.size(), threads, [&](size_t i) {
+    StageOptions options(problem, candidates[which[i]].axes);
+    results[i] = bestSplit(problem, options, limits[i], budget);
+  });
   return results;
 }
 
@@ -259,18 +265,24 @@ public:
   SearchStatistics run() {
     SearchStatistics statistics;
     for (const Candidate &candidate : candidates)
-      statistics.space += candidate.splits;
+      statistics.space = std::min(statistics.space + candidate.splits, 1e300);
     std::vector<std::pair<double, size_t>> open; // (bound, candidate) that may beat the best
-    for (size_t begin = 0;
-         begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds();
-         begin += batch) {
+    for (size_t begin = 0, end = 0;
+         begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds(); begin = end) {
+      // The first ones are few: what they find spares the others work.
+      end = std::min(begin + std::clamp<size_t>(begin, 2, batch), candidates.size());
       std::vector<size_t> which;
-      for (size_t i = begin; i < std::min(begin + batch, candidates.size()); ++i)
+      for (size_t i = begin; i < end; ++i)
         which.push_back(i);
       solveBatch(which, /*budget=*/0, statistics, open);
     }
     std::sort(open.begin(), open.end());
     double bound = std::numeric_limits<double>::infinity();
+    int64_t budget = options.prove ? actionBudget : quickBudget;
+    if (!options.prove && open.size() > batch) {
+      bound = open[batch].first;
+      open.resize(batch);
+    }
     for (size_t begin = 0;
          begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
          begin += batch) {
@@ -278,7 +290,7 @@ public:
       for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
         which.push_back(open[i].second);
       std::vector<std::pair<double, size_t>> left;
-      solveBatch(which, actionBudget, statistics, left);
+      solveBatch(which, budget, statistics, left);
       for (const auto &[seconds, index] : left)
         bound = std::min(bound, seconds);
     }
@@ -299,6 +311,7 @@ public:
 private:
   static constexpr size_t batch = 16;
   static constexpr int64_t actionBudget = 4'000'000; // per candidate
+  static constexpr int64_t quickBudget = 200'000;    // where nothing is to be proved
 
   void solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
                   std::vector<std::pair<double, size_t>> &open) {

@@ -15,6 +15,9 @@ struct SearchOptions {
   int alternatives = 5; ///< best plans of other kinds to report
   int threads = 1;      ///< the result does not depend on it
   int devices = 0;      ///< 0: all devices of the machine
+  /// Go through all that bounds leave open below the best; otherwise only through the most promising, for an answer at
+  /// once with the gap that is left.
+  bool prove = true;
   bool diagnose = true; ///< when nothing fits, say what binds
   bool relax = true;    ///< ... and look for the smallest relaxations
 };
@@ -33,7 +36,7 @@ struct Relaxation {
 
 /// Sizes and the certificate of a search.
 struct SearchStatistics {
-  double space = 0;      ///< plans in the space
+  double space = 0;      ///< plans in the space, at most 1e300
   int64_t evaluated = 0; ///< plans whose pipeline was played
   double seconds = 0;
   double lowerBoundSeconds = 0; ///< no plan of the space is faster
@@ -65,6 +68,9 @@ PricedPlan pricePlan(const Problem &problem, Plan plan);
 /// The constraints of the problem that a plan violates, each as a sentence; memory is not looked
 /// at.
 std::vector<std::string> violations(const Problem &problem, const Plan &plan);
+
+/// As violations(), without asking whether the model has terms for the plan: quick.
+std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
 /// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1.
 bool isExecutable(const Plan &plan);

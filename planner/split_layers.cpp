@@ -88,7 +88,7 @@ public:
     SplitResult result;
     double low =
         std::min(limit, relaxedBound(sumWork(problem, options.table()), axes)) * (1 - 1e-9);
-    std::vector<int> counts = decide(limit);
+    std::vector<int> counts = firstSplit(low, limit);
     if (counts.empty()) {
       result.lowerBound = limit;
       return result;
@@ -165,10 +165,61 @@ private:
     return after == 0 ? std::pair(left, left) : std::pair(1, left - after);
   }
 
+  // Any split whose chains end by `limit`. Small targets are quick to decide, so they come first.
+  // Raises `low` to what no split reaches.
+  std::vector<int> firstSplit(double &low, double limit) {
+    double least = low;
+    for (double target = low * 1.02; target < limit && target < 16 * least; target *= 1.2) {
+      std::vector<int> counts = decide(target);
+      if (!counts.empty())
+        return counts;
+      low = target;
+    }
+    return decide(limit);
+  }
+
+  bool isInTime(int stage, int first, int count, double target) {
+    const StageOption &option = options.best(stage, first, count);
+    return option.fits && alone(stage, secondsOf(stage, first, count, option), option) <= target;
+  }
+
+  // Layers that may be used before each stage so that those above and those below it can respect T alone: a part of a
+  // range that does so does so, too, hence the longest ranges from both ends bound them. False when nothing is left.
+  bool narrow(double target) {
+    lowest.assign(stages + 1, 0);
+    highest.assign(stages + 1, layers);
+    if (problem.pins.stageLayers)
+      return true;
+    highest[0] = 0;
+    lowest[stages] = layers;
+    for (int stage = 0; stage < stages; ++stage) {
+      int first = highest[stage], after = stages - stage - 1, end = first;
+      while (end < layers - after && isInTime(stage, first, end + 1 - first, target))
+        ++end;
+      if (end == first)
+        return false;
+      highest[stage + 1] = end;
+    }
+    for (int stage = stages - 1; stage > 0; --stage) {
+      int end = lowest[stage + 1], first = end;
+      while (first > stage && isInTime(stage, first - 1, end - first + 1, target))
+        --first;
+      if (first == end)
+        return false;
+      lowest[stage] = first;
+    }
+    for (int stage = 0; stage <= stages; ++stage)
+      if (lowest[stage] > highest[stage])
+        return false;
+    return true;
+  }
+
   // Calls visit(count, chain, passing, step) for the options of a stage that fit and respect T
   // alone; longer ranges only take longer, so the first that is too slow ends the loop.
   template <typename Visit> void visitOptions(int stage, int first, double target, Visit visit) {
     auto [least, most] = range(stage, layers - first);
+    least = std::max(least, lowest[stage + 1] - first);
+    most = std::min(most, highest[stage + 1] - first);
     for (int count = std::max(least, 1); count <= most; ++count) {
       const StageOption &option = options.best(stage, first, count);
       if (!option.fits)
@@ -183,11 +234,13 @@ private:
   // A split whose chains all end by `target`, or none: least[stage][used] is the least sum of upper
   // stages.
   std::vector<int> decide(double target) {
+    if (!narrow(target))
+      return {};
     std::vector<std::vector<double>> least(stages + 1, std::vector<double>(layers + 1, kInfinity));
     std::vector<std::vector<int>> choice(stages + 1, std::vector<int>(layers + 1, 0));
     least[0][0] = 0;
     for (int stage = 0; stage < stages; ++stage)
-      for (int used = 0; used <= layers; ++used) {
+      for (int used = lowest[stage]; used <= highest[stage]; ++used) {
         double prefix = least[stage][used];
         if (prefix == kInfinity)
           continue;
@@ -246,10 +299,14 @@ private:
   // stages from which the rest can still end in time.
   void exhaust(double limit, SplitResult &result) {
     double target = std::min(limit, result.seconds) * (1 - 1e-9);
+    if (!narrow(target)) { // no split is faster than the one that was played
+      result.lowerBound = std::min(result.seconds, limit);
+      return;
+    }
     std::vector<std::vector<double>> slack(stages + 1, std::vector<double>(layers + 1, -kInfinity));
     slack[stages][layers] = kInfinity;
     for (int stage = stages - 1; stage >= 0; --stage)
-      for (int used = 0; used <= layers; ++used)
+      for (int used = lowest[stage]; used <= highest[stage]; ++used)
         visitOptions(stage, used, target, [&](int count, double chain, double passing, double) {
           double most = std::min(target - chain, slack[stage + 1][used + count] - passing);
           slack[stage][used] = std::max(slack[stage][used], most);
@@ -291,7 +348,8 @@ private:
   int64_t budget;
   bool splitsBackward = false;
   double through = 0;        // least time of one micro-batch down and up, split weights left out
-  double leastFirstStep = 0; // least work once per step of the first stage
+  std::vector<int> lowest, highest; // layers used before each stage, for the last target narrowed to
+  double leastFirstStep = 0;        // least work once per step of the first stage
   ScheduleTable schedule;    // built when the first split is played
   std::vector<ChunkSeconds> edges; // per stage
 };
@@ -310,7 +368,7 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
   int count = layers / chunks;
   bool vShape = axes.schedule == Schedule::ZeroBubbleV;
   std::vector<ChunkSeconds> seconds(chunks);
-  std::vector<double> steps(axes.pp);
+  std::vector<double> steps(axes.pp), busy(axes.pp);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
     const StageOption &option = options.best(stage, chunk * count, count);
@@ -320,7 +378,11 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
     seconds[chunk] = {option.seconds.forward + edge.forward,
                       option.seconds.backward + edge.backward, option.seconds.weight + edge.weight};
     steps[stage] = option.stepSeconds;
+    busy[stage] += static_cast<double>(axes.microBatches) * seconds[chunk].total();
   }
+  for (int stage = 0; stage < axes.pp; ++stage)
+    if (busy[stage] + steps[stage] >= limit) // no order of its actions is short enough
+      return result;
   ScheduleTable table = buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches),
                                       axes.virtualStages);
   double played = playedStepSeconds(table, seconds, steps);

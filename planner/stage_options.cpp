@@ -56,9 +56,20 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
   this->plan.stages.clear();
   for (int kind : costs.layerKinds)
     oneKind = oneKind && kind == costs.layerKinds.front();
+  if (!oneKind || problem.pins.recompute) {
+    ranges.emplace(costs);
+    range = costs;
+    range.kinds.resize(1);
+  }
+  int microBatches = static_cast<int>(plan.microBatches);
+  if (plan.schedule == Schedule::ZeroBubbleV) { // one table for all stages
+    ScheduleTable schedule = buildSchedule(plan.schedule, plan.pp, microBatches, plan.virtualStages);
+    for (int stage = 0; stage < plan.pp; ++stage)
+      inFlight.push_back(peakInFlight(schedule, stage));
+    return;
+  }
   for (int stage = 0; stage < plan.pp; ++stage)
-    inFlight.push_back(chunksInFlight(plan.schedule, stage, plan.pp,
-                                      static_cast<int>(plan.microBatches), plan.virtualStages));
+    inFlight.push_back(chunksInFlight(plan.schedule, stage, plan.pp, microBatches, plan.virtualStages));
 }
 
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage,
@@ -89,7 +100,6 @@ StageContent StageOptions::contentOf(int stage) const {
   content.receives = plan.pp > 1 && (stage > 0 || content.chunks > 1);
   content.sends = plan.pp > 1 && (stage < plan.pp - 1 || content.chunks > 1);
   content.inFlight = inFlight[stage];
-  content.layers.resize(problem.kinds.size());
   return content;
 }
 
@@ -99,26 +109,30 @@ const StageOption &StageOptions::best(int stage, int first, int count) {
   bool inner = stage > 0 && stage < plan.pp - 1;
   if (inner && inFlight[stage] == inFlight[1])
     stageClass = 1;
-  std::tuple key(stageClass, oneKind ? 0 : first, count);
+  uint64_t key = (static_cast<uint64_t>(stageClass) << 42) | (static_cast<uint64_t>(oneKind ? 0 : first) << 21) |
+                 static_cast<uint64_t>(count); // a model has fewer than two million layers
   auto found = known.find(key);
   if (found == known.end())
     found = known.emplace(key, choose(stage, first, count)).first;
   return found->second;
 }
 
-StageOption StageOptions::choose(int stage, int first, int count) const {
+StageOption StageOptions::choose(int stage, int first, int count) {
   StageContent content = contentOf(stage);
-  if (oneKind && !problem.pins.recompute)
+  if (oneKind && !problem.pins.recompute) {
+    content.layers.resize(problem.kinds.size());
     return chooseAlike(content, costs.layerKinds.front(), count);
+  }
   return chooseUniform(content, first, count);
 }
 
-StageOption StageOptions::finish(const StageContent &content, std::array<int, 3> kept) const {
+StageOption StageOptions::finish(const CostTable &table, const StageContent &content,
+                                 std::array<int, 3> kept) const {
   StageOption option;
-  option.bytes = stageMemory(problem, costs, content).total();
+  option.bytes = stageMemory(problem, table, content).total();
   option.fits = option.bytes <= problem.machine.memoryBytes;
-  option.seconds = chunkSeconds(costs, content);
-  option.stepSeconds = stepPhase(costs, content).total();
+  option.seconds = chunkSeconds(table, content);
+  option.stepSeconds = stepPhase(table, content).total();
   option.kept = kept;
   return option;
 }
@@ -201,21 +215,21 @@ StageOption StageOptions::chooseAlike(StageContent content, int kind, int count)
       if (bytesOf(other) < bytesOf(kept))
         kept = other;
   content.layers[kind] = kept;
-  return finish(content, kept);
+  return finish(costs, content, kept);
 }
 
-StageOption StageOptions::chooseUniform(StageContent content, int first, int count) const {
+StageOption StageOptions::chooseUniform(StageContent content, int first, int count) {
   std::optional<StageOption> best;
+  range.kinds[0] = ranges->of(first, count);
   for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
     if (problem.pins.recompute && recompute != *problem.pins.recompute)
       continue;
     int index = static_cast<int>(recompute);
-    content.layers.assign(problem.kinds.size(), {});
-    for (int layer = first; layer < first + count; ++layer)
-      ++content.layers[costs.layerKinds[layer]][index];
+    content.layers.assign(1, {});
+    content.layers[0][index] = 1;
     std::array<int, 3> kept{};
     kept[index] = count;
-    StageOption option = finish(content, kept);
+    StageOption option = finish(range, content, kept);
     if (!best || better(option, *best))
       best = option;
   }

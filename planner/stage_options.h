@@ -3,14 +3,13 @@
 // backward dominates.
 #pragma once
 
-#include "planner/memory.h"
+#include "planner/range_costs.h"
 #include "planner/schedule.h"
 #include "planner/simulate.h"
 
 #include <array>
-#include <map>
 #include <optional>
-#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 namespace espalier::planner {
@@ -41,18 +40,20 @@ public:
   const Plan &axes() const { return plan; }
 
 private:
-  StageOption choose(int stage, int first, int count) const;
+  StageOption choose(int stage, int first, int count);
   StageOption chooseAlike(StageContent content, int kind, int count) const;
-  StageOption chooseUniform(StageContent content, int first, int count) const;
+  StageOption chooseUniform(StageContent content, int first, int count);
   StageContent contentOf(int stage) const;
-  StageOption finish(const StageContent &content, std::array<int, 3> kept) const;
+  StageOption finish(const CostTable &table, const StageContent &content, std::array<int, 3> kept) const;
 
   const Problem &problem;
   Plan plan;
   CostTable costs;
   bool oneKind = true;
   std::vector<double> inFlight;                           // per stage
-  std::map<std::tuple<int, int, int>, StageOption> known; // (stage class, first, count)
+  std::optional<RangeCosts> ranges;                       // with several kinds of layers
+  CostTable range;                                        // ends as costs, one kind: the range that is priced
+  std::unordered_map<uint64_t, StageOption> known;        // by stage class, first and count
 };
 
 /// Time of the layers of one chunk.

@@ -18,6 +18,9 @@ void addInspectCommand(CLI::App &app, int &exitCode);
 /// `bench plans FILE.csv ...`: the planner against tables of published runs.
 void addBenchCommand(CLI::App &app, int &exitCode);
 
+/// `calibrate`: measures this machine as a cluster file.
+void addCalibrateCommand(CLI::App &app, int &exitCode);
+
 /// `plan`, `compile`, `import-args`, `explain`: handed to the compiler's library with the words as given, which is
 /// loaded only then. After a compilation the written plan is verified.
 void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv);

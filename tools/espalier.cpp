@@ -28,6 +28,7 @@ int main(int argc, char **argv) {
   espalier::addInspectCommand(app, exitCode);
   espalier::addDataCommands(app);
   espalier::addBenchCommand(app, exitCode);
+  espalier::addCalibrateCommand(app, exitCode);
   espalier::addCompilerCommands(app, exitCode, argc, argv);
   try {
     app.parse(argc, argv);

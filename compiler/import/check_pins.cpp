@@ -146,7 +146,8 @@ private:
       reader.error(
           path, fmt::format("{} pipeline stages need as many layers, the model has {}; {}: {} → {}",
                             pp, layers, last(path), pp, nearestDivisors(layers, pp)));
-    if (pp > 1 && pins.microBatches && *pins.microBatches < pp) {
+    bool statesBatches = config.pins.microBatches.has_value(); // what follows from other pins may be fewer
+    if (pp > 1 && statesBatches && *pins.microBatches < pp) {
       std::string batches = key("micro_batches", "micro_batch_num");
       reader.error(batches,
                    fmt::format("{} micro-batches cannot fill {} pipeline stages; {}: {} → {}",

@@ -66,7 +66,7 @@ public:
     if (given.empty() && !result.diagnostics.hasErrors())
       result.diagnostics.error({file, 0, 0}, "no flags are found: neither a command with a .py file nor words with --");
     if (!options.base.empty())
-      yaml.put("base_config", quoted(options.base));
+      put("base_config", quoted(options.base));
     writeGeneral();
     writeParallel();
     writeModel();
@@ -183,22 +183,25 @@ private:
       result.flags.push_back({flag, found->second.where, effect, true});
   }
 
+  void put(const std::string &key, const std::string &value, const std::string &source = "") {
+    yaml.put(key, value, given.count(source) ? source : "");
+  }
   void putNumber(const std::string &key, const std::string &flag) {
     if (std::optional<std::string> text = number(flag, key))
-      yaml.put(key, *text, flag);
+      put(key, *text, flag);
   }
   std::optional<int64_t> putCount(const std::string &key, const std::string &flag) {
     std::optional<int64_t> number = count(flag, key);
     if (number)
-      yaml.put(key, fmt::format("{}", *number), flag);
+      put(key, fmt::format("{}", *number), flag);
     return number;
   }
   int64_t size(const std::string &flag, const std::string &effect) { return count(flag, effect).value_or(1); }
 
   void writeGeneral() {
     if (given.count("--seed") || options.base.empty())
-      yaml.put("seed", number("--seed", "seed").value_or("1234"), "--seed");
-    yaml.put("use_parallel", "True");
+      put("seed", number("--seed", "seed").value_or("1234"), "--seed");
+    put("use_parallel", "True");
     devices = readDevices();
     bool isHalf = isSet("--fp16", "model.model_config.compute_dtype");
     bool isBrain = isSet("--bf16", "model.model_config.compute_dtype");
@@ -217,11 +220,11 @@ private:
     if (colon != std::string::npos &&
         std::sscanf(options.cluster.c_str() + colon, ":%6dx%6d%n", &hosts, &perHost, &consumed) == 2 &&
         colon + consumed == options.cluster.size()) {
-      yaml.put("cluster", quoted(options.cluster));
+      put("cluster", quoted(options.cluster));
       return int64_t(hosts) * perHost;
     }
     if (!options.cluster.empty() && stated > 0) {
-      yaml.put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, launcherCount({"--nnodes"}),
+      put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, launcherCount({"--nnodes"}),
                                              launcherCount({"--nproc_per_node", "--nproc-per-node"}))));
       return stated;
     }
@@ -264,20 +267,20 @@ private:
                                                micro, dp));
     int64_t batches = std::max<int64_t>(1, batch / (micro * dp));
     globalBatch = batch;
-    yaml.put("runner_config.batch_size", fmt::format("{}", micro), "--micro-batch-size");
-    yaml.put("runner_config.gradient_accumulation_steps", fmt::format("{}", pp == 1 ? batches : 1),
+    put("runner_config.batch_size", fmt::format("{}", micro), "--micro-batch-size");
+    put("runner_config.gradient_accumulation_steps", fmt::format("{}", pp == 1 ? batches : 1),
              "--global-batch-size");
-    yaml.put("parallel.parallel_mode", "1");
+    put("parallel.parallel_mode", "1");
     writeSharding();
-    yaml.put(section + "data_parallel", fmt::format("{}", dp));
-    yaml.put(section + "model_parallel", fmt::format("{}", tp), "--tensor-model-parallel-size");
-    yaml.put(section + "pipeline_stage", fmt::format("{}", pp), "--pipeline-model-parallel-size");
+    put(section + "data_parallel", fmt::format("{}", dp));
+    put(section + "model_parallel", fmt::format("{}", tp), "--tensor-model-parallel-size");
+    put(section + "pipeline_stage", fmt::format("{}", pp), "--pipeline-model-parallel-size");
     if (cp > 1)
-      yaml.put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
-    yaml.put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
-    yaml.put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
+      put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
+    put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
+    put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
              "--sequence-parallel");
-    yaml.put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp
+    put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp
     layers = count("--num-layers", "model.model_config.num_layers").value_or(options.baseLayers);
     if (layers == 0)
       error("--num-layers", "--num-layers is missing");
@@ -300,9 +303,9 @@ private:
             fmt::format("no strategy '{}', there are {}{}", *strategy, fmt::join(strategies, ", "),
                         didYouMean(*strategy, strategies)));
     long zero = place == strategies.end() ? 0 : place - strategies.begin();
-    yaml.put(key, zero > 0 ? "True" : "False", "--use-distributed-optimizer");
+    put(key, zero > 0 ? "True" : "False", "--use-distributed-optimizer");
     if (zero == 2)
-      yaml.put("parallel.parallel_optimizer_config.gradient_accumulation_shard", "True",
+      put("parallel.parallel_optimizer_config.gradient_accumulation_shard", "True",
                "--data-parallel-sharding-strategy");
     isFullySharded = zero == 3;
   }
@@ -318,8 +321,8 @@ private:
     else if (perChunk)
       chunks = layers / (pp * *perChunk);
     if (chunks.value_or(1) > 1) {
-      yaml.put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
-      yaml.put(chunksKey, fmt::format("{}", *chunks), "--num-layers-per-virtual-pipeline-stage");
+      put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
+      put(chunksKey, fmt::format("{}", *chunks), "--num-layers-per-virtual-pipeline-stage");
     }
     std::optional<int64_t> first = count("--decoder-first-pipeline-num-layers", offsetKey);
     std::optional<int64_t> last = count("--decoder-last-pipeline-num-layers", offsetKey);
@@ -336,7 +339,7 @@ private:
     offsets.back() = last.value_or(offsets.back());
     for (int64_t &entry : offsets)
       entry -= layers / pp;
-    yaml.put(offsetKey, fmt::format("[{}]", fmt::join(offsets, ", ")), "--decoder-first-pipeline-num-layers");
+    put(offsetKey, fmt::format("[{}]", fmt::join(offsets, ", ")), "--decoder-first-pipeline-num-layers");
   }
 
   void writeRecompute(int64_t pp) {
@@ -357,9 +360,9 @@ private:
       int64_t each = std::min(number.value_or(1), layers);
       full = fmt::format("[{}]", fmt::join(std::vector<int64_t>(static_cast<size_t>(std::min<int64_t>(pp, 100000)), each), ", "));
     }
-    yaml.put(key, full, "--recompute-granularity");
-    yaml.put(selectKey, granularity == "selective" ? "True" : "False", "--recompute-granularity");
-    yaml.put("recompute_config.parallel_optimizer_comm_recompute", isFullySharded ? "True" : "False");
+    put(key, full, "--recompute-granularity");
+    put(selectKey, granularity == "selective" ? "True" : "False", "--recompute-granularity");
+    put("recompute_config.parallel_optimizer_comm_recompute", isFullySharded ? "True" : "False");
   }
 
   void writeModel() {
@@ -381,18 +384,18 @@ private:
     if (!statesModel && !statesDType)
       return;
     if (statesModel) {
-      yaml.put("model.arch.type", isLlama ? "LlamaForCausalLM" : "GPT2LMHeadModel");
-      yaml.put(section + "type", isLlama ? "LlamaConfig" : "GPT2Config");
+      put("model.arch.type", isLlama ? "LlamaForCausalLM" : "GPT2LMHeadModel");
+      put(section + "type", isLlama ? "LlamaConfig" : "GPT2Config");
       writeSizes(section, isLlama);
     }
     if (statesDType) {
-      yaml.put(section + "param_init_type", dtype, dtype == "float16" ? "--fp16" : dtype == "bfloat16" ? "--bf16" : "");
-      yaml.put(section + "compute_dtype", dtype);
+      put(section + "param_init_type", dtype, dtype == "float16" ? "--fp16" : dtype == "bfloat16" ? "--bf16" : "");
+      put(section + "compute_dtype", dtype);
     }
   }
 
   void writeSizes(const std::string &section, bool isLlama) {
-    yaml.put(section + "num_layers", fmt::format("{}", layers), "--num-layers");
+    put(section + "num_layers", fmt::format("{}", layers), "--num-layers");
     std::optional<int64_t> hidden = putCount(section + "hidden_size", "--hidden-size");
     std::optional<int64_t> heads = putCount(section + "num_heads", "--num-attention-heads");
     std::optional<int64_t> seq = putCount(section + "seq_length", "--seq-length");
@@ -402,7 +405,7 @@ private:
       if (!isGiven && !given.count(flag))
         error(flag, fmt::format("{} is missing", flag));
     putCount(section + "max_position_embeddings", "--max-position-embeddings");
-    yaml.put(section + "vocab_size", fmt::format("{}", vocabulary()), "--vocab-size");
+    put(section + "vocab_size", fmt::format("{}", vocabulary()), "--vocab-size");
     putNumber(section + "initializer_range", "--init-method-std");
     const std::string epsilon = isLlama ? "rms_norm_eps" : "layernorm_epsilon";
     putNumber(section + epsilon, given.count("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon");
@@ -414,11 +417,11 @@ private:
     std::string attentionDropout = number("--attention-dropout", section + "attention_dropout_rate").value_or("0.1");
     if (isLlama) {
       // Megatron's own default, 4 hidden, holds with --swiglu too.
-      yaml.put(section + "intermediate_size", fmt::format("{}", ffn.value_or(4 * hidden.value_or(1))), "--ffn-hidden-size");
+      put(section + "intermediate_size", fmt::format("{}", ffn.value_or(4 * hidden.value_or(1))), "--ffn-hidden-size");
       if (groups)
-        yaml.put(section + "n_kv_heads", fmt::format("{}", *groups), "--num-query-groups");
+        put(section + "n_kv_heads", fmt::format("{}", *groups), "--num-query-groups");
       if (base)
-        yaml.put(section + "theta", *base, "--rotary-base");
+        put(section + "theta", *base, "--rotary-base");
       for (auto [flag, rate] : {std::pair("--hidden-dropout", hiddenDropout), {"--attention-dropout", attentionDropout}})
         if (rate != "0")
           error(flag, fmt::format("llama has no dropout, {} is {}{}; say {} 0", flag, rate,
@@ -428,13 +431,13 @@ private:
     if (ffn && hidden && *ffn % *hidden != 0)
       error("--ffn-hidden-size", fmt::format("gpt2 wants a multiple of --hidden-size {}, got {}", *hidden, *ffn));
     else if (ffn && hidden)
-      yaml.put(section + "expand_ratio", fmt::format("{}", *ffn / *hidden), "--ffn-hidden-size");
+      put(section + "expand_ratio", fmt::format("{}", *ffn / *hidden), "--ffn-hidden-size");
     if (groups && heads && *groups != *heads)
       error("--num-query-groups", fmt::format("gpt2 has a key for each of its {} heads, got {} groups", *heads, *groups));
-    yaml.put(section + "hidden_act", "gelu_new");
-    yaml.put(section + "embedding_dropout_prob", hiddenDropout, "--hidden-dropout");
-    yaml.put(section + "hidden_dropout_rate", hiddenDropout, "--hidden-dropout");
-    yaml.put(section + "attention_dropout_rate", attentionDropout, "--attention-dropout");
+    put(section + "hidden_act", "gelu_new");
+    put(section + "embedding_dropout_prob", hiddenDropout, "--hidden-dropout");
+    put(section + "hidden_dropout_rate", hiddenDropout, "--hidden-dropout");
+    put(section + "attention_dropout_rate", attentionDropout, "--attention-dropout");
   }
 
   /// Token ids by --vocab-size, or those of the tokenizer where it has a fixed number.
@@ -454,17 +457,16 @@ private:
 
   void writeOptimizer() {
     putNumber("lr_schedule.learning_rate", "--lr");
-    if (given.count("--lr") || given.count("--lr-decay-style")) {
+    if (given.count("--lr") || given.count("--lr-decay-style"))
       writeSchedule();
-    }
     if (options.base.empty() || given.count("--weight-decay") || given.count("--adam-beta1"))
-      yaml.put("optimizer.type", "AdamW");
+      put("optimizer.type", "AdamW");
     putNumber("optimizer.beta1", "--adam-beta1");
     putNumber("optimizer.beta2", "--adam-beta2");
     putNumber("optimizer.eps", "--adam-eps");
     putNumber("optimizer.weight_decay", "--weight-decay");
     if (statesDType && dtype != "float32")
-      yaml.put("optimizer.master_weights", "True");
+      put("optimizer.master_weights", "True");
     writeWrapper();
   }
 
@@ -478,7 +480,7 @@ private:
       error("--lr-decay-style",
             fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear", style));
     else
-      yaml.put(section + "type", kind->second, "--lr-decay-style");
+      put(section + "type", kind->second, "--lr-decay-style");
     putNumber(section + "lr_end", "--min-lr");
     // Samples become steps of the global batch.
     for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
@@ -487,7 +489,7 @@ private:
       if (std::optional<int64_t> many = count(samples, section + key))
         wanted = *many / globalBatch;
       if (wanted)
-        yaml.put(section + key, fmt::format("{}", *wanted), steps);
+        put(section + key, fmt::format("{}", *wanted), steps);
     }
     putNumber(section + "warmup_ratio", "--lr-warmup-fraction");
   }
@@ -495,8 +497,8 @@ private:
   void writeWrapper() {
     const std::string section = "runner_wrapper.", key = section + "scale_sense";
     if (std::optional<std::string> clip = number("--clip-grad", section + "max_grad_norm"); clip && *clip != "0") {
-      yaml.put(section + "use_clip_grad", "True", "--clip-grad");
-      yaml.put(section + "max_grad_norm", *clip, "--clip-grad");
+      put(section + "use_clip_grad", "True", "--clip-grad");
+      put(section + "max_grad_norm", *clip, "--clip-grad");
     }
     std::optional<std::string> fixed = number("--loss-scale", key);
     std::optional<std::string> initial = number("--initial-loss-scale", key + ".loss_scale_value");
@@ -504,13 +506,13 @@ private:
     if (dtype != "float16")
       return;
     if (fixed) {
-      yaml.put(key, *fixed, "--loss-scale");
+      put(key, *fixed, "--loss-scale");
       return;
     }
-    yaml.put(key + ".type", "DynamicLossScaleUpdateCell");
-    yaml.put(key + ".loss_scale_value", initial.value_or("4294967296"), "--initial-loss-scale");
-    yaml.put(key + ".scale_factor", "2");
-    yaml.put(key + ".scale_window", fmt::format("{}", window.value_or(1000)), "--loss-scale-window");
+    put(key + ".type", "DynamicLossScaleUpdateCell");
+    put(key + ".loss_scale_value", initial.value_or("4294967296"), "--initial-loss-scale");
+    put(key + ".scale_factor", "2");
+    put(key + ".scale_window", fmt::format("{}", window.value_or(1000)), "--loss-scale-window");
   }
 
   void reportRest() {

@@ -141,7 +141,7 @@ private:
         finish();
         continue;
       }
-      if (!open)
+      if (!open || (word.text.empty() && entry.c != emptyMark))
         word.where = {file, entry.line, entry.column};
       open = true;
       if (entry.c == unknownMark)
@@ -331,8 +331,7 @@ private:
     auto found = variables.find(name);
     if (found != variables.end() && (rest.empty() || isList || rest.starts_with(":-") || rest.starts_with("-"))) {
       for (PlacedChar entry : found->second.chars) {
-        entry.quoted = entry.quoted && !(!quoted && rest.empty());
-        entry.quoted = entry.quoted || (quoted && !isList);
+        entry.quoted = quoted && (entry.quoted || !isList); // a quoted list keeps its words apart
         word.chars.push_back(entry);
       }
       if (!found->second.unknown.empty())

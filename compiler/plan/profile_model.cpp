@@ -9,8 +9,10 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <atomic>
 #include <map>
 #include <numeric>
+#include <thread>
 
 using namespace mlir;
 
@@ -121,17 +123,57 @@ public:
   std::optional<planner::Problem> profile() {
     describe();
     addLimits();
+    std::vector<Layout> layouts;
     for (int tp : tensorRanks())
-      for (bool sequenceParallel : {false, true}) {
-        if (sequenceParallel && (tp == 1 || sequence() % tp != 0))
-          continue;
-        if (failed(profilePattern(tp, sequenceParallel)))
-          return std::nullopt;
-      }
+      for (bool sequenceParallel : {false, true})
+        if (!sequenceParallel || (tp > 1 && sequence() % tp == 0))
+          layouts.push_back({tp, sequenceParallel});
+    for (std::optional<Terms> &terms : profileLayouts(layouts)) {
+      if (!terms)
+        return std::nullopt;
+      for (size_t kind = 0; kind < terms->size(); ++kind)
+        for (planner::PatternTerms &pattern : (*terms)[kind])
+          problem.kinds[kind].patterns.push_back(std::move(pattern));
+    }
     return std::move(problem);
   }
 
 private:
+  /// Tensor ranks and sequence parallelism; all other axes are symbols.
+  struct Layout {
+    int tp = 1;
+    bool sequenceParallel = false;
+  };
+
+  using Terms = std::vector<std::vector<planner::PatternTerms>>; ///< by kind
+
+  /// The first layout, of one tensor rank, also describes the model. The others are independent: each is built in a
+  /// context of its own, on as many threads as there are cores.
+  std::vector<std::optional<Terms>> profileLayouts(const std::vector<Layout> &layouts) {
+    std::vector<std::optional<Terms>> read(layouts.size());
+    read[0] = profilePattern(context, layouts[0]);
+    if (!read[0])
+      return read;
+    std::atomic<size_t> next = 1;
+    auto work = [&] {
+      for (size_t i = next++; i < layouts.size(); i = next++) {
+        MLIRContext own(MLIRContext::Threading::DISABLED);
+        own.getDiagEngine().registerHandler([](Diagnostic &) { return success(); });
+        read[i] = profilePattern(own, layouts[i]);
+      }
+    };
+    {
+      std::vector<std::jthread> pool;
+      for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i)
+        pool.emplace_back(work);
+      work();
+    }
+    for (size_t i = 1; i < layouts.size(); ++i)
+      if (!read[i]) // once more, so that the caller's context tells why
+        read[i] = profilePattern(context, layouts[i]);
+    return read;
+  }
+
   void describe() {
     problem.name = run.model.name;
     for (const auto &[name, size] : run.model.dims)
@@ -198,31 +240,27 @@ private:
   }
 
   /// Workspaces of one layout at all sample counts, and its terms with and without ZeRO.
-  LogicalResult profilePattern(int tp, bool sequenceParallel) {
+  std::optional<Terms> profilePattern(MLIRContext &where, const Layout &layout) {
     Terms terms(problem.kinds.size());
     std::vector<Workspaces> workspaces;
     for (int64_t samples : sampleCounts) {
-      ProfilePoint point{samples, profiledReplicas, tp, /*zero=*/0, sequenceParallel};
-      std::optional<Workspaces> planned = profilePoint(point, samples == termSamples ? &terms : nullptr);
+      ProfilePoint point{samples, profiledReplicas, layout.tp, /*zero=*/0, layout.sequenceParallel};
+      std::optional<Workspaces> planned = profilePoint(where, point, samples == termSamples ? &terms : nullptr);
       if (!planned)
-        return failure();
+        return std::nullopt;
       workspaces.push_back(std::move(*planned));
     }
-    if (!profilePoint({termSamples, profiledReplicas, tp, /*zero=*/1, sequenceParallel}, &terms))
-      return failure();
+    if (!profilePoint(where, {termSamples, profiledReplicas, layout.tp, /*zero=*/1, layout.sequenceParallel}, &terms))
+      return std::nullopt;
     for (size_t kind = 0; kind < terms.size(); ++kind)
-      for (planner::PatternTerms &pattern : terms[kind]) {
+      for (planner::PatternTerms &pattern : terms[kind])
         readWorkspaces(problem.kinds[kind].name, workspaces, pattern);
-        problem.kinds[kind].patterns.push_back(std::move(pattern));
-      }
-    return success();
+    return terms;
   }
 
-  using Terms = std::vector<std::vector<planner::PatternTerms>>; ///< by kind
-
   /// Builds the model at one point; adds its terms to `terms` unless that is null.
-  std::optional<Workspaces> profilePoint(const ProfilePoint &point, Terms *terms) {
-    Build build(context, run, point);
+  std::optional<Workspaces> profilePoint(MLIRContext &where, const ProfilePoint &point, Terms *terms) {
+    Build build(where, run, point);
     if (build.isBroken())
       return std::nullopt;
     if (terms && point.zero == 0 && point.tp == 1)

@@ -1,0 +1,148 @@
+// A Megatron command line as a run file: what a shell would make of it without running it, and what each flag becomes.
+#include "compiler/import/import_args.h"
+#include "compiler/import/shell_words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace espalier;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+std::vector<std::string> wordsOfLast(const std::string &text) {
+  Diagnostics diagnostics;
+  std::vector<ShellCommand> commands = readShell("x.sh", text, diagnostics);
+  EXPECT_FALSE(diagnostics.hasErrors()) << diagnostics.render();
+  std::vector<std::string> words;
+  if (!commands.empty())
+    for (const ShellWord &word : commands.back())
+      words.push_back(word.text);
+  return words;
+}
+
+ImportedArgs importText(const std::string &text, const std::string &cluster = "a100_80g_selene:1x4") {
+  ArgsOptions options;
+  options.cluster = cluster;
+  return importArgs("x.sh", text, options);
+}
+
+std::string errorsOf(const std::string &text, const std::string &cluster = "a100_80g_selene:1x4") {
+  ImportedArgs args = importText(text, cluster);
+  EXPECT_TRUE(args.diagnostics.hasErrors()) << args.yaml;
+  return args.diagnostics.render();
+}
+
+/// 24 layers on 4 devices: the run that is called 857m.
+const std::string small = "pretrain.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
+                          "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --global-batch-size 16 ";
+
+} // namespace
+
+TEST(ShellWords, VariablesArraysQuotesAndContinuedLines) {
+  EXPECT_THAT(wordsOfLast("A=1\nB=\"x y\"\nrun $A ${B} \"$B\" '$A' ${C:-d}"),
+              ElementsAre("run", "1", "x", "y", "x y", "$A", "d"));
+  EXPECT_THAT(wordsOfLast("L=( --a 1 # why\n --b \"2 3\" )\nL+=(--c)\nrun ${L[@]} \\\n end"),
+              ElementsAre("run", "--a", "1", "--b", "2", "3", "--c", "end"));
+  EXPECT_THAT(wordsOfLast("L=( --b \"2 3\" )\nrun \"${L[@]}\""), ElementsAre("run", "--b", "2 3"));
+  EXPECT_THAT(wordsOfLast("N=8\nexport M=$((N * 2 + 1))\nrun $M > log 2>&1"), ElementsAre("run", "17"));
+  EXPECT_THAT(wordsOfLast("run \"\" a#b # c"), ElementsAre("run", "", "a#b"));
+}
+
+TEST(ShellWords, WhatOnlyAShellKnowsIsMarked) {
+  Diagnostics diagnostics;
+  std::vector<ShellCommand> commands = readShell("x.sh", "P=$1\nrun $P $(date) `pwd` $NONE $@", diagnostics);
+  ASSERT_EQ(commands.size(), 1u);
+  ASSERT_EQ(commands[0].size(), 5u);
+  EXPECT_EQ(commands[0][1].unknown, "$1");
+  EXPECT_THAT(commands[0][2].unknown, HasSubstr("output of a command"));
+  EXPECT_THAT(commands[0][3].unknown, HasSubstr("backticks"));
+  EXPECT_EQ(commands[0][4].unknown, "$NONE");
+}
+
+TEST(ShellWords, RefusesWhatIsOpenOrGrowsWithoutBound) {
+  for (const char *text : {"run 'a", "run \"a", "A=( b", "run ${A", "run $(a"}) {
+    Diagnostics diagnostics;
+    readShell("x.sh", text, diagnostics);
+    EXPECT_TRUE(diagnostics.hasErrors()) << text;
+  }
+  std::string doubling = "A=0123456789\n";
+  for (int i = 0; i < 40; ++i)
+    doubling += "A=$A$A\n";
+  Diagnostics diagnostics;
+  readShell("x.sh", doubling, diagnostics);
+  EXPECT_THAT(diagnostics.render(), HasSubstr("more than 1 MiB"));
+  Diagnostics large;
+  EXPECT_TRUE(readShell("x.sh", std::string((1 << 20) + 1, 'a'), large).empty());
+  EXPECT_THAT(large.render(), HasSubstr("at most 1048576"));
+}
+
+TEST(ImportArgs, SizesSplitAndBatch) {
+  ImportedArgs args = importText(small + "--micro-batch-size 4 --bf16 --swiglu-not-here");
+  EXPECT_THAT(args.diagnostics.render(), HasSubstr("unknown flag --swiglu-not-here"));
+  args = importText(small + "--micro-batch-size 4 --bf16");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  for (const char *line : {"  batch_size: 4", "  data_parallel: 1", "  model_parallel: 2", "  micro_batch_num: 4",
+                           "    compute_dtype: bfloat16", "    vocab_size: 50257", "    type: GPT2LMHeadModel"})
+    EXPECT_THAT(args.yaml, HasSubstr(line));
+}
+
+TEST(ImportArgs, RecomputeStagesAndSharding) {
+  ImportedArgs args = importText(small + "--recompute-granularity full --recompute-method block --recompute-num-layers 3 "
+                                         "--decoder-first-pipeline-num-layers 10 --use-distributed-optimizer");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, HasSubstr("  recompute: [3, 3]"));
+  EXPECT_THAT(args.yaml, HasSubstr("offset: [-2, 2]"));
+  EXPECT_THAT(args.yaml, HasSubstr("enable_parallel_optimizer: True"));
+  args = importText(small + "--num-layers-per-virtual-pipeline-stage 4 --data-parallel-sharding-strategy optim_grads_params");
+  EXPECT_THAT(args.yaml, HasSubstr("virtual_stages: 3"));
+  EXPECT_THAT(args.yaml, HasSubstr("pipeline_interleave: True"));
+  EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
+}
+
+TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
+  const std::string marks = "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
+                            "--untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0.0 "
+                            "--num-query-groups 4 --ffn-hidden-size 2816 --tokenizer-type Llama2Tokenizer ";
+  ImportedArgs args = importText(small + marks + "--swiglu");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  for (const char *line : {"type: LlamaForCausalLM", "n_kv_heads: 4", "intermediate_size: 2816", "vocab_size: 32000"})
+    EXPECT_THAT(args.yaml, HasSubstr(line));
+  EXPECT_THAT(errorsOf(small + marks), HasSubstr("no architecture of configs/models has this mix"));
+}
+
+TEST(ImportArgs, EveryFlagIsAccountedFor) {
+  ImportedArgs args = importText(small + "--save $1 --log-interval 10 --rampup-batch-size 2 2 100");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  std::map<std::string, bool> used;
+  for (const FlagReport &flag : args.flags) {
+    used[flag.flag] = flag.isUsed;
+    EXPECT_FALSE(flag.effect.empty()) << flag.flag;
+    EXPECT_EQ(flag.where.line, 1);
+  }
+  EXPECT_EQ(used.size(), 10u);
+  EXPECT_TRUE(used["--num-layers"]);
+  EXPECT_FALSE(used["--save"]);
+  EXPECT_FALSE(used["--rampup-batch-size"]);
+}
+
+TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
+  std::string text = errorsOf("run.py --num-layers 24 --hidden-sise 8 \\\n --num-attention-heads $1 --seq-length x --fp16 1 \\\n"
+                              " --micro-batch-size 3 --global-batch-size 16 --lr-decay-style wavy --normalization");
+  for (const char *part :
+       {"x.sh:1:24: error: unknown flag --hidden-sise, did you mean '--hidden-size'?",
+        "x.sh:2:24: error: the value of --num-attention-heads depends on $1, which only the shell knows",
+        "x.sh:2:27: error: --seq-length must be a whole number of at least 1, got x",
+        "error: --fp16 takes no value, got '1'", "error: global batch 16 is not a multiple of micro-batch size 3 · dp 4",
+        "no decay 'wavy'", "--normalization wants one value, got 0", "error: --hidden-size is missing"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_THAT(errorsOf(small, "a100_80g_selene:1x6"), HasSubstr("tp 2 · pp 2 · cp 1 does not divide the 6 devices"));
+  EXPECT_THAT(errorsOf(small, ""), HasSubstr("the number of devices is not stated"));
+  EXPECT_THAT(errorsOf("echo hello"), HasSubstr("no flags are found"));
+  EXPECT_THAT(errorsOf(small + "--bf16 --fp16 --num-query-groups 2"), HasSubstr("contradict each other"));
+  EXPECT_THAT(errorsOf(small + "--recompute-granularity some --recompute-method odd --ffn-hidden-size 3000"),
+              HasSubstr("gpt2 wants a multiple of --hidden-size 1024, got 3000"));
+  EXPECT_THAT(errorsOf(small + "--tokenizer-type HuggingFaceTokenizer --init-method-std -1"), HasSubstr("give --vocab-size"));
+}

@@ -1,0 +1,77 @@
+// A range of layers as one segment against the sum over its layers.
+#include "planner/range_costs.h"
+#include "planner/search.h"
+#include "planner/stage_options.h"
+#include "test/planner/shapes.h"
+
+#include <gtest/gtest.h>
+
+using namespace espalier::planner;
+
+namespace {
+
+/// 13 layers of 13 kinds: later ones have more products and wider values.
+Problem distinctLayers() {
+  Problem problem = shapeProblem(gpt(13, 2048, 16), System{}, testMachine(1, 8, 24e9), 64);
+  SegmentKind block = problem.kinds[1];
+  problem.layers.clear();
+  for (int layer = 0; layer < 13; ++layer) {
+    SegmentKind kind = block;
+    for (PatternTerms &terms : kind.patterns) {
+      for (ComputeTerm &term : terms.compute)
+        for (Monomial &count : term.count)
+          count.coefficient *= 1 + 0.1 * ((layer * 5) % 13);
+      for (Size &saved : terms.savedBytes)
+        for (Monomial &bytes : saved)
+          bytes.coefficient *= 1 + layer % 3;
+      for (Size &peak : terms.backwardPeakBytes)
+        for (Monomial &bytes : peak)
+          bytes.coefficient *= 1 + layer % 4;
+    }
+    problem.layers.push_back({static_cast<int>(problem.kinds.size()), 1});
+    problem.kinds.push_back(std::move(kind));
+  }
+  return problem;
+}
+
+} // namespace
+
+TEST(RangeCosts, AreThoseOfTheLayersTogether) {
+  Problem problem = distinctLayers();
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 2, plan.microBatches = 32, plan.zero = 1;
+  CostTable table = buildCostTable(problem, plan), one = table;
+  one.kinds.resize(1);
+  RangeCosts ranges(table);
+  for (int first = 0; first < 13; ++first)
+    for (int count = 1; first + count <= 13; ++count)
+      for (int recompute = 0; recompute < 3; ++recompute) {
+        StageContent layers, range;
+        layers.sends = range.sends = true;
+        layers.inFlight = range.inFlight = 2;
+        layers.layers.resize(problem.kinds.size());
+        for (int layer = first; layer < first + count; ++layer)
+          ++layers.layers[table.layerKinds[layer]][recompute];
+        range.layers.resize(1);
+        range.layers[0][recompute] = 1;
+        one.kinds[0] = ranges.of(first, count);
+        StageMemory wanted = stageMemory(problem, table, layers), got = stageMemory(problem, one, range);
+        EXPECT_NEAR(got.total(), wanted.total(), 1e-12 * wanted.total()) << first << " " << count;
+        EXPECT_EQ(got.workspace, wanted.workspace);
+        EXPECT_NEAR(chunkSeconds(one, range).total(), chunkSeconds(table, layers).total(), 1e-12);
+        EXPECT_NEAR(stepPhase(one, range).total(), stepPhase(table, layers).total(), 1e-12);
+      }
+}
+
+TEST(RangeCosts, SearchOverDistinctLayersIsThePricedPlanWhateverTheThreads) {
+  Problem problem = distinctLayers();
+  SearchOptions one, two;
+  two.threads = 2;
+  SearchResult a = search(problem, one), b = search(problem, two);
+  ASSERT_FALSE(a.plans.empty());
+  EXPECT_EQ(a.plans[0].prediction.stepSeconds, b.plans[0].prediction.stepSeconds);
+  EXPECT_EQ(a.statistics.evaluated, b.statistics.evaluated);
+  EXPECT_TRUE(a.statistics.optimal);
+  EXPECT_NEAR(a.statistics.lowerBoundSeconds, a.plans[0].prediction.stepSeconds, 1e-8 * a.plans[0].prediction.stepSeconds);
+  EXPECT_TRUE(a.plans[0].prediction.fits());
+}

@@ -1,0 +1,63 @@
+// Two plans side by side, and what makes a wish impossible.
+#include "planner/explain.h"
+#include "planner/what_if.h"
+#include "test/planner/shapes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace espalier::planner;
+using testing::HasSubstr;
+
+namespace {
+Problem problemOn(int hosts, int64_t batch = 96) {
+  return shapeProblem(gpt(24, 2048, 16), System{}, testMachine(hosts, 8, 40e9), batch);
+}
+} // namespace
+
+TEST(WhatIf, RatiosAgreeWithEachOther) {
+  WhatIf answer;
+  answer.before = search(problemOn(4)).plans.at(0);
+  answer.after = search(problemOn(3)).plans.at(0);
+  answer.devicesBefore = 32;
+  answer.devicesAfter = 24;
+  EXPECT_GT(answer.stepRatio(), 1);
+  EXPECT_NEAR(answer.stepRatio() * answer.tokenRateRatio(), 1, 1e-12); // the global batch is kept
+  EXPECT_NEAR(answer.costRatio(), answer.stepRatio() * 24 / 32, 1e-12);
+  EXPECT_EQ(answer.after.plan.globalBatch(), 96);
+  answer.idleDevices = 8;
+  EXPECT_THAT(printWhatIf(answer), HasSubstr("8 devices idle\nstep time x "));
+}
+
+TEST(WhatIf, BatchesThatWouldDivideAreNamed) {
+  Problem problem = problemOn(13); // 104 = 8 * 13 devices, 13 divides neither heads nor layers nor 96
+  problem.pins.pp = 1;
+  SearchResult result = search(problem);
+  ASSERT_TRUE(result.plans.empty());
+  EXPECT_THAT(result.binding, HasSubstr("the global batch (96)"));
+  ASSERT_GE(result.relaxations.size(), 2u);
+  EXPECT_EQ(result.relaxations[0].change, "global_batch=91");
+  EXPECT_EQ(result.relaxations[1].change, "global_batch=104");
+}
+
+TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
+  Problem problem = problemOn(2);
+  PricedPlan chosen = search(problem).plans.at(0);
+  Pins wish;
+  wish.tp = chosen.plan.tp;
+  wish.pp = chosen.plan.pp;
+  WhyNot same = whyNot(problem, chosen, wish);
+  EXPECT_EQ(same.moreSeconds, 0);
+  EXPECT_TRUE(same.violated.empty());
+  wish = {};
+  wish.tp = 5;
+  EXPECT_TRUE(whyNot(problem, chosen, wish).impossible);
+  wish = {};
+  wish.tp = wish.pp = 1;
+  wish.recompute = Recompute::None;
+  wish.microBatchSize = 6;
+  problem.machine.memoryBytes = chosen.prediction.peakBytes;
+  WhyNot large = whyNot(problem, chosen, wish);
+  EXPECT_FALSE(large.impossible);
+  EXPECT_THAT(large.violated.at(0), HasSubstr("memory: the plan that needs least takes"));
+}

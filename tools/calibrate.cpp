@@ -1,0 +1,225 @@
+// Ranks are threads, as in a run. A measurement starts on all of them together, because they share memory and cores.
+#include "tools/calibrate.h"
+
+#include "runtime/comm/local.h"
+#include "runtime/kernels/kernels.h"
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace espalier {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int fewestSamples = 5;
+constexpr int64_t largeProduct = 512; ///< rows, columns and depth
+constexpr int64_t copyBytes = int64_t(32) << 20; ///< beyond the caches of one core
+constexpr int64_t reducedElements = int64_t(1) << 21;
+constexpr int spins = 100;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Seconds of one call of `work`: the fastest of samples that together take at least `seconds`, because other programs
+/// only ever slow it down.
+double timeOnce(double seconds, const std::function<void()> &work) {
+  work(); // touches its memory
+  std::vector<double> samples;
+  for (double sum = 0; sum < seconds || samples.size() < fewestSamples;) {
+    Clock::time_point begin = Clock::now();
+    work();
+    samples.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    sum += samples.back();
+  }
+  return *std::min_element(samples.begin(), samples.end());
+}
+
+/// Median over the ranks of what each measures while all of them do.
+double onAllRanks(int ranks, const std::function<double()> &measure) {
+  std::vector<double> results(static_cast<size_t>(ranks));
+  std::barrier<> start(ranks);
+  std::vector<std::jthread> threads;
+  for (double &result : results)
+    threads.emplace_back([&measure, &start, &result] {
+      start.arrive_and_wait();
+      result = measure();
+    });
+  threads.clear(); // joins
+  return median(results);
+}
+
+/// Aligned memory of one library call.
+class CallMemory {
+public:
+  CallMemory(rt::pb::LibraryCall &call, rt::pb::DataType type, std::initializer_list<int64_t> elements) {
+    for (int64_t count : elements) {
+      uint64_t bytes = static_cast<uint64_t>(count) * rt::elementBytes(type);
+      call.add_buffers()->set_bytes(bytes);
+      call.add_types(type);
+      addresses.push_back(allocate(bytes));
+    }
+    kernel = rt::makeLibraryKernel(call);
+    scratch = allocate(kernel->scratchBytesPerThread());
+    shared = allocate(kernel->sharedScratchBytes());
+  }
+
+  void run() const {
+    rt::CallArguments arguments{addresses.data(), nullptr, false, shared, 0, 0};
+    for (int64_t part = 0; part < kernel->parts(); ++part)
+      kernel->run(arguments, part, scratch);
+    kernel->finish(arguments);
+  }
+
+private:
+  void *allocate(uint64_t bytes) {
+    blocks.emplace_back(bytes + 64);
+    auto address = reinterpret_cast<uintptr_t>(blocks.back().data());
+    return reinterpret_cast<void *>((address + 63) / 64 * 64);
+  }
+
+  std::vector<std::vector<char>> blocks; ///< zeroes: products are as fast as with other values
+  std::vector<void *> addresses;
+  std::unique_ptr<rt::LibraryKernel> kernel;
+  void *scratch = nullptr, *shared = nullptr;
+};
+
+double productFlops(int ranks, double seconds, rt::pb::DataType type, int64_t size) {
+  return onAllRanks(ranks, [&] {
+    rt::pb::LibraryCall call;
+    call.set_function(rt::pb::LibraryCall::MATMUL);
+    for (int64_t extent : {size, size, size, int64_t(1)})
+      call.add_sizes(extent);
+    CallMemory memory(call, type, {size * size, size * size, size * size});
+    return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) /
+           timeOnce(seconds, [&] { memory.run(); });
+  });
+}
+
+double copyRate(int ranks, double seconds) {
+  return onAllRanks(ranks, [&] {
+    std::vector<char> from(copyBytes, 1), to(copyBytes);
+    double taken = timeOnce(seconds, [&] { std::memcpy(to.data(), from.data(), copyBytes); });
+    return 2.0 * copyBytes / taken;
+  });
+}
+
+double launchTime(int ranks, double seconds) {
+  constexpr int calls = 1000; // one is below the clock's step
+  return onAllRanks(ranks, [&] {
+    rt::pb::LibraryCall call;
+    call.set_function(rt::pb::LibraryCall::ZERO);
+    call.add_sizes(64);
+    CallMemory memory(call, rt::pb::F32, {16});
+    return timeOnce(seconds, [&] {
+             for (int i = 0; i < calls; ++i)
+               memory.run();
+           }) / calls;
+  });
+}
+
+/// Seconds of one all-reduce of `elements` f32 over all ranks. Each rank takes as many samples: a collective needs all.
+double allReduceSeconds(int ranks, int64_t elements, int samples) {
+  rt::LocalWorld world(ranks);
+  std::vector<double> taken;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      std::unique_ptr<rt::Communicator> comm = world.communicator(rank);
+      std::vector<int> members(static_cast<size_t>(ranks));
+      std::iota(members.begin(), members.end(), 0);
+      uint32_t group = comm->joinGroup(members);
+      std::vector<float> values(static_cast<size_t>(elements));
+      rt::CollectiveShape shape{rt::pb::Collective::ALL_REDUCE, rt::pb::Collective::SUM, rt::pb::F32, {elements}};
+      for (int sample = 0; sample < samples + 1; ++sample) {
+        Clock::time_point begin = Clock::now();
+        void *address = values.data();
+        rt::Ticket ticket = comm->startCollective(group, shape, &address, &address);
+        comm->wait(ticket, spins);
+        if (rank == 0 && sample > 0)
+          taken.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      }
+    });
+  threads.clear(); // joins
+  return *std::min_element(taken.begin(), taken.end());
+}
+
+/// The ring of the cost model, 2 (n - 1) / n B / W + 2 (n - 1) hops, through a small and a large buffer.
+void measureLink(double seconds, MeasuredMachine &machine) {
+  double n = machine.ranks, bytes = 4.0 * reducedElements;
+  double probe = allReduceSeconds(machine.ranks, reducedElements, fewestSamples);
+  int samples = static_cast<int>(std::clamp(seconds / probe, double(fewestSamples), 1000.0));
+  double small = allReduceSeconds(machine.ranks, 16, 1000);
+  double large = allReduceSeconds(machine.ranks, reducedElements, samples);
+  machine.linkLatencySeconds = small / (2 * (n - 1));
+  machine.linkBytesPerSecond = 2 * (n - 1) / n * bytes / std::max(large - small, 1e-9);
+}
+
+std::string processorName() {
+  std::ifstream stream("/proc/cpuinfo");
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with("model name")) {
+      size_t colon = line.find(':');
+      std::string name = colon == std::string::npos ? "" : line.substr(std::min(colon + 2, line.size()));
+      return name.substr(0, 100);
+    }
+  return "unknown processor";
+}
+
+} // namespace
+
+MeasuredMachine measureMachine(int ranks, double seconds) {
+  MeasuredMachine machine;
+  machine.processor = processorName();
+  machine.ranks = ranks;
+  machine.memoryBytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) /
+                        ranks;
+  double large = 0;
+  for (int64_t size : {int64_t(128), int64_t(256), int64_t(384), largeProduct}) {
+    large = productFlops(ranks, seconds, rt::pb::F32, size);
+    machine.f32Flops = std::max(machine.f32Flops, large);
+  }
+  machine.matmulEfficiency = large / machine.f32Flops;
+  // The share of the peak is one for all types: theirs is what makes the large product right.
+  machine.bf16Flops = productFlops(ranks, seconds, rt::pb::BF16, largeProduct) / machine.matmulEfficiency;
+  machine.f16Flops = productFlops(ranks, seconds, rt::pb::F16, largeProduct) / machine.matmulEfficiency;
+  machine.memoryBytesPerSecond = copyRate(ranks, seconds);
+  machine.launchSeconds = launchTime(ranks, seconds);
+  if (ranks > 1)
+    measureLink(seconds, machine);
+  return machine;
+}
+
+std::string clusterYaml(const std::string &name, const MeasuredMachine &machine) {
+  std::string ranks = machine.ranks == 1 ? "1 rank" : fmt::format("{} ranks at once", machine.ranks);
+  std::string text = fmt::format("# Measured by `espalier calibrate` on {}; a device is a thread.\n", machine.processor);
+  text += fmt::format("name: {}\nhosts: 1\ndevices_per_host: {}\n", name, machine.ranks);
+  text += fmt::format("memory_bytes: {:.3g}  # physical memory over {} ranks\n", machine.memoryBytes,
+                      machine.ranks);
+  text += fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest f32 product of 128 to {} rows on "
+                      "{}; 16 bits: product of {} rows over the efficiency\n",
+                      machine.f32Flops, machine.bf16Flops, machine.f16Flops, largeProduct, ranks, largeProduct);
+  text += fmt::format("memory_bandwidth: {:.3g}  # copy of {} MiB on {}, read plus written\n", machine.memoryBytesPerSecond,
+                      copyBytes >> 20, ranks);
+  text += fmt::format("matmul_efficiency: {:.3g}  # f32 product of {} rows over the fastest one\n",
+                      machine.matmulEfficiency, largeProduct);
+  text += fmt::format("launch_seconds: {:.3g}  # smallest library call\n", machine.launchSeconds);
+  if (machine.ranks > 1)
+    text += fmt::format("link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} MiB and of 64 B over {} threads\n",
+                        machine.linkBytesPerSecond, machine.linkLatencySeconds, reducedElements * 4 >> 20, machine.ranks);
+  return text;
+}
+
+} // namespace espalier

@@ -1,0 +1,28 @@
+// What the machine at hand does, measured while all ranks work at once, and a cluster file made of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace espalier {
+
+/// Constants of one rank (a thread) of this machine. Rates are per second.
+struct MeasuredMachine {
+  std::string processor; ///< as the system names it
+  int ranks = 1;
+  double memoryBytes = 0;                                ///< a rank's share of the physical memory
+  double f32Flops = 0, bf16Flops = 0, f16Flops = 0;      ///< of the fastest matrix product
+  double matmulEfficiency = 0;                           ///< rate of a large f32 product over the fastest one
+  double memoryBytesPerSecond = 0;                       ///< read plus written
+  double launchSeconds = 0;                              ///< of the smallest library call
+  double linkBytesPerSecond = 0, linkLatencySeconds = 0; ///< of a ring; 0 with one rank
+};
+
+/// Measures with `ranks` threads, each product and collective over at least `seconds`. Values are those of the fastest
+/// call of the median rank.
+MeasuredMachine measureMachine(int ranks, double seconds);
+
+/// A file of configs/clusters: fixed keys in a fixed order, numbers with three digits, each with what was measured.
+std::string clusterYaml(const std::string &name, const MeasuredMachine &machine);
+
+} // namespace espalier

@@ -1,0 +1,56 @@
+// `espalier calibrate`: measures this machine and writes a cluster file.
+#include "tools/calibrate.h"
+#include "tools/commands.h"
+
+#include "runtime/data/atomic_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <memory>
+#include <thread>
+
+namespace espalier {
+
+namespace {
+
+struct CalibrateWords {
+  std::string output, name;
+  int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
+  double seconds = 0.1;
+};
+
+/// Letters, digits, - and _ of the file's stem: what a name is in YAML without quotes.
+std::string nameOf(const std::string &output) {
+  std::string name;
+  for (char c : std::filesystem::path(output).stem().string())
+    name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '_';
+  bool isWord = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0]));
+  return isWord ? name : name.empty() ? "measured" : "measured_" + name;
+}
+
+} // namespace
+
+void addCalibrateCommand(CLI::App &app, int &) {
+  CLI::App *calibrate = app.add_subcommand("calibrate", "Measure this machine and write a cluster file");
+  auto words = std::make_shared<CalibrateWords>();
+  calibrate->add_option("-o,--output", words->output, "the cluster file to write; default: standard output");
+  calibrate->add_option("--name", words->name, "name of the cluster; default: that of the file");
+  calibrate->add_option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores")
+      ->check(CLI::Range(1, 256));
+  calibrate->add_option("--seconds", words->seconds, "least time of each of a dozen measurements")
+      ->check(CLI::Range(0.0, 60.0));
+  calibrate->callback([words] {
+    std::string name = nameOf(words->name.empty() ? words->output : words->name);
+    std::string text = clusterYaml(name, measureMachine(words->ranks, words->seconds));
+    if (words->output.empty()) {
+      fmt::print("{}", text);
+      return;
+    }
+    rt::AtomicFile file(words->output);
+    file.write(text.data(), text.size());
+    file.commit();
+  });
+}
+
+} // namespace espalier
