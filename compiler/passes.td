@@ -61,6 +61,14 @@ def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
 
+def OverlapCommunication : Pass<"overlap-communication", "::mlir::ModuleOp"> {
+  let summary = "Moves independent work between the start of a collective and the first use of its result";
+  let description = [{
+    A collective moves up to the producer of its operand, never past another one. Weight gradients, on which only
+    accumulators depend, move behind the next collective where they hide nothing before it. No value changes.
+  }];
+}
+
 def LowerToExec : Pass<"lower-to-exec", "::mlir::ModuleOp"> {
   let summary = "Turns each function into an exec.program over buffers and each distinct fused body into a kernel";
   let description = [{

@@ -226,6 +226,8 @@ void addFusionPasses(OpPassManager &passes) {
 }
 
 void addBufferPasses(OpPassManager &passes) {
+  // Groups are what moves; once buffers are shared, their reuse would forbid it.
+  passes.addPass(createOverlapCommunication());
   // Buffers only exist once groups are known: what lives inside of a kernel needs none.
   passes.addPass(createLowerToExec());
   passes.addPass(createPlanBuffers());

@@ -8,7 +8,8 @@
 
 namespace espalier {
 
-/// Adds the passes from local functions to programs: fuse-kernels, lower-to-exec, plan-buffers.
+/// Adds the passes from local functions to programs: fuse-kernels, overlap-communication, lower-to-exec,
+/// plan-buffers.
 void addCodegenPasses(mlir::OpPassManager &passes);
 /// The first part of them: groups ops into kernels. The second part makes programs over buffers.
 void addFusionPasses(mlir::OpPassManager &passes);
