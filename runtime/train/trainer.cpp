@@ -87,10 +87,17 @@ void Trainer::updateScalars(float *scalars) {
 void Trainer::evaluate() {
   isEvaluating = true;
   float *scalars = executor.scalars();
-  std::fill(scalars, scalars + ScalarSlotCount, 0.0f);
-  scalars[LossScale] = 1;
-  for (evaluationBatch = 0; evaluationBatch < context.options.evalBatches; ++evaluationBatch)
+  // Each evaluation is the first micro-batch of its own: a plan may store its sums instead of adding them.
+  double loss = 0, count = 0;
+  for (evaluationBatch = 0; evaluationBatch < context.options.evalBatches; ++evaluationBatch) {
+    std::fill(scalars, scalars + ScalarSlotCount, 0.0f);
+    scalars[LossScale] = 1;
     executor.runEvaluation(state.step, *this);
+    loss += scalars[LossSum];
+    count += scalars[TokenCount];
+  }
+  scalars[LossSum] = static_cast<float>(loss);
+  scalars[TokenCount] = static_cast<float>(count);
   executor.sumScalars();
   isEvaluating = false;
   if (executor.rankProgram().rank != 0)
