@@ -76,7 +76,7 @@ double tileEfficiency(double m, double n, double count, int multiprocessors) {
 }
 
 double alignmentEfficiency(double m, double n, double k) {
-  static constexpr double shares[] = {0.05, 0.05, 0.1, 0.8,
+  static constexpr double shares[] = {0.0625, 0.0625, 0.0625, 0.8,
                                       0.9,  0.97, 1}; // 1, 2, 4, ... 64 elements
   int worst = 6;
   for (double size : {m, n, k}) {

@@ -52,7 +52,7 @@ double peak(const SegmentCost &cost, int recompute) {
 StageMemory stageMemory(const Problem &problem, const CostTable &table,
                         const StageContent &content) {
   StageMemory memory;
-  double saved = table.inputBytes, gathered = 0;
+  double saved = table.inputBytes, gathered = 0, headSaved = content.head ? table.head.savedBytes[0] : 0;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
       int count = content.layers[kind][recompute];
@@ -68,7 +68,8 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table,
        {std::pair(content.embed, &table.embed), std::pair(content.head, &table.head)})
     if (present) {
       addParameters(memory, *cost, 1);
-      saved += cost->savedBytes[0];
+      if (cost == &table.embed)
+        saved += cost->savedBytes[0];
       memory.workspace = std::max(memory.workspace, peak(*cost, 0));
       gathered = std::max(gathered, cost->gatheredBytes);
     }
@@ -77,13 +78,17 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table,
     memory.gradients -= table.head.tiedGradientBytes;
     memory.optimizer -= table.head.tiedOptimizerBytes;
   }
-  memory.activations = saved * content.inFlight;
+  memory.activations = saved * content.inFlight + headSaved * content.headInFlight;
   const StreamBuffers &buffers = problem.streamBuffers;
   double streams = buffers.always + (content.receives ? buffers.receives : 0) +
                    (content.sends ? buffers.sends + buffers.sendsInFlight * content.inFlight : 0);
   memory.communication = table.boundaryBytes * streams + gathered;
   memory.reserved = problem.machine.reservedBytes;
   return memory;
+}
+
+double headsInFlight(Schedule schedule, double inFlight, int stages, int microBatches) {
+  return schedule == Schedule::Interleaved && microBatches != stages ? 1 : inFlight;
 }
 
 double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches,

@@ -30,6 +30,7 @@ struct StageContent {
   bool embed = false, head = false, receives = false, sends = false;
   int chunks = 1;                         ///< chunks on the stage
   double inFlight = 1;                    ///< chunks whose saved values are held at once
+  double headInFlight = 1;                ///< micro-batches whose saved values of the head are held at once
   std::vector<std::array<int, 3>> layers; ///< of one chunk: [kind][Recompute] -> count
 };
 
@@ -38,6 +39,10 @@ struct StageContent {
 /// layers.
 StageMemory stageMemory(const Problem &problem, const CostTable &table,
                         const StageContent &content);
+
+/// Micro-batches whose saved values of the head its stage holds at once, when the stage holds `inFlight` chunks: with
+/// interleaved chunks the last one runs backward right after forward, unless all forwards come first.
+double headsInFlight(Schedule schedule, double inFlight, int stages, int microBatches);
 
 /// Chunks whose saved values stage `stage` holds at once: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m,
 /// p), interleaved its warm-up and one; ZB-V is read from its table.

@@ -174,8 +174,8 @@ double peakSavedBytes(const Layout &layout, const std::vector<double> &chunkByte
 // is held.
 double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage,
                        const StageContent &content) {
-  double widest = 0, ends = (content.embed ? layout.table.embed.savedBytes[0] : 0) +
-                            (content.head ? layout.table.head.savedBytes[0] : 0);
+  double widest = 0, embed = content.embed ? layout.table.embed.savedBytes[0] : 0,
+         head = content.head ? layout.table.head.savedBytes[0] : 0;
   for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
     const StageContent &one =
         layout.chunks[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
@@ -185,7 +185,7 @@ double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage,
         saved += one.layers[kind][recompute] * layout.table.kinds[kind].savedBytes[recompute];
     widest = std::max(widest, saved);
   }
-  return (widest + ends + layout.table.inputBytes) * peakInFlight(layout.schedule, stage);
+  return (widest + embed + layout.table.inputBytes) * content.inFlight + head * content.headInFlight;
 }
 
 void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
@@ -212,6 +212,8 @@ void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
     content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
     content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
     content.inFlight = peakInFlight(layout.schedule, stage);
+    content.headInFlight =
+        headsInFlight(plan.schedule, content.inFlight, plan.pp, static_cast<int>(plan.microBatches));
     StageMemory memory = stageMemory(problem, layout.table, content);
     memory.activations = perStage == 1 ? peakSavedBytes(layout, chunkBytes, stage)
                                        : alikeSavedBytes(layout, plan, stage, content);

@@ -44,7 +44,7 @@ public:
     addFeedForward();
     addParameters("layer", layerElements(), /*tied=*/false, /*reduced=*/true);
     addSavedBytes();
-    return std::move(terms);
+    return allocated();
   }
 
   PatternTerms embedding() {
@@ -59,7 +59,7 @@ public:
     addParameters("embedding", elements, false, true);
     // Dropout mask and the ids.
     terms.savedBytes.fill({(shape.dropout ? 1.0 : 0.0) * stream, 8 * T});
-    return std::move(terms);
+    return allocated();
   }
 
   PatternTerms head() {
@@ -74,30 +74,49 @@ public:
     addParameters("head", {V * h / t}, shape.tied, !shape.tied);
     Monomial logits = T * V / t;
     terms.savedBytes.fill({4 * logits, 2 * (T * h), 2 * stream});
-    terms.forwardPeakBytes.fill({2 * logits});
-    terms.backwardPeakBytes.fill({2 * logits, 2 * (T * h)});
-    return std::move(terms);
+    double transient = system.lossBytes - 4; // beside the f32 logits
+    terms.forwardPeakBytes.fill({transient * logits});
+    terms.backwardPeakBytes.fill({transient * logits, 2 * (T * h)});
+    return allocated();
   }
 
 private:
+  // The terms, with what the allocator holds for activations.
+  PatternTerms allocated() {
+    for (std::array<Size, 3> *sizes :
+         {&terms.savedBytes, &terms.forwardPeakBytes, &terms.backwardPeakBytes})
+      for (Size &size : *sizes)
+        for (Monomial &part : size)
+          part.coefficient *= system.allocatedShare;
+    return std::move(terms);
+  }
+
   void compute(ComputeTerm term, bool selective, bool full) {
     term.repeatedSelective = selective;
     term.repeatedFull = full;
     terms.compute.push_back(std::move(term));
   }
 
-  // y[T, n] = x[T, k] w[k, n]: forward, gradient of x, gradient of w (added to the accumulator).
+  // y[T, n] = x[T, k] w[k, n]: forward, gradient of x, gradient of w (added to the accumulator, by
+  // the product or by a kernel of its own).
   void matmul(const std::string &name, const Size &n, Monomial k, bool selective, bool full) {
-    Size bytes = {2 * (T * k)}, accumulate = bytes;
+    bool fused = system.accumulationBytes == 0;
+    Size bytes = {2 * (T * k)}, gradient = bytes;
+    ComputeTerm accumulation;
+    accumulation.name = name + " accumulation";
+    accumulation.phase = Phase::Weight;
     for (const Monomial &part : n) {
       bytes.insert(bytes.end(), {2 * (k * part), 2 * (T * part)});
-      accumulate.insert(accumulate.end(), {2 * (T * part), 2 * system.gradientBytes * (k * part)});
+      gradient.insert(gradient.end(), {2 * (T * part), (fused ? 2 * system.gradientBytes : 2) * (k * part)});
+      accumulation.bytes.push_back(system.accumulationBytes * (k * part));
     }
+    if (!fused)
+      compute(std::move(accumulation), false, false);
     compute({name, ComputeClass::MatMul, Phase::Forward, {T}, n, {k}, {one}, {}, bytes}, selective,
             full);
     compute({name, ComputeClass::MatMul, Phase::Backward, {T}, {k}, n, {one}, {}, bytes}, false,
             false);
-    compute({name, ComputeClass::MatMul, Phase::Weight, {k}, n, {T}, {one}, {}, accumulate}, false,
+    compute({name, ComputeClass::MatMul, Phase::Weight, {k}, n, {T}, {one}, {}, gradient}, false,
             false);
   }
 
@@ -180,7 +199,7 @@ private:
       addFusedAttention();
     else
       addUnfusedAttention();
-    matmul("projection", {h}, a * d / t, false, true);
+    matmul("projection", {h}, a * d / t, system.repeatsSecondProducts, true);
     leavePair("attention output");
     elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, !keepsNorm);
   }
@@ -228,7 +247,12 @@ private:
     bool keepsNorm = !system.fusedAttention;
     elementwise("norm", stream, 4, 8, !keepsNorm);
     enterPair("ffn input");
-    matmul("ffn in", {(shape.gated ? 2.0 : 1.0) * (f / t)}, h, false, true);
+    if (shape.gated && system.repeatsSecondProducts) {
+      matmul("gate", {f / t}, h, false, true);
+      matmul("up", {f / t}, h, true, true);
+    } else {
+      matmul("ffn in", {(shape.gated ? 2.0 : 1.0) * (f / t)}, h, false, true);
+    }
     elementwise("activation", T * f / t, shape.gated ? 6 : 4, shape.gated ? 10 : 6, !keepsNorm);
     matmul("ffn out", {h}, f / t, false, true);
     leavePair("ffn output");
@@ -292,24 +316,22 @@ private:
                 system.parameterBytes, hide);
       return;
     }
-    if (zero == 0)
-      return reduction(name + " reduce", CollectiveKind::AllReduce, Phase::Step, elements,
-                       system.gradientBytes, system.hidesGradients);
-    reduction(name + " reduce", CollectiveKind::ReduceScatter, Phase::Step, elements,
-              system.gradientBytes, system.hidesGradients);
-    reduction(name + " gather", CollectiveKind::AllGather, Phase::Step, elements,
-              system.parameterBytes, false);
+    reduction(name + " reduce", zero == 0 ? CollectiveKind::AllReduce : CollectiveKind::ReduceScatter,
+              Phase::Step, elements,
+              system.reducedBytes > 0 ? system.reducedBytes : system.gradientBytes,
+              system.hidesGradients);
+    if (zero >= 1)
+      reduction(name + " gather", CollectiveKind::AllGather, Phase::Step, elements,
+                system.parameterBytes, false);
   }
 
   void addSavedBytes() {
-    Monomial mask = (shape.dropout ? 2.0 : 0.0) * stream;
-    Size inputs = {8 * stream,
-                   mask}; // both norms' and both pairs' inputs, dropout masks of one byte
-    if (!sp)
-      inputs = {8 * (T * h), mask};
-    Size core = {2 * (T * a * d / t), 4 * (T * kv * d / t),
-                 2 * (T * a * d / t)}; // q, k and v, context
-    Size activation = {(shape.gated ? 4.0 : 2.0) * (T * f / t)}, activated = {2 * (T * f / t)};
+    // Inputs of norms and of matrix products, dropout masks of one byte; q, k and v, context.
+    double in = system.productInputBytes;
+    Monomial mask = (shape.dropout ? 2.0 : 0.0) * stream, whole = sp ? stream : T * h;
+    Size inputs = {4 * whole, 2 * in * whole, mask};
+    Size core = {2 * (T * a * d / t), 4 * (T * kv * d / t), in * (T * a * d / t)};
+    Size activation = {(shape.gated ? 4.0 : 2.0) * (T * f / t)}, activated = {in * (T * f / t)};
     Size scores;
     if (!system.fusedAttention)
       scores = {(shape.dropout ? 5.0 : 2.0) * (b * a * (s / symbol(Axis::Cp)) * s / t)};
@@ -322,6 +344,8 @@ private:
     terms.savedBytes[0] = join({inputs, core, activation, activated, scores});
     terms.savedBytes[1] = system.fusedAttention ? join({{4 * stream, mask}, core, activation})
                                                 : join({inputs, core, activation, activated});
+    if (system.repeatsSecondProducts)
+      terms.savedBytes[1] = {4 * stream, 4 * (T * a * d / t), 2 * (T * kv * d / t), 2 * (T * f / t)};
     terms.savedBytes[2] = {2 * stream};
     // Gradients of the widest values while backward runs; what was not kept is made again first.
     Size gradients = {2 * (T * f / t), (shape.gated ? 4.0 : 2.0) * (T * f / t), 4 * (T * h)};

@@ -34,14 +34,19 @@ System systemOf(const PublishedRow &row, bool *unfused) {
   if (contains(gpu, "jean zay")) {
     system.name = "megatron-deepspeed";
     system.scattersBoundary = true; // PipelineEngine sends partitioned activations
-    // bf16: gradients in both types; fp16: one f32 copy of the gradients of the own partition at
-    // the update.
+    // bf16: gradients in both types, and two bytes more as measured; fp16: one f32 copy of the
+    // gradients of the own partition at the update.
     bool wide = contains(precision, "fp32 grad") || precision == "bf16";
-    system.gradientBytes = wide ? 6 : 2;
+    system.gradientBytes = wide ? 8 : 2;
+    system.allocatedShare = 1.16;
     system.optimizerBytes = wide ? 12 : 16;
+    system.reducedBytes = wide ? 4 : 2;
+    system.accumulationBytes = wide ? 10 : 6; // reads both, writes one
   } else if (*unfused) {
     system.name = "megatron-2022";
     system.scattersBoundary = true;
+    if (contains(source, "narayanan"))
+      system.accumulationBytes = 10; // 2021: 16-bit gradients are added to f32 ones by a kernel
   } else if (contains(source, "llm-foundry")) {
     system.name = "fsdp";
     system.elementwiseShare = 2; // kernels of the framework one by one
@@ -52,9 +57,15 @@ System systemOf(const PublishedRow &row, bool *unfused) {
     system.name = "torchtitan";
     system.elementwiseShare = contains(row.text("notes"), "compile") ? 1.2 : 2;
     system.parameterBytes = 4, system.gradientBytes = 4, system.optimizerBytes = 8;
+    system.lossBytes = 12; // f32 logits, their log-softmax and its gradient
+    system.repeatsSecondProducts = true;
   } else {
     system.name = "megatron-core";
     system.hidesGradients = system.hidesTensor = true;
+    if (contains(source, "megatron-bridge"))
+      system.gradientBytes = 2; // its recipes reduce in 16 bits
+    if (contains(precision, "fp8") || contains(precision, "fp4"))
+      system.productInputBytes = 1; // kept in eight bits
   }
   return system;
 }
@@ -139,6 +150,11 @@ std::string fillPlan(const PublishedRow &row, Plan &plan) {
   plan.microBatchSize = whole(row, "mbs", 1);
   plan.microBatches = static_cast<int64_t>(batches);
   plan.zero = static_cast<int>(row.number("zero", 1));
+  // Megatron-Bridge prints whether FSDP is used; its optimizer is distributed either way.
+  if (contains(row.text("source"), "Megatron-Bridge"))
+    plan.zero = std::max(plan.zero, 1);
+  if (contains(lower(row.text("notes")), "lora"))
+    return "fine-tuning of adapters is not modelled";
   if (contains(lower(row.text("zero")), "deepspeed"))
     return "offloaded ZeRO is not modelled";
   // Megatron-Bridge does not print it and always uses it.

@@ -100,6 +100,7 @@ StageContent StageOptions::contentOf(int stage) const {
   content.receives = plan.pp > 1 && (stage > 0 || content.chunks > 1);
   content.sends = plan.pp > 1 && (stage < plan.pp - 1 || content.chunks > 1);
   content.inFlight = inFlight[stage];
+  content.headInFlight = headsInFlight(plan.schedule, content.inFlight, plan.pp, static_cast<int>(plan.microBatches));
   return content;
 }
 

@@ -41,6 +41,53 @@ TEST(Cost, DimensionsThatDoNotDivideByEightLoseTensorCores) {
   EXPECT_LT(alignmentEfficiency(2048, 2048, 108), 0.2);
 }
 
+// Seconds and bytes of one layer under a system, four tensor ranks.
+static SegmentCost layerOf(const System &system, bool gated = true) {
+  ModelShape shape = gpt(4, 4096, 32);
+  shape.gated = gated;
+  Problem problem = shapeProblem(shape, system, testMachine(1, 8), 16);
+  Plan plan;
+  plan.tp = 4, plan.dp = 2, plan.microBatchSize = 2, plan.microBatches = 4, plan.zero = 1;
+  return segmentCost(problem, problem.layers[0].kind, plan);
+}
+
+TEST(Published, AccumulationByItsOwnKernelTakesItsBytes) {
+  System fused, apart;
+  apart.accumulationBytes = 10;
+  double elements = layerOf(fused).elements, more = layerOf(apart).weight.total() - layerOf(fused).weight.total();
+  EXPECT_NEAR(more, 10 * elements / 1.6e12, 4 * 4e-6 + 1e-6); // norms have no product; a launch for each of four
+}
+
+TEST(Published, GradientsAreReducedInTheirOwnType) {
+  System wide, narrow;
+  narrow.reducedBytes = 2;
+  int dp = static_cast<int>(Axis::Dp);
+  SegmentCost four = layerOf(wide), two = layerOf(narrow);
+  EXPECT_LT(two.step.communication[dp], four.step.communication[dp]);
+  EXPECT_EQ(two.gradientBytes, four.gradientBytes);
+}
+
+TEST(Published, InputsInEightBitsAndAllocatorsChangeWhatIsHeld) {
+  System plain, narrow, held;
+  narrow.productInputBytes = 1;
+  held.allocatedShare = 1.5;
+  EXPECT_LT(layerOf(narrow).savedBytes[0], layerOf(plain).savedBytes[0]);
+  EXPECT_EQ(layerOf(narrow).savedBytes[2], layerOf(plain).savedBytes[2]); // the layer's input keeps its type
+  EXPECT_DOUBLE_EQ(layerOf(held).savedBytes[0], 1.5 * layerOf(plain).savedBytes[0]);
+}
+
+// Projection and the second ffn matrix are 5 of the 16 hidden^2 that a gated layer of 4 hidden multiplies by.
+TEST(Published, RepeatingEverySecondProductTradesTimeForBytes) {
+  System plain, second;
+  second.repeatsSecondProducts = true;
+  SegmentCost kept = layerOf(plain), repeated = layerOf(second);
+  EXPECT_LT(repeated.savedBytes[1], kept.savedBytes[1]);
+  double share = (repeated.recompute[1].compute - kept.recompute[1].compute) / kept.forward.compute;
+  EXPECT_GT(share, 0.2);
+  EXPECT_LT(share, 0.45);
+  EXPECT_EQ(kept.recompute[2].communication, repeated.recompute[2].communication);
+}
+
 TEST(Cost, MatmulIsBoundByMemoryWhenThin) {
   Machine machine = testMachine(1, 1);
   double bytes = 2.0 * (4096.0 * 4096 + 2 * 4096);

@@ -1,5 +1,5 @@
-// The planner against published measurements. Thresholds are what is reached, a little rounded up;
-// README.md says what was asked for and not reached.
+// The planner against published measurements. Thresholds are what was asked for where that is
+// reached, else what is reached, a little rounded up; README.md says which and why.
 #include "planner/published_report.h"
 
 #include "planner/published_machines.h"
@@ -63,23 +63,44 @@ TEST_P(Published, StaysWithinTheErrorReachedAndBeatsTheNullModel) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tables, Published,
-    testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.03, 0, 0},
-                    Wanted{"narayanan_sc21_table1.csv", 10, 0.038, 0, 0},
-                    Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.083, 44, 0.066},
-                    Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.0402},
-                    Wanted{"llm_foundry_mpt.csv", 108, 0.067, 0, 0},
-                    Wanted{"megatron_bridge_perf.csv", 9, 0.084, 0, 0, "H100"},
-                    Wanted{"torchtitan_llama3_h100.csv", 12, 0.115, 6, 0.195}));
+    testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.027, 0, 0},
+                    Wanted{"narayanan_sc21_table1.csv", 10, 0.03, 0, 0},
+                    Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.04, 44, 0.0405},
+                    Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.04},
+                    Wanted{"llm_foundry_mpt.csv", 108, 0.06, 0, 0},
+                    Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
+                    Wanted{"megatron_bridge_perf.csv", 41, 0.058, 0, 0},
+                    Wanted{"torchtitan_llama3_h100.csv", 12, 0.048, 6, 0.068}));
 
 } // namespace
 
 TEST(Published, OutOfMemoryRowsAreRefusedAndRunsThatFitAreNot) {
+  int outOfMemory = 0, outOfMemoryRefused = 0, fits = 0, fitsRefused = 0;
+  for (const char *name : {"korthikanti_2022_table5.csv", "narayanan_sc21_table1.csv", "bloom_jeanzay_a100_sweep.csv",
+                           "llm_foundry_mpt.csv", "megatron_bridge_perf.csv", "torchtitan_llama3_h100.csv"}) {
+    std::optional<TableReport> found = report(name);
+    if (!found)
+      GTEST_SKIP() << "the table " << name << " is not here";
+    outOfMemory += found->outOfMemory, outOfMemoryRefused += found->outOfMemoryRefused;
+    fits += found->fits, fitsRefused += found->fitsRefused;
+  }
+  EXPECT_EQ(outOfMemory, 3);
+  EXPECT_EQ(outOfMemoryRefused, outOfMemory);
+  EXPECT_GE(fits, 240);
+  EXPECT_LE(fitsRefused, 0.02 * fits);
+}
+
+// Reached on the 17 plans of BLOOM 181B; asked were 0.90 and 1 %.
+TEST(Published, RanksPlansOfOneModel) {
   std::optional<TableReport> bloom = report("bloom_jeanzay_a100_sweep.csv");
   if (!bloom)
     GTEST_SKIP() << "the table is not here";
-  EXPECT_EQ(bloom->outOfMemory, 3);
-  EXPECT_EQ(bloom->outOfMemoryRefused, bloom->outOfMemory);
-  EXPECT_EQ(bloom->fitsRefused, 0);
+  auto group = std::find_if(bloom->groups.begin(), bloom->groups.end(),
+                            [](const RankedGroup &group) { return group.name.starts_with("BLOOM-family 181B"); });
+  ASSERT_NE(group, bloom->groups.end());
+  EXPECT_GE(group->rows, 17);
+  EXPECT_GE(group->spearman, 0.62);
+  EXPECT_LE(group->regret, 0.02);
 }
 
 TEST(Published, SpearmanIsOneForEqualOrdersAndSharesTies) {
@@ -145,6 +166,7 @@ TEST(PublishedCase, WhatCannotBeEvaluatedHasAReason) {
       {{{"ep", "2"}}, "expert parallelism is not modelled for published shapes"},
       {{{"recompute", "some"}}, "recompute 'some' is not modelled"},
       {{{"status", "not run"}}, "status: not run"},
+      {{{"notes", "LoRA Performance"}}, "fine-tuning of adapters is not modelled"},
       {{{"iter_time_s", ""}}, "nothing measured"},
       {{{"gpu", "TPU v5"}}, "no machine for gpu 'TPU v5' with precision 'bf16'"},
       {{{"heads", "3"}}, "the heads do not divide hidden as published"},

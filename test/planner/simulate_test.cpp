@@ -1,6 +1,8 @@
 // The player against closed forms, and its monotonicity on random tables.
 #include "planner/simulate.h"
 
+#include "planner/memory.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
@@ -42,6 +44,22 @@ TEST(Simulate, OneStageHasNoBubble) {
   Played played = play(buildSchedule(Schedule::OneFOneB, 1, 5), {{1, 2, 0}});
   EXPECT_DOUBLE_EQ(played.seconds, 15);
   EXPECT_DOUBLE_EQ(played.busySeconds[0], 15);
+}
+
+// Logits are large, so they are counted as often as they are held and no more.
+TEST(Simulate, TheHeadIsHeldAsOftenAsIsCounted) {
+  for (int microBatches : {4, 8, 12}) {
+    ScheduleTable table = buildSchedule(Schedule::Interleaved, 4, microBatches, 3);
+    int held = 0, most = 0;
+    for (const Action &action : table.stages.back())
+      if (action.chunk == 2)
+        most = std::max(most, held += action.kind == ActionKind::Forward ? 1 : -1);
+    double inFlight = chunksInFlight(Schedule::Interleaved, 3, 4, microBatches, 3);
+    EXPECT_EQ(most, microBatches == 4 ? 4 : 1);
+    EXPECT_GE(headsInFlight(Schedule::Interleaved, inFlight, 4, microBatches), most);
+  }
+  EXPECT_EQ(headsInFlight(Schedule::Interleaved, 7, 4, 8), 1);
+  EXPECT_EQ(headsInFlight(Schedule::GPipe, 8, 4, 8), 8);
 }
 
 TEST(Simulate, LongerActionsNeverShortenTheStepAndTheBoundHolds) {
