@@ -22,7 +22,7 @@ struct MachineRow {
 // Network: one 200 or 400 Gb/s port per device at what nccl-tests reach. Latencies, launch: usual values. What was
 // fitted (matmul and what is named), by random descent on the mean error of at most six rows (CSV lines):
 //   selene     memory; link by hand: korthikanti_2022_table5 2, 3, 6; narayanan_sc21_table1 2, 5, 10
-//   jean zay   link, network: bloom_jeanzay_a100_sweep 12, 35, 44, 48, 50, 62; reserved bytes by hand on the table
+//   jean zay   link, network: bloom_jeanzay_a100_sweep 12, 35, 44, 48, 50, 62; reserved bytes on those with memory
 //   h100_80gb  attention, memory, link, launch: llm_foundry_mpt 3, 10, 15, 22, 30, 38
 //   a100_80gb  only attention, the rest as selene was: llm_foundry_mpt 42, 46, 50, 53, 62, 67
 //   a100_40gb  attention and link, the rest as selene was: llm_foundry_mpt 71, 75, 78, 88, 95, 107
@@ -35,7 +35,7 @@ struct MachineRow {
 // machines, under FSDP. The first row whose two parts are in the column is taken: a site stands before the plain name.
 constexpr MachineRow machines[] = {
     {"a100", "selene", 80, 312e12, 1.27e12, 0.787, 0.32, 5e-6, 108, 8, 265e9, 22e9, 4},
-    {"a100", "jean zay", 80, 312e12, 1.63e12, 0.767, 0.3, 5e-6, 108, 8, 88e9, 1.8e9, 8.5},
+    {"a100", "jean zay", 80, 312e12, 1.63e12, 0.767, 0.3, 5e-6, 108, 8, 88e9, 1.8e9, 8.25},
     {"a100_80gb", "", 80, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 4},
     {"a100_40gb", "", 40, 312e12, 1.28e12, 0.775, 0.333, 5e-6, 108, 8, 26e9, 22e9, 2},
     {"a100", "40g", 40, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 2},
