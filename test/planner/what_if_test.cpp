@@ -56,7 +56,7 @@ TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
   wish.tp = wish.pp = 1;
   wish.recompute = Recompute::None;
   wish.microBatchSize = 6;
-  problem.machine.memoryBytes = chosen.prediction.peakBytes;
+  problem.machine.memoryBytes = 12e9;
   WhyNot large = whyNot(problem, chosen, wish);
   EXPECT_FALSE(large.impossible);
   EXPECT_THAT(large.violated.at(0), HasSubstr("memory: the plan that needs least takes"));
