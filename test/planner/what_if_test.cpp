@@ -55,7 +55,7 @@ TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
   wish = {};
   wish.tp = wish.pp = 1;
   wish.recompute = Recompute::None;
-  wish.microBatchSize = 6;
+  wish.microBatchSize = chosen.plan.microBatchSize == 3 ? 6 : 3;
   problem.machine.memoryBytes = 12e9;
   WhyNot large = whyNot(problem, chosen, wish);
   EXPECT_FALSE(large.impossible);
