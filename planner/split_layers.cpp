@@ -50,12 +50,16 @@ double relaxedBound(const WorkSum &sum, const Plan &axes) {
     work += 2 * (axes.pp - 1) * sum.boundarySeconds;
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
   double bound = (m * work + sum.once) / p;
+  // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
+  // backward, which are at least the mean, m - 1 times more.
+  if (axes.schedule == Schedule::GPipe)
+    return std::max(bound, work * (m + p - 1) / p);
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Equal
   // chains of m t_s + share * sum over i < s of t_i <= T have t_s = T / m (1 - share / m)^s, whose
   // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
   // send count as much as forward and backward do, so they are left out of the share. The V returns
   // to the first stage: no wait.
-  double share = axes.schedule == Schedule::OneFOneB || axes.schedule == Schedule::GPipe ? 1
+  double share = axes.schedule == Schedule::OneFOneB ? 1
                  : sum.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV
                      ? 0
                      : sum.forwardShare / chunks;

@@ -246,12 +246,17 @@ void checkConstants(const RunReader &reader) {
       {"matmul_efficiency", cluster.matmulEfficiency},
       {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.linkBandwidth : 1},
       {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1}};
-  const std::map<std::string, SourceLocation> &places = reader.config().places;
-  auto place = places.find("cluster");
-  for (auto [name, value] : needed)
-    if (value <= 0)
-      reader.diagnostics().error(place == places.end() ? reader.where("cluster") : place->second,
-                                 fmt::format("cluster '{}' has no {}", cluster.name, name));
+  const Places &places = reader.config().places;
+  for (auto [name, value] : needed) {
+    if (value > 0)
+      continue;
+    std::string key = std::string("cluster.") + name; // "cluster.link.bandwidth": the link's place, else the cluster's
+    auto place = places.find(key.substr(0, key.find_first_of(". ", std::string_view("cluster.").size())));
+    if (place == places.end())
+      place = places.find("cluster");
+    reader.diagnostics().error(place == places.end() ? reader.where("cluster") : place->second,
+                               fmt::format("cluster '{}' has no {}", cluster.name, name));
+  }
 }
 
 } // namespace

@@ -72,6 +72,14 @@ private:
     failed = true;
   }
 
+  void failAsTooLong() { fail(line, column, "the script expands to more than 1 MiB"); }
+
+  /// Text grows by expansion only: whatever is appended to is bounded at once.
+  void bound(const PlacedText &text) {
+    if (text.chars.size() > mostBytes)
+      failAsTooLong();
+  }
+
   void readPart() {
     char c = peek();
     if (c == '\\' && peek(1) == '\n')
@@ -151,7 +159,7 @@ private:
     }
     finish();
     if ((expanded += text.chars.size()) > mostBytes)
-      fail(line, column, "the script expands to more than 1 MiB");
+      failAsTooLong();
   }
 
   void endCommand() {
@@ -186,8 +194,7 @@ private:
     variable.chars.insert(variable.chars.end(), value.chars.begin(), value.chars.end());
     if (!value.unknown.empty())
       variable.unknown = value.unknown;
-    if (variable.chars.size() > mostBytes)
-      fail(line, column, fmt::format("{} holds more than 1 MiB", name));
+    bound(variable);
     return true;
   }
 
@@ -207,6 +214,7 @@ private:
         PlacedText word = readWord();
         all.chars.insert(all.chars.end(), word.chars.begin(), word.chars.end());
         all.chars.push_back({' ', line, column, false});
+        bound(all);
         if (!word.unknown.empty())
           all.unknown = word.unknown;
       }
@@ -336,7 +344,7 @@ private:
       }
       if (!found->second.unknown.empty())
         word.unknown = found->second.unknown;
-      return;
+      return bound(word);
     }
     size_t dash = rest.starts_with(":-") ? 2 : rest.starts_with("-") ? 1 : 0;
     if (dash == 0)

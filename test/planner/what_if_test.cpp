@@ -55,8 +55,8 @@ TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
   wish = {};
   wish.tp = wish.pp = 1;
   wish.recompute = Recompute::None;
-  wish.microBatchSize = 6;
-  problem.machine.memoryBytes = chosen.prediction.peakBytes;
+  wish.microBatchSize = chosen.plan.microBatchSize == 3 ? 6 : 3;
+  problem.machine.memoryBytes = 12e9;
   WhyNot large = whyNot(problem, chosen, wish);
   EXPECT_FALSE(large.impossible);
   EXPECT_THAT(large.violated.at(0), HasSubstr("memory: the plan that needs least takes"));

@@ -71,9 +71,16 @@ TEST(ShellWords, RefusesWhatIsOpenOrGrowsWithoutBound) {
   std::string doubling = "A=0123456789\n";
   for (int i = 0; i < 40; ++i)
     doubling += "A=$A$A\n";
-  Diagnostics diagnostics;
-  readShell("x.sh", doubling, diagnostics);
-  EXPECT_THAT(diagnostics.render(), HasSubstr("more than 1 MiB"));
+  std::string word = "A=" + std::string(1 << 19, 'a') + "\nrun ", list = word + "\nL=( ";
+  for (int i = 0; i < 100000; ++i) {
+    word += "$A";
+    list += "$A ";
+  }
+  for (const std::string &text : {doubling, word, list + ")"}) {
+    Diagnostics diagnostics;
+    readShell("x.sh", text, diagnostics);
+    EXPECT_THAT(diagnostics.render(), HasSubstr("more than 1 MiB"));
+  }
   Diagnostics large;
   EXPECT_TRUE(readShell("x.sh", std::string((1 << 20) + 1, 'a'), large).empty());
   EXPECT_THAT(large.render(), HasSubstr("at most 1048576"));
