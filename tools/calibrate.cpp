@@ -71,7 +71,7 @@ public:
       call.add_types(type);
       addresses.push_back(allocate(bytes));
     }
-    kernel = rt::makeLibraryKernel(call);
+    kernel = rt::makeLibraryKernel(call, /*threads=*/1);
     scratch = allocate(kernel->scratchBytesPerThread());
     shared = allocate(kernel->sharedScratchBytes());
   }
