@@ -43,8 +43,9 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
   options.baseDevices = run.config.cluster.devices();
   options.baseLayers = run.config.model.layerCount();
   std::filesystem::path folder = std::filesystem::absolute(arguments.output).parent_path();
-  options.base = arguments.output.empty() ? std::filesystem::absolute(arguments.base).string()
-                                          : std::filesystem::absolute(arguments.base).lexically_relative(folder).string();
+  options.base = arguments.output.empty()
+                     ? std::filesystem::absolute(arguments.base).string()
+                     : std::filesystem::absolute(arguments.base).lexically_relative(folder).string();
   return run.ok();
 }
 

@@ -36,7 +36,8 @@ struct RunArguments {
 
 void addRunArguments(CLI::App &verb, std::string &file, ImportOptions &import) {
   verb.add_option("RUN", file, "run file (YAML)")->required();
-  verb.add_option("--cluster", import.cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; plan compares both");
+  verb.add_option("--cluster", import.cluster,
+                  "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; plan compares both");
   verb.add_option("--set", import.sets, "section.key=value over the file's value; may be repeated");
 }
 
@@ -159,13 +160,16 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
                           ->check(CLI::IsMember(phaseNames()));
   std::vector<std::string> sources = phaseNames();
   sources.pop_back(); // the IR has nothing more after the last one
-  CLI::Option *from = compile->add_option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
-                          ->check(CLI::IsMember(sources));
-  CLI::Option *ir = compile->add_option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
+  CLI::Option *from =
+      compile->add_option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
+          ->check(CLI::IsMember(sources));
+  CLI::Option *ir =
+      compile->add_option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
   from->needs(ir);
   ir->needs(from);
-  compile->add_flag("--check", options.check,
-                    "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
+  compile->add_flag(
+      "--check", options.check,
+      "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
   compile->add_option("--dump-phases", options.dumpPhases, "folder for the IR after each phase");
 
   CLI::App *explain = app.add_subcommand("explain", "where each value of a run file came from and what it does");

@@ -129,7 +129,7 @@ struct Phase {
 };
 
 constexpr Phase phases[] = {
-    {"model", build},       {"joint", differentiate}, {"partition", partition},
+    {"model", build},        {"joint", differentiate}, {"partition", partition},
     {"phases", splitPhases}, {"exec", lower},          {"plan", emit},
 };
 

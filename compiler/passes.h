@@ -2,8 +2,8 @@
 #pragma once
 
 #include "dialects/dist/dialect.h"
-#include "dialects/model/dialect.h"
 #include "dialects/exec/dialect.h"
+#include "dialects/model/dialect.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

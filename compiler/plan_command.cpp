@@ -158,7 +158,7 @@ private:
       fewer.loseNodes += idle;
       ImportedRun imported = importRun(arguments.file, fewer);
       if (!imported.ok())
-        continue; // pins that this number of hosts does not allow
+        continue;                                // pins that this number of hosts does not allow
       planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
       problem.machine.hosts = imported.config.cluster.hosts;
       planner::SearchOptions quick = options;

@@ -113,20 +113,17 @@ void GradientBuilder::contribute(unsigned index, Value value) {
       shape.push_back(size);
     }
   if (dims.size() != dimNames(type).size())
-    value = builder.create<model::ReduceSumOp>(
-        loc, namedTensor(shape, dims, builder.getF32Type()), value);
+    value = builder.create<model::ReduceSumOp>(loc, namedTensor(shape, dims, builder.getF32Type()), value);
   if (repeats != 1)
     value = mul(value, constant(repeats));
   if (cast<RankedTensorType>(value.getType()).getElementType() != target.getElementType())
-    value = builder.create<model::ConvertOp>(
-        loc, withElement(value.getType(), target.getElementType()), value);
+    value = builder.create<model::ConvertOp>(loc, withElement(value.getType(), target.getElementType()), value);
   Value &sum = contributions[index];
   if (!sum) {
     sum = value;
     return;
   }
-  sum = builder.create<model::AddOp>(
-      loc, broadcastType({sum, value}, target.getElementType(), target), sum, value);
+  sum = builder.create<model::AddOp>(loc, broadcastType({sum, value}, target.getElementType(), target), sum, value);
 }
 
 Value GradientBuilder::fullCotangent(unsigned index) {

@@ -26,8 +26,8 @@ int dimIndex(mlir::Type type, llvm::StringRef name);
 mlir::RankedTensorType broadcastType(mlir::ValueRange operands, mlir::Type element, mlir::Type order = {});
 
 /// A tensor type with named dimensions.
-mlir::RankedTensorType namedTensor(llvm::ArrayRef<int64_t> shape,
-                                   llvm::ArrayRef<mlir::StringAttr> dims, mlir::Type element);
+mlir::RankedTensorType namedTensor(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::StringAttr> dims,
+                                   mlir::Type element);
 
 /// `type` with another element type.
 mlir::RankedTensorType withElement(mlir::Type type, mlir::Type element);
@@ -39,8 +39,7 @@ class GradientBuilder {
 public:
   GradientBuilder(mlir::OpBuilder &builder, mlir::Location loc, mlir::Operation *op,
                   llvm::ArrayRef<mlir::Value> cotangents)
-      : builder(builder), loc(loc), op(op), cotangents(cotangents),
-        contributions(op->getNumOperands()) {}
+      : builder(builder), loc(loc), op(op), cotangents(cotangents), contributions(op->getNumOperands()) {}
 
   /// Cotangent of result `index`; null when no use of the result reaches the loss.
   mlir::Value cotangent(unsigned index = 0) const { return cotangents[index]; }

@@ -19,8 +19,7 @@ std::vector<std::string> checkProblem(const Problem &problem) {
   wantPositive(machine.memoryBytesPerSecond, "memory bandwidth");
   wantPositive(machine.matmulEfficiency, "matrix product efficiency");
   if (machine.devicesPerHost > 1)
-    wantPositive(machine.link.bytesPerSecond,
-                 "link bandwidth (there are several devices per host)");
+    wantPositive(machine.link.bytesPerSecond, "link bandwidth (there are several devices per host)");
   if (machine.hosts > 1)
     wantPositive(machine.network.bytesPerSecond, "network bandwidth (there are several hosts)");
   if (problem.globalBatch < 1)
@@ -34,17 +33,14 @@ std::vector<std::string> checkProblem(const Problem &problem) {
       {pins.dp, "dp"}, {pins.tp, "tp"}, {pins.pp, "pp"}, {pins.cp, "cp"}, {pins.ep, "ep"}};
   for (const auto &[pin, name] : axes) {
     if (pin && (*pin < 1 || *pin > std::max(1, machine.devices())))
-      faults.push_back(std::string("pinned ") + name + " (" + std::to_string(*pin) +
-                       ") must lie between 1 and the " + std::to_string(machine.devices()) +
-                       " devices");
+      faults.push_back(std::string("pinned ") + name + " (" + std::to_string(*pin) + ") must lie between 1 and the " +
+                       std::to_string(machine.devices()) + " devices");
     allPinned = allPinned && pin.has_value();
     product *= std::clamp(pin.value_or(1), 1, 1 << 20);
   }
-  if (machine.devices() > 0 &&
-      (allPinned ? product != machine.devices() : machine.devices() % product != 0))
-    faults.push_back("the pinned axes multiply to " + std::to_string(product) +
-                     ", which does not " + (allPinned ? "equal" : "divide") + " the " +
-                     std::to_string(machine.devices()) + " devices");
+  if (machine.devices() > 0 && (allPinned ? product != machine.devices() : machine.devices() % product != 0))
+    faults.push_back("the pinned axes multiply to " + std::to_string(product) + ", which does not " +
+                     (allPinned ? "equal" : "divide") + " the " + std::to_string(machine.devices()) + " devices");
   if (pins.stageLayers) {
     int sum = 0;
     for (int layers : *pins.stageLayers)

@@ -63,8 +63,7 @@ double tileEfficiency(double m, double n, double count, int multiprocessors) {
   struct Tile {
     double m, n, share;
   };
-  static constexpr Tile tiles[] = {
-      {256, 128, 1}, {128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.82}, {64, 64, 0.62}};
+  static constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.82}, {64, 64, 0.62}};
   double best = 0;
   for (const Tile &tile : tiles) {
     double blocks = std::ceil(m / tile.m) * std::ceil(n / tile.n) * count;
@@ -76,8 +75,7 @@ double tileEfficiency(double m, double n, double count, int multiprocessors) {
 }
 
 double alignmentEfficiency(double m, double n, double k) {
-  static constexpr double shares[] = {0.0625, 0.0625, 0.0625, 0.8,
-                                      0.9,  0.97, 1}; // 1, 2, 4, ... 64 elements
+  static constexpr double shares[] = {0.0625, 0.0625, 0.0625, 0.8, 0.9, 0.97, 1}; // 1, 2, 4, ... 64 elements
   int worst = 6;
   for (double size : {m, n, k}) {
     int64_t value = std::llround(size);
@@ -93,21 +91,17 @@ double alignmentEfficiency(double m, double n, double k) {
   return shares[worst];
 }
 
-double matmulSeconds(double m, double n, double k, double count, double bytes,
-                     const Machine &machine) {
+double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine) {
   double efficiency = machine.matmulEfficiency;
   if (machine.multiprocessors > 0)
-    efficiency *=
-        tileEfficiency(m, n, count, machine.multiprocessors) * alignmentEfficiency(m, n, k);
+    efficiency *= tileEfficiency(m, n, count, machine.multiprocessors) * alignmentEfficiency(m, n, k);
   double arithmetic = 2 * m * n * k * count / (machine.peakFlops * efficiency);
   return std::max(arithmetic, bytes / machine.memoryBytesPerSecond) + machine.launchSeconds;
 }
 
 double attentionSeconds(double operations, double bytes, const Machine &machine) {
-  double efficiency =
-      machine.attentionEfficiency > 0 ? machine.attentionEfficiency : machine.matmulEfficiency;
-  return std::max(operations / (machine.peakFlops * efficiency),
-                  bytes / machine.memoryBytesPerSecond) +
+  double efficiency = machine.attentionEfficiency > 0 ? machine.attentionEfficiency : machine.matmulEfficiency;
+  return std::max(operations / (machine.peakFlops * efficiency), bytes / machine.memoryBytesPerSecond) +
          machine.launchSeconds;
 }
 
@@ -143,11 +137,9 @@ Group groupOf(Axis axis, const Plan &plan, const Machine &machine) {
     // a host.
     double shares = axis == Axis::Pp ? 1 : group.perHost;
     double across = shares * machine.network.bytesPerSecond;
-    group.bytesPerSecond =
-        group.perHost > 1 ? std::min(machine.link.bytesPerSecond, across) : across;
+    group.bytesPerSecond = group.perHost > 1 ? std::min(machine.link.bytesPerSecond, across) : across;
     double share = 1.0 / group.perHost; // one of r ring steps leaves the host
-    group.hopSeconds =
-        share * machine.network.latencySeconds + (1 - share) * machine.link.latencySeconds;
+    group.hopSeconds = share * machine.network.latencySeconds + (1 - share) * machine.link.latencySeconds;
   }
   return group;
 }
@@ -171,14 +163,11 @@ double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
 }
 
 double overlappedSeconds(double computeSeconds, double communicationSeconds) {
-  return std::max(computeSeconds, communicationSeconds) +
-         0.1 * std::min(computeSeconds, communicationSeconds);
+  return std::max(computeSeconds, communicationSeconds) + 0.1 * std::min(computeSeconds, communicationSeconds);
 }
 
 bool matches(const Pattern &pattern, const Plan &plan) {
-  auto axis = [](const std::optional<bool> &wanted, int size) {
-    return !wanted || *wanted == (size > 1);
-  };
+  auto axis = [](const std::optional<bool> &wanted, int size) { return !wanted || *wanted == (size > 1); };
   return axis(pattern.dp, plan.dp) && axis(pattern.tp, plan.tp) && axis(pattern.cp, plan.cp) &&
          axis(pattern.ep, plan.ep) &&
          (!pattern.sequenceParallel || *pattern.sequenceParallel == plan.sequenceParallel) &&
@@ -208,13 +197,12 @@ struct PhaseSum {
   }
 };
 
-double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbols,
-                      const Machine &machine) {
+double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbols, const Machine &machine) {
   double bytes = evaluate(term.bytes, symbols);
   switch (term.kind) {
   case ComputeClass::MatMul:
-    return matmulSeconds(evaluate(term.m, symbols), evaluate(term.n, symbols),
-                         evaluate(term.k, symbols), evaluate(term.count, symbols), bytes, machine);
+    return matmulSeconds(evaluate(term.m, symbols), evaluate(term.n, symbols), evaluate(term.k, symbols),
+                         evaluate(term.count, symbols), bytes, machine);
   case ComputeClass::Attention:
     return attentionSeconds(evaluate(term.operations, symbols), bytes, machine);
   case ComputeClass::Memory:
@@ -223,8 +211,7 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
   return 0;
 }
 
-void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, const Plan &plan,
-               SegmentCost &cost) {
+void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, const Plan &plan, SegmentCost &cost) {
   double replicas = static_cast<double>(plan.dp) * plan.cp;
   for (const ParameterTerm &term : terms.parameters) {
     double elements = evaluate(term.elements, symbols);
@@ -249,8 +236,7 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
-    cost.workspaceBytes[i] =
-        evaluate(terms.workspaceBytes[i], static_cast<double>(plan.microBatchSize));
+    cost.workspaceBytes[i] = evaluate(terms.workspaceBytes[i], static_cast<double>(plan.microBatchSize));
   }
   for (const Size &peak : terms.stepPeakBytes)
     cost.stepPeakBytes = std::max(cost.stepPeakBytes, evaluate(peak, symbols));
@@ -318,8 +304,7 @@ double boundarySeconds(const Problem &problem, const Plan &plan) {
   if (!problem.boundaryScatters || plan.sequenceParallel || plan.tp == 1)
     return collectiveSeconds(CollectiveKind::Send, bytes, 1, group);
   return collectiveSeconds(CollectiveKind::Send, bytes / plan.tp, 1, group) +
-         collectiveSeconds(CollectiveKind::AllGather, bytes, 1,
-                           groupOf(Axis::Tp, plan, problem.machine));
+         collectiveSeconds(CollectiveKind::AllGather, bytes, 1, groupOf(Axis::Tp, plan, problem.machine));
 }
 
 double tiedEmbeddingSeconds(const Problem &problem, const Plan &plan) {

@@ -32,8 +32,7 @@ double tileEfficiency(double m, double n, double count, int multiprocessors);
 double alignmentEfficiency(double m, double n, double k);
 
 /// max(2 m n k count / F_effective, B / W) + launch.
-double matmulSeconds(double m, double n, double k, double count, double bytes,
-                     const Machine &machine);
+double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine);
 
 /// Fused attention: operations at the attention efficiency, or its bytes, whichever is longer, +
 /// launch.
@@ -76,14 +75,14 @@ struct SegmentCost {
   PhaseSeconds forward, backward, weight, step;
   std::array<PhaseSeconds, 3> recompute;                            ///< extra time before backward
   double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
-  double elements = 0; ///< parameters on this rank before ZeRO
+  double elements = 0;                                              ///< parameters on this rank before ZeRO
   std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
   double tiedParameterBytes = 0, tiedGradientBytes = 0,
          tiedOptimizerBytes = 0;            ///< part of the above
   std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
   std::array<double, 3> workspaceBytes{};
-  double stepPeakBytes = 0;                 ///< the largest one
-  double gatheredBytes = 0;                 ///< ZeRO-3: parameters of the layer while it runs
+  double stepPeakBytes = 0; ///< the largest one
+  double gatheredBytes = 0; ///< ZeRO-3: parameters of the layer while it runs
 };
 
 /// Whether a set of terms holds for a plan.

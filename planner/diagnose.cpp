@@ -22,16 +22,14 @@ Plan leastPlan(const Problem &problem, const Plan &axes, double *bytes) {
   StageOptions options(problem, axes);
   Plan plan = axes;
   plan.stages.clear();
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages),
-      chunks = chunksPerStage * axes.pp;
+  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
   int layers = problem.layerCount();
   *bytes = 0;
   for (int chunk = 0, first = 0; chunk < chunks; ++chunk) {
     int count = layers / chunks + (chunk < layers % chunks);
     if (problem.pins.stageLayers && chunksPerStage == 1)
       count = (*problem.pins.stageLayers)[chunk];
-    int stage =
-        stageOfChunk(chunk, axes.pp, chunksPerStage, axes.schedule == Schedule::ZeroBubbleV);
+    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, axes.schedule == Schedule::ZeroBubbleV);
     const StageOption &option = options.best(stage, first, count);
     *bytes = std::max(*bytes, option.bytes);
     plan.stages.push_back({first, count, option.recompute()});
@@ -50,9 +48,8 @@ const StageMemory &fullest(const Prediction &prediction, int *stage) {
 
 std::string largestClass(const StageMemory &memory) {
   const std::pair<double, const char *> classes[] = {
-      {memory.parameters, "parameters"},     {memory.gradients, "gradients"},
-      {memory.optimizer, "optimizer state"}, {memory.activations, "activations"},
-      {memory.workspace, "workspace"},       {memory.communication, "buffers"},
+      {memory.parameters, "parameters"},   {memory.gradients, "gradients"}, {memory.optimizer, "optimizer state"},
+      {memory.activations, "activations"}, {memory.workspace, "workspace"}, {memory.communication, "buffers"},
       {memory.reserved, "reserved"}};
   const auto *largest = classes;
   for (const auto &entry : classes)
@@ -62,8 +59,7 @@ std::string largestClass(const StageMemory &memory) {
 }
 
 // Searches the changed problem; when it fits, reports what the best plan needs.
-void tryChange(const Problem &problem, SearchOptions options, const std::string &change,
-               SearchResult &result) {
+void tryChange(const Problem &problem, SearchOptions options, const std::string &change, SearchResult &result) {
   options.diagnose = false;
   options.alternatives = 0;
   SearchResult changed = search(problem, options);
@@ -72,8 +68,8 @@ void tryChange(const Problem &problem, SearchOptions options, const std::string 
 }
 
 template <typename Pin>
-void tryUnpin(const Problem &problem, const SearchOptions &options, Pin Pins::*pin,
-              const char *name, SearchResult &result) {
+void tryUnpin(const Problem &problem, const SearchOptions &options, Pin Pins::*pin, const char *name,
+              SearchResult &result) {
   if (!(problem.pins.*pin))
     return;
   Problem changed = problem;
@@ -149,8 +145,8 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
     if (options.relax)
       nameBatches(problem, options, result);
     result.binding = "no combination of axes divides the model, the global batch (" +
-                     std::to_string(problem.globalBatch) + ") and the " +
-                     std::to_string(problem.machine.devices()) + " devices under the given pins";
+                     std::to_string(problem.globalBatch) + ") and the " + std::to_string(problem.machine.devices()) +
+                     " devices under the given pins";
     if (options.relax)
       tryAll(problem, options, result);
     return;
@@ -168,9 +164,8 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
   result.nearest = pricePlan(problem, nearest);
   int stage = 0;
   const StageMemory &memory = fullest(result.nearest.prediction, &stage);
-  result.binding = "memory: the plan that needs least takes " + gigabytes(memory.total()) +
-                   " per rank of stage " + std::to_string(stage) + ", have " +
-                   gigabytes(problem.machine.memoryBytes) + "; most of it is " +
+  result.binding = "memory: the plan that needs least takes " + gigabytes(memory.total()) + " per rank of stage " +
+                   std::to_string(stage) + ", have " + gigabytes(problem.machine.memoryBytes) + "; most of it is " +
                    largestClass(memory);
   if (options.relax)
     tryAll(problem, options, result);

@@ -36,8 +36,8 @@ std::vector<std::pair<std::string, double>> entries(const TimeBreakdown &time) {
 }
 
 double exposed(const TimeBreakdown &time) {
-  return time.tensorCommunication + time.contextCommunication + time.expertCommunication +
-         time.dataCommunication + time.pipelineCommunication;
+  return time.tensorCommunication + time.contextCommunication + time.expertCommunication + time.dataCommunication +
+         time.pipelineCommunication;
 }
 
 } // namespace
@@ -71,8 +71,7 @@ std::string describePlan(const Plan &plan) {
     }
   for (int i = 1; i < 3; ++i)
     if (counts[i] > 0)
-      text += format(", %s recompute in %d of %d layers", recomputeName(static_cast<Recompute>(i)),
-                     counts[i], layers);
+      text += format(", %s recompute in %d of %d layers", recomputeName(static_cast<Recompute>(i)), counts[i], layers);
   return text;
 }
 
@@ -82,13 +81,10 @@ std::string whatBinds(const Prediction &prediction) {
   std::sort(list.begin(), list.end(), [](const auto &a, const auto &b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
-  std::string text = format("compute is %.1f %% of the step",
-                            100 * prediction.time.compute / prediction.stepSeconds);
+  std::string text = format("compute is %.1f %% of the step", 100 * prediction.time.compute / prediction.stepSeconds);
   for (int i = 0; i < 3 && list[i].second > 0.001 * prediction.stepSeconds; ++i)
-    text += format(", %s %.1f %%", list[i].first.c_str(),
-                   100 * list[i].second / prediction.stepSeconds);
-  text +=
-      format("; memory is %.1f %% full", 100 * prediction.peakBytes / prediction.memoryLimitBytes);
+    text += format(", %s %.1f %%", list[i].first.c_str(), 100 * list[i].second / prediction.stepSeconds);
+  text += format("; memory is %.1f %% full", 100 * prediction.peakBytes / prediction.memoryLimitBytes);
   return text;
 }
 
@@ -100,42 +96,37 @@ std::string explainPlans(const SearchResult &result) {
     if (!result.binding.empty())
       text += "no plan: " + result.binding + "\n";
     for (const Relaxation &relaxation : result.relaxations)
-      text += format("  fits with %s (%.1f GB per rank)\n", relaxation.change.c_str(),
-                     relaxation.needBytes / 1e9);
+      text += format("  fits with %s (%.1f GB per rank)\n", relaxation.change.c_str(), relaxation.needBytes / 1e9);
     return text;
   }
   std::string text = "   step s   tokens/s    MFU  bubble  exposed  memory GB  plan\n";
   for (const PricedPlan &priced : result.plans) {
     const Prediction &p = priced.prediction;
-    text += format("%9.4g %10.4g %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds,
-                   p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare,
-                   100 * exposed(p.time) / p.stepSeconds, p.peakBytes / 1e9) +
-            describePlan(priced.plan) + (priced.plan.executable ? "" : "  (not executable yet)") +
-            "\n";
+    text += format("%9.4g %10.4g %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds, p.tokensPerSecond, 100 * p.mfu,
+                   100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds, p.peakBytes / 1e9) +
+            describePlan(priced.plan) + (priced.plan.executable ? "" : "  (not executable yet)") + "\n";
   }
   text += "stage  parameters gradients optimizer activations workspace buffers reserved   total "
           "(GB per rank)\n";
   const std::vector<StageMemory> &memory = result.plans.front().prediction.memory;
   for (size_t stage = 0; stage < memory.size(); ++stage) {
     const StageMemory &m = memory[stage];
-    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %8.2f %7.2f\n", stage,
-                   m.parameters / 1e9, m.gradients / 1e9, m.optimizer / 1e9, m.activations / 1e9,
-                   m.workspace / 1e9, m.communication / 1e9, m.reserved / 1e9, m.total() / 1e9);
+    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %8.2f %7.2f\n", stage, m.parameters / 1e9,
+                   m.gradients / 1e9, m.optimizer / 1e9, m.activations / 1e9, m.workspace / 1e9, m.communication / 1e9,
+                   m.reserved / 1e9, m.total() / 1e9);
   }
   text += whatBinds(result.plans.front().prediction) + "\n";
-  text += format(
-      "%lld plans played of a space of %.3g, %s\n",
-      static_cast<long long>(result.statistics.evaluated), result.statistics.space,
-      result.statistics.optimal
-          ? "proved best"
-          : format("no plan is faster than %.4g s", result.statistics.lowerBoundSeconds).c_str());
+  text += format("%lld plans played of a space of %.3g, %s\n", static_cast<long long>(result.statistics.evaluated),
+                 result.statistics.space,
+                 result.statistics.optimal
+                     ? "proved best"
+                     : format("no plan is faster than %.4g s", result.statistics.lowerBoundSeconds).c_str());
   return text;
 }
 
 namespace {
 
-template <typename Value>
-void replace(std::optional<Value> &pin, const std::optional<Value> &wish) {
+template <typename Value> void replace(std::optional<Value> &pin, const std::optional<Value> &wish) {
   if (wish)
     pin = wish;
 }
@@ -171,18 +162,16 @@ bool honours(const Plan &plan, const Pins &pins) {
       if (!agrees(pins.recompute, recompute))
         return false;
   }
-  return agrees(pins.dp, plan.dp) && agrees(pins.tp, plan.tp) && agrees(pins.pp, plan.pp) &&
-         agrees(pins.cp, plan.cp) && agrees(pins.ep, plan.ep) && agrees(pins.zero, plan.zero) &&
-         agrees(pins.virtualStages, plan.virtualStages) && agrees(pins.microBatchSize, plan.microBatchSize) &&
-         agrees(pins.microBatches, plan.microBatches) && agrees(pins.sequenceParallel, plan.sequenceParallel) &&
-         agrees(pins.vocabParallel, plan.vocabParallel) && agrees(pins.schedule, plan.schedule) &&
-         agrees(pins.stageLayers, layers);
+  return agrees(pins.dp, plan.dp) && agrees(pins.tp, plan.tp) && agrees(pins.pp, plan.pp) && agrees(pins.cp, plan.cp) &&
+         agrees(pins.ep, plan.ep) && agrees(pins.zero, plan.zero) && agrees(pins.virtualStages, plan.virtualStages) &&
+         agrees(pins.microBatchSize, plan.microBatchSize) && agrees(pins.microBatches, plan.microBatches) &&
+         agrees(pins.sequenceParallel, plan.sequenceParallel) && agrees(pins.vocabParallel, plan.vocabParallel) &&
+         agrees(pins.schedule, plan.schedule) && agrees(pins.stageLayers, layers);
 }
 
 } // namespace
 
-WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish,
-              const SearchOptions &options) {
+WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish, const SearchOptions &options) {
   Problem wished = problem;
   wished.pins = merged(problem.pins, wish);
   SearchOptions one = options;
@@ -230,50 +219,42 @@ std::string traceJson(const Problem &problem, const Plan &given) {
   PricedPlan priced = pricePlan(problem, given);
   const Plan &plan = priced.plan;
   CostTable table = buildCostTable(problem, plan);
-  ScheduleTable schedule = buildSchedule(plan.schedule, plan.pp,
-                                         static_cast<int>(plan.microBatches), plan.virtualStages);
+  ScheduleTable schedule =
+      buildSchedule(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
   std::vector<ChunkSeconds> chunks;
   for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
     StageContent content;
     content.layers.resize(problem.kinds.size());
     const StagePlan &stage = plan.stages[chunk];
     for (int i = 0; i < stage.layers; ++i)
-      ++content
-            .layers[table.layerKinds[stage.firstLayer + i]][static_cast<int>(stage.recompute[i])];
+      ++content.layers[table.layerKinds[stage.firstLayer + i]][static_cast<int>(stage.recompute[i])];
     ChunkSeconds layers = chunkSeconds(table, content);
-    ChunkSeconds edge = edgeSeconds(table, static_cast<int>(chunk), plan.pp,
-                                    schedule.chunksPerStage, schedule.vShape);
-    chunks.push_back({layers.forward + edge.forward, layers.backward + edge.backward,
-                      layers.weight + edge.weight});
+    ChunkSeconds edge = edgeSeconds(table, static_cast<int>(chunk), plan.pp, schedule.chunksPerStage, schedule.vShape);
+    chunks.push_back({layers.forward + edge.forward, layers.backward + edge.backward, layers.weight + edge.weight});
   }
   Played played = play(schedule, chunks, /*wantTrace=*/true);
   static constexpr const char *names[] = {"F", "B", "W"};
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   const char *separator = "";
   for (int stage = 0; stage < plan.pp; ++stage) {
-    text += format(
-        "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"stage %d\"}}",
-        separator, stage, stage);
+    text += format("%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"stage %d\"}}",
+                   separator, stage, stage);
     separator = ",";
     for (const PlayedAction &action : played.trace[stage])
-      text += format(
-          ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"name\":\"%s%d.%d\",\"ts\":%.3f,\"dur\":%.3f}",
-          stage, names[static_cast<int>(action.action.kind)], action.action.microBatch,
-          action.action.chunk, 1e6 * action.startSeconds,
-          1e6 * (action.endSeconds - action.startSeconds));
+      text += format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"name\":\"%s%d.%d\",\"ts\":%.3f,\"dur\":%.3f}", stage,
+                     names[static_cast<int>(action.action.kind)], action.action.microBatch, action.action.chunk,
+                     1e6 * action.startSeconds, 1e6 * (action.endSeconds - action.startSeconds));
     double end = played.endSeconds[stage];
     StageContent content;
     content.layers.resize(problem.kinds.size());
     content.embed = stage == 0;
     content.head = schedule.vShape ? stage == 0 : stage == plan.pp - 1;
     for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk)
-      if (stageOfChunk(static_cast<int>(chunk), plan.pp, schedule.chunksPerStage,
-                       schedule.vShape) == stage)
+      if (stageOfChunk(static_cast<int>(chunk), plan.pp, schedule.chunksPerStage, schedule.vShape) == stage)
         for (int i = 0; i < plan.stages[chunk].layers; ++i)
           ++content.layers[table.layerKinds[plan.stages[chunk].firstLayer + i]][0];
-    text +=
-        format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"name\":\"step\",\"ts\":%.3f,\"dur\":%.3f}",
-               stage, 1e6 * end, 1e6 * stepPhase(table, content).total());
+    text += format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"name\":\"step\",\"ts\":%.3f,\"dur\":%.3f}", stage,
+                   1e6 * end, 1e6 * stepPhase(table, content).total());
   }
   return text + "\n]}\n";
 }

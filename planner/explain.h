@@ -32,14 +32,13 @@ std::string whatBinds(const Prediction &prediction);
 struct WhyNot {
   std::vector<std::string> violated;
   bool impossible = false; ///< no plan at all is as the wish, whatever the memory: a mistake
-  PricedPlan best; ///< the best plan that honours the wish, when nothing is violated
+  PricedPlan best;         ///< the best plan that honours the wish, when nothing is violated
   std::vector<std::pair<std::string, double>> items;
   double moreSeconds = 0;
 };
 
 /// Searches under `wish` (its set fields replace the problem's pins) and compares with `chosen`.
-WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish,
-              const SearchOptions &options = {});
+WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish, const SearchOptions &options = {});
 
 /// For people.
 std::string printWhyNot(const WhyNot &answer);

@@ -7,9 +7,7 @@ namespace espalier::planner {
 
 namespace {
 
-std::string line(const std::string &flag, int64_t value) {
-  return flag + " " + std::to_string(value) + "\n";
-}
+std::string line(const std::string &flag, int64_t value) { return flag + " " + std::to_string(value) + "\n"; }
 
 // The single class that all layers share, if they do.
 std::optional<Recompute> commonRecompute(const Plan &plan) {
@@ -42,9 +40,8 @@ std::optional<int> fullPrefix(const Plan &plan) {
 }
 
 bool isEven(const Plan &plan) {
-  return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan &stage) {
-    return stage.layers == plan.stages.front().layers;
-  });
+  return std::all_of(plan.stages.begin(), plan.stages.end(),
+                     [&](const StagePlan &stage) { return stage.layers == plan.stages.front().layers; });
 }
 
 std::string joined(const Plan &plan) {
@@ -61,16 +58,14 @@ bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB |
 ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   ExportedPlan result;
   std::string &text = result.text;
-  text += line("--tensor-model-parallel-size", plan.tp) +
-          line("--pipeline-model-parallel-size", plan.pp);
+  text += line("--tensor-model-parallel-size", plan.tp) + line("--pipeline-model-parallel-size", plan.pp);
   if (plan.cp > 1)
     text += line("--context-parallel-size", plan.cp);
   if (plan.ep > 1)
     text += line("--expert-model-parallel-size", plan.ep);
   if (plan.sequenceParallel)
     text += "--sequence-parallel\n";
-  text += line("--micro-batch-size", plan.microBatchSize) +
-          line("--global-batch-size", problem.globalBatch);
+  text += line("--micro-batch-size", plan.microBatchSize) + line("--global-batch-size", problem.globalBatch);
   if (plan.zero >= 1)
     text += "--use-distributed-optimizer\n";
   if (plan.zero >= 2)
@@ -96,11 +91,9 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   if (recompute == Recompute::Selective)
     text += "--recompute-granularity selective\n";
   else if (recompute == Recompute::Full)
-    text += "--recompute-granularity full\n--recompute-method uniform\n" +
-            line("--recompute-num-layers", 1);
+    text += "--recompute-granularity full\n--recompute-method uniform\n" + line("--recompute-num-layers", 1);
   else if (!recompute && prefix)
-    text += "--recompute-granularity full\n--recompute-method block\n" +
-            line("--recompute-num-layers", *prefix);
+    text += "--recompute-granularity full\n--recompute-method block\n" + line("--recompute-num-layers", *prefix);
   else if (!recompute)
     result.notExpressed.push_back("recompute that differs between stages");
   return result;
@@ -127,8 +120,7 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += entry("context_parallel", plan.cp);
   if (plan.ep > 1)
     text += entry("expert_parallel", plan.ep);
-  text += "  use_seq_parallel: " + boolean(plan.sequenceParallel) +
-          "  vocab_emb_dp: " + boolean(!plan.vocabParallel);
+  text += "  use_seq_parallel: " + boolean(plan.sequenceParallel) + "  vocab_emb_dp: " + boolean(!plan.vocabParallel);
   std::optional<Recompute> recompute = commonRecompute(plan);
   std::optional<int> prefix = fullPrefix(plan);
   text += "recompute_config:\n  recompute: ";
@@ -147,8 +139,7 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
   if (plan.zero == 3)
     result.notExpressed.push_back("ZeRO stage 3");
   if (!isEven(plan))
-    result.notExpressed.push_back("uneven stages (" + joined(plan) +
-                                  "); set the offset key of the model");
+    result.notExpressed.push_back("uneven stages (" + joined(plan) + "); set the offset key of the model");
   if (!isOneFOneB(plan))
     result.notExpressed.push_back("a schedule other than 1F1B");
   return result;
@@ -156,21 +147,16 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
 
 ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   ExportedPlan result;
-  auto entry = [](const char *key, int64_t value) {
-    return std::string(key) + " = " + std::to_string(value) + "\n";
-  };
+  auto entry = [](const char *key, int64_t value) { return std::string(key) + " = " + std::to_string(value) + "\n"; };
   std::string &text = result.text;
   text += "[training]\n" + entry("local_batch_size", plan.microBatchSize * plan.microBatches) +
-          entry("global_batch_size", problem.globalBatch) +
-          entry("seq_len", problem.tokensPerSample);
+          entry("global_batch_size", problem.globalBatch) + entry("seq_len", problem.tokensPerSample);
   bool sharded = plan.zero >= 1;
   text += "\n[parallelism]\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
-          entry("data_parallel_shard_degree", sharded ? plan.dp : 1) +
-          entry("tensor_parallel_degree", plan.tp) + entry("context_parallel_degree", plan.cp) +
-          entry("pipeline_parallel_degree", plan.pp);
+          entry("data_parallel_shard_degree", sharded ? plan.dp : 1) + entry("tensor_parallel_degree", plan.tp) +
+          entry("context_parallel_degree", plan.cp) + entry("pipeline_parallel_degree", plan.pp);
   if (plan.pp > 1) {
-    static constexpr const char *schedules[] = {"GPipe", "1F1B", "Interleaved1F1B", "",
-                                                "ZBVZeroBubble"};
+    static constexpr const char *schedules[] = {"GPipe", "1F1B", "Interleaved1F1B", "", "ZBVZeroBubble"};
     const char *schedule = schedules[static_cast<int>(plan.schedule)];
     if (*schedule)
       text += std::string("pipeline_parallel_schedule = \"") + schedule + "\"\n";
@@ -179,8 +165,7 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
     text += entry("pipeline_parallel_microbatch_size", plan.microBatchSize);
   }
   if (plan.zero == 1 || plan.zero == 2)
-    result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
-                                  " (fully sharded is stage 3)");
+    result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) + " (fully sharded is stage 3)");
   if (plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("tensor parallelism without sequence parallelism");
   std::optional<Recompute> recompute = commonRecompute(plan);

@@ -26,8 +26,7 @@ CostTable buildCostTable(const Problem &problem, const Plan &plan) {
       table.found = table.found && found;
     }
   std::vector<double> symbols = symbolValues(problem, plan);
-  table.boundaryBytes =
-      evaluate(problem.boundaryBytes, symbols) / (plan.sequenceParallel ? plan.tp : 1);
+  table.boundaryBytes = evaluate(problem.boundaryBytes, symbols) / (plan.sequenceParallel ? plan.tp : 1);
   table.boundarySeconds = boundarySeconds(problem, plan);
   table.inputBytes = evaluate(problem.inputBytes, symbols);
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
@@ -43,14 +42,13 @@ void addParameters(StageMemory &memory, const SegmentCost &cost, double count) {
 }
 
 double peak(const SegmentCost &cost, int recompute) {
-  return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute],
-                   cost.workspaceBytes[recompute], cost.stepPeakBytes});
+  return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute], cost.workspaceBytes[recompute],
+                   cost.stepPeakBytes});
 }
 
 } // namespace
 
-StageMemory stageMemory(const Problem &problem, const CostTable &table,
-                        const StageContent &content) {
+StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
   double saved = table.inputBytes, gathered = 0, headSaved = content.head ? table.head.savedBytes[0] : 0;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
@@ -64,8 +62,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table,
       memory.workspace = std::max(memory.workspace, peak(cost, recompute));
       gathered = std::max(gathered, 2 * cost.gatheredBytes);
     }
-  for (const auto &[present, cost] :
-       {std::pair(content.embed, &table.embed), std::pair(content.head, &table.head)})
+  for (const auto &[present, cost] : {std::pair(content.embed, &table.embed), std::pair(content.head, &table.head)})
     if (present) {
       addParameters(memory, *cost, 1);
       if (cost == &table.embed)
@@ -91,8 +88,7 @@ double headsInFlight(Schedule schedule, double inFlight, int stages, int microBa
   return schedule == Schedule::Interleaved && microBatches != stages ? 1 : inFlight;
 }
 
-double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches,
-                      int virtualStages) {
+double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
   switch (schedule) {
   case Schedule::GPipe:
     return microBatches;

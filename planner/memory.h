@@ -37,8 +37,7 @@ struct StageContent {
 /// Saved values are held `inFlight` times; workspace is the largest transient of any one segment;
 /// each neighbour costs a buffer for the stream and one for its gradient; ZeRO-3 holds two gathered
 /// layers.
-StageMemory stageMemory(const Problem &problem, const CostTable &table,
-                        const StageContent &content);
+StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content);
 
 /// Micro-batches whose saved values of the head its stage holds at once, when the stage holds `inFlight` chunks: with
 /// interleaved chunks the last one runs backward right after forward, unless all forwards come first.
@@ -46,7 +45,6 @@ double headsInFlight(Schedule schedule, double inFlight, int stages, int microBa
 
 /// Chunks whose saved values stage `stage` holds at once: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m,
 /// p), interleaved its warm-up and one; ZB-V is read from its table.
-double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches,
-                      int virtualStages);
+double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
 } // namespace espalier::planner

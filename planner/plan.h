@@ -36,12 +36,9 @@ struct Plan {
   int64_t microBatches = 1;   ///< micro-batches per step on one dp replica
   int zero = 0;               ///< ZeRO stage, 0..3
   bool sequenceParallel = false;
-  bool vocabParallel =
-      true; ///< shard vocab over tp (padded); otherwise embedding and head are replicated
-  bool keepTensorParallelResults =
-      false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
-  bool sliceRecomputedInputs =
-      false; ///< inputs kept under full recompute are split over tp and gathered in backward
+  bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
+  bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
+  bool sliceRecomputedInputs = false; ///< inputs kept under full recompute are split over tp and gathered in backward
   Schedule schedule = Schedule::OneFOneB;
   std::vector<StagePlan> stages;
   bool executable = true; ///< false: priced, but the executor cannot run it yet
@@ -72,8 +69,8 @@ struct TimeBreakdown {
   double bubble = 0;
   double optimizer = 0;
   double total() const {
-    return compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
-           dataCommunication + pipelineCommunication + bubble + optimizer;
+    return compute + recompute + tensorCommunication + contextCommunication + expertCommunication + dataCommunication +
+           pipelineCommunication + bubble + optimizer;
   }
 };
 

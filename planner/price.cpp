@@ -49,8 +49,8 @@ void checkAxes(const Problem &problem, const Plan &plan, std::vector<std::string
       continue;
     if (limit.value % size != 0)
       faults.push_back(limit.name + " (" + number(limit.value) + ") does not divide by " +
-                       (limit.factor > 1 ? number(limit.factor) + " * " : "") +
-                       axisName(limit.axis) + " (" + number(axisSize(plan, limit.axis)) + ")");
+                       (limit.factor > 1 ? number(limit.factor) + " * " : "") + axisName(limit.axis) + " (" +
+                       number(axisSize(plan, limit.axis)) + ")");
   }
 }
 
@@ -59,37 +59,31 @@ void checkStages(const Problem &problem, const Plan &plan, std::vector<std::stri
   if (plan.stages.empty())
     return;
   if (plan.stages.size() != wanted) {
-    faults.push_back("the plan lists " + number(plan.stages.size()) + " stages, wanted " +
-                     number(wanted));
+    faults.push_back("the plan lists " + number(plan.stages.size()) + " stages, wanted " + number(wanted));
     return;
   }
   int next = 0;
   for (const StagePlan &stage : plan.stages) {
-    if (stage.firstLayer != next || stage.layers < 0 ||
-        stage.recompute.size() != static_cast<size_t>(stage.layers))
-      faults.push_back("stage at layer " + number(stage.firstLayer) +
-                       " does not continue the one before it");
+    if (stage.firstLayer != next || stage.layers < 0 || stage.recompute.size() != static_cast<size_t>(stage.layers))
+      faults.push_back("stage at layer " + number(stage.firstLayer) + " does not continue the one before it");
     next = stage.firstLayer + stage.layers;
   }
   if (next != problem.layerCount())
-    faults.push_back("the stages hold " + number(next) + " layers, the model has " +
-                     number(problem.layerCount()));
+    faults.push_back("the stages hold " + number(next) + " layers, the model has " + number(problem.layerCount()));
 }
 
 } // namespace
 
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
   std::vector<std::string> faults;
-  if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 ||
-      plan.microBatches < 1) {
-    faults.push_back(
-        "every axis, the micro-batch size and the number of micro-batches must be at least 1");
+  if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 || plan.microBatches < 1) {
+    faults.push_back("every axis, the micro-batch size and the number of micro-batches must be at least 1");
     return faults;
   }
   int devices = problem.machine.devices();
   if (plan.ranks() != devices)
-    faults.push_back("dp * tp * pp * cp * ep is " + number(plan.ranks()) + ", the machine has " +
-                     number(devices) + " devices");
+    faults.push_back("dp * tp * pp * cp * ep is " + number(plan.ranks()) + ", the machine has " + number(devices) +
+                     " devices");
   if (plan.globalBatch() != problem.globalBatch)
     faults.push_back("micro-batch size * micro-batches * dp is " + number(plan.globalBatch()) +
                      ", the global batch is " + number(problem.globalBatch));
@@ -101,8 +95,8 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
   if (chunks > problem.layerCount())
     faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
-  std::string schedule = whyNotSchedulable(plan.schedule, plan.pp,
-                                           static_cast<int>(plan.microBatches), plan.virtualStages);
+  std::string schedule =
+      whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
   if (!schedule.empty())
     faults.push_back(schedule);
   checkStages(problem, plan, faults);
@@ -124,8 +118,7 @@ void spreadLayers(const Problem &problem, Plan &plan) {
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
   Recompute recompute = problem.pins.recompute.value_or(Recompute::None);
   std::vector<int> counts(chunks, layers / chunks);
-  for (int left = layers % chunks, chunk = chunks > 2 ? 1 : 0; left > 0;
-       --left, chunk = (chunk + 1) % chunks)
+  for (int left = layers % chunks, chunk = chunks > 2 ? 1 : 0; left > 0; --left, chunk = (chunk + 1) % chunks)
     ++counts[chunk];
   for (int chunk = 0, first = 0; chunk < chunks; ++chunk) {
     int count = counts[chunk];
@@ -172,13 +165,11 @@ double peakSavedBytes(const Layout &layout, const std::vector<double> &chunkByte
 // With several chunks per stage: as if each held chunk were the widest, embedding and head
 // included. The search counts the same way, so both agree on what fits; it is never less than what
 // is held.
-double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage,
-                       const StageContent &content) {
+double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage, const StageContent &content) {
   double widest = 0, embed = content.embed ? layout.table.embed.savedBytes[0] : 0,
          head = content.head ? layout.table.head.savedBytes[0] : 0;
   for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
-    const StageContent &one =
-        layout.chunks[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
+    const StageContent &one = layout.chunks[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
     double saved = 0;
     for (size_t kind = 0; kind < one.layers.size(); ++kind)
       for (int recompute = 0; recompute < 3; ++recompute)
@@ -212,11 +203,10 @@ void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
     content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
     content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
     content.inFlight = peakInFlight(layout.schedule, stage);
-    content.headInFlight =
-        headsInFlight(plan.schedule, content.inFlight, plan.pp, static_cast<int>(plan.microBatches));
+    content.headInFlight = headsInFlight(plan.schedule, content.inFlight, plan.pp, static_cast<int>(plan.microBatches));
     StageMemory memory = stageMemory(problem, layout.table, content);
-    memory.activations = perStage == 1 ? peakSavedBytes(layout, chunkBytes, stage)
-                                       : alikeSavedBytes(layout, plan, stage, content);
+    memory.activations =
+        perStage == 1 ? peakSavedBytes(layout, chunkBytes, stage) : alikeSavedBytes(layout, plan, stage, content);
     layout.memory.push_back(memory);
     layout.step.push_back(stepPhase(layout.table, content));
   }
@@ -225,15 +215,14 @@ void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
 Layout layOut(const Problem &problem, const Plan &plan) {
   Layout layout;
   layout.table = buildCostTable(problem, plan);
-  layout.schedule = buildSchedule(plan.schedule, plan.pp, static_cast<int>(plan.microBatches),
-                                  plan.virtualStages);
+  layout.schedule = buildSchedule(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
   for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
     layout.chunks.push_back(chunkContent(problem, layout.table, plan.stages[chunk]));
     ChunkSeconds seconds = chunkSeconds(layout.table, layout.chunks.back());
-    ChunkSeconds edge = edgeSeconds(layout.table, static_cast<int>(chunk), plan.pp,
-                                    layout.schedule.chunksPerStage, layout.schedule.vShape);
-    layout.seconds.push_back({seconds.forward + edge.forward, seconds.backward + edge.backward,
-                              seconds.weight + edge.weight});
+    ChunkSeconds edge = edgeSeconds(layout.table, static_cast<int>(chunk), plan.pp, layout.schedule.chunksPerStage,
+                                    layout.schedule.vShape);
+    layout.seconds.push_back(
+        {seconds.forward + edge.forward, seconds.backward + edge.backward, seconds.weight + edge.weight});
   }
   layOutStages(problem, plan, layout);
   return layout;
@@ -249,8 +238,7 @@ void addPhase(TimeBreakdown &time, const PhaseSeconds &phase, double times) {
 }
 
 // Adds `count` segments of one chunk for all micro-batches.
-void addSegment(TimeBreakdown &time, const SegmentCost &cost, int recompute, double count,
-                double microBatches) {
+void addSegment(TimeBreakdown &time, const SegmentCost &cost, int recompute, double count, double microBatches) {
   for (const PhaseSeconds *phase : {&cost.forward, &cost.backward, &cost.weight})
     addPhase(time, *phase, count * microBatches);
   time.recompute += count * microBatches * cost.recompute[recompute].total();
@@ -274,8 +262,8 @@ TimeBreakdown breakDown(const Plan &plan, const Layout &layout, const Played &pl
     int perStage = layout.schedule.chunksPerStage;
     int neighbours = 0;
     for (int other : {position - 1, position + 1})
-      neighbours += other >= 0 && other <= last &&
-                    stageOfChunk(other, plan.pp, perStage, layout.schedule.vShape) != stage;
+      neighbours +=
+          other >= 0 && other <= last && stageOfChunk(other, plan.pp, perStage, layout.schedule.vShape) != stage;
     time.pipelineCommunication += m * neighbours * layout.table.boundarySeconds;
   }
   PhaseSeconds step = layout.step[stage];
@@ -310,10 +298,8 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
     prediction.peakBytes = std::max(prediction.peakBytes, memory.total());
   prediction.memoryLimitBytes = problem.machine.memoryBytes;
   double samples = static_cast<double>(plan.globalBatch());
-  prediction.tokensPerSecond =
-      samples * static_cast<double>(problem.tokensPerSample) / prediction.stepSeconds;
-  prediction.mfu = problem.modelFlops * samples /
-                   (prediction.stepSeconds * problem.machine.peakFlops * plan.ranks());
+  prediction.tokensPerSecond = samples * static_cast<double>(problem.tokensPerSample) / prediction.stepSeconds;
+  prediction.mfu = problem.modelFlops * samples / (prediction.stepSeconds * problem.machine.peakFlops * plan.ranks());
   return {std::move(plan), std::move(prediction)};
 }
 

@@ -108,10 +108,8 @@ struct PatternTerms {
   std::array<Size, 3> savedBytes; ///< kept from forward to backward, per micro-batch
   /// More saved under Full when results of tensor-parallel collectives are kept.
   Size keptCollectiveBytes;
-  std::array<Size, 3>
-      forwardPeakBytes; ///< transient bytes while forward runs, beyond what is saved
-  std::array<Size, 3>
-      backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
+  std::array<Size, 3> forwardPeakBytes;       ///< transient bytes while forward runs, beyond what is saved
+  std::array<Size, 3> backwardPeakBytes;      ///< transient bytes while backward runs (recomputed values included)
   std::array<SampledBytes, 3> workspaceBytes; ///< transient bytes as planned by a compiler
   std::vector<Size> stepPeakBytes;            ///< transients of what runs once per step
 };

@@ -83,8 +83,7 @@ public:
 private:
   // The terms, with what the allocator holds for activations.
   PatternTerms allocated() {
-    for (std::array<Size, 3> *sizes :
-         {&terms.savedBytes, &terms.forwardPeakBytes, &terms.backwardPeakBytes})
+    for (std::array<Size, 3> *sizes : {&terms.savedBytes, &terms.forwardPeakBytes, &terms.backwardPeakBytes})
       for (Size &size : *sizes)
         for (Monomial &part : size)
           part.coefficient *= system.allocatedShare;
@@ -112,41 +111,21 @@ private:
     }
     if (!fused)
       compute(std::move(accumulation), false, false);
-    compute({name, ComputeClass::MatMul, Phase::Forward, {T}, n, {k}, {one}, {}, bytes}, selective,
-            full);
-    compute({name, ComputeClass::MatMul, Phase::Backward, {T}, {k}, n, {one}, {}, bytes}, false,
-            false);
-    compute({name, ComputeClass::MatMul, Phase::Weight, {k}, n, {T}, {one}, {}, gradient}, false,
-            false);
+    compute({name, ComputeClass::MatMul, Phase::Forward, {T}, n, {k}, {one}, {}, bytes}, selective, full);
+    compute({name, ComputeClass::MatMul, Phase::Backward, {T}, {k}, n, {one}, {}, bytes}, false, false);
+    compute({name, ComputeClass::MatMul, Phase::Weight, {k}, n, {T}, {one}, {}, gradient}, false, false);
   }
 
-  void elementwise(const std::string &name, Monomial elements, double forwardBytes,
-                   double backwardBytes, bool selective, bool full = true) {
+  void elementwise(const std::string &name, Monomial elements, double forwardBytes, double backwardBytes,
+                   bool selective, bool full = true) {
     double share = system.elementwiseShare;
-    compute({name,
-             ComputeClass::Memory,
-             Phase::Forward,
-             {},
-             {},
-             {},
-             {},
-             {},
-             {share * forwardBytes * elements}},
+    compute({name, ComputeClass::Memory, Phase::Forward, {}, {}, {}, {}, {}, {share * forwardBytes * elements}},
             selective, full);
-    compute({name,
-             ComputeClass::Memory,
-             Phase::Backward,
-             {},
-             {},
-             {},
-             {},
-             {},
-             {share * backwardBytes * elements}},
+    compute({name, ComputeClass::Memory, Phase::Backward, {}, {}, {}, {}, {}, {share * backwardBytes * elements}},
             false, false);
   }
 
-  void addCollective(const std::string &name, CollectiveKind kind, Phase phase, bool hide,
-                     bool full) {
+  void addCollective(const std::string &name, CollectiveKind kind, Phase phase, bool hide, bool full) {
     terms.collectives.push_back(
         {name, kind, Axis::Tp, phase, {2 * (T * h)}, 1, hide || system.hidesTensor, false, full});
   }
@@ -156,8 +135,7 @@ private:
   void backwardCollective(const std::string &name, CollectiveKind kind) {
     addCollective(name, kind, Phase::Backward, false, false);
   }
-  void collective(const std::string &name, CollectiveKind forward, CollectiveKind backward,
-                  bool full) {
+  void collective(const std::string &name, CollectiveKind forward, CollectiveKind backward, bool full) {
     forwardCollective(name, forward, full);
     backwardCollective(name, backward);
   }
@@ -178,8 +156,7 @@ private:
   }
 
   void addAttention() {
-    bool keepsNorm =
-        !system.fusedAttention; // selective of the unfused system repeats only the core
+    bool keepsNorm = !system.fusedAttention; // selective of the unfused system repeats only the core
     elementwise("norm", stream, 4, 8, !keepsNorm);
     enterPair("attention input");
     matmul("qkv", {a * d / t, 2 * (kv * d / t)}, h, false, true);
@@ -189,8 +166,7 @@ private:
     // hides both.
     Size keys = {4 * (b * s * kv * d / t)};
     auto exchange = [&](CollectiveKind kind, Phase phase) {
-      terms.collectives.push_back(
-          {"keys and values", kind, Axis::Cp, phase, keys, 1, true, false, false});
+      terms.collectives.push_back({"keys and values", kind, Axis::Cp, phase, keys, 1, true, false, false});
     };
     exchange(CollectiveKind::AllGather, Phase::Forward);
     exchange(CollectiveKind::AllGather, Phase::Backward);
@@ -208,30 +184,17 @@ private:
   void addFusedAttention() {
     Monomial operations = 2 * (T * s * a * d / t);
     Monomial io = 8 * (T * a * d / t);
-    compute(
-        {"attention", ComputeClass::Attention, Phase::Forward, {}, {}, {}, {}, {operations}, {io}},
-        false, true);
-    compute({"attention",
-             ComputeClass::Attention,
-             Phase::Backward,
-             {},
-             {},
-             {},
-             {},
-             {2.5 * operations},
-             {2 * io}},
+    compute({"attention", ComputeClass::Attention, Phase::Forward, {}, {}, {}, {}, {operations}, {io}}, false, true);
+    compute({"attention", ComputeClass::Attention, Phase::Backward, {}, {}, {}, {}, {2.5 * operations}, {2 * io}},
             false, false);
   }
 
   void addUnfusedAttention() {
     Monomial count = b * a / t, local = s / symbol(Axis::Cp);
-    auto product = [&](const std::string &name, Monomial m, Monomial n, Monomial k, Phase phase,
-                       double times) {
-      Size bytes = {2 * times * (count * m * k), 2 * times * (count * k * n),
-                    2 * times * (count * m * n)};
+    auto product = [&](const std::string &name, Monomial m, Monomial n, Monomial k, Phase phase, double times) {
+      Size bytes = {2 * times * (count * m * k), 2 * times * (count * k * n), 2 * times * (count * m * n)};
       bool forward = phase == Phase::Forward;
-      compute({name, ComputeClass::MatMul, phase, {m}, {n}, {k}, {times * count}, {}, bytes},
-              forward, forward);
+      compute({name, ComputeClass::MatMul, phase, {m}, {n}, {k}, {times * count}, {}, bytes}, forward, forward);
     };
     product("scores", local, s, d, Phase::Forward, 1);
     elementwise("softmax", count * local * s, 4, 6, true);
@@ -260,12 +223,10 @@ private:
   }
 
   std::vector<Monomial> layerElements() const {
-    return {(shape.gated ? 3.0 : 2.0) * (h * f / t), 2 * (h * a * d / t), 2 * (h * kv * d / t),
-            4 * h};
+    return {(shape.gated ? 3.0 : 2.0) * (h * f / t), 2 * (h * a * d / t), 2 * (h * kv * d / t), 4 * h};
   }
 
-  void addParameters(const std::string &name, const std::vector<Monomial> &elements, bool tied,
-                     bool reduced) {
+  void addParameters(const std::string &name, const std::vector<Monomial> &elements, bool tied, bool reduced) {
     ParameterTerm term;
     term.name = name;
     term.elements = elements;
@@ -286,13 +247,12 @@ private:
     update.name = name + " update";
     update.phase = Phase::Step;
     for (const Monomial &part : elements)
-      update.bytes.push_back(zero >= 1 ? each * (part / symbol(Axis::Dp) / symbol(Axis::Cp))
-                                       : each * part);
+      update.bytes.push_back(zero >= 1 ? each * (part / symbol(Axis::Dp) / symbol(Axis::Cp)) : each * part);
     compute(std::move(update), false, false);
   }
 
-  void reduction(const std::string &name, CollectiveKind kind, Phase phase,
-                 const std::vector<Monomial> &elements, double bytes, bool hide) {
+  void reduction(const std::string &name, CollectiveKind kind, Phase phase, const std::vector<Monomial> &elements,
+                 double bytes, bool hide) {
     CollectiveTerm term;
     term.name = name;
     term.kind = kind;
@@ -308,21 +268,15 @@ private:
   void addReduction(const std::string &name, const std::vector<Monomial> &elements) {
     if (zero == 3) {
       bool hide = system.hidesParameters;
-      reduction(name + " gather", CollectiveKind::AllGather, Phase::Forward, elements,
-                system.parameterBytes, hide);
-      reduction(name + " gather", CollectiveKind::AllGather, Phase::Backward, elements,
-                system.parameterBytes, hide);
-      reduction(name + " reduce", CollectiveKind::ReduceScatter, Phase::Weight, elements,
-                system.parameterBytes, hide);
+      reduction(name + " gather", CollectiveKind::AllGather, Phase::Forward, elements, system.parameterBytes, hide);
+      reduction(name + " gather", CollectiveKind::AllGather, Phase::Backward, elements, system.parameterBytes, hide);
+      reduction(name + " reduce", CollectiveKind::ReduceScatter, Phase::Weight, elements, system.parameterBytes, hide);
       return;
     }
-    reduction(name + " reduce", zero == 0 ? CollectiveKind::AllReduce : CollectiveKind::ReduceScatter,
-              Phase::Step, elements,
-              system.reducedBytes > 0 ? system.reducedBytes : system.gradientBytes,
-              system.hidesGradients);
+    reduction(name + " reduce", zero == 0 ? CollectiveKind::AllReduce : CollectiveKind::ReduceScatter, Phase::Step,
+              elements, system.reducedBytes > 0 ? system.reducedBytes : system.gradientBytes, system.hidesGradients);
     if (zero >= 1)
-      reduction(name + " gather", CollectiveKind::AllGather, Phase::Step, elements,
-                system.parameterBytes, false);
+      reduction(name + " gather", CollectiveKind::AllGather, Phase::Step, elements, system.parameterBytes, false);
   }
 
   void addSavedBytes() {
@@ -352,8 +306,7 @@ private:
     Size wide = {(shape.gated ? 4.0 : 2.0) * (T * f / t), 4 * (T * h)};
     Size again = join({scores, system.fusedAttention ? join({activated, {4 * stream}}) : Size{}});
     terms.forwardPeakBytes.fill(wide);
-    terms.backwardPeakBytes = {gradients, join({gradients, again}),
-                               join({gradients, terms.savedBytes[0]})};
+    terms.backwardPeakBytes = {gradients, join({gradients, again}), join({gradients, terms.savedBytes[0]})};
   }
 
   const ModelShape &shape;
@@ -363,9 +316,8 @@ private:
   PatternTerms terms;
   Monomial one{1, {}};
   Monomial t = symbol(Axis::Tp), b = symbol(kBatchSymbol) / symbol(Axis::Dp);
-  Monomial s = symbol(kFirstDimension), h = symbol(kFirstDimension + 1),
-           f = symbol(kFirstDimension + 2), a = symbol(kFirstDimension + 3),
-           kv = symbol(kFirstDimension + 4), d = symbol(kFirstDimension + 5),
+  Monomial s = symbol(kFirstDimension), h = symbol(kFirstDimension + 1), f = symbol(kFirstDimension + 2),
+           a = symbol(kFirstDimension + 3), kv = symbol(kFirstDimension + 4), d = symbol(kFirstDimension + 5),
            V = symbol(kFirstDimension + 6);
   Monomial T = b * s / symbol(Axis::Cp);
   Monomial stream; ///< elements of the stream on a rank
@@ -378,17 +330,14 @@ double shapeParameters(const ModelShape &shape) {
   double attention = 2 * h * h + 2 * h * head * static_cast<double>(shape.kvHeads);
   double ffn = (shape.gated ? 3.0 : 2.0) * h * static_cast<double>(shape.ffn);
   double tables = static_cast<double>(shape.vocab) * h * (shape.tied ? 1 : 2);
-  return shape.layers * (attention + ffn + 4 * h) + tables +
-         (shape.rotary ? 0 : static_cast<double>(shape.seq) * h);
+  return shape.layers * (attention + ffn + 4 * h) + tables + (shape.rotary ? 0 : static_cast<double>(shape.seq) * h);
 }
 
-Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine,
-                     int64_t globalBatch) {
+Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch) {
   Problem problem;
   problem.name = system.name;
-  problem.dimensions = {{"seq", shape.seq},          {"hidden", shape.hidden},
-                        {"ffn", shape.ffn},          {"heads", shape.heads},
-                        {"kv_heads", shape.kvHeads}, {"head_dim", shape.hidden / shape.heads},
+  problem.dimensions = {{"seq", shape.seq},     {"hidden", shape.hidden},    {"ffn", shape.ffn},
+                        {"heads", shape.heads}, {"kv_heads", shape.kvHeads}, {"head_dim", shape.hidden / shape.heads},
                         {"vocab", shape.vocab}};
   problem.kinds = {{"embed", {}}, {"block", {}}, {"head", {}}};
   for (bool sp : {false, true})
@@ -400,8 +349,7 @@ Problem shapeProblem(const ModelShape &shape, const System &system, const Machin
   problem.embed = 0;
   problem.head = 2;
   problem.layers = {{1, shape.layers}};
-  Monomial tokens =
-      symbol(kBatchSymbol) * symbol(kFirstDimension) / symbol(Axis::Dp) / symbol(Axis::Cp);
+  Monomial tokens = symbol(kBatchSymbol) * symbol(kFirstDimension) / symbol(Axis::Dp) / symbol(Axis::Cp);
   problem.boundaryBytes = {2 * (tokens * symbol(kFirstDimension + 1))};
   problem.boundaryScatters = system.scattersBoundary;
   problem.limits = {{"heads", shape.heads, Axis::Tp},
@@ -413,12 +361,11 @@ Problem shapeProblem(const ModelShape &shape, const System &system, const Machin
   problem.tokensPerSample = shape.seq;
   problem.parameters = shapeParameters(shape);
   double s = static_cast<double>(shape.seq), h = static_cast<double>(shape.hidden);
-  double products =
-      problem.parameters - (shape.rotary ? 0 : s * h) - (shape.tied ? 0 : shape.vocab * h);
+  double products = problem.parameters - (shape.rotary ? 0 : s * h) - (shape.tied ? 0 : shape.vocab * h);
   problem.modelFlops = 6 * s * products + 12.0 * shape.layers * s * s * h;
   problem.tiedEmbedding = shape.tied;
-  problem.tiedBytes = {system.gradientBytes * (symbol(kFirstDimension + 6) *
-                                               symbol(kFirstDimension + 1) / symbol(Axis::Tp))};
+  problem.tiedBytes = {system.gradientBytes *
+                       (symbol(kFirstDimension + 6) * symbol(kFirstDimension + 1) / symbol(Axis::Tp))};
   problem.machine = machine;
   return problem;
 }

@@ -31,8 +31,8 @@ struct System {
   double lossBytes = 6;          ///< per logit at the peak of the cross entropy, f32 logits included
   /// Selective recompute repeats every second matrix product (key, projection, second ffn matrix, as torchtitan does).
   bool repeatsSecondProducts = false;
-  double allocatedShare = 1;     ///< bytes that the caching allocator holds for a byte of activations
-  double elementwiseShare = 1;   ///< bytes of element-wise work over the fused minimum
+  double allocatedShare = 1;   ///< bytes that the caching allocator holds for a byte of activations
+  double elementwiseShare = 1; ///< bytes of element-wise work over the fused minimum
   /// Bytes per element and micro-batch of the kernel that adds a weight's gradient to the accumulator; 0: the matrix
   /// product adds.
   double accumulationBytes = 0;
@@ -41,8 +41,7 @@ struct System {
 /// Terms of forward, backward and weight phases, collectives, parameters and saved bytes of
 /// embedding, layer and head. Saved bytes per layer: Korthikanti 2022, table 2 (s b h (10 + 24/t +
 /// 5 a s / (h t))), generalised to grouped heads and gated ffn.
-Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine,
-                     int64_t globalBatch);
+Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch);
 
 /// Elements of the whole model.
 double shapeParameters(const ModelShape &shape);

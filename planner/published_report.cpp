@@ -39,18 +39,14 @@ struct GroupRows {
 };
 
 std::string groupName(const PublishedRow &row) {
-  return row.text("model") + ", " + row.text("layers") + " x " + row.text("hidden") + ", " +
-         row.text("n_gpus") + " " + row.text("gpu").substr(0, 10) + ", seq " + row.text("seq") +
-         ", " + row.text("precision");
+  return row.text("model") + ", " + row.text("layers") + " x " + row.text("hidden") + ", " + row.text("n_gpus") + " " +
+         row.text("gpu").substr(0, 10) + ", seq " + row.text("seq") + ", " + row.text("precision");
 }
 
 RankedGroup rankGroup(const std::string &name, const GroupRows &rows) {
-  RankedGroup group{name, static_cast<int>(rows.measured.size()),
-                    spearman(rows.measured, rows.predicted), 0};
-  size_t chosen =
-      std::min_element(rows.predicted.begin(), rows.predicted.end()) - rows.predicted.begin();
-  group.regret =
-      rows.measured[chosen] / *std::min_element(rows.measured.begin(), rows.measured.end()) - 1;
+  RankedGroup group{name, static_cast<int>(rows.measured.size()), spearman(rows.measured, rows.predicted), 0};
+  size_t chosen = std::min_element(rows.predicted.begin(), rows.predicted.end()) - rows.predicted.begin();
+  group.regret = rows.measured[chosen] / *std::min_element(rows.measured.begin(), rows.measured.end()) - 1;
   return group;
 }
 
@@ -137,25 +133,23 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
 }
 
 std::string printReport(const TableReport &report, bool perRow) {
-  std::string text =
-      format("%s: %d rows; time %.2f %% over %d (null model %.2f %%); memory %.2f %% over %d; "
-             "out-of-memory rows refused %d of %d; fits refused %d of %d\n",
-             report.name.c_str(), report.rows, 100 * report.time.mean(), report.time.rows,
-             100 * report.nullTime.mean(), 100 * report.memory.mean(), report.memory.rows,
-             report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
+  std::string text = format("%s: %d rows; time %.2f %% over %d (null model %.2f %%); memory %.2f %% over %d; "
+                            "out-of-memory rows refused %d of %d; fits refused %d of %d\n",
+                            report.name.c_str(), report.rows, 100 * report.time.mean(), report.time.rows,
+                            100 * report.nullTime.mean(), 100 * report.memory.mean(), report.memory.rows,
+                            report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
   for (const auto &[reason, rows] : report.skipped)
     text += format("  not evaluated: %d rows, %s\n", rows, reason.c_str());
   for (const RankedGroup &group : report.groups)
-    text += format("  %d plans of %s: Spearman %.2f, regret %.1f %%\n", group.rows,
-                   group.name.c_str(), group.spearman, 100 * group.regret);
+    text += format("  %d plans of %s: Spearman %.2f, regret %.1f %%\n", group.rows, group.name.c_str(), group.spearman,
+                   100 * group.regret);
   if (perRow)
     for (const PricedRow &row : report.priced)
       text += format("  line %3d %-22s time %8.3f predicted %8.3f (%+6.1f %%)  memory %6.1f "
                      "predicted %6.1f%s%s\n",
                      row.line, row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds,
-                     row.seconds > 0 ? 100 * (row.predictedSeconds / row.seconds - 1) : 0,
-                     row.gibibytes, row.predictedGibibytes, row.outOfMemory ? " OOM" : "",
-                     row.refused ? " refused" : "");
+                     row.seconds > 0 ? 100 * (row.predictedSeconds / row.seconds - 1) : 0, row.gibibytes,
+                     row.predictedGibibytes, row.outOfMemory ? " OOM" : "", row.refused ? " refused" : "");
   return text;
 }
 

@@ -25,11 +25,10 @@ std::string lower(std::string text) {
 // flash attention without dropout.
 System systemOf(const PublishedRow &row, bool *unfused) {
   System system;
-  std::string gpu = lower(row.text("gpu")), precision = lower(row.text("precision")),
-              model = lower(row.text("model"));
+  std::string gpu = lower(row.text("gpu")), precision = lower(row.text("precision")), model = lower(row.text("model"));
   std::string source = lower(row.text("source"));
-  *unfused = contains(source, "korthikanti") || contains(source, "narayanan") ||
-             contains(gpu, "jean zay") || contains(source, "alpa") || contains(source, "calculon");
+  *unfused = contains(source, "korthikanti") || contains(source, "narayanan") || contains(gpu, "jean zay") ||
+             contains(source, "alpa") || contains(source, "calculon");
   system.fusedAttention = !*unfused;
   if (contains(gpu, "jean zay")) {
     system.name = "megatron-deepspeed";
@@ -51,8 +50,7 @@ System systemOf(const PublishedRow &row, bool *unfused) {
     system.name = "fsdp";
     system.elementwiseShare = 2; // kernels of the framework one by one
     bool pure = contains(precision, "pure");
-    system.parameterBytes = pure ? 2 : 4, system.gradientBytes = pure ? 2 : 4,
-    system.optimizerBytes = pure ? 4 : 8;
+    system.parameterBytes = pure ? 2 : 4, system.gradientBytes = pure ? 2 : 4, system.optimizerBytes = pure ? 4 : 8;
   } else if (contains(source, "torchtitan")) {
     system.name = "torchtitan";
     system.elementwiseShare = contains(row.text("notes"), "compile") ? 1.2 : 2;
@@ -251,8 +249,7 @@ PublishedCase caseOf(const PublishedRow &row) {
     return refuse(fault);
   if (std::string fault = fillShape(row, unfused, result.plan.tp, shape); !fault.empty())
     return refuse(fault);
-  Machine machine =
-      publishedMachine(row.text("gpu"), row.text("precision"), static_cast<int>(whole(row, "n_gpus", 1)));
+  Machine machine = publishedMachine(row.text("gpu"), row.text("precision"), static_cast<int>(whole(row, "n_gpus", 1)));
   if (machine.name.empty())
     return refuse("no machine for gpu '" + row.text("gpu") + "' with precision '" + row.text("precision") + "'");
   std::string fault;

@@ -17,10 +17,8 @@ struct PublishedCase {
   double seconds = 0;   ///< measured, 0 when not published
   double gibibytes = 0; ///< measured, 0 when not published
   bool outOfMemory = false;
-  bool analytic =
-      false; ///< memory is the paper's formula: parameters, optimizer and activations of layers
-  double nullFlops =
-      0; ///< of a step and device, recompute included: what the null model divides by its rate
+  bool analytic = false; ///< memory is the paper's formula: parameters, optimizer and activations of layers
+  double nullFlops = 0;  ///< of a step and device, recompute included: what the null model divides by its rate
 };
 
 /// The variant of system and machine that a row uses follows from its gpu, precision, ZeRO and

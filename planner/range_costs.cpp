@@ -50,7 +50,8 @@ RangeCosts::RangeCosts(const CostTable &table) {
     visitSums(sums.back(), cost, [](double &sum, double part) { sum += part; });
     std::array<double, kMaxima> own{};
     for (int i = 0; i < 3; ++i)
-      own[i] = std::max({cost.forwardPeakBytes[i], cost.backwardPeakBytes[i], cost.workspaceBytes[i], cost.stepPeakBytes});
+      own[i] =
+          std::max({cost.forwardPeakBytes[i], cost.backwardPeakBytes[i], cost.workspaceBytes[i], cost.stepPeakBytes});
     own[3] = cost.gatheredBytes;
     maxima[0].push_back(own);
   }

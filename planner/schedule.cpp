@@ -55,8 +55,8 @@ std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, i
     if (virtualStages < 2)
       return "interleaved 1F1B needs at least 2 virtual stages";
     if (microBatches % stages != 0)
-      return "interleaved 1F1B needs micro-batches (" + std::to_string(microBatches) +
-             ") that divide by the stages (" + std::to_string(stages) + ")";
+      return "interleaved 1F1B needs micro-batches (" + std::to_string(microBatches) + ") that divide by the stages (" +
+             std::to_string(stages) + ")";
     return "";
   }
   if (schedule == Schedule::ZeroBubbleV && virtualStages != 2 && virtualStages != 1)
@@ -119,9 +119,7 @@ Action interleavedBackward(int k, int stages, int chunks) {
 
 std::vector<Action> interleavedStage(int stage, int stages, int microBatches, int chunks) {
   int total = microBatches * chunks;
-  int warmup = microBatches == stages
-                   ? total
-                   : std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+  int warmup = microBatches == stages ? total : std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages);
   std::vector<Action> actions;
   for (int k = 0; k < warmup; ++k)
     actions.push_back(interleavedForward(k, stages, chunks));
@@ -162,8 +160,7 @@ private:
   static constexpr int never = 1 << 30;
 
   bool backwardReady(int stage, int chunk, int now) const {
-    int microBatch = states[stage].nextBackward[chunk],
-        position = modelChunk(stage, chunk, stages, true);
+    int microBatch = states[stage].nextBackward[chunk], position = modelChunk(stage, chunk, stages, true);
     if (microBatch >= states[stage].nextForward[chunk])
       return false;
     return position == 2 * stages - 1 ? forwardDone[position][microBatch] <= now
@@ -271,9 +268,8 @@ std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatc
     }
     size_t wanted = static_cast<size_t>(microBatches) * table.chunksPerStage * kinds;
     if (position.size() != wanted)
-      faults.push_back("stage " + std::to_string(stage) + " has " +
-                       std::to_string(position.size()) + " distinct actions, wanted " +
-                       std::to_string(wanted));
+      faults.push_back("stage " + std::to_string(stage) + " has " + std::to_string(position.size()) +
+                       " distinct actions, wanted " + std::to_string(wanted));
   }
   if (faults.empty()) {
     size_t chunks = table.stages.size() * table.chunksPerStage;

@@ -61,8 +61,7 @@ template <typename Work> void forEachParallel(size_t count, int threads, const W
 
 class Enumerator {
 public:
-  Enumerator(const Problem &problem, const SearchOptions &options)
-      : problem(problem), options(options) {}
+  Enumerator(const Problem &problem, const SearchOptions &options) : problem(problem), options(options) {}
 
   // First the choices whose costs differ, then, in parallel, the work of each, then its schedules.
   std::vector<Candidate> run() {
@@ -98,8 +97,7 @@ private:
   void addMicroBatches(Plan plan) {
     if (problem.globalBatch % plan.dp != 0 || plan.pp > problem.layerCount())
       return;
-    if (problem.pins.stageLayers &&
-        problem.pins.stageLayers->size() != static_cast<size_t>(plan.pp))
+    if (problem.pins.stageLayers && problem.pins.stageLayers->size() != static_cast<size_t>(plan.pp))
       return;
     int64_t perReplica = problem.globalBatch / plan.dp;
     for (int64_t size = 1; size <= perReplica; ++size) {
@@ -120,8 +118,7 @@ private:
         for (int zero = 0; zero <= 3; ++zero) {
           const Pins &pins = problem.pins;
           if (vocabParallel != pins.vocabParallel.value_or(true) ||
-              (pins.sequenceParallel && plan.tp > 1 &&
-               *pins.sequenceParallel != sequenceParallel) ||
+              (pins.sequenceParallel && plan.tp > 1 && *pins.sequenceParallel != sequenceParallel) ||
               (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
               (!pins.zero && zero > 0 && plan.dp * plan.cp == 1))
             continue;
@@ -137,12 +134,10 @@ private:
 
   void addSchedules(Plan plan, const WorkSum &work) {
     for (Schedule schedule : kSchedules) {
-      if (problem.pins.schedule ? schedule != *problem.pins.schedule
-                                : plan.pp == 1 && schedule != Schedule::OneFOneB)
+      if (problem.pins.schedule ? schedule != *problem.pins.schedule : plan.pp == 1 && schedule != Schedule::OneFOneB)
         continue;
       int most = schedule == Schedule::Interleaved ? problem.layerCount() / plan.pp : 1;
-      for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most;
-           ++virtualStages) {
+      for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {
         plan.schedule = schedule;
         plan.virtualStages = schedule == Schedule::ZeroBubbleV ? 2 : virtualStages;
         if (problem.pins.virtualStages && *problem.pins.virtualStages != plan.virtualStages)
@@ -157,14 +152,11 @@ private:
 
   void add(Plan plan, const WorkSum &work) {
     plan.executable = isExecutable(plan);
-    int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages),
-        layers = problem.layerCount();
+    int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
     bool even = chunks > plan.pp;
     if ((!plan.executable && !options.all) || chunks > layers || (even && layers % chunks != 0) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
-        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches),
-                           plan.virtualStages)
-             .empty())
+        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
       return;
     Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
     if (!even && !problem.pins.stageLayers)
@@ -231,20 +223,17 @@ private:
 Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &counts) {
   StageOptions options(problem, plan);
   int chunksPerStage = chunksOf(plan.schedule, plan.virtualStages);
-  for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size());
-       first += counts[chunk++]) {
-    int stage =
-        stageOfChunk(chunk, plan.pp, chunksPerStage, plan.schedule == Schedule::ZeroBubbleV);
-    plan.stages.push_back(
-        {first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
+  for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size()); first += counts[chunk++]) {
+    int stage = stageOfChunk(chunk, plan.pp, chunksPerStage, plan.schedule == Schedule::ZeroBubbleV);
+    plan.stages.push_back({first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
   }
   return plan;
 }
 
 // Solves the candidates named by `which` with `threads` threads; result i belongs to which[i].
 std::vector<SplitResult> solve(const Problem &problem, const std::vector<Candidate> &candidates,
-                               const std::vector<size_t> &which, const std::vector<double> &limits,
-                               int64_t budget, int threads) {
+                               const std::vector<size_t> &which, const std::vector<double> &limits, int64_t budget,
+                               int threads) {
   std::vector<SplitResult> results(which.size());
   forEachParallel(which.size(), threads, [&](size_t i) {
     StageOptions options(problem, candidates[which[i]].axes);
@@ -257,18 +246,16 @@ std::vector<SplitResult> solve(const Problem &problem, const std::vector<Candida
 // the second goes through what the bounds of the first leave open below the best plan.
 class BranchAndBound {
 public:
-  BranchAndBound(const Problem &problem, const SearchOptions &options,
-                 std::vector<Candidate> candidates)
-      : problem(problem), options(options), candidates(std::move(candidates)),
-        leaders(options.alternatives + 1) {}
+  BranchAndBound(const Problem &problem, const SearchOptions &options, std::vector<Candidate> candidates)
+      : problem(problem), options(options), candidates(std::move(candidates)), leaders(options.alternatives + 1) {}
 
   SearchStatistics run() {
     SearchStatistics statistics;
     for (const Candidate &candidate : candidates)
       statistics.space = std::min(statistics.space + candidate.splits, 1e300);
     std::vector<std::pair<double, size_t>> open; // (bound, candidate) that may beat the best
-    for (size_t begin = 0, end = 0;
-         begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds(); begin = end) {
+    for (size_t begin = 0, end = 0; begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds();
+         begin = end) {
       // The first ones are few: what they find spares the others work.
       end = std::min(begin + std::clamp<size_t>(begin, 2, batch), candidates.size());
       std::vector<size_t> which;
@@ -283,8 +270,7 @@ public:
       bound = open[batch].first;
       open.resize(batch);
     }
-    for (size_t begin = 0;
-         begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
+    for (size_t begin = 0; begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
          begin += batch) {
       std::vector<size_t> which;
       for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
@@ -318,8 +304,7 @@ private:
     std::vector<double> limits;
     for (size_t i : which)
       limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(candidates[i].axes));
-    std::vector<SplitResult> results =
-        solve(problem, candidates, which, limits, budget, options.threads);
+    std::vector<SplitResult> results = solve(problem, candidates, which, limits, budget, options.threads);
     for (size_t i = 0; i < which.size(); ++i) {
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
@@ -344,8 +329,7 @@ SearchResult search(const Problem &given, const SearchOptions &options) {
   if (options.devices > 0) {
     Machine &machine = problem.machine;
     machine.devicesPerHost = std::min(machine.devicesPerHost, options.devices);
-    machine.hosts =
-        (options.devices + machine.devicesPerHost - 1) / std::max(1, machine.devicesPerHost);
+    machine.hosts = (options.devices + machine.devicesPerHost - 1) / std::max(1, machine.devicesPerHost);
     if (machine.devices() != options.devices)
       result.errors.push_back(std::to_string(options.devices) + " devices do not fill hosts of " +
                               std::to_string(machine.devicesPerHost));
@@ -368,8 +352,7 @@ SearchResult search(const Problem &given, const SearchOptions &options) {
     result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved.counts)));
   if (result.plans.empty() && options.diagnose)
     diagnose(problem, options, solver.axes(), result);
-  result.statistics.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 

@@ -10,8 +10,7 @@ namespace {
 class Player {
 public:
   Player(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace)
-      : table(table), chunks(chunks), stages(static_cast<int>(table.stages.size())),
-        wantTrace(wantTrace) {
+      : table(table), chunks(chunks), stages(static_cast<int>(table.stages.size())), wantTrace(wantTrace) {
     int microBatches = 0;
     for (const std::vector<Action> &actions : table.stages)
       for (const Action &action : actions)
@@ -100,8 +99,7 @@ Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
   return Player(table, chunks, wantTrace).run();
 }
 
-double pipelineLowerBound(const std::vector<ChunkSeconds> &stages, int microBatches,
-                          bool splitsBackward) {
+double pipelineLowerBound(const std::vector<ChunkSeconds> &stages, int microBatches, bool splitsBackward) {
   double bound = 0, forwards = 0, both = 0;
   for (size_t s = 0; s < stages.size(); ++s) {
     const ChunkSeconds &stage = stages[s];

@@ -59,10 +59,9 @@ double relaxedBound(const WorkSum &sum, const Plan &axes) {
   // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
   // send count as much as forward and backward do, so they are left out of the share. The V returns
   // to the first stage: no wait.
-  double share = axes.schedule == Schedule::OneFOneB ? 1
-                 : sum.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV
-                     ? 0
-                     : sum.forwardShare / chunks;
+  double share = axes.schedule == Schedule::OneFOneB                                 ? 1
+                 : sum.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV ? 0
+                                                                                     : sum.forwardShare / chunks;
   if (share <= 0)
     return bound;
   return std::max(bound, share * work / (1 - std::pow(1 - share / m, p)));
@@ -70,8 +69,7 @@ double relaxedBound(const WorkSum &sum, const Plan &axes) {
 
 namespace {
 
-constexpr int64_t kNodeCost =
-    20; // a step of the descent costs about as much as playing this many actions
+constexpr int64_t kNodeCost = 20; // a step of the descent costs about as much as playing this many actions
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -81,8 +79,7 @@ public:
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget) {
     splitsBackward = axes.schedule == Schedule::ZeroBubbleH1;
     WorkSum sum = sumWork(problem, options.table());
-    through =
-        sum.work - (splitsBackward ? sum.weights : 0) + 2 * (stages - 1) * sum.boundarySeconds;
+    through = sum.work - (splitsBackward ? sum.weights : 0) + 2 * (stages - 1) * sum.boundarySeconds;
     leastFirstStep = options.best(0, 0, 1).stepSeconds;
     for (int stage = 0; stage < stages; ++stage)
       edges.push_back(edgeSeconds(options.table(), stage, stages, 1, false));
@@ -90,8 +87,7 @@ public:
 
   SplitResult run(double limit) {
     SplitResult result;
-    double low =
-        std::min(limit, relaxedBound(sumWork(problem, options.table()), axes)) * (1 - 1e-9);
+    double low = std::min(limit, relaxedBound(sumWork(problem, options.table()), axes)) * (1 - 1e-9);
     std::vector<int> counts = firstSplit(low, limit);
     if (counts.empty()) {
       result.lowerBound = limit;
@@ -111,8 +107,7 @@ public:
 private:
   ChunkSeconds secondsOf(int stage, int first, int count, const StageOption &option) const {
     const ChunkSeconds &edge = edges[stage], &inner = option.seconds;
-    return {inner.forward + edge.forward, inner.backward + edge.backward,
-            inner.weight + edge.weight};
+    return {inner.forward + edge.forward, inner.backward + edge.backward, inner.weight + edge.weight};
   }
 
   // What a stage adds to the chains of the stages below it.
@@ -136,8 +131,7 @@ private:
     double m = static_cast<double>(axes.microBatches);
     double bound = m * seconds.total() + option.stepSeconds;
     double step = stage == 0 ? option.stepSeconds : leastFirstStep;
-    double forward = seconds.forward,
-           backward = seconds.backward + (splitsBackward ? 0 : seconds.weight);
+    double forward = seconds.forward, backward = seconds.backward + (splitsBackward ? 0 : seconds.weight);
     if (axes.schedule == Schedule::GPipe)
       return std::max(bound, through + step + (m - 1) * (forward + backward));
     double others = m - std::min<double>(m, stages - stage);
@@ -248,14 +242,13 @@ private:
         double prefix = least[stage][used];
         if (prefix == kInfinity)
           continue;
-        visitOptions(
-            stage, used, target, [&](int count, double chain, double passing, double step) {
-              double start = stage == 0 ? step : prefix;
-              if (start + chain <= target && start + passing < least[stage + 1][used + count]) {
-                least[stage + 1][used + count] = start + passing;
-                choice[stage + 1][used + count] = count;
-              }
-            });
+        visitOptions(stage, used, target, [&](int count, double chain, double passing, double step) {
+          double start = stage == 0 ? step : prefix;
+          if (start + chain <= target && start + passing < least[stage + 1][used + count]) {
+            least[stage + 1][used + count] = start + passing;
+            choice[stage + 1][used + count] = count;
+          }
+        });
       }
     std::vector<int> counts;
     if (least[stages][layers] == kInfinity)
@@ -321,9 +314,8 @@ private:
       result.lowerBound = std::min(result.seconds, limit);
   }
 
-  bool descend(int used, int stage, double prefix, double limit,
-               const std::vector<std::vector<double>> &slack, std::vector<int> &counts,
-               SplitResult &result) {
+  bool descend(int used, int stage, double prefix, double limit, const std::vector<std::vector<double>> &slack,
+               std::vector<int> &counts, SplitResult &result) {
     budget -= kNodeCost;
     if (budget < 0)
       return false;
@@ -351,11 +343,11 @@ private:
   int stages, layers;
   int64_t budget;
   bool splitsBackward = false;
-  double through = 0;        // least time of one micro-batch down and up, split weights left out
+  double through = 0;               // least time of one micro-batch down and up, split weights left out
   std::vector<int> lowest, highest; // layers used before each stage, for the last target narrowed to
   double leastFirstStep = 0;        // least work once per step of the first stage
-  ScheduleTable schedule;    // built when the first split is played
-  std::vector<ChunkSeconds> edges; // per stage
+  ScheduleTable schedule;           // built when the first split is played
+  std::vector<ChunkSeconds> edges;  // per stage
 };
 
 // All chunks have the same number of layers, so there is one split.
@@ -363,8 +355,7 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
   const Plan &axes = options.axes();
   SplitResult result;
   result.lowerBound = std::max(limit, 0.0);
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages),
-      chunks = chunksPerStage * axes.pp;
+  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
   int layers = static_cast<int>(options.table().layerKinds.size());
   const std::vector<int> &kinds = options.table().layerKinds;
   if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
@@ -379,16 +370,15 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
     if (!option.fits)
       return result;
     ChunkSeconds edge = edgeSeconds(options.table(), chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {option.seconds.forward + edge.forward,
-                      option.seconds.backward + edge.backward, option.seconds.weight + edge.weight};
+    seconds[chunk] = {option.seconds.forward + edge.forward, option.seconds.backward + edge.backward,
+                      option.seconds.weight + edge.weight};
     steps[stage] = option.stepSeconds;
     busy[stage] += static_cast<double>(axes.microBatches) * seconds[chunk].total();
   }
   for (int stage = 0; stage < axes.pp; ++stage)
     if (busy[stage] + steps[stage] >= limit) // no order of its actions is short enough
       return result;
-  ScheduleTable table = buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches),
-                                      axes.virtualStages);
+  ScheduleTable table = buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
   double played = playedStepSeconds(table, seconds, steps);
   result.played = 1;
   if (played < limit) {
@@ -400,8 +390,7 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
 
 } // namespace
 
-SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds,
-                      int64_t budget) {
+SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
     return evenChunks(problem, options, limitSeconds);

@@ -14,8 +14,7 @@ namespace espalier::planner {
 /// split is proven best. Without a split that fits and beats the limit, `counts` is empty and
 /// lowerBound >= limit.
 struct SplitResult {
-  std::vector<int>
-      counts; ///< layers per stage (per chunk with several chunks), in model order of stages
+  std::vector<int> counts; ///< layers per stage (per chunk with several chunks), in model order of stages
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;
@@ -23,8 +22,7 @@ struct SplitResult {
 
 /// Searches splits faster than `limitSeconds`. `budget` bounds the actions played; when it ends,
 /// the bound is returned with a gap.
-SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds,
-                      int64_t budget = 4'000'000);
+SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
 /// Step time of given durations: the stage that ends last, with its work once per step behind it.
 double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
@@ -32,9 +30,9 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
 
 /// What all stages do together under one choice of axes.
 struct WorkSum {
-  double work = 0;    ///< one micro-batch through all layers, with the least that may be repeated
-  double weights = 0; ///< weight gradients in it
-  double once = 0;    ///< once per step
+  double work = 0;         ///< one micro-batch through all layers, with the least that may be repeated
+  double weights = 0;      ///< weight gradients in it
+  double once = 0;         ///< once per step
   double forwardShare = 1; ///< least share of forward in any segment
   double boundarySeconds = 0;
 };

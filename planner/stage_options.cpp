@@ -72,10 +72,8 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
     inFlight.push_back(chunksInFlight(plan.schedule, stage, plan.pp, microBatches, plan.virtualStages));
 }
 
-ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage,
-                         bool vShape) {
-  int last = stages * chunksPerStage - 1,
-      here = stageOfChunk(chunk, stages, chunksPerStage, vShape);
+ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
+  int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, chunksPerStage, vShape);
   ChunkSeconds seconds;
   if (chunk < last && stageOfChunk(chunk + 1, stages, chunksPerStage, vShape) != here)
     seconds.forward += costs.boundarySeconds;
@@ -127,8 +125,7 @@ StageOption StageOptions::choose(int stage, int first, int count) {
   return chooseUniform(content, first, count);
 }
 
-StageOption StageOptions::finish(const CostTable &table, const StageContent &content,
-                                 std::array<int, 3> kept) const {
+StageOption StageOptions::finish(const CostTable &table, const StageContent &content, std::array<int, 3> kept) const {
   StageOption option;
   option.bytes = stageMemory(problem, table, content).total();
   option.fits = option.bytes <= problem.machine.memoryBytes;
@@ -181,8 +178,7 @@ StageOption StageOptions::chooseAlike(StageContent content, int kind, int count)
     return stageMemory(problem, costs, content).total();
   };
   auto consider = [&](int selective, int full) {
-    Choice choice{{count - selective - full, selective, full},
-                  selective * repeats[1] + full * repeats[2]};
+    Choice choice{{count - selective - full, selective, full}, selective * repeats[1] + full * repeats[2]};
     if (best && choice.repeated > best->repeated)
       return;
     choice.bytes = bytesOf(choice.kept);
@@ -202,17 +198,14 @@ StageOption StageOptions::chooseAlike(StageContent content, int kind, int count)
         continue;
       // Fewest selective layers beside layers that keep everything.
       double over = bytesOf({rest - 1, 1, full}) - problem.machine.memoryBytes;
-      int selective =
-          over <= 0 ? 1 : 1 + static_cast<int>(std::ceil(over / (saved[0] - saved[1]) - 1e-9));
-      for (int more = 0; more < 2 && selective + more < rest;
-           ++more) // the second guards against rounding
+      int selective = over <= 0 ? 1 : 1 + static_cast<int>(std::ceil(over / (saved[0] - saved[1]) - 1e-9));
+      for (int more = 0; more < 2 && selective + more < rest; ++more) // the second guards against rounding
         consider(selective + more, full);
     }
   }
   std::array<int, 3> kept = best ? best->kept : std::array<int, 3>{0, 0, count};
   if (!best) // for the report: whichever needs least
-    for (const std::array<int, 3> &other :
-         {std::array<int, 3>{count, 0, 0}, std::array<int, 3>{0, count, 0}})
+    for (const std::array<int, 3> &other : {std::array<int, 3>{count, 0, 0}, std::array<int, 3>{0, count, 0}})
       if (bytesOf(other) < bytesOf(kept))
         kept = other;
   content.layers[kind] = kept;

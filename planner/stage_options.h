@@ -50,10 +50,10 @@ private:
   Plan plan;
   CostTable costs;
   bool oneKind = true;
-  std::vector<double> inFlight;                           // per stage
-  std::optional<RangeCosts> ranges;                       // with several kinds of layers
-  CostTable range;                                        // ends as costs, one kind: the range that is priced
-  std::unordered_map<uint64_t, StageOption> known;        // by stage class, first and count
+  std::vector<double> inFlight;                    // per stage
+  std::optional<RangeCosts> ranges;                // with several kinds of layers
+  CostTable range;                                 // ends as costs, one kind: the range that is priced
+  std::unordered_map<uint64_t, StageOption> known; // by stage class, first and count
 };
 
 /// Time of the layers of one chunk.
@@ -61,8 +61,7 @@ ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
 
 /// What a chunk costs beside its layers: the embedding (first chunk), the head (last), and its
 /// sends to chunks on other stages.
-ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage,
-                         bool vShape);
+ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage, bool vShape);
 
 /// Time once per step, all chunks of the stage: optimizer and gradient reduction. What can hide
 /// runs beside the backward of the last micro-batch (recompute not counted, so that it stays

@@ -8,9 +8,7 @@ namespace espalier::planner {
 
 double WhatIf::stepRatio() const { return after.prediction.stepSeconds / before.prediction.stepSeconds; }
 
-double WhatIf::tokenRateRatio() const {
-  return after.prediction.tokensPerSecond / before.prediction.tokensPerSecond;
-}
+double WhatIf::tokenRateRatio() const { return after.prediction.tokensPerSecond / before.prediction.tokensPerSecond; }
 
 double WhatIf::costRatio() const { return devicesAfter / tokenRateRatio() / devicesBefore; }
 

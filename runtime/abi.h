@@ -10,20 +10,17 @@ namespace espalier::rt {
 /// A generated kernel. `buffers` are absolute addresses in the order of the launch; `scalars` are
 /// the launch's run-time integers; [begin, end) is the part of the iteration space (rows, column
 /// blocks or elements) to do. Threads of a rank call it with disjoint parts.
-using KernelFunction = void (*)(void *const *buffers, const int64_t *scalars, int64_t begin,
-                                int64_t end);
+using KernelFunction = void (*)(void *const *buffers, const int64_t *scalars, int64_t begin, int64_t end);
 
 /// Slots of the scalars region, each one f32. Kernels read them from memory, so that the step path
 /// has no branch on the host.
 enum ScalarSlot : uint32_t {
-  LossSum = 0,    ///< sum over tokens of weight * cross entropy, accumulated over micro-batches
-  TokenCount = 1, ///< sum of the loss weights
-  SquaredNorm =
-      2,         ///< sum of squares of the (scaled, summed) gradients, each parameter counted once
-  LossScale = 3, ///< multiplies the loss before backward; 1 unless f16
+  LossSum = 0,     ///< sum over tokens of weight * cross entropy, accumulated over micro-batches
+  TokenCount = 1,  ///< sum of the loss weights
+  SquaredNorm = 2, ///< sum of squares of the (scaled, summed) gradients, each parameter counted once
+  LossScale = 3,   ///< multiplies the loss before backward; 1 unless f16
   LearningRate = 4,
-  GradientScale =
-      5, ///< clip factor / (TokenCount * LossScale): what the optimizer multiplies gradients by
+  GradientScale = 5,   ///< clip factor / (TokenCount * LossScale): what the optimizer multiplies gradients by
   BiasCorrection1 = 6, ///< 1 / (1 - beta1^t)
   BiasCorrection2 = 7, ///< 1 / (1 - beta2^t)
   Apply = 8,           ///< 1 to apply the update, 0 to skip the step (overflow)
@@ -35,8 +32,7 @@ enum ScalarSlot : uint32_t {
 /// randomBits(seed, step, stream, sample, element) >= rate * 2^32.
 /// `stream` = (layer << 8 | op id), `sample` the index in the *global* batch, `element` the index
 /// of the element within that sample in the unsplit tensor: the mask is the same under every plan.
-inline uint32_t randomBits(uint32_t seed, uint32_t step, uint32_t stream, uint32_t sample,
-                           uint64_t element) {
+inline uint32_t randomBits(uint32_t seed, uint32_t step, uint32_t stream, uint32_t sample, uint64_t element) {
   uint32_t key = seed * 0x9E3779B9u + step * 0x85EBCA6Bu + stream * 0xC2B2AE35u;
   uint32_t counter0 = static_cast<uint32_t>(element);
   uint32_t counter1 = static_cast<uint32_t>(element >> 32) ^ (sample * 0x27D4EB2Fu);

@@ -48,11 +48,9 @@ size_t roundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 } // namespace
 
 Executor::Executor(const Program &source, Communicator &communicator, ThreadPool &pool, int spins)
-    : source(source), communicator(communicator), pool(pool), spins(spins),
-      program(source.prepare(communicator)),
+    : source(source), communicator(communicator), pool(pool), spins(spins), program(source.prepare(communicator)),
       arena(source.plan().stages(program.stage).arena_bytes()),
-      scratch(roundUp(program.scratchBytesPerThread) * pool.threads() +
-              roundUp(program.sharedScratchBytes)) {
+      scratch(roundUp(program.scratchBytesPerThread) * pool.threads() + roundUp(program.sharedScratchBytes)) {
   const pb::Stage &stage = source.plan().stages(program.stage);
   if (source.plan().guard_bytes() > 0)
     guards.emplace(source.plan(), source.mesh(), program.rank, arena);
@@ -61,8 +59,8 @@ Executor::Executor(const Program &source, Communicator &communicator, ThreadPool
   };
   scalarsOffset = stage.scalars_binding().base();
   inputs = place(stage.inputs_binding());
-  streamPlaces = {place(stage.receive_forward()), place(stage.send_forward()),
-                  place(stage.receive_backward()), place(stage.send_backward())};
+  streamPlaces = {place(stage.receive_forward()), place(stage.send_forward()), place(stage.receive_backward()),
+                  place(stage.send_backward())};
   for (Transfers &transfer : transfers)
     transfer.tickets.resize(std::max(1u, stage.slots()));
   const Mesh &mesh = source.mesh();
@@ -78,8 +76,8 @@ Executor::Executor(const Program &source, Communicator &communicator, ThreadPool
   }
   agreement.elements = {SquaredNorm + 1};
   for (const PreparedCollective &collective : program.collectives)
-    flights.push_back({std::vector<void *>(collective.from.size()),
-                       std::vector<void *>(collective.to.size()), Ticket{}});
+    flights.push_back(
+        {std::vector<void *>(collective.from.size()), std::vector<void *>(collective.to.size()), Ticket{}});
 }
 
 void Executor::runStep(int64_t step, StepClient &client) {
@@ -94,14 +92,13 @@ void Executor::runEvaluation(int64_t step, StepClient &client) {
   runActions(source.plan().stages(program.stage).evaluation(), client);
 }
 
-void Executor::runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions,
-                          StepClient &client) {
+void Executor::runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions, StepClient &client) {
   CrashSite site(*this);
   for (position.action = 0; position.action < actions.size(); ++position.action) {
     position.call = position.subprogram = position.instruction = -1;
     const Fault *due = fault ? &*fault : nullptr;
-    isFaultDue = due && due->rank == program.rank && due->step == step &&
-                 due->action == static_cast<uint32_t>(position.action);
+    isFaultDue =
+        due && due->rank == program.rank && due->step == step && due->action == static_cast<uint32_t>(position.action);
     runAction(actions[position.action], client);
   }
   position = {};
@@ -114,8 +111,7 @@ void Executor::runAction(const pb::Action &action, StepClient &client) {
   case pb::Action::LOAD_INPUTS:
     return client.loadInputs(microBatch, inputs.in(arena, slot));
   case pb::Action::FORWARD:
-    return forEachCall(position.inEvaluation ? &PreparedCall::evaluate : &PreparedCall::forward,
-                       slot);
+    return forEachCall(position.inEvaluation ? &PreparedCall::evaluate : &PreparedCall::forward, slot);
   case pb::Action::BACKWARD:
     return forEachCall(&PreparedCall::backward, slot, /*isReversed=*/true);
   case pb::Action::REDUCE_GRADIENTS:
@@ -145,9 +141,8 @@ void Executor::startTransfer(const pb::Action &action) {
     const Place &place = streamPlaces[which];
     std::byte *data = place.in(arena, action.slot());
     Transfers &transfer = transfers[which];
-    transfer.tickets[action.slot()] =
-        isSend ? communicator.startSend(transfer.link, data, place.bytes)
-               : communicator.startReceive(transfer.link, data, place.bytes);
+    transfer.tickets[action.slot()] = isSend ? communicator.startSend(transfer.link, data, place.bytes)
+                                             : communicator.startReceive(transfer.link, data, place.bytes);
   };
   switch (action.kind()) {
   case pb::Action::START_RECEIVE_FORWARD:
@@ -226,8 +221,8 @@ void Executor::bindOperands(const PreparedInstruction &instruction) {
     buffers[i] = arena.at(bases[places[i].region] + places[i].offset);
   const PreparedScalar *scalars = program.scalars.data() + instruction.firstScalar;
   for (uint32_t i = 0; i < instruction.scalars; ++i)
-    values[i] = scalars[i].constant + scalars[i].step * step + scalars[i].microBatch * microBatch +
-                scalars[i].layer * layer;
+    values[i] =
+        scalars[i].constant + scalars[i].step * step + scalars[i].microBatch * microBatch + scalars[i].layer * layer;
 }
 
 void Executor::launch(const PreparedInstruction &instruction) {
@@ -240,8 +235,7 @@ void Executor::launch(const PreparedInstruction &instruction) {
     return;
   }
   int64_t partExtent = (grains + parts - 1) / parts * instruction.grain;
-  LaunchJob job = {*this, instruction.kernel, buffers.data(), values.data(), instruction.extent,
-                   partExtent};
+  LaunchJob job = {*this, instruction.kernel, buffers.data(), values.data(), instruction.extent, partExtent};
   pool.run((instruction.extent + partExtent - 1) / partExtent, runLaunchPart, &job);
 }
 
@@ -270,8 +264,8 @@ void Executor::startCollective(const PreparedInstruction &instruction) {
   Flight &flight = flights[instruction.collective];
   resolve(collective.from, flight.from);
   resolve(collective.to, flight.to);
-  flight.ticket = communicator.startCollective(collective.group, collective.shape,
-                                               flight.from.data(), flight.to.data());
+  flight.ticket =
+      communicator.startCollective(collective.group, collective.shape, flight.from.data(), flight.to.data());
 }
 
 Failure Executor::describe(const std::string &message) const {
@@ -283,17 +277,14 @@ Failure Executor::describe(const std::string &message) const {
   failure.step = step;
   failure.message = message;
   if (position.action >= 0) {
-    const pb::Action &action =
-        (position.inEvaluation ? stage.evaluation() : stage.schedule())[position.action];
-    failure.action =
-        fmt::format("{} of micro-batch {} in slot {}", pb::Action::Kind_Name(action.kind()),
-                    action.micro_batch(), action.slot());
+    const pb::Action &action = (position.inEvaluation ? stage.evaluation() : stage.schedule())[position.action];
+    failure.action = fmt::format("{} of micro-batch {} in slot {}", pb::Action::Kind_Name(action.kind()),
+                                 action.micro_batch(), action.slot());
   }
   if (position.subprogram < 0)
     return failure;
   const pb::Subprogram &subprogram = plan.subprograms(position.subprogram);
-  failure.subprogram =
-      fmt::format("{} of layer {}", subprogram.name(), stage.calls(position.call).layer());
+  failure.subprogram = fmt::format("{} of layer {}", subprogram.name(), stage.calls(position.call).layer());
   if (position.instruction >= 0)
     failure.op = locationText(plan, subprogram.instructions(position.instruction).location());
   return failure;

@@ -85,13 +85,10 @@ private:
   };
   struct Place {
     uint64_t base = 0, stride = 0, bytes = 0;
-    std::byte *in(const Arena &arena, uint32_t slot) const {
-      return arena.at(base + slot * stride);
-    }
+    std::byte *in(const Arena &arena, uint32_t slot) const { return arena.at(base + slot * stride); }
   };
 
-  void runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions,
-                  StepClient &client);
+  void runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions, StepClient &client);
   void runAction(const pb::Action &action, StepClient &client);
   void startTransfer(const pb::Action &action);
   void forEachCall(uint32_t PreparedCall::*subprogram, uint32_t slot, bool isReversed = false);
@@ -112,8 +109,7 @@ private:
   std::optional<Guards> guards; ///< of a checked plan
   uint64_t scalarsOffset = 0;
   Place inputs;
-  std::array<Place, 4>
-      streamPlaces; ///< receive forward, send forward, receive backward, send backward
+  std::array<Place, 4> streamPlaces; ///< receive forward, send forward, receive backward, send backward
   std::array<Transfers, 4> transfers;
 
   /// Addresses of a collective's buffers, kept until its wait.

@@ -47,16 +47,14 @@ private:
     }
   }
 
-  void addBinding(const pb::Binding &binding, const std::string &owner) {
-    add(binding, 0, binding.bytes(), owner);
-  }
+  void addBinding(const pb::Binding &binding, const std::string &owner) { add(binding, 0, binding.bytes(), owner); }
 
   void addStage() {
     addBinding(stage.scalars_binding(), "the scalars");
     for (const pb::InputBuffer &input : stage.inputs())
       add(stage.inputs_binding(), input.offset(), input.bytes(), "the input " + input.name());
-    for (const pb::Binding *stream : {&stage.receive_forward(), &stage.send_forward(),
-                                      &stage.receive_backward(), &stage.send_backward()})
+    for (const pb::Binding *stream :
+         {&stage.receive_forward(), &stage.send_forward(), &stage.receive_backward(), &stage.send_backward()})
       addBinding(*stream, "the stream at the stage's border");
   }
 
@@ -89,8 +87,7 @@ private:
 
 } // namespace
 
-Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, const Arena &arena)
-    : plan(plan), arena(arena) {
+Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, const Arena &arena) : plan(plan), arena(arena) {
   uint64_t guard = plan.guard_bytes(), end = 0;
   std::string owner = "the beginning of the arena";
   auto addGap = [&](uint64_t begin, uint64_t stop) {
@@ -117,8 +114,7 @@ Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, const Arena &ar
 void Guards::open(int subprogram, int instruction, uint64_t workspace) const {
   for (const pb::Guard &guard : plan.subprograms(subprogram).guards())
     if (guard.first() == static_cast<uint32_t>(instruction))
-      std::memset(arena.at(workspace + guard.offset()), static_cast<int>(pattern),
-                  plan.guard_bytes());
+      std::memset(arena.at(workspace + guard.offset()), static_cast<int>(pattern), plan.guard_bytes());
 }
 
 void Guards::check(int subprogram, int instruction, uint64_t workspace) const {

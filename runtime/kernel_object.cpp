@@ -28,8 +28,7 @@ int memoryFile(const std::string &content) {
     written += count;
   }
   if (file < 0)
-    throw PlanError(
-        fmt::format("the plan's kernels cannot be put into memory: {}", std::strerror(errno)));
+    throw PlanError(fmt::format("the plan's kernels cannot be put into memory: {}", std::strerror(errno)));
   return file;
 }
 
@@ -55,8 +54,7 @@ int levelNumber(const std::string &level) {
 
 int hostLevel() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("bmi2"))
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
     return 1;
   bool hasAvx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

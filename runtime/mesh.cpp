@@ -21,8 +21,8 @@ Mesh::Mesh(const pb::Plan &plan) {
     if (find(axis.name()))
       throw PlanError(fmt::format("the mesh lists axis '{}' twice", axis.name()));
     if (axis.size() == 0 || (product *= axis.size()) > maxRanks)
-      throw PlanError(fmt::format("mesh axis '{}' has size {}: a mesh holds 1 to {} ranks",
-                                  axis.name(), axis.size(), maxRanks));
+      throw PlanError(
+          fmt::format("mesh axis '{}' has size {}: a mesh holds 1 to {} ranks", axis.name(), axis.size(), maxRanks));
     axes.push_back({axis.name(), static_cast<int>(axis.size()), 1});
   }
   for (size_t i = axes.size(); i-- > 0; count *= axes[i].size)
@@ -87,8 +87,7 @@ int64_t Mesh::index(int rank, std::span<const std::string> groupAxes) const {
   return index;
 }
 
-int64_t Mesh::affine(int rank,
-                     const google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms) const {
+int64_t Mesh::affine(int rank, const google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms) const {
   int64_t sum = 0;
   for (const pb::AxisTerm &term : terms)
     sum += term.coefficient() * coordinate(rank, term.axis());

@@ -46,8 +46,7 @@ void ParameterBlock::visitRuns(const std::function<void(int64_t, int64_t, int64_
   }
 }
 
-bool ParameterBlock::isSpeaker(const pb::Parameter &parameter, const Mesh &mesh, int rank,
-                               bool isShared) {
+bool ParameterBlock::isSpeaker(const pb::Parameter &parameter, const Mesh &mesh, int rank, bool isShared) {
   if (parameter.stages_size() == 0 ||
       static_cast<uint32_t>(mesh.stage(rank)) != *std::ranges::min_element(parameter.stages()))
     return false;

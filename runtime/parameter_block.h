@@ -22,8 +22,7 @@ public:
 
   /// Calls visit(local, global, count) for runs of elements that are contiguous both in the block
   /// and in the unpadded global tensor; elements of the padding are in no run.
-  void
-  visitRuns(const std::function<void(int64_t local, int64_t global, int64_t count)> &visit) const;
+  void visitRuns(const std::function<void(int64_t local, int64_t global, int64_t count)> &visit) const;
 
   /// True on the one rank (per parameter) that speaks for these elements: coordinate 0 on every
   /// axis that does not split them, and the first stage that holds it. With `isShared` the replicas

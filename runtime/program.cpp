@@ -30,17 +30,14 @@ public:
   Preparation(const Mesh &mesh, uint64_t seed, Communicator &communicator, RankProgram &program)
       : mesh(mesh), seed(seed), communicator(communicator), program(program) {}
 
-  void add(const pb::Instruction &from, std::span<const KernelFunction> kernels,
-           const LibraryKernel *library);
+  void add(const pb::Instruction &from, std::span<const KernelFunction> kernels, const LibraryKernel *library);
   PreparedCall prepareCall(const pb::Stage &stage, const pb::Call &call) const;
 
 private:
   PreparedBuffer place(const pb::BufferRef &buffer) const {
-    return {buffer.offset() + mesh.affine(program.rank, buffer.coordinates()),
-            static_cast<uint32_t>(buffer.region())};
+    return {buffer.offset() + mesh.affine(program.rank, buffer.coordinates()), static_cast<uint32_t>(buffer.region())};
   }
-  void addOperands(PreparedInstruction &instruction,
-                   const google::protobuf::RepeatedPtrField<pb::BufferRef> &buffers,
+  void addOperands(PreparedInstruction &instruction, const google::protobuf::RepeatedPtrField<pb::BufferRef> &buffers,
                    const google::protobuf::RepeatedPtrField<pb::Scalar> &scalars);
   void addCollective(const pb::Collective &collective);
 
@@ -48,8 +45,7 @@ private:
   const uint64_t seed;
   Communicator &communicator;
   RankProgram &program;
-  std::vector<std::pair<uint32_t, uint32_t>>
-      started; ///< id in the plan, index in the rank's program
+  std::vector<std::pair<uint32_t, uint32_t>> started; ///< id in the plan, index in the rank's program
 };
 
 void Preparation::addOperands(PreparedInstruction &instruction,
@@ -104,10 +100,8 @@ void Preparation::add(const pb::Instruction &from, std::span<const KernelFunctio
     instruction.accumulate = from.call().accumulate();
     instruction.alwaysAdds = from.call().always_adds();
     addOperands(instruction, from.call().buffers(), from.call().scalars());
-    program.scratchBytesPerThread =
-        std::max(program.scratchBytesPerThread, library->scratchBytesPerThread());
-    program.sharedScratchBytes =
-        std::max(program.sharedScratchBytes, library->sharedScratchBytes());
+    program.scratchBytesPerThread = std::max(program.scratchBytesPerThread, library->scratchBytesPerThread());
+    program.sharedScratchBytes = std::max(program.sharedScratchBytes, library->sharedScratchBytes());
   } else if (from.has_start()) {
     instruction.kind = PreparedInstruction::Start;
     instruction.collective = program.collectives.size();
@@ -151,15 +145,14 @@ pb::Plan readPlan(const std::filesystem::path &file) {
   if (error)
     throw PlanError(fmt::format("{}: {}", file.string(), error.message()));
   if (bytes > maxPlanBytes)
-    throw PlanError(
-        fmt::format("{}: {} bytes, a plan has at most {}", file.string(), bytes, maxPlanBytes));
+    throw PlanError(fmt::format("{}: {} bytes, a plan has at most {}", file.string(), bytes, maxPlanBytes));
   std::ifstream stream(file, std::ios::binary);
   pb::Plan plan;
   if (!stream || !plan.ParseFromIstream(&stream))
     throw PlanError(fmt::format("{}: not a run plan, or a damaged one", file.string()));
   if (plan.version() != planVersion)
-    throw PlanError(fmt::format("{}: plan version {}, this runtime reads {}; compile it again",
-                                file.string(), plan.version(), planVersion));
+    throw PlanError(fmt::format("{}: plan version {}, this runtime reads {}; compile it again", file.string(),
+                                plan.version(), planVersion));
   return plan;
 }
 
@@ -175,8 +168,7 @@ int threadsPerRank(int wanted, int ranks) {
   return wanted > 0 ? wanted : std::max(1, cores / ranks);
 }
 
-Program::Program(pb::Plan plan, int threads)
-    : thePlan(proved(std::move(plan))), theMesh(thePlan), object(thePlan) {
+Program::Program(pb::Plan plan, int threads) : thePlan(proved(std::move(plan))), theMesh(thePlan), object(thePlan) {
   for (const pb::Kernel &kernel : thePlan.kernels())
     kernels.push_back(object.function(kernel.symbol()));
   threads = threadsPerRank(threads, theMesh.ranks());
@@ -204,8 +196,8 @@ RankProgram Program::prepare(Communicator &communicator) const {
   const pb::Stage &stage = thePlan.stages(program.stage);
   std::vector<bool> used(thePlan.subprograms_size() + 1);
   for (const pb::Call &call : stage.calls())
-    for (uint32_t index : {call.forward(), call.backward(), call.reduce_gradients(),
-                           call.squared_norm(), call.optimizer(), call.evaluate()})
+    for (uint32_t index : {call.forward(), call.backward(), call.reduce_gradients(), call.squared_norm(),
+                           call.optimizer(), call.evaluate()})
       used[index] = true;
   program.subprograms.resize(used.size());
   for (size_t index = 1; index < used.size(); ++index) {

@@ -68,8 +68,7 @@ struct PreparedSubprogram {
 /// A call of the rank's stage. Subprogram numbers as in the plan: 0 means none.
 struct PreparedCall {
   uint32_t layer = 0;
-  uint32_t forward = 0, backward = 0, reduceGradients = 0, squaredNorm = 0, optimizer = 0,
-           evaluate = 0;
+  uint32_t forward = 0, backward = 0, reduceGradients = 0, squaredNorm = 0, optimizer = 0, evaluate = 0;
   /// Arena offset of each region, per slot.
   std::vector<std::array<uint64_t, regionCount>> bases;
 };

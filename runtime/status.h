@@ -25,8 +25,7 @@ struct Failure {
 /// Thrown out of a run after all its ranks have stopped.
 class RankFailure : public std::runtime_error {
 public:
-  explicit RankFailure(Failure failure)
-      : std::runtime_error(failure.sentence()), failure(std::move(failure)) {}
+  explicit RankFailure(Failure failure) : std::runtime_error(failure.sentence()), failure(std::move(failure)) {}
   Failure failure;
 };
 

@@ -18,8 +18,7 @@ uint64_t regionBytes(const pb::Subprogram &subprogram, int region) {
 /// Checks one subprogram's buffers against its own declared sizes.
 class BufferBounds {
 public:
-  BufferBounds(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors)
-      : plan(plan), mesh(mesh), errors(errors) {}
+  BufferBounds(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) : plan(plan), mesh(mesh), errors(errors) {}
 
   void check(const pb::Subprogram &subprogram);
 
@@ -51,24 +50,22 @@ void BufferBounds::checkGuards(const pb::Subprogram &subprogram) {
   for (const pb::Guard &guard : subprogram.guards()) {
     uint64_t size = regionBytes(subprogram, pb::WORKSPACE);
     bool isInside = guard.offset() <= size && plan.guard_bytes() <= size - guard.offset();
-    bool isInOrder = guard.first() <= guard.last() &&
-                     guard.last() < static_cast<uint32_t>(subprogram.instructions_size());
+    bool isInOrder =
+        guard.first() <= guard.last() && guard.last() < static_cast<uint32_t>(subprogram.instructions_size());
     if (!isInside || !isInOrder)
       errors.add(fmt::format("{}: a guard of {} bytes at byte {} from instruction {} to {}, the "
                              "workspace has {} bytes and there are {} instructions",
-                             subprogram.name(), plan.guard_bytes(), guard.offset(), guard.first(),
-                             guard.last(), size, subprogram.instructions_size()));
+                             subprogram.name(), plan.guard_bytes(), guard.offset(), guard.first(), guard.last(), size,
+                             subprogram.instructions_size()));
   }
 }
 
-void BufferBounds::checkBuffer(const pb::Subprogram &subprogram, int instruction,
-                               const pb::BufferRef &buffer) {
+void BufferBounds::checkBuffer(const pb::Subprogram &subprogram, int instruction, const pb::BufferRef &buffer) {
   ByteRange range = rangeOf(buffer, mesh);
   int64_t limit = regionBytes(subprogram, buffer.region());
   if (range.begin < 0 || range.end > limit)
-    errors.add(fmt::format("{}: bytes {} to {} of {}, which has {}",
-                           instructionName(plan, subprogram, instruction), range.begin, range.end,
-                           pb::Region_Name(buffer.region()), limit));
+    errors.add(fmt::format("{}: bytes {} to {} of {}, which has {}", instructionName(plan, subprogram, instruction),
+                           range.begin, range.end, pb::Region_Name(buffer.region()), limit));
 }
 
 /// In place is the same place, or for shares the share's own position in the larger side on every
@@ -83,8 +80,7 @@ bool BufferBounds::mayCoincide(const pb::Collective &collective, int i, int64_t 
     std::vector<int> members = mesh.group(rank, axes);
     for (size_t m = 0; m < members.size(); ++m) {
       int64_t apart = static_cast<int64_t>(small.offset() - large.offset()) +
-                      mesh.affine(members[m], small.coordinates()) -
-                      mesh.affine(members[m], large.coordinates());
+                      mesh.affine(members[m], small.coordinates()) - mesh.affine(members[m], large.coordinates());
       if (apart != (hasShares ? static_cast<int64_t>(m) * shareBytes : 0))
         return false;
     }
@@ -109,8 +105,7 @@ void BufferBounds::checkCollective(const pb::Subprogram &subprogram, int instruc
     if (static_cast<int64_t>(from.bytes()) < read || static_cast<int64_t>(to.bytes()) < written)
       errors.add(fmt::format("{}: {} elements need {} bytes read and {} written, buffers have {} "
                              "and {}",
-                             name, collective.elements(i), read, written, from.bytes(),
-                             to.bytes()));
+                             name, collective.elements(i), read, written, from.bytes(), to.bytes()));
     bool overlap = from.region() == to.region() && rangeOf(from, mesh).overlaps(rangeOf(to, mesh));
     if (overlap && !mayCoincide(collective, i, share))
       errors.add(fmt::format("{}: source and destination overlap without being in place", name));
@@ -118,12 +113,10 @@ void BufferBounds::checkCollective(const pb::Subprogram &subprogram, int instruc
 }
 
 /// Checks that a binding fits the arena in every slot.
-void checkPlace(const pb::Stage &stage, const pb::Binding &binding, const std::string &name,
-                PlanErrors &errors) {
+void checkPlace(const pb::Stage &stage, const pb::Binding &binding, const std::string &name, PlanErrors &errors) {
   uint64_t end = binding.base() + (stage.slots() - 1) * binding.slot_stride() + binding.bytes();
   if (binding.bytes() > 0 && end > stage.arena_bytes())
-    errors.add(
-        fmt::format("{}: bound up to byte {} of an arena of {}", name, end, stage.arena_bytes()));
+    errors.add(fmt::format("{}: bound up to byte {} of an arena of {}", name, end, stage.arena_bytes()));
 }
 
 void checkCalls(const pb::Plan &plan, int index, const pb::Stage &stage, PlanErrors &errors) {
@@ -139,9 +132,9 @@ void checkCalls(const pb::Plan &plan, int index, const pb::Stage &stage, PlanErr
         const pb::Binding *binding = bindingOf(stage, call, static_cast<pb::Region>(region));
         uint64_t bound = binding ? binding->bytes() : 0;
         if (regionBytes(subprogram, region) > bound)
-          errors.add(fmt::format("{}: {} touches {} bytes of {}, the call binds {}", name,
-                                 subprogram.name(), regionBytes(subprogram, region),
-                                 pb::Region_Name(static_cast<pb::Region>(region)), bound));
+          errors.add(fmt::format("{}: {} touches {} bytes of {}, the call binds {}", name, subprogram.name(),
+                                 regionBytes(subprogram, region), pb::Region_Name(static_cast<pb::Region>(region)),
+                                 bound));
       }
     }
   }
@@ -155,10 +148,9 @@ void checkStagePlaces(int index, const pb::Stage &stage, PlanErrors &errors) {
   checkPlace(stage, stage.send_forward(), name + ", send forward", errors);
   checkPlace(stage, stage.receive_backward(), name + ", receive backward", errors);
   checkPlace(stage, stage.send_backward(), name + ", send backward", errors);
-  if (stage.scalars_binding().bytes() < ScalarSlotCount * sizeof(float) ||
-      stage.scalars_binding().slot_stride() != 0)
-    errors.add(fmt::format("stage {}: the scalars need {} bytes and no stride, have {} and {}",
-                           index, ScalarSlotCount * sizeof(float), stage.scalars_binding().bytes(),
+  if (stage.scalars_binding().bytes() < ScalarSlotCount * sizeof(float) || stage.scalars_binding().slot_stride() != 0)
+    errors.add(fmt::format("stage {}: the scalars need {} bytes and no stride, have {} and {}", index,
+                           ScalarSlotCount * sizeof(float), stage.scalars_binding().bytes(),
                            stage.scalars_binding().slot_stride()));
   for (int i = 0; i < stage.inputs_size(); ++i) {
     const pb::InputBuffer &input = stage.inputs(i);
@@ -167,10 +159,8 @@ void checkStagePlaces(int index, const pb::Stage &stage, PlanErrors &errors) {
       errors.add(fmt::format("stage {}: input '{}' ends at byte {} of {}", index, input.name(), end,
                              stage.inputs_binding().bytes()));
     for (const pb::InputBuffer &other : stage.inputs())
-      if (&other < &input && other.offset() < end &&
-          input.offset() < other.offset() + other.bytes())
-        errors.add(fmt::format("stage {}: inputs '{}' and '{}' overlap", index, other.name(),
-                               input.name()));
+      if (&other < &input && other.offset() < end && input.offset() < other.offset() + other.bytes())
+        errors.add(fmt::format("stage {}: inputs '{}' and '{}' overlap", index, other.name(), input.name()));
   }
 }
 

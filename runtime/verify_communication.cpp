@@ -17,8 +17,7 @@ namespace {
 /// One point of a stage's order that another stage can wait for.
 struct Event {
   std::string name;
-  std::vector<std::pair<int, size_t>>
-      waitsFor; ///< stage and number of events that it must have behind it
+  std::vector<std::pair<int, size_t>> waitsFor; ///< stage and number of events that it must have behind it
 };
 
 /// A transfer or collective as one stage sees it.
@@ -85,13 +84,11 @@ void Order::check() {
 }
 
 void Order::list(int stage) {
-  const auto &actions =
-      isEvaluation ? plan.stages(stage).evaluation() : plan.stages(stage).schedule();
+  const auto &actions = isEvaluation ? plan.stages(stage).evaluation() : plan.stages(stage).schedule();
   for (int i = 0; i < actions.size(); ++i)
     listAction(stage, actions[i], actionName(stage, i, actions[i], isEvaluation));
   for (const auto &[key, point] : stages[stage].open)
-    errors.add(
-        fmt::format("{}: is never waited for", stages[stage].transfers[key.first][point].name));
+    errors.add(fmt::format("{}: is never waited for", stages[stage].transfers[key.first][point].name));
 }
 
 void Order::listAction(int stage, const pb::Action &action, const std::string &name) {
@@ -134,9 +131,8 @@ void Order::start(int stage, Stream stream, const pb::Action &action, const std:
   if (toNext ? stage + 1 == plan.stages_size() : stage == 0)
     return errors.add(fmt::format("{}: there is no stage on the other side", name));
   const pb::Stage &holder = plan.stages(stage);
-  const pb::Binding &place = isForward
-                                 ? (toNext ? holder.send_forward() : holder.receive_forward())
-                                 : (toNext ? holder.receive_backward() : holder.send_backward());
+  const pb::Binding &place = isForward ? (toNext ? holder.send_forward() : holder.receive_forward())
+                                       : (toNext ? holder.receive_backward() : holder.send_backward());
   if (place.bytes() == 0)
     errors.add(fmt::format("{}: has no place for the stream", name));
   size_t number = order.transfers[stream].size();
@@ -144,15 +140,13 @@ void Order::start(int stage, Stream stream, const pb::Action &action, const std:
     errors.add(fmt::format("{}: slot {} is still in flight", name, action.slot()));
   if (order.open.size() > maxInFlight)
     errors.add(fmt::format("{}: more than {} transfers in flight", name, maxInFlight));
-  order.transfers[stream].push_back(
-      {addEvent(stage, name), 0, action.micro_batch(), nullptr, name});
+  order.transfers[stream].push_back({addEvent(stage, name), 0, action.micro_batch(), nullptr, name});
 }
 
 void Order::wait(int stage, Stream stream, const pb::Action &action, const std::string &name) {
   StageOrder &order = stages[stage];
   auto open = order.open.find({stream, action.slot()});
-  if (open == order.open.end() ||
-      order.transfers[stream][open->second].microBatch != action.micro_batch())
+  if (open == order.open.end() || order.transfers[stream][open->second].microBatch != action.micro_batch())
     return errors.add(fmt::format("{}: waits for a transfer that was not started", name));
   order.transfers[stream][open->second].wait = addEvent(stage, name);
   order.open.erase(open);
@@ -175,8 +169,7 @@ void Order::listCollectives(int stage, const pb::Action &action, const std::stri
     else
       number = call.optimizer();
     if (number > 0)
-      listSubprogram(stage, plan.subprograms(number - 1),
-                     fmt::format("{}, layer {}", name, call.layer()));
+      listSubprogram(stage, plan.subprograms(number - 1), fmt::format("{}, layer {}", name, call.layer()));
   }
 }
 
@@ -200,8 +193,7 @@ void Order::listSubprogram(int stage, const pb::Subprogram &subprogram, const st
     }
     auto started = instruction.has_wait() ? open.find(instruction.wait().id()) : open.end();
     if (started != open.end())
-      stages[stage].collectives[started->second.first][started->second.second].wait =
-          addEvent(stage, place);
+      stages[stage].collectives[started->second.first][started->second.second].wait = addEvent(stage, place);
   }
 }
 
@@ -219,13 +211,10 @@ void Order::matchTransfers(int from, Stream send, int to, Stream receive) {
     stages[to].events[receives[i].wait].waitsFor.push_back({from, sends[i].start + 1});
   }
   const pb::Stage &source = plan.stages(from), &target = plan.stages(to);
-  uint64_t sent =
-      send == SendForward ? source.send_forward().bytes() : source.send_backward().bytes();
-  uint64_t received =
-      send == SendForward ? target.receive_forward().bytes() : target.receive_backward().bytes();
+  uint64_t sent = send == SendForward ? source.send_forward().bytes() : source.send_backward().bytes();
+  uint64_t received = send == SendForward ? target.receive_forward().bytes() : target.receive_backward().bytes();
   if (!sends.empty() && sent != received)
-    errors.add(fmt::format("stage {} sends {} bytes where stage {} receives {}", from, sent, to,
-                           received));
+    errors.add(fmt::format("stage {} sends {} bytes where stage {} receives {}", from, sent, to, received));
 }
 
 bool sameShape(const pb::Collective *a, const pb::Collective *b) {
@@ -246,8 +235,7 @@ void Order::matchCollectives(const std::vector<uint32_t> &group) {
     const std::vector<Point> &points = stages[member].collectives[group];
     for (size_t i = 0; i < points.size(); ++i) {
       if (!sameShape(points[i].collective, first[i].collective))
-        return errors.add(
-            fmt::format("{}: meets another collective, {}", points[i].name, first[i].name));
+        return errors.add(fmt::format("{}: meets another collective, {}", points[i].name, first[i].name));
       for (uint32_t other : group)
         if (other != member)
           stages[member].events[points[i].wait].waitsFor.push_back(

@@ -56,8 +56,7 @@ ByteRange rangeIn(const pb::Binding &binding, uint32_t slot) {
 class Lifetimes {
 public:
   Lifetimes(const pb::Plan &plan, int index, bool isEvaluation, PlanErrors &errors)
-      : plan(plan), stage(plan.stages(index)), index(index), isEvaluation(isEvaluation),
-        errors(errors) {
+      : plan(plan), stage(plan.stages(index)), index(index), isEvaluation(isEvaluation), errors(errors) {
     for (const pb::Subprogram &subprogram : plan.subprograms())
       touched.push_back(touchedBy(subprogram));
   }
@@ -69,8 +68,8 @@ private:
   void play(const pb::Action &action, const std::string &name);
   void playCall(int call, const pb::Action &action, const std::string &name);
   uint32_t subprogramOf(const pb::Call &call, pb::Action::Kind kind) const;
-  void touch(ValueKind kind, int place, const pb::Action &action, const pb::Binding *binding,
-             bool isWrite, const std::string &name);
+  void touch(ValueKind kind, int place, const pb::Action &action, const pb::Binding *binding, bool isWrite,
+             const std::string &name);
   void reportOverlaps();
   void compare(const std::vector<const Life *> &one, const std::vector<const Life *> &other);
 
@@ -81,8 +80,7 @@ private:
   PlanErrors &errors;
   std::vector<Touched> touched; ///< by subprogram
   std::vector<Life> lives;
-  std::map<std::tuple<ValueKind, int, uint32_t, uint32_t>, size_t>
-      lifeOf; ///< kind, place, slot, micro-batch
+  std::map<std::tuple<ValueKind, int, uint32_t, uint32_t>, size_t> lifeOf; ///< kind, place, slot, micro-batch
   int64_t time = 0;
 };
 
@@ -102,10 +100,8 @@ void Lifetimes::addPersistent() {
   add(stage.scalars_binding(), "the scalars");
   for (const pb::Call &call : stage.calls())
     for (const pb::Binding &binding : call.bindings())
-      if (binding.region() == pb::PARAMETERS || binding.region() == pb::GRADIENTS ||
-          binding.region() == pb::STATE)
-        add(binding,
-            fmt::format("{} of layer {}", pb::Region_Name(binding.region()), call.layer()));
+      if (binding.region() == pb::PARAMETERS || binding.region() == pb::GRADIENTS || binding.region() == pb::STATE)
+        add(binding, fmt::format("{} of layer {}", pb::Region_Name(binding.region()), call.layer()));
 }
 
 uint32_t Lifetimes::subprogramOf(const pb::Call &call, pb::Action::Kind kind) const {
@@ -160,8 +156,7 @@ void Lifetimes::playCall(int i, const pb::Action &action, const std::string &nam
   if (number == 0)
     return;
   const Touched &regions = touched[number - 1];
-  std::string place =
-      fmt::format("{}, {} of layer {}", name, plan.subprograms(number - 1).name(), call.layer());
+  std::string place = fmt::format("{}, {} of layer {}", name, plan.subprograms(number - 1).name(), call.layer());
   auto visit = [&](pb::Region region, ValueKind kind, int position) {
     if (regions.any(region))
       touch(kind, position, action, bindingOf(stage, call, region), regions.writes(region), place);
@@ -174,21 +169,19 @@ void Lifetimes::playCall(int i, const pb::Action &action, const std::string &nam
   visit(pb::SAVED, ValueKind::Saved, i);
   const pb::Binding *workspace = bindingOf(stage, call, pb::WORKSPACE);
   if (workspace && workspace->bytes() > 0 && plan.subprograms(number - 1).workspace_bytes() > 0)
-    lives.push_back({"the workspace in " + place, ValueKind::Workspace,
-                     rangeIn(*workspace, action.slot()), time, time});
+    lives.push_back(
+        {"the workspace in " + place, ValueKind::Workspace, rangeIn(*workspace, action.slot()), time, time});
 }
 
-void Lifetimes::touch(ValueKind kind, int place, const pb::Action &action,
-                      const pb::Binding *binding, bool isWrite, const std::string &name) {
+void Lifetimes::touch(ValueKind kind, int place, const pb::Action &action, const pb::Binding *binding, bool isWrite,
+                      const std::string &name) {
   static constexpr const char *names[] = {"", "stream", "cotangent", "saved values", "inputs", ""};
   if (!binding || binding->bytes() == 0)
     return;
   ByteRange bytes = rangeIn(*binding, action.slot());
-  std::string value =
-      fmt::format("{} {} of micro-batch {} in slot {}", names[static_cast<int>(kind)], place,
-                  action.micro_batch(), action.slot());
-  auto [entry, isNew] =
-      lifeOf.try_emplace({kind, place, action.slot(), action.micro_batch()}, lives.size());
+  std::string value = fmt::format("{} {} of micro-batch {} in slot {}", names[static_cast<int>(kind)], place,
+                                  action.micro_batch(), action.slot());
+  auto [entry, isNew] = lifeOf.try_emplace({kind, place, action.slot(), action.micro_batch()}, lives.size());
   if (isNew) {
     if (!isWrite)
       errors.add(fmt::format("{}: reads {} before it is written", name, value));
@@ -198,22 +191,19 @@ void Lifetimes::touch(ValueKind kind, int place, const pb::Action &action,
   Life &life = lives[entry->second];
   life.last = time;
   if (life.bytes.begin != bytes.begin)
-    errors.add(fmt::format("{}: expects {} at byte {}, it was left at {}", name, value, bytes.begin,
-                           life.bytes.begin));
+    errors.add(fmt::format("{}: expects {} at byte {}, it was left at {}", name, value, bytes.begin, life.bytes.begin));
   life.bytes.end = std::max(life.bytes.end, bytes.end);
 }
 
 /// Reports the first pair of two lists, each sorted by time, that lives at the same time.
-void Lifetimes::compare(const std::vector<const Life *> &one,
-                        const std::vector<const Life *> &other) {
+void Lifetimes::compare(const std::vector<const Life *> &one, const std::vector<const Life *> &other) {
   for (size_t i = 0, j = 0; i < one.size() && j < other.size();) {
     const Life &a = *one[i], &b = *other[j];
     if (a.first <= b.last && b.first <= a.last)
       return errors.add(fmt::format("stage {}{}: {} (bytes {} to {}) and {} (bytes {} to {}) "
                                     "overlap while both are live",
-                                    index, isEvaluation ? ", evaluation" : "", a.name,
-                                    a.bytes.begin, a.bytes.end, b.name, b.bytes.begin,
-                                    b.bytes.end));
+                                    index, isEvaluation ? ", evaluation" : "", a.name, a.bytes.begin, a.bytes.end,
+                                    b.name, b.bytes.begin, b.bytes.end));
     ++(a.last < b.last ? i : j);
   }
 }

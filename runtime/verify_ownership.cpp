@@ -49,8 +49,7 @@ private:
   int64_t splits(const pb::Parameter &parameter) const;
 
   /// Calls visit(call, collective) for every collective of one kind of subprogram.
-  template <typename Visit>
-  void forEachCollective(int stage, uint32_t (pb::Call::*kind)() const, Visit visit) const;
+  template <typename Visit> void forEachCollective(int stage, uint32_t (pb::Call::*kind)() const, Visit visit) const;
 
   template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
     errors.add(fmt::format(format, std::forward<Args>(args)...));
@@ -114,8 +113,8 @@ void Ownership::checkSplit(const pb::Parameter &parameter) {
         add("parameter '{}' is split twice over '{}'", parameter.name(), axis);
     int64_t parts = mesh.product(axes);
     if (parameter.padded_shape(i) % parts != 0)
-      add("parameter '{}': dimension {} of padded size {} does not split over {} ranks",
-          parameter.name(), i, parameter.padded_shape(i), parts);
+      add("parameter '{}': dimension {} of padded size {} does not split over {} ranks", parameter.name(), i,
+          parameter.padded_shape(i), parts);
   }
   std::set<uint32_t> stages(parameter.stages().begin(), parameter.stages().end());
   if (stages.size() != static_cast<size_t>(parameter.stages_size()))
@@ -140,8 +139,7 @@ void Ownership::collect(int stage) {
 
 void Ownership::addSlot(int stage, const pb::Call &call, const pb::ParameterSlot &slot) {
   const pb::Parameter &parameter = plan.parameters(slot.parameter());
-  std::string name =
-      fmt::format("stage {}, layer {}, parameter '{}'", stage, call.layer(), parameter.name());
+  std::string name = fmt::format("stage {}, layer {}, parameter '{}'", stage, call.layer(), parameter.name());
   int64_t padded = 1;
   for (uint64_t size : parameter.padded_shape())
     padded *= size;
@@ -155,16 +153,14 @@ void Ownership::addSlot(int stage, const pb::Call &call, const pb::ParameterSlot
     const pb::Binding *binding = bindingOf(plan.stages(stage), call, region);
     uint64_t bound = binding ? binding->bytes() : 0;
     if (offset + bytes > bound)
-      add("{}: bytes {} to {} of {}, the call binds {}", name, offset, offset + bytes,
-          pb::Region_Name(region), bound);
+      add("{}: bytes {} to {} of {}, the call binds {}", name, offset, offset + bytes, pb::Region_Name(region), bound);
     int64_t begin = (binding ? binding->base() : 0) + offset;
     return {begin, begin + static_cast<int64_t>(bytes)};
   };
   Holding holding;
   holding.parameter = &parameter;
   holding.elements = elements;
-  holding.values =
-      place(pb::PARAMETERS, slot.parameter_offset(), elements * elementBytes(parameter.type()));
+  holding.values = place(pb::PARAMETERS, slot.parameter_offset(), elements * elementBytes(parameter.type()));
   holding.gradient = place(pb::GRADIENTS, slot.gradient_offset(), elements * 4);
   place(pb::STATE, slot.state_offset(), slot.state_elements() * 4 * (slot.master() ? 3 : 2));
   auto [entry, isNew] = holdings[stage].try_emplace(slot.parameter(), holding);
@@ -186,8 +182,8 @@ void Ownership::checkHolders() {
         add("parameter '{}' is {} stage {} but the stage {} it", parameter.name(),
             isListed ? "listed on" : "not listed on", stage, isHeld ? "holds" : "does not hold");
       if (isHeld && holding->second.updates != 1)
-        add("stage {}: {} calls hold optimizer state for parameter '{}', needs 1", stage,
-            holding->second.updates, parameter.name());
+        add("stage {}: {} calls hold optimizer state for parameter '{}', needs 1", stage, holding->second.updates,
+            parameter.name());
     }
   }
 }
@@ -206,8 +202,7 @@ void Ownership::checkDisjoint(int stage) {
 }
 
 template <typename Visit>
-void Ownership::forEachCollective(int stage, uint32_t (pb::Call::*kind)() const,
-                                  Visit visit) const {
+void Ownership::forEachCollective(int stage, uint32_t (pb::Call::*kind)() const, Visit visit) const {
   for (const pb::Call &call : plan.stages(stage).calls())
     if (uint32_t number = (call.*kind)())
       for (const pb::Instruction &instruction : plan.subprograms(number - 1).instructions())
@@ -219,26 +214,23 @@ void Ownership::forEachCollective(int stage, uint32_t (pb::Call::*kind)() const,
 /// the rank's share, and no other axis does.
 void Ownership::checkSums(int stage) {
   std::map<std::pair<const pb::Parameter *, std::string>, int64_t> summed; // bytes, by axis
-  forEachCollective(
-      stage, &pb::Call::reduce_gradients,
-      [&](const pb::Call &call, const pb::Collective &collective) {
-        bool isSum = collective.reduction() == pb::Collective::SUM &&
-                     (collective.kind() == pb::Collective::ALL_REDUCE ||
-                      collective.kind() == pb::Collective::REDUCE_SCATTER);
-        std::vector<std::string> axes(collective.axes().begin(), collective.axes().end());
-        if (!collective.stages().empty())
-          axes = {"pp"};
-        const pb::Binding *binding = bindingOf(plan.stages(stage), call, pb::GRADIENTS);
-        for (const pb::BufferRef &buffer : collective.from()) {
-          if (!isSum || buffer.region() != pb::GRADIENTS || !binding)
-            continue;
-          int64_t begin = binding->base() + buffer.offset();
-          ByteRange range = {begin, begin + static_cast<int64_t>(buffer.bytes())};
-          for (const auto &[number, holding] : holdings[stage])
-            for (const std::string &axis : axes)
-              summed[{holding.parameter, axis}] += overlapBytes(range, holding.gradient);
-        }
-      });
+  forEachCollective(stage, &pb::Call::reduce_gradients, [&](const pb::Call &call, const pb::Collective &collective) {
+    bool isSum = collective.reduction() == pb::Collective::SUM && (collective.kind() == pb::Collective::ALL_REDUCE ||
+                                                                   collective.kind() == pb::Collective::REDUCE_SCATTER);
+    std::vector<std::string> axes(collective.axes().begin(), collective.axes().end());
+    if (!collective.stages().empty())
+      axes = {"pp"};
+    const pb::Binding *binding = bindingOf(plan.stages(stage), call, pb::GRADIENTS);
+    for (const pb::BufferRef &buffer : collective.from()) {
+      if (!isSum || buffer.region() != pb::GRADIENTS || !binding)
+        continue;
+      int64_t begin = binding->base() + buffer.offset();
+      ByteRange range = {begin, begin + static_cast<int64_t>(buffer.bytes())};
+      for (const auto &[number, holding] : holdings[stage])
+        for (const std::string &axis : axes)
+          summed[{holding.parameter, axis}] += overlapBytes(range, holding.gradient);
+    }
+  });
   for (const auto &[number, holding] : holdings[stage]) {
     const pb::Parameter &parameter = *holding.parameter;
     std::set<std::string> partial(parameter.partial_axes().begin(), parameter.partial_axes().end());
@@ -251,8 +243,8 @@ void Ownership::checkSums(int stage) {
       if (replicas > 1 && std::ranges::count(zeroAxes(), axis) == 0)
         least = std::min(least, holding.held * 4);
       if (isPartial && (bytes < least || bytes > holding.elements * 4))
-        add("stage {}: {} of {} gradient bytes of parameter '{}' are summed over '{}'", stage,
-            bytes, holding.elements * 4, parameter.name(), axis);
+        add("stage {}: {} of {} gradient bytes of parameter '{}' are summed over '{}'", stage, bytes,
+            holding.elements * 4, parameter.name(), axis);
       if (!isPartial && bytes > 0 && mesh.axisSize(axis) > 1)
         add("stage {}: the gradient of parameter '{}' is summed over '{}', over which it is not "
             "partial",
@@ -266,25 +258,23 @@ void Ownership::checkGathers(int stage) {
   if (replicas <= 1)
     return;
   std::map<const pb::Parameter *, int64_t> gathered;
-  forEachCollective(
-      stage, &pb::Call::optimizer, [&](const pb::Call &call, const pb::Collective &collective) {
-        std::vector<std::string> axes(collective.axes().begin(), collective.axes().end());
-        const pb::Binding *binding = bindingOf(plan.stages(stage), call, pb::PARAMETERS);
-        for (const pb::BufferRef &buffer : collective.to()) {
-          if (collective.kind() != pb::Collective::ALL_GATHER || mesh.product(axes) != replicas ||
-              buffer.region() != pb::PARAMETERS || !binding)
-            continue;
-          int64_t begin = binding->base() + buffer.offset();
-          ByteRange range = {begin, begin + static_cast<int64_t>(buffer.bytes())};
-          for (const auto &[number, holding] : holdings[stage])
-            gathered[holding.parameter] += overlapBytes(range, holding.values);
-        }
-      });
+  forEachCollective(stage, &pb::Call::optimizer, [&](const pb::Call &call, const pb::Collective &collective) {
+    std::vector<std::string> axes(collective.axes().begin(), collective.axes().end());
+    const pb::Binding *binding = bindingOf(plan.stages(stage), call, pb::PARAMETERS);
+    for (const pb::BufferRef &buffer : collective.to()) {
+      if (collective.kind() != pb::Collective::ALL_GATHER || mesh.product(axes) != replicas ||
+          buffer.region() != pb::PARAMETERS || !binding)
+        continue;
+      int64_t begin = binding->base() + buffer.offset();
+      ByteRange range = {begin, begin + static_cast<int64_t>(buffer.bytes())};
+      for (const auto &[number, holding] : holdings[stage])
+        gathered[holding.parameter] += overlapBytes(range, holding.values);
+    }
+  });
   for (const auto &[number, holding] : holdings[stage])
     if (gathered[holding.parameter] != holding.values.end - holding.values.begin)
       add("stage {}: {} of {} bytes of parameter '{}' are gathered after the update", stage,
-          gathered[holding.parameter], holding.values.end - holding.values.begin,
-          holding.parameter->name());
+          gathered[holding.parameter], holding.values.end - holding.values.begin, holding.parameter->name());
 }
 
 /// Over all ranks, each element of each gradient counts once in the norm.
@@ -295,11 +285,10 @@ void Ownership::checkNorm() {
       const pb::Binding *binding = bindingOf(plan.stages(stage), call, pb::GRADIENTS);
       if (call.squared_norm() == 0 || !binding)
         continue;
-      for (const pb::Instruction &instruction :
-           plan.subprograms(call.squared_norm() - 1).instructions()) {
+      for (const pb::Instruction &instruction : plan.subprograms(call.squared_norm() - 1).instructions()) {
         const pb::LibraryCall &norm = instruction.call();
-        if (norm.function() != pb::LibraryCall::SQUARED_NORM || norm.buffers().empty() ||
-            norm.floats().empty() || norm.buffers(0).region() != pb::GRADIENTS)
+        if (norm.function() != pb::LibraryCall::SQUARED_NORM || norm.buffers().empty() || norm.floats().empty() ||
+            norm.buffers(0).region() != pb::GRADIENTS)
           continue;
         int64_t begin = binding->base() + norm.buffers(0).offset();
         ByteRange range = {begin, begin + static_cast<int64_t>(norm.buffers(0).bytes())};
@@ -307,15 +296,13 @@ void Ownership::checkNorm() {
           // Under ZeRO-1 the place depends on the coordinate; its size says how much counts.
           double bytes = overlapBytes(range, holding.gradient);
           double ranksWithIt = double(ranksPerStage) / splits(*holding.parameter) / replicas;
-          counted[holding.parameter] +=
-              norm.floats(0) * ranksWithIt * std::min(1.0, bytes / (holding.held * 4.0));
+          counted[holding.parameter] += norm.floats(0) * ranksWithIt * std::min(1.0, bytes / (holding.held * 4.0));
         }
       }
     }
   for (const pb::Parameter &parameter : plan.parameters())
     if (std::abs(counted[&parameter] - 1) > 1e-6)
-      add("parameter '{}' counts {:.6g} times in the gradient's norm", parameter.name(),
-          counted[&parameter]);
+      add("parameter '{}' counts {:.6g} times in the gradient's norm", parameter.name(), counted[&parameter]);
 }
 
 } // namespace

@@ -25,8 +25,7 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
 }
 
 ByteRange rangeOf(const pb::BufferRef &buffer, const Mesh &mesh) {
-  ByteRange range = {static_cast<int64_t>(buffer.offset()),
-                     static_cast<int64_t>(buffer.offset() + buffer.bytes())};
+  ByteRange range = {static_cast<int64_t>(buffer.offset()), static_cast<int64_t>(buffer.offset() + buffer.bytes())};
   for (const pb::AxisTerm &term : buffer.coordinates()) {
     int64_t farthest = term.coefficient() * (mesh.axisSize(term.axis()) - 1);
     (farthest < 0 ? range.begin : range.end) += farthest;
@@ -34,22 +33,19 @@ ByteRange rangeOf(const pb::BufferRef &buffer, const Mesh &mesh) {
   return range;
 }
 
-std::string instructionName(const pb::Plan &plan, const pb::Subprogram &subprogram,
-                            int instruction) {
+std::string instructionName(const pb::Plan &plan, const pb::Subprogram &subprogram, int instruction) {
   std::string name = fmt::format("{}, instruction {}", subprogram.name(), instruction);
   uint32_t location = subprogram.instructions(instruction).location();
   if (location < static_cast<uint32_t>(plan.locations_size())) {
     const pb::Location &place = plan.locations(location);
-    name +=
-        fmt::format(" ({} at {}:{}:{})", place.op(), place.file(), place.line(), place.column());
+    name += fmt::format(" ({} at {}:{}:{})", place.op(), place.file(), place.line(), place.column());
   }
   return name;
 }
 
 std::string actionName(int stage, int index, const pb::Action &action, bool isEvaluation) {
-  return fmt::format("stage {}, {}action {} ({} of micro-batch {})", stage,
-                     isEvaluation ? "evaluation " : "", index, pb::Action::Kind_Name(action.kind()),
-                     action.micro_batch());
+  return fmt::format("stage {}, {}action {} ({} of micro-batch {})", stage, isEvaluation ? "evaluation " : "", index,
+                     pb::Action::Kind_Name(action.kind()), action.micro_batch());
 }
 
 const pb::Binding *bindingOf(const pb::Stage &stage, const pb::Call &call, pb::Region region) {

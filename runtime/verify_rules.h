@@ -35,8 +35,7 @@ struct ByteRange {
 ByteRange rangeOf(const pb::BufferRef &buffer, const Mesh &mesh);
 
 /// "block.forward, instruction 3 (matmul at gpt2.yaml:31:7)".
-std::string instructionName(const pb::Plan &plan, const pb::Subprogram &subprogram,
-                            int instruction);
+std::string instructionName(const pb::Plan &plan, const pb::Subprogram &subprogram, int instruction);
 
 /// "stage 1, action 5 (BACKWARD of micro-batch 0)".
 std::string actionName(int stage, int index, const pb::Action &action, bool isEvaluation);

@@ -29,8 +29,7 @@ private:
   void checkSubprogram(const pb::Subprogram &subprogram);
   void checkInstruction(const pb::Instruction &instruction, const std::string &name);
   void checkBuffer(const pb::BufferRef &buffer, const std::string &name);
-  void checkTerms(const google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms,
-                  const std::string &name);
+  void checkTerms(const google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms, const std::string &name);
   void checkCollective(const pb::Collective &collective, const std::string &name);
   void checkStage(int index, const pb::Stage &stage);
   void checkCall(const pb::Call &call, const std::string &name);
@@ -84,8 +83,8 @@ void Structure::checkMesh() {
 
 void Structure::checkSettings() {
   const pb::Settings &settings = plan.settings();
-  for (uint64_t count : {settings.micro_batch_size(), settings.micro_batches(),
-                         settings.global_batch(), settings.sequence()})
+  for (uint64_t count :
+       {settings.micro_batch_size(), settings.micro_batches(), settings.global_batch(), settings.sequence()})
     if (count == 0 || count > maxCount)
       return add("micro-batch size, micro-batches, global batch and sequence must lie in 1 to {}, "
                  "got: {}",
@@ -93,35 +92,30 @@ void Structure::checkSettings() {
   Mesh mesh(plan);
   // Divided rather than multiplied: the product of three counts may overflow.
   uint64_t perReplica = settings.global_batch() / dataReplicas(mesh);
-  if (settings.global_batch() % dataReplicas(mesh) != 0 ||
-      perReplica % settings.micro_batches() != 0 ||
+  if (settings.global_batch() % dataReplicas(mesh) != 0 || perReplica % settings.micro_batches() != 0 ||
       perReplica / settings.micro_batches() != settings.micro_batch_size())
     add("the global batch of {} is not micro-batch size {} * micro-batches {} * {} data replicas",
-        settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(),
-        dataReplicas(mesh));
+        settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), dataReplicas(mesh));
 }
 
 void Structure::checkParameter(const pb::Parameter &parameter) {
   int rank = parameter.shape_size();
   if (parameter.padded_shape_size() != rank || parameter.dims_size() != rank)
-    return add("parameter '{}' has {} dimensions, {} padded ones and {} shardings",
-               parameter.name(), rank, parameter.padded_shape_size(), parameter.dims_size());
+    return add("parameter '{}' has {} dimensions, {} padded ones and {} shardings", parameter.name(), rank,
+               parameter.padded_shape_size(), parameter.dims_size());
   uint64_t elements = 1;
   for (int i = 0; i < rank; ++i) {
     uint64_t size = parameter.shape(i), padded = parameter.padded_shape(i);
     if (size == 0 || padded < size || padded > maxBytes / elements)
-      return add("parameter '{}' has size {} padded to {} in dimension {}", parameter.name(), size,
-                 padded, i);
+      return add("parameter '{}' has size {} padded to {} in dimension {}", parameter.name(), size, padded, i);
     elements *= padded;
     for (const std::string &axis : parameter.dims(i).axes())
       if (!isAxis(axis) || axis == "pp")
-        add("parameter '{}' is split over '{}', which is no axis to split over", parameter.name(),
-            axis);
+        add("parameter '{}' is split over '{}', which is no axis to split over", parameter.name(), axis);
   }
   for (const std::string &axis : parameter.partial_axes())
     if (!isAxis(axis))
-      add("parameter '{}' is partial over '{}', which is no axis of the mesh", parameter.name(),
-          axis);
+      add("parameter '{}' is partial over '{}', which is no axis of the mesh", parameter.name(), axis);
   if (!pb::DataType_IsValid(parameter.type()) || parameter.type() == pb::I32)
     add("parameter '{}' has no floating-point type", parameter.name());
   if (!pb::Initialization::Kind_IsValid(parameter.initialization().kind()))
@@ -135,8 +129,7 @@ void Structure::checkParameter(const pb::Parameter &parameter) {
 
 void Structure::checkSubprogram(const pb::Subprogram &subprogram) {
   if (subprogram.region_bytes_size() > regionCount)
-    add("{} has sizes for {} regions, there are {}", subprogram.name(),
-        subprogram.region_bytes_size(), regionCount);
+    add("{} has sizes for {} regions, there are {}", subprogram.name(), subprogram.region_bytes_size(), regionCount);
   for (uint64_t bytes : subprogram.region_bytes())
     if (bytes > maxBytes)
       add("{} touches {} bytes of a region", subprogram.name(), bytes);
@@ -147,8 +140,7 @@ void Structure::checkSubprogram(const pb::Subprogram &subprogram) {
 }
 
 void Structure::checkInstruction(const pb::Instruction &instruction, const std::string &name) {
-  if (plan.locations_size() > 0 &&
-      instruction.location() >= static_cast<uint32_t>(plan.locations_size()))
+  if (plan.locations_size() > 0 && instruction.location() >= static_cast<uint32_t>(plan.locations_size()))
     add("{}: location {} of {}", name, instruction.location(), plan.locations_size());
   if (instruction.has_launch()) {
     const pb::Launch &launch = instruction.launch();
@@ -158,8 +150,7 @@ void Structure::checkInstruction(const pb::Instruction &instruction, const std::
       add("{}: extent {} in grains of {}", name, launch.extent(), launch.grain());
   } else if (instruction.has_call()) {
     const pb::LibraryCall &call = instruction.call();
-    if (!pb::LibraryCall::Function_IsValid(call.function()) ||
-        call.function() == pb::LibraryCall::UPDATE_SCALARS)
+    if (!pb::LibraryCall::Function_IsValid(call.function()) || call.function() == pb::LibraryCall::UPDATE_SCALARS)
       add("{}: library function {} cannot be called", name, static_cast<int>(call.function()));
     for (int type : call.types())
       if (!pb::DataType_IsValid(type))
@@ -171,14 +162,11 @@ void Structure::checkInstruction(const pb::Instruction &instruction, const std::
   } else {
     return add("{}: neither launch, call, start nor wait", name);
   }
-  const auto &buffers =
-      instruction.has_launch() ? instruction.launch().buffers() : instruction.call().buffers();
-  const auto &scalars =
-      instruction.has_launch() ? instruction.launch().scalars() : instruction.call().scalars();
-  if (buffers.size() > static_cast<int>(maxBuffers) ||
-      scalars.size() > static_cast<int>(maxScalars))
-    add("{}: {} buffers and {} scalars, at most {} and {} are possible", name, buffers.size(),
-        scalars.size(), maxBuffers, maxScalars);
+  const auto &buffers = instruction.has_launch() ? instruction.launch().buffers() : instruction.call().buffers();
+  const auto &scalars = instruction.has_launch() ? instruction.launch().scalars() : instruction.call().scalars();
+  if (buffers.size() > static_cast<int>(maxBuffers) || scalars.size() > static_cast<int>(maxScalars))
+    add("{}: {} buffers and {} scalars, at most {} and {} are possible", name, buffers.size(), scalars.size(),
+        maxBuffers, maxScalars);
   for (const pb::BufferRef &buffer : buffers)
     checkBuffer(buffer, name);
   for (const pb::Scalar &scalar : scalars)
@@ -193,13 +181,11 @@ void Structure::checkBuffer(const pb::BufferRef &buffer, const std::string &name
   checkTerms(buffer.coordinates(), name);
 }
 
-void Structure::checkTerms(const google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms,
-                           const std::string &name) {
+void Structure::checkTerms(const google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms, const std::string &name) {
   for (const pb::AxisTerm &term : terms) {
     if (!isAxis(term.axis()))
       add("{}: '{}' is no axis of the mesh", name, term.axis());
-    if (term.coefficient() > maxCoefficient || term.coefficient() < -maxCoefficient ||
-        terms.size() > 8)
+    if (term.coefficient() > maxCoefficient || term.coefficient() < -maxCoefficient || terms.size() > 8)
       add("{}: {} per step on axis '{}' is out of range", name, term.coefficient(), term.axis());
   }
 }
@@ -207,14 +193,12 @@ void Structure::checkTerms(const google::protobuf::RepeatedPtrField<pb::AxisTerm
 void Structure::checkCollective(const pb::Collective &collective, const std::string &name) {
   int buffers = collective.elements_size();
   if (buffers == 0 || collective.from_size() != buffers || collective.to_size() != buffers)
-    add("{}: a collective from {} to {} buffers with {} sizes", name, collective.from_size(),
-        collective.to_size(), buffers);
-  if (!pb::Collective::Kind_IsValid(collective.kind()) ||
-      !pb::Collective::Reduction_IsValid(collective.reduction()) ||
+    add("{}: a collective from {} to {} buffers with {} sizes", name, collective.from_size(), collective.to_size(),
+        buffers);
+  if (!pb::Collective::Kind_IsValid(collective.kind()) || !pb::Collective::Reduction_IsValid(collective.reduction()) ||
       !pb::DataType_IsValid(collective.type()))
     add("{}: a collective of unknown kind, reduction or type", name);
-  bool reduces = collective.kind() == pb::Collective::ALL_REDUCE ||
-                 collective.kind() == pb::Collective::REDUCE_SCATTER;
+  bool reduces = collective.kind() == pb::Collective::ALL_REDUCE || collective.kind() == pb::Collective::REDUCE_SCATTER;
   if (reduces && collective.type() == pb::I32)
     add("{}: i32 is moved between ranks, never reduced", name);
   for (const std::string &axis : collective.axes())
@@ -239,13 +223,11 @@ void Structure::checkStage(int index, const pb::Stage &stage) {
     add("{}: an arena of {} bytes", name, stage.arena_bytes());
   if (stage.slots() == 0 || stage.slots() > maxSlots)
     add("{}: {} slots, needs 1 to {}", name, stage.slots(), maxSlots);
-  for (const pb::Binding *binding :
-       {&stage.inputs_binding(), &stage.scalars_binding(), &stage.receive_forward(),
-        &stage.send_forward(), &stage.receive_backward(), &stage.send_backward()})
+  for (const pb::Binding *binding : {&stage.inputs_binding(), &stage.scalars_binding(), &stage.receive_forward(),
+                                     &stage.send_forward(), &stage.receive_backward(), &stage.send_backward()})
     checkBinding(*binding, name);
   for (const pb::InputBuffer &input : stage.inputs())
-    if (input.offset() > maxBytes || input.bytes() > maxBytes ||
-        !pb::DataType_IsValid(input.type()))
+    if (input.offset() > maxBytes || input.bytes() > maxBytes || !pb::DataType_IsValid(input.type()))
       add("{}: input '{}' has {} bytes at {}", name, input.name(), input.bytes(), input.offset());
   for (const pb::Call &call : stage.calls())
     checkCall(call, fmt::format("stage {}, layer {}", index, call.layer()));
@@ -266,8 +248,8 @@ void Structure::checkCall(const pb::Call &call, const std::string &name) {
   for (const pb::ParameterSlot &slot : call.parameters()) {
     if (slot.parameter() >= static_cast<uint32_t>(plan.parameters_size()))
       add("{}: parameter {} of {}", name, slot.parameter(), plan.parameters_size());
-    for (uint64_t value : {slot.parameter_offset(), slot.gradient_offset(), slot.state_offset(),
-                           slot.local_elements(), slot.state_elements()})
+    for (uint64_t value : {slot.parameter_offset(), slot.gradient_offset(), slot.state_offset(), slot.local_elements(),
+                           slot.state_elements()})
       if (value > maxBytes / 16)
         add("{}: a parameter slot holds {}, which is out of range", name, value);
   }
@@ -276,10 +258,8 @@ void Structure::checkCall(const pb::Call &call, const std::string &name) {
 void Structure::checkBinding(const pb::Binding &binding, const std::string &name) {
   if (!pb::Region_IsValid(binding.region()))
     add("{}: unknown region {}", name, static_cast<int>(binding.region()));
-  if (binding.base() > maxBytes || binding.bytes() > maxBytes ||
-      binding.slot_stride() > maxBytes / maxSlots * 16)
-    add("{}: {} bytes bound at {} with a stride of {}", name, binding.bytes(), binding.base(),
-        binding.slot_stride());
+  if (binding.base() > maxBytes || binding.bytes() > maxBytes || binding.slot_stride() > maxBytes / maxSlots * 16)
+    add("{}: {} bytes bound at {} with a stride of {}", name, binding.bytes(), binding.base(), binding.slot_stride());
 }
 
 void Structure::checkActions(int index, const pb::Stage &stage, bool isEvaluation) {
@@ -291,8 +271,7 @@ void Structure::checkActions(int index, const pb::Stage &stage, bool isEvaluatio
         action.micro_batch() >= microBatches)
       add("stage {}, action {}: kind {} of micro-batch {} in slot {}, there are {} micro-batches "
           "and {} slots",
-          index, i, static_cast<int>(action.kind()), action.micro_batch(), action.slot(),
-          microBatches, stage.slots());
+          index, i, static_cast<int>(action.kind()), action.micro_batch(), action.slot(), microBatches, stage.slots());
   }
 }
 

@@ -18,8 +18,7 @@ struct Flying {
 
 class Flights {
 public:
-  Flights(const pb::Plan &plan, const Mesh &mesh, const pb::Subprogram &subprogram,
-          PlanErrors &errors)
+  Flights(const pb::Plan &plan, const Mesh &mesh, const pb::Subprogram &subprogram, PlanErrors &errors)
       : plan(plan), mesh(mesh), subprogram(subprogram), errors(errors) {}
 
   void check();
@@ -50,8 +49,8 @@ void Flights::check() {
       finish(i);
   }
   for (const auto &[id, buffers] : flying)
-    errors.add(fmt::format("{}: collective {} is never waited for",
-                           instructionName(plan, subprogram, startOf[id]), id));
+    errors.add(
+        fmt::format("{}: collective {} is never waited for", instructionName(plan, subprogram, startOf[id]), id));
 }
 
 void Flights::start(int index) {
@@ -69,8 +68,7 @@ void Flights::start(int index) {
   for (const pb::BufferRef &buffer : collective.to())
     buffers.push_back({index, buffer.region(), rangeOf(buffer, mesh), true});
   if (flying.size() > maxInFlight)
-    errors.add(fmt::format("{}: {} collectives in flight, at most {} are possible", name,
-                           flying.size(), maxInFlight));
+    errors.add(fmt::format("{}: {} collectives in flight, at most {} are possible", name, flying.size(), maxInFlight));
 }
 
 void Flights::finish(int index) {
@@ -84,13 +82,11 @@ void Flights::touch(int index, const pb::BufferRef &buffer, bool isWritten) {
   ByteRange range = rangeOf(buffer, mesh);
   for (const auto &[id, buffers] : flying)
     for (const Flying &other : buffers)
-      if (other.region == buffer.region() && other.range.overlaps(range) &&
-          (isWritten || other.isWritten))
+      if (other.region == buffer.region() && other.range.overlaps(range) && (isWritten || other.isWritten))
         return errors.add(fmt::format("{}: touches bytes {} to {} of {} while collective {} of "
                                       "instruction {} is in flight there",
-                                      instructionName(plan, subprogram, index), range.begin,
-                                      range.end, pb::Region_Name(buffer.region()), id,
-                                      other.instruction));
+                                      instructionName(plan, subprogram, index), range.begin, range.end,
+                                      pb::Region_Name(buffer.region()), id, other.instruction));
 }
 
 } // namespace

@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int fewestSamples = 5;
-constexpr int64_t largeProduct = 512; ///< rows, columns and depth
+constexpr int64_t largeProduct = 512;            ///< rows, columns and depth
 constexpr int64_t copyBytes = int64_t(32) << 20; ///< beyond the caches of one core
 constexpr int64_t reducedElements = int64_t(1) << 21;
 constexpr int spins = 100;
@@ -123,10 +123,12 @@ double launchTime(int ranks, double seconds) {
     call.set_function(rt::pb::LibraryCall::ZERO);
     call.add_sizes(64);
     CallMemory memory(call, rt::pb::F32, {16});
-    return timeOnce(seconds, [&] {
-             for (int i = 0; i < calls; ++i)
-               memory.run();
-           }) / calls;
+    return timeOnce(seconds,
+                    [&] {
+                      for (int i = 0; i < calls; ++i)
+                        memory.run();
+                    }) /
+           calls;
   });
 }
 
@@ -184,8 +186,8 @@ MeasuredMachine measureMachine(int ranks, double seconds) {
   MeasuredMachine machine;
   machine.processor = processorName();
   machine.ranks = ranks;
-  machine.memoryBytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) /
-                        ranks;
+  machine.memoryBytes =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / ranks;
   double large = 0;
   for (int64_t size : {int64_t(128), int64_t(256), int64_t(384), largeProduct}) {
     large = productFlops(ranks, seconds, rt::pb::F32, size);
@@ -204,21 +206,23 @@ MeasuredMachine measureMachine(int ranks, double seconds) {
 
 std::string clusterYaml(const std::string &name, const MeasuredMachine &machine) {
   std::string ranks = machine.ranks == 1 ? "1 rank" : fmt::format("{} ranks at once", machine.ranks);
-  std::string text = fmt::format("# Measured by `espalier calibrate` on {}; a device is a thread.\n", machine.processor);
+  std::string text =
+      fmt::format("# Measured by `espalier calibrate` on {}; a device is a thread.\n", machine.processor);
   text += fmt::format("name: {}\nhosts: 1\ndevices_per_host: {}\n", name, machine.ranks);
-  text += fmt::format("memory_bytes: {:.3g}  # physical memory over {} ranks\n", machine.memoryBytes,
-                      machine.ranks);
-  text += fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest f32 product of 128 to {} rows on "
-                      "{}; 16 bits: product of {} rows over the efficiency\n",
-                      machine.f32Flops, machine.bf16Flops, machine.f16Flops, largeProduct, ranks, largeProduct);
-  text += fmt::format("memory_bandwidth: {:.3g}  # copy of {} MiB on {}, read plus written\n", machine.memoryBytesPerSecond,
-                      copyBytes >> 20, ranks);
+  text += fmt::format("memory_bytes: {:.3g}  # physical memory over {} ranks\n", machine.memoryBytes, machine.ranks);
+  text +=
+      fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest f32 product of 128 to {} rows on "
+                  "{}; 16 bits: product of {} rows over the efficiency\n",
+                  machine.f32Flops, machine.bf16Flops, machine.f16Flops, largeProduct, ranks, largeProduct);
+  text += fmt::format("memory_bandwidth: {:.3g}  # copy of {} MiB on {}, read plus written\n",
+                      machine.memoryBytesPerSecond, copyBytes >> 20, ranks);
   text += fmt::format("matmul_efficiency: {:.3g}  # f32 product of {} rows over the fastest one\n",
                       machine.matmulEfficiency, largeProduct);
   text += fmt::format("launch_seconds: {:.3g}  # smallest library call\n", machine.launchSeconds);
   if (machine.ranks > 1)
-    text += fmt::format("link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} MiB and of 64 B over {} threads\n",
-                        machine.linkBytesPerSecond, machine.linkLatencySeconds, reducedElements * 4 >> 20, machine.ranks);
+    text += fmt::format(
+        "link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} MiB and of 64 B over {} threads\n",
+        machine.linkBytesPerSecond, machine.linkLatencySeconds, reducedElements * 4 >> 20, machine.ranks);
   return text;
 }
 

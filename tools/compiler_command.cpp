@@ -69,11 +69,10 @@ int verifyWritten(const std::string &file) {
 } // namespace
 
 void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv) {
-  for (auto [verb, text] :
-       {std::pair("plan", "Find the best plans for a run file"),
-        {"compile", "Compile a run file into a .plan file"},
-        {"import-args", "Turn a Megatron-LM command line into a run file"},
-        {"explain", "Say where a run file's values came from and what they do"}}) {
+  for (auto [verb, text] : {std::pair("plan", "Find the best plans for a run file"),
+                            {"compile", "Compile a run file into a .plan file"},
+                            {"import-args", "Turn a Megatron-LM command line into a run file"},
+                            {"explain", "Say where a run file's values came from and what they do"}}) {
     CLI::App *command = app.add_subcommand(verb, text);
     // The compiler reads its own options, --help too.
     command->set_help_flag();

@@ -20,8 +20,7 @@ int report(const char *message, espalier::ExitCode code) {
 } // namespace
 
 int main(int argc, char **argv) {
-  CLI::App app("A graph compiler and auto-parallel planner for training language models",
-               "espalier");
+  CLI::App app("A graph compiler and auto-parallel planner for training language models", "espalier");
   app.require_subcommand(1);
   int exitCode = espalier::Success;
   espalier::addRunCommand(app, exitCode);

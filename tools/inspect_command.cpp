@@ -63,26 +63,21 @@ std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes /
 void printForPeople(const rt::pb::Plan &plan) {
   rt::Mesh mesh(plan);
   const rt::pb::Settings &settings = plan.settings();
-  fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(),
-             plan.target());
-  fmt::print("ranks       {} = dp {} x tp {} x pp {}\n", mesh.ranks(), mesh.axisSize("dp"),
-             mesh.axisSize("tp"), mesh.axisSize("pp"));
-  fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}\n",
-             settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(),
-             rt::dataReplicas(mesh), settings.sequence());
-  fmt::print("technique   zero {}, sequence parallel {}, recompute {}, schedule {}\n",
-             settings.zero(), settings.sequence_parallel() ? "yes" : "no", settings.recompute(),
-             settings.schedule());
+  fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(), plan.target());
+  fmt::print("ranks       {} = dp {} x tp {} x pp {}\n", mesh.ranks(), mesh.axisSize("dp"), mesh.axisSize("tp"),
+             mesh.axisSize("pp"));
+  fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}\n", settings.global_batch(),
+             settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh), settings.sequence());
+  fmt::print("technique   zero {}, sequence parallel {}, recompute {}, schedule {}\n", settings.zero(),
+             settings.sequence_parallel() ? "yes" : "no", settings.recompute(), settings.schedule());
   for (int i = 0; i < plan.stages_size(); ++i) {
     const rt::pb::Stage &stage = plan.stages(i);
     fmt::print("stage {:<5} layers {} to {}, {} slots, arena {}\n", i, stage.first_layer(),
-               int64_t(stage.first_layer()) + stage.layers() - 1, stage.slots(),
-               mebibytes(stage.arena_bytes()));
+               int64_t(stage.first_layer()) + stage.layers() - 1, stage.slots(), mebibytes(stage.arena_bytes()));
     for (const rt::pb::MemoryClass &part : stage.memory())
       fmt::print("            {:<16} {:>12}\n", part.name(), mebibytes(part.bytes()));
   }
-  fmt::print("code        {} subprograms, {} kernels", plan.subprograms_size(),
-             plan.kernels_size());
+  fmt::print("code        {} subprograms, {} kernels", plan.subprograms_size(), plan.kernels_size());
   for (const rt::pb::KernelObject &object : plan.objects())
     fmt::print(", {} ({} KiB)", object.level(), object.shared_object().size() / 1024);
   fmt::print("\n");

@@ -19,8 +19,7 @@ struct RunWords {
 };
 
 /// Writes the tensors of every step as "STEP/NAME".
-void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &steps,
-          int64_t lastStep) {
+void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &steps, int64_t lastStep) {
   std::vector<rt::TensorBytes> tensors;
   for (size_t i = 0; i < steps.size(); ++i)
     for (const auto &[name, values] : steps[i])
@@ -33,8 +32,7 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 
 void runPlanFile(const RunWords &words) {
   rt::Program program(rt::readPlan(words.plan), words.options.threads);
-  fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(),
-             program.plan().kernels_size(),
+  fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
              program.kernelLevel().empty() ? "no processor" : program.kernelLevel());
   rt::reportCrashes();
   rt::RunResult result = rt::runPlan(program, words.options);
@@ -76,12 +74,10 @@ void addRunCommand(CLI::App &app, int &) {
   run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
       ->check(CLI::NonNegativeNumber);
   run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
-  run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")
-      ->check(CLI::Range(1, 1024));
+  run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
   run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
       ->check(CLI::NonNegativeNumber);
-  run->add_option("--eval-batches", options.evalBatches,
-                  "micro-batches per replica of an evaluation")
+  run->add_option("--eval-batches", options.evalBatches, "micro-batches per replica of an evaluation")
       ->check(CLI::PositiveNumber);
   run->add_option("--dump-gradients", words->dumpGradients,
                   "write the unsharded gradients of each step here, as safetensors");

@@ -76,8 +76,8 @@ LogicalResult propagateBack(ArrayRef<Operation *> forward, Cotangents &cotangent
 /// The gradient of an argument with all its dimensions: zeros where nothing depends on it.
 Value wholeGradient(OpBuilder &builder, Location loc, Value gradient, RankedTensorType type) {
   if (!gradient)
-    gradient = builder.create<model::ConstantOp>(loc, namedTensor({}, {}, type.getElementType()),
-                                                 builder.getF64FloatAttr(0));
+    gradient =
+        builder.create<model::ConstantOp>(loc, namedTensor({}, {}, type.getElementType()), builder.getF64FloatAttr(0));
   if (gradient.getType() == type)
     return gradient;
   return builder.create<model::BroadcastOp>(loc, type, gradient);
@@ -128,8 +128,7 @@ LogicalResult differentiateSegment(func::FuncOp function) {
     }
   }
   terminator->setOperands(results);
-  function.setType(
-      builder.getFunctionType(body.getArgumentTypes(), ValueRange(results).getTypes()));
+  function.setType(builder.getFunctionType(body.getArgumentTypes(), ValueRange(results).getTypes()));
   for (auto [index, attributes] : llvm::enumerate(resultAttributes))
     function.setResultAttrs(index, attributes);
   return success();

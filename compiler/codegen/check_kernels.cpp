@@ -1,6 +1,6 @@
 // A kernel's sizes are run-time scalars: its body, retyped with small dimensions, has the same code (the same key) and
-// new scalars. Rounding bound: the kernel computes in f32, one rounding of 2^-23 per op and per term of a sum, relative to
-// the largest value that occurs; results of 16 bits are rounded once more when they are stored.
+// new scalars. Rounding bound: the kernel computes in f32, one rounding of 2^-23 per op and per term of a sum, relative
+// to the largest value that occurs; results of 16 bits are rounded once more when they are stored.
 #include "compiler/codegen/check_kernels.h"
 
 #include "compiler/codegen/guards.h"
@@ -25,8 +25,9 @@ namespace espalier::codegen {
 namespace {
 
 /// Names of the slots that kernels may read.
-constexpr const char *slotNames[] = {"loss_sum",      "token_count",      "squared_norm",     "loss_scale", "learning_rate",
-                                     "gradient_scale", "bias_correction1", "bias_correction2", "apply"};
+constexpr const char *slotNames[] = {"loss_sum",         "token_count",      "squared_norm",
+                                     "loss_scale",       "learning_rate",    "gradient_scale",
+                                     "bias_correction1", "bias_correction2", "apply"};
 
 /// Larger ones are fills such as that of mask_tail: they carry no rounding.
 constexpr double largestNumber = 1e30;
@@ -82,7 +83,8 @@ public:
   SmallKernel(exec::KernelOp kernel, const KernelShape &shape)
       : holder(ModuleOp::create(kernel.getLoc())), whole(shape.space) {
     for (auto [index, size] : llvm::enumerate(whole.getShape())) {
-      bool isRow = static_cast<int64_t>(index) < shape.split, isLast = static_cast<int64_t>(index) + 1 == whole.getRank();
+      bool isRow = static_cast<int64_t>(index) < shape.split,
+           isLast = static_cast<int64_t>(index) + 1 == whole.getRank();
       sizes.push_back(std::min(size, isRow ? mostRows : isLast ? mostColumns : mostOuterColumns));
     }
     build(kernel);
@@ -247,8 +249,9 @@ public:
       for (size_t i = 0; i < result.values.size(); ++i) {
         double got = sumOfBlocks(stored[output], result, i), want = result.values[i];
         if (!(std::abs(got - want) <= bound))
-          return llvm::formatv("gives {0} at element {1} of its result {2}, the interpreter {3}; roundings explain {4:e}",
-                               got, i, output, want, bound);
+          return llvm::formatv(
+              "gives {0} at element {1} of its result {2}, the interpreter {3}; roundings explain {4:e}", got, i,
+              output, want, bound);
       }
     }
     return "";

@@ -1,7 +1,7 @@
 // Between the start of a collective and its wait other work hides it. The wait stands before the first instruction that
-// needs the result (lower-to-exec); this pass brings work in between, without a change to any value: a collective starts
-// as soon as its operand exists, and gradients of weights, which nothing in the program waits for, are computed after
-// the next collective has started. Collectives keep their order, so that all members of a group agree on it.
+// needs the result (lower-to-exec); this pass brings work in between, without a change to any value: a collective
+// starts as soon as its operand exists, and gradients of weights, which nothing in the program waits for, are computed
+// after the next collective has started. Collectives keep their order, so that all members of a group agree on it.
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"

@@ -9,8 +9,7 @@
 namespace espalier {
 namespace {
 
-const std::vector<std::string> modelKeys = {"name", "arch",  "config",  "sizes",
-                                            "dims", "model", "segments"};
+const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 
@@ -27,8 +26,8 @@ void checkKeys(const YamlNode &map, const std::vector<std::string> &known, const
                Diagnostics &diagnostics) {
   for (const YamlEntry &entry : map.entries)
     if (std::find(known.begin(), known.end(), entry.key) == known.end())
-      diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}' in {}{}", entry.key, place,
-                                                    didYouMean(entry.key, known)));
+      diagnostics.error(entry.keyWhere,
+                        fmt::format("unknown key '{}' in {}{}", entry.key, place, didYouMean(entry.key, known)));
 }
 
 SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
@@ -36,8 +35,7 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
   rule.name = entry.key;
   rule.where = entry.keyWhere;
   if (!entry.value->isMap()) {
-    diagnostics.error(entry.value->where,
-                      fmt::format("size '{}' must be a map such as {{default: 1}}", entry.key));
+    diagnostics.error(entry.value->where, fmt::format("size '{}' must be a map such as {{default: 1}}", entry.key));
     return rule;
   }
   checkKeys(*entry.value, sizeKeys, "a size", diagnostics);
@@ -79,8 +77,7 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
 /// size that refers to a later one is found by recursion, bounded by the number of sizes.
 class SizeResolver {
 public:
-  SizeResolver(const Architecture &architecture, const YamlNode *modelConfig,
-               Diagnostics &diagnostics)
+  SizeResolver(const Architecture &architecture, const YamlNode *modelConfig, Diagnostics &diagnostics)
       : architecture(architecture), modelConfig(modelConfig), diagnostics(diagnostics) {}
 
   SizeTable run() {
@@ -96,14 +93,12 @@ private:
     const YamlEntry *found = nullptr;
     for (size_t i = 0; modelConfig && i < modelConfig->entries.size(); ++i) {
       const YamlEntry &entry = modelConfig->entries[i];
-      bool isAlias =
-          std::find(rule.aliases.begin(), rule.aliases.end(), entry.key) != rule.aliases.end();
+      bool isAlias = std::find(rule.aliases.begin(), rule.aliases.end(), entry.key) != rule.aliases.end();
       if (entry.key != rule.name && !isAlias)
         continue;
       if (found)
-        diagnostics.error(
-            entry.keyWhere,
-            fmt::format("'{}' and '{}' mean the same, keep one of them", found->key, entry.key));
+        diagnostics.error(entry.keyWhere,
+                          fmt::format("'{}' and '{}' mean the same, keep one of them", found->key, entry.key));
       found = &entry;
     }
     return found;
@@ -112,8 +107,7 @@ private:
   void resolve(const SizeRule &rule) {
     if (table.count(rule.name))
       return;
-    SizeValue &value =
-        table[rule.name]; // made first: a default that refers to itself reads "unset"
+    SizeValue &value = table[rule.name]; // made first: a default that refers to itself reads "unset"
     value.where = rule.where;
     const YamlEntry *given = givenEntry(rule);
     if (given && given->value->kind != YamlNode::Kind::Null) {
@@ -121,8 +115,7 @@ private:
       value.where = given->value->where;
       readGiven(rule, *given->value, value);
     } else if (rule.type == SizeRule::Type::String) {
-      value.text = rule.choices.count(rule.defaultText) ? rule.choices.at(rule.defaultText)
-                                                        : rule.defaultText;
+      value.text = rule.choices.count(rule.defaultText) ? rule.choices.at(rule.defaultText) : rule.defaultText;
     } else if (rule.type == SizeRule::Type::Bool) {
       value.number = rule.defaultText == "true";
     } else if (!rule.defaultText.empty()) {
@@ -132,8 +125,7 @@ private:
 
   void readGiven(const SizeRule &rule, const YamlNode &node, SizeValue &value) {
     auto wrong = [&](const char *want) {
-      diagnostics.error(node.where,
-                        fmt::format("{} must be {}, got {}", rule.name, want, flowText(node)));
+      diagnostics.error(node.where, fmt::format("{} must be {}, got {}", rule.name, want, flowText(node)));
       value.number = 1; // keeps later expressions going; the run is refused anyway
     };
     switch (rule.type) {
@@ -169,9 +161,8 @@ private:
     std::vector<std::string> names;
     for (const auto &[name, meaning] : rule.choices)
       names.push_back(name);
-    diagnostics.error(node.where, fmt::format("{} has no choice '{}', there are {}{}", rule.name,
-                                              flowText(node), fmt::join(names, ", "),
-                                              didYouMean(node.text, names)));
+    diagnostics.error(node.where, fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node),
+                                              fmt::join(names, ", "), didYouMean(node.text, names)));
   }
 
   std::optional<double> evaluate(const std::string &text, const SourceLocation &where) {
@@ -192,13 +183,12 @@ private:
       return;
     double number = *value.number;
     auto limit = [&](const std::string &text) {
-      return rule.type == SizeRule::Type::Bool ? std::optional<double>(text == "true")
-                                               : evaluate(text, rule.where);
+      return rule.type == SizeRule::Type::Bool ? std::optional<double>(text == "true") : evaluate(text, rule.where);
     };
     auto refuse = [&](const char *relation, double bound, const std::string &text) {
       std::string name = text == fmt::format("{:.10g}", bound) ? "" : fmt::format(" ({})", text);
-      diagnostics.error(value.where, fmt::format("{} is {:.10g}, must be {} {:.10g}{}", rule.name,
-                                                 number, relation, bound, name));
+      diagnostics.error(value.where,
+                        fmt::format("{} is {:.10g}, must be {} {:.10g}{}", rule.name, number, relation, bound, name));
     };
     bool isInteger = rule.type == SizeRule::Type::Integer;
     std::string least = rule.least.empty() && isInteger ? "1" : rule.least;
@@ -215,8 +205,7 @@ private:
         refuse("below", *bound, rule.below);
     if (!rule.only.empty())
       if (std::optional<double> bound = limit(rule.only); bound && number != *bound)
-        diagnostics.error(value.where, fmt::format("{} can only be {} here: {}", rule.name,
-                                                   rule.only, rule.meaning));
+        diagnostics.error(value.where, fmt::format("{} can only be {} here: {}", rule.name, rule.only, rule.meaning));
   }
 
   const Architecture &architecture;
@@ -229,8 +218,7 @@ private:
 
 const SizeRule *Architecture::sizeRule(const std::string &key) const {
   for (const SizeRule &rule : sizes)
-    if (rule.name == key ||
-        std::find(rule.aliases.begin(), rule.aliases.end(), key) != rule.aliases.end())
+    if (rule.name == key || std::find(rule.aliases.begin(), rule.aliases.end(), key) != rule.aliases.end())
       return &rule;
   return nullptr;
 }
@@ -242,8 +230,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
   if (!architecture.root)
     return std::nullopt;
   if (!architecture.root->isMap()) {
-    diagnostics.error({file, 1, 1},
-                      "a model file is a map with name, sizes, dims, model and segments");
+    diagnostics.error({file, 1, 1}, "a model file is a map with name, sizes, dims, model and segments");
     return std::nullopt;
   }
   checkKeys(*architecture.root, modelKeys, "a model file", diagnostics);
@@ -263,8 +250,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
   return architecture;
 }
 
-SizeTable resolveSizes(const Architecture &architecture, const YamlNode *modelConfig,
-                       Diagnostics &diagnostics) {
+SizeTable resolveSizes(const Architecture &architecture, const YamlNode *modelConfig, Diagnostics &diagnostics) {
   return SizeResolver(architecture, modelConfig, diagnostics).run();
 }
 

@@ -50,12 +50,10 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
 
 /// Takes the sizes that `modelConfig` (may be null) gives and fills in the rest. Keys that are not
 /// sizes of the architecture are left to the caller.
-SizeTable resolveSizes(const Architecture &architecture, const YamlNode *modelConfig,
-                       Diagnostics &diagnostics);
+SizeTable resolveSizes(const Architecture &architecture, const YamlNode *modelConfig, Diagnostics &diagnostics);
 
 /// The model with all dimensions and attributes filled in. Checks names, arities and divisibility;
 /// what is returned is complete exactly if no error was added.
-ModelDescription describeModel(const Architecture &architecture, const SizeTable &sizes,
-                               Diagnostics &diagnostics);
+ModelDescription describeModel(const Architecture &architecture, const SizeTable &sizes, Diagnostics &diagnostics);
 
 } // namespace espalier

@@ -30,14 +30,12 @@ YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) {
     for (const YamlEntry &candidate : base->entries)
       if (candidate.key == entry.key)
         below = &candidate;
-    setEntry(*result, {entry.key, entry.keyWhere,
-                       below ? mergedOver(below->value, entry.value) : entry.value});
+    setEntry(*result, {entry.key, entry.keyWhere, below ? mergedOver(below->value, entry.value) : entry.value});
   }
   return result;
 }
 
-YamlPtr mergeAtLevel(const YamlPtr &root, const std::string &file, int level,
-                     Diagnostics &diagnostics) {
+YamlPtr mergeAtLevel(const YamlPtr &root, const std::string &file, int level, Diagnostics &diagnostics) {
   const YamlNode *bases = root->find("base_config");
   if (!bases)
     return root;
@@ -45,16 +43,14 @@ YamlPtr mergeAtLevel(const YamlPtr &root, const std::string &file, int level,
   if (bases->isScalar())
     names = {std::make_shared<YamlNode>(*bases)};
   if (level >= mostLevels || names.size() > mostBases) {
-    diagnostics.error(
-        bases->where,
-        fmt::format("base_config takes at most {} files, {} levels deep", mostBases, mostLevels));
+    diagnostics.error(bases->where,
+                      fmt::format("base_config takes at most {} files, {} levels deep", mostBases, mostLevels));
     return root;
   }
   auto below = std::make_shared<YamlNode>();
   below->kind = YamlNode::Kind::Map;
   for (const YamlPtr &name : names) {
-    std::string path =
-        (std::filesystem::path(file).parent_path() / name->text).lexically_normal().string();
+    std::string path = (std::filesystem::path(file).parent_path() / name->text).lexically_normal().string();
     std::error_code ignored;
     if (!name->isScalar() || !std::filesystem::is_regular_file(path, ignored)) {
       diagnostics.error(name->where, fmt::format("base_config has no file '{}'", path));

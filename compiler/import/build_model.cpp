@@ -107,8 +107,8 @@ RankedTensorType SegmentBuilder::tensor(ArrayRef<std::string> dims, Type element
 }
 
 Value SegmentBuilder::argument(Type type, StringRef role, StringRef name, Location loc) {
-  auto attributes = b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr(role)),
-                                         b.getNamedAttr("model.name", b.getStringAttr(name))});
+  auto attributes = b.getDictionaryAttr(
+      {b.getNamedAttr("model.role", b.getStringAttr(role)), b.getNamedAttr("model.name", b.getStringAttr(name))});
   (void)function.insertArgument(function.getNumArguments(), type, attributes, loc);
   return function.getBody().front().getArguments().back();
 }
@@ -222,8 +222,7 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   auto q = cast<RankedTensorType>(in[0].getType());
   double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
-  auto attend = b.create<model::AttentionOp>(
-      loc, TypeRange{q, sums}, ValueRange{in[0], in[1], in[2]});
+  auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange{in[0], in[1], in[2]});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
@@ -237,8 +236,8 @@ FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value
   int64_t id = nextRandomId++;
   if (rate == 0)
     return in[0];
-  return Value(b.create<model::DropoutOp>(loc, in[0].getType(), in[0], b.getF64FloatAttr(rate),
-                                          b.getI64IntegerAttr(id), ArrayAttr(), DenseI64ArrayAttr()));
+  return Value(b.create<model::DropoutOp>(loc, in[0].getType(), in[0], b.getF64FloatAttr(rate), b.getI64IntegerAttr(id),
+                                          ArrayAttr(), DenseI64ArrayAttr()));
 }
 
 // sum over tokens of weight * (log sum exp(logits) - logits[label]); also counts the weights
@@ -256,20 +255,23 @@ FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<
   Value loss = sumAll(losses);
   for (auto [name, sum] : {std::pair("loss_sum", loss), std::pair("token_count", sumAll(weights))}) {
     Value statistic = argument(sum.getType(), "statistic", name, function.getLoc());
-    statistics.emplace_back(name,
-                            b.create<model::AccumulateOp>(loc, sum.getType(), statistic, sum, UnitAttr()));
+    statistics.emplace_back(name, b.create<model::AccumulateOp>(loc, sum.getType(), statistic, sum, UnitAttr()));
   }
   return loss;
 }
 
 const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::opBuilders() {
-  static const std::map<std::string, OpBuilderFunction> builders = {
-      {"embed", &SegmentBuilder::embed},           {"add", &SegmentBuilder::add},
-      {"mul", &SegmentBuilder::mul},               {"linear", &SegmentBuilder::linear},
-      {"layer_norm", &SegmentBuilder::layerNorm},  {"rms_norm", &SegmentBuilder::rmsNorm},
-      {"activation", &SegmentBuilder::activation}, {"rope", &SegmentBuilder::rope},
-      {"attention", &SegmentBuilder::attention},   {"dropout", &SegmentBuilder::dropout},
-      {"cross_entropy", &SegmentBuilder::crossEntropy}};
+  static const std::map<std::string, OpBuilderFunction> builders = {{"embed", &SegmentBuilder::embed},
+                                                                    {"add", &SegmentBuilder::add},
+                                                                    {"mul", &SegmentBuilder::mul},
+                                                                    {"linear", &SegmentBuilder::linear},
+                                                                    {"layer_norm", &SegmentBuilder::layerNorm},
+                                                                    {"rms_norm", &SegmentBuilder::rmsNorm},
+                                                                    {"activation", &SegmentBuilder::activation},
+                                                                    {"rope", &SegmentBuilder::rope},
+                                                                    {"attention", &SegmentBuilder::attention},
+                                                                    {"dropout", &SegmentBuilder::dropout},
+                                                                    {"cross_entropy", &SegmentBuilder::crossEntropy}};
   return builders;
 }
 

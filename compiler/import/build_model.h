@@ -10,7 +10,7 @@ namespace espalier {
 
 /// Sizes that a plan adds to the description.
 struct ModelSizes {
-  int64_t batch = 1;            ///< samples of one micro-batch over all data-parallel replicas
+  int64_t batch = 1;              ///< samples of one micro-batch over all data-parallel replicas
   int64_t vocabularyMultiple = 1; ///< vocab is padded to a multiple of this; cross entropy masks the padding
 };
 

@@ -31,8 +31,7 @@ namespace {
 
 class PinChecker {
 public:
-  explicit PinChecker(const RunReader &reader)
-      : reader(reader), pins(reader.config().pins), config(reader.config()) {}
+  explicit PinChecker(const RunReader &reader) : reader(reader), pins(reader.config().pins), config(reader.config()) {}
 
   void run() {
     checkDevices();
@@ -77,21 +76,18 @@ private:
     for (const std::optional<int> &axis : {pins.dp, pins.tp, pins.pp, pins.cp, pins.ep})
       wanted *= axis.value_or(1);
     bool allSet = pins.dp && pins.tp && pins.pp && (pins.cp || !pins.pinned);
-    bool fits = allSet ? wanted == static_cast<double>(devices)
-                       : std::fmod(static_cast<double>(devices), wanted) == 0;
+    bool fits = allSet ? wanted == static_cast<double>(devices) : std::fmod(static_cast<double>(devices), wanted) == 0;
     if (fits)
       return;
     std::string path = key("dp", "data_parallel");
     double rest = wanted / pins.dp.value_or(1);
     std::string fix = "choose a cluster of that size";
     if (pins.dp && std::fmod(static_cast<double>(devices), rest) == 0)
-      fix =
-          fmt::format("{}: {} → {:.0f}", last(path), *pins.dp, static_cast<double>(devices) / rest);
-    reader.error(
-        path, fmt::format("dp {} · tp {} · pp {} · cp {} {} {:.0f} devices, cluster {} has {}; {}",
-                          pins.dp.value_or(1), pins.tp.value_or(1), pins.pp.value_or(1),
-                          pins.cp.value_or(1), allSet ? "needs" : "needs a multiple of", wanted,
-                          config.cluster.name, devices, fix));
+      fix = fmt::format("{}: {} → {:.0f}", last(path), *pins.dp, static_cast<double>(devices) / rest);
+    reader.error(path,
+                 fmt::format("dp {} · tp {} · pp {} · cp {} {} {:.0f} devices, cluster {} has {}; {}",
+                             pins.dp.value_or(1), pins.tp.value_or(1), pins.pp.value_or(1), pins.cp.value_or(1),
+                             allSet ? "needs" : "needs a multiple of", wanted, config.cluster.name, devices, fix));
   }
 
   /// The axis that the others leave no choice, and the number of micro-batches.
@@ -120,9 +116,8 @@ private:
       common = std::gcd(common, dim(name).value_or(0));
     for (const char *name : {"heads", "kv_heads", "hidden", "ffn"})
       if (std::optional<int64_t> size = dim(name); size && *size % tp != 0)
-        reader.error(path, fmt::format("{} {} is not a multiple of {} {}; {}: {} → {}: {} {}", name,
-                                       *size, last(path), tp, last(path), tp,
-                                       nearestDivisors(common, tp), name, *size));
+        reader.error(path, fmt::format("{} {} is not a multiple of {} {}; {}: {} → {}: {} {}", name, *size, last(path),
+                                       tp, last(path), tp, nearestDivisors(common, tp), name, *size));
   }
 
   void checkSequence() {
@@ -130,12 +125,10 @@ private:
     int64_t parts = tp * pins.cp.value_or(1);
     if (std::optional<int64_t> seq = dim("seq"); seq && *seq % parts != 0)
       reader.error("model.model_config.seq_length",
-                   fmt::format("seq {} is not a multiple of {} (sequence-parallel tp {} · cp {})",
-                               *seq, parts, tp, pins.cp.value_or(1)));
-    if (reader.integer("parallel_config.expert_parallel").value_or(1) > 1 ||
-        pins.ep.value_or(1) > 1)
-      reader.error(key("ep", "expert_parallel"),
-                   "expert parallelism needs experts, the model is dense: ep → 1");
+                   fmt::format("seq {} is not a multiple of {} (sequence-parallel tp {} · cp {})", *seq, parts, tp,
+                               pins.cp.value_or(1)));
+    if (reader.integer("parallel_config.expert_parallel").value_or(1) > 1 || pins.ep.value_or(1) > 1)
+      reader.error(key("ep", "expert_parallel"), "expert parallelism needs experts, the model is dense: ep → 1");
   }
 
   void checkPipeline() {
@@ -143,23 +136,21 @@ private:
     int layers = config.model.layerCount();
     std::string path = key("pp", "pipeline_stage");
     if (pp > layers)
-      reader.error(
-          path, fmt::format("{} pipeline stages need as many layers, the model has {}; {}: {} → {}",
-                            pp, layers, last(path), pp, nearestDivisors(layers, pp)));
+      reader.error(path, fmt::format("{} pipeline stages need as many layers, the model has {}; {}: {} → {}", pp,
+                                     layers, last(path), pp, nearestDivisors(layers, pp)));
     bool statesBatches = config.pins.microBatches.has_value(); // what follows from other pins may be fewer
     if (pp > 1 && statesBatches && *pins.microBatches < pp) {
       std::string batches = key("micro_batches", "micro_batch_num");
-      reader.error(batches,
-                   fmt::format("{} micro-batches cannot fill {} pipeline stages; {}: {} → {}",
-                               *pins.microBatches, pp, last(batches), *pins.microBatches, pp));
+      reader.error(batches, fmt::format("{} micro-batches cannot fill {} pipeline stages; {}: {} → {}",
+                                        *pins.microBatches, pp, last(batches), *pins.microBatches, pp));
     }
   }
 
   void checkStageLayers() {
     if (!pins.stageLayers)
       return;
-    std::string path = reader.has("planner.pin.stage_layers") ? "planner.pin.stage_layers"
-                                                              : "model.model_config.offset";
+    std::string path =
+        reader.has("planner.pin.stage_layers") ? "planner.pin.stage_layers" : "model.model_config.offset";
     int64_t pp = pins.pp.value_or(static_cast<int>(pins.stageLayers->size()));
     int64_t total = 0;
     bool isPositive = true;
@@ -168,14 +159,12 @@ private:
       isPositive = isPositive && layers > 0;
     }
     if (static_cast<int64_t>(pins.stageLayers->size()) != pp)
-      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}",
-                                     pins.stageLayers->size(), pp));
+      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}", pins.stageLayers->size(), pp));
     if (!isPositive)
-      reader.error(path, fmt::format("every stage needs a layer, got [{}]",
-                                     fmt::join(*pins.stageLayers, ", ")));
+      reader.error(path, fmt::format("every stage needs a layer, got [{}]", fmt::join(*pins.stageLayers, ", ")));
     if (total != config.model.layerCount())
-      reader.error(path, fmt::format("stages have {} layers together, the model has {}", total,
-                                     config.model.layerCount()));
+      reader.error(path,
+                   fmt::format("stages have {} layers together, the model has {}", total, config.model.layerCount()));
   }
 
   void checkBatch() {
@@ -184,32 +173,30 @@ private:
     if (pins.pinned) // its batch is a product, and agrees by construction
       return;
     // In floating point, so that absurd pins cannot overflow; exact below 2^53.
-    double share = static_cast<double>(pins.dp.value_or(1)) * pins.microBatchSize.value_or(1) *
-                   pins.microBatches.value_or(1);
+    double share =
+        static_cast<double>(pins.dp.value_or(1)) * pins.microBatchSize.value_or(1) * pins.microBatches.value_or(1);
     bool allSet = pins.dp && pins.microBatchSize && pins.microBatches;
     double batch = static_cast<double>(config.globalBatch);
     if (allSet ? batch != share : std::fmod(batch, share) != 0)
-      reader.error(
-          reader.has("planner.global_batch") ? "planner.global_batch" : key("dp", "data_parallel"),
-          fmt::format("global batch {} is not {}dp {} · micro-batch size {} · micro-batches {}",
-                      config.globalBatch, allSet ? "" : "a multiple of ", pins.dp.value_or(1),
-                      pins.microBatchSize.value_or(1), pins.microBatches.value_or(1)));
+      reader.error(reader.has("planner.global_batch") ? "planner.global_batch" : key("dp", "data_parallel"),
+                   fmt::format("global batch {} is not {}dp {} · micro-batch size {} · micro-batches {}",
+                               config.globalBatch, allSet ? "" : "a multiple of ", pins.dp.value_or(1),
+                               pins.microBatchSize.value_or(1), pins.microBatches.value_or(1)));
   }
 
   void checkChoices() {
     auto check = [&](const std::string &path, const std::optional<std::string> &value,
                      const std::vector<std::string> &known) {
       if (value && std::find(known.begin(), known.end(), *value) == known.end())
-        reader.error(path, fmt::format("no choice '{}', there are {}{}", *value,
-                                       fmt::join(known, ", "), didYouMean(*value, known)));
+        reader.error(path, fmt::format("no choice '{}', there are {}{}", *value, fmt::join(known, ", "),
+                                       didYouMean(*value, known)));
     };
     check("planner.pin.recompute", pins.recompute, {"none", "selective", "full"});
-    check(reader.has("planner.pin.schedule") ? "planner.pin.schedule"
-                                             : "parallel.pipeline_config.pipeline_scheduler",
+    check(reader.has("planner.pin.schedule") ? "planner.pin.schedule" : "parallel.pipeline_config.pipeline_scheduler",
           pins.schedule, scheduleNames());
     if (pins.zero.value_or(0) > 3)
-      reader.error("planner.pin.zero", fmt::format("there are ZeRO stages 0 to 3, got {}",
-                                                   *reader.integer("planner.pin.zero")));
+      reader.error("planner.pin.zero",
+                   fmt::format("there are ZeRO stages 0 to 3, got {}", *reader.integer("planner.pin.zero")));
   }
 
   /// The order of actions, where all that it depends on is fixed.

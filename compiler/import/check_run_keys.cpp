@@ -15,8 +15,7 @@ public:
   KeyChecker(const Architecture *architecture, Diagnostics &diagnostics)
       : architecture(architecture), diagnostics(diagnostics) {
     for (KeyRule &rule : runKeys()) {
-      for (size_t dot = rule.path.find('.'); dot != std::string::npos;
-           dot = rule.path.find('.', dot + 1))
+      for (size_t dot = rule.path.find('.'); dot != std::string::npos; dot = rule.path.find('.', dot + 1))
         inner.insert(rule.path.substr(0, dot));
       std::string path = rule.path;
       rules.emplace(path, std::move(rule));
@@ -39,14 +38,13 @@ private:
     }
   }
 
-  void visit(const YamlEntry &entry, const std::string &path, const std::string &rulePath,
-             const std::string &parent) {
+  void visit(const YamlEntry &entry, const std::string &path, const std::string &rulePath, const std::string &parent) {
     const YamlNode &value = *entry.value;
     if (parent == "model.model_config" && architecture)
       if (const SizeRule *size = architecture->sizeRule(entry.key)) {
         bool used = size->action != "accepted";
-        reports.push_back({path, flowText(value), entry.keyWhere,
-                           used ? KeyAction::Used : KeyAction::Accepted, size->meaning});
+        reports.push_back(
+            {path, flowText(value), entry.keyWhere, used ? KeyAction::Used : KeyAction::Accepted, size->meaning});
         return; // its value is checked where sizes are resolved
       }
     bool isInner = inner.count(rulePath) > 0;
@@ -60,18 +58,16 @@ private:
     auto rule = rules.find(rulePath);
     if (rule != rules.end()) {
       checkType(rule->second, path, value);
-      reports.push_back(
-          {path, flowText(value), entry.keyWhere, rule->second.action, rule->second.effect});
+      reports.push_back({path, flowText(value), entry.keyWhere, rule->second.action, rule->second.effect});
     } else if (isInner || inner.count(rulePath + "[]")) {
       if (value.kind != YamlNode::Kind::Null) // an empty section says nothing
-        diagnostics.error(value.where,
-                          fmt::format("{} must be a {}, got {}", path,
-                                      isInner ? "map" : "list of maps", flowText(value)));
+        diagnostics.error(value.where, fmt::format("{} must be a {}, got {}", path, isInner ? "map" : "list of maps",
+                                                   flowText(value)));
     } else {
       std::vector<std::string> known = keysOf(parent);
-      diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}'{}{}", entry.key,
-                                                    parent.empty() ? "" : " in " + parent,
-                                                    didYouMean(entry.key, known)));
+      diagnostics.error(entry.keyWhere,
+                        fmt::format("unknown key '{}'{}{}", entry.key, parent.empty() ? "" : " in " + parent,
+                                    didYouMean(entry.key, known)));
     }
   }
 
@@ -87,8 +83,7 @@ private:
     std::set<std::string> keys;
     for (const auto &[path, rule] : rules)
       if (path.starts_with(prefix))
-        keys.insert(
-            path.substr(prefix.size(), path.find_first_of(".[", prefix.size()) - prefix.size()));
+        keys.insert(path.substr(prefix.size(), path.find_first_of(".[", prefix.size()) - prefix.size()));
     if (parent == "model.model_config" && architecture)
       for (const SizeRule &size : architecture->sizes) {
         keys.insert(size.name);
@@ -131,18 +126,16 @@ private:
       fits = true;
       break;
     }
-    const std::map<KeyType, const char *> wanted = {
-        {KeyType::Bool, "True or False"},
-        {KeyType::Count, "a whole number of at least 1"},
-        {KeyType::Index, "a whole number of at least 0"},
-        {KeyType::Integer, "a whole number"},
-        {KeyType::Number, "a number"},
-        {KeyType::Bytes, "a size such as \"30GB\""},
-        {KeyType::String, "a string"},
-        {KeyType::List, "a list"}};
+    const std::map<KeyType, const char *> wanted = {{KeyType::Bool, "True or False"},
+                                                    {KeyType::Count, "a whole number of at least 1"},
+                                                    {KeyType::Index, "a whole number of at least 0"},
+                                                    {KeyType::Integer, "a whole number"},
+                                                    {KeyType::Number, "a number"},
+                                                    {KeyType::Bytes, "a size such as \"30GB\""},
+                                                    {KeyType::String, "a string"},
+                                                    {KeyType::List, "a list"}};
     if (!fits)
-      diagnostics.error(value.where, fmt::format("{} must be {}, got {}", path,
-                                                 wanted.at(rule.type), flowText(value)));
+      diagnostics.error(value.where, fmt::format("{} must be {}, got {}", path, wanted.at(rule.type), flowText(value)));
   }
 
   const Architecture *architecture;
@@ -154,8 +147,7 @@ private:
 
 } // namespace
 
-std::vector<KeyReport> checkRunKeys(const YamlNode &root, const Architecture *architecture,
-                                    Diagnostics &diagnostics) {
+std::vector<KeyReport> checkRunKeys(const YamlNode &root, const Architecture *architecture, Diagnostics &diagnostics) {
   return KeyChecker(architecture, diagnostics).run(root);
 }
 

@@ -36,8 +36,7 @@ private:
     return known ? size->second.number : std::nullopt;
   }
   ExpressionValue evaluate(const std::string &text) const {
-    return evaluateExpression(
-        text, [this](const std::string &name, bool &known) { return lookup(name, known); });
+    return evaluateExpression(text, [this](const std::string &name, bool &known) { return lookup(name, known); });
   }
   /// Faults of a derived value belong to the run file's value that caused them, where there is one.
   SourceLocation blame(const ExpressionValue &value, const SourceLocation &fallback) const {
@@ -51,9 +50,8 @@ private:
       return *flag;
     ExpressionValue value = evaluate(node.text);
     if (!value.value)
-      diagnostics.error(node.where, value.fault.empty()
-                                        ? fmt::format("'{}' has no value here", node.text)
-                                        : value.fault);
+      diagnostics.error(node.where,
+                        value.fault.empty() ? fmt::format("'{}' has no value here", node.text) : value.fault);
     return value.value.value_or(0);
   }
 
@@ -63,16 +61,13 @@ private:
       ExpressionValue value = evaluate(text);
       model.dims[entry.key] = 1; // replaced below unless there is a fault
       if (!value.value) {
-        diagnostics.error(entry.value->where, value.fault.empty()
-                                                  ? fmt::format("dim '{}' has no value", entry.key)
-                                                  : value.fault);
+        diagnostics.error(entry.value->where,
+                          value.fault.empty() ? fmt::format("dim '{}' has no value", entry.key) : value.fault);
       } else if (*value.value != std::floor(*value.value)) {
-        diagnostics.error(blame(value, entry.value->where),
-                          notAMultiple(entry.key, text, *value.value));
+        diagnostics.error(blame(value, entry.value->where), notAMultiple(entry.key, text, *value.value));
       } else if (*value.value < 1 || *value.value > 1e12) {
-        diagnostics.error(
-            blame(value, entry.value->where),
-            fmt::format("{} is {:.10g}, must be between 1 and 1e12", entry.key, *value.value));
+        diagnostics.error(blame(value, entry.value->where),
+                          fmt::format("{} is {:.10g}, must be between 1 and 1e12", entry.key, *value.value));
       } else {
         model.dims[entry.key] = static_cast<int64_t>(*value.value);
       }
@@ -85,19 +80,17 @@ private:
     if (slash != std::string::npos) {
       std::string over = text.substr(0, slash), under = text.substr(slash + 3);
       if (sizes.count(over) && sizes.count(under))
-        return fmt::format("{} ({:.10g}) is not a multiple of {} ({:.10g})", over,
-                           sizes.at(over).number.value_or(0), under,
-                           sizes.at(under).number.value_or(0));
+        return fmt::format("{} ({:.10g}) is not a multiple of {} ({:.10g})", over, sizes.at(over).number.value_or(0),
+                           under, sizes.at(under).number.value_or(0));
     }
     return fmt::format("{} must be a whole number, {} gives {:.10g}", dim, text, value);
   }
 
-  void checkKeys(const YamlNode &map, const std::vector<std::string> &known,
-                 const std::string &place) {
+  void checkKeys(const YamlNode &map, const std::vector<std::string> &known, const std::string &place) {
     for (const YamlEntry &entry : map.entries)
       if (std::find(known.begin(), known.end(), entry.key) == known.end())
-        diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}' in {}{}", entry.key, place,
-                                                      didYouMean(entry.key, known)));
+        diagnostics.error(entry.keyWhere,
+                          fmt::format("unknown key '{}' in {}{}", entry.key, place, didYouMean(entry.key, known)));
   }
 
   void readSegment(const YamlEntry &entry);
@@ -141,17 +134,15 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
     for (const YamlEntry &parameter : parameters->entries) {
       readParameter(segment, parameter);
       if (!values.insert(parameter.key).second)
-        diagnostics.error(parameter.keyWhere,
-                          fmt::format("'{}' names a value already", parameter.key));
+        diagnostics.error(parameter.keyWhere, fmt::format("'{}' names a value already", parameter.key));
     }
   if (const YamlNode *ops = entry.value->find("ops"))
     for (const YamlPtr &op : ops->items)
       readOp(segment, *op, values);
   if (segment.streamOut.empty() || !values.count(segment.streamOut))
-    diagnostics.error(segment.location,
-                      fmt::format("segment '{}' needs stream: {{out: NAME}} with the "
-                                  "name of one of its values",
-                                  segment.kind));
+    diagnostics.error(segment.location, fmt::format("segment '{}' needs stream: {{out: NAME}} with the "
+                                                    "name of one of its values",
+                                                    segment.kind));
   model.segments.push_back(std::move(segment));
 }
 
@@ -173,8 +164,8 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
     known.push_back(name);
   for (const std::string &dim : parameter.dims)
     if (!model.dims.count(dim))
-      diagnostics.error(entry.keyWhere, fmt::format("parameter '{}' has unknown dim '{}'{}",
-                                                    entry.key, dim, didYouMean(dim, known)));
+      diagnostics.error(entry.keyWhere,
+                        fmt::format("parameter '{}' has unknown dim '{}'{}", entry.key, dim, didYouMean(dim, known)));
   const YamlNode *init = entry.value->find("init");
   if (init)
     parameter.initializer = readInitializer(*init);
@@ -193,14 +184,11 @@ Initializer ModelDescriber::readInitializer(const YamlNode &node) {
     return {Initializer::Kind::Zeros, 0};
   if (const YamlNode *normal = node.find("normal"))
     return {Initializer::Kind::Normal, number(*normal)};
-  diagnostics.error(
-      node.where,
-      fmt::format("init must be zeros, ones or {{normal: STDDEV}}, got {}", flowText(node)));
+  diagnostics.error(node.where, fmt::format("init must be zeros, ones or {{normal: STDDEV}}, got {}", flowText(node)));
   return {};
 }
 
-void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node,
-                            std::set<std::string> &values) {
+void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, std::set<std::string> &values) {
   OpDescription op;
   op.location = node.where;
   const YamlNode *kind = node.find("op");
@@ -212,19 +200,17 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node,
     std::vector<std::string> kinds;
     for (const OpSignature &known : opVocabulary())
       kinds.emplace_back(known.kind);
-    diagnostics.error(node.where, fmt::format("no op '{}', there are {}{}", op.kind,
-                                              fmt::join(kinds, ", "), didYouMean(op.kind, kinds)));
+    diagnostics.error(node.where, fmt::format("no op '{}', there are {}{}", op.kind, fmt::join(kinds, ", "),
+                                              didYouMean(op.kind, kinds)));
   } else {
     int inputs = static_cast<int>(op.inputs.size());
     if (inputs < signature->leastInputs || inputs > signature->mostInputs)
-      diagnostics.error(node.where,
-                        fmt::format("{} takes {} to {} inputs, got {}", op.kind,
-                                    signature->leastInputs, signature->mostInputs, inputs));
+      diagnostics.error(node.where, fmt::format("{} takes {} to {} inputs, got {}", op.kind, signature->leastInputs,
+                                                signature->mostInputs, inputs));
     readAttributes(op, *signature, node);
   }
   if (op.outputs.size() != 1)
-    diagnostics.error(node.where,
-                      fmt::format("{} has one output, got {}", op.kind, op.outputs.size()));
+    diagnostics.error(node.where, fmt::format("{} has one output, got {}", op.kind, op.outputs.size()));
   for (const std::string &input : op.inputs)
     if (!values.count(input))
       diagnostics.error(node.where, fmt::format("value '{}' is not known before this op{}", input,
@@ -235,8 +221,7 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node,
   segment.ops.push_back(std::move(op));
 }
 
-void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signature,
-                                    const YamlNode &node) {
+void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node) {
   std::vector<std::string> known = {"op", "in", "out"};
   for (const OpAttribute &attribute : signature.attributes) {
     std::string name(attribute.name);
@@ -257,8 +242,8 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
   const std::vector<std::string> activations = {"fast_gelu", "gelu", "gelu_tanh", "relu", "silu"};
   if (op.kind == "activation" &&
       std::find(activations.begin(), activations.end(), op.strings["kind"]) == activations.end())
-    diagnostics.error(node.where, fmt::format("no activation '{}', there are {}",
-                                              op.strings["kind"], fmt::join(activations, ", ")));
+    diagnostics.error(
+        node.where, fmt::format("no activation '{}', there are {}", op.strings["kind"], fmt::join(activations, ", ")));
   auto headDim = model.dims.find("head_dim");
   if (op.kind == "attention" && op.numbers["scale"] == 0 && headDim != model.dims.end())
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(headDim->second));
@@ -295,21 +280,18 @@ void ModelDescriber::readRuns(const YamlNode &runs) {
     if (item->isMap() && item->entries.size() == 1) {
       double count = number(*item->entries.front().value);
       if (count < 1 || count > 100000 || count != std::floor(count))
-        diagnostics.error(item->where,
-                          fmt::format("count of '{}' is {:.10g}, must be a whole number "
-                                      "between 1 and 100000",
-                                      run.kind, count));
+        diagnostics.error(item->where, fmt::format("count of '{}' is {:.10g}, must be a whole number "
+                                                   "between 1 and 100000",
+                                                   run.kind, count));
       else
         run.count = static_cast<int>(count);
     }
     if (std::find(kinds.begin(), kinds.end(), run.kind) == kinds.end())
-      diagnostics.error(item->where,
-                        fmt::format("no segment '{}'{}", run.kind, didYouMean(run.kind, kinds)));
+      diagnostics.error(item->where, fmt::format("no segment '{}'{}", run.kind, didYouMean(run.kind, kinds)));
     model.runs.push_back(std::move(run));
   }
   if (model.runs.size() < 3 || model.runs.front().count != 1 || model.runs.back().count != 1)
-    diagnostics.error(runs.where,
-                      "model needs a first segment, at least one layer and a last segment");
+    diagnostics.error(runs.where, "model needs a first segment, at least one layer and a last segment");
 }
 
 void ModelDescriber::checkParameterCount() {
@@ -325,15 +307,13 @@ void ModelDescriber::checkParameterCount() {
       total += elements;
     }
   if (total > 1e16)
-    diagnostics.error(
-        {architecture.file, 0, 0},
-        fmt::format("model has {:.3g} parameters, at most 1e16 are supported", total));
+    diagnostics.error({architecture.file, 0, 0},
+                      fmt::format("model has {:.3g} parameters, at most 1e16 are supported", total));
 }
 
 } // namespace
 
-ModelDescription describeModel(const Architecture &architecture, const SizeTable &sizes,
-                               Diagnostics &diagnostics) {
+ModelDescription describeModel(const Architecture &architecture, const SizeTable &sizes, Diagnostics &diagnostics) {
   return ModelDescriber(architecture, sizes, diagnostics).run();
 }
 

@@ -36,8 +36,7 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
     return std::tie(d.where.file, d.where.line, d.where.column, d.severity, d.message);
   };
   std::vector<Diagnostic> result = findings;
-  std::sort(result.begin(), result.end(),
-            [&](const Diagnostic &a, const Diagnostic &b) { return key(a) < key(b); });
+  std::sort(result.begin(), result.end(), [&](const Diagnostic &a, const Diagnostic &b) { return key(a) < key(b); });
   auto same = [&](const Diagnostic &a, const Diagnostic &b) { return key(a) == key(b); };
   result.erase(std::unique(result.begin(), result.end(), same), result.end());
   return result;
@@ -66,13 +65,11 @@ std::string Diagnostics::render() const {
     const Diagnostic &d = all[i];
     const char *severity = d.severity == Severity::Error ? "error" : "warning";
     if (d.where.line > 0)
-      text += fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column,
-                          severity, d.message);
+      text += fmt::format("{}:{}:{}: {}: {}\n", d.where.file, d.where.line, d.where.column, severity, d.message);
     else
       text += fmt::format("{}: {}: {}\n", d.where.file, severity, d.message);
     auto source = sources.find(d.where.file);
-    if (source != sources.end() && d.where.line > 0 &&
-        static_cast<size_t>(d.where.line) <= source->second.size())
+    if (source != sources.end() && d.where.line > 0 && static_cast<size_t>(d.where.line) <= source->second.size())
       text += caretView(source->second[d.where.line - 1], d.where.column);
   }
   if (all.size() > mostFindings)

@@ -22,9 +22,8 @@ std::string tablePath(const std::string &key) {
 }
 
 bool matches(const std::string &path, const std::string &wanted) {
-  return wanted.empty() || path == wanted || path.starts_with(wanted + ".") ||
-         path.starts_with(wanted + "[") || path.ends_with("." + wanted) ||
-         tablePath(path) == wanted;
+  return wanted.empty() || path == wanted || path.starts_with(wanted + ".") || path.starts_with(wanted + "[") ||
+         path.ends_with("." + wanted) || tablePath(path) == wanted;
 }
 
 std::vector<KeyReport> selected(const ImportedRun &run, const std::string &key) {
@@ -59,9 +58,8 @@ std::string explainRun(const ImportedRun &run, const std::string &key) {
   std::vector<KeyReport> reports = selected(run, key);
   bool hasDerived = false;
   for (const KeyReport &report : reports)
-    text +=
-        fmt::format("{}: {}\n  from    {}\n  action  {}\n  effect  {}\n", report.key, report.value,
-                    place(report.where), keyActionName(report.action), report.effect);
+    text += fmt::format("{}: {}\n  from    {}\n  action  {}\n  effect  {}\n", report.key, report.value,
+                        place(report.where), keyActionName(report.action), report.effect);
   for (const DerivedValue &value : run.derived)
     if (key.empty() || value.name == key) {
       text += hasDerived || !key.empty() ? "" : "\nderived:\n";
@@ -87,16 +85,14 @@ std::string explainRunJson(const ImportedRun &run, const std::string &key) {
   json["derived"] = nlohmann::ordered_json::array();
   for (const DerivedValue &value : run.derived)
     if (key.empty() || value.name == key)
-      json["derived"].push_back(
-          {{"name", value.name}, {"value", value.value}, {"reason", value.reason}});
+      json["derived"].push_back({{"name", value.name}, {"value", value.value}, {"reason", value.reason}});
   json["errors"] = nlohmann::ordered_json::array();
   json["warnings"] = nlohmann::ordered_json::array();
   for (const Diagnostic &finding : run.diagnostics.sorted())
-    json[finding.severity == Severity::Error ? "errors" : "warnings"].push_back(
-        {{"file", finding.where.file},
-         {"line", finding.where.line},
-         {"column", finding.where.column},
-         {"message", finding.message}});
+    json[finding.severity == Severity::Error ? "errors" : "warnings"].push_back({{"file", finding.where.file},
+                                                                                 {"line", finding.where.line},
+                                                                                 {"column", finding.where.column},
+                                                                                 {"message", finding.message}});
   // Bytes that are no UTF-8 come from the user's file and must not stop the report.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

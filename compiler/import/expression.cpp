@@ -111,8 +111,7 @@ private:
   }
   Value nameOrCall() {
     size_t begin = at;
-    while (at < text.size() &&
-           (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_'))
+    while (at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_'))
       ++at;
     std::string name(text.substr(begin, at - begin));
     if (name.empty()) {
@@ -145,8 +144,7 @@ private:
     if (!pair && name != "floor" && name != "ceil" && name != "sqrt")
       fail(fmt::format("no function '{}', there are first_of, floor, ceil, sqrt, min, max", name));
     else if (arguments.size() != (pair ? 2u : 1u))
-      fail(fmt::format("{} takes {} argument{}, got {}", name, pair ? 2 : 1, pair ? "s" : "",
-                       arguments.size()));
+      fail(fmt::format("{} takes {} argument{}, got {}", name, pair ? 2 : 1, pair ? "s" : "", arguments.size()));
     else
       return apply(name, arguments);
     return std::nullopt;

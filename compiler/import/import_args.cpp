@@ -87,15 +87,15 @@ private:
       if (std::any_of(command.begin(), command.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); }))
         words = command;
     }
-    auto script = std::find_if(words.begin(), words.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); });
+    auto script =
+        std::find_if(words.begin(), words.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); });
     if (words.empty())
       return readFlags(all.begin(), all.end(), given);
     readFlags(words.begin(), script, launcher);
     readFlags(script + 1, words.end(), given);
   }
 
-  template <typename Iterator>
-  void readFlags(Iterator begin, Iterator end, std::map<std::string, GivenFlag> &flags) {
+  template <typename Iterator> void readFlags(Iterator begin, Iterator end, std::map<std::string, GivenFlag> &flags) {
     GivenFlag *open = nullptr;
     for (Iterator word = begin; word != end; ++word) {
       if (!isFlag(*word)) {
@@ -134,9 +134,10 @@ private:
       return std::nullopt;
     }
     if (!values[0].unknown.empty()) {
-      result.diagnostics.error(values[0].where, fmt::format("the value of {} depends on {}, which only the shell knows; "
-                                                            "write it into the script",
-                                                            flag, values[0].unknown));
+      result.diagnostics.error(values[0].where,
+                               fmt::format("the value of {} depends on {}, which only the shell knows; "
+                                           "write it into the script",
+                                           flag, values[0].unknown));
       return std::nullopt;
     }
     return values[0].text;
@@ -213,8 +214,7 @@ private:
 
   /// Devices by --cluster, the launcher or the base, and the run file's `cluster`.
   int64_t readDevices() {
-    int64_t stated = launcherCount({"--nproc_per_node", "--nproc-per-node"}) *
-                     launcherCount({"--nnodes"});
+    int64_t stated = launcherCount({"--nproc_per_node", "--nproc-per-node"}) * launcherCount({"--nnodes"});
     size_t colon = options.cluster.rfind(':');
     int hosts = 0, perHost = 0, consumed = 0;
     if (colon != std::string::npos &&
@@ -225,7 +225,7 @@ private:
     }
     if (!options.cluster.empty() && stated > 0) {
       put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, launcherCount({"--nnodes"}),
-                                             launcherCount({"--nproc_per_node", "--nproc-per-node"}))));
+                                        launcherCount({"--nproc_per_node", "--nproc-per-node"}))));
       return stated;
     }
     if (stated > 0 || options.baseDevices > 0)
@@ -263,13 +263,12 @@ private:
     int64_t micro = size("--micro-batch-size", "runner_config.batch_size");
     int64_t batch = count("--global-batch-size", "micro-batches of a step").value_or(micro * dp);
     if (devices > 0 && batch % (micro * dp) != 0)
-      error("--global-batch-size", fmt::format("global batch {} is not a multiple of micro-batch size {} · dp {}", batch,
-                                               micro, dp));
+      error("--global-batch-size",
+            fmt::format("global batch {} is not a multiple of micro-batch size {} · dp {}", batch, micro, dp));
     int64_t batches = std::max<int64_t>(1, batch / (micro * dp));
     globalBatch = batch;
     put("runner_config.batch_size", fmt::format("{}", micro), "--micro-batch-size");
-    put("runner_config.gradient_accumulation_steps", fmt::format("{}", pp == 1 ? batches : 1),
-             "--global-batch-size");
+    put("runner_config.gradient_accumulation_steps", fmt::format("{}", pp == 1 ? batches : 1), "--global-batch-size");
     put("parallel.parallel_mode", "1");
     writeSharding();
     put(section + "data_parallel", fmt::format("{}", dp));
@@ -279,7 +278,7 @@ private:
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
     put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
-             "--sequence-parallel");
+        "--sequence-parallel");
     put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp
     layers = count("--num-layers", "model.model_config.num_layers").value_or(options.baseLayers);
     if (layers == 0)
@@ -306,7 +305,7 @@ private:
     put(key, zero > 0 ? "True" : "False", "--use-distributed-optimizer");
     if (zero == 2)
       put("parallel.parallel_optimizer_config.gradient_accumulation_shard", "True",
-               "--data-parallel-sharding-strategy");
+          "--data-parallel-sharding-strategy");
     isFullySharded = zero == 3;
   }
 
@@ -358,7 +357,8 @@ private:
     std::string full = granularity == "full" ? "True" : "False";
     if (granularity == "full" && method == "block") {
       int64_t each = std::min(number.value_or(1), layers);
-      full = fmt::format("[{}]", fmt::join(std::vector<int64_t>(static_cast<size_t>(std::min<int64_t>(pp, 100000)), each), ", "));
+      full = fmt::format(
+          "[{}]", fmt::join(std::vector<int64_t>(static_cast<size_t>(std::min<int64_t>(pp, 100000)), each), ", "));
     }
     put(key, full, "--recompute-granularity");
     put(selectKey, granularity == "selective" ? "True" : "False", "--recompute-granularity");
@@ -375,10 +375,14 @@ private:
     bool isBare = isSet("--disable-bias-linear", section + "type");
     int marks = isGated + isRms + isRotary + isUntied + isBare;
     if (marks != 0 && marks != 5)
-      error(isGated ? "--swiglu" : isRms ? "--normalization" : isRotary ? "--position-embedding-type" : "--disable-bias-linear",
-            "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
-            "--position-embedding-type rope, --untie-embeddings-and-output-weights and --disable-bias-linear; gpt2 none "
-            "of them");
+      error(
+          isGated    ? "--swiglu"
+          : isRms    ? "--normalization"
+          : isRotary ? "--position-embedding-type"
+                     : "--disable-bias-linear",
+          "no architecture of configs/models has this mix: llama is --swiglu, --normalization RMSNorm, "
+          "--position-embedding-type rope, --untie-embeddings-and-output-weights and --disable-bias-linear; gpt2 none "
+          "of them");
     bool isLlama = marks == 5;
     bool statesModel = given.count("--num-layers") > 0 || options.base.empty();
     if (!statesModel && !statesDType)
@@ -422,7 +426,8 @@ private:
         put(section + "n_kv_heads", fmt::format("{}", *groups), "--num-query-groups");
       if (base)
         put(section + "theta", *base, "--rotary-base");
-      for (auto [flag, rate] : {std::pair("--hidden-dropout", hiddenDropout), {"--attention-dropout", attentionDropout}})
+      for (auto [flag, rate] :
+           {std::pair("--hidden-dropout", hiddenDropout), {"--attention-dropout", attentionDropout}})
         if (rate != "0")
           error(flag, fmt::format("llama has no dropout, {} is {}{}; say {} 0", flag, rate,
                                   given.count(flag) ? "" : " unless it is given", flag));
@@ -433,7 +438,8 @@ private:
     else if (ffn && hidden)
       put(section + "expand_ratio", fmt::format("{}", *ffn / *hidden), "--ffn-hidden-size");
     if (groups && heads && *groups != *heads)
-      error("--num-query-groups", fmt::format("gpt2 has a key for each of its {} heads, got {} groups", *heads, *groups));
+      error("--num-query-groups",
+            fmt::format("gpt2 has a key for each of its {} heads, got {} groups", *heads, *groups));
     put(section + "hidden_act", "gelu_new");
     put(section + "embedding_dropout_prob", hiddenDropout, "--hidden-dropout");
     put(section + "hidden_dropout_rate", hiddenDropout, "--hidden-dropout");

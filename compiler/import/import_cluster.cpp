@@ -62,8 +62,8 @@ private:
       target = *value;
       return;
     }
-    diagnostics.error(node->where, fmt::format("{} has a constant that is no positive number: {}", path,
-                                               flowText(*node)));
+    diagnostics.error(node->where,
+                      fmt::format("{} has a constant that is no positive number: {}", path, flowText(*node)));
     target = std::max(target, 1.0); // reported: not once more as missing
   }
 
@@ -96,8 +96,8 @@ void checkClusterKeys(const YamlNode &map, const std::string &prefix, Diagnostic
     }
   for (const YamlEntry &entry : map.entries) {
     if (std::find(known.begin(), known.end(), entry.key) == known.end())
-      diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}' in a cluster{}", entry.key,
-                                                    didYouMean(entry.key, known)));
+      diagnostics.error(entry.keyWhere,
+                        fmt::format("unknown key '{}' in a cluster{}", entry.key, didYouMean(entry.key, known)));
     else if (entry.value->isMap())
       checkClusterKeys(*entry.value, prefix + entry.key + ".", diagnostics);
   }
@@ -112,16 +112,15 @@ public:
   void readNamed(std::string name, const SourceLocation &where) {
     int hosts = 0, devices = 0, consumed = 0;
     size_t colon = name.rfind(':');
-    bool hasShape =
-        colon != std::string::npos &&
-        std::sscanf(name.c_str() + colon, ":%6dx%6d%n", &hosts, &devices, &consumed) == 2 &&
-        colon + consumed == name.size();
+    bool hasShape = colon != std::string::npos &&
+                    std::sscanf(name.c_str() + colon, ":%6dx%6d%n", &hosts, &devices, &consumed) == 2 &&
+                    colon + consumed == name.size();
     if (hasShape)
       name.resize(colon);
     std::string file = findFile(name);
     if (file.empty()) {
-      reader.diagnostics().error(
-          where, fmt::format("no cluster '{}', there are {}", name, fmt::join(knownNames(), ", ")));
+      reader.diagnostics().error(where,
+                                 fmt::format("no cluster '{}', there are {}", name, fmt::join(knownNames(), ", ")));
       return;
     }
     YamlPtr root = loadYaml(file, reader.diagnostics());
@@ -131,8 +130,7 @@ public:
     cluster().name = name;
     readConstants(*root, file);
     if (hasShape && (hosts < 1 || devices < 1))
-      reader.diagnostics().error(where,
-                                 "a cluster needs at least one host and one device per host");
+      reader.diagnostics().error(where, "a cluster needs at least one host and one device per host");
     else if (hasShape)
       setShape(hosts, devices);
   }
@@ -142,18 +140,15 @@ public:
     bool isLarge = reader.bytes("context.max_device_memory").value_or(0) > inferredLargeMemory &&
                    reader.has("context.max_device_memory");
     int64_t devices = 1;
-    for (const char *axis :
-         {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel"})
-      devices *= std::clamp<int64_t>(
-          reader.integer(std::string("parallel_config.") + axis).value_or(1), 1, 100000);
+    for (const char *axis : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel"})
+      devices *= std::clamp<int64_t>(reader.integer(std::string("parallel_config.") + axis).value_or(1), 1, 100000);
     bool isSingle = !reader.flag("use_parallel").value_or(reader.has("parallel_config"));
     if (isSingle)
       devices = 1;
     if (devices > 100000) {
-      reader.error("parallel_config",
-                   fmt::format("parallel_config asks for {} devices, at most 100000 "
-                               "are supported",
-                               devices));
+      reader.error("parallel_config", fmt::format("parallel_config asks for {} devices, at most 100000 "
+                                                  "are supported",
+                                                  devices));
       return;
     }
     std::string mode = reader.text("parallel.parallel_mode").value_or("");
@@ -164,8 +159,7 @@ public:
     readNamed(name, {reader.config().file, 0, 0});
     int perHost = devices % 8 == 0 ? 8 : devices < 8 ? static_cast<int>(devices) : 1;
     setShape(static_cast<int>(devices / perHost), perHost);
-    reader.derive("cluster",
-                  fmt::format("{}:{}x{}", name, cluster().hosts, cluster().devicesPerHost),
+    reader.derive("cluster", fmt::format("{}:{}x{}", name, cluster().hosts, cluster().devicesPerHost),
                   "no cluster is given: as many devices as the plan of the file asks for");
     if (isFree)
       reader.warning("parallel", fmt::format("no cluster is given, planning for {} devices of {}; "
@@ -215,8 +209,7 @@ private:
     if (isPath && fs::is_regular_file(name, ignored))
       return name;
     for (const std::string &folder : folders)
-      if (fs::path file = fs::path(folder) / "clusters" / (name + ".yaml");
-          fs::is_regular_file(file, ignored))
+      if (fs::path file = fs::path(folder) / "clusters" / (name + ".yaml"); fs::is_regular_file(file, ignored))
         return file.string();
     return "";
   }
@@ -224,8 +217,7 @@ private:
     std::vector<std::string> names;
     std::error_code ignored;
     for (const std::string &folder : folders)
-      for (const auto &entry :
-           std::filesystem::directory_iterator(std::filesystem::path(folder) / "clusters", ignored))
+      for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(folder) / "clusters", ignored))
         if (entry.path().extension() == ".yaml")
           names.push_back(entry.path().stem().string());
     std::sort(names.begin(), names.end());
@@ -261,8 +253,7 @@ void checkConstants(const RunReader &reader) {
 
 } // namespace
 
-void importCluster(const RunReader &reader, const ImportOptions &options,
-                   const std::vector<std::string> &folders) {
+void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders) {
   ClusterImporter importer(reader, folders);
   const YamlNode *section = reader.find("cluster");
   if (!options.cluster.empty()) {
@@ -293,10 +284,9 @@ void importCluster(const RunReader &reader, const ImportOptions &options,
   if (limit && *limit < cluster.memoryBytes)
     cluster.memoryBytes = *limit;
   else if (limit)
-    reader.report(
-        "context.max_device_memory", KeyAction::Used,
-        fmt::format("above the {:.0f} bytes that a device of {} has, which stay the limit",
-                    cluster.memoryBytes, cluster.name));
+    reader.report("context.max_device_memory", KeyAction::Used,
+                  fmt::format("above the {:.0f} bytes that a device of {} has, which stay the limit",
+                              cluster.memoryBytes, cluster.name));
 }
 
 } // namespace espalier

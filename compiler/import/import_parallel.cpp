@@ -14,30 +14,24 @@ namespace {
 enum class ParallelMode { Data, Pinned, Planner, Single };
 
 ParallelMode readMode(const RunReader &reader) {
-  bool saysParallel = reader.has("parallel") || reader.has("parallel_config") ||
-                      reader.has("cluster") || reader.has("planner") ||
-                      reader.config().cluster.devices() > 1;
+  bool saysParallel = reader.has("parallel") || reader.has("parallel_config") || reader.has("cluster") ||
+                      reader.has("planner") || reader.config().cluster.devices() > 1;
   if (!reader.flag("use_parallel").value_or(saysParallel))
     return ParallelMode::Single;
-  const std::map<std::string, int> names = {
-      {"0", 0}, {"data_parallel", 0}, {"1", 1}, {"semi_auto_parallel", 1},
-      {"2", 2}, {"auto_parallel", 2}, {"3", 3}, {"hybrid_parallel", 3}};
+  const std::map<std::string, int> names = {{"0", 0}, {"data_parallel", 0}, {"1", 1}, {"semi_auto_parallel", 1},
+                                            {"2", 2}, {"auto_parallel", 2}, {"3", 3}, {"hybrid_parallel", 3}};
   std::optional<std::string> text = reader.text("parallel.parallel_mode");
   auto mode = names.find(text.value_or("2"));
   if (mode == names.end()) {
-    reader.error("parallel.parallel_mode",
-                 fmt::format("no parallel_mode '{}', there are 0 (data parallel), "
-                             "1 (as given) and 2 (planner)",
-                             *text));
+    reader.error("parallel.parallel_mode", fmt::format("no parallel_mode '{}', there are 0 (data parallel), "
+                                                       "1 (as given) and 2 (planner)",
+                                                       *text));
     return ParallelMode::Planner;
   }
   if (mode->second == 3)
-    reader.error("parallel.parallel_mode",
-                 "parallel_mode 3 means code that is split by hand, there is "
-                 "none here: 3 → 1 or 2");
-  return mode->second == 0   ? ParallelMode::Data
-         : mode->second == 1 ? ParallelMode::Pinned
-                             : ParallelMode::Planner;
+    reader.error("parallel.parallel_mode", "parallel_mode 3 means code that is split by hand, there is "
+                                           "none here: 3 → 1 or 2");
+  return mode->second == 0 ? ParallelMode::Data : mode->second == 1 ? ParallelMode::Pinned : ParallelMode::Planner;
 }
 
 int64_t count(const RunReader &reader, const std::string &path) {
@@ -59,26 +53,20 @@ int64_t product(std::initializer_list<int64_t> factors) {
 /// rule.
 int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
   int64_t interleave = count(reader, "micro_batch_interleave_num");
-  const char *ignored =
-      stages > 1 ? "runner_config.gradient_accumulation_steps" : "parallel_config.micro_batch_num";
+  const char *ignored = stages > 1 ? "runner_config.gradient_accumulation_steps" : "parallel_config.micro_batch_num";
   reader.report(ignored, KeyAction::Accepted,
-                stages > 1 ? "micro_batch_num counts when pp is above 1"
-                           : "counts only when pp is above 1");
-  return product({interleave, stages > 1
-                                  ? count(reader, "parallel_config.micro_batch_num")
-                                  : count(reader, "runner_config.gradient_accumulation_steps")});
+                stages > 1 ? "micro_batch_num counts when pp is above 1" : "counts only when pp is above 1");
+  return product({interleave, stages > 1 ? count(reader, "parallel_config.micro_batch_num")
+                                         : count(reader, "runner_config.gradient_accumulation_steps")});
 }
 
-std::optional<bool> switchOf(const YamlNode *node) {
-  return node && node->isScalar() ? yamlBool(*node) : std::nullopt;
-}
+std::optional<bool> switchOf(const YamlNode *node) { return node && node->isScalar() ? yamlBool(*node) : std::nullopt; }
 
 /// The policy that all layers have in common; lists of stages come on top of it.
 std::string recomputeOfFile(const RunReader &reader) {
   if (switchOf(reader.find("recompute_config.recompute")).value_or(false))
     return "full";
-  return switchOf(reader.find("recompute_config.select_recompute")).value_or(false) ? "selective"
-                                                                                    : "none";
+  return switchOf(reader.find("recompute_config.select_recompute")).value_or(false) ? "selective" : "none";
 }
 
 int zeroOfFile(const RunReader &reader) {
@@ -86,10 +74,7 @@ int zeroOfFile(const RunReader &reader) {
     return 0;
   if (reader.flag("recompute_config.parallel_optimizer_comm_recompute").value_or(false))
     return 3;
-  return reader.flag("parallel.parallel_optimizer_config.gradient_accumulation_shard")
-                 .value_or(false)
-             ? 2
-             : 1;
+  return reader.flag("parallel.parallel_optimizer_config.gradient_accumulation_shard").value_or(false) ? 2 : 1;
 }
 
 std::string scheduleOfFile(const RunReader &reader) {
@@ -106,8 +91,7 @@ std::optional<std::vector<int>> integerList(const RunReader &reader, const std::
   for (const YamlPtr &item : node->items) {
     std::optional<int64_t> value = yamlInteger(*item);
     if (!value || *value < -100000 || *value > 100000) {
-      reader.error(
-          path, fmt::format("{} must be a list of whole numbers, got {}", path, flowText(*item)));
+      reader.error(path, fmt::format("{} must be a list of whole numbers, got {}", path, flowText(*item)));
       return std::nullopt;
     }
     list.push_back(static_cast<int>(*value));
@@ -122,14 +106,12 @@ void pinStageLayers(const RunReader &reader) {
   std::optional<std::vector<int>> offset = integerList(reader, path);
   const YamlNode *node = reader.find(path);
   if (node && node->isScalar() && yamlInteger(*node) != 0)
-    reader.error(path, fmt::format("offset must be 0 or a list with one entry per stage, got {}",
-                                   node->text));
+    reader.error(path, fmt::format("offset must be 0 or a list with one entry per stage, got {}", node->text));
   if (!offset)
     return;
   int stages = pins.pp.value_or(1), layers = reader.config().model.layerCount();
   if (static_cast<int>(offset->size()) != stages) {
-    reader.error(
-        path, fmt::format("offset has {} entries, pipeline_stage is {}", offset->size(), stages));
+    reader.error(path, fmt::format("offset has {} entries, pipeline_stage is {}", offset->size(), stages));
     return;
   }
   for (int &entry : *offset)
@@ -141,8 +123,7 @@ void pinStageLayers(const RunReader &reader) {
 constexpr int allLayers = 100000;
 
 /// Layers per stage of `True`, `False`, or a list of numbers and switches, one per stage.
-std::vector<int> layersPerStage(const RunReader &reader, const std::string &path,
-                                const YamlNode &node) {
+std::vector<int> layersPerStage(const RunReader &reader, const std::string &path, const YamlNode &node) {
   size_t stages = static_cast<size_t>(reader.config().pins.pp.value_or(1));
   auto countOf = [](const YamlNode &item) -> std::optional<int64_t> {
     std::optional<bool> isOn = switchOf(&item);
@@ -160,8 +141,8 @@ std::vector<int> layersPerStage(const RunReader &reader, const std::string &path
     reader.error(path, fmt::format("{} must be True, False or a list of layers per stage, got {}",
                                    path.substr(path.rfind('.') + 1), flowText(node)));
   else if (counts.size() != stages)
-    reader.error(path, fmt::format("{} has {} entries, pipeline_stage is {}",
-                                   path.substr(path.rfind('.') + 1), counts.size(), stages));
+    reader.error(path, fmt::format("{} has {} entries, pipeline_stage is {}", path.substr(path.rfind('.') + 1),
+                                   counts.size(), stages));
   else
     return counts;
   return {};
@@ -171,10 +152,10 @@ std::vector<int> layersPerStage(const RunReader &reader, const std::string &path
 /// values of a layer are repeated is the compiler's own rule.
 std::vector<int> selectiveLayers(const RunReader &reader, const YamlNode &node) {
   const std::string path = "recompute_config.select_recompute";
-  bool isPatterns = node.isSequence() && !node.items.empty() &&
-                    std::ranges::all_of(node.items, [](const YamlPtr &item) {
-                      return item->isScalar() && !yamlInteger(*item) && !yamlBool(*item);
-                    });
+  bool isPatterns =
+      node.isSequence() && !node.items.empty() && std::ranges::all_of(node.items, [](const YamlPtr &item) {
+        return item->isScalar() && !yamlInteger(*item) && !yamlBool(*item);
+      });
   if (!isPatterns && node.kind != YamlNode::Kind::Map)
     return layersPerStage(reader, path, node);
   reader.report(path, KeyAction::Mapped,
@@ -195,9 +176,7 @@ std::vector<int> selectiveLayers(const RunReader &reader, const YamlNode &node) 
 void importRecomputeLists(const RunReader &reader) {
   RecomputeConfig &recompute = reader.config().recompute;
   const std::string path = "recompute_config.recompute";
-  auto isListed = [](const YamlNode *node) {
-    return node && node->kind != YamlNode::Kind::Null && !switchOf(node);
-  };
+  auto isListed = [](const YamlNode *node) { return node && node->kind != YamlNode::Kind::Null && !switchOf(node); };
   if (const YamlNode *full = reader.find(path); isListed(full))
     recompute.fullLayers = layersPerStage(reader, path, *full);
   const YamlNode *select = reader.find("recompute_config.select_recompute");
@@ -214,8 +193,7 @@ void reportSlicedInputs(const RunReader &reader) {
   if (pins.tp == 1)
     reader.report(path, KeyAction::Accepted, "no effect here: one tensor rank holds all of it");
   else if (pins.sequenceParallel.value_or(false))
-    reader.report(path, KeyAction::Accepted,
-                  "no effect here: use_seq_parallel has split the kept inputs already");
+    reader.report(path, KeyAction::Accepted, "no effect here: use_seq_parallel has split the kept inputs already");
 }
 
 void pinFile(const RunReader &reader) {
@@ -243,17 +221,16 @@ void pinFile(const RunReader &reader) {
 /// upstream.
 void pinDataParallel(const RunReader &reader, int devices) {
   PlanPins &pins = reader.config().pins;
-  for (const char *key : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel",
-                          "micro_batch_num", "use_seq_parallel", "vocab_emb_dp"})
+  for (const char *key : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel", "micro_batch_num",
+                          "use_seq_parallel", "vocab_emb_dp"})
     reader.report(std::string("parallel_config.") + key, KeyAction::Accepted,
-                  devices == 1 ? "the run has one device"
-                               : "parallel_mode 0 puts one replica on every device");
+                  devices == 1 ? "the run has one device" : "parallel_mode 0 puts one replica on every device");
   pins.pinned = true;
   pins.dp = devices;
   pins.tp = pins.pp = pins.cp = pins.ep = 1;
   pins.microBatchSize = count(reader, "runner_config.batch_size");
-  pins.microBatches = product({count(reader, "runner_config.gradient_accumulation_steps"),
-                               count(reader, "micro_batch_interleave_num")});
+  pins.microBatches = product(
+      {count(reader, "runner_config.gradient_accumulation_steps"), count(reader, "micro_batch_interleave_num")});
   pins.zero = zeroOfFile(reader);
   pins.sequenceParallel = pins.vocabParallel = false;
   pins.recompute = recomputeOfFile(reader);
@@ -269,14 +246,11 @@ int64_t freePlan(const RunReader &reader) {
   // In mode 2 batch_size is that of all replicas of a stage.
   if (reader.text("parallel.parallel_mode").has_value())
     replicas = 1;
-  int64_t batch = product(
-      {count(reader, "runner_config.batch_size"), replicas, microBatchesOfFile(reader, stages)});
-  for (const char *path :
-       {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
-        "parallel.enable_parallel_optimizer", "parallel.pipeline_config",
-        "recompute_config.parallel_optimizer_comm_recompute"})
-    reader.report(path, KeyAction::Mapped,
-                  "the planner chooses at the same global batch; planner.pin fixes it");
+  int64_t batch = product({count(reader, "runner_config.batch_size"), replicas, microBatchesOfFile(reader, stages)});
+  for (const char *path : {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
+                           "parallel.enable_parallel_optimizer", "parallel.pipeline_config",
+                           "recompute_config.parallel_optimizer_comm_recompute"})
+    reader.report(path, KeyAction::Mapped, "the planner chooses at the same global batch; planner.pin fixes it");
   return batch;
 }
 
@@ -321,8 +295,7 @@ int64_t batchOfPins(const PlanPins &pins, int64_t otherwise) {
 
 void importParallel(const RunReader &reader, const RunReader &pins, const ImportOptions &options) {
   RunConfig &config = reader.config();
-  config.recompute.mpCommRecompute =
-      reader.flag("recompute_config.mp_comm_recompute").value_or(true);
+  config.recompute.mpCommRecompute = reader.flag("recompute_config.mp_comm_recompute").value_or(true);
   config.recompute.recomputeSliceActivation =
       reader.flag("recompute_config.recompute_slice_activation").value_or(false);
   ParallelMode mode = readMode(reader);
@@ -337,10 +310,9 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   }
   if (mode == ParallelMode::Single) {
     if (config.cluster.devices() > 1)
-      reader.warning("use_parallel",
-                     fmt::format("use_parallel is False: one of the cluster's {} devices is "
-                                 "used; use_parallel: False → True",
-                                 config.cluster.devices()));
+      reader.warning("use_parallel", fmt::format("use_parallel is False: one of the cluster's {} devices is "
+                                                 "used; use_parallel: False → True",
+                                                 config.cluster.devices()));
     config.cluster.hosts = config.cluster.devicesPerHost = 1;
   }
   int64_t batch = 1;
@@ -361,8 +333,7 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
     reader.error("planner.global_batch",
                  fmt::format("global_batch is {}, the pinned plan has {} = micro-batch "
                              "size {} · micro-batches {} · dp {}",
-                             *wanted, batch, *config.pins.microBatchSize, *config.pins.microBatches,
-                             *config.pins.dp));
+                             *wanted, batch, *config.pins.microBatchSize, *config.pins.microBatches, *config.pins.dp));
   config.globalBatch = wanted.value_or(batch);
   checkPins(reader);
 }

@@ -32,11 +32,9 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   const SourceLocation where{"--set", 0, 0};
   size_t equals = set.find('=');
   std::string path = set.substr(0, equals);
-  if (equals == std::string::npos || path.empty() || path.size() > 200 ||
-      path.find("..") != std::string::npos || path.starts_with('.') || path.ends_with('.') ||
-      std::count(path.begin(), path.end(), '.') > 8) {
-    diagnostics.error(where,
-                      fmt::format("--set wants section.key=value, got '{}'", set.substr(0, 200)));
+  if (equals == std::string::npos || path.empty() || path.size() > 200 || path.find("..") != std::string::npos ||
+      path.starts_with('.') || path.ends_with('.') || std::count(path.begin(), path.end(), '.') > 8) {
+    diagnostics.error(where, fmt::format("--set wants section.key=value, got '{}'", set.substr(0, 200)));
     return root;
   }
   Diagnostics faults;
@@ -88,8 +86,7 @@ std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
 }
 
 /// The model file that knows the run's model.arch.type, or that is named by it.
-std::optional<Architecture> findArchitecture(const RunReader &reader,
-                                             const std::vector<std::string> &folders) {
+std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
   std::optional<std::string> type = reader.text("model.arch.type");
   if (!type) {
     reader.error("model", "model.arch.type is missing, it chooses the file of configs/models");
@@ -102,8 +99,8 @@ std::optional<Architecture> findArchitecture(const RunReader &reader,
     bool matches = fs::path(file).stem() == *type;
     if (architecture) {
       known.insert(known.end(), architecture->archNames.begin(), architecture->archNames.end());
-      matches = matches || std::find(architecture->archNames.begin(), architecture->archNames.end(),
-                                     *type) != architecture->archNames.end();
+      matches = matches || std::find(architecture->archNames.begin(), architecture->archNames.end(), *type) !=
+                               architecture->archNames.end();
     }
     if (!matches)
       continue;
@@ -111,19 +108,17 @@ std::optional<Architecture> findArchitecture(const RunReader &reader,
       architecture = loadArchitecture(file, reader.diagnostics());
     return architecture;
   }
-  reader.error("model.arch.type",
-               known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
-                             : fmt::format("no model file has arch '{}', there are {}{}", *type,
-                                           fmt::join(known, ", "), didYouMean(*type, known)));
+  reader.error("model.arch.type", known.empty() ? "no folder with models/ is found, set ESPALIER_CONFIGS"
+                                                : fmt::format("no model file has arch '{}', there are {}{}", *type,
+                                                              fmt::join(known, ", "), didYouMean(*type, known)));
   return std::nullopt;
 }
 
 void checkConfigType(const RunReader &reader, const Architecture &architecture) {
   std::optional<std::string> type = reader.text("model.model_config.type");
   if (type && *type != architecture.configType)
-    reader.error("model.model_config.type",
-                 fmt::format("model_config is a {}, the model {} wants {}", *type,
-                             architecture.name, architecture.configType));
+    reader.error("model.model_config.type", fmt::format("model_config is a {}, the model {} wants {}", *type,
+                                                        architecture.name, architecture.configType));
 }
 
 std::string grouped(int64_t number) {
@@ -137,10 +132,8 @@ void deriveValues(const RunReader &reader) {
   const RunConfig &config = reader.config();
   const PlanPins &pins = config.pins;
   reader.derive("model", config.model.name, "the model file that knows model.arch.type");
-  reader.derive("parameters", grouped(config.model.parameterCount()),
-                "exact, without padding, tied parameters once");
-  reader.derive("layers", fmt::format("{}", config.model.layerCount()),
-                "runs between first and last segment");
+  reader.derive("parameters", grouped(config.model.parameterCount()), "exact, without padding, tied parameters once");
+  reader.derive("layers", fmt::format("{}", config.model.layerCount()), "runs between first and last segment");
   std::string dims;
   for (const auto &[name, size] : config.model.dims)
     dims += fmt::format("{}{} {}", dims.empty() ? "" : ", ", name, size);
@@ -150,23 +143,20 @@ void deriveValues(const RunReader &reader) {
                             config.cluster.devicesPerHost, config.cluster.name));
   reader.derive("memory", fmt::format("{:.2f} GB", config.cluster.memoryBytes / 0x1p30),
                 "per device, the lower of the cluster's and context.max_device_memory");
-  reader.derive("global batch", fmt::format("{}", config.globalBatch),
-                "samples per optimizer step");
+  reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step");
   if (pins.pinned)
-    reader.derive(
-        "plan",
-        fmt::format("dp {} tp {} pp {} cp {}, {} micro-batches of {}, zero {}, recompute {}, {}",
-                    *pins.dp, *pins.tp, *pins.pp, *pins.cp, *pins.microBatches,
-                    *pins.microBatchSize, *pins.zero, *pins.recompute, *pins.schedule),
-        "pinned by the file");
+    reader.derive("plan",
+                  fmt::format("dp {} tp {} pp {} cp {}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,
+                              *pins.tp, *pins.pp, *pins.cp, *pins.microBatches, *pins.microBatchSize, *pins.zero,
+                              *pins.recompute, *pins.schedule),
+                  "pinned by the file");
   else
     reader.derive("plan", "free", "the planner chooses what planner.pin leaves open");
 }
 
 } // namespace
 
-std::vector<std::string> configFolders(const std::string &runFile,
-                                       const std::vector<std::string> &first) {
+std::vector<std::string> configFolders(const std::string &runFile, const std::vector<std::string> &first) {
   std::vector<std::string> folders = first;
   std::error_code ignored;
   auto addIfUsable = [&](const fs::path &folder) {
@@ -195,8 +185,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   if (!root)
     return run;
   if (!root->isMap()) {
-    run.diagnostics.error({file, 1, 1},
-                          "a run file is a map of sections such as model and parallel_config");
+    run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
     return run;
   }
   root = mergeBaseConfigs(root, file, run.diagnostics);

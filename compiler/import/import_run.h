@@ -16,16 +16,15 @@ struct PinOption {
 };
 
 struct ImportOptions {
-  std::string cluster; ///< NAME, NAME:HOSTSxDEVICES or FILE; wins over the file's `cluster`
+  std::string cluster;        ///< NAME, NAME:HOSTSxDEVICES or FILE; wins over the file's `cluster`
   std::optional<int> devices; ///< as if the cluster had so many, in hosts of its size
   int loseNodes = 0;          ///< as if the cluster had so many hosts fewer
   /// Above 0: the planner chooses at this global batch, whatever plan the file states; planner.pin of a file that
   /// leaves the plan to the planner still holds.
   int64_t freeAtBatch = 0;
-  std::vector<PinOption> pins; ///< over planner.pin, later ones over earlier ones
-  std::vector<std::string> sets; ///< "section.key=value", applied in order over the file
-  std::vector<std::string>
-      searchPath; ///< folders with models/ and clusters/; searched before the default ones
+  std::vector<PinOption> pins;         ///< over planner.pin, later ones over earlier ones
+  std::vector<std::string> sets;       ///< "section.key=value", applied in order over the file
+  std::vector<std::string> searchPath; ///< folders with models/ and clusters/; searched before the default ones
 };
 
 /// A value that the file does not say but that follows from it.
@@ -46,7 +45,6 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options = {}
 
 /// Folders that are searched for models/ and clusters/ after the given ones: those around the run
 /// file, $ESPALIER_CONFIGS, and configs/ beside the folders above the executable.
-std::vector<std::string> configFolders(const std::string &runFile,
-                                       const std::vector<std::string> &first);
+std::vector<std::string> configFolders(const std::string &runFile, const std::vector<std::string> &first);
 
 } // namespace espalier

@@ -14,11 +14,10 @@ void importOptimizer(const RunReader &reader) {
                                           "FP32StateAdamWeightDecay", "adamw"};
   if (std::optional<std::string> type = reader.text("optimizer.type"))
     if (std::find(known.begin(), known.end(), *type) == known.end())
-      reader.error("optimizer.type", fmt::format("no optimizer '{}', there are {}{}", *type,
-                                                 fmt::join(known, ", "), didYouMean(*type, known)));
+      reader.error("optimizer.type", fmt::format("no optimizer '{}', there are {}{}", *type, fmt::join(known, ", "),
+                                                 didYouMean(*type, known)));
   if (const YamlNode *betas = reader.find("optimizer.betas")) {
-    if (betas->items.size() != 2 || !yamlNumber(*betas->items[0]) ||
-        !yamlNumber(*betas->items[1])) {
+    if (betas->items.size() != 2 || !yamlNumber(*betas->items[0]) || !yamlNumber(*betas->items[1])) {
       reader.error("optimizer.betas", "optimizer.betas must be two numbers such as [0.9, 0.95]");
     } else {
       optimizer.beta1 = *yamlNumber(*betas->items[0]);
@@ -33,14 +32,12 @@ void importOptimizer(const RunReader &reader) {
     if (std::optional<double> beta = reader.number(key); beta && (*beta < 0 || *beta >= 1))
       reader.error(key, fmt::format("{} is {}, must be in [0, 1)", key, *beta));
   if (optimizer.epsilon <= 0)
-    reader.error("optimizer.eps",
-                 fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
+    reader.error("optimizer.eps", fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
   optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
   optimizer.maxGradNorm = reader.number("runner_wrapper.max_grad_norm").value_or(1.0);
   if (optimizer.maxGradNorm <= 0)
-    reader.error(
-        "runner_wrapper.max_grad_norm",
-        fmt::format("runner_wrapper.max_grad_norm is {}, must be above 0", optimizer.maxGradNorm));
+    reader.error("runner_wrapper.max_grad_norm",
+                 fmt::format("runner_wrapper.max_grad_norm is {}, must be above 0", optimizer.maxGradNorm));
 }
 
 void importScheduleKind(const RunReader &reader) {
@@ -69,9 +66,8 @@ void importScheduleKind(const RunReader &reader) {
   std::vector<std::string> names;
   for (const auto &[name, meaning] : kinds)
     names.push_back(name);
-  reader.error("lr_schedule.type",
-               fmt::format("no learning-rate schedule '{}', there are {}{}", *type,
-                           fmt::join(names, ", "), didYouMean(*type, names)));
+  reader.error("lr_schedule.type", fmt::format("no learning-rate schedule '{}', there are {}{}", *type,
+                                               fmt::join(names, ", "), didYouMean(*type, names)));
 }
 
 void importSchedule(const RunReader &reader) {
@@ -94,17 +90,14 @@ void importSchedule(const RunReader &reader) {
   schedule.totalSteps = reader.integer("lr_schedule.total_steps").value_or(-1);
   schedule.decaySteps = reader.integer("lr_schedule.decay_steps").value_or(-1);
   if (reader.has("lr_schedule.warmup_epochs"))
-    reader.error("lr_schedule.warmup_epochs",
-                 "the steps of an epoch are not known before the data are, "
-                 "give warmup_steps or warmup_ratio");
+    reader.error("lr_schedule.warmup_epochs", "the steps of an epoch are not known before the data are, "
+                                              "give warmup_steps or warmup_ratio");
   if (schedule.peak <= 0)
-    reader.error("lr_schedule.learning_rate",
-                 fmt::format("learning_rate is {}, must be above 0", schedule.peak));
+    reader.error("lr_schedule.learning_rate", fmt::format("learning_rate is {}, must be above 0", schedule.peak));
   if (schedule.kind != "constant" && schedule.end >= schedule.peak)
-    reader.error("lr_schedule.lr_end", fmt::format("lr_end ({}) must be below learning_rate ({})",
-                                                   schedule.end, schedule.peak));
-  if (reader.has("lr_schedule.warmup_ratio") &&
-      (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
+    reader.error("lr_schedule.lr_end",
+                 fmt::format("lr_end ({}) must be below learning_rate ({})", schedule.end, schedule.peak));
+  if (reader.has("lr_schedule.warmup_ratio") && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
     reader.error("lr_schedule.warmup_ratio",
                  fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
   if (schedule.warmupRatio >= 0)
@@ -125,10 +118,9 @@ void importLossScale(const RunReader &reader) {
     std::string type = reader.text(key + ".type").value_or("DynamicLossScaleUpdateCell");
     scale.dynamic = type == "DynamicLossScaleUpdateCell";
     if (!scale.dynamic && type != "FixedLossScaleUpdateCell")
-      reader.error(key + ".type",
-                   fmt::format("no loss scale '{}', there are DynamicLossScaleUpdateCell "
-                               "and FixedLossScaleUpdateCell",
-                               type));
+      reader.error(key + ".type", fmt::format("no loss scale '{}', there are DynamicLossScaleUpdateCell "
+                                              "and FixedLossScaleUpdateCell",
+                                              type));
     scale.initial = reader.number(key + ".loss_scale_value").value_or(4294967296.0);
     scale.factor = reader.number(key + ".scale_factor").value_or(2);
     scale.window = reader.integer(key + ".scale_window").value_or(1000);
@@ -136,8 +128,7 @@ void importLossScale(const RunReader &reader) {
   if (scale.initial <= 0)
     reader.error(key, fmt::format("loss scale is {}, must be above 0", scale.initial));
   if (scale.factor <= 1)
-    reader.error(key + ".scale_factor",
-                 fmt::format("scale_factor is {}, must be above 1", scale.factor));
+    reader.error(key + ".scale_factor", fmt::format("scale_factor is {}, must be above 1", scale.factor));
   if (scale.dynamic && reader.config().dtypes.compute != DType::F16) {
     scale = {};
     reader.report(key, KeyAction::Accepted, "only float16 computation needs a loss scale");
@@ -150,16 +141,14 @@ void importMode(const RunReader &reader) {
   config.runMode = reader.text("run_mode").value_or("train");
   const std::vector<std::string> modes = {"train", "finetune", "eval", "predict", "export"};
   if (std::find(modes.begin(), modes.end(), config.runMode) == modes.end())
-    reader.error("run_mode",
-                 fmt::format("no run_mode '{}', there are {}{}", config.runMode,
-                             fmt::join(modes, ", "), didYouMean(config.runMode, modes)));
+    reader.error("run_mode", fmt::format("no run_mode '{}', there are {}{}", config.runMode, fmt::join(modes, ", "),
+                                         didYouMean(config.runMode, modes)));
   config.outputDir = reader.text("output_dir").value_or(config.outputDir);
-  config.loadCheckpoint = reader.text("load_checkpoint")
-                              .value_or(reader.text("resume_or_finetune_checkpoint").value_or(""));
+  config.loadCheckpoint =
+      reader.text("load_checkpoint").value_or(reader.text("resume_or_finetune_checkpoint").value_or(""));
   if (config.runMode == "finetune" && config.loadCheckpoint.empty())
-    reader.warning("run_mode",
-                   "finetune without load_checkpoint starts from initial values unless the "
-                   "run is given a checkpoint");
+    reader.warning("run_mode", "finetune without load_checkpoint starts from initial values unless the "
+                               "run is given a checkpoint");
   const YamlNode *resume = reader.find("resume_training");
   config.resume = resume && yamlBool(*resume).value_or(true);
   config.epochs = reader.integer("runner_config.epochs").value_or(1);
@@ -168,14 +157,12 @@ void importMode(const RunReader &reader) {
   if (reader.integer("moe_config.expert_num").value_or(1) > 1)
     reader.error("moe_config.expert_num", "mixture of experts is not built: expert_num → 1");
   if (reader.has("model.model_config.pet_config")) {
-    const char *reason =
-        "low-rank adapters are not built; all parameters of the plain model are trained";
+    const char *reason = "low-rank adapters are not built; all parameters of the plain model are trained";
     reader.report("model.model_config.pet_config", KeyAction::Rejected, reason);
     reader.warning("model.model_config.pet_config", reason);
   }
   if (reader.text("model.arch.type").value_or("").ends_with("ForSequenceClassification")) {
-    const char *reason =
-        "classification heads are not built; the language model of the same sizes is trained";
+    const char *reason = "classification heads are not built; the language model of the same sizes is trained";
     reader.report("model.arch.type", KeyAction::Rejected, reason);
     reader.report("model.model_config.num_labels", KeyAction::Rejected, reason);
     reader.warning("model.arch.type", reason);
@@ -195,15 +182,13 @@ void importCallbacks(const RunReader &reader) {
     };
     if (name == "MFLossMonitor") {
       config.logSteps = integer("per_print_times", 1);
-    } else if (name == "CheckpointMointor" ||
-               name == "CheckpointMonitor") { // the first is upstream's spelling
+    } else if (name == "CheckpointMointor" || name == "CheckpointMonitor") { // the first is upstream's spelling
       const YamlNode *prefix = item.find("prefix");
       config.checkpointPrefix = prefix ? prefix->text : "";
       config.checkpointSteps = integer("save_checkpoint_steps", 1);
       config.keepCheckpoints = integer("keep_checkpoint_max", 5);
     } else {
-      reader.report(fmt::format("callbacks[{}].type", i), KeyAction::Accepted,
-                    "a callback without a counterpart here");
+      reader.report(fmt::format("callbacks[{}].type", i), KeyAction::Accepted, "a callback without a counterpart here");
     }
   }
 }
@@ -229,8 +214,9 @@ void importData(const RunReader &reader) {
     for (const YamlPtr &item : path->items)
       data.path.push_back(item->text);
     if (data.path.size() > 1 && data.path.size() % 2 != 0)
-      reader.error(task + "data_path",
-                   fmt::format("data_path has {} entries, must be one path or pairs of weight and path", data.path.size()));
+      reader.error(
+          task + "data_path",
+          fmt::format("data_path has {} entries, must be one path or pairs of weight and path", data.path.size()));
   }
   data.split = reader.text(task + "split").value_or(data.split);
   if (std::optional<int64_t> seed = reader.integer(task + "seed"))
@@ -243,16 +229,17 @@ void importData(const RunReader &reader) {
       reader.error(task + key, fmt::format("{} needs the token that ends a document, eod", key));
   for (const char *key : {"reset_attention_mask", "create_compressed_eod_mask"})
     if (reader.flag(task + key).value_or(false))
-      reader.error(task + key, fmt::format("{} is not built: attention is causal over the whole sample, also across the "
-                                           "end of a document; {} → False", key, key));
+      reader.error(task + key,
+                   fmt::format("{} is not built: attention is causal over the whole sample, also across the "
+                               "end of a document; {} → False",
+                               key, key));
   if (std::optional<int64_t> ignore = reader.integer("model.model_config.ignore_token_id"))
     config.ignoreToken = *ignore >= 0 && *ignore <= 0x7fffffff ? static_cast<int>(*ignore) : -1;
   std::optional<int64_t> seq = reader.integer(task + "seq_length");
   auto dim = config.model.dims.find("seq");
   if (seq && dim != config.model.dims.end() && *seq != dim->second)
     reader.error(task + "seq_length",
-                 fmt::format("data have {} tokens per sample, the model has seq_length {}", *seq,
-                             dim->second));
+                 fmt::format("data have {} tokens per sample, the model has seq_length {}", *seq, dim->second));
 }
 
 void importDTypes(const RunReader &reader, const SizeTable &sizes) {
@@ -260,9 +247,7 @@ void importDTypes(const RunReader &reader, const SizeTable &sizes) {
     auto size = sizes.find(key);
     if (size == sizes.end() || size->second.text.empty())
       return otherwise;
-    return size->second.text == "float16"    ? DType::F16
-           : size->second.text == "bfloat16" ? DType::BF16
-                                             : DType::F32;
+    return size->second.text == "float16" ? DType::F16 : size->second.text == "bfloat16" ? DType::BF16 : DType::F32;
   };
   DTypePolicy &policy = reader.config().dtypes;
   policy.parameters = dtype("param_init_type", DType::F32);
@@ -271,8 +256,7 @@ void importDTypes(const RunReader &reader, const SizeTable &sizes) {
   policy.softmax = dtype("softmax_compute_type", DType::F32);
   policy.masterWeights = reader.flag("optimizer.master_weights").value_or(false);
   if (policy.masterWeights && policy.parameters == DType::F32)
-    reader.error("optimizer.master_weights",
-                 "parameters are float32 already, master_weights is for 16-bit ones");
+    reader.error("optimizer.master_weights", "parameters are float32 already, master_weights is for 16-bit ones");
 }
 
 } // namespace espalier

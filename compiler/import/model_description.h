@@ -36,7 +36,7 @@ struct OpDescription {
   std::string kind;                ///< "linear", "layer_norm", "attention", ...
   std::vector<std::string> inputs; ///< values, parameters or model inputs ("tokens", "labels", ...)
   std::vector<std::string> outputs;
-  std::map<std::string, double> numbers; ///< attributes with sizes and run-file values filled in
+  std::map<std::string, double> numbers;      ///< attributes with sizes and run-file values filled in
   std::map<std::string, std::string> strings; ///< for an activation: kind -> "gelu_tanh"
   SourceLocation location;
 };
@@ -44,9 +44,8 @@ struct OpDescription {
 /// One kind of segment: "embed", "block", "head". A function over (stream, inputs, parameters).
 struct SegmentDescription {
   std::string kind;
-  std::string streamIn; ///< name of the incoming stream value, empty for the first segment
-  std::string
-      streamOut; ///< name of the outgoing stream value or, for the last segment, of the loss
+  std::string streamIn;  ///< name of the incoming stream value, empty for the first segment
+  std::string streamOut; ///< name of the outgoing stream value or, for the last segment, of the loss
   std::vector<ParameterDescription> parameters;
   std::vector<OpDescription> ops;
   SourceLocation location;

@@ -82,8 +82,8 @@ YamlPtr readPinOption(const std::string &flag, const std::string &text, Diagnost
       continue;
     }
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      diagnostics.error(where, fmt::format("unknown key '{}'{}; there are {}", key, didYouMean(key, known),
-                                           fmt::join(known, ", ")));
+      diagnostics.error(
+          where, fmt::format("unknown key '{}'{}; there are {}", key, didYouMean(key, known), fmt::join(known, ", ")));
       continue;
     }
     auto alias = shortNames().find(key);

@@ -33,7 +33,7 @@ struct PlanPins {
   std::optional<std::vector<int>> stageLayers; ///< layers per stage, uneven allowed
   std::optional<std::string> schedule;         ///< "1f1b", "gpipe", ...
   std::optional<int> virtualStages;            ///< chunks of layers per stage
-  bool pinned = false; ///< parallel_mode 1: everything unset takes its default
+  bool pinned = false;                         ///< parallel_mode 1: everything unset takes its default
 };
 
 struct RecomputeConfig {
@@ -71,27 +71,27 @@ struct LossScaleConfig {
 struct ClusterConfig {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
-  double memoryBytes = 0; ///< per device; already lowered to context.max_device_memory
+  double memoryBytes = 0;                    ///< per device; already lowered to context.max_device_memory
   double peakFlops = 0, memoryBandwidth = 0; ///< FLOP/s at the compute dtype; bytes/s
   double matmulEfficiency = 0;               ///< share of the peak that large matrix products reach
   double launchSeconds = 0;
-  double linkBandwidth = 0, linkLatency = 0; ///< inside a host, bytes/s per direction and device; s
+  double linkBandwidth = 0, linkLatency = 0;       ///< inside a host, bytes/s per direction and device; s
   double networkBandwidth = 0, networkLatency = 0; ///< between hosts, bytes/s per device; s
   int devices() const { return hosts * devicesPerHost; }
 };
 
 /// What `espalier run` reads when its command line does not say otherwise.
 struct DataConfig {
-  std::vector<std::string> path;     ///< one, or weight path weight path ...; may be empty
-  std::string split = "969, 30, 1";  ///< weights of training, validation and test
-  std::optional<uint64_t> seed;      ///< order of samples; unset: the run's
-  std::optional<int64_t> eodToken;   ///< the id that ends a document
-  bool eodMaskLoss = false;          ///< no loss where the input is that token
-  bool resetPositionIds = false;     ///< positions restart behind it
+  std::vector<std::string> path;    ///< one, or weight path weight path ...; may be empty
+  std::string split = "969, 30, 1"; ///< weights of training, validation and test
+  std::optional<uint64_t> seed;     ///< order of samples; unset: the run's
+  std::optional<int64_t> eodToken;  ///< the id that ends a document
+  bool eodMaskLoss = false;         ///< no loss where the input is that token
+  bool resetPositionIds = false;    ///< positions restart behind it
 };
 
 struct RunConfig {
-  std::string file; ///< the run file
+  std::string file;                             ///< the run file
   std::map<std::string, SourceLocation> places; ///< of each key given, as "cluster.link", for errors found later
   ModelDescription model;
   DTypePolicy dtypes;
@@ -102,18 +102,18 @@ struct RunConfig {
   LossScaleConfig lossScale;
   ClusterConfig cluster;
   uint64_t seed = 0;
-  int64_t globalBatch = 1;              ///< samples per optimizer step, over all replicas
+  int64_t globalBatch = 1; ///< samples per optimizer step, over all replicas
   DataConfig data;
-  int ignoreToken = -1;                 ///< label that carries no loss, -1 for none
-  std::string runMode = "train";        ///< train | finetune | eval | predict | export
-  std::string outputDir = "./output";   ///< checkpoints and logs
-  std::string loadCheckpoint;           ///< may be empty
-  bool resume = false;                  ///< continue loadCheckpoint's run, not only its weights
-  int64_t epochs = 1;                   ///< used when --steps is not given
-  std::string checkpointPrefix;         ///< may be empty
-  int64_t checkpointSteps = 0;          ///< steps between two checkpoints, 0: only at the end
-  int64_t keepCheckpoints = 5;          ///< 0: all
-  int64_t logSteps = 1;                 ///< steps between two log lines
+  int ignoreToken = -1;               ///< label that carries no loss, -1 for none
+  std::string runMode = "train";      ///< train | finetune | eval | predict | export
+  std::string outputDir = "./output"; ///< checkpoints and logs
+  std::string loadCheckpoint;         ///< may be empty
+  bool resume = false;                ///< continue loadCheckpoint's run, not only its weights
+  int64_t epochs = 1;                 ///< used when --steps is not given
+  std::string checkpointPrefix;       ///< may be empty
+  int64_t checkpointSteps = 0;        ///< steps between two checkpoints, 0: only at the end
+  int64_t keepCheckpoints = 5;        ///< 0: all
+  int64_t logSteps = 1;               ///< steps between two log lines
 };
 
 } // namespace espalier

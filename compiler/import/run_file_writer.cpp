@@ -9,8 +9,8 @@ void RunFileWriter::put(const std::string &path, const std::string &value, const
   for (size_t begin = 0; begin <= path.size();) {
     size_t end = std::min(path.find('.', begin), path.size());
     std::string key = path.substr(begin, end - begin);
-    auto found = std::find_if(node->children.begin(), node->children.end(),
-                              [&](const Node &child) { return child.key == key; });
+    auto found =
+        std::find_if(node->children.begin(), node->children.end(), [&](const Node &child) { return child.key == key; });
     if (found == node->children.end())
       found = node->children.insert(found, Node{key, "", "", {}});
     node = &*found;

@@ -48,7 +48,6 @@ std::vector<KeyRule> runKeys();
 
 /// Checks every key and value of a run file against the table and the architecture's sizes (may be
 /// null) and reports each. Unknown keys and wrong types are errors.
-std::vector<KeyReport> checkRunKeys(const YamlNode &root, const Architecture *architecture,
-                                    Diagnostics &diagnostics);
+std::vector<KeyReport> checkRunKeys(const YamlNode &root, const Architecture *architecture, Diagnostics &diagnostics);
 
 } // namespace espalier

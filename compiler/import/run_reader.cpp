@@ -63,8 +63,7 @@ void RunReader::report(const std::string &path, KeyAction action, const std::str
     }
 }
 
-void RunReader::derive(const std::string &name, const std::string &value,
-                       const std::string &reason) const {
+void RunReader::derive(const std::string &name, const std::string &value, const std::string &reason) const {
   run.derived.push_back({name, value, reason});
 }
 

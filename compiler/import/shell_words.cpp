@@ -126,8 +126,7 @@ private:
 
   void warnOfControlFlow(const PlacedText &first) {
     static const std::vector<std::string> keywords = {"if", "for", "while", "until", "case", "function"};
-    if (first.chars.empty() || isWarned ||
-        std::find(keywords.begin(), keywords.end(), first.text()) == keywords.end())
+    if (first.chars.empty() || isWarned || std::find(keywords.begin(), keywords.end(), first.text()) == keywords.end())
       return;
     isWarned = true;
     diagnostics.warning({file, first.chars[0].line, first.chars[0].column},
@@ -170,8 +169,7 @@ private:
 
   bool mayAssign() const {
     static const std::vector<std::string> declarers = {"export", "local", "readonly", "declare", "typeset"};
-    return command.empty() ||
-           std::find(declarers.begin(), declarers.end(), command.front().text) != declarers.end();
+    return command.empty() || std::find(declarers.begin(), declarers.end(), command.front().text) != declarers.end();
   }
 
   /// NAME=value, NAME=( words ), and both with +=. False, and nothing read, when there is none.

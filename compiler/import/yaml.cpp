@@ -77,9 +77,7 @@ private:
     SourceLocation keyWhere;
   };
 
-  SourceLocation place(const YAML::Mark &mark) const {
-    return {file, mark.line + 1, mark.column + 1};
-  }
+  SourceLocation place(const YAML::Mark &mark) const { return {file, mark.line + 1, mark.column + 1}; }
   std::shared_ptr<YamlNode> makeNode(YamlNode::Kind kind, const YAML::Mark &mark) {
     auto node = std::make_shared<YamlNode>();
     node->kind = kind;
@@ -94,8 +92,7 @@ private:
     if (!tag.empty() && tag != "?" && tag != "!" && !tag.starts_with("tag:yaml.org,2002:"))
       diagnostics.error(where, fmt::format("tag '{}' has no meaning here, remove it", tag));
   }
-  void open(YamlNode::Kind kind, const YAML::Mark &mark, const std::string &tag,
-            YAML::anchor_t anchor) {
+  void open(YamlNode::Kind kind, const YAML::Mark &mark, const std::string &tag, YAML::anchor_t anchor) {
     auto node = makeNode(kind, mark);
     checkTag(tag, node->where);
     if (static_cast<int>(stack.size()) >= limits.depth)
@@ -134,8 +131,7 @@ void TreeBuilder::add(const YamlPtr &node, const SourceLocation &where) {
   parent.node->expandedNodes += node->expandedNodes;
   parent.node->depth = std::max(parent.node->depth, node->depth + 1);
   if (parent.node->expandedNodes > limits.expandedNodes)
-    stop(where,
-         fmt::format("more than {} nodes after the expansion of aliases", limits.expandedNodes));
+    stop(where, fmt::format("more than {} nodes after the expansion of aliases", limits.expandedNodes));
   if (static_cast<int>(stack.size()) + node->depth > limits.depth)
     stop(where, fmt::format("nesting is deeper than {} levels", limits.depth));
   if (parent.node->isSequence())
@@ -161,8 +157,7 @@ void TreeBuilder::addToMap(Open &map, const YamlPtr &node, const SourceLocation 
   }
   for (const YamlEntry &entry : map.node->entries)
     if (entry.key == map.key) {
-      diagnostics.error(where, fmt::format("duplicate key '{}', first given on line {}", map.key,
-                                           entry.keyWhere.line));
+      diagnostics.error(where, fmt::format("duplicate key '{}', first given on line {}", map.key, entry.keyWhere.line));
       map.skipValue = true;
     }
 }
@@ -192,11 +187,9 @@ void TreeBuilder::mergeInto(YamlNode &map) {
 
 } // namespace
 
-YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &diagnostics,
-                  const YamlLimits &limits) {
+YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &diagnostics, const YamlLimits &limits) {
   if (text.size() > limits.bytes) {
-    diagnostics.error({file, 0, 0}, fmt::format("file has {} bytes, at most {} are read",
-                                                text.size(), limits.bytes));
+    diagnostics.error({file, 0, 0}, fmt::format("file has {} bytes, at most {} are read", text.size(), limits.bytes));
     return nullptr;
   }
   diagnostics.addSource(file, text);
@@ -216,8 +209,7 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
   } catch (const LimitReached &) {
     return nullptr;
   } catch (const YAML::Exception &fault) {
-    diagnostics.error({file, fault.mark.line + 1, fault.mark.column + 1},
-                      fmt::format("not valid YAML: {}", fault.msg));
+    diagnostics.error({file, fault.mark.line + 1, fault.mark.column + 1}, fmt::format("not valid YAML: {}", fault.msg));
     return nullptr;
   }
 }

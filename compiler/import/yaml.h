@@ -63,10 +63,9 @@ YamlPtr withValue(const YamlPtr &root, std::string_view path, const YamlPtr &val
 std::string flowText(const YamlNode &node);
 
 // Scalars as YAML 1.1 reads them. Quoted scalars are strings only, but for sizes.
-std::optional<bool> yamlBool(const YamlNode &node); ///< true/false, yes/no, on/off
-std::optional<int64_t>
-yamlInteger(const YamlNode &node);                      ///< decimal, optional sign and underscores
-std::optional<double> yamlNumber(const YamlNode &node); ///< also 1e-8, 3.e-4, .5; finite only
+std::optional<bool> yamlBool(const YamlNode &node);       ///< true/false, yes/no, on/off
+std::optional<int64_t> yamlInteger(const YamlNode &node); ///< decimal, optional sign and underscores
+std::optional<double> yamlNumber(const YamlNode &node);   ///< also 1e-8, 3.e-4, .5; finite only
 /// Bytes: "30GB" (binary, as MindSpore counts: 1GB = 2^30), "64KB", "1.5 GB", or a plain number.
 std::optional<double> yamlBytes(const YamlNode &node);
 

@@ -66,9 +66,9 @@ std::optional<double> yamlBytes(const YamlNode &node) {
     return std::nullopt;
   std::string unit = unitAt == std::string::npos ? "" : text.substr(unitAt);
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? 0 : unit.find_first_not_of(' '));
-  const std::pair<const char *, double> units[] = {
-      {"", 1},        {"B", 1},        {"KB", 0x1p10},  {"MB", 0x1p20},  {"GB", 0x1p30},
-      {"TB", 0x1p40}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  const std::pair<const char *, double> units[] = {{"", 1},         {"B", 1},       {"KB", 0x1p10},  {"MB", 0x1p20},
+                                                   {"GB", 0x1p30},  {"TB", 0x1p40}, {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                                                   {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   for (auto [name, factor] : units)
     if (unit == name)
       return *value * factor;

@@ -20,9 +20,9 @@ namespace {
 struct LayerState {
   LayerCall call;
   const SegmentLayout *segment = nullptr;
-  std::map<std::string, std::vector<double>> stores;       ///< "parameter/w", "accumulator/w", "state/w.moment1"
+  std::map<std::string, std::vector<double>> stores;      ///< "parameter/w", "accumulator/w", "state/w.moment1"
   std::map<int64_t, std::map<std::string, Tensor>> saved; ///< by micro-batch: saved values and the incoming stream
-  LayerState *tiedOwner = nullptr;                         ///< holder of tied parameters on the same stage
+  LayerState *tiedOwner = nullptr;                        ///< holder of tied parameters on the same stage
 
   std::string globalName(const SegmentParameter &parameter) const {
     if (!parameter.description->tiedTo.empty())
@@ -132,8 +132,9 @@ private:
 
   Type storedType() {
     Builder b(module.getContext());
-    return run.dtypes.parameters == DType::F32 ? Type(b.getF32Type())
-           : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
+    return run.dtypes.parameters == DType::F32    ? Type(b.getF32Type())
+           : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type())
+                                                  : Type(b.getF16Type());
   }
 
   /// The store behind a parameter-like argument, and where the argument's part of it begins.

@@ -20,8 +20,7 @@ namespace {
 class ReshardInserter {
 public:
   ReshardInserter(const Layout &layout, func::FuncOp function)
-      : layout(layout), body(function.getBody().front()), builder(function.getContext()),
-        backward(backwardOps(body)) {}
+      : layout(layout), body(function.getBody().front()), builder(function.getContext()), backward(backwardOps(body)) {}
 
   void run() {
     for (Operation &op : llvm::make_early_inc_range(body)) {

@@ -19,8 +19,7 @@ namespace {
 /// Localizes one function into `body` of its replacement.
 class Localizer : public LocalizeContext {
 public:
-  Localizer(const Layout &layout, func::FuncOp from, func::FuncOp to)
-      : layout(layout), from(from), b(to.getContext()) {
+  Localizer(const Layout &layout, func::FuncOp from, func::FuncOp to) : layout(layout), from(from), b(to.getContext()) {
     Block &body = to.getBody().front();
     for (auto [global, local] : llvm::zip_equal(from.getBody().front().getArguments(), body.getArguments()))
       locals[global] = local;
@@ -120,8 +119,8 @@ private:
       place.dims[dim].push_back(axis);
     }
     if (!toReduce.empty())
-      value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce),
-                                          b.getStringAttr("sum"), DenseI64ArrayAttr());
+      value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce), b.getStringAttr("sum"),
+                                          DenseI64ArrayAttr());
     for (size_t dim = 0; dim < place.dims.size(); ++dim)
       value = move(loc, value, dim, place.dims[dim], target.dims[dim], /*gather=*/true);
     for (size_t dim = 0; dim < place.dims.size(); ++dim)
@@ -180,8 +179,8 @@ private:
       return;
     Operation *local = locals.lookup(accumulate.getResult()).getDefiningOp();
     b.setInsertionPoint(local);
-    Value share = b.create<model::ConstantOp>(op->getLoc(), namedTensor({}, {}, b.getF32Type()),
-                                              b.getF64FloatAttr(1 / replicas));
+    Value share =
+        b.create<model::ConstantOp>(op->getLoc(), namedTensor({}, {}, b.getF32Type()), b.getF64FloatAttr(1 / replicas));
     Value x = local->getOperand(1);
     local->setOperand(1, b.create<model::MulOp>(op->getLoc(), x.getType(), x, share));
     b.setInsertionPointAfter(local);

@@ -14,8 +14,7 @@ namespace {
 /// Builds one function whose arguments and results are parts of a segment's regions.
 class RegionFunction {
 public:
-  RegionFunction(ModuleOp module, StringRef name)
-      : b(module.getContext()), loc(UnknownLoc::get(b.getContext())) {
+  RegionFunction(ModuleOp module, StringRef name) : b(module.getContext()), loc(UnknownLoc::get(b.getContext())) {
     b.setInsertionPointToEnd(module.getBody());
     function = b.create<func::FuncOp>(loc, name, b.getFunctionType({}, {}));
     b.setInsertionPointToStart(function.addEntryBlock());
@@ -101,9 +100,9 @@ void buildReduce(ModuleOp module, const SegmentLayout &segment, const RunConfig 
       gradient = sum;
     };
     if (!sumAxes.empty())
-      inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum,
-                                            DenseI64ArrayAttr()),
-              /*share=*/false);
+      inPlace(
+          f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum, DenseI64ArrayAttr()),
+          /*share=*/false);
     if (!stages.empty())
       inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes({f.b.getStringAttr("pp")}), sum,
                                             f.b.getDenseI64ArrayAttr(stages)),
@@ -141,8 +140,9 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment, const RunConfig &r
 void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool master, const RunConfig &run) {
   OpBuilder &b = f.b;
   Type f32 = b.getF32Type();
-  Type stored = parameter.elementBytes == 4 ? f32
-                : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
+  Type stored = parameter.elementBytes == 4            ? f32
+                : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type())
+                                                       : Type(b.getF16Type());
   StringRef name = parameter.description->name;
   bool share = isSharded(parameter);
   RankedTensorType type = f.flat(parameter.stateElements, f32);

@@ -1,7 +1,7 @@
 #include "compiler/pipeline/describe_run.h"
 
-#include "planner/explain.h"
 #include "dialects/model/dialect.h"
+#include "planner/explain.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"

@@ -12,22 +12,22 @@ namespace espalier {
 
 struct SegmentParameter {
   const ParameterDescription *description = nullptr;
-  std::vector<int64_t> paddedShape;   ///< global, with the vocabulary's padding
+  std::vector<int64_t> paddedShape; ///< global, with the vocabulary's padding
   Sharding sharding;
-  Axes partialAxes;                   ///< over which accumulators are summed after the last micro-batch
+  Axes partialAxes; ///< over which accumulators are summed after the last micro-batch
   int64_t localElements = 0;
-  int64_t heldElements = 0;           ///< localElements rounded up to whole ZeRO shares: what the regions hold
-  int64_t stateElements = 0;          ///< of one moment: a ZeRO share, or heldElements
+  int64_t heldElements = 0;  ///< localElements rounded up to whole ZeRO shares: what the regions hold
+  int64_t stateElements = 0; ///< of one moment: a ZeRO share, or heldElements
   int64_t elementBytes = 4;
-  int64_t replicas = 1;               ///< ranks of a stage that hold the same elements of the gradient when it is summed
+  int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the gradient when it is summed
   uint64_t parameterOffset = 0, gradientOffset = 0, stateOffset = 0;
-  bool isTiedHere = false;            ///< storage of another segment of the same stage, which also updates it
+  bool isTiedHere = false; ///< storage of another segment of the same stage, which also updates it
 };
 
 struct SegmentLayout {
   std::string kind;
   std::vector<SegmentParameter> parameters;
-  bool master = false;                ///< an f32 master precedes the two moments in STATE
+  bool master = false; ///< an f32 master precedes the two moments in STATE
   /// Bytes of the regions; those of a segment that holds tied parameters of another one include the other's.
   uint64_t parameterBytes = 0, gradientBytes = 0, stateBytes = 0;
 

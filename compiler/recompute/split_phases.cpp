@@ -269,8 +269,8 @@ private:
         phase.clone(op);
     if (slice) {
       Value stream = phase.argument(slice->stream);
-      results.push_back(phase.builder().create<dist::SliceOp>(joint.getLoc(), slice->part, stream, slice->axes,
-                                                              slice->dim));
+      results.push_back(
+          phase.builder().create<dist::SliceOp>(joint.getLoc(), slice->part, stream, slice->axes, slice->dim));
       attributes.push_back(saved(kept.size()));
     }
     phase.finish(results, attributes);
@@ -321,7 +321,7 @@ struct SplitPhasesPass : impl::SplitPhasesBase<SplitPhasesPass> {
     auto sliceAxes = getOperation()->getAttrOfType<ArrayAttr>("dist.slice_inputs");
     auto mesh = getOperation()->getAttrOfType<dist::MeshAttr>("dist.mesh");
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (function->hasAttr("model.segment") && 
+      if (function->hasAttr("model.segment") &&
           failed(SegmentSplitter(function, keepCollectives, sliceAxes, mesh).run()))
         return signalPassFailure();
   }

@@ -42,8 +42,8 @@ ParseResult parseAxes(AsmParser &parser, SmallVectorImpl<StringAttr> &axes) {
 }
 
 /// Parses `<name SEPARATOR integer, ...>`.
-ParseResult parsePairs(AsmParser &parser, function_ref<ParseResult()> separator,
-                       SmallVectorImpl<StringAttr> &names, SmallVectorImpl<int64_t> &numbers) {
+ParseResult parsePairs(AsmParser &parser, function_ref<ParseResult()> separator, SmallVectorImpl<StringAttr> &names,
+                       SmallVectorImpl<int64_t> &numbers) {
   return parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, [&]() -> ParseResult {
     StringRef keyword;
     int64_t number = 0;
@@ -57,8 +57,7 @@ ParseResult parsePairs(AsmParser &parser, function_ref<ParseResult()> separator,
 
 template <typename Range> void printAxes(AsmPrinter &printer, Range axes) {
   printer << "{";
-  llvm::interleaveComma(axes, printer,
-                        [&](Attribute axis) { printer << cast<StringAttr>(axis).getValue(); });
+  llvm::interleaveComma(axes, printer, [&](Attribute axis) { printer << cast<StringAttr>(axis).getValue(); });
   printer << "}";
 }
 
@@ -70,15 +69,13 @@ Attribute MeshAttr::parse(AsmParser &parser, Type) {
   SmallVector<int64_t> sizes;
   if (parsePairs(parser, [&] { return parser.parseEqual(); }, axes, sizes))
     return {};
-  return MeshAttr::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(),
-                              axes, sizes);
+  return MeshAttr::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), axes, sizes);
 }
 
 void MeshAttr::print(AsmPrinter &printer) const {
   printer << "<";
-  llvm::interleaveComma(llvm::zip_equal(getAxes(), getSizes()), printer, [&](auto pair) {
-    printer << std::get<0>(pair).getValue() << " = " << std::get<1>(pair);
-  });
+  llvm::interleaveComma(llvm::zip_equal(getAxes(), getSizes()), printer,
+                        [&](auto pair) { printer << std::get<0>(pair).getValue() << " = " << std::get<1>(pair); });
   printer << ">";
 }
 
@@ -122,8 +119,8 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     return {};
   if (parser.parseGreater())
     return {};
-  return ShardingAttr::getChecked([&] { return parser.emitError(parser.getNameLoc()); },
-                                  parser.getContext(), dims, partial);
+  return ShardingAttr::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), dims,
+                                  partial);
 }
 
 void ShardingAttr::print(AsmPrinter &printer) const {
@@ -159,9 +156,8 @@ Attribute OriginAttr::parse(AsmParser &parser, Type) {
 
 void OriginAttr::print(AsmPrinter &printer) const {
   printer << "<";
-  llvm::interleaveComma(llvm::zip_equal(getAxes(), getStrides()), printer, [&](auto pair) {
-    printer << std::get<0>(pair).getValue() << " * " << std::get<1>(pair);
-  });
+  llvm::interleaveComma(llvm::zip_equal(getAxes(), getStrides()), printer,
+                        [&](auto pair) { printer << std::get<0>(pair).getValue() << " * " << std::get<1>(pair); });
   printer << ">";
 }
 
@@ -169,8 +165,7 @@ LogicalResult ReshardOp::verify() {
   auto rank = static_cast<size_t>(cast<RankedTensorType>(getX().getType()).getRank());
   if (getFrom().getDims().size() != rank || getTo().getDims().size() != rank) // reshard_c1
     return emitOpError("needs one sharding entry per dimension: tensor has ")
-           << rank << ", shardings have " << getFrom().getDims().size() << " and "
-           << getTo().getDims().size();
+           << rank << ", shardings have " << getFrom().getDims().size() << " and " << getTo().getDims().size();
   if (getX().getType() != getType()) // reshard_c2
     return emitOpError("needs equal types, got ") << getX().getType() << " and " << getType();
   for (StringAttr axis : getTo().getPartial()) // reshard_c3
@@ -188,8 +183,7 @@ static LogicalResult verifyMove(Operation *op, Type large, Type small, uint64_t 
               a.getElementType() == b.getElementType();
   for (int64_t i = 0; fits && i < a.getRank(); ++i) {
     bool isDim = static_cast<uint64_t>(i) == dim;
-    fits = isDim ? b.getDimSize(i) && a.getDimSize(i) % b.getDimSize(i) == 0
-                 : a.getDimSize(i) == b.getDimSize(i);
+    fits = isDim ? b.getDimSize(i) && a.getDimSize(i) % b.getDimSize(i) == 0 : a.getDimSize(i) == b.getDimSize(i);
   }
   if (!fits) // collective_c2
     return op->emitOpError("needs types that differ in dimension ")
@@ -206,14 +200,8 @@ LogicalResult AllReduceOp::verify() {
     return emitOpError("needs reduction sum or max, got ") << getReduction();
   return success();
 }
-LogicalResult AllGatherOp::verify() {
-  return verifyMove(*this, getType(), getX().getType(), getDim(), getAxes());
-}
-LogicalResult ReduceScatterOp::verify() {
-  return verifyMove(*this, getX().getType(), getType(), getDim(), getAxes());
-}
-LogicalResult SliceOp::verify() {
-  return verifyMove(*this, getX().getType(), getType(), getDim(), getAxes());
-}
+LogicalResult AllGatherOp::verify() { return verifyMove(*this, getType(), getX().getType(), getDim(), getAxes()); }
+LogicalResult ReduceScatterOp::verify() { return verifyMove(*this, getX().getType(), getType(), getDim(), getAxes()); }
+LogicalResult SliceOp::verify() { return verifyMove(*this, getX().getType(), getType(), getDim(), getAxes()); }
 
 } // namespace espalier::dist

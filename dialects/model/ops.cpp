@@ -41,8 +41,7 @@ Attribute DimsAttr::parse(AsmParser &parser, Type) {
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseName))
     return {};
-  return DimsAttr::getChecked([&] { return parser.emitError(parser.getNameLoc()); },
-                              parser.getContext(), names);
+  return DimsAttr::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), names);
 }
 
 void DimsAttr::print(AsmPrinter &printer) const {
@@ -51,8 +50,7 @@ void DimsAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-LogicalResult DimsAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                               ArrayRef<StringAttr> names) {
+LogicalResult DimsAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<StringAttr> names) {
   for (size_t i = 0; i < names.size(); ++i)
     if (llvm::is_contained(names.drop_front(i + 1), names[i]))
       return emitError() << "needs distinct dimension names, got " << names[i] << " twice";

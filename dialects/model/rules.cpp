@@ -21,8 +21,7 @@ Value floatLike(OpBuilder &builder, Location loc, Value like, double value) {
   Type type = like.getType();
   Attribute number = builder.getF32FloatAttr(value);
   if (auto vector = dyn_cast<VectorType>(type))
-    return builder.create<arith::ConstantOp>(
-        loc, DenseElementsAttr::get(vector, cast<FloatAttr>(number)));
+    return builder.create<arith::ConstantOp>(loc, DenseElementsAttr::get(vector, cast<FloatAttr>(number)));
   return builder.create<arith::ConstantOp>(loc, cast<TypedAttr>(number));
 }
 
@@ -55,8 +54,8 @@ SmallVector<Value> cloneWithOrigins(LocalizeContext &context, Operation *op, Val
   SmallVector<Value> results = context.cloneLocal(op);
   Operation *local = results.front().getDefiningOp();
   local->setAttr("origins", originsOf(context, global));
-  local->setAttr("unsplit", context.builder().getDenseI64ArrayAttr(
-                                cast<RankedTensorType>(global.getType()).getShape()));
+  local->setAttr("unsplit",
+                 context.builder().getDenseI64ArrayAttr(cast<RankedTensorType>(global.getType()).getShape()));
   return results;
 }
 
@@ -66,30 +65,22 @@ StringRef lastDim(Value value) { return dimNames(value.getType()).back(); }
 
 // neg
 double NegOp::evaluate(ArrayRef<double> x) { return -x[0]; }
-Value NegOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<arith::NegFOp>(loc, x[0]);
-}
+Value NegOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<arith::NegFOp>(loc, x[0]); }
 void NegOp::differentiate(Gradients &g) { g.contribute(0, g.neg(g.cotangent())); }
 
 // exp
 double ExpOp::evaluate(ArrayRef<double> x) { return std::exp(x[0]); }
-Value ExpOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<math::ExpOp>(loc, x[0]);
-}
+Value ExpOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<math::ExpOp>(loc, x[0]); }
 void ExpOp::differentiate(Gradients &g) { g.contribute(0, g.mul(g.cotangent(), g.result())); }
 
 // log
 double LogOp::evaluate(ArrayRef<double> x) { return std::log(x[0]); }
-Value LogOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<math::LogOp>(loc, x[0]);
-}
+Value LogOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<math::LogOp>(loc, x[0]); }
 void LogOp::differentiate(Gradients &g) { g.contribute(0, g.div(g.cotangent(), g.operand(0))); }
 
 // tanh: dy (1 - y^2)
 double TanhOp::evaluate(ArrayRef<double> x) { return std::tanh(x[0]); }
-Value TanhOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<math::TanhOp>(loc, x[0]);
-}
+Value TanhOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<math::TanhOp>(loc, x[0]); }
 void TanhOp::differentiate(Gradients &g) {
   Value slope = g.sub(g.constant(1), g.mul(g.result(), g.result()));
   g.contribute(0, g.mul(g.cotangent(), slope));
@@ -97,9 +88,7 @@ void TanhOp::differentiate(Gradients &g) {
 
 // erf: dy 2/sqrt(pi) exp(-x^2)
 double ErfOp::evaluate(ArrayRef<double> x) { return std::erf(x[0]); }
-Value ErfOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<math::ErfOp>(loc, x[0]);
-}
+Value ErfOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<math::ErfOp>(loc, x[0]); }
 void ErfOp::differentiate(Gradients &g) {
   Value square = g.mul(g.operand(0), g.operand(0));
   Value exponent = g.neg(square);
@@ -131,12 +120,8 @@ void RsqrtOp::differentiate(Gradients &g) {
 
 // sqrt: dy / (2 y)
 double SqrtOp::evaluate(ArrayRef<double> x) { return std::sqrt(x[0]); }
-Value SqrtOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<math::SqrtOp>(loc, x[0]);
-}
-void SqrtOp::differentiate(Gradients &g) {
-  g.contribute(0, g.div(g.mul(g.cotangent(), g.constant(0.5)), g.result()));
-}
+Value SqrtOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<math::SqrtOp>(loc, x[0]); }
+void SqrtOp::differentiate(Gradients &g) { g.contribute(0, g.div(g.mul(g.cotangent(), g.constant(0.5)), g.result())); }
 
 // step
 double StepOp::evaluate(ArrayRef<double> x) { return x[0] > 0 ? 1 : 0; }
@@ -159,9 +144,7 @@ void BroadcastOp::differentiate(Gradients &g) { g.contribute(0, g.cotangent()); 
 
 // add
 double AddOp::evaluate(ArrayRef<double> x) { return x[0] + x[1]; }
-Value AddOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<arith::AddFOp>(loc, x[0], x[1]);
-}
+Value AddOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<arith::AddFOp>(loc, x[0], x[1]); }
 void AddOp::differentiate(Gradients &g) {
   g.contribute(0, g.cotangent());
   g.contribute(1, g.cotangent());
@@ -170,9 +153,7 @@ bool AddOp::passesPartial() { return true; }
 
 // sub
 double SubOp::evaluate(ArrayRef<double> x) { return x[0] - x[1]; }
-Value SubOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<arith::SubFOp>(loc, x[0], x[1]);
-}
+Value SubOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<arith::SubFOp>(loc, x[0], x[1]); }
 void SubOp::differentiate(Gradients &g) {
   g.contribute(0, g.cotangent());
   g.contribute(1, g.neg(g.cotangent()));
@@ -180,9 +161,7 @@ void SubOp::differentiate(Gradients &g) {
 
 // mul
 double MulOp::evaluate(ArrayRef<double> x) { return x[0] * x[1]; }
-Value MulOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<arith::MulFOp>(loc, x[0], x[1]);
-}
+Value MulOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<arith::MulFOp>(loc, x[0], x[1]); }
 void MulOp::differentiate(Gradients &g) {
   g.contribute(0, g.mul(g.cotangent(), g.operand(1)));
   g.contribute(1, g.mul(g.cotangent(), g.operand(0)));
@@ -190,9 +169,7 @@ void MulOp::differentiate(Gradients &g) {
 
 // div: da = dy / b, db = -dy y / b
 double DivOp::evaluate(ArrayRef<double> x) { return x[0] / x[1]; }
-Value DivOp::emit(OpBuilder &b, Location loc, ValueRange x) {
-  return b.create<arith::DivFOp>(loc, x[0], x[1]);
-}
+Value DivOp::emit(OpBuilder &b, Location loc, ValueRange x) { return b.create<arith::DivFOp>(loc, x[0], x[1]); }
 void DivOp::differentiate(Gradients &g) {
   Value share = g.div(g.cotangent(), g.operand(1));
   g.contribute(0, share);
@@ -244,11 +221,11 @@ void ReduceMaxOp::differentiate(Gradients &) {}
 FactorKind ContractOp::factorKind(StringRef dim) { return sumOutside(dim, getType()); }
 double ContractOp::flops() {
   double product = 2;
-  for (auto [dim, size] : llvm::zip_equal(dimNames(getA().getType()),
-                                          cast<RankedTensorType>(getA().getType()).getShape()))
+  for (auto [dim, size] :
+       llvm::zip_equal(dimNames(getA().getType()), cast<RankedTensorType>(getA().getType()).getShape()))
     product *= size;
-  for (auto [dim, size] : llvm::zip_equal(dimNames(getB().getType()),
-                                          cast<RankedTensorType>(getB().getType()).getShape()))
+  for (auto [dim, size] :
+       llvm::zip_equal(dimNames(getB().getType()), cast<RankedTensorType>(getB().getType()).getShape()))
     if (dimIndex(getA().getType(), dim) < 0)
       product *= size;
   return product;
@@ -288,8 +265,7 @@ SmallVector<Value> PickOp::localize(LocalizeContext &context) {
 }
 void PickOp::differentiate(Gradients &g) {
   auto type = withElement(g.operand(0).getType(), g.builder.getF32Type());
-  g.contribute(0, g.builder.create<PickGradOp>(g.loc, type, g.operand(1), g.cotangent(), g.operand(0),
-                                               Attribute()));
+  g.contribute(0, g.builder.create<PickGradOp>(g.loc, type, g.operand(1), g.cotangent(), g.operand(0), Attribute()));
 }
 
 // pick_grad
@@ -308,9 +284,7 @@ void MaskTailOp::differentiate(Gradients &g) {
 }
 
 // dropout: linear, so its derivative is itself
-SmallVector<Value> DropoutOp::localize(LocalizeContext &context) {
-  return cloneWithOrigins(context, *this, getX());
-}
+SmallVector<Value> DropoutOp::localize(LocalizeContext &context) { return cloneWithOrigins(context, *this, getX()); }
 void DropoutOp::differentiate(Gradients &g) {
   Value cotangent = g.fullCotangent();
   g.contribute(0, g.builder.create<DropoutOp>(g.loc, cotangent.getType(), cotangent, getRateAttr(), getIdAttr(),
@@ -324,8 +298,8 @@ FactorKind RopeOp::factorKind(StringRef dim) {
 void RopeOp::differentiate(Gradients &g) {
   Value cotangent = g.fullCotangent();
   UnitAttr inverse = getInverse() ? UnitAttr() : g.builder.getUnitAttr();
-  g.contribute(0, g.builder.create<RopeOp>(g.loc, cotangent.getType(), cotangent, g.operand(1), getThetaAttr(),
-                                           inverse));
+  g.contribute(0,
+               g.builder.create<RopeOp>(g.loc, cotangent.getType(), cotangent, g.operand(1), getThetaAttr(), inverse));
 }
 
 // attention: heads and batch are independent; a row needs all keys
@@ -339,9 +313,7 @@ static double attentionFlops(Value q, bool causal) {
   return 4.0 * type.getNumElements() * type.getDimSize(1) * (causal ? 0.5 : 1.0);
 }
 FactorKind AttentionOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
-SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
-  return cloneWithOrigins(context, *this, getQ());
-}
+SmallVector<Value> AttentionOp::localize(LocalizeContext &context) { return cloneWithOrigins(context, *this, getQ()); }
 double AttentionOp::flops() { return attentionFlops(getQ(), getCausal()); }
 bool AttentionOp::isExpensive() { return true; }
 void AttentionOp::differentiate(Gradients &g) {

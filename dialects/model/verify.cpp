@@ -13,8 +13,7 @@ Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).get
 
 /// Every tensor names its dimensions.
 LogicalResult verifyNamed(Operation *op) {
-  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()),
-                                         SmallVector<Value>(op->getResults())))
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
     if (dimNames(value.getType()).size() != shapeOf(value).size())
       return op->emitOpError("needs tensors with named dimensions, got ") << value.getType();
   return success();
@@ -34,9 +33,7 @@ bool isSubsequence(Value part, Value whole) {
   return true;
 }
 
-bool sameDims(Value a, Value b) {
-  return dimNames(a.getType()) == dimNames(b.getType()) && shapeOf(a) == shapeOf(b);
-}
+bool sameDims(Value a, Value b) { return dimNames(a.getType()) == dimNames(b.getType()) && shapeOf(a) == shapeOf(b); }
 
 LogicalResult verifyElementwise(Operation *op) {
   if (failed(verifyNamed(op)))
@@ -95,8 +92,7 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
            << k.getType() << " and " << v.getType();
   size_t rank = shapeOf(q).size();
   bool grouped = rank == 5;
-  if ((rank != 4 && !grouped) || !isSubsequence(k, q) ||
-      dimNames(q.getType()).back() != dimNames(k.getType()).back() ||
+  if ((rank != 4 && !grouped) || !isSubsequence(k, q) || dimNames(q.getType()).back() != dimNames(k.getType()).back() ||
       dimNames(q.getType()).take_front(3) != dimNames(k.getType()).take_front(3)) // attention_c2
     return op->emitOpError("needs q with the dimensions of k and at most a group before the last, got ")
            << q.getType() << " for " << k.getType();
@@ -105,7 +101,7 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
 
 } // namespace
 
-#define UNARY(Op)                                                                                  \
+#define UNARY(Op)                                                                                                      \
   LogicalResult Op::verify() { return verifyUnary(*this); }
 UNARY(NegOp)
 UNARY(ExpOp)
@@ -150,9 +146,7 @@ LogicalResult ContractOp::verify() {
   if (failed(verifyNamed(*this)))
     return failure();
   Type a = getA().getType(), b = getB().getType(), result = getType();
-  auto sizeIn = [](Type type, StringAttr dim) {
-    return cast<RankedTensorType>(type).getDimSize(dimIndex(type, dim));
-  };
+  auto sizeIn = [](Type type, StringAttr dim) { return cast<RankedTensorType>(type).getDimSize(dimIndex(type, dim)); };
   for (StringAttr dim : dimNames(result)) // contract_c1
     if ((dimIndex(a, dim) >= 0 && sizeIn(a, dim) != sizeIn(result, dim)) ||
         (dimIndex(b, dim) >= 0 && sizeIn(b, dim) != sizeIn(result, dim)) ||
@@ -199,8 +193,7 @@ LogicalResult EmbedOp::verify() {
 LogicalResult EmbedGradOp::verify() {
   if (failed(verifyNamed(*this)))
     return failure();
-  if (shapeOf(getResult()).size() != 2 || !elementOf(getResult()).isF32() ||
-      !isOneMore(getIds(), getCotangent()) ||
+  if (shapeOf(getResult()).size() != 2 || !elementOf(getResult()).isF32() || !isOneMore(getIds(), getCotangent()) ||
       dimNames(getCotangent().getType()).back() != dimNames(getType()).back() ||
       shapeOf(getCotangent()).back() != shapeOf(getResult()).back()) // embed_grad_c1
     return emitOpError("needs a cotangent [ids.., hidden] and an f32 result [rows, hidden], got ")
@@ -253,8 +246,7 @@ LogicalResult RopeOp::verify() {
   if (!sameDims(getX(), getResult()) || prefix.size() >= shapeOf(getX()).size() ||
       dimNames(getType()).take_front(prefix.size()) != prefix || !isSubsequence(getPositions(), getX()) ||
       shapeOf(getX()).back() % 2) // rope_c1
-    return emitOpError("needs x with the dimensions of positions first and an even last one, got ")
-           << getX().getType();
+    return emitOpError("needs x with the dimensions of positions first and an even last one, got ") << getX().getType();
   return verifyIntegers(*this, getPositions(), "positions"); // rope_c2
 }
 
@@ -270,8 +262,7 @@ LogicalResult AttentionOp::verify() {
 LogicalResult AttentionGradOp::verify() {
   if (failed(verifyAttention(*this, getQ(), getK(), getV())))
     return failure();
-  if (!sameDims(getDq(), getQ()) || !sameDims(getDk(), getK()) ||
-      !sameDims(getDv(), getV())) // attention_grad_c1
+  if (!sameDims(getDq(), getQ()) || !sameDims(getDk(), getK()) || !sameDims(getDv(), getV())) // attention_grad_c1
     return emitOpError("needs results with the dimensions of q, k and v");
   if (!sameDims(getOut(), getQ()) || !sameDims(getCotangent(), getQ()) ||
       !isOneMore(getLogSumExp(), getQ())) // attention_grad_c2

@@ -34,13 +34,11 @@ struct Block {
 std::vector<Block> blocksOf(const Program &program, const Executor &executor) {
   std::vector<Block> blocks;
   const Arena &arena = executor.memory();
-  for (const ParameterPlace &place :
-       parameterPlaces(program.plan(), executor.rankProgram().stage)) {
+  for (const ParameterPlace &place : parameterPlaces(program.plan(), executor.rankProgram().stage)) {
     const std::string &name = place.parameter->name();
     uint64_t elements = place.slot->local_elements(), held = place.slot->state_elements();
     pb::DataType type = place.parameter->type();
-    blocks.push_back(
-        {"value/" + name, type, {arena.at(place.values), elements * elementBytes(type)}, true});
+    blocks.push_back({"value/" + name, type, {arena.at(place.values), elements * elementBytes(type)}, true});
     uint64_t offset = place.state;
     for (const char *kind : {"master/", "moment1/", "moment2/"}) {
       if (kind == std::string("master/") && !place.slot->master())
@@ -58,21 +56,18 @@ std::string layoutOf(const Program &program, const Executor &executor) {
   nlohmann::ordered_json layout = nlohmann::ordered_json::object();
   const Mesh &mesh = program.mesh();
   int rank = executor.rankProgram().rank;
-  for (const ParameterPlace &place :
-       parameterPlaces(program.plan(), executor.rankProgram().stage)) {
+  for (const ParameterPlace &place : parameterPlaces(program.plan(), executor.rankProgram().stage)) {
     const pb::Parameter &parameter = *place.parameter;
     std::vector<int64_t> begin, size;
     for (int i = 0; i < parameter.padded_shape_size(); ++i) {
-      std::vector<std::string> axes(parameter.dims(i).axes().begin(),
-                                    parameter.dims(i).axes().end());
+      std::vector<std::string> axes(parameter.dims(i).axes().begin(), parameter.dims(i).axes().end());
       size.push_back(parameter.padded_shape(i) / mesh.product(axes));
       begin.push_back(size.back() * mesh.index(rank, axes));
     }
     StateRange share = stateRange(*place.slot, mesh, rank);
     layout[parameter.name()] = {
         {"shape", std::vector<uint64_t>(parameter.shape().begin(), parameter.shape().end())},
-        {"padded",
-         std::vector<uint64_t>(parameter.padded_shape().begin(), parameter.padded_shape().end())},
+        {"padded", std::vector<uint64_t>(parameter.padded_shape().begin(), parameter.padded_shape().end())},
         {"begin", begin},
         {"size", size},
         {"share", {share.begin, share.end}}};
@@ -91,10 +86,8 @@ void writeRank(const Path &folder, const Program &program, const Executor &execu
   std::vector<TensorBytes> tensors;
   for (const Block &block : blocksOf(program, executor))
     if (isFirst || !block.isReplicated)
-      tensors.push_back({block.name,
-                         block.type,
-                         {static_cast<int64_t>(block.bytes.size() / elementBytes(block.type))},
-                         block.bytes});
+      tensors.push_back(
+          {block.name, block.type, {static_cast<int64_t>(block.bytes.size() / elementBytes(block.type))}, block.bytes});
   writeSafetensors(folder / rankFile(rank), tensors, {{"layout", layoutOf(program, executor)}});
 }
 
@@ -161,8 +154,7 @@ Path latestIn(const Path &folder) {
 
 } // namespace
 
-void saveCheckpoint(const Path &folder, const Program &program, Executor &executor,
-                    const ScalarState &state) {
+void saveCheckpoint(const Path &folder, const Program &program, Executor &executor, const ScalarState &state) {
   Path temporary = folder / fmt::format(".step-{:08}.partial", state.step);
   bool isLeader = executor.rankProgram().rank == 0;
   std::error_code error;
@@ -232,7 +224,8 @@ std::string describeCheckpoints(const Path &folder) {
                      "files       {} of ranks, {:.1f} MiB\n"
                      "older       {}\n",
                      latest.string(), saved.model, saved.state.step, saved.state.updates, saved.state.consumed,
-                     saved.state.lossScale, saved.split, files, bytes / 1048576.0, older.empty() ? "none" : fmt::format("{}", fmt::join(older, ", ")));
+                     saved.state.lossScale, saved.split, files, bytes / 1048576.0,
+                     older.empty() ? "none" : fmt::format("{}", fmt::join(older, ", ")));
 }
 
 } // namespace espalier::rt

@@ -32,8 +32,7 @@ void requireCheckpoint(const std::filesystem::path &folder);
 /// Fills the rank's parameters and optimizer state from the latest checkpoint and returns where the
 /// run stood. Throws PlanError if there is none, it is damaged, or it was written under another
 /// split of the parameters.
-ScalarState loadCheckpoint(const std::filesystem::path &folder, const Program &program,
-                           Executor &executor);
+ScalarState loadCheckpoint(const std::filesystem::path &folder, const Program &program, Executor &executor);
 
 /// What a folder of checkpoints holds, for people: where the latest one stands, its split, size and the older ones.
 /// Throws PlanError as requireCheckpoint does.

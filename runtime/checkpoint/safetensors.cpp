@@ -39,8 +39,7 @@ std::span<const std::byte> bytesOf(const std::string &text) {
 
 } // namespace
 
-void writeDurably(const std::filesystem::path &file,
-                  std::span<const std::span<const std::byte>> parts) {
+void writeDurably(const std::filesystem::path &file, std::span<const std::span<const std::byte>> parts) {
   int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   bool isWritten = descriptor >= 0;
   for (std::span<const std::byte> part : parts) {
@@ -124,8 +123,7 @@ std::span<const std::byte> SafetensorsFile::tensor(const std::string &name, uint
   if (place == places.end() || place->second.second != bytes)
     refuse(file,
            fmt::format("needs '{}' with {} bytes, has {}", name, bytes,
-                       place == places.end() ? std::string("none")
-                                             : fmt::format("{} bytes", place->second.second)));
+                       place == places.end() ? std::string("none") : fmt::format("{} bytes", place->second.second)));
   return std::span(content).subspan(place->second.first, bytes);
 }
 

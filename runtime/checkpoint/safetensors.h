@@ -41,14 +41,12 @@ public:
 private:
   std::filesystem::path file;
   std::vector<std::byte> content;
-  std::map<std::string, std::pair<uint64_t, uint64_t>>
-      places; ///< first byte and size, in `content`
+  std::map<std::string, std::pair<uint64_t, uint64_t>> places; ///< first byte and size, in `content`
   std::map<std::string, std::string> strings;
 };
 
 /// Writes `bytes` to a file and flushes it to disk. Throws PlanError where the disk refuses.
-void writeDurably(const std::filesystem::path &file,
-                  std::span<const std::span<const std::byte>> parts);
+void writeDurably(const std::filesystem::path &file, std::span<const std::span<const std::byte>> parts);
 
 /// Makes names that were added to or changed in a folder durable.
 void syncFolder(const std::filesystem::path &folder);

@@ -93,15 +93,12 @@ public:
   uint32_t openSend(int peer, Stream stream) override { return open(self, peer, stream); }
   uint32_t openReceive(int peer, Stream stream) override { return open(peer, self, stream); }
 
-  Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from,
-                         void *const *to) override;
+  Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
   Ticket startSend(uint32_t link, const void *data, size_t bytes) override;
   Ticket startReceive(uint32_t link, void *data, size_t bytes) override;
   Progress poll(Ticket &ticket) override;
 
-  uint32_t epoch() const override {
-    return world.bells[self].rings.load(std::memory_order_seq_cst);
-  }
+  uint32_t epoch() const override { return world.bells[self].rings.load(std::memory_order_seq_cst); }
   void sleep(uint32_t seen) override { world.bells[self].rings.wait(seen); }
   void abort(const Failure &failure) override;
 
@@ -157,8 +154,8 @@ uint32_t LocalCommunicator::open(int from, int to, Stream stream) {
   return ends.size() - 1;
 }
 
-Ticket LocalCommunicator::startCollective(uint32_t group, const CollectiveShape &shape,
-                                          void *const *from, void *const *to) {
+Ticket LocalCommunicator::startCollective(uint32_t group, const CollectiveShape &shape, void *const *from,
+                                          void *const *to) {
   Membership &member = memberships[group];
   uint64_t sequence = member.started++;
   Round &round = member.group->rounds[sequence % maxInFlight];
@@ -233,15 +230,14 @@ Progress LocalCommunicator::pollTransfer(Ticket &ticket) {
   uint64_t mine = ticket.sequence + 1;
   if (transfer.done.load(std::memory_order_acquire) >= mine)
     return Progress::Done;
-  if (transfer.sent.load(std::memory_order_acquire) < mine ||
-      transfer.received.load(std::memory_order_acquire) < mine)
+  if (transfer.sent.load(std::memory_order_acquire) < mine || transfer.received.load(std::memory_order_acquire) < mine)
     return Progress::Pending;
   uint64_t claimed = transfer.claimed.load(std::memory_order_relaxed);
   if (claimed >= mine || !transfer.claimed.compare_exchange_strong(claimed, mine))
     return Progress::Pending;
   if (transfer.sendBytes != transfer.receiveBytes) {
-    fail(fmt::format("rank {} sends {} bytes where rank {} receives {}", link.from,
-                     transfer.sendBytes, link.to, transfer.receiveBytes));
+    fail(fmt::format("rank {} sends {} bytes where rank {} receives {}", link.from, transfer.sendBytes, link.to,
+                     transfer.receiveBytes));
     return Progress::Stopped;
   }
   std::memcpy(transfer.place, transfer.data, transfer.sendBytes);
@@ -281,8 +277,8 @@ void LocalCommunicator::doPart(const Round &round, const Membership &member) {
         Share share = shareOf(elements, size, i);
         if (share.size() == 0)
           continue;
-        copyTo(static_cast<char *>(mine.to[buffer]) + share.begin * width,
-               round.posts[i].from[buffer], share.size() * width);
+        copyTo(static_cast<char *>(mine.to[buffer]) + share.begin * width, round.posts[i].from[buffer],
+               share.size() * width);
       }
       break;
     case pb::Collective::BROADCAST:
@@ -312,8 +308,7 @@ void LocalCommunicator::reducePart(const Round &round, const Membership &member,
   void *own = round.posts[member.index].to[buffer];
   if (isScatter)
     results = {&own, 1};
-  reduceInOrder(shape.type, shape.reduction, {sources.data(), static_cast<size_t>(size)}, results,
-                0, share.size());
+  reduceInOrder(shape.type, shape.reduction, {sources.data(), static_cast<size_t>(size)}, results, 0, share.size());
 }
 
 void LocalCommunicator::fail(std::string message) {

@@ -42,8 +42,7 @@ template <typename T> void combine(float *sum, const T *from, int64_t count, boo
 }
 
 template <typename T>
-void reduceTyped(bool isMax, std::span<const void *const> from, std::span<void *const> to,
-                 int64_t begin, int64_t end) {
+void reduceTyped(bool isMax, std::span<const void *const> from, std::span<void *const> to, int64_t begin, int64_t end) {
   float sum[blockElements];
   for (int64_t base = begin; base < end; base += blockElements) {
     int64_t count = std::min(blockElements, end - base);
@@ -60,9 +59,8 @@ void reduceTyped(bool isMax, std::span<const void *const> from, std::span<void *
 
 } // namespace
 
-void reduceInOrder(pb::DataType type, pb::Collective::Reduction reduction,
-                   std::span<const void *const> from, std::span<void *const> to, int64_t begin,
-                   int64_t end) {
+void reduceInOrder(pb::DataType type, pb::Collective::Reduction reduction, std::span<const void *const> from,
+                   std::span<void *const> to, int64_t begin, int64_t end) {
   bool isMax = reduction == pb::Collective::MAX;
   switch (type) {
   case pb::BF16:

@@ -15,9 +15,7 @@ namespace espalier::rt {
 
 AtomicFile::AtomicFile(std::string path) : target(std::move(path)) {
   std::filesystem::path name(target);
-  neighbour =
-      (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid()))
-          .string();
+  neighbour = (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid())).string();
   file = std::fopen(neighbour.c_str(), "wbe");
   if (!file)
     throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));

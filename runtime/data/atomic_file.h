@@ -21,9 +21,7 @@ public:
 
   /// Appends; throws DataError when the disk is full.
   void write(const void *data, size_t bytes);
-  template <typename T> void write(std::span<const T> values) {
-    write(values.data(), values.size_bytes());
-  }
+  template <typename T> void write(std::span<const T> values) { write(values.data(), values.size_bytes()); }
   /// Flushes to the disk and gives the file its name.
   void commit();
   const std::string &path() const { return target; }

@@ -17,8 +17,7 @@ uint64_t pairKey(int32_t left, int32_t right) {
 }
 } // namespace
 
-BpeMerges::BpeMerges(size_t count)
-    : slots(std::bit_ceil(2 * count + 16), Slot{emptyPair, {noRank, -1}}) {}
+BpeMerges::BpeMerges(size_t count) : slots(std::bit_ceil(2 * count + 16), Slot{emptyPair, {noRank, -1}}) {}
 
 size_t BpeMerges::slotOf(uint64_t pair) const {
   size_t mask = slots.size() - 1;
@@ -86,9 +85,7 @@ void BpeMerges::applyLong(std::vector<int32_t> &ids) const {
   struct Candidate {
     int32_t rank, merged;
     size_t at;
-    bool operator<(const Candidate &other) const {
-      return rank != other.rank ? rank > other.rank : at > other.at;
-    }
+    bool operator<(const Candidate &other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
   };
   struct Links {
     size_t before, after;

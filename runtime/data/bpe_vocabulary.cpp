@@ -29,8 +29,7 @@ BpeVocabulary BpeVocabulary::fromJson(const std::string &file, const nlohmann::j
       throw DataError(file, fmt::format("token \"{}\" has no integer id", text.substr(0, 60)));
     int64_t id = value.get<int64_t>();
     if (id < 0 || id >= limit)
-      throw DataError(file, fmt::format("token \"{}\" has id {}, want 0 to {}", text.substr(0, 60),
-                                        id, limit - 1));
+      throw DataError(file, fmt::format("token \"{}\" has id {}, want 0 to {}", text.substr(0, 60), id, limit - 1));
     vocabulary.setToken(static_cast<int32_t>(id), text);
   }
   return vocabulary;
@@ -51,16 +50,15 @@ int32_t BpeVocabulary::idOf(const std::string &text) const {
   return found == ids.end() ? -1 : found->second;
 }
 
-void BpeVocabulary::addMerge(const std::string &file, int64_t line, const std::string &left,
-                             const std::string &right) {
+void BpeVocabulary::addMerge(const std::string &file, int64_t line, const std::string &left, const std::string &right) {
   int32_t parts[] = {idOf(left), idOf(right), idOf(left + right)};
   const std::string names[] = {left, right, left + right};
   for (int i = 0; i < 3; ++i)
     if (parts[i] < 0)
-      throw DataError(file,
-                      fmt::format("merge {} uses \"{}\", which is not in the vocabulary",
-                                  nextRank + 1, names[i].substr(0, 60)),
-                      line);
+      throw DataError(
+          file,
+          fmt::format("merge {} uses \"{}\", which is not in the vocabulary", nextRank + 1, names[i].substr(0, 60)),
+          line);
   mergeTable.add(parts[0], parts[1], nextRank++, parts[2]);
 }
 

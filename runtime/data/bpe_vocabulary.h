@@ -20,8 +20,7 @@ public:
   static BpeVocabulary fromJson(const std::string &file, const nlohmann::json &entries);
 
   /// Adds the next merge; throws DataError when a part or their union is no token.
-  void addMerge(const std::string &file, int64_t line, const std::string &left,
-                const std::string &right);
+  void addMerge(const std::string &file, int64_t line, const std::string &left, const std::string &right);
   /// Adds the merges of a merges.txt: one pair a line, lines of "#version" skipped.
   void addMergeLines(const std::string &file, std::string_view text);
 

@@ -6,9 +6,7 @@
 namespace espalier::rt {
 
 namespace {
-bool isPrintable(int byte) {
-  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-}
+bool isPrintable(int byte) { return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE; }
 } // namespace
 
 std::array<char32_t, 256> byteLevelChars() {

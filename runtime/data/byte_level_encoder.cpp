@@ -25,8 +25,7 @@ void ByteLevelEncoder::mergeWord(std::string_view word) {
   vocabulary->merges().apply(merged);
 }
 
-void ByteLevelEncoder::encodeWord(std::string_view text, size_t position, size_t end,
-                                  std::vector<int32_t> &ids) {
+void ByteLevelEncoder::encodeWord(std::string_view text, size_t position, size_t end, std::vector<int32_t> &ids) {
   size_t length = end - position;
   if (length == 0)
     return;
@@ -51,13 +50,11 @@ void ByteLevelEncoder::encodeText(std::string_view text, std::vector<int32_t> &i
   }
 }
 
-std::string decodeByteLevel(const BpeVocabulary &vocabulary, std::span<const int32_t> ids,
-                            const std::string &file) {
+std::string decodeByteLevel(const BpeVocabulary &vocabulary, std::span<const int32_t> ids, const std::string &file) {
   std::string out;
   for (int32_t id : ids) {
     if (!vocabulary.hasToken(id))
-      throw DataError(file,
-                      fmt::format("id {} is no token, want 0 to {}", id, vocabulary.size() - 1));
+      throw DataError(file, fmt::format("id {} is no token, want 0 to {}", id, vocabulary.size() - 1));
     const std::string &text = vocabulary.textOf(id);
     std::optional<std::string> bytes = fromByteLevel(text);
     out += bytes ? *bytes : text;

@@ -34,7 +34,6 @@ private:
 
 /// The bytes of byte-level tokens. Texts that are no byte-level characters (special tokens) stand
 /// for themselves.
-std::string decodeByteLevel(const BpeVocabulary &vocabulary, std::span<const int32_t> ids,
-                            const std::string &file);
+std::string decodeByteLevel(const BpeVocabulary &vocabulary, std::span<const int32_t> ids, const std::string &file);
 
 } // namespace espalier::rt

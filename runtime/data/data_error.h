@@ -14,9 +14,8 @@ namespace espalier::rt {
 class DataError : public std::runtime_error {
 public:
   DataError(const std::string &file, const std::string &reason, int64_t line = 0)
-      : std::runtime_error(file + (line > 0 ? ":" + std::to_string(line) : "") +
-                           ": error: " + reason),
-        fileName(file), reasonText(reason), lineNumber(line) {}
+      : std::runtime_error(file + (line > 0 ? ":" + std::to_string(line) : "") + ": error: " + reason), fileName(file),
+        reasonText(reason), lineNumber(line) {}
 
   const std::string &file() const { return fileName; }
   const std::string &reason() const { return reasonText; }

@@ -10,8 +10,7 @@ namespace {
 
 /// Positions and first visible tokens of one sample; the token after an end of document starts a
 /// new one.
-void fillBorders(std::span<const int32_t> text, const DatasetOptions &options,
-                 const SampleView &out) {
+void fillBorders(std::span<const int32_t> text, const DatasetOptions &options, const SampleView &out) {
   int32_t start = 0;
   bool hasEod = options.eodToken >= 0;
   for (size_t k = 0; k + 1 < text.size(); ++k) {
@@ -25,8 +24,7 @@ void fillBorders(std::span<const int32_t> text, const DatasetOptions &options,
   }
 }
 
-void fillLossWeights(std::span<const int32_t> text, const DatasetOptions &options,
-                     std::span<float> weights) {
+void fillLossWeights(std::span<const int32_t> text, const DatasetOptions &options, std::span<float> weights) {
   bool masksEod = options.eodMaskLoss && options.eodToken >= 0;
   for (size_t k = 0; k < weights.size(); ++k) {
     bool isPadding = text[k + 1] < 0;
@@ -53,9 +51,8 @@ void Dataset::read(int64_t i, const SampleView &out, std::span<int32_t> text) co
 
 Sample Dataset::sample(int64_t i) const {
   size_t length = settings.seqLength;
-  Sample result{std::vector<int32_t>(length), std::vector<int32_t>(length),
-                std::vector<float>(length), std::vector<int32_t>(length),
-                std::vector<int32_t>(length)};
+  Sample result{std::vector<int32_t>(length), std::vector<int32_t>(length), std::vector<float>(length),
+                std::vector<int32_t>(length), std::vector<int32_t>(length)};
   read(i, {result.tokens, result.labels, result.lossWeights, result.positions, result.visibleFrom});
   return result;
 }

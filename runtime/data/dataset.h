@@ -45,11 +45,10 @@ struct DatasetOptions {
 /// Where one sample goes; each span is empty (skipped) or has seqLength elements.
 struct SampleView {
   std::span<int32_t> tokens;
-  std::span<int32_t> labels;    // labels[k] follows tokens[k]
-  std::span<float> lossWeights; // 1, or 0 where labels[k] does not count
-  std::span<int32_t> positions; // k, or distance from the document's start under resetPositionIds
-  std::span<int32_t>
-      visibleFrom; // token k sees tokens visibleFrom[k] to k; 0 without resetAttentionMask
+  std::span<int32_t> labels;      // labels[k] follows tokens[k]
+  std::span<float> lossWeights;   // 1, or 0 where labels[k] does not count
+  std::span<int32_t> positions;   // k, or distance from the document's start under resetPositionIds
+  std::span<int32_t> visibleFrom; // token k sees tokens visibleFrom[k] to k; 0 without resetAttentionMask
 };
 
 /// One sample with its own memory, all of seqLength elements.
@@ -95,8 +94,7 @@ struct BlendPart {
 
 /// Draws from several sets in proportion to their weights; options.samples is for all together, and
 /// 0 draws one epoch of each, in proportion to their sizes.
-std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts,
-                                   const DatasetOptions &options);
+std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const DatasetOptions &options);
 
 /// Megatron's list form: one path, or WEIGHT PATH WEIGHT PATH ...
 std::vector<BlendPart> parseBlend(const std::vector<std::string> &words);

@@ -20,8 +20,7 @@ std::string withoutIndexSuffix(const std::string &path) {
   return path;
 }
 
-std::shared_ptr<const TokenSource> openSource(const std::string &path,
-                                              const DatasetOptions &options) {
+std::shared_ptr<const TokenSource> openSource(const std::string &path, const DatasetOptions &options) {
   if (path == "mock")
     return std::make_shared<MockSource>(options.vocabSize, options.eodToken);
   std::string prefix = withoutIndexSuffix(path);
@@ -36,8 +35,7 @@ std::shared_ptr<const TokenSource> openSource(const std::string &path,
 
 class BlendedDataset final : public Dataset {
 public:
-  BlendedDataset(std::vector<std::unique_ptr<Dataset>> parts, BlendOrder order,
-                 const DatasetOptions &options)
+  BlendedDataset(std::vector<std::unique_ptr<Dataset>> parts, BlendOrder order, const DatasetOptions &options)
       : Dataset(options), parts(std::move(parts)), order(std::move(order)) {}
 
   int64_t sampleCount() const override { return static_cast<int64_t>(order.part.size()); }
@@ -58,8 +56,7 @@ std::vector<double> normalizedWeights(const std::vector<BlendPart> &parts) {
   double sum = 0;
   for (const BlendPart &part : parts) {
     if (!(part.weight > 0) || std::isinf(part.weight))
-      throw DataError(part.path,
-                      fmt::format("blend weight {}, want a number above 0", part.weight));
+      throw DataError(part.path, fmt::format("blend weight {}, want a number above 0", part.weight));
     sum += part.weight;
   }
   std::vector<double> weights;
@@ -74,8 +71,7 @@ std::unique_ptr<Dataset> openDataset(const std::string &path, const DatasetOptio
   return std::make_unique<GptDataset>(openSource(path, options), options);
 }
 
-std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts,
-                                   const DatasetOptions &options) {
+std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts, const DatasetOptions &options) {
   std::vector<double> weights = normalizedWeights(parts);
   std::vector<std::unique_ptr<Dataset>> sets;
   std::vector<int64_t> sizes;
@@ -87,15 +83,13 @@ std::unique_ptr<Dataset> openBlend(const std::vector<BlendPart> &parts,
     sets.push_back(openDataset(parts[i].path, one));
     sizes.push_back(sets.back()->sampleCount());
   }
-  BlendOrder order =
-      options.samples > 0 ? blendByWeight(weights, options.samples) : blendExhaustively(sizes);
+  BlendOrder order = options.samples > 0 ? blendByWeight(weights, options.samples) : blendExhaustively(sizes);
   std::vector<int64_t> drawn(parts.size());
   for (size_t k = 0; k < order.part.size(); ++k)
     drawn[order.part[k]] = order.sample[k] + 1;
   for (size_t i = 0; i < parts.size(); ++i)
     if (drawn[i] > sizes[i])
-      throw DataError(parts[i].path, fmt::format("the blend draws {} samples, this part has {}",
-                                                 drawn[i], sizes[i]));
+      throw DataError(parts[i].path, fmt::format("the blend draws {} samples, this part has {}", drawn[i], sizes[i]));
   return std::make_unique<BlendedDataset>(std::move(sets), std::move(order), options);
 }
 
@@ -103,8 +97,7 @@ std::vector<BlendPart> parseBlend(const std::vector<std::string> &words) {
   if (words.size() == 1)
     return {{1.0, words[0]}};
   if (words.empty() || words.size() % 2 != 0)
-    throw DataError("data path", fmt::format("{} words, want one path or pairs of weight and path",
-                                             words.size()));
+    throw DataError("data path", fmt::format("{} words, want one path or pairs of weight and path", words.size()));
   std::vector<BlendPart> parts;
   for (size_t i = 0; i < words.size(); i += 2) {
     char *end = nullptr;

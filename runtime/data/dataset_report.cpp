@@ -54,8 +54,7 @@ std::string firstTokens(const IndexedDataset &set, int64_t document, const Token
     ids.resize(ids.size() + take);
     set.read(i, 0, std::span(ids).last(take));
   }
-  std::string text =
-      tokenizer ? oneLine(tokenizer->decode(ids)) : fmt::format("{}", fmt::join(ids, " "));
+  std::string text = tokenizer ? oneLine(tokenizer->decode(ids)) : fmt::format("{}", fmt::join(ids, " "));
   return fmt::format("document {} ({} tokens): {}{}\n", document, total, text,
                      total > static_cast<int64_t>(ids.size()) ? " ..." : "");
 }
@@ -66,10 +65,9 @@ std::string describeDataset(const IndexedDataset &set, const Tokenizer *tokenize
   int64_t empty = 0;
   for (int64_t i = 0; i < set.documentCount(); ++i)
     empty += set.documentStart(i) == set.documentStart(i + 1);
-  std::string text =
-      fmt::format("{}: {} documents ({} empty), {} sequences, {} tokens of {}{}\n", set.name(),
-                  set.documentCount(), empty, set.sequenceCount(), set.tokenCount(),
-                  tokenTypeName(set.tokenType()), set.isMultimodal() ? ", multimodal" : "");
+  std::string text = fmt::format("{}: {} documents ({} empty), {} sequences, {} tokens of {}{}\n", set.name(),
+                                 set.documentCount(), empty, set.sequenceCount(), set.tokenCount(),
+                                 tokenTypeName(set.tokenType()), set.isMultimodal() ? ", multimodal" : "");
   text += lengthHistogram(set);
   for (int64_t i = 0; i < std::min<int64_t>(documents, set.documentCount()); ++i)
     text += firstTokens(set, i, tokenizer);
@@ -87,8 +85,7 @@ int64_t verifyTokens(const IndexedDataset &set, int64_t vocabSize) {
       largest = std::max<int64_t>(largest, *std::ranges::max_element(part));
       if (vocabSize > 0 && largest >= vocabSize)
         throw DataError(set.name() + ".bin",
-                        fmt::format("sequence {} holds token {}, outside the vocabulary of {}", i,
-                                    largest, vocabSize));
+                        fmt::format("sequence {} holds token {}, outside the vocabulary of {}", i, largest, vocabSize));
     }
   }
   return largest;

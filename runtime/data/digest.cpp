@@ -25,8 +25,8 @@ constexpr std::array<uint32_t, 64> roundConstants = {
 void mixBlock(std::array<uint32_t, 8> &state, const uint8_t *block) {
   std::array<uint32_t, 64> words;
   for (int i = 0; i < 16; ++i)
-    words[i] = uint32_t{block[4 * i]} << 24 | uint32_t{block[4 * i + 1]} << 16 |
-               uint32_t{block[4 * i + 2]} << 8 | block[4 * i + 3];
+    words[i] = uint32_t{block[4 * i]} << 24 | uint32_t{block[4 * i + 1]} << 16 | uint32_t{block[4 * i + 2]} << 8 |
+               block[4 * i + 3];
   for (int i = 16; i < 64; ++i) {
     uint32_t a = words[i - 15], b = words[i - 2];
     words[i] = words[i - 16] + words[i - 7] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ (a >> 3)) +
@@ -34,10 +34,9 @@ void mixBlock(std::array<uint32_t, 8> &state, const uint8_t *block) {
   }
   auto [a, b, c, d, e, f, g, h] = state;
   for (int i = 0; i < 64; ++i) {
-    uint32_t high = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) +
-                    ((e & f) ^ (~e & g)) + roundConstants[i] + words[i];
-    uint32_t low =
-        (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    uint32_t high = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) +
+                    roundConstants[i] + words[i];
+    uint32_t low = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + high, d = c, c = b, b = a, a = high + low;
   }
   const uint32_t mixed[] = {a, b, c, d, e, f, g, h};

@@ -16,8 +16,7 @@ size_t contraction(std::string_view text, size_t position) {
   if (position + 2 >= text.size())
     return 0;
   char second = text[position + 2];
-  bool isPair = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
-                (first == 'l' && second == 'l');
+  bool isPair = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l');
   return isPair ? 3 : 0;
 }
 

@@ -61,11 +61,9 @@ std::unique_ptr<Tokenizer> openGpt2Tokenizer(const TokenizerOptions &options) {
   std::array<int32_t, 256> bytes = vocabulary->byteIds();
   for (int byte = 0; byte < 256; ++byte)
     if (bytes[byte] < 0)
-      throw DataError(
-          options.vocabFile,
-          fmt::format("no token for byte {:#04x}; this is no byte-level vocabulary", byte));
-  return std::make_unique<Gpt2Tokenizer>(std::move(vocabulary), options.vocabFile,
-                                         options.specialTokens);
+      throw DataError(options.vocabFile,
+                      fmt::format("no token for byte {:#04x}; this is no byte-level vocabulary", byte));
+  return std::make_unique<Gpt2Tokenizer>(std::move(vocabulary), options.vocabFile, options.specialTokens);
 }
 
 } // namespace espalier::rt

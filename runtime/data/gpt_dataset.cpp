@@ -17,8 +17,7 @@ GptIndexRequest requestFor(const TokenSource &source, const DatasetOptions &opti
   if (first == end)
     throw DataError(source.name(), fmt::format("split {} of \"{}\" holds none of {} sequences; "
                                                "give it more weight or the file more documents",
-                                               splitName(options.split), options.splitWeights,
-                                               source.sequenceCount()));
+                                               splitName(options.split), options.splitWeights, source.sequenceCount()));
   GptIndexRequest request;
   request.firstSequence = first;
   request.endSequence = end;
@@ -40,8 +39,7 @@ GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, const DatasetO
 
 void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
   if (i < 0 || i >= sampleCount())
-    throw DataError(source->name(),
-                    fmt::format("sample {} asked for, there are {}", i, sampleCount()));
+    throw DataError(source->name(), fmt::format("sample {} asked for, there are {}", i, sampleCount()));
   uint32_t chosen = index->shuffle[i];
   SampleStart begin = index->sample[chosen], end = index->sample[chosen + 1];
   size_t filled = 0;
@@ -58,13 +56,11 @@ void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
   std::ranges::fill(out.subspan(filled), -1);
   if (options().vocabSize == 0)
     return;
-  auto bad = std::ranges::find_if(out.first(filled),
-                                  [this](int32_t t) { return t >= options().vocabSize; });
+  auto bad = std::ranges::find_if(out.first(filled), [this](int32_t t) { return t >= options().vocabSize; });
   if (bad != out.begin() + filled)
-    throw DataError(source->name(),
-                    fmt::format("token {} in sample {} (near sequence {}) is outside the "
-                                "vocabulary of {}; was the text tokenized with another one?",
-                                *bad, i, index->document[begin.position], options().vocabSize));
+    throw DataError(source->name(), fmt::format("token {} in sample {} (near sequence {}) is outside the "
+                                                "vocabulary of {}; was the text tokenized with another one?",
+                                                *bad, i, index->document[begin.position], options().vocabSize));
 }
 
 } // namespace espalier::rt

@@ -15,8 +15,7 @@ namespace {
 
 constexpr int64_t largestI32 = std::numeric_limits<int32_t>::max();
 
-std::vector<int32_t> shuffledDocuments(const GptIndexRequest &request, const EpochPlan &plan,
-                                       LegacyRandom &random) {
+std::vector<int32_t> shuffledDocuments(const GptIndexRequest &request, const EpochPlan &plan, LegacyRandom &random) {
   int64_t perEpoch = request.endSequence - request.firstSequence;
   std::vector<int32_t> documents(perEpoch * plan.epochs);
   for (int64_t epoch = 0; epoch < plan.epochs; ++epoch)
@@ -63,8 +62,7 @@ std::vector<SampleStart> findSampleStarts(const TokenSource &source, const GptIn
 
 } // namespace
 
-EpochPlan planEpochs(const std::string &name, const GptIndexRequest &request,
-                     int64_t tokensPerEpoch) {
+EpochPlan planEpochs(const std::string &name, const GptIndexRequest &request, int64_t tokensPerEpoch) {
   const int64_t seq = request.seqLength;
   if (seq < 1 || seq >= largestI32)
     throw DataError(name, fmt::format("sequence length {}, want 1 to {}", seq, largestI32 - 1));

@@ -58,8 +58,7 @@ struct EpochPlan {
 
 /// Throws DataError naming `name` when the request is empty or needs more than the 32-bit arrays
 /// hold.
-EpochPlan planEpochs(const std::string &name, const GptIndexRequest &request,
-                     int64_t tokensPerEpoch);
+EpochPlan planEpochs(const std::string &name, const GptIndexRequest &request, int64_t tokensPerEpoch);
 
 /// Tokens of the request's sequences.
 int64_t countTokens(const TokenSource &source, const GptIndexRequest &request);

@@ -37,8 +37,7 @@ void stripText(std::string &text, const std::string &mark, size_t start, size_t 
 
 void HfDecoder::add(const std::string &file, const nlohmann::json &step, int depth) {
   std::string type = requiredField<std::string>(file, step, "type");
-  if (type == "Sequence" && depth < deepestSequence && step.contains("decoders") &&
-      step["decoders"].is_array()) {
+  if (type == "Sequence" && depth < deepestSequence && step.contains("decoders") && step["decoders"].is_array()) {
     for (const nlohmann::json &one : step["decoders"])
       add(file, one, depth + 1);
   } else if (type == "ByteLevel") {
@@ -47,10 +46,8 @@ void HfDecoder::add(const std::string &file, const nlohmann::json &step, int dep
     steps.push_back({Kind::byteFallback, "", ""});
   } else if (type == "Fuse") {
     steps.push_back({Kind::fuse, "", ""});
-  } else if (type == "Replace" && !readPattern(file, step).isRegex &&
-             !readPattern(file, step).text.empty()) {
-    steps.push_back({Kind::replace, readPattern(file, step).text,
-                     requiredField<std::string>(file, step, "content")});
+  } else if (type == "Replace" && !readPattern(file, step).isRegex && !readPattern(file, step).text.empty()) {
+    steps.push_back({Kind::replace, readPattern(file, step).text, requiredField<std::string>(file, step, "content")});
   } else if (type == "Strip") {
     auto count = [&](const char *name) {
       return static_cast<size_t>(std::max<int64_t>(0, fieldOr<int64_t>(file, step, name, 0)));
@@ -61,17 +58,15 @@ void HfDecoder::add(const std::string &file, const nlohmann::json &step, int dep
     steps.push_back({Kind::strip, mark, "", count("start"), count("stop")});
   } else if (type == "Metaspace") {
     bool adds = fieldOr(file, step, "add_prefix_space", true);
-    std::string scheme =
-        fieldOr<std::string>(file, step, "prepend_scheme", adds ? "always" : "never");
+    std::string scheme = fieldOr<std::string>(file, step, "prepend_scheme", adds ? "always" : "never");
     std::string mark = fieldOr<std::string>(file, step, "replacement", "\xE2\x96\x81");
     if (mark.empty())
       throw DataError(file, "a Metaspace decoder without replacement");
     steps.push_back({Kind::metaspace, mark, " ", scheme == "never" ? size_t{0} : size_t{1}});
   } else {
-    throw DataError(file,
-                    fmt::format("decoder \"{}\" is not read, only ByteLevel, ByteFallback, Fuse, "
-                                "Replace of a string, Strip, Metaspace and Sequence are",
-                                type));
+    throw DataError(file, fmt::format("decoder \"{}\" is not read, only ByteLevel, ByteFallback, Fuse, "
+                                      "Replace of a string, Strip, Metaspace and Sequence are",
+                                      type));
   }
 }
 

@@ -13,8 +13,7 @@ constexpr int deepestSequence = 16;
 
 /// object[name] as T; `fallback` when it is absent or null. Throws DataError when it is of another
 /// type.
-template <typename T>
-T fieldOr(const std::string &file, const nlohmann::json &object, const char *name, T fallback) {
+template <typename T> T fieldOr(const std::string &file, const nlohmann::json &object, const char *name, T fallback) {
   auto found = object.find(name);
   if (found == object.end() || found->is_null())
     return fallback;
@@ -22,14 +21,12 @@ T fieldOr(const std::string &file, const nlohmann::json &object, const char *nam
               : std::is_same_v<T, std::string> ? found->is_string()
                                                : found->is_number_integer();
   if (!fits)
-    throw DataError(file, fmt::format("field \"{}\" holds {}, another type is wanted", name,
-                                      found->type_name()));
+    throw DataError(file, fmt::format("field \"{}\" holds {}, another type is wanted", name, found->type_name()));
   return found->get<T>();
 }
 
 /// object[name] as T, which must be there.
-template <typename T>
-T requiredField(const std::string &file, const nlohmann::json &object, const char *name) {
+template <typename T> T requiredField(const std::string &file, const nlohmann::json &object, const char *name) {
   if (!object.is_object() || !object.contains(name))
     throw DataError(file, fmt::format("field \"{}\" is missing", name));
   return fieldOr<T>(file, object, name, T());

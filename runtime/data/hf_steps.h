@@ -43,8 +43,7 @@ public:
 };
 
 /// What the "normalizer" field says; no steps for null. Throws DataError.
-std::vector<std::unique_ptr<NormalizerStep>> readNormalizer(const std::string &file,
-                                                            const nlohmann::json &field);
+std::vector<std::unique_ptr<NormalizerStep>> readNormalizer(const std::string &file, const nlohmann::json &field);
 
 /// What the "pre_tokenizer" field says. `isByteLevel` is set when words go to the model as bytes.
 struct PreTokenizer {

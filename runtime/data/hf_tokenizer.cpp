@@ -42,10 +42,9 @@ public:
       : file(std::move(parsed)), addsFrame(addsFrame),
         normalizer(readNormalizer(file->name, fieldOf(file->json, "normalizer"))),
         preTokenizer(readPreTokenizer(file->name, fieldOf(file->json, "pre_tokenizer"))),
-        decoder(HfDecoder::read(file->name, fieldOf(file->json, "decoder"))),
-        rawTokens(select(/*isNormalized=*/false)), normalizedTokens(select(/*isNormalized=*/true)),
-        bytes(std::shared_ptr<const BpeVocabulary>(file, &file->vocabulary),
-              file->takesWholeWords) {}
+        decoder(HfDecoder::read(file->name, fieldOf(file->json, "decoder"))), rawTokens(select(/*isNormalized=*/false)),
+        normalizedTokens(select(/*isNormalized=*/true)),
+        bytes(std::shared_ptr<const BpeVocabulary>(file, &file->vocabulary), file->takesWholeWords) {}
 
   void encode(std::string_view text, std::vector<int32_t> &ids) override {
     if (addsFrame)
@@ -57,8 +56,7 @@ public:
       }
       auto [normalized, keepsStart] = normalize(std::string(text.substr(raw.begin, raw.end - raw.begin)));
       for (const AddedPiece &piece : normalizedTokens.cut(normalized)) {
-        std::string_view inner =
-            std::string_view(normalized).substr(piece.begin, piece.end - piece.begin);
+        std::string_view inner = std::string_view(normalized).substr(piece.begin, piece.end - piece.begin);
         if (piece.id >= 0)
           ids.push_back(piece.id);
         else
@@ -73,17 +71,14 @@ public:
     std::vector<std::string> tokens;
     for (int32_t id : ids) {
       if (!file->vocabulary.hasToken(id))
-        throw DataError(file->name, fmt::format("id {} is no token, want 0 to {}", id,
-                                                file->vocabulary.size() - 1));
+        throw DataError(file->name, fmt::format("id {} is no token, want 0 to {}", id, file->vocabulary.size() - 1));
       tokens.push_back(file->vocabulary.textOf(id));
     }
     return decoder.decode(std::move(tokens));
   }
   int64_t vocabSize() const override { return file->vocabulary.size(); }
   int32_t eodToken() const override { return file->eodId; }
-  std::unique_ptr<Tokenizer> clone() const override {
-    return std::make_unique<HfTokenizer>(file, addsFrame);
-  }
+  std::unique_ptr<Tokenizer> clone() const override { return std::make_unique<HfTokenizer>(file, addsFrame); }
 
 private:
   NormalText normalize(std::string text) const {
@@ -187,10 +182,8 @@ void readMerges(HfFile &file, const nlohmann::json &merges) {
       if (space == std::string::npos)
         throw DataError(file.name, fmt::format("merge \"{}\" has no space", text.substr(0, 60)));
       file.vocabulary.addMerge(file.name, 0, text.substr(0, space), text.substr(space + 1));
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
-               merge[1].is_string()) {
-      file.vocabulary.addMerge(file.name, 0, merge[0].get<std::string>(),
-                               merge[1].get<std::string>());
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      file.vocabulary.addMerge(file.name, 0, merge[0].get<std::string>(), merge[1].get<std::string>());
     } else {
       throw DataError(file.name, "a merge is neither a string nor a pair of strings");
     }
@@ -236,8 +229,7 @@ void readTemplate(HfFile &file, const nlohmann::json &step) {
       throw DataError(file.name, fmt::format("the template's token \"{}\" has no ids", name));
     for (const nlohmann::json &id : ids) {
       if (!id.is_number_integer() || !file.vocabulary.hasToken(id.get<int32_t>()))
-        throw DataError(file.name,
-                        fmt::format("the template's token \"{}\" has no valid id", name));
+        throw DataError(file.name, fmt::format("the template's token \"{}\" has no valid id", name));
       (isBefore ? file.prefix : file.suffix).push_back(id.get<int32_t>());
     }
   }
@@ -284,8 +276,8 @@ std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options) {
   int64_t limit = 2 * file->vocabulary.size() + 4096;
   for (const AddedToken &token : readAddedTokens(file->name, fieldOf(file->json, "added_tokens"))) {
     if (token.id >= limit)
-      throw DataError(file->name, fmt::format("added token \"{}\" has id {}, want 0 to {}",
-                                              token.text, token.id, limit - 1));
+      throw DataError(file->name,
+                      fmt::format("added token \"{}\" has id {}, want 0 to {}", token.text, token.id, limit - 1));
     file->vocabulary.setToken(token.id, token.text);
   }
   readPostProcessor(*file, fieldOf(file->json, "post_processor"), 0);

@@ -16,8 +16,7 @@ namespace espalier::rt {
 namespace {
 
 std::string npyHeader(const std::string &type, const std::string &shape) {
-  std::string text =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
   text.append(63 - (10 + text.size()) % 64, ' ');
   text += '\n';
   std::string header("\x93NUMPY\x01\x00", 8);
@@ -37,26 +36,21 @@ struct CacheFiles {
   std::string description, descriptionPath;
 };
 
-CacheFiles cacheFiles(const TokenSource &source, const GptIndexRequest &request,
-                      const EpochPlan &plan, const std::string &folder) {
+CacheFiles cacheFiles(const TokenSource &source, const GptIndexRequest &request, const EpochPlan &plan,
+                      const std::string &folder) {
   CacheFiles files;
-  files.description =
-      fmt::format("{{\"class\": \"GPTDataset\", \"dataset\": \"{}\", \"first_sequence\": {}, "
-                  "\"end_sequence\": {}, \"num_samples\": {}, \"seq_length\": {}, \"seed\": {}, "
-                  "\"keep_last_partial\": {}}}\n",
-                  source.fingerprint(), request.firstSequence, request.endSequence, request.samples,
-                  request.seqLength, request.seed, request.keepLastPartial);
-  std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t *>(files.description.data()),
-                                 files.description.size());
-  std::string stem =
-      (std::filesystem::path(folder) / (sha256(bytes).substr(0, 32) + "-GPTDataset-")).string();
+  files.description = fmt::format("{{\"class\": \"GPTDataset\", \"dataset\": \"{}\", \"first_sequence\": {}, "
+                                  "\"end_sequence\": {}, \"num_samples\": {}, \"seq_length\": {}, \"seed\": {}, "
+                                  "\"keep_last_partial\": {}}}\n",
+                                  source.fingerprint(), request.firstSequence, request.endSequence, request.samples,
+                                  request.seqLength, request.seed, request.keepLastPartial);
+  std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t *>(files.description.data()), files.description.size());
+  std::string stem = (std::filesystem::path(folder) / (sha256(bytes).substr(0, 32) + "-GPTDataset-")).string();
   int64_t documents = (request.endSequence - request.firstSequence) * plan.epochs;
   files.descriptionPath = stem + "description.txt";
   files.document = {stem + "document_index.npy", npyHeader("<i4", fmt::format("({},)", documents))};
-  files.sample = {stem + "sample_index.npy",
-                  npyHeader("<i4", fmt::format("({}, 2)", plan.sampleCount + 1))};
-  files.shuffle = {stem + "shuffle_index.npy",
-                   npyHeader("<u4", fmt::format("({},)", plan.sampleCount))};
+  files.sample = {stem + "sample_index.npy", npyHeader("<i4", fmt::format("({}, 2)", plan.sampleCount + 1))};
+  files.shuffle = {stem + "shuffle_index.npy", npyHeader("<u4", fmt::format("({},)", plan.sampleCount))};
   return files;
 }
 
@@ -83,8 +77,7 @@ bool isSound(const GptIndex &index, const TokenSource &source, const GptIndexReq
       return false;
   SampleStart before{0, 0};
   for (SampleStart start : index.sample) {
-    if (start.position < before.position ||
-        static_cast<size_t>(start.position) >= index.document.size())
+    if (start.position < before.position || static_cast<size_t>(start.position) >= index.document.size())
       return false;
     if (start.position == before.position && start.offset < before.offset)
       return false;
@@ -101,8 +94,8 @@ bool isSound(const GptIndex &index, const TokenSource &source, const GptIndexReq
   return true;
 }
 
-std::unique_ptr<GptIndex> load(const CacheFiles &files, const TokenSource &source,
-                               const GptIndexRequest &request, const EpochPlan &plan) {
+std::unique_ptr<GptIndex> load(const CacheFiles &files, const TokenSource &source, const GptIndexRequest &request,
+                               const EpochPlan &plan) {
   auto index = std::make_unique<GptIndex>();
   index->epochs = plan.epochs;
   index->separateFinalEpoch = plan.separateFinalEpoch;
@@ -127,8 +120,7 @@ template <typename T> void store(const ArrayFile &array, std::span<const T> valu
 
 } // namespace
 
-std::unique_ptr<GptIndex> loadOrBuildGptIndex(const TokenSource &source,
-                                              const GptIndexRequest &request,
+std::unique_ptr<GptIndex> loadOrBuildGptIndex(const TokenSource &source, const GptIndexRequest &request,
                                               const std::string &folder) {
   EpochPlan plan = planEpochs(source.name(), request, countTokens(source, request));
   CacheFiles files = cacheFiles(source, request, plan, folder);

@@ -10,8 +10,7 @@ namespace espalier::rt {
 /// The arrays from `folder` when they are there and sound, else built and written there
 /// (atomically, under names that start with a digest of the description). Throws DataError when
 /// they can be neither built nor written.
-std::unique_ptr<GptIndex> loadOrBuildGptIndex(const TokenSource &source,
-                                              const GptIndexRequest &request,
+std::unique_ptr<GptIndex> loadOrBuildGptIndex(const TokenSource &source, const GptIndexRequest &request,
                                               const std::string &folder);
 
 } // namespace espalier::rt

@@ -46,9 +46,7 @@ const char *tokenTypeName(TokenType type) {
   return code < std::size(names) ? names[code] : names[0];
 }
 
-TokenType tokenTypeFor(int64_t vocabSize) {
-  return vocabSize < 65500 ? TokenType::u16 : TokenType::i32;
-}
+TokenType tokenTypeFor(int64_t vocabSize) { return vocabSize < 65500 ? TokenType::u16 : TokenType::i32; }
 
 IndexedDataset IndexedDataset::open(const std::string &prefix) {
   IndexedDataset set;
@@ -60,8 +58,7 @@ IndexedDataset IndexedDataset::open(const std::string &prefix) {
   return set;
 }
 
-IndexedDataset IndexedDataset::fromMemory(std::string name, std::vector<uint8_t> index,
-                                          std::vector<uint8_t> tokens) {
+IndexedDataset IndexedDataset::fromMemory(std::string name, std::vector<uint8_t> index, std::vector<uint8_t> tokens) {
   IndexedDataset set;
   set.prefixName = std::move(name);
   set.ownedIndex = std::move(index);
@@ -71,8 +68,7 @@ IndexedDataset IndexedDataset::fromMemory(std::string name, std::vector<uint8_t>
   return set;
 }
 
-IndexedDataset IndexedDataset::overFile(std::string name, std::vector<uint8_t> index,
-                                        MappedFile tokens) {
+IndexedDataset IndexedDataset::overFile(std::string name, std::vector<uint8_t> index, MappedFile tokens) {
   IndexedDataset set;
   set.prefixName = std::move(name);
   set.ownedIndex = std::move(index);
@@ -94,8 +90,7 @@ void IndexedDataset::checkHeader() {
   std::string file = prefixName + ".idx";
   std::span<const uint8_t> bytes = indexBytes();
   if (bytes.size() < indexHeaderBytes)
-    throw DataError(
-        file, fmt::format("{} bytes, an index has at least {}", bytes.size(), indexHeaderBytes));
+    throw DataError(file, fmt::format("{} bytes, an index has at least {}", bytes.size(), indexHeaderBytes));
   if (std::memcmp(bytes.data(), "MMIDIDX\0\0", 9) != 0)
     throw DataError(file, "not a Megatron index: its first 9 bytes are not MMIDIDX");
   if (uint64_t version = load<uint64_t>(bytes.data() + 9); version != 1)
@@ -104,19 +99,18 @@ void IndexedDataset::checkHeader() {
   if (tokenBytes(type) == 0)
     throw DataError(file, fmt::format("token type {}, want 1 to 8", bytes[17]));
   if (type == TokenType::f32 || type == TokenType::f64)
-    throw DataError(file, fmt::format("token type {} holds no tokens, want an integer type",
-                                      tokenTypeName(type)));
+    throw DataError(file, fmt::format("token type {} holds no tokens, want an integer type", tokenTypeName(type)));
   uint64_t count = load<uint64_t>(bytes.data() + 18);
   uint64_t entries = load<uint64_t>(bytes.data() + 26);
   // Bounding both counts by the size first keeps the sum below from overflowing.
   if (count > bytes.size() / 12 || entries > bytes.size() / 8)
-    throw DataError(file, fmt::format("{} sequences and {} document entries do not fit {} bytes",
-                                      count, entries, bytes.size()));
+    throw DataError(
+        file, fmt::format("{} sequences and {} document entries do not fit {} bytes", count, entries, bytes.size()));
   uint64_t want = indexHeaderBytes + 12 * count + 8 * entries;
   hasModes = count != 0 && bytes.size() == want + count;
   if (bytes.size() != want && !hasModes)
-    throw DataError(file, fmt::format("{} bytes, but {} sequences and {} document entries take {}",
-                                      bytes.size(), count, entries, want));
+    throw DataError(file, fmt::format("{} bytes, but {} sequences and {} document entries take {}", bytes.size(), count,
+                                      entries, want));
   if (entries == 0)
     throw DataError(file, "no document entries, want at least the leading 0");
   sequences = static_cast<int64_t>(count);
@@ -141,13 +135,13 @@ void IndexedDataset::checkArrays() {
   for (int64_t i = 0; i < documentEntries; ++i) {
     int64_t start = documentStart(i);
     if (start < previous || start > sequences || (i == 0 && start != 0))
-      throw DataError(file, fmt::format("document entry {} is {}, want {} to {}", i, start,
-                                        previous, i == 0 ? 0 : sequences));
+      throw DataError(
+          file, fmt::format("document entry {} is {}, want {} to {}", i, start, previous, i == 0 ? 0 : sequences));
     previous = start;
   }
   if (previous != sequences)
-    throw DataError(file, fmt::format("the last document entry is {}, want the sequence count {}",
-                                      previous, sequences));
+    throw DataError(file,
+                    fmt::format("the last document entry is {}, want the sequence count {}", previous, sequences));
 }
 
 int64_t IndexedDataset::sequenceLength(int64_t i) const {
@@ -188,9 +182,8 @@ void IndexedDataset::read(int64_t i, int64_t offset, std::span<int32_t> out) con
     break;
   }
   if (fault != 0)
-    throw DataError(
-        prefixName + ".bin",
-        fmt::format("sequence {} holds {}, want a token from 0 to 2147483647", i, fault));
+    throw DataError(prefixName + ".bin",
+                    fmt::format("sequence {} holds {}, want a token from 0 to 2147483647", i, fault));
 }
 
 std::string IndexedDataset::fingerprint() const {

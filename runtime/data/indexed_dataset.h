@@ -30,8 +30,7 @@ public:
   /// files.
   static IndexedDataset open(const std::string &prefix);
   /// The same over two files already in memory; `name` stands in messages.
-  static IndexedDataset fromMemory(std::string name, std::vector<uint8_t> index,
-                                   std::vector<uint8_t> tokens);
+  static IndexedDataset fromMemory(std::string name, std::vector<uint8_t> index, std::vector<uint8_t> tokens);
   /// The same with an index made here for a file of tokens that exists: how a text becomes a set of
   /// u8 tokens.
   static IndexedDataset overFile(std::string name, std::vector<uint8_t> index, MappedFile tokens);

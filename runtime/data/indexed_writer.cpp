@@ -36,8 +36,7 @@ template <typename Put> void emitIndex(TokenType type, const IndexArrays &arrays
 }
 
 /// Encodes tokens as T; returns the first that does not fit.
-template <typename T>
-std::optional<int32_t> narrow(std::span<const int32_t> tokens, std::vector<uint8_t> &bytes) {
+template <typename T> std::optional<int32_t> narrow(std::span<const int32_t> tokens, std::vector<uint8_t> &bytes) {
   bytes.resize(tokens.size() * sizeof(T));
   uint8_t *at = bytes.data();
   for (int32_t token : tokens) {
@@ -54,8 +53,7 @@ std::optional<int32_t> narrow(std::span<const int32_t> tokens, std::vector<uint8
 
 std::vector<uint8_t> encodeIndex(TokenType type, const IndexArrays &arrays) {
   std::vector<uint8_t> bytes;
-  bytes.reserve(indexHeaderBytes + 12 * arrays.lengths.size() +
-                8 * (arrays.sequencesPerDocument.size() + 1));
+  bytes.reserve(indexHeaderBytes + 12 * arrays.lengths.size() + 8 * (arrays.sequencesPerDocument.size() + 1));
   emitIndex(type, arrays, [&bytes](const void *data, size_t count) {
     auto from = static_cast<const uint8_t *>(data);
     bytes.insert(bytes.end(), from, from + count);
@@ -66,8 +64,7 @@ std::vector<uint8_t> encodeIndex(TokenType type, const IndexArrays &arrays) {
 IndexedWriter::IndexedWriter(const std::string &prefix, TokenType type)
     : prefixName(prefix), type(type), binFile(prefix + ".bin"), idxFile(prefix + ".idx") {
   if (type != TokenType::u8 && type != TokenType::u16 && type != TokenType::i32)
-    throw DataError(
-        prefix, fmt::format("cannot write tokens as {}, want u8, u16 or i32", tokenTypeName(type)));
+    throw DataError(prefix, fmt::format("cannot write tokens as {}, want u8, u16 or i32", tokenTypeName(type)));
 }
 
 void IndexedWriter::addTokens(std::span<const int32_t> tokens) {
@@ -84,8 +81,7 @@ void IndexedWriter::addTokens(std::span<const int32_t> tokens) {
     break;
   }
   if (fault)
-    throw DataError(prefixName + ".bin",
-                    fmt::format("token {} does not fit {}", *fault, tokenTypeName(type)));
+    throw DataError(prefixName + ".bin", fmt::format("token {} does not fit {}", *fault, tokenTypeName(type)));
   currentLength += static_cast<int64_t>(tokens.size());
   binFile.write(encoded.data(), encoded.size());
 }
@@ -94,9 +90,8 @@ void IndexedWriter::endSequence() {
   if (currentLength == 0)
     return;
   if (currentLength > std::numeric_limits<int32_t>::max())
-    throw DataError(prefixName + ".idx",
-                    fmt::format("a sequence of {} tokens, the format holds at most {}",
-                                currentLength, std::numeric_limits<int32_t>::max()));
+    throw DataError(prefixName + ".idx", fmt::format("a sequence of {} tokens, the format holds at most {}",
+                                                     currentLength, std::numeric_limits<int32_t>::max()));
   arrays.lengths.push_back(static_cast<int32_t>(currentLength));
   totalTokens += currentLength;
   currentLength = 0;
@@ -111,9 +106,8 @@ void IndexedWriter::endDocument() {
 
 void IndexedWriter::addDataset(const IndexedDataset &other) {
   if (other.tokenType() != type)
-    throw DataError(other.name() + ".idx",
-                    fmt::format("tokens are {}, the merged set's are {}",
-                                tokenTypeName(other.tokenType()), tokenTypeName(type)));
+    throw DataError(other.name() + ".idx", fmt::format("tokens are {}, the merged set's are {}",
+                                                       tokenTypeName(other.tokenType()), tokenTypeName(type)));
   if (other.isMultimodal())
     throw DataError(other.name() + ".idx", "a multimodal set cannot be merged");
   for (int64_t i = 0; i < other.sequenceCount(); ++i) {
@@ -124,8 +118,7 @@ void IndexedWriter::addDataset(const IndexedDataset &other) {
     totalTokens += length;
   }
   for (int64_t i = 0; i < other.documentCount(); ++i)
-    arrays.sequencesPerDocument.push_back(
-        static_cast<uint32_t>(other.documentStart(i + 1) - other.documentStart(i)));
+    arrays.sequencesPerDocument.push_back(static_cast<uint32_t>(other.documentStart(i + 1) - other.documentStart(i)));
 }
 
 void IndexedWriter::commit() {

@@ -31,9 +31,7 @@ public:
     return other("a string");
   }
   bool start_object(size_t) override { return open("an object"); }
-  bool start_array(size_t) override {
-    return depth == 0 ? refuse("want an object, got an array") : open("an array");
-  }
+  bool start_array(size_t) override { return depth == 0 ? refuse("want an object, got an array") : open("an array"); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t &name) override {

@@ -15,8 +15,7 @@ MockSource::MockSource(int64_t vocabSize, int32_t eodToken)
   if (vocabSize < 1)
     throw DataError(kind, "mock data needs a vocabulary size above 0");
   if (eod >= vocabSize)
-    throw DataError(kind, fmt::format("end-of-document token {} is outside the vocabulary of {}",
-                                      eod, vocabSize));
+    throw DataError(kind, fmt::format("end-of-document token {} is outside the vocabulary of {}", eod, vocabSize));
 }
 
 void MockSource::read(int64_t i, int64_t offset, std::span<int32_t> out) const {
@@ -27,8 +26,6 @@ void MockSource::read(int64_t i, int64_t offset, std::span<int32_t> out) const {
   }
 }
 
-std::string MockSource::fingerprint() const {
-  return fmt::format("mock, {} sequences", lengths.size());
-}
+std::string MockSource::fingerprint() const { return fmt::format("mock, {} sequences", lengths.size()); }
 
 } // namespace espalier::rt

@@ -102,9 +102,7 @@ public:
 
 private:
   __extension__ using Wide = unsigned __int128;
-  void step() {
-    state = state * ((Wide{2549297995355413924ULL} << 64) | 4865540595714422341ULL) + increment;
-  }
+  void step() { state = state * ((Wide{2549297995355413924ULL} << 64) | 4865540595714422341ULL) + increment; }
   Wide state = 0, increment = 0;
   bool hasHalf = false;
   uint32_t half = 0;

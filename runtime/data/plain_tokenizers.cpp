@@ -44,21 +44,16 @@ public:
       int32_t id = -1;
       auto [rest, fault] = std::from_chars(text.data() + at, text.data() + end, id);
       if (fault != std::errc() || rest != text.data() + end || id < 0 || id >= size)
-        throw DataError("null tokenizer",
-                        fmt::format("\"{}\" is no id from 0 to {}",
-                                    text.substr(at, std::min<size_t>(end - at, 40)), size - 1));
+        throw DataError("null tokenizer", fmt::format("\"{}\" is no id from 0 to {}",
+                                                      text.substr(at, std::min<size_t>(end - at, 40)), size - 1));
       ids.push_back(id);
       at = end;
     }
   }
-  std::string decode(std::span<const int32_t> ids) const override {
-    return fmt::format("{}", fmt::join(ids, " "));
-  }
+  std::string decode(std::span<const int32_t> ids) const override { return fmt::format("{}", fmt::join(ids, " ")); }
   int64_t vocabSize() const override { return size; }
   int32_t eodToken() const override { return static_cast<int32_t>(size - 1); }
-  std::unique_ptr<Tokenizer> clone() const override {
-    return std::make_unique<NullTokenizer>(size);
-  }
+  std::unique_ptr<Tokenizer> clone() const override { return std::make_unique<NullTokenizer>(size); }
 
 private:
   int64_t size;
@@ -70,8 +65,7 @@ std::unique_ptr<Tokenizer> makeByteTokenizer() { return std::make_unique<ByteTok
 
 std::unique_ptr<Tokenizer> makeNullTokenizer(int64_t vocabSize) {
   if (vocabSize < 1 || vocabSize > 0x7fffffff)
-    throw DataError("null tokenizer",
-                    fmt::format("vocabulary of {} ids, want 1 to 2147483647", vocabSize));
+    throw DataError("null tokenizer", fmt::format("vocabulary of {} ids, want 1 to 2147483647", vocabSize));
   return std::make_unique<NullTokenizer>(vocabSize);
 }
 
@@ -86,9 +80,7 @@ std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &options) {
     return openHfTokenizer(options);
   if (options.kind == "sentencepiece")
     return openSentencePieceTokenizer(options);
-  throw DataError(
-      "tokenizer",
-      fmt::format("kind \"{}\", want gpt2, hf, sentencepiece, bytes or null", options.kind));
+  throw DataError("tokenizer", fmt::format("kind \"{}\", want gpt2, hf, sentencepiece, bytes or null", options.kind));
 }
 
 } // namespace espalier::rt

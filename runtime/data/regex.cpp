@@ -41,11 +41,10 @@ Regex::~Regex() {
 }
 
 std::pair<size_t, size_t> Regex::find(std::string_view text, size_t start) const {
-  int found = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start, 0,
-                          scratch, limits);
+  int found = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start, 0, scratch, limits);
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) // the interpreter keeps its places on the heap
-    found = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
-                        PCRE2_NO_JIT, scratch, limits);
+    found =
+        pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start, PCRE2_NO_JIT, scratch, limits);
   if (found == PCRE2_ERROR_NOMATCH)
     return {std::string_view::npos, std::string_view::npos};
   if (found < 0)

@@ -16,8 +16,7 @@ constexpr std::string_view escapedSpace = "\xE2\x96\x81"; // ▁
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 } // namespace
 
-PrefixMatcher::PrefixMatcher(std::vector<std::string> entries)
-    : sorted(std::move(entries)), ranges(256) {
+PrefixMatcher::PrefixMatcher(std::vector<std::string> entries) : sorted(std::move(entries)), ranges(256) {
   std::erase(sorted, "");
   std::ranges::sort(sorted, [](const std::string &a, const std::string &b) {
     auto lead = [](const std::string &s) { return static_cast<uint8_t>(s[0]); };
@@ -43,8 +42,8 @@ size_t PrefixMatcher::match(std::string_view text) const {
   return 0;
 }
 
-SentencePieceNormalizer::SentencePieceNormalizer(const std::string &file, std::string charsMap,
-                                                 Rules rules, PrefixMatcher userDefined)
+SentencePieceNormalizer::SentencePieceNormalizer(const std::string &file, std::string charsMap, Rules rules,
+                                                 PrefixMatcher userDefined)
     : map(std::move(charsMap)), rules(rules), matcher(std::move(userDefined)) {
   if (map.empty())
     return;
@@ -52,8 +51,7 @@ SentencePieceNormalizer::SentencePieceNormalizer(const std::string &file, std::s
   if (map.size() > sizeof length)
     std::memcpy(&length, map.data(), sizeof length);
   if (length == 0 || length % 4 != 0 || length >= map.size() - sizeof length || map.back() != 0)
-    throw DataError(file, fmt::format("the normalizer map of {} bytes claims a trie of {}",
-                                      map.size(), length));
+    throw DataError(file, fmt::format("the normalizer map of {} bytes claims a trie of {}", map.size(), length));
   trieBytes = length;
 }
 

@@ -33,8 +33,7 @@ public:
   };
   /// `charsMap` is the model's precompiled map, empty for none; throws DataError naming `file` when
   /// it is torn.
-  SentencePieceNormalizer(const std::string &file, std::string charsMap, Rules rules,
-                          PrefixMatcher userDefined);
+  SentencePieceNormalizer(const std::string &file, std::string charsMap, Rules rules, PrefixMatcher userDefined);
 
   std::string normalize(std::string_view text) const;
   const PrefixMatcher &userDefined() const { return matcher; }

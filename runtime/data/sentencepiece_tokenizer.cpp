@@ -62,8 +62,7 @@ public:
       Candidate top = candidates.top();
       candidates.pop();
       Symbol &left = symbols[top.left], &right = symbols[top.right];
-      if (left.text.empty() || right.text.empty() ||
-          left.text.size() + right.text.size() != top.bytes)
+      if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != top.bytes)
         continue; // one side has merged since
       left.text = {left.text.data(), top.bytes};
       right.text = {};
@@ -156,9 +155,7 @@ public:
     int32_t id = model->proto.trainer_spec().eos_id();
     return id < model->proto.pieces_size() ? id : -1;
   }
-  std::unique_ptr<Tokenizer> clone() const override {
-    return std::make_unique<SentencePieceTokenizer>(model, addsBos);
-  }
+  std::unique_ptr<Tokenizer> clone() const override { return std::make_unique<SentencePieceTokenizer>(model, addsBos); }
 
 private:
   std::shared_ptr<const Model> model;
@@ -183,8 +180,7 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
   std::string out;
   for (int32_t id : ids) {
     if (id < 0 || id >= model->proto.pieces_size())
-      throw DataError(model->file,
-                      fmt::format("id {}, want 0 to {}", id, model->proto.pieces_size() - 1));
+      throw DataError(model->file, fmt::format("id {}, want 0 to {}", id, model->proto.pieces_size() - 1));
     std::string_view text = model->proto.pieces(id).piece();
     Piece::Type type = model->type(id);
     if (type == Piece::CONTROL)
@@ -209,10 +205,10 @@ void checkSpecialIds(const Model &model) {
   if (unknown < 0 || unknown >= model.proto.pieces_size() || model.type(unknown) != Piece::UNKNOWN)
     throw DataError(model.file, fmt::format("unk_id {} is no unknown piece", unknown));
   if (model.proto.trainer_spec().model_type() != sentencepiece::TrainerSpec::BPE)
-    throw DataError(model.file, fmt::format("model of type {}, only BPE is read; convert it to "
-                                            "tokenizer.json or train one of type BPE",
-                                            sentencepiece::TrainerSpec::ModelType_Name(
-                                                model.proto.trainer_spec().model_type())));
+    throw DataError(model.file,
+                    fmt::format("model of type {}, only BPE is read; convert it to "
+                                "tokenizer.json or train one of type BPE",
+                                sentencepiece::TrainerSpec::ModelType_Name(model.proto.trainer_spec().model_type())));
 }
 
 /// Fills the tables; every byte must have its piece when the model falls back to bytes.
@@ -225,8 +221,7 @@ void indexPieces(Model &model) {
     if (!std::isfinite(model.proto.pieces(id).score()))
       throw DataError(model.file, fmt::format("piece {} has no finite score", id));
     Piece::Type type = model.type(id);
-    bool isMergeable =
-        type == Piece::NORMAL || type == Piece::USER_DEFINED || type == Piece::UNUSED;
+    bool isMergeable = type == Piece::NORMAL || type == Piece::USER_DEFINED || type == Piece::UNUSED;
     if (!(isMergeable ? model.mergeable : model.reserved).try_emplace(text, id).second)
       throw DataError(model.file, fmt::format("piece {} comes twice: \"{}\"", id, text));
     if (type != Piece::BYTE)
@@ -235,8 +230,7 @@ void indexPieces(Model &model) {
       if (text == fmt::format("<0x{:02X}>", byte))
         bytes[byte] = id;
     if (std::ranges::find(bytes, id) == bytes.end())
-      throw DataError(model.file,
-                      fmt::format("byte piece {} is \"{}\", want <0x00> to <0xFF>", id, text));
+      throw DataError(model.file, fmt::format("byte piece {} is \"{}\", want <0x00> to <0xFF>", id, text));
   }
   if (!model.proto.trainer_spec().byte_fallback())
     return;
@@ -269,8 +263,8 @@ std::unique_ptr<Tokenizer> openSentencePieceTokenizer(const TokenizerOptions &op
   SentencePieceNormalizer::Rules rules{spec.add_dummy_prefix(), spec.remove_extra_whitespaces(),
                                        spec.escape_whitespaces(),
                                        model->proto.trainer_spec().treat_whitespace_as_suffix()};
-  model->normalizer = std::make_unique<SentencePieceNormalizer>(
-      model->file, spec.precompiled_charsmap(), rules, PrefixMatcher(std::move(userDefined)));
+  model->normalizer = std::make_unique<SentencePieceNormalizer>(model->file, spec.precompiled_charsmap(), rules,
+                                                                PrefixMatcher(std::move(userDefined)));
   return std::make_unique<SentencePieceTokenizer>(std::move(model), options.addBos);
 }
 

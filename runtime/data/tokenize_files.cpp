@@ -101,8 +101,7 @@ private:
     while (block.text.size() < blockBytes) {
       if (!reader->next(line))
         return true;
-      block.records.push_back(
-          {block.text.size(), block.text.size() + line.size(), reader->lineNumber()});
+      block.records.push_back({block.text.size(), block.text.size() + line.size(), reader->lineNumber()});
       block.text += line;
     }
     return false;
@@ -129,10 +128,9 @@ private:
         block.text += line;
         hasLine = true;
         if (block.text.size() - record.begin > longestDocument)
-          throw DataError(
-              block.file,
-              fmt::format("a document of more than {} bytes; name its separator", longestDocument),
-              record.line);
+          throw DataError(block.file,
+                          fmt::format("a document of more than {} bytes; name its separator", longestDocument),
+                          record.line);
       }
       record.end = block.text.size();
       if (hasLine)
@@ -151,8 +149,7 @@ private:
   int64_t bytesOfEarlier = 0;
 };
 
-void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_view text,
-                    KeyTokens &out) {
+void appendDocument(Tokenizer &tokenizer, const TokenizeJob &job, std::string_view text, KeyTokens &out) {
   size_t before = out.tokens.size();
   tokenizer.encode(text, out.tokens);
   if (job.appendEod && out.tokens.size() != before)
@@ -166,8 +163,7 @@ BlockTokens tokenizeBlock(Tokenizer &tokenizer, const TokenizeJob &job, const Bl
   result.bytesRead = block.bytesReadBefore;
   std::vector<std::string> values(job.keys.size());
   for (const Block::Record &record : block.records) {
-    std::string_view text =
-        std::string_view(block.text).substr(record.begin, record.end - record.begin);
+    std::string_view text = std::string_view(block.text).substr(record.begin, record.end - record.begin);
     if (!block.isJson) {
       appendDocument(tokenizer, job, text, result.keys[0]);
       result.textBytes += static_cast<int64_t>(text.size());
@@ -203,8 +199,7 @@ public:
   Outputs(const Tokenizer &tokenizer, const TokenizeJob &job) : job(job) {
     for (const std::string &key : job.keys) {
       report.prefixes.push_back(documentPrefix(job, key));
-      writers.push_back(std::make_unique<IndexedWriter>(report.prefixes.back(),
-                                                        tokenTypeFor(tokenizer.vocabSize())));
+      writers.push_back(std::make_unique<IndexedWriter>(report.prefixes.back(), tokenTypeFor(tokenizer.vocabSize())));
     }
     for (const std::string &input : job.inputs)
       bytesTotal += fileBytes(input);
@@ -256,8 +251,7 @@ void checkJob(const Tokenizer &tokenizer, const TokenizeJob &job) {
       throw DataError("standard input", "cannot be split in partitions; name a file, or leave them out");
   for (const std::string &input : job.inputs)
     if (job.keys.size() > 1 && !holdsJson(input, job))
-      throw DataError(
-          input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
+      throw DataError(input, fmt::format("is text, which has no keys; {} were asked for", job.keys.size()));
 }
 
 } // namespace
@@ -276,8 +270,7 @@ TokenizeReport tokenizeFiles(const Tokenizer &tokenizer, const TokenizeJob &job)
   return tokenizeRanges(tokenizer, job, ranges);
 }
 
-TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job,
-                              std::span<const InputRange> ranges) {
+TokenizeReport tokenizeRanges(const Tokenizer &tokenizer, const TokenizeJob &job, std::span<const InputRange> ranges) {
   Outputs outputs(tokenizer, job);
   BlockReader reader(job, ranges);
   const int workers = std::max(job.workers, 1);

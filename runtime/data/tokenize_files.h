@@ -17,13 +17,13 @@ struct TokenizeProgress {
 };
 
 struct TokenizeJob {
-  std::vector<std::string> inputs; // "-" is standard input; .jsonl, .json or text, each also .gz
+  std::vector<std::string> inputs;          // "-" is standard input; .jsonl, .json or text, each also .gz
   std::vector<std::string> keys = {"text"}; // one output for each; text files fill the first
   std::string outputPrefix;                 // PREFIX_KEY_document.bin and .idx
-  std::string separator;  // text files: the line between documents; empty cuts at blank lines
-  bool readsJson = false; // standard input and files of other names hold JSON lines
-  bool appendEod = false; // end each document that has tokens with the tokenizer's end token
-  bool skipBad = false;   // count bad lines instead of stopping at the first
+  std::string separator;                    // text files: the line between documents; empty cuts at blank lines
+  bool readsJson = false;                   // standard input and files of other names hold JSON lines
+  bool appendEod = false;                   // end each document that has tokens with the tokenizer's end token
+  bool skipBad = false;                     // count bad lines instead of stopping at the first
   int workers = 1;
   /// The input is split in as many parts, which are read and tokenized at the same time, each with its share of the
   /// workers, and then merged in order: plain JSON lines between two lines, other inputs between two files.

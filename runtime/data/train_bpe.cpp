@@ -79,10 +79,9 @@ private:
       byteIds[byte] = tokenId(text);
     }
     if (static_cast<int64_t>(result.tokens.size()) > options.vocabSize)
-      throw DataError(
-          "train-tokenizer",
-          fmt::format("vocabulary size {}, want at least {} for the special tokens and bytes",
-                      options.vocabSize, result.tokens.size()));
+      throw DataError("train-tokenizer",
+                      fmt::format("vocabulary size {}, want at least {} for the special tokens and bytes",
+                                  options.vocabSize, result.tokens.size()));
   }
 
   int32_t tokenId(const std::string &text) {
@@ -100,8 +99,7 @@ private:
     pushCandidates(places);
   }
 
-  void note(Pair pair, int64_t change, uint32_t word,
-            std::unordered_map<uint64_t, std::vector<uint32_t>> &places) {
+  void note(Pair pair, int64_t change, uint32_t word, std::unordered_map<uint64_t, std::vector<uint32_t>> &places) {
     pairCounts[keyOf(pair)] += change;
     if (change <= 0)
       return;
@@ -127,8 +125,7 @@ private:
     pushCandidates(places);
   }
 
-  void mergeWord(uint32_t w, Pair pair, int32_t made,
-                 std::unordered_map<uint64_t, std::vector<uint32_t>> &places) {
+  void mergeWord(uint32_t w, Pair pair, int32_t made, std::unordered_map<uint64_t, std::vector<uint32_t>> &places) {
     std::vector<int32_t> &word = words[w];
     int64_t count = wordCounts[w];
     size_t kept = 0; // word[0, kept) is done
@@ -175,18 +172,12 @@ void WordCounts::add(std::string_view text) {
   }
 }
 
-TrainedBpe trainBpe(const WordCounts &words, const TrainBpeOptions &options) {
-  return Trainer(words, options).run();
-}
+TrainedBpe trainBpe(const WordCounts &words, const TrainBpeOptions &options) { return Trainer(words, options).run(); }
 
 std::string toTokenizerJson(const TrainedBpe &trained) {
   using Json = nlohmann::ordered_json;
-  Json byteLevel = {{"type", "ByteLevel"},
-                    {"add_prefix_space", false},
-                    {"trim_offsets", true},
-                    {"use_regex", true}};
-  Json decoder =
-      byteLevel; // decoding looks at none of the three; these are the values the package writes
+  Json byteLevel = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  Json decoder = byteLevel; // decoding looks at none of the three; these are the values the package writes
   decoder["add_prefix_space"] = true;
   Json added = Json::array();
   for (size_t id = 0; id < trained.specialCount; ++id)
@@ -201,8 +192,7 @@ std::string toTokenizerJson(const TrainedBpe &trained) {
   // as text.
   std::string vocabulary;
   for (size_t id = 0; id < trained.tokens.size(); ++id)
-    vocabulary +=
-        fmt::format("{}      {}: {}", id == 0 ? "\n" : ",\n", Json(trained.tokens[id]).dump(), id);
+    vocabulary += fmt::format("{}      {}: {}", id == 0 ? "\n" : ",\n", Json(trained.tokens[id]).dump(), id);
   Json merges = Json::array();
   for (auto [left, right] : trained.merges)
     merges.push_back(Json::array({trained.tokens[left], trained.tokens[right]}));

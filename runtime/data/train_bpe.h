@@ -14,8 +14,8 @@
 namespace espalier::rt {
 
 struct TrainBpeOptions {
-  int64_t vocabSize = 30000; // special tokens and the 256 bytes count
-  int64_t minFrequency = 0;  // stop at pairs rarer than this
+  int64_t vocabSize = 30000;                                  // special tokens and the 256 bytes count
+  int64_t minFrequency = 0;                                   // stop at pairs rarer than this
   std::vector<std::string> specialTokens = {"<|endoftext|>"}; // take the first ids
 };
 

@@ -48,8 +48,7 @@ public:
     if (slot.count <= inlineIds)
       ids.insert(ids.end(), slot.ids, slot.ids + slot.count);
     else
-      ids.insert(ids.end(), spilled.begin() + slot.ids[0],
-                 spilled.begin() + slot.ids[0] + slot.count);
+      ids.insert(ids.end(), spilled.begin() + slot.ids[0], spilled.begin() + slot.ids[0] + slot.count);
     return true;
   }
 

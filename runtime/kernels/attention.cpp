@@ -26,8 +26,7 @@ protected:
               .storage = reader.floating(0)};
     rate_ = call.floats_size() > 1 ? reader.real(1) : 0;
     if (!(rate_ >= 0 && rate_ < 1))
-      reader.refuse("dropout rate is " + std::to_string(rate_) +
-                    ", needs to be at least 0 and below 1");
+      reader.refuse("dropout rate is " + std::to_string(rate_) + ", needs to be at least 0 and below 1");
     if (rate_ > 0 && call.scalars_size() < 4)
       reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 4 for dropout");
     if (!(shape_.scale > 0))
@@ -39,19 +38,16 @@ protected:
 
   void checkQuery(const CallReader &reader, int buffer) const {
     reader.expect(buffer, shape_.storage);
-    reader.holds(buffer,
-                 {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group, shape_.headDim},
+    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group, shape_.headDim},
                  bytesOf(shape_.storage));
   }
   void checkKey(const CallReader &reader, int buffer) const {
     reader.expect(buffer, shape_.storage);
-    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.headDim},
-                 bytesOf(shape_.storage));
+    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.headDim}, bytesOf(shape_.storage));
   }
   void checkLse(const CallReader &reader, int buffer) const {
     reader.expect(buffer, Storage::F32);
-    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group},
-                 sizeof(float));
+    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.group}, sizeof(float));
   }
 
   cpu::AttentionDropout dropout(const CallArguments &arguments) const {
@@ -74,8 +70,7 @@ protected:
 
 class AttentionForward final : public Attention {
 public:
-  AttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops)
-      : Attention(call, loops, 5) {
+  AttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops) : Attention(call, loops, 5) {
     CallReader reader(call, {.buffers = 5, .sizes = 5});
     for (int buffer : {0, 3})
       checkQuery(reader, buffer);
@@ -86,12 +81,9 @@ public:
     queries_ = {shape_.sequence, std::max<int64_t>(64, 256 / std::max<int64_t>(shape_.group, 1))};
   }
 
-  int64_t parts() const override {
-    return shape_.group == 0 ? 0 : shape_.batch * shape_.kvHeads * queries_.count();
-  }
+  int64_t parts() const override { return shape_.group == 0 ? 0 : shape_.batch * shape_.kvHeads * queries_.count(); }
   size_t scratchBytesPerThread() const override {
-    return loops_.attentionForwardScratchBytes(shape_,
-                                               std::min(shape_.sequence, queries_.unitsPerPiece));
+    return loops_.attentionForwardScratchBytes(shape_, std::min(shape_.sequence, queries_.unitsPerPiece));
   }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
@@ -119,8 +111,7 @@ private:
 
 class AttentionBackward final : public Attention {
 public:
-  AttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops)
-      : Attention(call, loops, 9) {
+  AttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops) : Attention(call, loops, 9) {
     CallReader reader(call, {.buffers = 9, .sizes = 5});
     for (int buffer : {0, 3, 5, 6})
       checkQuery(reader, buffer);
@@ -129,12 +120,8 @@ public:
     checkLse(reader, 4);
   }
 
-  int64_t parts() const override {
-    return shape_.sequence == 0 ? 0 : shape_.batch * shape_.kvHeads;
-  }
-  size_t scratchBytesPerThread() const override {
-    return loops_.attentionBackwardScratchBytes(shape_);
-  }
+  int64_t parts() const override { return shape_.sequence == 0 ? 0 : shape_.batch * shape_.kvHeads; }
+  size_t scratchBytesPerThread() const override { return loops_.attentionBackwardScratchBytes(shape_); }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
     void *const *buffers = arguments.buffers;
@@ -157,13 +144,11 @@ public:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call,
-                                                    const cpu::Loops &loops) {
+std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops) {
   return std::make_unique<AttentionForward>(call, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call,
-                                                     const cpu::Loops &loops) {
+std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops) {
   return std::make_unique<AttentionBackward>(call, loops);
 }
 

@@ -43,8 +43,7 @@ int64_t CallReader::size(int index, int64_t minimum) const {
 
 Storage CallReader::floating(int index) const {
   if (index >= call_.types_size())
-    refuse("has " + std::to_string(call_.types_size()) + " types, needs one for buffer " +
-           std::to_string(index));
+    refuse("has " + std::to_string(call_.types_size()) + " types, needs one for buffer " + std::to_string(index));
   switch (call_.types(index)) {
   case pb::F32:
     return Storage::F32;
@@ -59,8 +58,7 @@ Storage CallReader::floating(int index) const {
 }
 
 void CallReader::expect(int index, Storage storage) const {
-  if (index >= call_.types_size() ||
-      static_cast<int>(call_.types(index)) != static_cast<int>(storage))
+  if (index >= call_.types_size() || static_cast<int>(call_.types(index)) != static_cast<int>(storage))
     refuse("buffer " + std::to_string(index) + " needs type " + nameOf(storage));
 }
 
@@ -75,8 +73,7 @@ int64_t CallReader::product(std::initializer_list<int64_t> dims) const {
   return result;
 }
 
-void CallReader::holds(int index, std::initializer_list<int64_t> dims,
-                       int64_t bytesPerElement) const {
+void CallReader::holds(int index, std::initializer_list<int64_t> dims, int64_t bytesPerElement) const {
   int64_t needed = product({product(dims), bytesPerElement});
   uint64_t has = call_.buffers(index).bytes();
   if (has < static_cast<uint64_t>(needed))
@@ -85,8 +82,7 @@ void CallReader::holds(int index, std::initializer_list<int64_t> dims,
 }
 
 void CallReader::refuse(const std::string &reason) const {
-  throw std::invalid_argument("library call " + pb::LibraryCall::Function_Name(call_.function()) +
-                              ": " + reason);
+  throw std::invalid_argument("library call " + pb::LibraryCall::Function_Name(call_.function()) + ": " + reason);
 }
 
 } // namespace espalier::rt

@@ -10,9 +10,7 @@ namespace espalier::rt {
 /// How an element lies in memory. The values are those of pb::DataType.
 enum class Storage : int { F32 = 0, BF16 = 1, F16 = 2, I32 = 3 };
 
-constexpr int64_t bytesOf(Storage storage) {
-  return storage == Storage::BF16 || storage == Storage::F16 ? 2 : 4;
-}
+constexpr int64_t bytesOf(Storage storage) { return storage == Storage::BF16 || storage == Storage::F16 ? 2 : 4; }
 
 inline float bf16ToFloat(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
@@ -46,8 +44,7 @@ inline uint16_t floatToF16(float value) {
     return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));
   if (magnitude >= 0x477FF000u) // 65520 and above round to infinity
     return static_cast<uint16_t>(sign | 0x7C00u);
-  if (magnitude <
-      0x38800000u) { // below 2^-14: adding 0.5 aligns the unit to 2^-24 and rounds in hardware
+  if (magnitude < 0x38800000u) { // below 2^-14: adding 0.5 aligns the unit to 2^-24 and rounds in hardware
     float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(aligned) - 0x3F000000u));
   }

@@ -120,15 +120,12 @@ public:
     reader.holds(2, {tokens, heads_, headDim_}, bytesOf(to_));
     tokens_ = piecesOf(tokens, heads_ * headDim_ * bytesOf(to_), kPieceBytes);
     for (int64_t i = 0; i < headDim_ / 2; ++i)
-      frequencies_.push_back(
-          std::pow(reader.real(0), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
-          (2 * std::numbers::pi));
+      frequencies_.push_back(std::pow(reader.real(0), -2.0 * static_cast<double>(i) / static_cast<double>(headDim_)) /
+                             (2 * std::numbers::pi));
   }
 
   int64_t parts() const override { return tokens_.count(); }
-  size_t scratchBytesPerThread() const override {
-    return static_cast<size_t>(headDim_) * sizeof(float);
-  }
+  size_t scratchBytesPerThread() const override { return static_cast<size_t>(headDim_) * sizeof(float); }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
     Piece piece = tokens_[part];
@@ -161,8 +158,7 @@ std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, const cpu:
   return std::make_unique<Embed>(call, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call,
-                                                 const cpu::Loops &loops) {
+std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, const cpu::Loops &loops) {
   return std::make_unique<EmbedGradient>(call, loops);
 }
 

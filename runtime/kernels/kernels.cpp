@@ -8,8 +8,7 @@ std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, in
   return makeLibraryKernel(call, threads, cpu::bestLoops());
 }
 
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads,
-                                                 const cpu::Loops &loops) {
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads, const cpu::Loops &loops) {
   switch (call.function()) {
   case pb::LibraryCall::MATMUL:
     return makeMatmul(call, loops, threads);
@@ -33,8 +32,7 @@ std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, in
     return makeReduceParts(call, loops);
   default:
     CallReader(call, {0, 0})
-        .refuse("is function " + std::to_string(call.function()) +
-                ", which has no kernel in this runtime");
+        .refuse("is function " + std::to_string(call.function()) + ", which has no kernel in this runtime");
   }
 }
 

@@ -17,9 +17,9 @@ struct CallArguments {
   void *const *buffers = nullptr;   ///< absolute addresses, in the order of LibraryCall.buffers
   const int64_t *scalars = nullptr; ///< values of LibraryCall.scalars, in order
   bool accumulate = false;          ///< add to the destination instead of overwriting it
-  void *scratch = nullptr; ///< sharedScratchBytes() bytes, the same for all parts and finish()
-  uint32_t seed = 0;       ///< of randomBits in runtime/abi.h
-  uint32_t step = 0;       ///< optimizer steps done, for randomBits
+  void *scratch = nullptr;          ///< sharedScratchBytes() bytes, the same for all parts and finish()
+  uint32_t seed = 0;                ///< of randomBits in runtime/abi.h
+  uint32_t step = 0;                ///< optimizer steps done, for randomBits
 };
 
 /// A prepared library call. Const after construction: threads may run parts of it at the same time,

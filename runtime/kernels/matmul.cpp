@@ -22,8 +22,7 @@ constexpr int64_t kColumnStep = 32;
 /// element per cycle.
 double predictedCycles(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling tiling, int threads) {
   constexpr double kStartCycles = 3000;
-  int64_t tiles =
-      batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
+  int64_t tiles = batch * ((m + tiling.rows - 1) / tiling.rows) * ((n + tiling.columns - 1) / tiling.columns);
   double rows = static_cast<double>(tiling.rows), columns = static_cast<double>(tiling.columns);
   double depth = static_cast<double>(k);
   double tile = kStartCycles + rows * columns * depth / 32 + rows * depth + columns * depth;
@@ -95,11 +94,9 @@ public:
     Piece columns = across_[rowsFastest_ ? tile / down_.count() : tile % across_.count()];
     cpu::GemmTask task;
     task.a = operand(arguments.buffers[0], a_, matrix * m_ * k_, transposeA_, rows.begin, m_, k_);
-    task.b =
-        operand(arguments.buffers[1], b_, matrix * k_ * n_, !transposeB_, columns.begin, n_, k_);
+    task.b = operand(arguments.buffers[1], b_, matrix * k_ * n_, !transposeB_, columns.begin, n_, k_);
     task.b.transposed = transposeB_;
-    task.c = operand(arguments.buffers[2], c_, matrix * m_ * n_ + columns.begin, false, rows.begin,
-                     m_, n_);
+    task.c = operand(arguments.buffers[2], c_, matrix * m_ * n_ + columns.begin, false, rows.begin, m_, n_);
     task.m = rows.end - rows.begin;
     task.n = columns.end - columns.begin;
     task.k = k_;
@@ -110,11 +107,10 @@ public:
 
 private:
   /// From line `first` on, of a matrix stored [lines, width], or [width, lines] if `across`.
-  static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across,
-                             int64_t first, int64_t lines, int64_t width) {
+  static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across, int64_t first, int64_t lines,
+                             int64_t width) {
     int64_t start = offset + (across ? first : first * width);
-    return {static_cast<char *>(base) + start * bytesOf(storage), storage, across ? lines : width,
-            across};
+    return {static_cast<char *>(base) + start * bytesOf(storage), storage, across ? lines : width, across};
   }
 
   const cpu::Loops &loops_;
@@ -126,8 +122,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops,
-                                          int threads) {
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops, int threads) {
   return std::make_unique<Matmul>(call, loops, threads);
 }
 

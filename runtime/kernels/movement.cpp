@@ -67,12 +67,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call) {
-  return std::make_unique<Copy>(call);
-}
+std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call) { return std::make_unique<Copy>(call); }
 
-std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call) {
-  return std::make_unique<Zero>(call);
-}
+std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call) { return std::make_unique<Zero>(call); }
 
 } // namespace espalier::rt

@@ -22,14 +22,12 @@ public:
   }
 
   int64_t parts() const override { return blocks_.count(); }
-  size_t sharedScratchBytes() const override {
-    return static_cast<size_t>(parts()) * sizeof(double);
-  }
+  size_t sharedScratchBytes() const override { return static_cast<size_t>(parts()) * sizeof(double); }
 
   void run(const CallArguments &arguments, int64_t part, void *) const override {
     Piece block = blocks_[part];
-    static_cast<double *>(arguments.scratch)[part] = loops_.squaredSum(
-        static_cast<const float *>(arguments.buffers[0]) + block.begin, block.end - block.begin);
+    static_cast<double *>(arguments.scratch)[part] =
+        loops_.squaredSum(static_cast<const float *>(arguments.buffers[0]) + block.begin, block.end - block.begin);
   }
 
   void finish(const CallArguments &arguments) const override {
@@ -79,13 +77,11 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call,
-                                               const cpu::Loops &loops) {
+std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, const cpu::Loops &loops) {
   return std::make_unique<SquaredNormKernel>(call, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call,
-                                               const cpu::Loops &loops) {
+std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, const cpu::Loops &loops) {
   return std::make_unique<ReduceParts>(call, loops);
 }
 

@@ -28,14 +28,13 @@ BatchLoader::BatchLoader(const pb::Plan &plan, int stage, const Dataset &dataset
   uint64_t bytes = settings.micro_batch_size() * settings.sequence() * 4;
   for (const pb::InputBuffer &input : this->stage.inputs()) {
     bool isWeights = input.name() == "loss_weights";
-    if (!isWeights && input.name() != "tokens" && input.name() != "labels" &&
-        input.name() != "positions")
+    if (!isWeights && input.name() != "tokens" && input.name() != "labels" && input.name() != "positions")
       throw PlanError(fmt::format("the plan wants input '{}'; samples have tokens, labels, "
                                   "loss_weights, positions",
                                   input.name()));
     if (input.bytes() != bytes || input.type() != (isWeights ? pb::F32 : pb::I32))
-      throw PlanError(fmt::format("the plan's input '{}' has {} bytes, samples give {} of {}",
-                                  input.name(), input.bytes(), bytes, isWeights ? "f32" : "i32"));
+      throw PlanError(fmt::format("the plan's input '{}' has {} bytes, samples give {} of {}", input.name(),
+                                  input.bytes(), bytes, isWeights ? "f32" : "i32"));
   }
 }
 

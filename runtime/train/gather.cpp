@@ -17,8 +17,7 @@ void Gatherer::addGradients(const Executor &executor, size_t step) {
   add(executor, gradients, step, /*wantsGradients=*/true);
 }
 
-void Gatherer::add(const Executor &executor, std::vector<Tensors> &steps, size_t step,
-                   bool wantsGradients) {
+void Gatherer::add(const Executor &executor, std::vector<Tensors> &steps, size_t step, bool wantsGradients) {
   std::lock_guard lock(mutex);
   if (steps.size() <= step)
     steps.resize(step + 1);
@@ -26,8 +25,7 @@ void Gatherer::add(const Executor &executor, std::vector<Tensors> &steps, size_t
   int rank = executor.rankProgram().rank;
   const float *scalars = executor.scalars();
   float scale = wantsGradients ? 1 / (scalars[TokenCount] * scalars[LossScale]) : 1;
-  for (const ParameterPlace &place :
-       parameterPlaces(program.plan(), executor.rankProgram().stage)) {
+  for (const ParameterPlace &place : parameterPlaces(program.plan(), executor.rankProgram().stage)) {
     StateRange valid = {0, static_cast<int64_t>(place.slot->local_elements())};
     bool isShared = wantsGradients && place.slot->state_elements() < place.slot->local_elements();
     if (isShared)
@@ -41,12 +39,10 @@ void Gatherer::add(const Executor &executor, std::vector<Tensors> &steps, size_t
     whole.resize(elements);
     const void *values = executor.memory().at(wantsGradients ? place.gradient : place.values);
     pb::DataType type = wantsGradients ? pb::F32 : place.parameter->type();
-    ParameterBlock(*place.parameter, mesh, rank)
-        .visitRuns([&](int64_t local, int64_t global, int64_t count) {
-          for (int64_t i = std::max(local, valid.begin); i < std::min(local + count, valid.end);
-               ++i)
-            whole[global + i - local] = scale * loadElement(type, values, i);
-        });
+    ParameterBlock(*place.parameter, mesh, rank).visitRuns([&](int64_t local, int64_t global, int64_t count) {
+      for (int64_t i = std::max(local, valid.begin); i < std::min(local + count, valid.end); ++i)
+        whole[global + i - local] = scale * loadElement(type, values, i);
+    });
   }
 }
 

@@ -48,8 +48,7 @@ inline float initialValue(uint32_t key, InitialKind kind, double stddev, uint64_
 }
 
 /// The same from names, for oracles.
-inline float initialValue(uint64_t seed, std::string_view name, InitialKind kind, double stddev,
-                          uint64_t index) {
+inline float initialValue(uint64_t seed, std::string_view name, InitialKind kind, double stddev, uint64_t index) {
   return initialValue(initialKey(seed, name), kind, stddev, index);
 }
 

@@ -24,9 +24,7 @@ void fillChunk(void *context, int64_t part, int) {
   const Fill &fill = *static_cast<const Fill *>(context);
   int64_t i = part * chunkElements, end = std::min(fill.count, i + chunkElements);
   // Both numbers of a pair at once: a logarithm and a root serve two.
-  auto startsPair = [&] {
-    return fill.kind == InitialKind::Normal && (fill.global + i) % 2 == 0 && i + 1 < end;
-  };
+  auto startsPair = [&] { return fill.kind == InitialKind::Normal && (fill.global + i) % 2 == 0 && i + 1 < end; };
   while (i < end) {
     if (startsPair()) {
       NormalPair pair = initialNormals(fill.key, static_cast<uint64_t>(fill.global + i) / 2);
@@ -40,8 +38,8 @@ void fillChunk(void *context, int64_t part, int) {
 }
 
 /// The block's initial values in f32, padding zero.
-std::vector<float> blockValues(const pb::Plan &plan, const pb::Parameter &parameter,
-                               const ParameterBlock &block, ThreadPool &pool) {
+std::vector<float> blockValues(const pb::Plan &plan, const pb::Parameter &parameter, const ParameterBlock &block,
+                               ThreadPool &pool) {
   std::vector<float> values(block.elements(), 0.0f);
   Fill fill;
   fill.key = initialKey(plan.settings().seed(), parameter.name());

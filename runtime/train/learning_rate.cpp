@@ -37,11 +37,9 @@ double warmupStableDecay(const pb::LearningRate &schedule, int64_t t, int64_t to
 } // namespace
 
 double learningRate(const pb::LearningRate &schedule, int64_t step, int64_t runSteps) {
-  int64_t total =
-      std::max<int64_t>(1, schedule.total_steps() > 0 ? schedule.total_steps() : runSteps);
-  int64_t warmup = schedule.warmup_ratio() > 0
-                       ? static_cast<int64_t>(schedule.warmup_ratio() * total)
-                       : std::max<int64_t>(0, schedule.warmup_steps());
+  int64_t total = std::max<int64_t>(1, schedule.total_steps() > 0 ? schedule.total_steps() : runSteps);
+  int64_t warmup = schedule.warmup_ratio() > 0 ? static_cast<int64_t>(schedule.warmup_ratio() * total)
+                                               : std::max<int64_t>(0, schedule.warmup_steps());
   double peak = schedule.peak(), end = schedule.end();
   if (step < warmup)
     return schedule.warmup_init() + (peak - schedule.warmup_init()) * step / warmup;
@@ -49,8 +47,7 @@ double learningRate(const pb::LearningRate &schedule, int64_t step, int64_t runS
   if (kind == "constant" || kind.empty())
     return peak;
   if (kind == "inverse_sqrt")
-    return std::max(end, peak * std::sqrt(std::max<double>(warmup, 1)) /
-                             std::sqrt(std::max<double>(step, 1)));
+    return std::max(end, peak * std::sqrt(std::max<double>(warmup, 1)) / std::sqrt(std::max<double>(step, 1)));
   if (kind == "wsd")
     return end + (peak - end) * warmupStableDecay(schedule, step, total);
   double r = total > warmup ? std::min(1.0, double(step - warmup) / (total - warmup)) : 1.0;

@@ -19,9 +19,7 @@ namespace {
 constexpr int barWidth = 30;
 
 /// JSON has no infinities: they become null.
-nlohmann::json number(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
-}
+nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
 struct PeakJob {
   const LibraryKernel *kernel;
@@ -38,10 +36,9 @@ void runPeakPart(void *context, int64_t part, int thread) {
 } // namespace
 
 std::string logLine(const StepRecord &record, int64_t steps) {
-  std::string line = fmt::format(
-      "step {:>{}}/{}  loss {:.5f}  grad norm {:.4f}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s",
-      record.step, fmt::formatted_size("{}", steps), steps, record.loss, record.gradNorm,
-      record.learningRate, record.seconds * 1e3, record.tokensPerSecond);
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.5f}  grad norm {:.4f}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s",
+                                 record.step, fmt::formatted_size("{}", steps), steps, record.loss, record.gradNorm,
+                                 record.learningRate, record.seconds * 1e3, record.tokensPerSecond);
   if (record.mfu > 0)
     line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
   if (!record.isApplied)
@@ -49,8 +46,7 @@ std::string logLine(const StepRecord &record, int64_t steps) {
   return line;
 }
 
-Metrics::Metrics(const RunOptions &options)
-    : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
+Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
   if (options.metrics.empty())
     return;
   file.open(options.metrics, options.resume ? std::ios::app : std::ios::trunc);
@@ -65,8 +61,7 @@ void Metrics::show(const std::string &line, int64_t step) {
     fmt::print("{}\n", line);
   } else {
     int done = static_cast<int>(barWidth * step / std::max<int64_t>(1, options.steps));
-    fmt::print("\r\x1b[K{}\n[{:#<{}}{:.<{}}] {}/{}", line, "", done, "", barWidth - done, step,
-               options.steps);
+    fmt::print("\r\x1b[K{}\n[{:#<{}}{:.<{}}] {}/{}", line, "", done, "", barWidth - done, step, options.steps);
     if (step >= options.steps)
       fmt::print("\n");
   }
@@ -92,8 +87,7 @@ void Metrics::add(const StepRecord &record) {
 }
 
 void Metrics::add(const EvaluationRecord &record) {
-  show(fmt::format("evaluation after step {}: loss {:.5f} over {:.0f} tokens", record.step,
-                   record.loss, record.tokens),
+  show(fmt::format("evaluation after step {}: loss {:.5f} over {:.0f} tokens", record.step, record.loss, record.tokens),
        record.step);
   if (!file.is_open())
     return;

@@ -67,8 +67,7 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
   int threads = threadsPerRank(options.threads, ranks);
   int cores = std::max(1u, std::thread::hardware_concurrency());
   int spins = ranks * threads <= cores ? spinsWithOwnCore : 0;
-  RunContext context{program, options,          *training,         nullptr,
-                     0,       Metrics(options), Gatherer(program), {}};
+  RunContext context{program, options, *training, nullptr, 0, Metrics(options), Gatherer(program), {}};
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   if (options.evalEvery > 0)
     context.heldOut = heldOut.get();

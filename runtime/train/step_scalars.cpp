@@ -12,8 +12,7 @@ namespace {
 
 /// Norm of the gradient of the mean loss, from the sum of squares of the scaled, summed one.
 double normalisedNorm(const float *scalars) {
-  return std::sqrt(double(scalars[SquaredNorm])) /
-         (double(scalars[TokenCount]) * double(scalars[LossScale]));
+  return std::sqrt(double(scalars[SquaredNorm])) / (double(scalars[TokenCount]) * double(scalars[LossScale]));
 }
 
 } // namespace
@@ -24,8 +23,7 @@ ScalarState initialScalars(const pb::Settings &settings) {
   return state;
 }
 
-void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps,
-               float *scalars) {
+void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps, float *scalars) {
   double update = state.updates + 1;
   std::fill(scalars, scalars + ScalarSlotCount, 0.0f);
   scalars[LossScale] = state.lossScale;
@@ -35,8 +33,7 @@ void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t r
 }
 
 void updateScalars(const pb::Settings &settings, float *scalars) {
-  bool isFinite = std::isfinite(scalars[LossSum]) && std::isfinite(scalars[SquaredNorm]) &&
-                  scalars[TokenCount] > 0;
+  bool isFinite = std::isfinite(scalars[LossSum]) && std::isfinite(scalars[SquaredNorm]) && scalars[TokenCount] > 0;
   double clip = 1;
   if (isFinite && settings.max_grad_norm() > 0)
     clip = std::min(1.0, settings.max_grad_norm() / (normalisedNorm(scalars) + 1e-6));

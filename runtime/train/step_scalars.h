@@ -10,8 +10,8 @@ namespace espalier::rt {
 
 /// What survives from step to step and into checkpoints; equal on every rank.
 struct ScalarState {
-  int64_t step = 0;    ///< optimizer steps begun, skipped ones too: drives the schedule and dropout
-  int64_t updates = 0; ///< steps applied: drives the bias corrections
+  int64_t step = 0;     ///< optimizer steps begun, skipped ones too: drives the schedule and dropout
+  int64_t updates = 0;  ///< steps applied: drives the bias corrections
   int64_t consumed = 0; ///< samples read
   double lossScale = 1;
   uint64_t cleanSteps = 0; ///< steps without overflow since the scale last changed
@@ -32,8 +32,7 @@ struct StepOutcome {
 };
 
 /// Clears the sums and writes learning rate, loss scale and bias corrections of the coming step.
-void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps,
-               float *scalars);
+void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps, float *scalars);
 
 /// UPDATE_SCALARS: from the agreed sums writes GradientScale = min(1, max_grad_norm / (norm +
 /// 1e-6)) / (TokenCount * LossScale), where norm is that of the normalised gradient, and Apply =

@@ -15,8 +15,8 @@ Trainer::Trainer(RunContext &context, Executor &executor)
       trainingBatches(context.program.plan(), executor.rankProgram().stage, context.training, context.options.order,
                       executor.rankProgram().dataIndex, dataReplicas(context.program.mesh())) {
   if (context.heldOut)
-    heldOutBatches.emplace(context.program.plan(), executor.rankProgram().stage, *context.heldOut,
-                           SampleOrder::single, executor.rankProgram().dataIndex, dataReplicas(context.program.mesh()));
+    heldOutBatches.emplace(context.program.plan(), executor.rankProgram().stage, *context.heldOut, SampleOrder::single,
+                           executor.rankProgram().dataIndex, dataReplicas(context.program.mesh()));
 }
 
 void Trainer::run() {
@@ -103,8 +103,7 @@ void Trainer::evaluate() {
   if (executor.rankProgram().rank != 0)
     return;
   double tokens = scalars[TokenCount];
-  context.result.evaluations.push_back(
-      {state.step, scalars[LossSum] / std::max(1.0, tokens), tokens});
+  context.result.evaluations.push_back({state.step, scalars[LossSum] / std::max(1.0, tokens), tokens});
   context.metrics.add(context.result.evaluations.back());
 }
 

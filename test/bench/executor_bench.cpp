@@ -51,9 +51,8 @@ void BM_Instruction(benchmark::State &state) {
   int64_t step = 0;
   for (auto _ : state)
     executor.runStep(step++, client);
-  state.counters["seconds_per_op"] =
-      benchmark::Counter(double(instructions) * state.iterations(),
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["seconds_per_op"] = benchmark::Counter(double(instructions) * state.iterations(),
+                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(BM_Instruction);
 
@@ -74,9 +73,8 @@ void BM_Floor(benchmark::State &state) {
       benchmark::DoNotOptimize(buffers);
       kernel(buffers, scalars, 0, 12);
     }
-  state.counters["seconds_per_op"] =
-      benchmark::Counter(double(instructions) * state.iterations(),
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["seconds_per_op"] = benchmark::Counter(double(instructions) * state.iterations(),
+                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(BM_Floor);
 

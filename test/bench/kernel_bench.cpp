@@ -23,8 +23,7 @@ class Bench {
 public:
   pb::LibraryCall call;
 
-  explicit Bench(pb::LibraryCall::Function function, std::vector<int64_t> sizes,
-                 std::vector<double> floats = {}) {
+  explicit Bench(pb::LibraryCall::Function function, std::vector<int64_t> sizes, std::vector<double> floats = {}) {
     call.set_function(function);
     call.mutable_sizes()->Add(sizes.begin(), sizes.end());
     call.mutable_floats()->Add(floats.begin(), floats.end());
@@ -43,8 +42,7 @@ public:
       uint32_t bits;
       std::memcpy(&bits, &value, 4);
       uint16_t half = static_cast<uint16_t>(type == pb::F16 ? 0x3000 + i % 512 : bits >> 16);
-      int32_t id =
-          limit ? static_cast<int32_t>((i * 2654435761u) % static_cast<uint32_t>(limit)) : 0;
+      int32_t id = limit ? static_cast<int32_t>((i * 2654435761u) % static_cast<uint32_t>(limit)) : 0;
       if (type == pb::I32)
         std::memcpy(data + i * 4, &id, 4);
       else if (type == pb::F32)
@@ -93,8 +91,7 @@ private:
 };
 
 void countFlops(benchmark::State &state, double flops) {
-  state.counters["FLOP/s"] =
-      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 /// Arguments: m, n, k, transpose_a, transpose_b.
@@ -125,8 +122,7 @@ void oneDnn(benchmark::State &state, pb::DataType from, pb::DataType to) {
   dnnl::memory::desc b({k, n}, oneDnnType(from), state.range(4) ? Tag::ba : Tag::ab);
   dnnl::memory::desc c({m, n}, oneDnnType(to), Tag::ab);
   dnnl::matmul product(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), engine));
-  dnnl::memory left(a, engine, data.buffer(from, m * k)),
-      right(b, engine, data.buffer(from, k * n));
+  dnnl::memory left(a, engine, data.buffer(from, m * k)), right(b, engine, data.buffer(from, k * n));
   dnnl::memory sum(c, engine, data.buffer(to, m * n));
   for ([[maybe_unused]] auto _ : state)
     product.execute(stream, {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, sum}});
@@ -136,10 +132,8 @@ void oneDnn(benchmark::State &state, pb::DataType from, pb::DataType to) {
 
 /// Arguments: batch, sequence, kv heads, group, head dimension.
 void attention(benchmark::State &state, pb::DataType type, bool backward, double rate) {
-  int64_t batch = state.range(0), sequence = state.range(1), heads = state.range(2),
-          group = state.range(3);
-  int64_t dim = state.range(4), q = batch * sequence * heads * group * dim,
-          k = batch * sequence * heads * dim;
+  int64_t batch = state.range(0), sequence = state.range(1), heads = state.range(2), group = state.range(3);
+  int64_t dim = state.range(4), q = batch * sequence * heads * group * dim, k = batch * sequence * heads * dim;
   Bench bench(backward ? pb::LibraryCall::ATTENTION_BACKWARD : pb::LibraryCall::ATTENTION_FORWARD,
               {batch, sequence, heads, group, dim}, {0.125, rate});
   bench.call.set_causal(true);
@@ -163,8 +157,7 @@ void embedGradient(benchmark::State &state, bool accumulate) {
   bench.buffer(pb::F32, tokens * hidden);
   bench.buffer(pb::F32, rows * hidden);
   bench.run(state, accumulate);
-  state.SetBytesProcessed(state.iterations() *
-                          (accumulate ? 12 * tokens * hidden : 4 * rows * hidden));
+  state.SetBytesProcessed(state.iterations() * (accumulate ? 12 * tokens * hidden : 4 * rows * hidden));
 }
 
 void embed(benchmark::State &state) {

@@ -14,9 +14,10 @@ std::vector<std::string> storage(const std::string &type) {
 
 class Precision : public testing::TestWithParam<std::string> {};
 
-/// Ten steps in a type of p significant bits: each loss within 8 u, u = 2^-p, the greatest relative error of one rounding
-/// to the nearest. Eight times is the stream rounded on its way to the loss: after the embedding, after the two sums of
-/// each of three blocks, and after the last norm; what else is rounded changes one of the terms of such a sum only.
+/// Ten steps in a type of p significant bits: each loss within 8 u, u = 2^-p, the greatest relative error of one
+/// rounding to the nearest. Eight times is the stream rounded on its way to the loss: after the embedding, after the
+/// two sums of each of three blocks, and after the last norm; what else is rounded changes one of the terms of such a
+/// sum only.
 TEST_P(Precision, FollowsSinglePrecision) {
   RunConfig single = equivalenceRun("gpt2"), run = equivalenceRun("gpt2", storage(GetParam()));
   double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
@@ -33,16 +34,16 @@ TEST_P(Precision, FollowsSinglePrecision) {
 INSTANTIATE_TEST_SUITE_P(Types, Precision, testing::Values("bfloat16", "float16"),
                          [](const auto &info) { return info.param; });
 
-/// A loss scale of 2^26 overflows f16 in the first steps. Whatever the split, all ranks skip the same steps, halve the scale
-/// each time, and then train: the losses of skipped steps are those of the initial model.
+/// A loss scale of 2^26 overflows f16 in the first steps. Whatever the split, all ranks skip the same steps, halve the
+/// scale each time, and then train: the losses of skipped steps are those of the initial model.
 TEST(LossScale, OverflowSkipsTheStepOnAllRanks) {
   std::vector<std::string> sets = storage("float16");
   sets.push_back("runner_wrapper.scale_sense.type=DynamicLossScaleUpdateCell");
   sets.push_back("runner_wrapper.scale_sense.loss_scale_value=67108864");
   RunConfig run = equivalenceRun("gpt2", sets);
   TrainingRecord unsplit = trainCompiled(run, planOf(run, {}), 16);
-  TrainingRecord split = trainCompiled(
-      run, planOf(run, {.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1}), 16);
+  TrainingRecord split =
+      trainCompiled(run, planOf(run, {.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1}), 16);
   for (const TrainingRecord *record : {&unsplit, &split}) {
     ASSERT_EQ(record->applied.size(), 16u);
     EXPECT_FALSE(record->applied.front());

@@ -23,8 +23,8 @@ struct SplitCase {
   planner::Recompute recompute = planner::Recompute::None;
   std::vector<int> stageLayers; ///< empty: spread evenly
   planner::Schedule schedule = planner::Schedule::OneFOneB;
-  bool keepCollectives = false; ///< mp_comm_recompute: False
-  bool sliceInputs = false;     ///< recompute_slice_activation
+  bool keepCollectives = false;                   ///< mp_comm_recompute: False
+  bool sliceInputs = false;                       ///< recompute_slice_activation
   std::vector<planner::Recompute> layerRecompute; ///< of each layer; empty: `recompute` for all
 };
 

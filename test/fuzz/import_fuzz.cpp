@@ -11,8 +11,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   // One file per process, so that jobs that run side by side do not mix.
   std::string file = "/tmp/espalier_import_fuzz_" + std::to_string(getpid()) + ".yaml";
-  std::ofstream(file, std::ios::binary)
-      .write(reinterpret_cast<const char *>(data), static_cast<std::streamsize>(size));
+  std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char *>(data), static_cast<std::streamsize>(size));
   espalier::ImportOptions options;
   options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
   espalier::ImportedRun run = espalier::importRun(file, options);

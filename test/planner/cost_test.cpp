@@ -9,8 +9,7 @@ using namespace espalier::planner;
 
 TEST(Cost, SizesAreSumsOfMonomials) {
   // 2 batch seq / tp + 3
-  Size size = {{2, {{kBatchSymbol, 1}, {kFirstDimension, 1}, {static_cast<int>(Axis::Tp), -1}}},
-               {3, {}}};
+  Size size = {{2, {{kBatchSymbol, 1}, {kFirstDimension, 1}, {static_cast<int>(Axis::Tp), -1}}}, {3, {}}};
   std::vector<double> symbols = {1, 1, 1, 1, 4, 8, 10};
   EXPECT_DOUBLE_EQ(evaluate(size, symbols), 2 * 8 * 10 / 4.0 + 3);
   EXPECT_DOUBLE_EQ(evaluate({}, symbols), 0);
@@ -91,8 +90,7 @@ TEST(Published, RepeatingEverySecondProductTradesTimeForBytes) {
 TEST(Cost, MatmulIsBoundByMemoryWhenThin) {
   Machine machine = testMachine(1, 1);
   double bytes = 2.0 * (4096.0 * 4096 + 2 * 4096);
-  EXPECT_NEAR(matmulSeconds(64, 4096, 4096, 1, bytes * 100, machine), bytes * 100 / 1.6e12 + 4e-6,
-              1e-9);
+  EXPECT_NEAR(matmulSeconds(64, 4096, 4096, 1, bytes * 100, machine), bytes * 100 / 1.6e12 + 4e-6, 1e-9);
   EXPECT_GE(matmulSeconds(1, 1, 1, 1, 4, machine), 4e-6); // the launch floor
 }
 

@@ -11,9 +11,7 @@ using namespace espalier::planner;
 using testing::HasSubstr;
 
 namespace {
-Problem problem() {
-  return shapeProblem(gpt(24, 2048, 16), System{}, testMachine(2, 8, 24e9), 128);
-}
+Problem problem() { return shapeProblem(gpt(24, 2048, 16), System{}, testMachine(2, 8, 24e9), 128); }
 } // namespace
 
 TEST(Explain, WhyNotSumsToTheDifference) {
@@ -60,27 +58,23 @@ TEST(Explain, TraceHasEveryAction) {
   ASSERT_EQ(violations(problem(), plan), std::vector<std::string>{});
   std::string text = traceJson(problem(), plan);
   size_t events = 0;
-  for (size_t at = text.find("\"ph\":\"X\""); at != std::string::npos;
-       at = text.find("\"ph\":\"X\"", at + 1))
+  for (size_t at = text.find("\"ph\":\"X\""); at != std::string::npos; at = text.find("\"ph\":\"X\"", at + 1))
     ++events;
   EXPECT_EQ(events, 2u * 8 * 2 + 2);
 }
 
 TEST(Export, MegatronFlags) {
   Plan plan;
-  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.zero = 1,
-  plan.sequenceParallel = true;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.zero = 1, plan.sequenceParallel = true;
   plan.stages = {{0, 5, std::vector<Recompute>(5, Recompute::Full)},
                  {5, 7, std::vector<Recompute>(7, Recompute::Full)},
                  {12, 7, std::vector<Recompute>(7, Recompute::Full)},
                  {19, 5, std::vector<Recompute>(5, Recompute::Full)}};
   ExportedPlan exported = exportMegatron(problem(), plan);
-  EXPECT_EQ(
-      exported.text,
-      "--tensor-model-parallel-size 2\n--pipeline-model-parallel-size 4\n--sequence-parallel\n"
-      "--micro-batch-size 1\n--global-batch-size 128\n--use-distributed-optimizer\n"
-      "--decoder-first-pipeline-num-layers 5\n--decoder-last-pipeline-num-layers 5\n"
-      "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n");
+  EXPECT_EQ(exported.text, "--tensor-model-parallel-size 2\n--pipeline-model-parallel-size 4\n--sequence-parallel\n"
+                           "--micro-batch-size 1\n--global-batch-size 128\n--use-distributed-optimizer\n"
+                           "--decoder-first-pipeline-num-layers 5\n--decoder-last-pipeline-num-layers 5\n"
+                           "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n");
   EXPECT_TRUE(exported.notExpressed.empty());
   plan.zero = 3;
   EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);

@@ -61,16 +61,15 @@ TEST_P(Published, StaysWithinTheErrorReachedAndBeatsTheNullModel) {
             found->rows); // no row is dropped silently
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tables, Published,
-    testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.027, 0, 0},
-                    Wanted{"narayanan_sc21_table1.csv", 10, 0.03, 0, 0},
-                    Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.04, 44, 0.0405},
-                    Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.04},
-                    Wanted{"llm_foundry_mpt.csv", 108, 0.06, 0, 0},
-                    Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
-                    Wanted{"megatron_bridge_perf.csv", 41, 0.058, 0, 0},
-                    Wanted{"torchtitan_llama3_h100.csv", 12, 0.048, 6, 0.068}));
+INSTANTIATE_TEST_SUITE_P(Tables, Published,
+                         testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.027, 0, 0},
+                                         Wanted{"narayanan_sc21_table1.csv", 10, 0.03, 0, 0},
+                                         Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.04, 44, 0.0405},
+                                         Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.04},
+                                         Wanted{"llm_foundry_mpt.csv", 108, 0.06, 0, 0},
+                                         Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
+                                         Wanted{"megatron_bridge_perf.csv", 41, 0.058, 0, 0},
+                                         Wanted{"torchtitan_llama3_h100.csv", 12, 0.048, 6, 0.068}));
 
 } // namespace
 
@@ -122,10 +121,11 @@ std::string faultsOf(const std::string &csv) {
 // A row that can be priced; `changes` replaces cells, an empty one takes a cell away.
 PublishedCase caseWith(const std::map<std::string, std::string> &changes) {
   PublishedRow row;
-  row.columns = {{"model", "GPT"}, {"layers", "8"}, {"hidden", "1024"},     {"heads", "16"},
-                 {"seq", "512"},   {"gpu", "H200"}, {"n_gpus", "16"},       {"precision", "bf16"},
-                 {"tp", "2"},      {"pp", "2"},     {"dp", "4"},            {"mbs", "1"},
-                 {"gbs", "32"},    {"status", "ok"}, {"iter_time_s", "0.1"}, {"recompute", "none"}};
+  row.columns = {
+      {"model", "GPT"},     {"layers", "8"},  {"hidden", "1024"},    {"heads", "16"},  {"seq", "512"},
+      {"gpu", "H200"},      {"n_gpus", "16"}, {"precision", "bf16"}, {"tp", "2"},      {"pp", "2"},
+      {"dp", "4"},          {"mbs", "1"},     {"gbs", "32"},         {"status", "ok"}, {"iter_time_s", "0.1"},
+      {"recompute", "none"}};
   for (const auto &[column, text] : changes)
     row.columns[column] = text;
   return caseOf(row);
@@ -192,8 +192,15 @@ TEST(PublishedCase, MachinesOfAllNamedGpusAreKnown) {
 
 // 70 layers of 8192 keep 2.7 GB each on a device: some have to repeat their forward, and not all.
 TEST(PublishedCase, WhereRecomputeIsNotPublishedTheLeastThatFitsIsTaken) {
-  PublishedCase found = caseWith({{"recompute", ""}, {"layers", "70"}, {"hidden", "8192"}, {"heads", "64"},
-                                  {"seq", "8192"}, {"tp", "8"}, {"pp", "2"}, {"dp", "1"}, {"gpu", "H100"}});
+  PublishedCase found = caseWith({{"recompute", ""},
+                                  {"layers", "70"},
+                                  {"hidden", "8192"},
+                                  {"heads", "64"},
+                                  {"seq", "8192"},
+                                  {"tp", "8"},
+                                  {"pp", "2"},
+                                  {"dp", "1"},
+                                  {"gpu", "H100"}});
   ASSERT_EQ(found.reason, "");
   ASSERT_EQ(found.plan.stages.size(), 2u);
   EXPECT_TRUE(pricePlan(found.problem, found.plan).prediction.fits());

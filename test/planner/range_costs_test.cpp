@@ -72,6 +72,7 @@ TEST(RangeCosts, SearchOverDistinctLayersIsThePricedPlanWhateverTheThreads) {
   EXPECT_EQ(a.plans[0].prediction.stepSeconds, b.plans[0].prediction.stepSeconds);
   EXPECT_EQ(a.statistics.evaluated, b.statistics.evaluated);
   EXPECT_TRUE(a.statistics.optimal);
-  EXPECT_NEAR(a.statistics.lowerBoundSeconds, a.plans[0].prediction.stepSeconds, 1e-8 * a.plans[0].prediction.stepSeconds);
+  EXPECT_NEAR(a.statistics.lowerBoundSeconds, a.plans[0].prediction.stepSeconds,
+              1e-8 * a.plans[0].prediction.stepSeconds);
   EXPECT_TRUE(a.plans[0].prediction.fits());
 }

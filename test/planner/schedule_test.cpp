@@ -7,8 +7,8 @@
 using namespace espalier::planner;
 
 TEST(Schedule, AllTablesAreSound) {
-  for (Schedule schedule : {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-                            Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV})
+  for (Schedule schedule :
+       {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV})
     for (int stages = 1; stages <= 6; ++stages)
       for (int microBatches = 1; microBatches <= 13; ++microBatches)
         for (int virtualStages = 1; virtualStages <= 3; ++virtualStages) {
@@ -16,8 +16,7 @@ TEST(Schedule, AllTablesAreSound) {
             continue;
           ScheduleTable table = buildSchedule(schedule, stages, microBatches, virtualStages);
           EXPECT_EQ(checkSchedule(table, microBatches), std::vector<std::string>{})
-              << static_cast<int>(schedule) << " " << stages << " " << microBatches << " "
-              << virtualStages;
+              << static_cast<int>(schedule) << " " << stages << " " << microBatches << " " << virtualStages;
         }
 }
 
@@ -27,9 +26,7 @@ TEST(Schedule, OneFOneBHoldsNoMoreThanTheStagesBelow) {
     EXPECT_EQ(peakInFlight(table, stage), 4 - stage);
 }
 
-TEST(Schedule, GPipeHoldsAllMicroBatches) {
-  EXPECT_EQ(peakInFlight(buildSchedule(Schedule::GPipe, 4, 8), 3), 8);
-}
+TEST(Schedule, GPipeHoldsAllMicroBatches) { EXPECT_EQ(peakInFlight(buildSchedule(Schedule::GPipe, 4, 8), 3), 8); }
 
 TEST(Schedule, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
   ScheduleTable h1 = buildSchedule(Schedule::ZeroBubbleH1, 4, 12);

@@ -45,8 +45,7 @@ std::vector<std::vector<Recompute>> keptChoices(int layers) {
 // Least step time over everything under fixed axes, by pricing each plan.
 double bruteForceUnder(const Problem &problem, const Plan &axes) {
   double best = std::numeric_limits<double>::infinity();
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages),
-      chunks = chunksPerStage * axes.pp;
+  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
   std::vector<int> counts;
   splits(problem.layerCount(), chunks, counts, [&] {
     if (chunksPerStage > 1)
@@ -64,8 +63,7 @@ double bruteForceUnder(const Problem &problem, const Plan &axes) {
       }
       for (const std::vector<Recompute> &kept : keptChoices(counts[stage])) {
         for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
-          if (stageOfChunk(chunk, axes.pp, chunksPerStage,
-                           axes.schedule == Schedule::ZeroBubbleV) == stage)
+          if (stageOfChunk(chunk, axes.pp, chunksPerStage, axes.schedule == Schedule::ZeroBubbleV) == stage)
             plan.stages[chunk] = {position, counts[chunk], kept};
         choose(stage + 1, first + counts[stage]);
       }
@@ -104,15 +102,12 @@ double bruteForce(const Problem &problem, bool all) {
 // A random small model on 1 to 6 devices with memory that is often scarce.
 Problem randomProblem(std::mt19937 &random) {
   auto pick = [&](std::initializer_list<int> list) { return list.begin()[random() % list.size()]; };
-  ModelShape shape =
-      gpt(1 + random() % 5, 64 * pick({1, 2, 3}), pick({1, 2, 4}), 1000 * pick({1, 8, 64}), 128);
+  ModelShape shape = gpt(1 + random() % 5, 64 * pick({1, 2, 3}), pick({1, 2, 4}), 1000 * pick({1, 8, 64}), 128);
   System system;
   system.fusedAttention = random() % 2;
   Machine machine = testMachine(pick({1, 1, 2}), pick({1, 2, 3}));
-  machine.memoryBytes =
-      std::exp(std::uniform_real_distribution<double>(std::log(5e6), std::log(5e9))(random));
-  machine.peakFlops =
-      std::exp(std::uniform_real_distribution<double>(std::log(1e11), std::log(3e14))(random));
+  machine.memoryBytes = std::exp(std::uniform_real_distribution<double>(std::log(5e6), std::log(5e9))(random));
+  machine.peakFlops = std::exp(std::uniform_real_distribution<double>(std::log(1e11), std::log(3e14))(random));
   machine.launchSeconds = 1e-7;
   return shapeProblem(shape, system, machine, pick({1, 2, 4, 6}));
 }
@@ -175,16 +170,12 @@ TEST(Search, HonoursPins) {
 TEST(Search, BreakdownSumsToTheStep) {
   SearchOptions options;
   options.all = true;
-  SearchResult result =
-      search(shapeProblem(gpt(16, 2048, 16), System{}, testMachine(2, 8, 16e9), 64), options);
+  SearchResult result = search(shapeProblem(gpt(16, 2048, 16), System{}, testMachine(2, 8, 16e9), 64), options);
   ASSERT_GE(result.plans.size(), 3u);
   for (const PricedPlan &priced : result.plans) {
-    EXPECT_NEAR(priced.prediction.time.total(), priced.prediction.stepSeconds,
-                1e-9 * priced.prediction.stepSeconds);
+    EXPECT_NEAR(priced.prediction.time.total(), priced.prediction.stepSeconds, 1e-9 * priced.prediction.stepSeconds);
     EXPECT_TRUE(priced.prediction.fits());
-    EXPECT_TRUE(
-        violations(shapeProblem(gpt(16, 2048, 16), System{}, testMachine(2, 8), 64), priced.plan)
-            .empty());
+    EXPECT_TRUE(violations(shapeProblem(gpt(16, 2048, 16), System{}, testMachine(2, 8), 64), priced.plan).empty());
   }
 }
 

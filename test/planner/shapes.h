@@ -22,8 +22,7 @@ inline Machine testMachine(int hosts, int devicesPerHost, double memoryBytes = 8
   return machine;
 }
 
-inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab = 51200,
-                      int64_t seq = 2048) {
+inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab = 51200, int64_t seq = 2048) {
   ModelShape shape;
   shape.layers = layers;
   shape.hidden = hidden;

@@ -10,8 +10,7 @@
 using namespace espalier::planner;
 
 namespace {
-double seconds(Schedule schedule, int stages, int microBatches, ChunkSeconds each,
-               int virtualStages = 1) {
+double seconds(Schedule schedule, int stages, int microBatches, ChunkSeconds each, int virtualStages = 1) {
   ScheduleTable table = buildSchedule(schedule, stages, microBatches, virtualStages);
   return play(table, std::vector<ChunkSeconds>(stages * table.chunksPerStage, each)).seconds;
 }
@@ -25,8 +24,7 @@ TEST(Simulate, OneFOneBAndGPipeWithEqualStagesAreTheClosedForm) {
 
 TEST(Simulate, InterleavingDividesTheBubbleByTheChunks) {
   // m t + (p - 1) t / v (Narayanan SC21): chunks of 1/2 the work.
-  EXPECT_DOUBLE_EQ(seconds(Schedule::Interleaved, 4, 8, {0.5, 0.75, 0.25}, 2),
-                   8 * 3.0 + 3 * 3.0 / 2);
+  EXPECT_DOUBLE_EQ(seconds(Schedule::Interleaved, 4, 8, {0.5, 0.75, 0.25}, 2), 8 * 3.0 + 3 * 3.0 / 2);
 }
 
 TEST(Simulate, ZeroBubbleH1HasAThirdOfTheBubble) {
@@ -36,8 +34,7 @@ TEST(Simulate, ZeroBubbleH1HasAThirdOfTheBubble) {
 
 TEST(Simulate, ZeroBubbleVHasLessBubbleThanH1) {
   // Chunks of half a stage; with equal F, B and W the published V schedule has (almost) no bubble.
-  EXPECT_LT(seconds(Schedule::ZeroBubbleV, 4, 16, {0.5, 0.5, 0.5}),
-            seconds(Schedule::ZeroBubbleH1, 4, 16, {1, 1, 1}));
+  EXPECT_LT(seconds(Schedule::ZeroBubbleV, 4, 16, {0.5, 0.5, 0.5}), seconds(Schedule::ZeroBubbleH1, 4, 16, {1, 1, 1}));
 }
 
 TEST(Simulate, OneStageHasNoBubble) {
@@ -67,8 +64,7 @@ TEST(Simulate, LongerActionsNeverShortenTheStepAndTheBoundHolds) {
   std::uniform_real_distribution<double> length(0.1, 2);
   for (int trial = 0; trial < 2000; ++trial) {
     Schedule schedule = static_cast<Schedule>(random() % 5);
-    int stages = 1 + random() % 5, microBatches = 1 + random() % 9,
-        virtualStages = 1 + random() % 3;
+    int stages = 1 + random() % 5, microBatches = 1 + random() % 9, virtualStages = 1 + random() % 3;
     if (!whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty())
       continue;
     ScheduleTable table = buildSchedule(schedule, stages, microBatches, virtualStages);
@@ -77,8 +73,7 @@ TEST(Simulate, LongerActionsNeverShortenTheStepAndTheBoundHolds) {
       chunk = {length(random), length(random), length(random)};
     double before = play(table, chunks).seconds;
     if (table.chunksPerStage == 1)
-      EXPECT_LE(pipelineLowerBound(chunks, microBatches, table.splitsBackward),
-                before * (1 + 1e-12));
+      EXPECT_LE(pipelineLowerBound(chunks, microBatches, table.splitsBackward), before * (1 + 1e-12));
     chunks[random() % chunks.size()].forward += length(random);
     EXPECT_GE(play(table, chunks).seconds, before);
   }

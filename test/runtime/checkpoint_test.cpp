@@ -25,8 +25,7 @@ protected:
   }
   ~Checkpoint() override { fs::remove_all(folder); }
 
-  RunResult train(const SampleOptions &options, int64_t steps, bool resume = false,
-                  int64_t saveEvery = 0) {
+  RunResult train(const SampleOptions &options, int64_t steps, bool resume = false, int64_t saveEvery = 0) {
     RunOptions run;
     run.dataset = sampleData(options.features, 40);
     run.steps = steps;
@@ -126,9 +125,7 @@ TEST_F(Checkpoint, RefusesDamage) {
   }
 }
 
-TEST_F(Checkpoint, RefusesToResumeFromNothing) {
-  EXPECT_THROW(train({}, 1, /*resume=*/true), PlanError);
-}
+TEST_F(Checkpoint, RefusesToResumeFromNothing) { EXPECT_THROW(train({}, 1, /*resume=*/true), PlanError); }
 
 /// The same reader serves any safetensors file.
 TEST_F(Checkpoint, SafetensorsRoundTrip) {

@@ -50,12 +50,9 @@ std::vector<int> all(int ranks) {
 }
 
 /// Value `i` of rank `rank`: sums of these depend on the order of additions.
-float valueOf(int rank, int64_t i) {
-  return std::sin(1.0f + rank * 977 + i) * std::exp2(float(i % 19));
-}
+float valueOf(int rank, int64_t i) { return std::sin(1.0f + rank * 977 + i) * std::exp2(float(i % 19)); }
 
-void collect(Communicator &comm, uint32_t group, const CollectiveShape &shape, void *from,
-             void *to) {
+void collect(Communicator &comm, uint32_t group, const CollectiveShape &shape, void *from, void *to) {
   Ticket ticket = comm.startCollective(group, shape, &from, &to);
   comm.wait(ticket, 100);
 }
@@ -205,8 +202,7 @@ TEST_P(Comm, ManyRoundsInFlight) {
 TEST_P(Comm, SendsMeetReceivesInOrder) {
   onRanks(3, [&](Communicator &comm) {
     int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
-    uint32_t out = comm.openSend(next, Stream::Forward),
-             in = comm.openReceive(before, Stream::Forward);
+    uint32_t out = comm.openSend(next, Stream::Forward), in = comm.openReceive(before, Stream::Forward);
     for (int round = 0; round < 200; ++round) {
       std::vector<int> sent(2), got(2);
       Ticket sends[2], receives[2];
@@ -278,8 +274,7 @@ TEST_P(Comm, MembersThatDisagreeStop) {
   std::optional<Failure> failure = GetParam().run(2, [&](Communicator &comm) {
     uint32_t group = comm.joinGroup(all(2));
     std::vector<float> values(8);
-    CollectiveShape shape{
-        pb::Collective::ALL_REDUCE, pb::Collective::SUM, pb::F32, {4 + comm.rank()}};
+    CollectiveShape shape{pb::Collective::ALL_REDUCE, pb::Collective::SUM, pb::F32, {4 + comm.rank()}};
     void *place = values.data();
     Ticket ticket = comm.startCollective(group, shape, &place, &place);
     EXPECT_THROW(comm.wait(ticket, 10), RankStopped);

@@ -45,8 +45,7 @@ public:
       : sample(dataset.sample(0)), program(program) {}
   void loadInputs(uint32_t, std::byte *inputs) override {
     for (const pb::InputBuffer &input : program.plan().stages(0).inputs())
-      std::copy(sample.tokens.begin(), sample.tokens.end(),
-                reinterpret_cast<int32_t *>(inputs + input.offset()));
+      std::copy(sample.tokens.begin(), sample.tokens.end(), reinterpret_cast<int32_t *>(inputs + input.offset()));
   }
   void updateScalars(float *scalars) override {
     scalars[GradientScale] = 1 / scalars[TokenCount];
@@ -110,9 +109,7 @@ TEST(ThreadPool, DoesEveryPartOnce) {
         std::vector<std::atomic<int>> done(parts + 1);
         pool.run(
             parts,
-            [](void *context, int64_t part, int) {
-              ++(*static_cast<std::vector<std::atomic<int>> *>(context))[part];
-            },
+            [](void *context, int64_t part, int) { ++(*static_cast<std::vector<std::atomic<int>> *>(context))[part]; },
             &done);
         for (int64_t i = 0; i < parts; ++i)
           EXPECT_EQ(done[i], 1);

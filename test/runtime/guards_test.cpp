@@ -77,9 +77,7 @@ TEST_F(GuardsTest, CoverTheWorkspaceAndTheEnd) {
   EXPECT_THAT(write(0, workspaceAt + 128 + 7), HasSubstr("7 bytes behind the workspace"));
 }
 
-TEST_F(GuardsTest, CoverTheEndOfTheArena) {
-  EXPECT_THAT(write(0, arenaBytes - 1), HasSubstr("behind the scalars"));
-}
+TEST_F(GuardsTest, CoverTheEndOfTheArena) { EXPECT_THAT(write(0, arenaBytes - 1), HasSubstr("behind the scalars")); }
 
 // Behind a buffer of the workspace others may lie once it is dead.
 TEST_F(GuardsTest, LiveAsLongAsTheirBuffer) {

@@ -104,8 +104,8 @@ struct SplitCase {
 };
 
 void PrintTo(const SplitCase &c, std::ostream *out) {
-  *out << fmt::format("dp{} tp{} pp{} mbs{} mb{} zero{} layers{} clip{}", c.dp, c.tp, c.pp,
-                      c.samples, c.microBatches, c.zero, c.layers, c.clip);
+  *out << fmt::format("dp{} tp{} pp{} mbs{} mb{} zero{} layers{} clip{}", c.dp, c.tp, c.pp, c.samples, c.microBatches,
+                      c.zero, c.layers, c.clip);
 }
 
 class Split : public testing::TestWithParam<SplitCase> {
@@ -130,8 +130,7 @@ void expectNear(const Tensors &got, const Tensors &expected, double tolerance) {
   for (const auto &[name, values] : expected) {
     ASSERT_EQ(got.at(name).size(), values.size()) << name;
     for (size_t i = 0; i < values.size(); ++i)
-      EXPECT_NEAR(got.at(name)[i], values[i], tolerance * (1 + std::abs(values[i])))
-          << name << '[' << i << ']';
+      EXPECT_NEAR(got.at(name)[i], values[i], tolerance * (1 + std::abs(values[i]))) << name << '[' << i << ']';
   }
 }
 
@@ -145,9 +144,7 @@ TEST_P(Split, TrainsLikeTheUnsplitModel) {
   ASSERT_EQ(got.steps.size(), expected.steps.size());
   for (size_t i = 0; i < got.steps.size(); ++i) {
     EXPECT_NEAR(got.steps[i].loss, expected.steps[i].loss, 1e-5 * expected.steps[i].loss) << i;
-    EXPECT_NEAR(got.steps[i].gradNorm, expected.steps[i].gradNorm,
-                1e-4 * expected.steps[i].gradNorm)
-        << i;
+    EXPECT_NEAR(got.steps[i].gradNorm, expected.steps[i].gradNorm, 1e-4 * expected.steps[i].gradNorm) << i;
     expectNear(got.gradients[i], expected.gradients[i], 1e-4);
     expectNear(got.parameters[i], expected.parameters[i], 1e-4);
   }
@@ -163,16 +160,15 @@ TEST_P(Split, BitsRepeatUnderAnyThreadBudget) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Split,
-    testing::Values(SplitCase{1, 1, 1, 2, 4, false, 3, 0}, SplitCase{2, 1, 1, 2, 2, false, 3, 0.5},
-                    SplitCase{4, 1, 1, 1, 2, false, 3, 0}, SplitCase{1, 2, 1, 4, 2, false, 3, 0.5},
-                    SplitCase{1, 3, 1, 8, 1, false, 3, 0}, SplitCase{1, 1, 2, 1, 8, false, 3, 0.5},
-                    SplitCase{1, 1, 3, 2, 4, false, 5, 0}, SplitCase{1, 1, 4, 1, 8, false, 3, 0},
-                    SplitCase{2, 2, 1, 1, 4, false, 3, 0}, SplitCase{2, 2, 2, 1, 4, false, 3, 0.5},
-                    SplitCase{2, 1, 1, 2, 2, true, 3, 0.5}, SplitCase{4, 1, 1, 2, 1, true, 3, 0},
-                    SplitCase{8, 1, 1, 1, 1, true, 3, 0}, SplitCase{2, 2, 2, 2, 2, true, 3, 0.5},
-                    SplitCase{2, 1, 3, 1, 4, true, 4, 0}));
+INSTANTIATE_TEST_SUITE_P(All, Split,
+                         testing::Values(SplitCase{1, 1, 1, 2, 4, false, 3, 0}, SplitCase{2, 1, 1, 2, 2, false, 3, 0.5},
+                                         SplitCase{4, 1, 1, 1, 2, false, 3, 0}, SplitCase{1, 2, 1, 4, 2, false, 3, 0.5},
+                                         SplitCase{1, 3, 1, 8, 1, false, 3, 0}, SplitCase{1, 1, 2, 1, 8, false, 3, 0.5},
+                                         SplitCase{1, 1, 3, 2, 4, false, 5, 0}, SplitCase{1, 1, 4, 1, 8, false, 3, 0},
+                                         SplitCase{2, 2, 1, 1, 4, false, 3, 0}, SplitCase{2, 2, 2, 1, 4, false, 3, 0.5},
+                                         SplitCase{2, 1, 1, 2, 2, true, 3, 0.5}, SplitCase{4, 1, 1, 2, 1, true, 3, 0},
+                                         SplitCase{8, 1, 1, 1, 1, true, 3, 0}, SplitCase{2, 2, 2, 2, 2, true, 3, 0.5},
+                                         SplitCase{2, 1, 3, 1, 4, true, 4, 0}));
 
 TEST(Run, ClippingBoundsTheUpdateNotTheReportedNorm) {
   SampleOptions options;

@@ -65,9 +65,7 @@ TEST(LearningRate, TakesTheTotalFromTheRunWhereTheScheduleHasNone) {
   EXPECT_DOUBLE_EQ(learningRate(schedule, 55, 100), 0.55);
 }
 
-TEST(LearningRate, RefusesUnknownKinds) {
-  EXPECT_THROW(learningRate(rate("sawtooth"), 50, 100), PlanError);
-}
+TEST(LearningRate, RefusesUnknownKinds) { EXPECT_THROW(learningRate(rate("sawtooth"), 50, 100), PlanError); }
 
 struct Sums {
   Sums(float loss, float tokens, float squares, float scale) {
@@ -96,8 +94,8 @@ TEST(UpdateScalars, ClipsTheNormalisedNorm) {
 
 TEST(UpdateScalars, SkipsWhatIsNotFinite) {
   float infinity = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  for (Sums sums : {Sums(infinity, 10, 1, 1), Sums(1, 10, infinity, 1), Sums(nan, 10, 1, 1),
-                    Sums(1, 10, nan, 1), Sums(0, 0, 0, 1)}) {
+  for (Sums sums : {Sums(infinity, 10, 1, 1), Sums(1, 10, infinity, 1), Sums(nan, 10, 1, 1), Sums(1, 10, nan, 1),
+                    Sums(0, 0, 0, 1)}) {
     updateScalars({}, sums.scalars);
     EXPECT_EQ(sums.scalars[Apply], 0);
     EXPECT_EQ(sums.scalars[GradientScale], 0);
@@ -168,9 +166,7 @@ TEST(InitialValue, IsNormalAndKeyedByName) {
   EXPECT_NEAR(sum / n, 0, 0.01);
   EXPECT_NEAR(squares / n, 1, 0.01);
   EXPECT_NEAR(cubes / n, 0, 0.03);
-  auto first = [](uint64_t seed, const char *name) {
-    return initialValue(seed, name, InitialKind::Normal, 1, 0);
-  };
+  auto first = [](uint64_t seed, const char *name) { return initialValue(seed, name, InitialKind::Normal, 1, 0); };
   EXPECT_NE(first(1, "a"), first(1, "b"));
   EXPECT_NE(first(1, "a"), first(2, "a"));
   EXPECT_EQ(initialValue(1, "a", InitialKind::Ones, 0, 5), 1);

@@ -85,16 +85,12 @@ TEST_P(Refusal, NamesTheRule) {
 const Mutation mutations[] = {
     {"Version", "version 9", [](pb::Plan &p) { p.set_version(9); }},
     {"Target", "target 'cuda'", [](pb::Plan &p) { p.set_target("cuda"); }},
-    {"MeshAxisTwice", "lists axis 'dp' twice",
-     [](pb::Plan &p) { p.mutable_mesh(2)->set_name("dp"); }},
+    {"MeshAxisTwice", "lists axis 'dp' twice", [](pb::Plan &p) { p.mutable_mesh(2)->set_name("dp"); }},
     {"MeshTooLarge", "a mesh holds", [](pb::Plan &p) { p.mutable_mesh(1)->set_size(1u << 31); }},
     {"StageMissing", "stages on a mesh", [](pb::Plan &p) { p.mutable_stages()->RemoveLast(); }},
-    {"Batch", "the global batch of",
-     [](pb::Plan &p) { p.mutable_settings()->set_global_batch(7); }},
+    {"Batch", "the global batch of", [](pb::Plan &p) { p.mutable_settings()->set_global_batch(7); }},
     {"KernelIndex", "kernel 99 of",
-     [](pb::Plan &p) {
-       find(p, "block.forward")->mutable_instructions(0)->mutable_launch()->set_kernel(99);
-     }},
+     [](pb::Plan &p) { find(p, "block.forward")->mutable_instructions(0)->mutable_launch()->set_kernel(99); }},
     {"SubprogramIndex", "is subprogram 1000 of",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(0)->set_forward(1000); }},
     {"LocationIndex", "location 5 of 1",
@@ -109,9 +105,7 @@ const Mutation mutations[] = {
            ->set_axis("xp");
      }},
     {"Grain", "in grains of 0",
-     [](pb::Plan &p) {
-       find(p, "block.forward")->mutable_instructions(0)->mutable_launch()->set_grain(0);
-     }},
+     [](pb::Plan &p) { find(p, "block.forward")->mutable_instructions(0)->mutable_launch()->set_grain(0); }},
     {"UnknownRegion", "unknown region 77",
      [](pb::Plan &p) {
        find(p, "block.forward")
@@ -128,15 +122,10 @@ const Mutation mutations[] = {
            ->mutable_buffers(0)
            ->set_offset(~uint64_t(0) - 8);
      }},
-    {"Slot", "in slot 50",
-     [](pb::Plan &p) { p.mutable_stages(0)->mutable_schedule(0)->set_slot(50); }},
+    {"Slot", "in slot 50", [](pb::Plan &p) { p.mutable_stages(0)->mutable_schedule(0)->set_slot(50); }},
     {"BufferLeavesRegion", "block.forward, instruction 0 (scale at toy.yaml:3:5): bytes 4096",
      [](pb::Plan &p) {
-       find(p, "block.forward")
-           ->mutable_instructions(0)
-           ->mutable_launch()
-           ->mutable_buffers(0)
-           ->set_offset(4096);
+       find(p, "block.forward")->mutable_instructions(0)->mutable_launch()->mutable_buffers(0)->set_offset(4096);
      }},
     {"CoordinateLeavesRegion", "of GRADIENTS, which has",
      [](pb::Plan &p) {
@@ -150,20 +139,15 @@ const Mutation mutations[] = {
      true},
     {"RegionLeavesBinding", "the call binds",
      [](pb::Plan &p) { find(*p.mutable_stages(0)->mutable_calls(1), pb::SAVED)->set_bytes(4); }},
-    {"BindingLeavesArena", "of an arena of",
-     [](pb::Plan &p) { p.mutable_stages(0)->set_arena_bytes(128); }},
+    {"BindingLeavesArena", "of an arena of", [](pb::Plan &p) { p.mutable_stages(0)->set_arena_bytes(128); }},
     {"SmallScalars", "the scalars need 64 bytes",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_scalars_binding()->set_bytes(8); }},
     {"InputsOverlap", "inputs 'tokens' and 'labels' overlap",
      [](pb::Plan &p) { p.mutable_stages(0)->mutable_inputs(1)->set_offset(4); }},
     {"CollectiveTooLarge", "elements need",
-     [](pb::Plan &p) {
-       find(p, "block.reduce")->mutable_instructions(0)->mutable_start()->set_elements(0, 4000);
-     }},
+     [](pb::Plan &p) { find(p, "block.reduce")->mutable_instructions(0)->mutable_start()->set_elements(0, 4000); }},
     {"CollectiveReducesIntegers", "never reduced",
-     [](pb::Plan &p) {
-       find(p, "block.reduce")->mutable_instructions(0)->mutable_start()->set_type(pb::I32);
-     }},
+     [](pb::Plan &p) { find(p, "block.reduce")->mutable_instructions(0)->mutable_start()->set_type(pb::I32); }},
     {"CollectiveHalfInPlace", "overlap without being in place",
      [](pb::Plan &p) {
        pb::Collective *start = find(p, "block.reduce")->mutable_instructions(0)->mutable_start();
@@ -171,19 +155,13 @@ const Mutation mutations[] = {
      }},
     {"ShareElsewhere", "overlap without being in place",
      [](pb::Plan &p) {
-       find(p, "block.reduce")
-           ->mutable_instructions(0)
-           ->mutable_start()
-           ->mutable_to(0)
-           ->clear_coordinates();
+       find(p, "block.reduce")->mutable_instructions(0)->mutable_start()->mutable_to(0)->clear_coordinates();
      },
      true},
     {"WaitMissing", "is never waited for",
      [](pb::Plan &p) { find(p, "block.reduce")->mutable_instructions()->RemoveLast(); }},
     {"WaitForNothing", "which is not in flight",
-     [](pb::Plan &p) {
-       find(p, "head.forward")->mutable_instructions(2)->mutable_wait()->set_id(12345);
-     }},
+     [](pb::Plan &p) { find(p, "head.forward")->mutable_instructions(2)->mutable_wait()->set_id(12345); }},
     {"TouchedInFlight", "is in flight there",
      [](pb::Plan &p) { find(p, "head.forward")->mutable_instructions()->SwapElements(2, 3); }},
     {"LayerMissing", "comes next", [](pb::Plan &p) { p.mutable_stages(1)->set_first_layer(3); }},
@@ -194,24 +172,15 @@ const Mutation mutations[] = {
     {"DoesNotSplit", "does not split over 2 ranks",
      [](pb::Plan &p) { p.mutable_parameters(0)->set_padded_shape(0, 13); }},
     {"LocalElements", "its split gives 6",
-     [](pb::Plan &p) {
-       p.mutable_stages(0)->mutable_calls(0)->mutable_parameters(0)->set_local_elements(5);
-     }},
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(0)->mutable_parameters(0)->set_local_elements(5); }},
     {"OptimizerShare", "its share is 3",
-     [](pb::Plan &p) {
-       p.mutable_stages(0)->mutable_calls(0)->mutable_parameters(0)->set_state_elements(6);
-     },
-     true},
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(0)->mutable_parameters(0)->set_state_elements(6); }, true},
     {"NobodyUpdates", "0 calls hold optimizer state",
-     [](pb::Plan &p) {
-       p.mutable_stages(0)->mutable_calls(1)->mutable_parameters(0)->set_state_elements(0);
-     }},
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(1)->mutable_parameters(0)->set_state_elements(0); }},
     {"ParameterNotHeld", "is listed on stage 1 but the stage does not hold it",
      [](pb::Plan &p) { p.mutable_parameters(1)->add_stages(1); }},
     {"ParametersShareMemory", "share memory",
-     [](pb::Plan &p) {
-       p.mutable_stages(0)->mutable_calls(1)->mutable_parameters(1)->set_parameter_offset(0);
-     }},
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(1)->mutable_parameters(1)->set_parameter_offset(0); }},
     {"GradientNotSummed", "gradient bytes of parameter 'block.0.shift' are summed over 'tp'",
      [](pb::Plan &p) { find(p, "block.reduce")->mutable_instructions()->DeleteSubrange(4, 2); }},
     {"GradientSummedTooOften", "over which it is not partial",
@@ -222,8 +191,7 @@ const Mutation mutations[] = {
          find(p, name)->mutable_instructions()->DeleteSubrange(2, 2);
      }},
     {"SharesNotGathered", "are gathered after the update",
-     [](pb::Plan &p) { find(p, "block.optimizer")->mutable_instructions()->DeleteSubrange(1, 2); },
-     true},
+     [](pb::Plan &p) { find(p, "block.optimizer")->mutable_instructions()->DeleteSubrange(1, 2); }, true},
     {"CountedTwice", "counts 2 times in the gradient's norm",
      [](pb::Plan &p) {
        pb::LibraryCall *call = find(p, "embed.norm")->mutable_instructions(0)->mutable_call();
@@ -243,9 +211,7 @@ const Mutation mutations[] = {
        find(*head, pb::WORKSPACE)->set_base(find(*head, pb::PARAMETERS)->base());
      }},
     {"SlotsOverlap", "overlap while both are live",
-     [](pb::Plan &p) {
-       find(*p.mutable_stages(0)->mutable_calls(1), pb::SAVED)->set_slot_stride(0);
-     }},
+     [](pb::Plan &p) { find(*p.mutable_stages(0)->mutable_calls(1), pb::SAVED)->set_slot_stride(0); }},
     {"SlotReused", "overlap while both are live",
      [](pb::Plan &p) {
        for (pb::Action &action : *p.mutable_stages(0)->mutable_schedule())
@@ -283,10 +249,8 @@ const Mutation mutations[] = {
        // The first stage waits for its second send, the last for its first one back: nobody
        // receives.
        for (auto [stage, wait, start, microBatch] :
-            {std::tuple(p.mutable_stages(0), pb::Action::WAIT_SEND_FORWARD,
-                        pb::Action::START_SEND_FORWARD, 1u),
-             {p.mutable_stages(1), pb::Action::WAIT_SEND_BACKWARD, pb::Action::START_SEND_BACKWARD,
-              0u}})
+            {std::tuple(p.mutable_stages(0), pb::Action::WAIT_SEND_FORWARD, pb::Action::START_SEND_FORWARD, 1u),
+             {p.mutable_stages(1), pb::Action::WAIT_SEND_BACKWARD, pb::Action::START_SEND_BACKWARD, 0u}})
          move(stage, indexOf(*stage, wait, microBatch), indexOf(*stage, start, microBatch) + 1);
      }},
     {"GroupsDiffer", "meets another collective",

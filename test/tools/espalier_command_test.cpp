@@ -1,12 +1,12 @@
 // The command's contract: exit codes, metrics, JSON of inspect, resuming.
 #include "test/runtime/sample_plan.h"
 
+#include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-#include <csignal>
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,8 +26,7 @@ class Command : public testing::Test {
 protected:
   Command() {
     const testing::TestInfo *info = testing::UnitTest::GetInstance()->current_test_info();
-    folder =
-        fs::temp_directory_path() / fmt::format("espalier-command-{}-{}", info->name(), getpid());
+    folder = fs::temp_directory_path() / fmt::format("espalier-command-{}-{}", info->name(), getpid());
     fs::create_directories(folder);
     SampleOptions options;
     options.dp = options.pp = 2;
@@ -41,8 +40,7 @@ protected:
   ~Command() override { fs::remove_all(folder); }
 
   Answer run(const std::string &words) {
-    std::string line =
-        fmt::format("cd {} && {} {} > out.txt 2>&1", folder.string(), ESPALIER_COMMAND, words);
+    std::string line = fmt::format("cd {} && {} {} > out.txt 2>&1", folder.string(), ESPALIER_COMMAND, words);
     int status = std::system(line.c_str());
     return {WEXITSTATUS(status), read("out.txt")};
   }
@@ -72,8 +70,7 @@ TEST_F(Command, RunWritesMetrics) {
   ASSERT_EQ(metrics.size(), 5u);
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(metrics[i].at("step"), i + 1);
-    for (const char *key :
-         {"loss", "grad_norm", "lr", "step_seconds", "tokens_per_second", "peak_bytes"})
+    for (const char *key : {"loss", "grad_norm", "lr", "step_seconds", "tokens_per_second", "peak_bytes"})
       EXPECT_GT(metrics[i].at(key).get<double>(), 0) << key;
   }
   EXPECT_GT(metrics[4].at("evaluation_loss").get<double>(), 0);
@@ -82,9 +79,7 @@ TEST_F(Command, RunWritesMetrics) {
 TEST_F(Command, ResumeContinuesTheLosses) {
   ASSERT_EQ(run("run toy.plan --data text.txt --steps 6 --metrics straight.jsonl").code, 0);
   ASSERT_EQ(run("run toy.plan --data text.txt --steps 3 --checkpoint c --metrics m.jsonl").code, 0);
-  ASSERT_EQ(
-      run("run toy.plan --data text.txt --steps 6 --checkpoint c --metrics m.jsonl --resume").code,
-      0);
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 6 --checkpoint c --metrics m.jsonl --resume").code, 0);
   std::vector<nlohmann::json> straight = lines("straight.jsonl"), resumed = lines("m.jsonl");
   ASSERT_EQ(resumed.size(), 6u);
   for (int i = 0; i < 6; ++i)
@@ -273,8 +268,8 @@ TEST_F(Command, TokenizesMoreThanItMayHold) {
   }
   const std::string limited = "data tokenize --tokenizer bytes --output-prefix o --workers 2 ";
   auto under = [this](const std::string &words) {
-    std::string line = fmt::format("cd {} && ulimit -d 131072 && {} {} > out.txt 2>&1", folder.string(),
-                                   ESPALIER_COMMAND, words);
+    std::string line =
+        fmt::format("cd {} && ulimit -d 131072 && {} {} > out.txt 2>&1", folder.string(), ESPALIER_COMMAND, words);
     return WEXITSTATUS(std::system(line.c_str()));
   };
   EXPECT_EQ(under(limited + "many.txt"), 0) << read("out.txt"); // 200 MB of text in 128 MiB
@@ -286,10 +281,10 @@ TEST_F(Command, TokenizesMoreThanItMayHold) {
 #endif
 
 TEST_F(Command, UserErrorsEndWithTwo) {
-  for (const char *words : {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt",
-                            "run text.txt --data text.txt", "run toy.plan --data missing.txt",
-                            "run toy.plan --data text.txt --steps 0",
-                            "run toy.plan --data text.txt --resume", "inspect text.txt"})
+  for (const char *words :
+       {"", "walk", "run", "run toy.plan", "run missing.plan --data text.txt", "run text.txt --data text.txt",
+        "run toy.plan --data missing.txt", "run toy.plan --data text.txt --steps 0",
+        "run toy.plan --data text.txt --resume", "inspect text.txt"})
     EXPECT_EQ(run(words).code, 2) << words << '\n' << run(words).text;
 }
 

@@ -26,43 +26,38 @@ struct Layout {
   int64_t headDim, padded;        // padded to whole tiles
 
   Layout(const AttentionShape &shape, int64_t sample, int64_t kvHead)
-      : queryStride(shape.kvHeads * shape.group * shape.headDim),
-        keyStride(shape.kvHeads * shape.headDim),
+      : queryStride(shape.kvHeads * shape.group * shape.headDim), keyStride(shape.kvHeads * shape.headDim),
         query(sample * shape.sequence * queryStride + kvHead * shape.group * shape.headDim),
         key(sample * shape.sequence * keyStride + kvHead * shape.headDim), headDim(shape.headDim),
         padded(roundUp(shape.headDim, kTileColumns)) {}
-  int64_t queryAt(int64_t position, int64_t head) const {
-    return query + position * queryStride + head * headDim;
-  }
+  int64_t queryAt(int64_t position, int64_t head) const { return query + position * queryStride + head * headDim; }
   int64_t keyAt(int64_t position) const { return key + position * keyStride; }
 };
 
 /// c [rows, columns] = or += a b with b in packed panels of `panelUnits` units of which the first
 /// `units` are used. c has room for whole tiles of columns.
 template <class Step, int RowStride, int DepthStride>
-static void multiplyPanels(const float *a, int64_t rows, const float *b, int64_t units,
-                           int64_t panelUnits, int64_t columns, float *c, int64_t stride,
-                           bool accumulate) {
+static void multiplyPanels(const float *a, int64_t rows, const float *b, int64_t units, int64_t panelUnits,
+                           int64_t columns, float *c, int64_t stride, bool accumulate) {
   int64_t height = ceilDivide(rows, ceilDivide(rows, kTileRows));
   for (int64_t r = 0; r < rows; r += height) {
     int64_t count = minimum(height, rows - r);
     Tile tile = tileFor<Step, RowStride, DepthStride>(count);
     for (int64_t n = 0; n < columns; n += kTileColumns)
-      tile(a + r * RowStride, b + n * panelUnits, units, c + r * stride + n, stride, accumulate,
-           Ahead(b));
+      tile(a + r * RowStride, b + n * panelUnits, units, c + r * stride + n, stride, accumulate, Ahead(b));
   }
 }
 
 /// The factors of dropout of probabilities (query, [firstKey, firstKey + count)): 0 or
 /// `dropout.scale`.
-static inline void fillDropout(const AttentionDropout &dropout, int64_t sample, int64_t head,
-                               int64_t query, int64_t firstKey, int64_t count, float *out) {
+static inline void fillDropout(const AttentionDropout &dropout, int64_t sample, int64_t head, int64_t query,
+                               int64_t firstKey, int64_t count, float *out) {
   int64_t T = dropout.unsplitSequence;
   uint64_t first = static_cast<uint64_t>(((dropout.firstHead + head) * T + query) * T + firstKey);
   uint32_t globalSample = dropout.firstSample + static_cast<uint32_t>(sample);
   for (int64_t i = 0; i < count; ++i) {
-    uint32_t bits = randomBits(dropout.seed, dropout.step, dropout.stream, globalSample,
-                               first + static_cast<uint64_t>(i));
+    uint32_t bits =
+        randomBits(dropout.seed, dropout.step, dropout.stream, globalSample, first + static_cast<uint64_t>(i));
     out[i] = bits >= dropout.threshold ? dropout.scale : 0.0f;
   }
 }

@@ -55,22 +55,21 @@ template <Storage S> struct Operands {
 
 /// D of every row.
 template <Storage S>
-void sumProducts(const AttentionShape &shape, const Layout &layout, const Operands<S> &from,
-                 float *products) {
+void sumProducts(const AttentionShape &shape, const Layout &layout, const Operands<S> &from, float *products) {
   for (int64_t head = 0; head < shape.group; ++head)
     for (int64_t query = 0; query < shape.sequence; ++query) {
       int64_t at = layout.queryAt(query, head);
       Floats sum{};
       for (int64_t i = 0; i < layout.headDim; i += kWidth)
-        sum += loadFirst<S>(from.out + at + i, layout.headDim - i) *
-               loadFirst<S>(from.dout + at + i, layout.headDim - i);
+        sum +=
+            loadFirst<S>(from.out + at + i, layout.headDim - i) * loadFirst<S>(from.dout + at + i, layout.headDim - i);
       products[head * shape.sequence + query] = sumOf(sum)[0];
     }
 }
 
 /// scores: q k -> p r; slopes: dout v -> ds.
-ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, float scale, float lse,
-                                   float product, const float *factors) {
+ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, float scale, float lse, float product,
+                                   const float *factors) {
   Floats p = select(seen, exponential(loadFloats(scores) * scale - lse), Floats{});
   Floats slope = loadFloats(slopes);
   Floats kept = p;
@@ -84,76 +83,67 @@ ESPALIER_INLINE void differentiate(float *scores, float *slopes, Ints seen, floa
 }
 
 /// One row; zeros where the key is not seen.
-void differentiateRow(float *scores, float *slopes, int64_t visible, int64_t padded, float scale,
-                      float lse, float product, const float *factors) {
+void differentiateRow(float *scores, float *slopes, int64_t visible, int64_t padded, float scale, float lse,
+                      float product, const float *factors) {
   int64_t i = 0;
   for (; i + kWidth <= visible; i += kWidth)
-    differentiate(scores + i, slopes + i, ~Ints{}, scale, lse, product,
-                  factors ? factors + i : nullptr);
+    differentiate(scores + i, slopes + i, ~Ints{}, scale, lse, product, factors ? factors + i : nullptr);
   for (; i < padded; i += kWidth)
     differentiate(scores + i, slopes + i, lanesBelow(visible - i), scale, lse, product,
                   factors ? factors + i : nullptr);
 }
 
 template <Storage S>
-void packQueries(const Operands<S> &from, const Layout &layout, const Backward &scratch, int64_t at,
-                 int64_t rows) {
+void packQueries(const Operands<S> &from, const Layout &layout, const Backward &scratch, int64_t at, int64_t rows) {
   packRows<S, kPaired<S>>(from.q + at, layout.queryStride, rows, layout.headDim, scratch.queryRows);
-  packRows<S, kPaired<S>>(from.dout + at, layout.queryStride, rows, layout.headDim,
-                          scratch.doutRows);
+  packRows<S, kPaired<S>>(from.dout + at, layout.queryStride, rows, layout.headDim, scratch.doutRows);
   packPanels<S, false>(from.q + at, layout.queryStride, rows, layout.headDim, scratch.queries);
   packPanels<S, false>(from.dout + at, layout.queryStride, rows, layout.headDim, scratch.dout);
 }
 
 /// One block of queries of one head against the packed block of keys.
 template <Storage S>
-void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout,
-                        const Backward &scratch, int64_t head, int64_t query, int64_t rows,
-                        int64_t firstKey, int64_t keys) {
+void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout, const Backward &scratch, int64_t head,
+                        int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
   int64_t visible = visibleKeys(shape.causal, query + rows - 1, firstKey, keys);
   int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
   packQueries<S>(Operands<S>(task), layout, scratch, layout.queryAt(query, head), rows);
-  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.queryRows, rows, scratch.keysAcross, units,
-                                           units, visible, scratch.scores, kDepth,
+  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.queryRows, rows, scratch.keysAcross, units, units, visible,
+                                           scratch.scores, kDepth,
                                            /*accumulate=*/false);
-  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.doutRows, rows, scratch.valuesAcross, units,
-                                           units, visible, scratch.slopes, kDepth,
+  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.doutRows, rows, scratch.valuesAcross, units, units, visible,
+                                           scratch.slopes, kDepth,
                                            /*accumulate=*/false);
   int64_t heads = shape.kvHeads * shape.group, globalHead = task.kvHead * shape.group + head;
   const float *factors = task.dropout.threshold ? scratch.factors : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
     if (factors)
-      fillDropout(task.dropout, task.sample, globalHead, query + r, firstKey, padded,
-                  scratch.factors);
+      fillDropout(task.dropout, task.sample, globalHead, query + r, firstKey, padded, scratch.factors);
     differentiateRow(scratch.scores + r * kDepth, scratch.slopes + r * kDepth,
                      visibleKeys(shape.causal, query + r, firstKey, keys), padded, shape.scale,
                      task.lse[(task.sample * shape.sequence + query + r) * heads + globalHead],
                      scratch.products[head * shape.sequence + query + r], factors);
   }
-  multiplyPanels<FloatStep, 1, kDepth>(scratch.scores, visible, scratch.dout, rows, rows,
-                                       layout.headDim, scratch.dv, layout.padded,
+  multiplyPanels<FloatStep, 1, kDepth>(scratch.scores, visible, scratch.dout, rows, rows, layout.headDim, scratch.dv,
+                                       layout.padded,
                                        /*accumulate=*/true);
-  multiplyPanels<FloatStep, 1, kDepth>(scratch.slopes, visible, scratch.queries, rows, rows,
-                                       layout.headDim, scratch.dk, layout.padded,
+  multiplyPanels<FloatStep, 1, kDepth>(scratch.slopes, visible, scratch.queries, rows, rows, layout.headDim, scratch.dk,
+                                       layout.padded,
                                        /*accumulate=*/true);
-  multiplyPanels<FloatStep, kDepth, 1>(
-      scratch.slopes, rows, scratch.keys, visible, keys, layout.headDim,
-      scratch.dq + (head * shape.sequence + query) * layout.padded, layout.padded,
-      /*accumulate=*/true);
+  multiplyPanels<FloatStep, kDepth, 1>(scratch.slopes, rows, scratch.keys, visible, keys, layout.headDim,
+                                       scratch.dq + (head * shape.sequence + query) * layout.padded, layout.padded,
+                                       /*accumulate=*/true);
 }
 
 template <Storage S>
-void storeRows(const float *from, int64_t padded, int64_t rows, int64_t headDim, Element<S> *to,
-               int64_t stride) {
+void storeRows(const float *from, int64_t padded, int64_t rows, int64_t headDim, Element<S> *to, int64_t stride) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < headDim; i += kWidth)
       storeFirst<S>(to + r * stride + i, loadFloats(from + r * padded + i), headDim - i);
 }
 
-void clear(float *data, int64_t floats) {
-  __builtin_memset(data, 0, static_cast<size_t>(floats) * sizeof(float));
-}
+void clear(float *data, int64_t floats) { __builtin_memset(data, 0, static_cast<size_t>(floats) * sizeof(float)); }
 
 template <Storage S> void backward(const AttentionBackwardTask &task) {
   const AttentionShape &shape = *task.shape;
@@ -164,34 +154,28 @@ template <Storage S> void backward(const AttentionBackwardTask &task) {
   clear(scratch.dq, shape.group * shape.sequence * layout.padded);
   for (int64_t firstKey = 0; firstKey < shape.sequence; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, shape.sequence - firstKey), at = layout.keyAt(firstKey);
-    packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.headDim, keys,
-                                        scratch.keysAcross);
-    packTransposedPanels<S, kPaired<S>>(from.v + at, layout.keyStride, layout.headDim, keys,
-                                        scratch.valuesAcross);
+    packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.headDim, keys, scratch.keysAcross);
+    packTransposedPanels<S, kPaired<S>>(from.v + at, layout.keyStride, layout.headDim, keys, scratch.valuesAcross);
     packPanels<S, false>(from.k + at, layout.keyStride, keys, layout.headDim, scratch.keys);
     clear(scratch.dk, keys * layout.padded);
     clear(scratch.dv, keys * layout.padded);
     for (int64_t head = 0; head < shape.group; ++head)
-      for (int64_t query = shape.causal ? firstKey : 0; query < shape.sequence;
-           query += kQueryBlock)
-        differentiateBlock<S>(task, layout, scratch, head, query,
-                              minimum(kQueryBlock, shape.sequence - query), firstKey, keys);
-    storeRows<S>(scratch.dk, layout.padded, keys, layout.headDim,
-                 static_cast<Element<S> *>(task.dk) + at, layout.keyStride);
-    storeRows<S>(scratch.dv, layout.padded, keys, layout.headDim,
-                 static_cast<Element<S> *>(task.dv) + at, layout.keyStride);
+      for (int64_t query = shape.causal ? firstKey : 0; query < shape.sequence; query += kQueryBlock)
+        differentiateBlock<S>(task, layout, scratch, head, query, minimum(kQueryBlock, shape.sequence - query),
+                              firstKey, keys);
+    storeRows<S>(scratch.dk, layout.padded, keys, layout.headDim, static_cast<Element<S> *>(task.dk) + at,
+                 layout.keyStride);
+    storeRows<S>(scratch.dv, layout.padded, keys, layout.headDim, static_cast<Element<S> *>(task.dv) + at,
+                 layout.keyStride);
   }
   for (int64_t head = 0; head < shape.group; ++head)
-    storeRows<S>(scratch.dq + head * shape.sequence * layout.padded, layout.padded, shape.sequence,
-                 layout.headDim, static_cast<Element<S> *>(task.dq) + layout.queryAt(0, head),
-                 layout.queryStride);
+    storeRows<S>(scratch.dq + head * shape.sequence * layout.padded, layout.padded, shape.sequence, layout.headDim,
+                 static_cast<Element<S> *>(task.dq) + layout.queryAt(0, head), layout.queryStride);
 }
 
 } // namespace
 
-size_t attentionBackwardScratchBytes(const AttentionShape &shape) {
-  return Backward(shape, nullptr).bytes;
-}
+size_t attentionBackwardScratchBytes(const AttentionShape &shape) { return Backward(shape, nullptr).bytes; }
 
 void attentionBackward(const AttentionBackwardTask &task) {
   withStorage(task.shape->storage, [&]<Storage S>() { backward<S>(task); });

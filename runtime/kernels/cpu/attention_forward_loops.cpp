@@ -39,8 +39,8 @@ struct Forward {
 
 /// Turns one row of scores into probabilities relative to the new maximum and rescales what was
 /// summed before. Scores [visible, padded) become 0.
-void softmaxRow(float *scores, int64_t visible, int64_t padded, float scale, const float *factors,
-                float &largest, float &total, float *sums, int64_t width) {
+void softmaxRow(float *scores, int64_t visible, int64_t padded, float scale, const float *factors, float &largest,
+                float &total, float *sums, int64_t width) {
   int64_t whole = visible / kWidth * kWidth;
   Ints tail = lanesBelow(visible - whole);
   Floats top = splat(-__builtin_inff());
@@ -70,15 +70,15 @@ void softmaxRow(float *scores, int64_t visible, int64_t padded, float scale, con
 
 /// One block of queries of one head against the packed block of keys.
 template <Storage S>
-void attendBlock(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch,
-                 int64_t head, int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
+void attendBlock(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch, int64_t head,
+                 int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
   int64_t visible = visibleKeys(shape.causal, query + rows - 1, firstKey, keys);
   int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
-  packRows<S, kPaired<S>>(static_cast<const Element<S> *>(task.q) + layout.queryAt(query, head),
-                          layout.queryStride, rows, layout.headDim, scratch.queries);
-  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.queries, rows, scratch.keys, units, units,
-                                           visible, scratch.scores, kDepth, /*accumulate=*/false);
+  packRows<S, kPaired<S>>(static_cast<const Element<S> *>(task.q) + layout.queryAt(query, head), layout.queryStride,
+                          rows, layout.headDim, scratch.queries);
+  multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.queries, rows, scratch.keys, units, units, visible, scratch.scores,
+                                           kDepth, /*accumulate=*/false);
   int64_t row = head * (task.endQuery - task.firstQuery) + query - task.firstQuery;
   float *sums = scratch.sums + row * layout.padded;
   for (int64_t r = 0; r < rows; ++r) {
@@ -90,19 +90,17 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
       continue;
     }
     if (task.dropout.threshold)
-      fillDropout(task.dropout, task.sample, task.kvHead * shape.group + head, query + r, firstKey,
-                  padded, scratch.factors);
-    softmaxRow(scores, seen, padded, shape.scale,
-               task.dropout.threshold ? scratch.factors : nullptr, scratch.largest[row + r],
-               scratch.total[row + r], sums + r * layout.padded, layout.padded);
+      fillDropout(task.dropout, task.sample, task.kvHead * shape.group + head, query + r, firstKey, padded,
+                  scratch.factors);
+    softmaxRow(scores, seen, padded, shape.scale, task.dropout.threshold ? scratch.factors : nullptr,
+               scratch.largest[row + r], scratch.total[row + r], sums + r * layout.padded, layout.padded);
   }
-  multiplyPanels<FloatStep, kDepth, 1>(scratch.scores, rows, scratch.values, visible, keys,
-                                       layout.headDim, sums, layout.padded, /*accumulate=*/true);
+  multiplyPanels<FloatStep, kDepth, 1>(scratch.scores, rows, scratch.values, visible, keys, layout.headDim, sums,
+                                       layout.padded, /*accumulate=*/true);
 }
 
 /// out = sums / total, lse = maximum + log total.
-template <Storage S>
-void finishRows(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch) {
+template <Storage S> void finishRows(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch) {
   const AttentionShape &shape = *task.shape;
   int64_t queries = task.endQuery - task.firstQuery;
   for (int64_t head = 0; head < shape.group; ++head)
@@ -111,11 +109,10 @@ void finishRows(const AttentionForwardTask &task, const Layout &layout, const Fo
       float inverse = 1.0f / scratch.total[row];
       Element<S> *out = static_cast<Element<S> *>(task.out) + layout.queryAt(position, head);
       for (int64_t i = 0; i < layout.headDim; i += kWidth)
-        storeFirst<S>(out + i, loadFloats(scratch.sums + row * layout.padded + i) * inverse,
-                      layout.headDim - i);
+        storeFirst<S>(out + i, loadFloats(scratch.sums + row * layout.padded + i) * inverse, layout.headDim - i);
       int64_t heads = shape.kvHeads * shape.group;
-      task.lse[(task.sample * shape.sequence + position) * heads + task.kvHead * shape.group +
-               head] = scratch.largest[row] + __builtin_logf(scratch.total[row]);
+      task.lse[(task.sample * shape.sequence + position) * heads + task.kvHead * shape.group + head] =
+          scratch.largest[row] + __builtin_logf(scratch.total[row]);
     }
 }
 
@@ -129,13 +126,11 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
     scratch.largest[row] = -__builtin_inff();
     scratch.total[row] = 0;
   }
-  const Element<S> *k = static_cast<const Element<S> *>(task.k),
-                   *v = static_cast<const Element<S> *>(task.v);
+  const Element<S> *k = static_cast<const Element<S> *>(task.k), *v = static_cast<const Element<S> *>(task.v);
   int64_t endKey = shape.causal ? task.endQuery : shape.sequence;
   for (int64_t firstKey = 0; firstKey < endKey; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, endKey - firstKey), at = layout.keyAt(firstKey);
-    packTransposedPanels<S, kPaired<S>>(k + at, layout.keyStride, layout.headDim, keys,
-                                        scratch.keys);
+    packTransposedPanels<S, kPaired<S>>(k + at, layout.keyStride, layout.headDim, keys, scratch.keys);
     packPanels<S, false>(v + at, layout.keyStride, keys, layout.headDim, scratch.values);
     for (int64_t head = 0; head < shape.group; ++head)
       for (int64_t query = task.firstQuery; query < task.endQuery; query += kQueryBlock) {

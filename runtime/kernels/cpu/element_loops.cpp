@@ -6,16 +6,13 @@ namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
 namespace {
 
-template <Storage S> const Element<S> *elements(const void *p) {
-  return static_cast<const Element<S> *>(p);
-}
+template <Storage S> const Element<S> *elements(const void *p) { return static_cast<const Element<S> *>(p); }
 template <Storage S> Element<S> *elements(void *p) { return static_cast<Element<S> *>(p); }
 
 /// Cosines in [0, half) and sines in [half, 2 half) of position * frequencies, both in turns. The
 /// whole turns are taken off in double, so large positions lose nothing; the rest is a quarter wave
 /// by the Taylor series.
-void fillRotation(int32_t position, const double *frequencies, int64_t half, bool inverse,
-                  float *out) {
+void fillRotation(int32_t position, const double *frequencies, int64_t half, bool inverse, float *out) {
   constexpr double kRound = 6755399441055744.0; // 1.5 * 2^52: adding it rounds to an integer
   for (int64_t i = 0; i < half; ++i) {
     double turns = position * frequencies[i];
@@ -24,11 +21,8 @@ void fillRotation(int32_t position, const double *frequencies, int64_t half, boo
     float x = static_cast<float>((quarters - whole) * 1.5707963267948966); // |x| <= pi / 4
     int32_t quadrant = static_cast<int32_t>(static_cast<int64_t>(whole) & 3);
     float s = x * x;
-    float sine =
-        x + x * s * (-1.0f / 6 + s * (1.0f / 120 + s * (-1.0f / 5040 + s * (1.0f / 362880))));
-    float cosine =
-        1 + s * (-0.5f +
-                 s * (1.0f / 24 + s * (-1.0f / 720 + s * (1.0f / 40320 - s * (1.0f / 3628800)))));
+    float sine = x + x * s * (-1.0f / 6 + s * (1.0f / 120 + s * (-1.0f / 5040 + s * (1.0f / 362880))));
+    float cosine = 1 + s * (-0.5f + s * (1.0f / 24 + s * (-1.0f / 720 + s * (1.0f / 40320 - s * (1.0f / 3628800)))));
     float c = quadrant & 1 ? sine : cosine;
     float n = quadrant & 1 ? cosine : sine;
     out[i] = quadrant == 1 || quadrant == 2 ? -c : c;
@@ -56,8 +50,7 @@ void convert(const void *from, Storage fromStorage, void *to, Storage toStorage,
   withStorage(fromStorage, [&]<Storage From>() {
     withStorage(toStorage, [&]<Storage To>() {
       for (int64_t i = 0; i < count; i += kWidth)
-        storeFirst<To>(elements<To>(to) + i, loadFirst<From>(elements<From>(from) + i, count - i),
-                       count - i);
+        storeFirst<To>(elements<To>(to) + i, loadFirst<From>(elements<From>(from) + i, count - i), count - i);
     });
   });
 }
@@ -65,8 +58,7 @@ void convert(const void *from, Storage fromStorage, void *to, Storage toStorage,
 void add(const void *from, Storage fromStorage, float *to, int64_t count) {
   withStorage(fromStorage, [&]<Storage From>() {
     for (int64_t i = 0; i < count; i += kWidth) {
-      Floats sum = loadFirst<Storage::F32>(to + i, count - i) +
-                   loadFirst<From>(elements<From>(from) + i, count - i);
+      Floats sum = loadFirst<Storage::F32>(to + i, count - i) + loadFirst<From>(elements<From>(from) + i, count - i);
       storeFirst<Storage::F32>(to + i, sum, count - i);
     }
   });
@@ -93,12 +85,11 @@ void rope(const RopeTask &task) {
   withStorage(task.from, [&]<Storage From>() {
     withStorage(task.to, [&]<Storage To>() {
       for (int64_t token = 0; token < task.tokens; ++token) {
-        fillRotation(task.positions[token], task.frequencies, task.headDim / 2, task.inverse,
-                     task.scratch);
+        fillRotation(task.positions[token], task.frequencies, task.headDim / 2, task.inverse, task.scratch);
         for (int64_t head = 0; head < task.heads; ++head) {
           int64_t offset = (token * task.heads + head) * task.headDim;
-          rotateHead<From, To>(elements<From>(task.x) + offset, elements<To>(task.y) + offset,
-                               task.scratch, task.headDim / 2);
+          rotateHead<From, To>(elements<From>(task.x) + offset, elements<To>(task.y) + offset, task.scratch,
+                               task.headDim / 2);
         }
       }
     });

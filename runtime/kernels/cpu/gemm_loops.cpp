@@ -13,8 +13,7 @@ namespace {
 
 constexpr int64_t kPanels =
     4; // panels of a packed at a time, a group, so that reads of a transposed a fill cache lines
-constexpr int64_t kPanel =
-    kColumnStride * kDepth; // floats of a packed panel, the larger of its two layouts
+constexpr int64_t kPanel = kColumnStride * kDepth; // floats of a packed panel, the larger of its two layouts
 
 /// Sizes of the pieces of a task, from its shape.
 struct Blocks {
@@ -36,9 +35,7 @@ struct Blocks {
   int64_t units() const { return paired ? ceilDivide(depth, 2) : depth; }
   int64_t bFloats() const { return units() * width; }
   int64_t aFloats() const { return kPanels * kPanel; }
-  int64_t cFloats(const GemmTask &task) const {
-    return direct ? kTileRows * kTileColumns : task.m * width;
-  }
+  int64_t cFloats(const GemmTask &task) const { return direct ? kTileRows * kTileColumns : task.m * width; }
 };
 
 template <Storage S> const Element<S> *at(const Matrix &matrix, int64_t row, int64_t column) {
@@ -57,18 +54,17 @@ void packB(const Matrix &b, int64_t k0, int64_t depth, int64_t n, int64_t column
 }
 
 /// Where rows x columns elements of op(matrix) from (row, column) on are stored.
-template <Storage S>
-Ahead aheadOf(const Matrix &matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+template <Storage S> Ahead aheadOf(const Matrix &matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   constexpr int64_t kBytes = sizeof(Element<S>);
-  return Ahead(at<S>(matrix, row, column), matrix.transposed ? columns : rows,
-               matrix.stride * kBytes, (matrix.transposed ? rows : columns) * kBytes);
+  return Ahead(at<S>(matrix, row, column), matrix.transposed ? columns : rows, matrix.stride * kBytes,
+               (matrix.transposed ? rows : columns) * kBytes);
 }
 
 /// Packs rows [m0, m0 + rows) of the `m` rows of a as panels of `panelRows` rows, one each kPanel
 /// floats.
 template <Storage S, bool Paired>
-void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRows, int64_t k0,
-           int64_t depth, float *out) {
+void packA(const Matrix &a, int64_t m, int64_t m0, int64_t rows, int64_t panelRows, int64_t k0, int64_t depth,
+           float *out) {
   constexpr int kElements = Reader<S, Paired>::kElements;
   int64_t available = m - m0;
   if (!a.transposed) {
@@ -99,8 +95,8 @@ struct Sums {
   float *edge; // [kTileRows, kTileColumns] for tiles that reach over the last column; null if data
                // has room
 
-  void run(Tile tile, const float *a, const float *b, int64_t units, int64_t row, int64_t rows,
-           int64_t column, int64_t columns, bool accumulate, Ahead ahead) const {
+  void run(Tile tile, const float *a, const float *b, int64_t units, int64_t row, int64_t rows, int64_t column,
+           int64_t columns, bool accumulate, Ahead ahead) const {
     float *to = data + row * stride + column;
     if (!edge || columns >= kTileColumns)
       return tile(a, b, units, to, stride, accumulate, ahead);
@@ -165,8 +161,7 @@ private:
   /// the next block of b. A transposed a is read along whole lines already: fetching it costs more
   /// than it saves.
   Ahead takeAhead(int64_t group, const float *near) {
-    if (!task.a.transposed && nextDepth > k0 &&
-        nextRow < minimum(task.m, group + kPanels * blocks.rows)) {
+    if (!task.a.transposed && nextDepth > k0 && nextRow < minimum(task.m, group + kPanels * blocks.rows)) {
       int64_t row = nextRow;
       nextRow += blocks.rows;
       return aheadOf<A>(task.a, row, minimum(blocks.rows, task.m - row), k0, depth);
@@ -216,23 +211,21 @@ void clearSums(const GemmTask &task, const Sums &sums) {
 
 size_t gemmScratchBytes(const GemmTask &task) {
   Blocks blocks(task);
-  return static_cast<size_t>(blocks.bFloats() + blocks.aFloats() + blocks.cFloats(task)) *
-         sizeof(float);
+  return static_cast<size_t>(blocks.bFloats() + blocks.aFloats() + blocks.cFloats(task)) * sizeof(float);
 }
 
 void gemm(const GemmTask &task) {
   Blocks blocks(task);
   float *own = static_cast<float *>(task.scratch) + blocks.bFloats() + blocks.aFloats();
-  Sums sums = blocks.direct ? Sums{static_cast<float *>(task.c.data), task.c.stride, own}
-                            : Sums{own, blocks.width, nullptr};
+  Sums sums =
+      blocks.direct ? Sums{static_cast<float *>(task.c.data), task.c.stride, own} : Sums{own, blocks.width, nullptr};
   if (task.k == 0 && !(blocks.direct && task.accumulate))
     clearSums(task, sums);
   if (blocks.paired) {
     Products<Storage::BF16, Storage::BF16, kPairs>(task, blocks, sums).run();
   } else {
     withStorage(task.a.storage, [&]<Storage A>() {
-      withStorage(task.b.storage,
-                  [&]<Storage B>() { Products<A, B, false>(task, blocks, sums).run(); });
+      withStorage(task.b.storage, [&]<Storage B>() { Products<A, B, false>(task, blocks, sums).run(); });
     });
   }
   if (!blocks.direct)

@@ -26,8 +26,7 @@ typedef __bf16 Pairs __attribute__((vector_size(64)));
 /// Two multiply-adds on each lane, of bf16 pairs.
 struct PairStep {
   ESPALIER_INLINE Floats add(Floats sum, Floats a, Floats b) {
-    return __builtin_ia32_dpbf16ps_512(sum, __builtin_bit_cast(Pairs, a),
-                                       __builtin_bit_cast(Pairs, b));
+    return __builtin_ia32_dpbf16ps_512(sum, __builtin_bit_cast(Pairs, a), __builtin_bit_cast(Pairs, b));
   }
 };
 #else
@@ -45,8 +44,7 @@ struct Ahead {
   const char *last;          // where it stays
 
   /// Nothing new: `near` is in the first cache.
-  explicit Ahead(const void *near)
-      : line(static_cast<const char *>(near)), last(static_cast<const char *>(near)) {}
+  explicit Ahead(const void *near) : line(static_cast<const char *>(near)), last(static_cast<const char *>(near)) {}
   Ahead(const void *first, int64_t rows, int64_t stride, int64_t bytes) : Ahead(first) {
     left = run = ceilDivide(bytes, kPair);
     skip = stride - run * kPair;
@@ -66,8 +64,8 @@ struct Ahead {
 /// c[r, 0..kTileColumns) = or += sum over d of a(r, d) b[d, :], where a(r, d) is at a[r * RowStride
 /// + d * DepthStride] and b is packed [depth, kTileColumns].
 template <int Rows, class Step, int RowStride, int DepthStride>
-static void tile(const float *a, const float *b, int64_t depth, float *c, int64_t stride,
-                 bool accumulate, Ahead ahead) {
+static void tile(const float *a, const float *b, int64_t depth, float *c, int64_t stride, bool accumulate,
+                 Ahead ahead) {
   Floats sums[Rows][2] = {};
   for (int64_t d = 0; d < depth; ++d) {
     Ahead::fetch(ahead);
@@ -103,8 +101,7 @@ template <class Step, int RowStride, int DepthStride, int... Rows> struct TileTa
 /// The tile for `rows` rows, 1 to kTileRows.
 template <class Step, int RowStride, int DepthStride> ESPALIER_INLINE Tile tileFor(int64_t rows) {
   if constexpr (kTileRows == 14)
-    return TileTable<Step, RowStride, DepthStride, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
-                     14>::tiles[rows];
+    return TileTable<Step, RowStride, DepthStride, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>::tiles[rows];
   else
     return TileTable<Step, RowStride, DepthStride, 1, 2, 3, 4, 5, 6>::tiles[rows];
 }
@@ -157,20 +154,17 @@ private:
 /// Rows of a matrix whose depth is contiguous, to out[r * kDepth + unit], zero up to a whole
 /// vector.
 template <Storage S, bool Paired>
-static void packRows(const Element<S> *from, int64_t stride, int64_t rows, int64_t elements,
-                     float *out) {
+static void packRows(const Element<S> *from, int64_t stride, int64_t rows, int64_t elements, float *out) {
   constexpr int kStep = kWidth * Reader<S, Paired>::kElements;
   for (int64_t r = 0; r < rows; ++r, from += stride, out += kDepth)
     for (int64_t e = 0; e < elements; e += kStep)
-      storeFloats(out + e / Reader<S, Paired>::kElements,
-                  Reader<S, Paired>::along(from + e, elements - e));
+      storeFloats(out + e / Reader<S, Paired>::kElements, Reader<S, Paired>::along(from + e, elements - e));
 }
 
 /// Panels of kTileColumns columns of a matrix stored [depth, columns]:
 /// out[panel][unit][kTileColumns], with zeros after the last column.
 template <Storage S, bool Paired>
-static void packPanels(const Element<S> *from, int64_t stride, int64_t elements, int64_t columns,
-                       float *out) {
+static void packPanels(const Element<S> *from, int64_t stride, int64_t elements, int64_t columns, float *out) {
   constexpr int kElements = Reader<S, Paired>::kElements;
   int64_t units = ceilDivide(elements, kElements);
   for (int64_t unit = 0; unit < units; ++unit, from += kElements * stride) {
@@ -179,15 +173,14 @@ static void packPanels(const Element<S> *from, int64_t stride, int64_t elements,
       float *to = out + n * units + unit * kTileColumns;
       int64_t rest = columns - n;
       storeFloats(to, Reader<S, Paired>::across(from + n, stride, rest, second));
-      storeFloats(to + kWidth, rest > kWidth ? Reader<S, Paired>::across(from + n + kWidth, stride,
-                                                                         rest - kWidth, second)
-                                             : Floats{});
+      storeFloats(to + kWidth, rest > kWidth
+                                   ? Reader<S, Paired>::across(from + n + kWidth, stride, rest - kWidth, second)
+                                   : Floats{});
     }
   }
 }
 
-template <int Distance, int... L>
-ESPALIER_INLINE void swapLanes(Floats &low, Floats &high, LaneList<L...>) {
+template <int Distance, int... L> ESPALIER_INLINE void swapLanes(Floats &low, Floats &high, LaneList<L...>) {
   Floats a = low, b = high;
   low = __builtin_shufflevector(a, b, (L & Distance ? L - Distance + kWidth : L)...);
   high = __builtin_shufflevector(a, b, (L & Distance ? L + kWidth : L + Distance)...);
@@ -212,8 +205,8 @@ ESPALIER_INLINE void transpose(Floats *v) {
 
 /// As packPanels, from a matrix stored [columns, depth].
 template <Storage S, bool Paired>
-static void packTransposedPanels(const Element<S> *from, int64_t stride, int64_t elements,
-                                 int64_t columns, float *out) {
+static void packTransposedPanels(const Element<S> *from, int64_t stride, int64_t elements, int64_t columns,
+                                 float *out) {
   constexpr int kElements = Reader<S, Paired>::kElements;
   int64_t units = ceilDivide(elements, kElements);
   for (int64_t n = 0; n < columns; n += kWidth) {
@@ -233,8 +226,7 @@ static void packTransposedPanels(const Element<S> *from, int64_t stride, int64_t
   }
   if (columns % kTileColumns == 0 || columns % kTileColumns > kWidth)
     return;
-  float *panel =
-      out + columns / kTileColumns * kTileColumns * units + kWidth; // the last panel's second half
+  float *panel = out + columns / kTileColumns * kTileColumns * units + kWidth; // the last panel's second half
   for (int64_t unit = 0; unit < units; ++unit)
     storeFloats(panel + unit * kTileColumns, Floats{});
 }

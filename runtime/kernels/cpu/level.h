@@ -85,8 +85,7 @@ struct Loops {
   void (*attentionForward)(const AttentionForwardTask &task);
   size_t (*attentionBackwardScratchBytes)(const AttentionShape &shape);
   void (*attentionBackward)(const AttentionBackwardTask &task);
-  void (*convert)(const void *from, Storage fromStorage, void *to, Storage toStorage,
-                  int64_t elements);
+  void (*convert)(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
   /// to[i] += from[i]
   void (*add)(const void *from, Storage fromStorage, float *to, int64_t elements);
   double (*squaredSum)(const float *x, int64_t elements);

@@ -87,9 +87,7 @@ ESPALIER_INLINE Floats maxOf(Floats v) {
   return maximum(exchange<1>(v, AllLanes{}), v);
 }
 
-ESPALIER_INLINE Floats fromBf16(Shorts bits) {
-  return floatsOf(__builtin_convertvector(bits, Words) << 16);
-}
+ESPALIER_INLINE Floats fromBf16(Shorts bits) { return floatsOf(__builtin_convertvector(bits, Words) << 16); }
 
 /// Round to nearest even, NaN kept; the vector form of floatToBf16.
 ESPALIER_INLINE Shorts toBf16(Floats v) {
@@ -151,8 +149,7 @@ template <Storage S> ESPALIER_INLINE Floats loadFirst(const Element<S> *p, int64
     return load<S>(p);
 #if defined(__AVX512F__)
   if constexpr (S == Storage::F32) {
-    return __builtin_bit_cast(Floats,
-                              _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p));
+    return __builtin_bit_cast(Floats, _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p));
   }
 #endif
   Element<S> lanes[kWidth] = {};
@@ -184,8 +181,7 @@ template <class Body> ESPALIER_INLINE void withStorage(Storage storage, Body bod
 /// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by the Taylor series to r^7 / 7! (error 6e-9); 2^n
 /// through the exponent.
 ESPALIER_INLINE Floats exponential(Floats x) {
-  constexpr float kRound =
-      12582912.0f; // 1.5 * 2^23: adding it rounds to an integer in the low bits
+  constexpr float kRound = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer in the low bits
   Floats shifted = x * 1.44269504f + kRound;
   Floats n = shifted - kRound;
   Floats r = x - n * 0.693359375f; // ln 2 in two pieces, the first exact in 10 bits

@@ -22,42 +22,36 @@ ImportedRun run(const std::string &config, std::vector<std::string> sets = {}) {
 }
 
 TEST(Explain, OneKey) {
-  EXPECT_THAT(
-      explainRun(run("gpt2_13b"), "parallel_config.model_parallel"),
-      MatchesRegex("parallel_config.model_parallel: 8\n  from    .*configs/gpt2_13b.yaml:[0-9]+\n"
-                   "  action  used\n  effect  tensor-parallel ranks, the tp axis\n"));
+  EXPECT_THAT(explainRun(run("gpt2_13b"), "parallel_config.model_parallel"),
+              MatchesRegex("parallel_config.model_parallel: 8\n  from    .*configs/gpt2_13b.yaml:[0-9]+\n"
+                           "  action  used\n  effect  tensor-parallel ranks, the tp axis\n"));
 }
 
 TEST(Explain, LastPartOfAKeyIsEnough) {
-  EXPECT_THAT(explainRun(run("gpt2_13b"), "model_parallel"),
-              HasSubstr("parallel_config.model_parallel: 8"));
+  EXPECT_THAT(explainRun(run("gpt2_13b"), "model_parallel"), HasSubstr("parallel_config.model_parallel: 8"));
 }
 
 TEST(Explain, SectionsAndListItems) {
   ImportedRun r = run("gpt2_13b");
-  EXPECT_THAT(explainRun(r, "lr_schedule"),
-              AllOf(HasSubstr("lr_schedule.lr_end: 1.e-6"), Not(HasSubstr("optimizer"))));
+  EXPECT_THAT(explainRun(r, "lr_schedule"), AllOf(HasSubstr("lr_schedule.lr_end: 1.e-6"), Not(HasSubstr("optimizer"))));
   EXPECT_THAT(explainRun(r, "callbacks[1].prefix"), HasSubstr("gpt2-13b"));
   EXPECT_THAT(explainRun(r, "callbacks[].prefix"), HasSubstr("gpt2-13b"));
 }
 
 TEST(Explain, SetsAreShownAsSuch) {
-  EXPECT_THAT(explainRun(run("tiny_gpt", {"seed=7"}), "seed"),
-              HasSubstr("seed: 7\n  from    --set\n"));
+  EXPECT_THAT(explainRun(run("tiny_gpt", {"seed=7"}), "seed"), HasSubstr("seed: 7\n  from    --set\n"));
 }
 
 TEST(Explain, AbsentAndUnknownKeys) {
   ImportedRun r = run("tiny_gpt");
   EXPECT_THAT(explainRun(r, "optimizer.betas"),
               HasSubstr("optimizer.betas is not given\n  type    list\n  action  used\n"));
-  EXPECT_EQ(explainRun(r, "optimizer.bets"),
-            "no key 'optimizer.bets', did you mean 'optimizer.betas'?\n");
+  EXPECT_EQ(explainRun(r, "optimizer.bets"), "no key 'optimizer.bets', did you mean 'optimizer.betas'?\n");
 }
 
 TEST(Explain, DerivedValues) {
   EXPECT_THAT(explainRun(run("gpt2_124m")),
-              AllOf(HasSubstr("\nderived:\n"), HasSubstr("parameters: 124,439,808"),
-                    HasSubstr("global batch: 4")));
+              AllOf(HasSubstr("\nderived:\n"), HasSubstr("parameters: 124,439,808"), HasSubstr("global batch: 4")));
   EXPECT_THAT(explainRun(run("gpt2_13b"), "parameters"), HasSubstr("12,853,386,240"));
 }
 
@@ -67,11 +61,9 @@ TEST(Explain, RejectedKeysSayWhy) {
   EXPECT_THAT(r.diagnostics.render(), HasSubstr("warning: low-rank adapters are not built"));
   EXPECT_THAT(explainRun(r, "pet_config"),
               AllOf(HasSubstr("action  rejected"), HasSubstr("low-rank adapters are not built")));
-  ImportedRun classifier =
-      run("gpt2_124m", {"model.arch.type=GPT2ForSequenceClassification", "run_mode=finetune"});
-  EXPECT_THAT(classifier.diagnostics.render(),
-              AllOf(HasSubstr("warning: classification heads are not built"),
-                    HasSubstr("warning: finetune without load_checkpoint")));
+  ImportedRun classifier = run("gpt2_124m", {"model.arch.type=GPT2ForSequenceClassification", "run_mode=finetune"});
+  EXPECT_THAT(classifier.diagnostics.render(), AllOf(HasSubstr("warning: classification heads are not built"),
+                                                     HasSubstr("warning: finetune without load_checkpoint")));
 }
 
 TEST(Explain, JsonHasTheSame) {
@@ -81,14 +73,12 @@ TEST(Explain, JsonHasTheSame) {
   EXPECT_EQ(json["keys"][0]["value"], "3");
   EXPECT_EQ(json["keys"][0]["action"], "used");
   EXPECT_FALSE(json["errors"].empty());
-  EXPECT_EQ(
-      nlohmann::json::parse(explainRunJson(run("gpt2_13b"), "parameters"))["derived"][0]["value"],
-      "12,853,386,240");
+  EXPECT_EQ(nlohmann::json::parse(explainRunJson(run("gpt2_13b"), "parameters"))["derived"][0]["value"],
+            "12,853,386,240");
 }
 
 TEST(Explain, BytesThatAreNoUtf8DoNotStopIt) {
-  EXPECT_THAT(explainRunJson(run("tiny_gpt", {"output_dir=\xff\xfe"}), "output_dir"),
-              HasSubstr("output_dir"));
+  EXPECT_THAT(explainRunJson(run("tiny_gpt", {"output_dir=\xff\xfe"}), "output_dir"), HasSubstr("output_dir"));
 }
 
 TEST(Readme, NamesEveryKeyWithTypeAndAction) {

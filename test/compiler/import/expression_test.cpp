@@ -11,13 +11,12 @@ namespace {
 using testing::HasSubstr;
 
 ExpressionValue evaluate(std::string_view text) {
-  return evaluateExpression(text,
-                            [](const std::string &name, bool &known) -> std::optional<double> {
-                              known = name == "h" || name == "layers" || name == "unset";
-                              if (name == "unset" || !known)
-                                return std::nullopt;
-                              return name == "h" ? 4096 : 32;
-                            });
+  return evaluateExpression(text, [](const std::string &name, bool &known) -> std::optional<double> {
+    known = name == "h" || name == "layers" || name == "unset";
+    if (name == "unset" || !known)
+      return std::nullopt;
+    return name == "h" ? 4096 : 32;
+  });
 }
 
 TEST(Expression, Arithmetic) {
@@ -28,9 +27,7 @@ TEST(Expression, Arithmetic) {
 }
 
 TEST(Expression, LlamaWidth) {
-  EXPECT_EQ(
-      evaluate("256 * ceil(floor(floor(first_of(unset + 0.01, 1) * 4 * h) * 2 / 3) / 256)").value,
-      11008);
+  EXPECT_EQ(evaluate("256 * ceil(floor(floor(first_of(unset + 0.01, 1) * 4 * h) * 2 / 3) / 256)").value, 11008);
 }
 
 TEST(Expression, UnsetSpreadsUntilFirstOf) {
@@ -59,9 +56,7 @@ TEST(Expression, IsBounded) {
   EXPECT_THAT(evaluate(std::string(2000, '1')).fault, HasSubstr("longer than 1000 characters"));
 }
 
-TEST(Expression, NamesAreRecorded) {
-  EXPECT_THAT(evaluate("h / layers").names, testing::ElementsAre("h", "layers"));
-}
+TEST(Expression, NamesAreRecorded) { EXPECT_THAT(evaluate("h / layers").names, testing::ElementsAre("h", "layers")); }
 
 } // namespace
 } // namespace espalier

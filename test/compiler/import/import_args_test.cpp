@@ -97,13 +97,15 @@ TEST(ImportArgs, SizesSplitAndBatch) {
 }
 
 TEST(ImportArgs, RecomputeStagesAndSharding) {
-  ImportedArgs args = importText(small + "--recompute-granularity full --recompute-method block --recompute-num-layers 3 "
-                                         "--decoder-first-pipeline-num-layers 10 --use-distributed-optimizer");
+  ImportedArgs args =
+      importText(small + "--recompute-granularity full --recompute-method block --recompute-num-layers 3 "
+                         "--decoder-first-pipeline-num-layers 10 --use-distributed-optimizer");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_THAT(args.yaml, HasSubstr("  recompute: [3, 3]"));
   EXPECT_THAT(args.yaml, HasSubstr("offset: [-2, 2]"));
   EXPECT_THAT(args.yaml, HasSubstr("enable_parallel_optimizer: True"));
-  args = importText(small + "--num-layers-per-virtual-pipeline-stage 4 --data-parallel-sharding-strategy optim_grads_params");
+  args = importText(small +
+                    "--num-layers-per-virtual-pipeline-stage 4 --data-parallel-sharding-strategy optim_grads_params");
   EXPECT_THAT(args.yaml, HasSubstr("virtual_stages: 3"));
   EXPECT_THAT(args.yaml, HasSubstr("pipeline_interleave: True"));
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
@@ -136,14 +138,16 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
 }
 
 TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
-  std::string text = errorsOf("run.py --num-layers 24 --hidden-sise 8 \\\n --num-attention-heads $1 --seq-length x --fp16 1 \\\n"
-                              " --micro-batch-size 3 --global-batch-size 16 --lr-decay-style wavy --normalization");
+  std::string text =
+      errorsOf("run.py --num-layers 24 --hidden-sise 8 \\\n --num-attention-heads $1 --seq-length x --fp16 1 \\\n"
+               " --micro-batch-size 3 --global-batch-size 16 --lr-decay-style wavy --normalization");
   for (const char *part :
        {"x.sh:1:24: error: unknown flag --hidden-sise, did you mean '--hidden-size'?",
         "x.sh:2:24: error: the value of --num-attention-heads depends on $1, which only the shell knows",
         "x.sh:2:27: error: --seq-length must be a whole number of at least 1, got x",
-        "error: --fp16 takes no value, got '1'", "error: global batch 16 is not a multiple of micro-batch size 3 · dp 4",
-        "no decay 'wavy'", "--normalization wants one value, got 0", "error: --hidden-size is missing"})
+        "error: --fp16 takes no value, got '1'",
+        "error: global batch 16 is not a multiple of micro-batch size 3 · dp 4", "no decay 'wavy'",
+        "--normalization wants one value, got 0", "error: --hidden-size is missing"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(errorsOf(small, "a100_80g_selene:1x6"), HasSubstr("tp 2 · pp 2 · cp 1 does not divide the 6 devices"));
   EXPECT_THAT(errorsOf(small, ""), HasSubstr("the number of devices is not stated"));
@@ -151,5 +155,6 @@ TEST(ImportArgs, AllErrorsAtOnceWithTheirPlaces) {
   EXPECT_THAT(errorsOf(small + "--bf16 --fp16 --num-query-groups 2"), HasSubstr("contradict each other"));
   EXPECT_THAT(errorsOf(small + "--recompute-granularity some --recompute-method odd --ffn-hidden-size 3000"),
               HasSubstr("gpt2 wants a multiple of --hidden-size 1024, got 3000"));
-  EXPECT_THAT(errorsOf(small + "--tokenizer-type HuggingFaceTokenizer --init-method-std -1"), HasSubstr("give --vocab-size"));
+  EXPECT_THAT(errorsOf(small + "--tokenizer-type HuggingFaceTokenizer --init-method-std -1"),
+              HasSubstr("give --vocab-size"));
 }

@@ -14,9 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-std::string config(const std::string &name) {
-  return std::string(ESPALIER_SOURCE_DIR "/configs/") + name + ".yaml";
-}
+std::string config(const std::string &name) { return std::string(ESPALIER_SOURCE_DIR "/configs/") + name + ".yaml"; }
 
 fs::path shared() {
   const char *folder = std::getenv("ESPALIER_SHARED");
@@ -59,13 +57,12 @@ TEST_P(ParameterCount, IsExactWithoutPadding) {
   EXPECT_EQ(run.config.model.parameterCount(), GetParam().parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Published, ParameterCount,
-    testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
-                    Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
-                    Count{"gpt3_857m", 355871744}, Count{"gpt3_175b", 174615846912 - 943 * 12288},
-                    Count{"llama2_7b", 6738415616}),
-    [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Published, ParameterCount,
+                         testing::Values(Count{"gpt2_124m", 124439808}, Count{"gpt2_xl", 1557611200},
+                                         Count{"gpt2_13b", 12853386240}, Count{"gpt2_52b", 51966533632},
+                                         Count{"gpt3_857m", 355871744}, Count{"gpt3_175b", 174615846912 - 943 * 12288},
+                                         Count{"llama2_7b", 6738415616}),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 TEST(ImportRun, EveryConfigImportsWithoutErrorsOrWarnings) {
   int files = 0;
@@ -121,19 +118,16 @@ TEST(ImportRun, FaultsOfBaseConfigs) {
   ImportedRun imported = importRun(run);
   EXPECT_EQ(imported.config.seed, 5u);
   EXPECT_THAT(imported.diagnostics.render(), HasSubstr("base.yaml:2:1: error: unknown key 'sed'"));
-  EXPECT_THAT(imported.diagnostics.render(),
-              HasSubstr("run.yaml:1:26: error: base_config has no file"));
+  EXPECT_THAT(imported.diagnostics.render(), HasSubstr("run.yaml:1:26: error: base_config has no file"));
   std::string cycle = write("cycle.yaml", "base_config: cycle.yaml\n");
-  EXPECT_THAT(importRun(cycle).diagnostics.render(),
-              HasSubstr("base_config takes at most 16 files, 4 levels deep"));
+  EXPECT_THAT(importRun(cycle).diagnostics.render(), HasSubstr("base_config takes at most 16 files, 4 levels deep"));
   fs::remove_all(folder);
 }
 
 TEST(ImportRun, FileWithoutAMapIsRefused) {
   fs::path file = fs::path(testing::TempDir()) / "espalier_list_run.yaml";
   std::ofstream(file) << "[1]\n";
-  EXPECT_THAT(importRun(file.string()).diagnostics.render(),
-              HasSubstr("a run file is a map of sections"));
+  EXPECT_THAT(importRun(file.string()).diagnostics.render(), HasSubstr("a run file is a map of sections"));
   fs::remove(file);
 }
 

@@ -99,9 +99,8 @@ TEST(Model, LlamaGroupsQueries) {
 
 TEST(Model, Llama70BHasItsPublishedSize) {
   std::string c = "model.model_config.";
-  ModelDescription m =
-      model("llama2_7b", {c + "hidden_size=8192", c + "num_layers=80", c + "num_heads=64",
-                          c + "n_kv_heads=8", c + "ffn_dim_multiplier=1.3"});
+  ModelDescription m = model("llama2_7b", {c + "hidden_size=8192", c + "num_layers=80", c + "num_heads=64",
+                                           c + "n_kv_heads=8", c + "ffn_dim_multiplier=1.3"});
   EXPECT_EQ(m.dims.at("ffn"), 28672);
   EXPECT_EQ(m.parameterCount(), 68976648192);
 }
@@ -174,25 +173,20 @@ struct Fault {
 };
 class ModelFault : public testing::TestWithParam<Fault> {};
 
-TEST_P(ModelFault, IsReported) {
-  EXPECT_THAT(errorsWith(GetParam().from, GetParam().to), HasSubstr(GetParam().text));
-}
+TEST_P(ModelFault, IsReported) { EXPECT_THAT(errorsWith(GetParam().from, GetParam().to), HasSubstr(GetParam().text)); }
 
 INSTANTIATE_TEST_SUITE_P(
     Each, ModelFault,
     testing::Values(
         Fault{"config: SmallConfig\n", "", "model file has no 'config'"},
-        Fault{"name: small", "nam: small",
-              "unknown key 'nam' in a model file, did you mean 'name'?"},
+        Fault{"name: small", "nam: small", "unknown key 'nam' in a model file, did you mean 'name'?"},
         Fault{"width: {default: 8}", "width: 8", "size 'width' must be a map such as {default: 1}"},
-        Fault{"width: {default: 8}", "width: {defalt: 8}",
-              "unknown key 'defalt' in a size, did you mean 'default'?"},
+        Fault{"width: {default: 8}", "width: {defalt: 8}", "unknown key 'defalt' in a size, did you mean 'default'?"},
         Fault{"width: {default: 8}", "width: {type: real, default: 8}",
               "size 'width' has type 'real', want int, number, string or bool"},
         Fault{"width: {default: 8}", "width: {default: widht}", "'widht' is not defined"},
         Fault{"width: {default: 8}", "width: {meaning: none}", "dim 'hidden' has no value"},
-        Fault{"hidden: width", "hidden: width / 3",
-              "hidden must be a whole number, width / 3 gives 2.666666667"},
+        Fault{"hidden: width", "hidden: width / 3", "hidden must be a whole number, width / 3 gives 2.666666667"},
         Fault{"hidden: width", "hidden: width - 8", "hidden is 0, must be between 1 and 1e12"},
         Fault{"{block: depth}", "{blok: depth}", "no segment 'blok', did you mean 'block'?"},
         Fault{"[first, {block: depth}, last]", "[first, last]",
@@ -200,16 +194,14 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"stream: {out: x}", "stream: {out: z}",
               "segment 'first' needs stream: {out: NAME} with the name of one of its values"},
         Fault{"stream: {out: x}", "stream: {ot: x}", "unknown key 'ot' in stream"},
-        Fault{"weight: {dims", "weigth: {dims",
-              "value 'weight' is not known before this op, did you mean 'weigth'?"},
+        Fault{"weight: {dims", "weigth: {dims", "value 'weight' is not known before this op, did you mean 'weigth'?"},
         Fault{"dims: [hidden], init: ones", "init: ones", "parameter 'weight' has no dims"},
         Fault{"dims: [hidden], init: ones", "dims: [hiden], init: ones",
               "parameter 'weight' has unknown dim 'hiden', did you mean 'hidden'?"},
         Fault{"dims: [hidden], init: ones", "dims: [hidden]", "parameter 'weight' has no init"},
         Fault{"init: ones", "init: twos", "init must be zeros, ones or {normal: STDDEV}, got twos"},
         Fault{"init: ones", "init: {normal: none}", "'none' is not defined"},
-        Fault{"init: ones", "init: ones, decai: no",
-              "unknown key 'decai' in a parameter, did you mean 'decay'?"},
+        Fault{"init: ones", "init: ones, decai: no", "unknown key 'decai' in a parameter, did you mean 'decay'?"},
         Fault{"tied: first.table", "tied: first.tabel",
               "tied to 'first.tabel', which is no parameter with storage of its own"},
         Fault{"op: rms_norm", "op: rms_nrm", "no op 'rms_nrm', there are embed, add, mul"},
@@ -219,8 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"out: y, epsilon", "out: [y, z], epsilon", "rms_norm has one output, got 2"},
         Fault{"out: y, epsilon", "out: weight, epsilon", "'weight' names a value already"},
         Fault{"      weight: {", "      tokens: {", "'tokens' names a value already"},
-        Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}",
-              "{op: activation, in: x, out: y, kind: gleu}",
+        Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}", "{op: activation, in: x, out: y, kind: gleu}",
               "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, silu"}));
 
 TEST(ModelFile, ListIsNoModel) {
@@ -228,8 +219,7 @@ TEST(ModelFile, ListIsNoModel) {
   std::ofstream(file) << "[1, 2]\n";
   Diagnostics diagnostics;
   EXPECT_FALSE(loadArchitecture(file, diagnostics));
-  EXPECT_THAT(diagnostics.render(),
-              HasSubstr("a model file is a map with name, sizes, dims, model and segments"));
+  EXPECT_THAT(diagnostics.render(), HasSubstr("a model file is a map with name, sizes, dims, model and segments"));
   std::filesystem::remove(file);
 }
 

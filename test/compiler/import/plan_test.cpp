@@ -11,8 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::Optional;
 
-ImportedRun load(const std::string &config, std::vector<std::string> sets = {},
-                 const std::string &cluster = "") {
+ImportedRun load(const std::string &config, std::vector<std::string> sets = {}, const std::string &cluster = "") {
   ImportOptions options;
   options.sets = std::move(sets);
   options.cluster = cluster;
@@ -63,13 +62,11 @@ TEST(Plan, SingleDeviceIsDataParallelOfOne) {
 TEST(Plan, SingleDeviceOfALargeClusterIsAWarning) {
   ImportedRun run = load("gpt2_124m", {}, "cpu_local");
   EXPECT_EQ(run.config.cluster.devices(), 1);
-  EXPECT_THAT(run.diagnostics.render(),
-              testing::HasSubstr("one of the cluster's 8 devices is used"));
+  EXPECT_THAT(run.diagnostics.render(), testing::HasSubstr("one of the cluster's 8 devices is used"));
 }
 
 TEST(Plan, ModeZeroPutsAReplicaOnEveryDevice) {
-  ImportedRun run =
-      load("tiny_gpt", {"parallel.parallel_mode=0", "runner_config.gradient_accumulation_steps=3"});
+  ImportedRun run = load("tiny_gpt", {"parallel.parallel_mode=0", "runner_config.gradient_accumulation_steps=3"});
   EXPECT_THAT(run.config.pins.dp, Optional(8));
   EXPECT_THAT(run.config.pins.tp, Optional(1));
   EXPECT_EQ(run.config.globalBatch, 4 * 8 * 3);
@@ -87,8 +84,7 @@ TEST(Plan, ModeTwoIsFreeAtTheSameBatch) {
 }
 
 TEST(Plan, WithoutModeThePlannerChooses) {
-  ImportedRun run = load(
-      "tiny_gpt", {"parallel={}", "planner={global_batch: 64, pin: {tp: 4, recompute: full}}"});
+  ImportedRun run = load("tiny_gpt", {"parallel={}", "planner={global_batch: 64, pin: {tp: 4, recompute: full}}"});
   EXPECT_FALSE(run.config.pins.pinned);
   EXPECT_THAT(run.config.pins.tp, Optional(4));
   EXPECT_THAT(run.config.pins.recompute, Optional(std::string("full")));
@@ -98,12 +94,11 @@ TEST(Plan, WithoutModeThePlannerChooses) {
 }
 
 TEST(Plan, EveryAxisCanBePinned) {
-  ImportedRun run =
-      load("tiny_gpt", {"parallel.parallel_mode=2",
-                        "planner={global_batch: 16, pin: {dp: 2, tp: 2, pp: 2, cp: 1, ep: 1, "
-                        "micro_batch_size: 2, micro_batches: 4, zero: 2, sequence_parallel: yes, "
-                        "vocab_parallel: no, recompute: selective, stage_layers: [1, 3], "
-                        "schedule: gpipe}}"});
+  ImportedRun run = load("tiny_gpt", {"parallel.parallel_mode=2",
+                                      "planner={global_batch: 16, pin: {dp: 2, tp: 2, pp: 2, cp: 1, ep: 1, "
+                                      "micro_batch_size: 2, micro_batches: 4, zero: 2, sequence_parallel: yes, "
+                                      "vocab_parallel: no, recompute: selective, stage_layers: [1, 3], "
+                                      "schedule: gpipe}}"});
   const PlanPins &pins = run.config.pins;
   EXPECT_THAT(pins.microBatchSize, Optional(2));
   EXPECT_THAT(pins.zero, Optional(2));
@@ -114,28 +109,23 @@ TEST(Plan, EveryAxisCanBePinned) {
 }
 
 TEST(Plan, ZeroStageFollowsFromThreeKeys) {
-  EXPECT_THAT(load("tiny_gpt", {"parallel.enable_parallel_optimizer=False"}).config.pins.zero,
-              Optional(0));
+  EXPECT_THAT(load("tiny_gpt", {"parallel.enable_parallel_optimizer=False"}).config.pins.zero, Optional(0));
   EXPECT_THAT(
-      load("tiny_gpt", {"parallel.parallel_optimizer_config.gradient_accumulation_shard=True"})
-          .config.pins.zero,
+      load("tiny_gpt", {"parallel.parallel_optimizer_config.gradient_accumulation_shard=True"}).config.pins.zero,
       Optional(2));
-  EXPECT_THAT(load("tiny_gpt", {"recompute_config.parallel_optimizer_comm_recompute=True"})
-                  .config.pins.zero,
+  EXPECT_THAT(load("tiny_gpt", {"recompute_config.parallel_optimizer_comm_recompute=True"}).config.pins.zero,
               Optional(3));
 }
 
 TEST(Plan, OffsetsAndRecomputeListsGoByStage) {
-  ImportedRun run =
-      load("tiny_gpt", {"model.model_config.offset=[1, -1]", "recompute_config.recompute=[2, 0]"});
+  ImportedRun run = load("tiny_gpt", {"model.model_config.offset=[1, -1]", "recompute_config.recompute=[2, 0]"});
   EXPECT_THAT(run.config.pins.stageLayers, Optional(ElementsAre(3, 1)));
   EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(2, 0));
 }
 
 TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
   const std::string select = "recompute_config.select_recompute=";
-  RunConfig both =
-      load("tiny_gpt", {"recompute_config.recompute=[1, False]", select + "[True, 1]"}).config;
+  RunConfig both = load("tiny_gpt", {"recompute_config.recompute=[1, False]", select + "[True, 1]"}).config;
   EXPECT_THAT(both.pins.recompute, Optional(std::string("none")));
   EXPECT_THAT(both.recompute.fullLayers, ElementsAre(1, 0));
   EXPECT_THAT(both.recompute.selectiveLayers, ElementsAre(testing::Ge(2), 1));
@@ -146,9 +136,9 @@ TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
   EXPECT_THAT(load("tiny_gpt", {select + "['feed_forward.mul']"}).config.recompute.selectiveLayers,
               ElementsAre(testing::Ge(2), testing::Ge(2)));
   // One stage, data parallel only: the list counts there too.
-  EXPECT_THAT(load("tiny_gpt", {"parallel.parallel_mode=0", "recompute_config.recompute=[3]"})
-                  .config.recompute.fullLayers,
-              ElementsAre(3));
+  EXPECT_THAT(
+      load("tiny_gpt", {"parallel.parallel_mode=0", "recompute_config.recompute=[3]"}).config.recompute.fullLayers,
+      ElementsAre(3));
 }
 
 TEST(Plan, SlicedInputsSayWhereTheyChangeNothing) {
@@ -156,23 +146,22 @@ TEST(Plan, SlicedInputsSayWhereTheyChangeNothing) {
   EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True"}), key), KeyAction::Used);
   EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True", "parallel_config.use_seq_parallel=True"}), key),
             KeyAction::Accepted);
-  EXPECT_EQ(actionOf(load("tiny_gpt", {key + "=True", "parallel_config.model_parallel=1",
-                                       "parallel_config.data_parallel=4"}),
-                     key),
-            KeyAction::Accepted);
+  EXPECT_EQ(
+      actionOf(load("tiny_gpt", {key + "=True", "parallel_config.model_parallel=1", "parallel_config.data_parallel=4"}),
+               key),
+      KeyAction::Accepted);
 }
 
 TEST(Plan, SchedulesAndSelectiveRecompute) {
-  EXPECT_THAT(
-      load("tiny_gpt", {"parallel.pipeline_config.pipeline_interleave=True"}).config.pins.schedule,
-      Optional(std::string("interleaved")));
+  EXPECT_THAT(load("tiny_gpt", {"parallel.pipeline_config.pipeline_interleave=True"}).config.pins.schedule,
+              Optional(std::string("interleaved")));
   EXPECT_THAT(load("tiny_gpt", {"recompute_config.select_recompute=True"}).config.pins.recompute,
               Optional(std::string("selective")));
 }
 
 TEST(Cluster, OptionWinsAndTakesAShape) {
-  ImportedRun run = load("tiny_gpt", {"parallel.parallel_mode=2", "context.max_device_memory=10GB"},
-                         "a100_80g_selene:2x4");
+  ImportedRun run =
+      load("tiny_gpt", {"parallel.parallel_mode=2", "context.max_device_memory=10GB"}, "a100_80g_selene:2x4");
   EXPECT_EQ(run.config.cluster.hosts, 2);
   EXPECT_EQ(run.config.cluster.devicesPerHost, 4);
   EXPECT_EQ(run.config.cluster.memoryBytes, 10 * 0x1p30);
@@ -183,8 +172,8 @@ TEST(Cluster, OptionWinsAndTakesAShape) {
 TEST(Cluster, FileAndInlineMap) {
   ImportedRun file = load("tiny_gpt", {}, ESPALIER_SOURCE_DIR "/configs/clusters/cpu_local.yaml");
   EXPECT_EQ(file.config.cluster.devices(), 8);
-  ImportedRun inlined = load(
-      "tiny_gpt", {"cluster={base: rtx4090_x4, name: two_boxes, hosts: 2, link: {latency: 1e-3}}"});
+  ImportedRun inlined =
+      load("tiny_gpt", {"cluster={base: rtx4090_x4, name: two_boxes, hosts: 2, link: {latency: 1e-3}}"});
   EXPECT_EQ(inlined.config.cluster.name, "two_boxes");
   EXPECT_EQ(inlined.config.cluster.devices(), 8);
   EXPECT_EQ(inlined.config.cluster.linkLatency, 1e-3);
@@ -209,10 +198,9 @@ TEST(Training, LossScaleIsForFloat16Only) {
 
 TEST(Training, ScheduleOptimizerAndDataAreRead) {
   const RunConfig c =
-      load("gpt2_13b",
-           {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=null", "optimizer.beta2=null",
-            "train_dataset.data_loader.config={data_path: [1, a, 2, b], seed: 9, split: '1,1,1', "
-            "eod: 3, eod_mask_loss: true, reset_position_ids: true, reset_attention_mask: false}"})
+      load("gpt2_13b", {"optimizer.betas=[0.8, 0.99]", "optimizer.beta1=null", "optimizer.beta2=null",
+                        "train_dataset.data_loader.config={data_path: [1, a, 2, b], seed: 9, split: '1,1,1', "
+                        "eod: 3, eod_mask_loss: true, reset_position_ids: true, reset_attention_mask: false}"})
           .config;
   EXPECT_EQ(c.schedule.kind, "polynomial");
   EXPECT_EQ(c.schedule.warmupSteps, 2000);

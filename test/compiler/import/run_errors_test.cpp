@@ -42,17 +42,14 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"callbacks=3"}, "callbacks must be a list of maps, got 3"},
         Fault{{"callbacks=[3]"}, "callbacks[0] must be a map, got 3"},
         Fault{{"use_parallel=2"}, "use_parallel must be True or False, got 2"},
-        Fault{{"runner_config.batch_size=0"},
-              "runner_config.batch_size must be a whole number of at least 1, got 0"},
+        Fault{{"runner_config.batch_size=0"}, "runner_config.batch_size must be a whole number of at least 1, got 0"},
         Fault{{"seed=-1"}, "seed must be a whole number of at least 0, got -1"},
-        Fault{{"lr_schedule.total_steps=1.5"},
-              "lr_schedule.total_steps must be a whole number, got 1.5"},
+        Fault{{"lr_schedule.total_steps=1.5"}, "lr_schedule.total_steps must be a whole number, got 1.5"},
         Fault{{"optimizer.eps=tiny"}, "optimizer.eps must be a number, got tiny"},
         Fault{{"context.max_device_memory=much"},
               "context.max_device_memory must be a size such as \"30GB\", got much"},
         Fault{{"run_mode=[1]"}, "run_mode must be a string, got [1]"},
-        Fault{{"train_dataset.input_columns={a: 1}"},
-              "train_dataset.input_columns must be a list, got {a: 1}"},
+        Fault{{"train_dataset.input_columns={a: 1}"}, "train_dataset.input_columns must be a list, got {a: 1}"},
         Fault{{"no-equals"}, "--set wants section.key=value, got 'no-equals'"},
         Fault{{"a..b=1"}, "--set wants section.key=value"},
         Fault{{"seed=[1"}, "the value of 'seed' is not valid YAML: [1"},
@@ -61,25 +58,21 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Model, RunFault,
     testing::Values(
-        Fault{{"model.arch={}"},
-              "model.arch.type is missing, it chooses the file of configs/models"},
+        Fault{{"model.arch={}"}, "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, "
               "LlamaForCausalLM, did you mean 'GPT2LMHeadModel'?"},
-        Fault{{modelConfig + "type=LlamaConfig"},
-              "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
+        Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
         Fault{{modelConfig + "num_layers=1000000"},
               "count of 'block' is 1000000, must be a whole number between 1 and 100000"},
         Fault{{modelConfig + "hidden_size=4.5"}, "hidden_size must be a whole number, got 4.5"},
-        Fault{{modelConfig + "hidden_size=9000000000000000"},
-              "hidden_size is 9e+15, must be at most 1e+12"},
+        Fault{{modelConfig + "hidden_size=9000000000000000"}, "hidden_size is 9e+15, must be at most 1e+12"},
         Fault{{modelConfig + "hidden_size=100000000000", modelConfig + "num_heads=4"},
               "parameters, at most 1e16 are supported"},
-        Fault{{modelConfig + "hidden_dropout_rate=lots"},
-              "hidden_dropout_rate must be a number, got lots"},
+        Fault{{modelConfig + "hidden_dropout_rate=lots"}, "hidden_dropout_rate must be a number, got lots"},
         Fault{{modelConfig + "hidden_dropout_rate=1"}, "hidden_dropout_rate is 1, must be below 1"},
         Fault{{modelConfig + "hidden_act=gleu"}, "hidden_act has no choice 'gleu', there are"},
         Fault{{modelConfig + "compute_dtype=float8"},
@@ -88,10 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
               "seq_length is 64, must be at most 32 (max_position_embeddings)"},
         Fault{{modelConfig + "embedding_size=32"},
               "'hidden_size' and 'embedding_size' mean the same, keep one of them"},
-        Fault{{modelConfig + "post_layernorm_residual=yes"},
-              "post_layernorm_residual can only be false here"},
-        Fault{{modelConfig + "post_layernorm_residual=3"},
-              "post_layernorm_residual must be true or false, got 3"},
+        Fault{{modelConfig + "post_layernorm_residual=yes"}, "post_layernorm_residual can only be false here"},
+        Fault{{modelConfig + "post_layernorm_residual=3"}, "post_layernorm_residual must be true or false, got 3"},
         Fault{{"moe_config.expert_num=8"}, "mixture of experts is not built: expert_num → 1"},
         Fault{{"train_dataset.data_loader.config.seq_length=128"},
               "data have 128 tokens per sample, the model has seq_length 64"},
@@ -113,14 +104,11 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"optimizer.betas=[0.9]"}, "optimizer.betas must be two numbers such as [0.9, 0.95]"},
         Fault{{"optimizer.beta2=1"}, "optimizer.beta2 is 1, must be in [0, 1)"},
         Fault{{"optimizer.eps=0"}, "optimizer.eps is 0, must be above 0"},
-        Fault{{"optimizer.master_weights=True"},
-              "parameters are float32 already, master_weights is for 16-bit ones"},
-        Fault{{"runner_wrapper.max_grad_norm=0"},
-              "runner_wrapper.max_grad_norm is 0, must be above 0"},
+        Fault{{"optimizer.master_weights=True"}, "parameters are float32 already, master_weights is for 16-bit ones"},
+        Fault{{"runner_wrapper.max_grad_norm=0"}, "runner_wrapper.max_grad_norm is 0, must be above 0"},
         Fault{{"lr_schedule.type=cosin"}, "no learning-rate schedule 'cosin', there are"},
         Fault{{"lr_schedule.lr_end=1"}, "lr_end (1) must be below learning_rate (0.001)"},
-        Fault{{"lr_schedule.learning_rate=0", "lr_schedule.type=constant"},
-              "learning_rate is 0, must be above 0"},
+        Fault{{"lr_schedule.learning_rate=0", "lr_schedule.type=constant"}, "learning_rate is 0, must be above 0"},
         Fault{{"lr_schedule.warmup_ratio=2"}, "warmup_ratio is 2, must be in [0, 1]"},
         Fault{{"lr_schedule.warmup_epochs=2"}, "give warmup_steps or warmup_ratio"},
         Fault{{"lr_schedule.total_steps=0"}, "total_steps is 0, must be -1 or at least 1"},
@@ -128,8 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"runner_wrapper.scale_sense={type: Magic}"},
               "no loss scale 'Magic', there are DynamicLossScaleUpdateCell"},
         Fault{{"runner_wrapper.scale_sense=0"}, "loss scale is 0, must be above 0"},
-        Fault{{"runner_wrapper.scale_sense={scale_factor: 1}"},
-              "scale_factor is 1, must be above 1"}));
+        Fault{{"runner_wrapper.scale_sense={scale_factor: 1}"}, "scale_factor is 1, must be above 1"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Plan, RunFault,
@@ -149,26 +136,21 @@ INSTANTIATE_TEST_SUITE_P(
               "8 pipeline stages need as many layers, the model has 4; pipeline_stage: 8 → 4"},
         Fault{{"parallel_config.micro_batch_num=1"},
               "1 micro-batches cannot fill 2 pipeline stages; micro_batch_num: 1 → 2"},
-        Fault{{"parallel_config.expert_parallel=2"},
-              "expert parallelism needs experts, the model is dense: ep → 1"},
+        Fault{{"parallel_config.expert_parallel=2"}, "expert parallelism needs experts, the model is dense: ep → 1"},
         Fault{{"parallel_config.use_seq_parallel=True", modelConfig + "seq_length=63"},
               "seq 63 is not a multiple of 2 (sequence-parallel tp 2 · cp 1)"},
-        Fault{{"planner.pin.stage_layers=[1, 2]"},
-              "stages have 3 layers together, the model has 4"},
+        Fault{{"planner.pin.stage_layers=[1, 2]"}, "stages have 3 layers together, the model has 4"},
         Fault{{"planner.pin.stage_layers=[1, 2, 1]"}, "3 stages have layers, the pipeline has 2"},
         Fault{{"planner.pin.stage_layers=[4, 0]"}, "every stage needs a layer, got [4, 0]"},
-        Fault{{"planner.pin.stage_layers=[a]"},
-              "planner.pin.stage_layers must be a list of whole numbers, got a"},
+        Fault{{"planner.pin.stage_layers=[a]"}, "planner.pin.stage_layers must be a list of whole numbers, got a"},
         Fault{{modelConfig + "offset=[1]"}, "offset has 1 entries, pipeline_stage is 2"},
-        Fault{{modelConfig + "offset=1"},
-              "offset must be 0 or a list with one entry per stage, got 1"},
+        Fault{{modelConfig + "offset=1"}, "offset must be 0 or a list with one entry per stage, got 1"},
         Fault{{"recompute_config.recompute=[1]"}, "recompute has 1 entries, pipeline_stage is 2"},
         Fault{{"recompute_config.recompute=some"},
               "recompute must be True, False or a list of layers per stage, got some"},
         Fault{{"recompute_config.recompute=[[1, 1]]"},
               "recompute must be True, False or a list of layers per stage, got [[1, 1]]"},
-        Fault{{"recompute_config.select_recompute=[1, 2, 3]"},
-              "select_recompute has 3 entries, pipeline_stage is 2"},
+        Fault{{"recompute_config.select_recompute=[1, 2, 3]"}, "select_recompute has 3 entries, pipeline_stage is 2"},
         Fault{{"recompute_config.select_recompute={norm: [1, -1]}"},
               "select_recompute must be True, False or a list of layers per stage, got [1, -1]"},
         Fault{{"planner.pin.recompute=all"}, "no choice 'all', there are none, selective, full"},
@@ -186,36 +168,31 @@ INSTANTIATE_TEST_SUITE_P(
               "global batch 9 is not dp 2 · micro-batch size 2 · micro-batches 2"},
         Fault{{"parallel.parallel_mode=2", "planner.pin.tp=3"},
               "needs a multiple of 3 devices, cluster cpu_local has 8"},
-        Fault{
-            {"parallel_config.micro_batch_num=1000000000000", "micro_batch_interleave_num=1000000"},
-            "the global batch is above 1e12 samples"}));
+        Fault{{"parallel_config.micro_batch_num=1000000000000", "micro_batch_interleave_num=1000000"},
+              "the global batch is above 1e12 samples"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Clusters, RunFault,
-    testing::Values(
-        Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
-        Fault{{"cluster=cpu_local:0x8"},
-              "a cluster needs at least one host and one device per host"},
-        Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
-              "a cluster has at most 1000000 devices"},
-        Fault{{"cluster={base: cpu_local, hosts: 9999999}"},
-              "must have between 1 and 1000000 hosts and devices per host, got 9999999"},
-        Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
-              "cluster has a constant that is no positive number: -1"},
-        Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
-        Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
-              "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
+    testing::Values(Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
+                    Fault{{"cluster=cpu_local:0x8"}, "a cluster needs at least one host and one device per host"},
+                    Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
+                          "a cluster has at most 1000000 devices"},
+                    Fault{{"cluster={base: cpu_local, hosts: 9999999}"},
+                          "must have between 1 and 1000000 hosts and devices per host, got 9999999"},
+                    Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
+                          "cluster has a constant that is no positive number: -1"},
+                    Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
+                    Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
+                          "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
 
 TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
   ImportedRun run = tiny({"sed=1", "parallel_config.model_parallel=3", "lr_schedule.lr_end=1"});
-  EXPECT_THAT(run.diagnostics.render(),
-              AllOf(HasSubstr("'sed'"), HasSubstr("heads 4"), HasSubstr("hidden 64"),
-                    HasSubstr("ffn 256"), HasSubstr("lr_end"), HasSubstr("12 devices")));
+  EXPECT_THAT(run.diagnostics.render(), AllOf(HasSubstr("'sed'"), HasSubstr("heads 4"), HasSubstr("hidden 64"),
+                                              HasSubstr("ffn 256"), HasSubstr("lr_end"), HasSubstr("12 devices")));
 }
 
 TEST(RunErrors, WrongClusterOptionIsNamed) {
-  EXPECT_THAT(tiny({}, "nowhere").diagnostics.render(),
-              HasSubstr("--cluster: error: no cluster 'nowhere', there are"));
+  EXPECT_THAT(tiny({}, "nowhere").diagnostics.render(), HasSubstr("--cluster: error: no cluster 'nowhere', there are"));
 }
 
 } // namespace

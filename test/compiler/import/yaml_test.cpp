@@ -46,9 +46,8 @@ TEST(Yaml, NodesKnowTheirPlace) {
 
 TEST(Yaml, AllDuplicateKeysAreReportedWithCaret) {
   Parsed p = parse("a: 1\nb: 2\na: 3\nb: 4\n");
-  EXPECT_EQ(p.errors(),
-            "run.yaml:3:1: error: duplicate key 'a', first given on line 1\n  a: 3\n  ^\n"
-            "run.yaml:4:1: error: duplicate key 'b', first given on line 2\n  b: 4\n  ^\n");
+  EXPECT_EQ(p.errors(), "run.yaml:3:1: error: duplicate key 'a', first given on line 1\n  a: 3\n  ^\n"
+                        "run.yaml:4:1: error: duplicate key 'b', first given on line 2\n  b: 4\n  ^\n");
   EXPECT_EQ(p.root->find("a")->text, "1");
 }
 
@@ -87,37 +86,32 @@ TEST(Yaml, AliasBombIsRefusedQuickly) {
     text += "]\n";
   }
   auto begin = std::chrono::steady_clock::now();
-  EXPECT_THAT(parse(text).errors(),
-              HasSubstr("more than 20000 nodes after the expansion of aliases"));
+  EXPECT_THAT(parse(text).errors(), HasSubstr("more than 20000 nodes after the expansion of aliases"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
 TEST(Yaml, DeepNestingIsRefused) {
   auto begin = std::chrono::steady_clock::now();
-  EXPECT_THAT(parse("a: " + std::string(100000, '[')).errors(),
-              HasSubstr("nesting is deeper than 32 levels"));
+  EXPECT_THAT(parse("a: " + std::string(100000, '[')).errors(), HasSubstr("nesting is deeper than 32 levels"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   // Also when each level is small and the depth comes from aliases.
   std::string text = "a0: &a0 [1]\n";
   for (int i = 1; i < 40; ++i)
-    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) +
-            "]\n";
+    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
   EXPECT_THAT(parse(text).errors(), HasSubstr("nesting is deeper than 32 levels"));
 }
 
 TEST(Yaml, LargeInputAndEmptyInputAreRefused) {
   YamlLimits limits;
   limits.bytes = 10;
-  EXPECT_THAT(parse("a: 12345678\n", limits).errors(),
-              HasSubstr("file has 12 bytes, at most 10 are read"));
+  EXPECT_THAT(parse("a: 12345678\n", limits).errors(), HasSubstr("file has 12 bytes, at most 10 are read"));
   EXPECT_THAT(parse("").errors(), HasSubstr("file is empty"));
 }
 
 TEST(Yaml, OddDocumentsAreRefused) {
   EXPECT_THAT(parse("a: 1\n---\nb: 2\n").errors(), HasSubstr("a second document in one file"));
   EXPECT_THAT(parse("? [a, b]\n: 1\n").errors(), HasSubstr("a key must be a plain name"));
-  EXPECT_THAT(parse("a: !secret x\n").errors(),
-              HasSubstr("tag '!secret' has no meaning here, remove it"));
+  EXPECT_THAT(parse("a: !secret x\n").errors(), HasSubstr("tag '!secret' has no meaning here, remove it"));
 }
 
 TEST(Yaml, MissingFileIsAnError) {

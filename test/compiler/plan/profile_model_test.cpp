@@ -113,8 +113,9 @@ double worstMemoryError(const std::string &name, int count, unsigned seed, std::
 
 TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
   const std::vector<std::string> sliced = {"recompute_config.recompute_slice_activation=True"};
-  for (const auto &[name, count, seed, sets] :
-       {std::tuple("tiny_gpt", 40, 1, std::vector<std::string>()), {"gpt2_124m", 20, 2, {}}, {"tiny_gpt", 20, 4, sliced}}) {
+  for (const auto &[name, count, seed, sets] : {std::tuple("tiny_gpt", 40, 1, std::vector<std::string>()),
+                                                {"gpt2_124m", 20, 2, {}},
+                                                {"tiny_gpt", 20, 4, sliced}}) {
     double worst = worstMemoryError(name, count, seed, sets);
     std::printf("%s: worst error of %d plans %.3f %%\n", name, count, 100 * worst);
     EXPECT_LE(worst, 0.01) << name;

@@ -15,12 +15,10 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> seedsOf(const std::string &target) {
   std::vector<fs::path> paths;
-  for (const auto &entry :
-       fs::directory_iterator(fs::path(ESPALIER_SOURCE_DIR) / "test/fuzz/data/seeds" / target))
+  for (const auto &entry : fs::directory_iterator(fs::path(ESPALIER_SOURCE_DIR) / "test/fuzz/data/seeds" / target))
     paths.push_back(entry.path());
   // The small models of the golden folder are seeds as well.
-  for (const auto &entry :
-       fs::directory_iterator(fs::path(ESPALIER_SOURCE_DIR) / "test/golden/tokenizers"))
+  for (const auto &entry : fs::directory_iterator(fs::path(ESPALIER_SOURCE_DIR) / "test/golden/tokenizers"))
     if ((target == "hf" && entry.path().extension() == ".json") ||
         (target == "sentencepiece" && entry.path().extension() == ".model"))
       paths.push_back(entry.path());

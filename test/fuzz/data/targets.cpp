@@ -33,8 +33,7 @@ private:
   int descriptor;
 };
 
-constexpr std::string_view sample =
-    "Hello  world's\n\t1234 \xC3\xA9 \xE2\x96\x81 <s>\xF0\x9F\x99\x82 \xFF<|end|> cat";
+constexpr std::string_view sample = "Hello  world's\n\t1234 \xC3\xA9 \xE2\x96\x81 <s>\xF0\x9F\x99\x82 \xFF<|end|> cat";
 
 /// Encodes and decodes with whatever the files gave; refusals are fine.
 void exercise(const TokenizerOptions &options) {
@@ -57,8 +56,8 @@ int fuzzIndex(Bytes data, size_t size) {
     return 0;
   size_t indexSize = std::min<size_t>(data[0] | data[1] << 8, size - 2);
   try {
-    IndexedDataset set = IndexedDataset::fromMemory("input", {data + 2, data + 2 + indexSize},
-                                                    {data + 2 + indexSize, data + size});
+    IndexedDataset set =
+        IndexedDataset::fromMemory("input", {data + 2, data + 2 + indexSize}, {data + 2 + indexSize, data + size});
     describeDataset(set, nullptr, 3);
     verifyTokens(set, 1000);
   } catch (const DataError &) {
@@ -107,12 +106,10 @@ int fuzzJsonl(Bytes data, size_t size) {
 
 int fuzzScanner(Bytes data, size_t size) {
   static const Gpt2Scanner scanner;
-  static const Regex pattern("pattern",
-                             "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
-                             "|\\s+(?!\\S)|\\s+");
+  static const Regex pattern("pattern", "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
+                                        "|\\s+(?!\\S)|\\s+");
   const UnicodeClasses &classes = unicodeClasses();
-  static const Regex letter("pattern", "^\\p{L}$"), number("pattern", "^\\p{N}$"),
-      space("pattern", "^\\s$");
+  static const Regex letter("pattern", "^\\p{L}$"), number("pattern", "^\\p{N}$"), space("pattern", "^\\s$");
   std::string_view text(reinterpret_cast<const char *>(data), size);
   // The pattern knows an older Unicode and no broken UTF-8; texts with either prove nothing.
   for (size_t at = 0; at < size;) {

@@ -19,8 +19,8 @@ inline std::string sharedData() {
 }
 
 /// Leaves the test as skipped where the fixtures are absent.
-#define ESPALIER_NEEDS_FIXTURES()                                                                  \
-  if (!std::filesystem::exists(espalier::rt::test::sharedData()))                                  \
+#define ESPALIER_NEEDS_FIXTURES()                                                                                      \
+  if (!std::filesystem::exists(espalier::rt::test::sharedData()))                                                      \
   GTEST_SKIP() << "the fixtures folder is not beside this checkout"
 
 inline std::string slurp(const std::string &path) {
@@ -30,9 +30,7 @@ inline std::string slurp(const std::string &path) {
   return text.str();
 }
 
-inline void spit(const std::string &path, const std::string &text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
+inline void spit(const std::string &path, const std::string &text) { std::ofstream(path, std::ios::binary) << text; }
 
 template <typename T> std::string digestOf(std::span<const T> values) {
   return sha256({reinterpret_cast<const uint8_t *>(values.data()), values.size_bytes()});
@@ -42,8 +40,7 @@ template <typename T> std::string digestOf(std::span<const T> values) {
 class Scratch {
 public:
   Scratch() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "espalier-data-XXXXXX").string();
+    std::string pattern = (std::filesystem::temp_directory_path() / "espalier-data-XXXXXX").string();
     folder = mkdtemp(pattern.data());
   }
   ~Scratch() { std::filesystem::remove_all(folder); }

@@ -29,8 +29,8 @@ void finishCall(CallUnderTest &test, const Shape &shape) {
 }
 
 CallUnderTest makeForward(const Shape &s) {
-  CallUnderTest test(pb::LibraryCall::ATTENTION_FORWARD,
-                     {s.batch, s.sequence, s.kvHeads, s.group, s.headDim}, {s.scale(), s.rate});
+  CallUnderTest test(pb::LibraryCall::ATTENTION_FORWARD, {s.batch, s.sequence, s.kvHeads, s.group, s.headDim},
+                     {s.scale(), s.rate});
   finishCall(test, s);
   test.add(s.type, s.queryElements(), 2);
   test.add(s.type, s.keyElements());
@@ -44,8 +44,8 @@ CallUnderTest makeForward(const Shape &s) {
 CallUnderTest makeBackward(const Shape &s, const cpu::Loops &loops = cpu::bestLoops()) {
   CallUnderTest forward = makeForward(s);
   forward.run(1, loops);
-  CallUnderTest test(pb::LibraryCall::ATTENTION_BACKWARD,
-                     {s.batch, s.sequence, s.kvHeads, s.group, s.headDim}, {s.scale(), s.rate});
+  CallUnderTest test(pb::LibraryCall::ATTENTION_BACKWARD, {s.batch, s.sequence, s.kvHeads, s.group, s.headDim},
+                     {s.scale(), s.rate});
   finishCall(test, s);
   for (int64_t elements : {s.queryElements(), s.keyElements(), s.keyElements(), s.queryElements()})
     test.add(s.type, elements, 0);
@@ -65,8 +65,8 @@ public:
 
   Reference(const CallUnderTest &call, const Shape &shape, bool backward)
       : out(size(shape.queryElements())), lse(size(shape.batch * shape.sequence * shape.heads())),
-        dq(size(shape.queryElements())), dk(size(shape.keyElements())),
-        dv(size(shape.keyElements())), call_(call), s_(shape) {
+        dq(size(shape.queryElements())), dk(size(shape.keyElements())), dv(size(shape.keyElements())), call_(call),
+        s_(shape) {
     for (int64_t sample = 0; sample < s_.batch; ++sample)
       for (int64_t head = 0; head < s_.heads(); ++head)
         for (int64_t query = 0; query < s_.sequence; ++query)
@@ -90,8 +90,7 @@ private:
   double factor(int64_t sample, int64_t head, int64_t query, int64_t key) const {
     if (s_.rate == 0)
       return 1;
-    uint64_t element =
-        static_cast<uint64_t>(((kScalars[2] + head) * kScalars[3] + query) * kScalars[3] + key);
+    uint64_t element = static_cast<uint64_t>(((kScalars[2] + head) * kScalars[3] + query) * kScalars[3] + key);
     uint32_t bits = randomBits(call_.seed, call_.step, static_cast<uint32_t>(kScalars[0]),
                                static_cast<uint32_t>(kScalars[1] + sample), element);
     return bits >= dropoutThreshold(s_.rate) ? 1 / (1 - s_.rate) : 0;
@@ -129,8 +128,8 @@ private:
   Shape s_;
 };
 
-void expectNear(const CallUnderTest &test, int buffer, const std::vector<double> &expected,
-                double absolute, const char *name) {
+void expectNear(const CallUnderTest &test, int buffer, const std::vector<double> &expected, double absolute,
+                const char *name) {
   for (size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(test.at(buffer, static_cast<int64_t>(i)), expected[i],
                 absolute + std::abs(expected[i]) * roundoff(test.call.types(buffer)))
@@ -172,8 +171,8 @@ TEST(Attention, ForwardAtEveryLevel) {
     for (Shape shape : kShapes)
       for (pb::DataType type : {pb::F32, pb::BF16, pb::F16}) {
         shape.type = type;
-        SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim "
-                                        << shape.headDim << " type " << type);
+        SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim " << shape.headDim << " type "
+                                        << type);
         expectForward(shape, loops);
       }
   });
@@ -184,8 +183,8 @@ TEST(Attention, BackwardAtEveryLevel) {
     for (Shape shape : kShapes)
       for (pb::DataType type : {pb::F32, pb::BF16, pb::F16}) {
         shape.type = type;
-        SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim "
-                                        << shape.headDim << " type " << type);
+        SCOPED_TRACE(testing::Message() << "sequence " << shape.sequence << " head_dim " << shape.headDim << " type "
+                                        << type);
         expectBackward(shape, loops);
       }
   });

@@ -39,8 +39,7 @@ TEST(Dtype, F16MeetsTheCompilersConversion) {
   for (int i = 0; i < 200000; ++i) {
     float value = std::bit_cast<float>(static_cast<uint32_t>(generator()));
     if (i % 2) // half of them in and around the range of f16
-      value = std::ldexp(static_cast<float>(generator() % 4097) / 4096.0f,
-                         static_cast<int>(generator() % 44) - 27);
+      value = std::ldexp(static_cast<float>(generator() % 4097) / 4096.0f, static_cast<int>(generator() % 44) - 27);
     if (std::isnan(value))
       continue;
     uint16_t expected = std::bit_cast<uint16_t>(static_cast<_Float16>(value));
@@ -54,8 +53,7 @@ TEST(Dtype, VectorsAgreeWithScalarsAtEveryLevel) {
   std::mt19937 generator(6);
   for (int i = 0; i < 10007; ++i)
     values.push_back(std::bit_cast<float>(static_cast<uint32_t>(generator())));
-  values.insert(values.end(), {0.0f, -0.0f, INFINITY, -INFINITY, 65519.9f, 65520.0f, 1e-7f,
-                               0x1p-25f, 0x1.8p-25f});
+  values.insert(values.end(), {0.0f, -0.0f, INFINITY, -INFINITY, 65519.9f, 65520.0f, 1e-7f, 0x1p-25f, 0x1.8p-25f});
   forEachLevel([&](const cpu::Loops &loops) {
     std::vector<uint16_t> bf16(values.size()), f16(values.size());
     int64_t count = static_cast<int64_t>(values.size());

@@ -5,8 +5,7 @@ namespace espalier::rt {
 namespace {
 
 // Rows 10 to 160 are held here; ids around them belong to other ranks.
-const std::vector<int32_t> kIds = {10, 160, 9,          161, 12,  12, 0,
-                                   15, 12,  2000000000, -1,  143, 13, 143};
+const std::vector<int32_t> kIds = {10, 160, 9, 161, 12, 12, 0, 15, 12, 2000000000, -1, 143, 13, 143};
 constexpr int64_t kRows = 151, kFirst = 10;
 
 CallUnderTest makeEmbed(pb::DataType table, pb::DataType out, int64_t hidden) {
@@ -93,17 +92,13 @@ TEST(Rope, RotatesPairsOfHalves) {
           int64_t half = headDim / 2;
           for (int64_t i = 0; i < static_cast<int64_t>(kPositions.size()) * 3 * half; ++i) {
             int64_t head = i / half, pair = i % half;
-            double angle =
-                kPositions[static_cast<size_t>(head / 3)] *
-                std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(headDim));
+            double angle = kPositions[static_cast<size_t>(head / 3)] *
+                           std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(headDim));
             double sine = inverse ? -std::sin(angle) : std::sin(angle), cosine = std::cos(angle);
-            double low = test.at(0, head * headDim + pair),
-                   high = test.at(0, head * headDim + half + pair);
+            double low = test.at(0, head * headDim + pair), high = test.at(0, head * headDim + half + pair);
             double size = std::abs(low) + std::abs(high), bound = size * (4e-7 + roundoff(type));
-            ASSERT_NEAR(test.at(2, head * headDim + pair), low * cosine - high * sine, bound)
-                << angle;
-            ASSERT_NEAR(test.at(2, head * headDim + half + pair), high * cosine + low * sine, bound)
-                << angle;
+            ASSERT_NEAR(test.at(2, head * headDim + pair), low * cosine - high * sine, bound) << angle;
+            ASSERT_NEAR(test.at(2, head * headDim + half + pair), high * cosine + low * sine, bound) << angle;
           }
         }
   });

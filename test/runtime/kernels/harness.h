@@ -37,9 +37,7 @@ inline void setValue(std::vector<char> &bytes, pb::DataType type, int64_t index,
 }
 
 /// Unit roundoff of a type: half the distance from 1 to the next number.
-inline double roundoff(pb::DataType type) {
-  return type == pb::F32 ? 0x1p-24 : type == pb::BF16 ? 0x1p-8 : 0x1p-11;
-}
+inline double roundoff(pb::DataType type) { return type == pb::F32 ? 0x1p-24 : type == pb::BF16 ? 0x1p-8 : 0x1p-11; }
 
 /// A call and its buffers. Guard bytes after each buffer and each scratch are checked after every
 /// run.
@@ -51,8 +49,7 @@ public:
   bool accumulate = false;
   uint32_t seed = 17, step = 3;
 
-  CallUnderTest(pb::LibraryCall::Function function, std::vector<int64_t> sizes,
-                std::vector<double> floats = {}) {
+  CallUnderTest(pb::LibraryCall::Function function, std::vector<int64_t> sizes, std::vector<double> floats = {}) {
     call.set_function(function);
     call.mutable_sizes()->Add(sizes.begin(), sizes.end());
     call.mutable_floats()->Add(floats.begin(), floats.end());
@@ -130,9 +127,7 @@ private:
     explicit Guarded(size_t bytes) : bytes_(bytes), memory_(bytes + kGuard + 64, kMark) {
       std::memset(data(), 0xFF, bytes_);
     }
-    char *data() {
-      return memory_.data() + (64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64) % 64;
-    }
+    char *data() { return memory_.data() + (64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64) % 64; }
     bool intact() {
       for (size_t i = 0; i < kGuard; ++i)
         if (data()[bytes_ + i] != kMark)

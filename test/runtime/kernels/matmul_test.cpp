@@ -24,9 +24,8 @@ CallUnderTest makeCall(const Product &p) {
 /// Every element against the product in double. The bound is that of a sum of k rounded f32
 /// products in any order, plus the rounding of c.
 void expectProduct(const Product &p, const cpu::Loops &loops, int threads = 1) {
-  SCOPED_TRACE(testing::Message() << p.m << "x" << p.n << "x" << p.k << " batch " << p.batch
-                                  << " transposed " << p.transposeA << p.transposeB << " types "
-                                  << p.a << p.b << p.c);
+  SCOPED_TRACE(testing::Message() << p.m << "x" << p.n << "x" << p.k << " batch " << p.batch << " transposed "
+                                  << p.transposeA << p.transposeB << " types " << p.a << p.b << p.c);
   CallUnderTest test = makeCall(p);
   CallUnderTest before = test;
   test.run(threads, loops);
@@ -34,15 +33,12 @@ void expectProduct(const Product &p, const cpu::Loops &loops, int threads = 1) {
     int64_t matrix = i / (p.m * p.n), row = i / p.n % p.m, column = i % p.n;
     double sum = p.accumulate ? before.at(2, i) : 0, magnitude = std::abs(sum);
     for (int64_t k = 0; k < p.k; ++k) {
-      double left =
-          before.at(0, matrix * p.m * p.k + (p.transposeA ? k * p.m + row : row * p.k + k));
-      double right =
-          before.at(1, matrix * p.k * p.n + (p.transposeB ? column * p.k + k : k * p.n + column));
+      double left = before.at(0, matrix * p.m * p.k + (p.transposeA ? k * p.m + row : row * p.k + k));
+      double right = before.at(1, matrix * p.k * p.n + (p.transposeB ? column * p.k + k : k * p.n + column));
       sum += left * right;
       magnitude += std::abs(left * right);
     }
-    double bound =
-        magnitude * 0x1p-24 * (static_cast<double>(p.k) + 4) + std::abs(sum) * roundoff(p.c) + 1e-7;
+    double bound = magnitude * 0x1p-24 * (static_cast<double>(p.k) + 4) + std::abs(sum) * roundoff(p.c) + 1e-7;
     ASSERT_NEAR(test.at(2, i), sum, bound) << "row " << row << " column " << column;
   }
 }
@@ -50,8 +46,8 @@ void expectProduct(const Product &p, const cpu::Loops &loops, int threads = 1) {
 TEST(Matmul, AllLayoutsOfOddShapesAtEveryLevel) {
   forEachLevel([](const cpu::Loops &loops) {
     for (int layout = 0; layout < 8; ++layout)
-      for (Product p : {Product{7, 33, 3}, Product{1, 1, 1}, Product{29, 65, 17},
-                        Product{15, 16, 400}, Product{61, 31, 33, 3}}) {
+      for (Product p :
+           {Product{7, 33, 3}, Product{1, 1, 1}, Product{29, 65, 17}, Product{15, 16, 400}, Product{61, 31, 33, 3}}) {
         p.transposeA = layout & 1;
         p.transposeB = layout & 2;
         p.accumulate = layout & 4;
@@ -66,8 +62,7 @@ TEST(Matmul, AllTypesAtEveryLevel) {
       for (pb::DataType b : {pb::F32, pb::BF16, pb::F16})
         for (pb::DataType c : {pb::F32, pb::BF16, pb::F16})
           for (int layout = 0; layout < 4; ++layout)
-            expectProduct(
-                {19, 37, 23, 1, (layout & 1) != 0, (layout & 2) != 0, layout == 3, a, b, c}, loops);
+            expectProduct({19, 37, 23, 1, (layout & 1) != 0, (layout & 2) != 0, layout == 3, a, b, c}, loops);
   });
 }
 
@@ -76,16 +71,13 @@ TEST(Matmul, DeepBf16ProductsContinueOverBlocks) {
   forEachLevel([](const cpu::Loops &loops) {
     for (int64_t k : {767, 769, 1601})
       for (int layout = 0; layout < 4; ++layout)
-        expectProduct(
-            {9, 34, k, 1, (layout & 1) != 0, (layout & 2) != 0, true, pb::BF16, pb::BF16, pb::BF16},
-            loops);
+        expectProduct({9, 34, k, 1, (layout & 1) != 0, (layout & 2) != 0, true, pb::BF16, pb::BF16, pb::BF16}, loops);
   });
 }
 
 TEST(Matmul, ManyTilesOnTwoThreads) {
   expectProduct({301, 515, 130}, cpu::bestLoops(), 2);
-  expectProduct({301, 515, 130, 1, true, true, true, pb::BF16, pb::BF16, pb::F32}, cpu::bestLoops(),
-                2);
+  expectProduct({301, 515, 130, 1, true, true, true, pb::BF16, pb::BF16, pb::F32}, cpu::bestLoops(), 2);
 }
 
 TEST(Matmul, EmptyDepthGivesZerosOrKeepsWhatWasThere) {

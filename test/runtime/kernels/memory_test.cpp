@@ -9,15 +9,15 @@ TEST(Copy, MovesStridedBlocksAndNothingBetweenThem) {
   struct Case {
     int64_t outer, fromStride, toStride, bytes;
   };
-  for (Case c : {Case{5, 12, 20, 12}, Case{1, 0, 0, 300001}, Case{3, 400000, 300004, 300004},
-                 Case{9, 0, 8, 8}, Case{0, 4, 4, 4}}) {
+  for (Case c : {Case{5, 12, 20, 12}, Case{1, 0, 0, 300001}, Case{3, 400000, 300004, 300004}, Case{9, 0, 8, 8},
+                 Case{0, 4, 4, 4}}) {
     CallUnderTest test(pb::LibraryCall::COPY, {c.outer, c.fromStride, c.toStride, c.bytes});
     test.add(pb::F32, (c.outer * c.fromStride + c.bytes + 3) / 4);
     test.add(pb::F32, (c.outer * c.toStride + c.bytes + 3) / 4);
     std::vector<char> expected = test.buffers[1];
     for (int64_t block = 0; block < c.outer; ++block)
-      std::memcpy(expected.data() + block * c.toStride,
-                  test.buffers[0].data() + block * c.fromStride, static_cast<size_t>(c.bytes));
+      std::memcpy(expected.data() + block * c.toStride, test.buffers[0].data() + block * c.fromStride,
+                  static_cast<size_t>(c.bytes));
     test.run(2);
     EXPECT_EQ(test.buffers[1], expected) << c.bytes;
   }

@@ -66,12 +66,10 @@ TEST(Refusal, AttentionOutsideItsLimits) {
   CallUnderTest test(pb::LibraryCall::ATTENTION_FORWARD, {1, 2, 1, 1, 385}, {1, 0});
   for (int64_t elements : {770, 770, 770, 770, 2})
     test.add(pb::F32, elements);
-  expectRefusal(test.call,
-                "library call ATTENTION_FORWARD: head_dim is 385, needs to be at most 384");
+  expectRefusal(test.call, "library call ATTENTION_FORWARD: head_dim is 385, needs to be at most 384");
   test.call.set_sizes(4, 3);
   test.call.set_floats(0, 0);
-  expectRefusal(test.call,
-                "library call ATTENTION_FORWARD: scale is 0.000000, needs to be above 0");
+  expectRefusal(test.call, "library call ATTENTION_FORWARD: scale is 0.000000, needs to be above 0");
   test.call.set_floats(0, 1);
   test.call.set_floats(1, 0.5);
   expectRefusal(test.call, "library call ATTENTION_FORWARD: has 0 scalars, needs 4 for dropout");
@@ -98,8 +96,7 @@ TEST(Refusal, CopiesThatOverlap) {
 TEST(Refusal, FunctionsOfTheExecutor) {
   pb::LibraryCall call;
   call.set_function(pb::LibraryCall::UPDATE_SCALARS);
-  expectRefusal(call,
-                "library call UPDATE_SCALARS: is function 10, which has no kernel in this runtime");
+  expectRefusal(call, "library call UPDATE_SCALARS: is function 10, which has no kernel in this runtime");
 }
 
 } // namespace
