@@ -8,7 +8,8 @@ namespace espalier {
 namespace {
 
 constexpr int64_t steps = 10;
-constexpr auto selective = planner::Recompute::Selective, full = planner::Recompute::Full;
+constexpr auto none = planner::Recompute::None, selective = planner::Recompute::Selective,
+               full = planner::Recompute::Full;
 
 const std::vector<SplitCase> &splits() {
   using planner::Schedule;
