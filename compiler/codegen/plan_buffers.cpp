@@ -94,13 +94,13 @@ int64_t pack(Lifetimes &lifetimes, int64_t guard) {
   auto footprint = [&](const Lifetime &lifetime) {
     return static_cast<int64_t>(llvm::alignTo(lifetime.bytes, alignment)) + guard;
   };
-  SmallVector<Lifetime *> order;
+  SmallVector<std::tuple<int64_t, int64_t, Lifetime *>> order; // the largest first, equal ones by number
   for (auto &[number, lifetime] : lifetimes)
-    order.push_back(&lifetime);
-  llvm::stable_sort(order, [](const Lifetime *a, const Lifetime *b) { return a->bytes > b->bytes; });
+    order.emplace_back(-lifetime.bytes, number, &lifetime);
+  llvm::sort(order);
   int64_t peak = 0;
   SmallVector<Lifetime *> placed; // by offset
-  for (Lifetime *lifetime : order) {
+  for (auto [negativeBytes, number, lifetime] : order) {
     int64_t end = 0, best = -1, bestGap = INT64_MAX;
     int64_t bytes = footprint(*lifetime);
     for (Lifetime *other : placed) {
