@@ -29,7 +29,7 @@ Plan leastPlan(const Problem &problem, const Plan &axes, double *bytes) {
     int count = layers / chunks + (chunk < layers % chunks);
     if (problem.pins.stageLayers && chunksPerStage == 1)
       count = (*problem.pins.stageLayers)[chunk];
-    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, axes.schedule == Schedule::ZeroBubbleV);
+    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule));
     const StageOption &option = options.best(stage, first, count);
     *bytes = std::max(*bytes, option.bytes);
     plan.stages.push_back({first, count, option.recompute()});

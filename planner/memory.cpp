@@ -103,6 +103,8 @@ double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches
     return std::min(total, 2 * (stages - stage - 1) + (virtualStages - 1) * stages + 1);
   }
   case Schedule::ZeroBubbleV:
+  case Schedule::VHalf:
+  case Schedule::VMin:
     return peakInFlight(buildSchedule(schedule, stages, microBatches, 2), stage);
   }
   return microBatches;

@@ -17,7 +17,7 @@ enum class Recompute {
 };
 
 /// Order of forward and backward actions of a pipeline.
-enum class Schedule { GPipe, OneFOneB, Interleaved, ZeroBubbleH1, ZeroBubbleV };
+enum class Schedule { GPipe, OneFOneB, Interleaved, ZeroBubbleH1, ZeroBubbleV, VHalf, VMin };
 
 /// The layers of one pipeline stage. Stages may be uneven; every layer is on exactly one stage.
 /// With virtual stages a plan has pp * virtualStages entries, one per chunk in model order: chunk c

@@ -24,8 +24,16 @@ const char *scheduleName(Schedule schedule) {
     return "zero_bubble_h1";
   case Schedule::ZeroBubbleV:
     return "zero_bubble_v";
+  case Schedule::VHalf:
+    return "v_half";
+  case Schedule::VMin:
+    return "v_min";
   }
   return "";
+}
+
+bool isVShaped(Schedule schedule) {
+  return schedule == Schedule::ZeroBubbleV || schedule == Schedule::VHalf || schedule == Schedule::VMin;
 }
 
 int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape) {
@@ -43,7 +51,7 @@ int modelChunk(int stage, int chunk, int stages, bool vShape) {
 int chunksOf(Schedule schedule, int virtualStages) {
   if (schedule == Schedule::Interleaved)
     return virtualStages;
-  return schedule == Schedule::ZeroBubbleV ? 2 : 1;
+  return isVShaped(schedule) ? 2 : 1;
 }
 
 std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, int virtualStages) {
@@ -59,10 +67,10 @@ std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, i
              std::to_string(stages) + ")";
     return "";
   }
-  if (schedule == Schedule::ZeroBubbleV && virtualStages != 2 && virtualStages != 1)
-    return "zero-bubble V has exactly 2 virtual stages";
-  if (schedule != Schedule::ZeroBubbleV && virtualStages != 1)
-    return "virtual stages need the interleaved or the zero-bubble V schedule";
+  if (isVShaped(schedule) && virtualStages != 2 && virtualStages != 1)
+    return std::string(scheduleName(schedule)) + " has exactly 2 virtual stages";
+  if (!isVShaped(schedule) && virtualStages != 1)
+    return "virtual stages need the interleaved or a V-shaped schedule";
   return "";
 }
 
@@ -138,14 +146,28 @@ struct VStage {
   int held = 0;
 };
 
-// Builds the V schedule in unit time steps: each stage takes the first of backward, forward, weight
-// that is ready and fits. At most `stages` micro-batches are between their first forward and last
-// backward on a stage, so a forward that waits for memory always finds a weight to finish: the
-// greedy loop cannot stall.
+// Chunks that a stage of a V-shaped schedule may hold. A micro-batch stays 4 p unit steps on a stage, both chunks
+// together (p forwards and p backwards lie between two passages), and every sixth step a new one comes: 2 p / 3 chunks
+// are the least that keeps all stages busy (V-Min, a third of 1F1B's memory); V-Half holds half, zero-bubble V all.
+// With two chunks more for V-Half and four for V-Min the greedy order below loses no step in the steady state.
+int chunksHeld(Schedule schedule, int stages) {
+  switch (schedule) {
+  case Schedule::VMin:
+    return std::min(chunksHeld(Schedule::VHalf, stages), (2 * stages + 2) / 3 + 4);
+  case Schedule::VHalf:
+    return std::min(2 * stages, stages + 2);
+  default:
+    return 2 * stages;
+  }
+}
+
+// Builds a V-shaped schedule in unit time steps: each stage takes the first of backward, forward, weight that is ready
+// and fits. At most `stages` micro-batches are between their first forward and last backward on a stage, and the last
+// place is kept for a second chunk: the oldest micro-batch always finds one, so the greedy loop cannot stall.
 class VBuilder {
 public:
-  VBuilder(int stages, int microBatches)
-      : stages(stages), microBatches(microBatches), states(stages), table(stages),
+  VBuilder(int stages, int microBatches, int mostHeld)
+      : stages(stages), microBatches(microBatches), mostHeld(mostHeld), states(stages), table(stages),
         forwardDone(2 * stages, std::vector<int>(microBatches, never)), backwardDone(forwardDone) {}
 
   std::vector<std::vector<Action>> build() {
@@ -170,7 +192,7 @@ private:
   bool forwardReady(int stage, int chunk, int now) const {
     const VStage &state = states[stage];
     int microBatch = state.nextForward[chunk], position = modelChunk(stage, chunk, stages, true);
-    if (microBatch >= microBatches || state.held >= 2 * stages)
+    if (microBatch >= microBatches || state.held >= mostHeld - (chunk == 0))
       return false;
     if (chunk == 0 && microBatch - state.nextBackward[0] >= stages)
       return false;
@@ -203,7 +225,7 @@ private:
     return 0;
   }
 
-  int stages, microBatches;
+  int stages, microBatches, mostHeld;
   std::vector<VStage> states;
   std::vector<std::vector<Action>> table;
   std::vector<std::vector<int>> forwardDone, backwardDone; // [model chunk][micro-batch] -> time
@@ -215,10 +237,10 @@ ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int
   assert(whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty());
   ScheduleTable table;
   table.chunksPerStage = chunksOf(schedule, virtualStages);
-  table.vShape = schedule == Schedule::ZeroBubbleV;
+  table.vShape = isVShaped(schedule);
   table.splitsBackward = schedule == Schedule::ZeroBubbleH1 || table.vShape;
   if (table.vShape) {
-    table.stages = VBuilder(stages, microBatches).build();
+    table.stages = VBuilder(stages, microBatches, chunksHeld(schedule, stages)).build();
     return table;
   }
   for (int stage = 0; stage < stages; ++stage)
@@ -233,7 +255,9 @@ ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int
       table.stages.push_back(zeroBubbleH1Stage(stage, stages, microBatches));
       break;
     case Schedule::OneFOneB:
-    case Schedule::ZeroBubbleV: // built above
+    case Schedule::ZeroBubbleV: // built above, as the next two
+    case Schedule::VHalf:
+    case Schedule::VMin:
       table.stages.push_back(oneFOneBStage(stage, stages, microBatches));
       break;
     }

@@ -30,11 +30,15 @@ struct ScheduleTable {
 };
 
 /// All schedules, in the order in which the search prefers equal ones.
-inline constexpr Schedule kSchedules[] = {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
-                                          Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV};
+inline constexpr Schedule kSchedules[] = {Schedule::OneFOneB,     Schedule::GPipe,       Schedule::Interleaved,
+                                          Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV, Schedule::VHalf,
+                                          Schedule::VMin};
 
-/// Name as the run file spells it: 1f1b, gpipe, interleaved, zero_bubble_h1, zero_bubble_v.
+/// Name as the run file spells it: 1f1b, gpipe, interleaved, zero_bubble_h1, zero_bubble_v, v_half, v_min.
 const char *scheduleName(Schedule schedule);
+
+/// Whether each stage has two chunks of which the second runs from the last stage back to the first.
+bool isVShaped(Schedule schedule);
 
 /// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
 int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape);
@@ -42,7 +46,7 @@ int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape);
 /// Position in model order of the chunk `chunk` of `stage`.
 int modelChunk(int stage, int chunk, int stages, bool vShape);
 
-/// Chunks of one stage that a schedule uses: 1, `virtualStages` (interleaved) or 2 (zero-bubble V).
+/// Chunks of one stage that a schedule uses: 1, `virtualStages` (interleaved) or 2 (V-shaped).
 int chunksOf(Schedule schedule, int virtualStages);
 
 /// Why a schedule cannot be built for these sizes; empty when it can. Interleaved needs
@@ -50,7 +54,7 @@ int chunksOf(Schedule schedule, int virtualStages);
 std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, int virtualStages);
 
 /// Builds the table. Requires whyNotSchedulable() to be empty. Sources: GPipe (Huang 2019), 1F1B
-/// (PipeDream- Flush, Narayanan 2021), interleaved (Narayanan SC21), ZB-H1 (Qi 2023), ZB-V (Qi
+/// (PipeDream- Flush, Narayanan 2021), interleaved (Narayanan SC21), ZB-H1 (Qi 2023), ZB-V, V-Half and V-Min (Qi
 /// 2024).
 ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages = 1);
 

@@ -139,7 +139,7 @@ private:
       int most = schedule == Schedule::Interleaved ? problem.layerCount() / plan.pp : 1;
       for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {
         plan.schedule = schedule;
-        plan.virtualStages = schedule == Schedule::ZeroBubbleV ? 2 : virtualStages;
+        plan.virtualStages = isVShaped(schedule) ? 2 : virtualStages;
         if (problem.pins.virtualStages && *problem.pins.virtualStages != plan.virtualStages)
           continue;
         add(plan, work);
@@ -224,7 +224,7 @@ Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &count
   StageOptions options(problem, plan);
   int chunksPerStage = chunksOf(plan.schedule, plan.virtualStages);
   for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size()); first += counts[chunk++]) {
-    int stage = stageOfChunk(chunk, plan.pp, chunksPerStage, plan.schedule == Schedule::ZeroBubbleV);
+    int stage = stageOfChunk(chunk, plan.pp, chunksPerStage, isVShaped(plan.schedule));
     plan.stages.push_back({first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
   }
   return plan;

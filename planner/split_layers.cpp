@@ -60,7 +60,7 @@ double relaxedBound(const WorkSum &sum, const Plan &axes) {
   // send count as much as forward and backward do, so they are left out of the share. The V returns
   // to the first stage: no wait.
   double share = axes.schedule == Schedule::OneFOneB                                 ? 1
-                 : sum.boundarySeconds > 0 || axes.schedule == Schedule::ZeroBubbleV ? 0
+                 : sum.boundarySeconds > 0 || isVShaped(axes.schedule) ? 0
                                                                                      : sum.forwardShare / chunks;
   if (share <= 0)
     return bound;
@@ -361,7 +361,7 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
   if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
     return result;
   int count = layers / chunks;
-  bool vShape = axes.schedule == Schedule::ZeroBubbleV;
+  bool vShape = isVShaped(axes.schedule);
   std::vector<ChunkSeconds> seconds(chunks);
   std::vector<double> steps(axes.pp), busy(axes.pp);
   for (int chunk = 0; chunk < chunks; ++chunk) {

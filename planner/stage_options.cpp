@@ -62,7 +62,7 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
     range.kinds.resize(1);
   }
   int microBatches = static_cast<int>(plan.microBatches);
-  if (plan.schedule == Schedule::ZeroBubbleV) { // one table for all stages
+  if (isVShaped(plan.schedule)) { // one table for all stages
     ScheduleTable schedule = buildSchedule(plan.schedule, plan.pp, microBatches, plan.virtualStages);
     for (int stage = 0; stage < plan.pp; ++stage)
       inFlight.push_back(peakInFlight(schedule, stage));
@@ -92,7 +92,7 @@ ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chun
 StageContent StageOptions::contentOf(int stage) const {
   StageContent content;
   content.chunks = chunksOf(plan.schedule, plan.virtualStages);
-  bool vShape = plan.schedule == Schedule::ZeroBubbleV;
+  bool vShape = isVShaped(plan.schedule);
   content.embed = stage == 0;
   content.head = vShape ? stage == 0 : stage == plan.pp - 1;
   content.receives = plan.pp > 1 && (stage > 0 || content.chunks > 1);

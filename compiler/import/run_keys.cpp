@@ -214,7 +214,7 @@ constexpr Row parallelKeys[] = {
     {"planner.pin.recompute", T::String, used, "none, selective or full"},
     {"planner.pin.stage_layers", T::List, used, "layers of each stage"},
     {"planner.pin.virtual_stages", T::Count, used, "chunks of layers on each stage, above 1 for interleaved schedules"},
-    {"planner.pin.schedule", T::String, used, "gpipe, 1f1b, interleaved, zero_bubble_h1 or zero_bubble_v"},
+    {"planner.pin.schedule", T::String, used, "gpipe, 1f1b, interleaved, zero_bubble_h1, zero_bubble_v, v_half or v_min"},
     {"cluster", T::String, used, "file of configs/clusters, NAME or NAME:HOSTSxDEVICES"},
     {"cluster.base", T::String, used, "cluster whose constants are taken where none is given here"},
     {"cluster.name", T::String, used, "label"},

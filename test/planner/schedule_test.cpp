@@ -7,8 +7,7 @@
 using namespace espalier::planner;
 
 TEST(Schedule, AllTablesAreSound) {
-  for (Schedule schedule :
-       {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleV})
+  for (Schedule schedule : kSchedules)
     for (int stages = 1; stages <= 6; ++stages)
       for (int microBatches = 1; microBatches <= 13; ++microBatches)
         for (int virtualStages = 1; virtualStages <= 3; ++virtualStages) {
@@ -34,6 +33,18 @@ TEST(Schedule, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_EQ(peakInFlight(h1, stage), 4);
     EXPECT_LE(peakInFlight(v, stage), 2 * 4); // chunks of half a stage
+  }
+}
+
+TEST(Schedule, VHalfAndVMinHoldAHalfAndAThird) {
+  // Qi et al. 2024: of 1F1B's p micro-batches, two chunks each, and a constant.
+  for (int stages : {4, 6, 8, 12, 16}) {
+    ScheduleTable half = buildSchedule(Schedule::VHalf, stages, 4 * stages);
+    ScheduleTable least = buildSchedule(Schedule::VMin, stages, 4 * stages);
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_LE(peakInFlight(half, stage), stages + 2) << stages;
+      EXPECT_LE(peakInFlight(least, stage), (2 * stages + 2) / 3 + 4) << stages;
+    }
   }
 }
 

@@ -63,7 +63,7 @@ double bruteForceUnder(const Problem &problem, const Plan &axes) {
       }
       for (const std::vector<Recompute> &kept : keptChoices(counts[stage])) {
         for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
-          if (stageOfChunk(chunk, axes.pp, chunksPerStage, axes.schedule == Schedule::ZeroBubbleV) == stage)
+          if (stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule)) == stage)
             plan.stages[chunk] = {position, counts[chunk], kept};
         choose(stage + 1, first + counts[stage]);
       }

@@ -37,6 +37,20 @@ TEST(Simulate, ZeroBubbleVHasLessBubbleThanH1) {
   EXPECT_LT(seconds(Schedule::ZeroBubbleV, 4, 16, {0.5, 0.5, 0.5}), seconds(Schedule::ZeroBubbleH1, 4, 16, {1, 1, 1}));
 }
 
+TEST(Simulate, LessMemoryOfTheVCostsBubbleAtItsEndsOnly) {
+  for (int stages : {4, 8, 12, 16}) {
+    auto bubble = [&](Schedule schedule, int microBatches) {
+      double share = schedule == Schedule::OneFOneB ? 1 : 0.5;
+      return seconds(schedule, stages, microBatches, {share, share, share}) - 3 * microBatches;
+    };
+    for (Schedule schedule : {Schedule::VHalf, Schedule::VMin})
+      EXPECT_LE(bubble(schedule, 8 * stages), bubble(schedule, 4 * stages)) << stages;
+    EXPECT_LE(bubble(Schedule::ZeroBubbleV, 4 * stages), bubble(Schedule::VHalf, 4 * stages));
+    EXPECT_LE(bubble(Schedule::VHalf, 4 * stages), bubble(Schedule::VMin, 4 * stages));
+    EXPECT_LT(bubble(Schedule::VMin, 4 * stages), bubble(Schedule::OneFOneB, 4 * stages));
+  }
+}
+
 TEST(Simulate, OneStageHasNoBubble) {
   Played played = play(buildSchedule(Schedule::OneFOneB, 1, 5), {{1, 2, 0}});
   EXPECT_DOUBLE_EQ(played.seconds, 15);

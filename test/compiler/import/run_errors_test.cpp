@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"planner.pin.recompute=all"}, "no choice 'all', there are none, selective, full"},
         Fault{{"planner.pin.schedule=1f2b"},
               "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "
-              "zero_bubble_v, did you mean '1f1b'?"},
+              "zero_bubble_v, v_half, v_min, did you mean '1f1b'?"},
         Fault{{"planner.pin.zero=7"}, "there are ZeRO stages 0 to 3, got 7"},
         Fault{{"planner.global_batch=48"},
               "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
