@@ -20,6 +20,11 @@ public:
     b.setInsertionPointToStart(function.addEntryBlock());
   }
 
+  /// What follows belongs to a parameter: its line in the model file.
+  void moveTo(const SourceLocation &at) {
+    loc = at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
+  }
+
   RankedTensorType flat(int64_t elements, Type element) {
     return namedTensor({elements}, {b.getStringAttr("element")}, element);
   }
@@ -83,6 +88,7 @@ void buildReduce(ModuleOp module, const SegmentLayout &segment, const RunConfig 
   for (const SegmentParameter &parameter : segment.parameters) {
     if (parameter.isTiedHere)
       continue;
+    f.moveTo(parameter.description->location);
     StringRef name = parameter.description->name;
     bool scatter = isSharded(parameter);
     SmallVector<StringAttr> sumAxes;
@@ -123,6 +129,7 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment, const RunConfig &r
   for (const SegmentParameter &parameter : segment.parameters) {
     if (parameter.isTiedHere)
       continue;
+    f.moveTo(parameter.description->location);
     double weight = 1.0 / parameter.replicas;
     SmallVector<int64_t> stages = tiedStages(parameter, segment.kind, run, plan);
     if (!stages.empty())
@@ -202,8 +209,10 @@ void buildOptimizer(ModuleOp module, const std::vector<SegmentLayout> &segments,
     buildNorm(module, segment, run, plan);
     RegionFunction f(module, segment.kind + ".optimizer");
     for (const SegmentParameter &parameter : segment.parameters)
-      if (!parameter.isTiedHere)
+      if (!parameter.isTiedHere) {
+        f.moveTo(parameter.description->location);
         buildUpdate(f, parameter, segment.master, run);
+      }
     f.finish();
   }
 }

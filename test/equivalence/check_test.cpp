@@ -32,6 +32,18 @@ std::vector<double> lossesOf(const RunConfig &run, rt::pb::Plan plan) {
   return losses;
 }
 
+/// Backward, collectives and optimizer too: a failure anywhere points at the model file.
+TEST(Locations, EveryInstructionNamesALineOfTheModel) {
+  RunConfig run = equivalenceRun("llama");
+  rt::pb::Plan plan = compileChecked(run, {.dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1});
+  for (const rt::pb::Subprogram &subprogram : plan.subprograms())
+    for (const rt::pb::Instruction &instruction : subprogram.instructions()) {
+      ASSERT_LT(instruction.location(), static_cast<uint32_t>(plan.locations_size()));
+      const rt::pb::Location &place = plan.locations(instruction.location());
+      EXPECT_GT(place.line(), 0u) << subprogram.name() << ": " << place.op();
+    }
+}
+
 TEST(Check, GuardsChangeNoNumber) {
   for (const auto &[model, split] :
        {std::pair("llama", SplitCase{.microBatches = 2, .recompute = planner::Recompute::Full}),
