@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
   } catch (const espalier::rt::PlanError &error) {
     return report(error.what(), espalier::UserError);
   } catch (const espalier::rt::DataError &error) {
-    return report(error.what(), espalier::UserError);
+    std::fprintf(stderr, "%s\n", error.what()); // has a place of its own
+    return espalier::UserError;
   } catch (const espalier::rt::RankFailure &error) {
     return report(error.what(), espalier::Failed);
   } catch (const std::exception &error) {

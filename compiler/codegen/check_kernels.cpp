@@ -24,11 +24,6 @@ namespace espalier::codegen {
 
 namespace {
 
-/// Names of the slots that kernels may read.
-constexpr const char *slotNames[] = {"loss_sum",         "token_count",      "squared_norm",
-                                     "loss_scale",       "learning_rate",    "gradient_scale",
-                                     "bias_correction1", "bias_correction2", "apply"};
-
 /// Larger ones are fills such as that of mask_tail: they carry no rounding.
 constexpr double largestNumber = 1e30;
 
@@ -214,10 +209,8 @@ public:
     context.microBatch = round;
     if (mesh)
       context.placeOn(mesh, round == 0 ? 0 : mesh.size(mesh.getAxes()) - 1);
-    for (const char *name : slotNames) {
-      slots[scalarSlot(name)] = static_cast<float>(uniform());
-      context.scalars[name] = slots[scalarSlot(name)];
-    }
+    for (auto [name, slot] : scalarSlots)
+      context.scalars[name] = slots[slot] = static_cast<float>(uniform());
     slots[rt::Apply] = static_cast<float>(context.scalars["apply"] = round == 0 ? 1 : 0);
   }
 

@@ -4,9 +4,7 @@
 
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
-#include "runtime/abi.h"
 
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -235,17 +233,10 @@ exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b) {
 }
 
 int64_t scalarSlot(StringRef name) {
-  return llvm::StringSwitch<int64_t>(name)
-      .Case("loss_sum", rt::LossSum)
-      .Case("token_count", rt::TokenCount)
-      .Case("squared_norm", rt::SquaredNorm)
-      .Case("loss_scale", rt::LossScale)
-      .Case("learning_rate", rt::LearningRate)
-      .Case("gradient_scale", rt::GradientScale)
-      .Case("bias_correction1", rt::BiasCorrection1)
-      .Case("bias_correction2", rt::BiasCorrection2)
-      .Case("apply", rt::Apply)
-      .Default(-1);
+  for (auto [known, slot] : scalarSlots)
+    if (name == known)
+      return slot;
+  return -1;
 }
 
 FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split) {

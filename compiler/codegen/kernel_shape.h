@@ -4,10 +4,12 @@
 #pragma once
 
 #include "dialects/exec/dialect.h"
+#include "runtime/abi.h"
 
 #include "llvm/ADT/MapVector.h"
 
 #include <string>
+#include <utility>
 
 namespace espalier::codegen {
 
@@ -78,7 +80,20 @@ exec::ScalarAttr constantScalar(mlir::MLIRContext *context, int64_t value);
 /// layer << 8 | id: the stream of random bits of a dropout op or an attention.
 exec::ScalarAttr randomStream(mlir::MLIRContext *context, int64_t id);
 
-/// Slot of the scalars region by its name at model.scalar.
+/// The slots of the scalars region by their names at model.scalar.
+inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
+    {"loss_sum", rt::LossSum},
+    {"token_count", rt::TokenCount},
+    {"squared_norm", rt::SquaredNorm},
+    {"loss_scale", rt::LossScale},
+    {"learning_rate", rt::LearningRate},
+    {"gradient_scale", rt::GradientScale},
+    {"bias_correction1", rt::BiasCorrection1},
+    {"bias_correction2", rt::BiasCorrection2},
+    {"apply", rt::Apply},
+};
+
+/// The slot of a name; -1 for names that are not known.
 int64_t scalarSlot(llvm::StringRef name);
 
 } // namespace espalier::codegen

@@ -219,6 +219,12 @@ private:
       if (!reason.empty())
         reader.error(path, reason);
     }
+    const RecomputeConfig &recompute = config.recompute;
+    if (chunks > 1 && (!recompute.fullLayers.empty() || !recompute.selectiveLayers.empty()))
+      reader.error("recompute_config",
+                   fmt::format("lists of layers per stage do not say in which of {} chunks they lie; "
+                               "say True or False",
+                               chunks));
     if (chunks > 1 && !pins.schedule && pins.pp == 1)
       reader.error(path, "virtual stages need at least 2 stages");
   }

@@ -1,74 +1,73 @@
 #include "compiler/import/megatron_flags.h"
 
+#include <iterator>
 #include <map>
 
 namespace espalier {
 
-const std::vector<MappedFlag> &mappedFlags() {
-  static const std::vector<MappedFlag> flags = {
-      {"--num-layers", 1},
-      {"--hidden-size", 1},
-      {"--ffn-hidden-size", 1},
-      {"--num-attention-heads", 1},
-      {"--group-query-attention", 0},
-      {"--num-query-groups", 1},
-      {"--seq-length", 1},
-      {"--max-position-embeddings", 1},
-      {"--vocab-size", 1},
-      {"--tokenizer-type", 1},
-      {"--swiglu", 0},
-      {"--normalization", 1},
-      {"--norm-epsilon", 1},
-      {"--layernorm-epsilon", 1},
-      {"--position-embedding-type", 1},
-      {"--use-rotary-position-embeddings", 0},
-      {"--rotary-base", 1},
-      {"--untie-embeddings-and-output-weights", 0},
-      {"--disable-bias-linear", 0},
-      {"--init-method-std", 1},
-      {"--hidden-dropout", 1},
-      {"--attention-dropout", 1},
-      {"--fp16", 0},
-      {"--bf16", 0},
-      {"--loss-scale", 1},
-      {"--initial-loss-scale", 1},
-      {"--loss-scale-window", 1},
-      {"--seed", 1},
-      {"--micro-batch-size", 1},
-      {"--global-batch-size", 1},
-      {"--lr", 1},
-      {"--min-lr", 1},
-      {"--lr-decay-style", 1},
-      {"--lr-decay-iters", 1},
-      {"--lr-decay-samples", 1},
-      {"--lr-warmup-fraction", 1},
-      {"--lr-warmup-iters", 1},
-      {"--lr-warmup-samples", 1},
-      {"--weight-decay", 1},
-      {"--adam-beta1", 1},
-      {"--adam-beta2", 1},
-      {"--adam-eps", 1},
-      {"--clip-grad", 1},
-      {"--tensor-model-parallel-size", 1},
-      {"--pipeline-model-parallel-size", 1},
-      {"--context-parallel-size", 1},
-      {"--sequence-parallel", 0},
-      {"--use-distributed-optimizer", 0},
-      {"--data-parallel-sharding-strategy", 1},
-      {"--num-layers-per-virtual-pipeline-stage", 1},
-      {"--num-virtual-stages-per-pipeline-rank", 1},
-      {"--decoder-first-pipeline-num-layers", 1},
-      {"--decoder-last-pipeline-num-layers", 1},
-      {"--recompute-granularity", 1},
-      {"--recompute-activations", 0},
-      {"--checkpoint-activations", 0},
-      {"--recompute-method", 1},
-      {"--recompute-num-layers", 1},
-  };
-  return flags;
-}
-
 namespace {
+
+/// Flags that import-args maps.
+constexpr const char *mappedFlags[] = {
+    "--num-layers",
+    "--hidden-size",
+    "--ffn-hidden-size",
+    "--num-attention-heads",
+    "--group-query-attention",
+    "--num-query-groups",
+    "--seq-length",
+    "--max-position-embeddings",
+    "--vocab-size",
+    "--tokenizer-type",
+    "--swiglu",
+    "--normalization",
+    "--norm-epsilon",
+    "--layernorm-epsilon",
+    "--position-embedding-type",
+    "--use-rotary-position-embeddings",
+    "--rotary-base",
+    "--untie-embeddings-and-output-weights",
+    "--disable-bias-linear",
+    "--init-method-std",
+    "--hidden-dropout",
+    "--attention-dropout",
+    "--fp16",
+    "--bf16",
+    "--loss-scale",
+    "--initial-loss-scale",
+    "--loss-scale-window",
+    "--seed",
+    "--micro-batch-size",
+    "--global-batch-size",
+    "--lr",
+    "--min-lr",
+    "--lr-decay-style",
+    "--lr-decay-iters",
+    "--lr-decay-samples",
+    "--lr-warmup-fraction",
+    "--lr-warmup-iters",
+    "--lr-warmup-samples",
+    "--weight-decay",
+    "--adam-beta1",
+    "--adam-beta2",
+    "--adam-eps",
+    "--clip-grad",
+    "--tensor-model-parallel-size",
+    "--pipeline-model-parallel-size",
+    "--context-parallel-size",
+    "--sequence-parallel",
+    "--use-distributed-optimizer",
+    "--data-parallel-sharding-strategy",
+    "--num-layers-per-virtual-pipeline-stage",
+    "--num-virtual-stages-per-pipeline-rank",
+    "--decoder-first-pipeline-num-layers",
+    "--decoder-last-pipeline-num-layers",
+    "--recompute-granularity",
+    "--recompute-activations",
+    "--checkpoint-activations",
+    "--recompute-method",
+    "--recompute-num-layers",
+};
 
 struct IgnoredGroup {
   const char *reason;
@@ -144,9 +143,7 @@ const char *ignoredReason(const std::string &flag) {
 }
 
 std::vector<std::string> knownFlags() {
-  std::vector<std::string> names;
-  for (const MappedFlag &flag : mappedFlags())
-    names.push_back(flag.name);
+  std::vector<std::string> names(std::begin(mappedFlags), std::end(mappedFlags));
   for (const IgnoredGroup &group : ignoredGroups())
     names.insert(names.end(), group.flags.begin(), group.flags.end());
   return names;

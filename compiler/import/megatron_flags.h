@@ -7,13 +7,6 @@
 
 namespace espalier {
 
-/// Flags that import-args maps, "--num-layers". Values: how many follow, -1 for any number.
-struct MappedFlag {
-  const char *name;
-  int values;
-};
-const std::vector<MappedFlag> &mappedFlags();
-
 /// Why a flag is not looked at; null for a flag that is mapped or not known.
 const char *ignoredReason(const std::string &flag);
 

@@ -19,7 +19,7 @@ constexpr std::string_view nonSpaces =
 /// Oniguruma's \w has these below U+0100, though it has no others of their kind.
 constexpr std::string_view superscripts = R"(\x{b2}-\x{b3}\x{b9}\x{bc}-\x{be})";
 
-/// What each general category gained from Unicode 15 to 16.
+/// What each general category gained from Unicode 14, that of PCRE2 10.42, to 16.
 struct Gain {
   std::string_view category, ranges;
 };

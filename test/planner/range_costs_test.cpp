@@ -8,36 +8,10 @@
 
 using namespace espalier::planner;
 
-namespace {
-
-/// 13 layers of 13 kinds: later ones have more products and wider values.
-Problem distinctLayers() {
-  Problem problem = shapeProblem(gpt(13, 2048, 16), System{}, testMachine(1, 8, 24e9), 64);
-  SegmentKind block = problem.kinds[1];
-  problem.layers.clear();
-  for (int layer = 0; layer < 13; ++layer) {
-    SegmentKind kind = block;
-    for (PatternTerms &terms : kind.patterns) {
-      for (ComputeTerm &term : terms.compute)
-        for (Monomial &count : term.count)
-          count.coefficient *= 1 + 0.1 * ((layer * 5) % 13);
-      for (Size &saved : terms.savedBytes)
-        for (Monomial &bytes : saved)
-          bytes.coefficient *= 1 + layer % 3;
-      for (Size &peak : terms.backwardPeakBytes)
-        for (Monomial &bytes : peak)
-          bytes.coefficient *= 1 + layer % 4;
-    }
-    problem.layers.push_back({static_cast<int>(problem.kinds.size()), 1});
-    problem.kinds.push_back(std::move(kind));
-  }
-  return problem;
-}
-
-} // namespace
+namespace {} // namespace
 
 TEST(RangeCosts, AreThoseOfTheLayersTogether) {
-  Problem problem = distinctLayers();
+  Problem problem = distinctLayers(13, 2048, 16, testMachine(1, 8, 24e9), 64);
   Plan plan;
   plan.dp = 2, plan.tp = 2, plan.pp = 2, plan.microBatches = 32, plan.zero = 1;
   CostTable table = buildCostTable(problem, plan), one = table;
@@ -64,7 +38,7 @@ TEST(RangeCosts, AreThoseOfTheLayersTogether) {
 }
 
 TEST(RangeCosts, SearchOverDistinctLayersIsThePricedPlanWhateverTheThreads) {
-  Problem problem = distinctLayers();
+  Problem problem = distinctLayers(13, 2048, 16, testMachine(1, 8, 24e9), 64);
   SearchOptions one, two;
   two.threads = 2;
   SearchResult a = search(problem, one), b = search(problem, two);

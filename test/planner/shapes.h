@@ -33,4 +33,28 @@ inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab =
   return shape;
 }
 
+/// A model whose layers are all of different kinds: some have more products, wider values or higher peaks than others.
+inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const Machine &machine, int64_t globalBatch) {
+  Problem problem = shapeProblem(gpt(layers, hidden, heads), System{}, machine, globalBatch);
+  const SegmentKind block = problem.kinds[1];
+  problem.layers.clear();
+  for (int layer = 0; layer < layers; ++layer) {
+    SegmentKind kind = block;
+    for (PatternTerms &terms : kind.patterns) {
+      for (ComputeTerm &term : terms.compute)
+        for (Monomial &count : term.count)
+          count.coefficient *= 1 + 0.1 * ((layer * 5) % 13);
+      for (Size &saved : terms.savedBytes)
+        for (Monomial &bytes : saved)
+          bytes.coefficient *= 1 + layer % 3;
+      for (Size &peak : terms.backwardPeakBytes)
+        for (Monomial &bytes : peak)
+          bytes.coefficient *= 1 + layer % 4;
+    }
+    problem.layers.push_back({static_cast<int>(problem.kinds.size()), 1});
+    problem.kinds.push_back(std::move(kind));
+  }
+  return problem;
+}
+
 } // namespace espalier::planner

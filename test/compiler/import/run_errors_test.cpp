@@ -153,6 +153,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"recompute_config.select_recompute=[1, 2, 3]"}, "select_recompute has 3 entries, pipeline_stage is 2"},
         Fault{{"recompute_config.select_recompute={norm: [1, -1]}"},
               "select_recompute must be True, False or a list of layers per stage, got [1, -1]"},
+        Fault{{"recompute_config.recompute=[1, 1]", "planner.pin.schedule=interleaved", "planner.pin.virtual_stages=2"},
+              "lists of layers per stage do not say in which of 2 chunks they lie; say True or False"},
         Fault{{"planner.pin.recompute=all"}, "no choice 'all', there are none, selective, full"},
         Fault{{"planner.pin.schedule=1f2b"},
               "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "
