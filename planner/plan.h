@@ -44,6 +44,8 @@ struct Plan {
   bool executable = true; ///< false: priced, but the executor cannot run it yet
 
   int ranks() const { return dp * tp * pp * cp * ep; }
+  /// Ranks of a stage that hold the same parameters, and share the optimizer's state under ZeRO.
+  int replicas() const { return dp * cp; }
   int64_t globalBatch() const { return microBatchSize * microBatches * dp; }
 };
 

@@ -41,7 +41,7 @@ public:
     context.placeOn(module->getAttrOfType<dist::MeshAttr>("dist.mesh"), rank);
     context.seed = static_cast<uint32_t>(run.seed);
     stage = static_cast<int>(context.coordinate("pp"));
-    ranksPerStage = plan.dp * plan.tp;
+    ranksPerStage = plan.ranks() / plan.pp;
   }
 
   llvm::Error train() {
@@ -120,8 +120,7 @@ private:
       std::vector<double> parameters = master;
       for (double &value : parameters)
         value = roundToElement(stored, value);
-      int64_t share = parameter.stateElements;
-      int64_t first = share == parameter.heldElements ? 0 : context.coordinate("dp") * share;
+      int64_t share = parameter.stateElements, first = originOf(parameter.share, context);
       layer.stores["state/" + name + ".master"].assign(master.begin() + first, master.begin() + first + share);
       layer.stores["state/" + name + ".moment1"].assign(share, 0.0);
       layer.stores["state/" + name + ".moment2"].assign(share, 0.0);
@@ -139,7 +138,7 @@ private:
 
   /// The store behind a parameter-like argument, and where the argument's part of it begins.
   std::pair<std::vector<double> *, int64_t> store(LayerState &layer, const std::string &role, const std::string &name,
-                                                  DictionaryAttr attributes, int64_t elements) {
+                                                  DictionaryAttr attributes) {
     LayerState *owner = &layer;
     std::string key = name;
     if (role != "state") {
@@ -149,8 +148,7 @@ private:
         key = StringRef(parameter.description->tiedTo).split('.').second.str();
       }
     }
-    int64_t first = attributes.get("exec.share") ? context.coordinate("dp") * elements : 0;
-    return {&owner->stores.at(role + "/" + key), first};
+    return {&owner->stores.at(role + "/" + key), originOf(attributes.get("exec.share"), context)};
   }
 
   /// Runs a phase of a layer: arguments are found and results are put back by role and name.
@@ -189,7 +187,7 @@ private:
       return Tensor(type, {statistics[name]});
     if (role == "input")
       return input(name, type, microBatch);
-    auto [values, first] = store(layer, role, name, attributes, type.getNumElements());
+    auto [values, first] = store(layer, role, name, attributes);
     return Tensor(type, std::vector<double>(values->begin() + first, values->begin() + first + type.getNumElements()));
   }
 
@@ -202,14 +200,15 @@ private:
     } else if (role == "statistic") {
       statistics[name] = value.values[0];
     } else {
-      auto [values, first] = store(layer, role, name, attributes, value.type.getNumElements());
+      auto [values, first] = store(layer, role, name, attributes);
       std::copy(value.values.begin(), value.values.end(), values->begin() + first);
     }
   }
 
+  /// Samples of the rank's replica, of each its context rank's part.
   Tensor input(const std::string &name, RankedTensorType type, int64_t microBatch) const {
     std::vector<double> values;
-    int64_t samples = plan.microBatchSize;
+    int64_t samples = plan.microBatchSize, length = type.getDimSize(1);
     int64_t first = static_cast<int64_t>(context.step) * plan.globalBatch() +
                     (microBatch * plan.dp + context.coordinate("dp")) * samples;
     for (int64_t i = 0; i < samples; ++i) {
@@ -218,7 +217,8 @@ private:
                                         : name == "labels"       ? sample.labels
                                         : name == "loss_weights" ? sample.lossWeights
                                                                  : sample.positions;
-      values.insert(values.end(), part.begin(), part.end());
+      auto begin = part.begin() + context.coordinate("cp") * length;
+      values.insert(values.end(), begin, begin + length);
     }
     return Tensor(type, std::move(values));
   }
@@ -322,8 +322,7 @@ private:
           elements *= run.model.dims.at(dim);
         whole.resize(elements);
         const std::vector<double> &local = layer.stores.at("accumulator/" + parameter.description->name);
-        int64_t share = parameter.stateElements;
-        int64_t first = share == parameter.heldElements ? 0 : context.coordinate("dp") * share;
+        int64_t share = parameter.stateElements, first = originOf(parameter.share, context);
         forEachElement(parameter, [&](int64_t flat, int64_t index) {
           if (index >= 0 && flat >= first && flat < first + share)
             whole[index] = local[flat] / tokens;

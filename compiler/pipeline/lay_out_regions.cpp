@@ -77,11 +77,13 @@ private:
 
   /// Bytes to the rank's own share of a flat range; null for a whole one.
   static Attribute shareOrigin(DictionaryAttr attributes, Type type) {
-    auto axis = attributes.getAs<StringAttr>("exec.share");
-    if (!axis)
+    auto share = attributes.getAs<dist::OriginAttr>("exec.share");
+    if (!share)
       return {};
-    int64_t bytes = bytesOf(type);
-    return dist::OriginAttr::get(type.getContext(), {axis}, {bytes});
+    SmallVector<int64_t> bytes;
+    for (int64_t elements : share.getStrides())
+      bytes.push_back(elements * cast<RankedTensorType>(type).getElementTypeBitWidth() / 8);
+    return dist::OriginAttr::get(type.getContext(), share.getAxes(), bytes);
   }
 
   std::optional<uint64_t> offsetOf(StringRef kind, const std::string &policy, DictionaryAttr attributes, Type type) {

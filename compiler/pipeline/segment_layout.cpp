@@ -19,6 +19,19 @@ std::string stateName(StringRef parameter, StringRef part) { return (parameter +
 
 namespace {
 
+/// Where a rank's range of `elements` begins among those of all replicas: they count with dp slowest.
+dist::OriginAttr shareOrigin(dist::MeshAttr mesh, int64_t elements) {
+  SmallVector<StringAttr> axes;
+  SmallVector<int64_t> strides;
+  for (const char *axis : {"cp", "dp"})
+    if (mesh.size(axis) > 1) {
+      axes.insert(axes.begin(), StringAttr::get(mesh.getContext(), axis));
+      strides.insert(strides.begin(), elements);
+      elements *= mesh.size(axis);
+    }
+  return dist::OriginAttr::get(mesh.getContext(), axes, strides);
+}
+
 /// What the arguments of a localized joint function say about one parameter.
 SegmentParameter readParameter(func::FuncOp function, const ParameterDescription &description, const Layout &layout,
                                const planner::Plan &plan) {
@@ -45,13 +58,15 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
           parameter.partialAxes.push_back(axis);
     }
   }
-  int64_t shares = plan.zero >= 1 ? plan.dp : 1;
+  int64_t shares = plan.zero >= 1 ? plan.replicas() : 1;
   parameter.stateElements = (parameter.localElements + shares - 1) / shares;
   parameter.heldElements = parameter.stateElements * shares;
+  if (shares > 1)
+    parameter.share = shareOrigin(layout.mesh(), parameter.stateElements);
   int64_t splits = 1;
   for (const Axes &axes : parameter.sharding.dims)
     splits *= layout.size(axes);
-  parameter.replicas = plan.dp * plan.tp / splits / shares;
+  parameter.replicas = plan.replicas() * plan.tp / splits / shares;
   return parameter;
 }
 

@@ -14,7 +14,8 @@ struct SegmentParameter {
   const ParameterDescription *description = nullptr;
   std::vector<int64_t> paddedShape; ///< global, with the vocabulary's padding
   Sharding sharding;
-  Axes partialAxes; ///< over which accumulators are summed after the last micro-batch
+  Axes partialAxes;       ///< over which accumulators are summed after the last micro-batch
+  dist::OriginAttr share; ///< where the rank's ZeRO share of the held elements begins; null: the state is whole
   int64_t localElements = 0;
   int64_t heldElements = 0;  ///< localElements rounded up to whole ZeRO shares: what the regions hold
   int64_t stateElements = 0; ///< of one moment: a ZeRO share, or heldElements

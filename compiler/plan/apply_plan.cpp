@@ -28,13 +28,15 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   Builder b(module.getContext());
   SmallVector<StringAttr> axes;
   SmallVector<int64_t> sizes;
-  for (auto [axis, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("tp", plan.tp)}) {
+  for (auto [axis, size] :
+       {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp), std::pair("tp", plan.tp)}) {
     axes.push_back(b.getStringAttr(axis));
     sizes.push_back(size);
   }
   module->setAttr("dist.mesh", dist::MeshAttr::get(module.getContext(), axes, sizes));
 
-  SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp"}))};
+  SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp"})),
+                                      b.getNamedAttr("seq", b.getStrArrayAttr({"cp"}))};
   for (const std::string &dim : tensorParallelDims(model))
     dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
   if (plan.vocabParallel)

@@ -82,6 +82,48 @@ const std::vector<SplitCase> &splits() {
   return cases;
 }
 
+/// The sequence split over context ranks.
+const std::vector<SplitCase> &contextSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "cp2", .cp = 2},
+      {.name = "cp4_accumulate2", .cp = 4, .microBatches = 2},
+      {.name = "cp2_full", .cp = 2, .microBatches = 2, .recompute = full},
+      {.name = "cp2_selective", .cp = 2, .recompute = selective},
+      {.name = "cp2_zero1", .cp = 2, .zero = 1},
+      {.name = "dp2_cp2", .dp = 2, .cp = 2},
+      {.name = "dp2_cp2_zero1", .dp = 2, .cp = 2, .microBatches = 2, .zero = 1},
+      {.name = "tp2_cp2", .tp = 2, .cp = 2},
+      {.name = "tp2_cp2_whole_vocab", .tp = 2, .cp = 2, .vocabParallel = false},
+      {.name = "tp2_cp2_sp", .tp = 2, .cp = 2, .sequenceParallel = true},
+      {.name = "tp2_cp4_sp_whole_vocab", .tp = 2, .cp = 4, .sequenceParallel = true, .vocabParallel = false},
+      {.name = "tp2_cp2_full_slice", .tp = 2, .cp = 2, .recompute = full, .sliceInputs = true},
+      {.name = "tp2_cp2_sp_mixed_recompute",
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .sequenceParallel = true,
+       .layerRecompute = {full, none, selective}},
+      {.name = "pp2_cp2", .pp = 2, .cp = 2, .microBatches = 4},
+      {.name = "pp3_cp2_zero1_selective", .pp = 3, .cp = 2, .microBatches = 4, .zero = 1, .recompute = selective},
+      {.name = "dp2_tp2_cp2_zero1_sp_full",
+       .dp = 2,
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .zero = 1,
+       .sequenceParallel = true,
+       .recompute = full},
+      {.name = "tp2_pp2_cp2_zero1_sp",
+       .tp = 2,
+       .pp = 2,
+       .cp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true},
+  };
+  return cases;
+}
+
 /// A model of the suite: its file and what is set over it.
 struct Model {
   std::string name, file;
@@ -136,6 +178,20 @@ TEST_P(Equivalence, InterpretedTrainsLikeTheUnsplitModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(splits())),
+                         [](const auto &info) {
+                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+                         });
+
+class ContextEquivalence : public testing::TestWithParam<std::tuple<Model, SplitCase>> {};
+
+TEST_P(ContextEquivalence, InterpretedTrainsLikeTheUnsplitModel) {
+  const auto &[model, split] = GetParam();
+  RunConfig run = equivalenceRun(model.file, model.sets);
+  expectEqual(unsplit(model, /*isCompiled=*/false), trainInterpreted(run, planOf(run, split), steps));
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, ContextEquivalence,
+                         testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())),
                          [](const auto &info) {
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
