@@ -182,15 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
 
-class ContextEquivalence : public testing::TestWithParam<std::tuple<Model, SplitCase>> {};
-
-TEST_P(ContextEquivalence, InterpretedTrainsLikeTheUnsplitModel) {
-  const auto &[model, split] = GetParam();
-  RunConfig run = equivalenceRun(model.file, model.sets);
-  expectEqual(unsplit(model, /*isCompiled=*/false), trainInterpreted(run, planOf(run, split), steps));
-}
-
-INSTANTIATE_TEST_SUITE_P(Plans, ContextEquivalence,
+INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())),
                          [](const auto &info) {
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
