@@ -75,7 +75,7 @@ private:
     double wanted = 1;
     for (const std::optional<int> &axis : {pins.dp, pins.tp, pins.pp, pins.cp, pins.ep})
       wanted *= axis.value_or(1);
-    bool allSet = pins.dp && pins.tp && pins.pp && (pins.cp || !pins.pinned);
+    bool allSet = pins.dp && pins.tp && pins.pp && pins.cp;
     bool fits = allSet ? wanted == static_cast<double>(devices) : std::fmod(static_cast<double>(devices), wanted) == 0;
     if (fits)
       return;
@@ -95,7 +95,7 @@ private:
     int64_t devices = config.cluster.devices(), known = 1;
     int open = 0;
     std::optional<int> *last = nullptr;
-    for (std::optional<int> *axis : {&pins.dp, &pins.tp, &pins.pp}) {
+    for (std::optional<int> *axis : {&pins.dp, &pins.tp, &pins.pp, &pins.cp}) {
       known = std::min<int64_t>(known * axis->value_or(1), int64_t(1) << 30);
       open += !*axis;
       last = *axis ? last : axis;
@@ -121,12 +121,15 @@ private:
   }
 
   void checkSequence() {
-    int64_t tp = pins.sequenceParallel.value_or(false) ? pins.tp.value_or(1) : 1;
-    int64_t parts = tp * pins.cp.value_or(1);
-    if (std::optional<int64_t> seq = dim("seq"); seq && *seq % parts != 0)
+    int64_t tp = pins.sequenceParallel.value_or(false) ? pins.tp.value_or(1) : 1, cp = pins.cp.value_or(1);
+    std::optional<int64_t> seq = dim("seq");
+    if (std::string path = key("cp", "context_parallel"); seq && *seq % cp != 0)
+      reader.error(path, fmt::format("seq {} is not a multiple of {} {}; {}: {} → {}", *seq, last(path), cp, last(path),
+                                     cp, nearestDivisors(*seq, cp)));
+    else if (seq && *seq % (tp * cp) != 0)
       reader.error("model.model_config.seq_length",
-                   fmt::format("seq {} is not a multiple of {} (sequence-parallel tp {} · cp {})", *seq, parts, tp,
-                               pins.cp.value_or(1)));
+                   fmt::format("seq {} is not a multiple of {} (sequence-parallel tp {} · cp {})", *seq, tp * cp, tp,
+                               cp));
     if (reader.integer("parallel_config.expert_parallel").value_or(1) > 1 || pins.ep.value_or(1) > 1)
       reader.error(key("ep", "expert_parallel"), "expert parallelism needs experts, the model is dense: ep → 1");
   }

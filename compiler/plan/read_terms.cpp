@@ -72,7 +72,10 @@ CollectiveKind kindOf(Operation *op) {
 ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 
 planner::Axis axisNamed(StringRef name) {
-  return name == "dp" ? planner::Axis::Dp : name == "pp" ? planner::Axis::Pp : planner::Axis::Tp;
+  return name == "dp"   ? planner::Axis::Dp
+         : name == "pp" ? planner::Axis::Pp
+         : name == "cp" ? planner::Axis::Cp
+                        : planner::Axis::Tp;
 }
 
 /// The outermost axis of the group.
@@ -158,6 +161,21 @@ private:
     return term;
   }
 
+  /// Under the causal mask the last context rank has most work: its queries see all keys but half of their own number.
+  Size attentionOperations(Operation *op) const {
+    constexpr int cp = static_cast<int>(planner::Axis::Cp);
+    auto positions = [&](unsigned operand) {
+      return static_cast<double>(cast<RankedTensorType>(op->getOperand(operand).getType()).getDimSize(1));
+    };
+    double queries = positions(0), keys = positions(1), unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
+    double allQueries = cast<CostedOp>(op).flops() / (1 - unseen) * keys / queries;
+    Monomial every =
+        product(scaled(replicaSamples(), allQueries / static_cast<double>(sizes.at().samples)), {1, {{cp, -1}}});
+    if (unseen == 0)
+      return {every};
+    return {every, product(scaled(every, -0.5), {1, {{cp, -1}}})};
+  }
+
   ComputeTerm singleTerm(Operation *op, Phase phase) const {
     ComputeTerm term;
     if (auto contract = dyn_cast<model::ContractOp>(op)) {
@@ -165,7 +183,7 @@ private:
     } else {
       term.kind = ComputeClass::Attention;
       term.phase = phase;
-      term.operations = {scaled(replicaSamples(), cast<CostedOp>(op).flops() / sizes.at().samples)};
+      term.operations = attentionOperations(op);
     }
     term.name = op->getName().stripDialect().str();
     term.bytes = trafficOf(op);
@@ -287,7 +305,7 @@ private:
       bool shared = parameter.stateElements != parameter.heldElements;
       Monomial elements = scaled(elementsOf(parameter), bytes / static_cast<double>(parameter.stateElements));
       if (shared)
-        elements = product(elements, {1, {{static_cast<int>(planner::Axis::Dp), -1}}});
+        elements = product(elements, shareOfReplicas());
       add(stepBytes, elements);
     }
   }
