@@ -150,7 +150,7 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
   for (int trial = 0; trial < 60; ++trial) {
     int stages = 2 + trial % 3, layers = stages + 1 + static_cast<int>(random() % 3);
     Machine machine = testMachine(1, 2 * stages);
-    machine.memoryBytes = std::exp(std::uniform_real_distribution<double>(std::log(4e8), std::log(2e9))(random));
+    machine.memoryBytes = std::exp(std::uniform_real_distribution<double>(std::log(8e8), std::log(8e9))(random));
     machine.link.bytesPerSecond =
         std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
     Problem problem = distinctLayers(layers, 512, 8, machine, 2 * (1 + trial % 7));
