@@ -20,34 +20,75 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
   return seconds;
 }
 
+namespace {
+
+// Adds `count` segments with what may be repeated in them.
+void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
+                 WorkSum &sum) {
+  double least = 0, most = 0;
+  if (repeats) {
+    least = cost.recompute[static_cast<int>(pinned.value_or(Recompute::None))].total();
+    for (const PhaseSeconds &repeated : cost.recompute)
+      most = std::max(most, repeated.total());
+    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes);
+    sum.savedBytes += count * (pinned ? cost.savedBytes[static_cast<int>(*pinned)]
+                                      : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
+  }
+  double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+  sum.work += count * (forward + rest + least);
+  sum.weights += count * cost.weight.total();
+  sum.once += count * cost.step.total();
+  if (forward + rest + most > 0)
+    sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
+}
+
+} // namespace
+
 WorkSum sumWork(const Problem &problem, const CostTable &table) {
-  int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
-  auto add = [&](const SegmentCost &cost, double least, double most, double count) {
-    double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
-    sum.work += count * (forward + rest + least);
-    sum.weights += count * cost.weight.total();
-    sum.once += count * cost.step.total();
-    if (forward + rest + most > 0)
-      sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
-  };
   if (problem.embed >= 0)
-    add(table.embed, 0, 0, 1);
+    addSegments(table.embed, problem.pins.recompute, /*repeats=*/false, 1, sum);
   if (problem.head >= 0)
-    add(table.head, 0, 0, 1);
-  for (const LayerRun &run : problem.layers) {
-    double most = 0;
-    for (const PhaseSeconds &repeated : table.kinds[run.kind].recompute)
-      most = std::max(most, repeated.total());
-    add(table.kinds[run.kind], table.kinds[run.kind].recompute[recompute].total(), most, run.count);
-  }
+    addSegments(table.head, problem.pins.recompute, /*repeats=*/false, 1, sum);
+  for (const LayerRun &run : problem.layers)
+    addSegments(table.kinds[run.kind], problem.pins.recompute, /*repeats=*/true, run.count, sum);
   return sum;
 }
 
-double relaxedBound(const WorkSum &sum, const Plan &axes) {
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices) {
+  std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
+  for (size_t i = 0; i < choices.size(); ++i)
+    sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
+  auto add = [&](int kind, bool repeats, double count) {
+    for (size_t i = 0; i < choices.size(); ++i) {
+      bool found = true;
+      SegmentCost cost = segmentCost(problem, kind, choices[i], &found);
+      if (!found)
+        sums[i].reset();
+      if (sums[i])
+        addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
+    }
+  };
+  for (int edge : {problem.embed, problem.head})
+    if (edge >= 0)
+      add(edge, /*repeats=*/false, 1);
+  std::vector<double> layers(problem.kinds.size());
+  for (const LayerRun &run : problem.layers)
+    layers[run.kind] += run.count;
+  for (size_t kind = 0; kind < layers.size(); ++kind)
+    if (layers[kind] > 0)
+      add(static_cast<int>(kind), /*repeats=*/true, layers[kind]);
+  return sums;
+}
+
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes) {
   double work = sum.work;
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
+  double held = axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1; // chunks, at least
+  if (sum.stateBytes / axes.pp + held * sum.savedBytes / (axes.pp * chunks) + machine.reservedBytes >
+      machine.memoryBytes * (1 + 1e-9))
+    return std::numeric_limits<double>::infinity();
   if (chunks == 1)
     work += 2 * (axes.pp - 1) * sum.boundarySeconds;
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
@@ -91,7 +132,7 @@ public:
 
   SplitResult run(double limit) {
     SplitResult result;
-    double low = std::min(limit, relaxedBound(sumWork(problem, options.table()), axes)) * (1 - 1e-9);
+    double low = std::min(limit, relaxedBound(sumWork(problem, options.table()), problem.machine, axes)) * (1 - 1e-9);
     std::vector<int> counts = firstSplit(low, limit);
     if (counts.empty()) {
       result.lowerBound = limit;
