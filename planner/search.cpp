@@ -273,8 +273,13 @@ public:
     statistics.space = space.plans;
     const std::vector<Candidate> &candidates = space.candidates;
     std::vector<std::pair<double, size_t>> open; // (bound, candidate) that may beat the best
+    double bound = std::numeric_limits<double>::infinity();
     for (size_t begin = 0, end = 0; begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds();
          begin = end) {
+      if (!options.prove && begin >= quickCandidates && leaders.bestSeconds() < bound) {
+        bound = candidates[begin].bound;
+        break;
+      }
       // The first ones are few: what they find spares the others work.
       end = std::min(begin + std::clamp<size_t>(begin, 2, batch), candidates.size());
       std::vector<size_t> which;
@@ -283,10 +288,9 @@ public:
       solveBatch(which, /*budget=*/0, statistics, open);
     }
     std::sort(open.begin(), open.end());
-    double bound = std::numeric_limits<double>::infinity();
     int64_t budget = options.prove ? actionBudget : quickBudget;
     if (!options.prove && open.size() > batch) {
-      bound = open[batch].first;
+      bound = std::min(bound, open[batch].first);
       open.resize(batch);
     }
     for (size_t begin = 0; begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
@@ -317,6 +321,7 @@ private:
   static constexpr size_t batch = 16;
   static constexpr int64_t actionBudget = 4'000'000; // per candidate
   static constexpr int64_t quickBudget = 200'000;    // where nothing is to be proved
+  static constexpr size_t quickCandidates = 500;
 
   void solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
                   std::vector<std::pair<double, size_t>> &open) {
