@@ -102,7 +102,7 @@ std::string explainPlans(const SearchResult &result) {
   std::string text = "   step s   tokens/s    MFU  bubble  exposed  memory GB  plan\n";
   for (const PricedPlan &priced : result.plans) {
     const Prediction &p = priced.prediction;
-    text += format("%9.4g %10.4g %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds, p.tokensPerSecond, 100 * p.mfu,
+    text += format("%9.4g %10.0f %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds, p.tokensPerSecond, 100 * p.mfu,
                    100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds, p.peakBytes / 1e9) +
             describePlan(priced.plan) + (priced.plan.executable ? "" : "  (not executable yet)") + "\n";
   }

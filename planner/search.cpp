@@ -67,10 +67,11 @@ public:
   std::vector<Candidate> run() {
     enumerateAxes();
     std::vector<std::optional<WorkSum>> works(choices.size());
-    forEachParallel(choices.size(), options.threads, [&](size_t i) {
-      CostTable table = buildCostTable(problem, choices[i]);
-      if (table.found)
-        works[i] = sumWork(problem, table);
+    constexpr size_t block = 64;
+    forEachParallel((choices.size() + block - 1) / block, options.threads, [&](size_t i) {
+      size_t begin = i * block;
+      std::span<const Plan> part(choices.begin() + begin, std::min(block, choices.size() - begin));
+      std::ranges::move(sumWorks(problem, part), works.begin() + begin);
     });
     for (size_t i = 0; i < choices.size(); ++i)
       if (works[i])
@@ -158,7 +159,7 @@ private:
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
         !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
       return;
-    Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
+    Candidate candidate{plan, relaxedBound(work, problem.machine, plan), 1, 0};
     if (!even && !problem.pins.stageLayers)
       candidate.splits = binomial(layers - 1, plan.pp - 1);
     candidates.push_back(std::move(candidate));

@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
                           "a cluster has at most 1000000 devices"},
                     Fault{{"cluster={base: cpu_local, hosts: 9999999}"},
-                          "must have between 1 and 1000000 hosts and devices per host, got 9999999"},
+                          "hosts must be between 1 and 1000000, got 9999999"},
                     Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
                           "cluster has a constant that is no positive number: -1"},
                     Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
