@@ -114,6 +114,8 @@ LogicalResult lower(Compilation &c) {
 }
 
 LogicalResult emit(Compilation &c) {
+  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
+    return emitError(c.module->getLoc()) << reason;
   describeRun(c.run, c.plan, c.flopsPerStep, c.out);
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
@@ -141,6 +143,12 @@ std::string print(ModuleOp module) {
 }
 
 } // namespace
+
+std::string whyNotExecutable(const RunConfig &run) {
+  return run.model.hasExperts() ? "mixture-of-experts models are planned, but not executed yet: the runtime has no "
+                                  "kernels that move tokens to experts; use `espalier plan`"
+                                : "";
+}
 
 std::vector<std::string> phaseNames() {
   std::vector<std::string> names;

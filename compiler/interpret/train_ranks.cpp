@@ -69,6 +69,14 @@ private:
   bool isFirst() const { return stage == 0; }
   bool isLast() const { return stage + 1 == plan.pp; }
 
+  /// This rank's place among those that differ on `axes` only.
+  int64_t positionOn(ArrayRef<StringAttr> axes) const {
+    int64_t position = 0;
+    for (StringAttr axis : axes)
+      position = position * context.axisSize(axis) + context.coordinate(axis);
+    return position;
+  }
+
   void makeLayers() {
     for (LayerCall &call : callsOf(run, plan, stage)) {
       LayerState &state = layers.emplace_back();
@@ -120,7 +128,8 @@ private:
       std::vector<double> parameters = master;
       for (double &value : parameters)
         value = roundToElement(stored, value);
-      int64_t share = parameter.stateElements, first = originOf(parameter.share, context);
+      int64_t share = parameter.stateElements;
+      int64_t first = positionOn(parameter.shareAxes) * share;
       layer.stores["state/" + name + ".master"].assign(master.begin() + first, master.begin() + first + share);
       layer.stores["state/" + name + ".moment1"].assign(share, 0.0);
       layer.stores["state/" + name + ".moment2"].assign(share, 0.0);
@@ -138,7 +147,7 @@ private:
 
   /// The store behind a parameter-like argument, and where the argument's part of it begins.
   std::pair<std::vector<double> *, int64_t> store(LayerState &layer, const std::string &role, const std::string &name,
-                                                  DictionaryAttr attributes) {
+                                                  DictionaryAttr attributes, int64_t elements) {
     LayerState *owner = &layer;
     std::string key = name;
     if (role != "state") {
@@ -148,7 +157,9 @@ private:
         key = StringRef(parameter.description->tiedTo).split('.').second.str();
       }
     }
-    return {&owner->stores.at(role + "/" + key), originOf(attributes.get("exec.share"), context)};
+    auto share = attributes.getAs<ArrayAttr>("exec.share");
+    int64_t first = share ? positionOn(SmallVector<StringAttr>(share.getAsRange<StringAttr>())) * elements : 0;
+    return {&owner->stores.at(role + "/" + key), first};
   }
 
   /// Runs a phase of a layer: arguments are found and results are put back by role and name.
@@ -187,7 +198,7 @@ private:
       return Tensor(type, {statistics[name]});
     if (role == "input")
       return input(name, type, microBatch);
-    auto [values, first] = store(layer, role, name, attributes);
+    auto [values, first] = store(layer, role, name, attributes, type.getNumElements());
     return Tensor(type, std::vector<double>(values->begin() + first, values->begin() + first + type.getNumElements()));
   }
 
@@ -200,7 +211,7 @@ private:
     } else if (role == "statistic") {
       statistics[name] = value.values[0];
     } else {
-      auto [values, first] = store(layer, role, name, attributes);
+      auto [values, first] = store(layer, role, name, attributes, value.type.getNumElements());
       std::copy(value.values.begin(), value.values.end(), values->begin() + first);
     }
   }
@@ -209,8 +220,9 @@ private:
   Tensor input(const std::string &name, RankedTensorType type, int64_t microBatch) const {
     std::vector<double> values;
     int64_t samples = plan.microBatchSize, length = type.getDimSize(1);
-    int64_t first = static_cast<int64_t>(context.step) * plan.globalBatch() +
-                    (microBatch * plan.dp + context.coordinate("dp")) * samples;
+    int64_t replica = context.coordinate("dp") * plan.ep + context.coordinate("ep");
+    int64_t first =
+        static_cast<int64_t>(context.step) * plan.globalBatch() + (microBatch * plan.replicas() + replica) * samples;
     for (int64_t i = 0; i < samples; ++i) {
       TrainingSample sample = inputs.sample(first + i);
       const std::vector<double> &part = name == "tokens"         ? sample.tokens
@@ -322,7 +334,8 @@ private:
           elements *= run.model.dims.at(dim);
         whole.resize(elements);
         const std::vector<double> &local = layer.stores.at("accumulator/" + parameter.description->name);
-        int64_t share = parameter.stateElements, first = originOf(parameter.share, context);
+        int64_t share = parameter.stateElements;
+        int64_t first = positionOn(parameter.shareAxes) * share;
         forEachElement(parameter, [&](int64_t flat, int64_t index) {
           if (index >= 0 && flat >= first && flat < first + share)
             whole[index] = local[flat] / tokens;

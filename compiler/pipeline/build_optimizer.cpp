@@ -29,13 +29,12 @@ public:
     return namedTensor({elements}, {b.getStringAttr("element")}, element);
   }
 
-  /// `share` says where a rank's part of a range begins; null: the function sees all of it.
-  Value argument(Type type, StringRef role, StringRef name, dist::OriginAttr share = {}) {
+  Value argument(Type type, StringRef role, StringRef name, ArrayRef<StringAttr> share = {}) {
     (void)function.insertArgument(function.getNumArguments(), type, attributes(role, name, share), loc);
     return function.getBody().front().getArguments().back();
   }
 
-  void result(Value value, StringRef role, StringRef name, dist::OriginAttr share = {}) {
+  void result(Value value, StringRef role, StringRef name, ArrayRef<StringAttr> share = {}) {
     results.push_back(value);
     resultAttributes.push_back(attributes(role, name, share));
   }
@@ -55,11 +54,11 @@ public:
   Location loc;
 
 private:
-  DictionaryAttr attributes(StringRef role, StringRef name, dist::OriginAttr share) {
+  DictionaryAttr attributes(StringRef role, StringRef name, ArrayRef<StringAttr> share) {
     SmallVector<NamedAttribute> list = {b.getNamedAttr("model.role", b.getStringAttr(role)),
                                         b.getNamedAttr("model.name", b.getStringAttr(name))};
-    if (share)
-      list.push_back(b.getNamedAttr("exec.share", share));
+    if (!share.empty())
+      list.push_back(b.getNamedAttr("exec.share", axes(share)));
     return b.getDictionaryAttr(list);
   }
 
@@ -89,30 +88,32 @@ void buildReduce(ModuleOp module, const SegmentLayout &segment, const RunConfig 
       continue;
     f.moveTo(parameter.description->location);
     StringRef name = parameter.description->name;
-    dist::OriginAttr share = parameter.share;
+    const Axes &share = parameter.shareAxes;
     SmallVector<StringAttr> sumAxes;
     for (StringAttr axis : parameter.partialAxes)
-      if (!share || !llvm::is_contained(share.getAxes(), axis))
+      if (!llvm::is_contained(share, axis))
         sumAxes.push_back(axis);
     SmallVector<int64_t> stages = tiedStages(parameter, segment.kind, run, plan);
-    if (sumAxes.empty() && stages.empty() && !share)
+    if (sumAxes.empty() && stages.empty() && share.empty())
       continue;
     Value gradient = f.argument(f.flat(parameter.heldElements, f32), "accumulator", name);
     StringAttr sum = f.b.getStringAttr("sum");
     // Every sum lands in the accumulator itself, also one that another sum follows: the place of a result decides.
-    auto inPlace = [&](Value sum, dist::OriginAttr at = {}) {
-      f.result(sum, "accumulator", name, at);
+    auto inPlace = [&](Value sum, ArrayRef<StringAttr> axes) {
+      f.result(sum, "accumulator", name, axes);
       gradient = sum;
     };
     if (!sumAxes.empty())
-      inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum,
-                                            DenseI64ArrayAttr()));
+      inPlace(
+          f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum, DenseI64ArrayAttr()),
+          /*axes=*/{});
     if (!stages.empty())
       inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes({f.b.getStringAttr("pp")}), sum,
-                                            f.b.getDenseI64ArrayAttr(stages)));
-    if (share)
-      inPlace(f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient,
-                                                f.axes(share.getAxes()), f.b.getI64IntegerAttr(0)),
+                                            f.b.getDenseI64ArrayAttr(stages)),
+              /*axes=*/{});
+    if (!share.empty())
+      inPlace(f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient, f.axes(share),
+                                                f.b.getI64IntegerAttr(0)),
               share);
   }
   f.finish();
@@ -131,8 +132,8 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment, const RunConfig &r
     SmallVector<int64_t> stages = tiedStages(parameter, segment.kind, run, plan);
     if (!stages.empty())
       weight /= stages.size();
-    Value gradient =
-        f.argument(f.flat(parameter.stateElements, f32), "accumulator", parameter.description->name, parameter.share);
+    Value gradient = f.argument(f.flat(parameter.stateElements, f32), "accumulator", parameter.description->name,
+                                parameter.shareAxes);
     Value norm = f.b.create<model::SquaredNormOp>(f.loc, scalar, gradient, f.b.getF64FloatAttr(weight));
     statistic = f.b.create<model::AccumulateOp>(f.loc, scalar, statistic, norm, f.b.getUnitAttr());
   }
@@ -148,7 +149,7 @@ void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool mast
                 : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type())
                                                        : Type(b.getF16Type());
   StringRef name = parameter.description->name;
-  dist::OriginAttr share = parameter.share;
+  const Axes &share = parameter.shareAxes;
   RankedTensorType type = f.flat(parameter.stateElements, f32);
   auto constant = [&](double value) -> Value {
     return b.create<model::ConstantOp>(f.loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
@@ -187,8 +188,8 @@ void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool mast
     return b.create<model::SelectOp>(f.loc, withElement(type, element), apply, value, otherwise);
   };
   Value next = chosen(updated, old, stored);
-  if (share)
-    next = b.create<dist::AllGatherOp>(f.loc, f.flat(parameter.heldElements, stored), next, f.axes(share.getAxes()),
+  if (!share.empty())
+    next = b.create<dist::AllGatherOp>(f.loc, f.flat(parameter.heldElements, stored), next, f.axes(share),
                                        b.getI64IntegerAttr(0));
   f.result(next, "parameter", name);
   if (master)

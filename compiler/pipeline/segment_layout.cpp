@@ -19,19 +19,6 @@ std::string stateName(StringRef parameter, StringRef part) { return (parameter +
 
 namespace {
 
-/// Where a rank's range of `elements` begins among those of all replicas: they count with dp slowest.
-dist::OriginAttr shareOrigin(dist::MeshAttr mesh, int64_t elements) {
-  SmallVector<StringAttr> axes;
-  SmallVector<int64_t> strides;
-  for (const char *axis : {"cp", "dp"})
-    if (mesh.size(axis) > 1) {
-      axes.insert(axes.begin(), StringAttr::get(mesh.getContext(), axis));
-      strides.insert(strides.begin(), elements);
-      elements *= mesh.size(axis);
-    }
-  return dist::OriginAttr::get(mesh.getContext(), axes, strides);
-}
-
 /// What the arguments of a localized joint function say about one parameter.
 SegmentParameter readParameter(func::FuncOp function, const ParameterDescription &description, const Layout &layout,
                                const planner::Plan &plan) {
@@ -58,15 +45,24 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
           parameter.partialAxes.push_back(axis);
     }
   }
-  int64_t shares = plan.zero >= 1 ? plan.replicas() : 1;
+  int64_t shares = 1;
+  for (StringAttr axis : layout.mesh().getAxes()) {
+    bool isOfSamples = axis == "dp" || axis == "cp" || axis == "ep";
+    bool splits =
+        llvm::any_of(parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+    // What works on whole sequences has the same gradient on all context ranks.
+    bool isSummed = llvm::is_contained(parameter.partialAxes, axis);
+    if (plan.zero >= 1 && isOfSamples && isSummed && !splits && layout.mesh().size(axis.getValue()) > 1) {
+      parameter.shareAxes.push_back(axis);
+      shares *= layout.mesh().size(axis.getValue());
+    }
+  }
   parameter.stateElements = (parameter.localElements + shares - 1) / shares;
   parameter.heldElements = parameter.stateElements * shares;
-  if (shares > 1)
-    parameter.share = shareOrigin(layout.mesh(), parameter.stateElements);
   int64_t splits = 1;
   for (const Axes &axes : parameter.sharding.dims)
     splits *= layout.size(axes);
-  parameter.replicas = plan.replicas() * plan.tp / splits / shares;
+  parameter.replicas = plan.ranks() / plan.pp / splits / shares;
   return parameter;
 }
 

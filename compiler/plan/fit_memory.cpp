@@ -46,7 +46,7 @@ planner::Plan withRecompute(planner::Plan plan, planner::Recompute recompute) {
 std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
   std::vector<Change> changes;
   auto add = [&](std::string name, planner::Plan changed) { changes.push_back({std::move(name), std::move(changed)}); };
-  if (plan.zero == 0 && plan.replicas() > 1) {
+  if (plan.zero == 0 && plan.replicas() * plan.cp > 1) {
     planner::Plan zero = plan;
     zero.zero = 1;
     add("zero=1", zero);

@@ -2,6 +2,8 @@
 // model: losses of ten steps and every gradient of each step.
 #include "test/equivalence/training.h"
 
+#include "runtime/train/run.h"
+
 #include <gtest/gtest.h>
 
 namespace espalier {
@@ -239,6 +241,24 @@ TEST_P(Unsplit, BitsDependOnNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Unsplit, testing::ValuesIn(models()),
                          [](const auto &info) { return info.param.name; });
+
+/// Of the held-out samples each context rank sees a part of each sequence.
+TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
+  RunConfig run = equivalenceRun("gpt2");
+  auto evaluate = [&](const SplitCase &split) {
+    mlir::MLIRContext context;
+    std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split));
+    rt::RunOptions options;
+    options.dataset = options.heldOut = equivalenceData(run);
+    options.steps = options.evalEvery = 1;
+    options.evalBatches = 2;
+    return rt::runPlan(rt::Program(std::move(compiled->plan), 1), options).evaluations.at(0);
+  };
+  rt::EvaluationRecord whole = evaluate({.name = "", .microBatches = 2});
+  rt::EvaluationRecord parts = evaluate({.name = "", .tp = 2, .cp = 2, .microBatches = 2, .sequenceParallel = true});
+  EXPECT_EQ(parts.tokens, whole.tokens);
+  EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
+}
 
 /// Each place of dropout alone, so that a mask that differs between compiled and interpreted is found at once.
 TEST(Dropout, MasksAgreePlaceByPlace) {

@@ -28,8 +28,9 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.tp = split.tp;
   plan.pp = split.pp;
   plan.cp = split.cp;
+  plan.ep = split.ep;
   plan.microBatches = split.microBatches;
-  plan.microBatchSize = 8 / (split.dp * split.microBatches);
+  plan.microBatchSize = 8 / (split.dp * split.ep * split.microBatches);
   plan.zero = split.zero;
   plan.sequenceParallel = split.sequenceParallel;
   plan.vocabParallel = split.vocabParallel;

@@ -207,7 +207,7 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
       auto predicted = [&](planner::Phase phase, auto isWanted) {
         Traffic traffic;
         for (const planner::CollectiveTerm &term : terms->collectives) {
-          bool hasAxis = term.axis == planner::Axis::Dp   ? plan.replicas() > 1
+          bool hasAxis = term.axis == planner::Axis::Dp   ? plan.dp * plan.cp > 1
                          : term.axis == planner::Axis::Cp ? plan.cp > 1
                                                           : plan.tp > 1;
           if (term.phase == phase && hasAxis && isWanted(term))
@@ -226,7 +226,7 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
       expectSame(forward, predicted(planner::Phase::Forward, any), "forward of " + where);
       expectSame(backward, predicted(planner::Phase::Backward, any), "backward of " + where);
       // Flat ranges are rounded up to whole shares, one element and parameter at most on each replica.
-      double slack = 4.0 * plan.replicas() * 20;
+      double slack = 4.0 * plan.dp * plan.cp * 20;
       expectSame(step, predicted(planner::Phase::Step, any), "step of " + where, slack);
       if (kind.name != "block")
         continue;
