@@ -130,7 +130,8 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
     if (file.path().extension() == ".yaml")
       configs.insert(file.path().stem());
   for (const std::string &name : configs)
-    cases.emplace_back(name, 4, 5, std::vector<std::string>());
+    if (whyNotExecutable(importConfig(name)).empty()) // there is an arena to compare with
+      cases.emplace_back(name, 4, 5, std::vector<std::string>());
   for (const auto &[name, count, seed, sets] : cases) {
     double worst = worstMemoryError(name, count, seed, sets);
     std::printf("%s: worst error of %d plans %.3f %%\n", name.c_str(), count, 100 * worst);
