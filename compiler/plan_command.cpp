@@ -178,6 +178,13 @@ private:
     }
   }
 
+  /// The planner's own choice, which follows a pinned plan.
+  static std::optional<planner::PricedPlan> bestBeside(const Solved &solved) {
+    if (!solved.run.pins.pinned || solved.result.plans.size() < 2)
+      return std::nullopt;
+    return solved.result.plans[1];
+  }
+
   std::optional<planner::WhatIf> compare(const Solved &solved) {
     std::optional<Solved> before = solve(present, /*alternatives=*/0);
     if (!before || before->result.plans.empty()) {
@@ -187,6 +194,8 @@ private:
     planner::WhatIf answer;
     answer.before = before->result.plans.front();
     answer.after = solved.result.plans.front();
+    answer.bestBefore = bestBeside(*before);
+    answer.bestAfter = bestBeside(solved);
     answer.machineBefore = present.cluster.name;
     answer.machineAfter = solved.run.cluster.name;
     answer.devicesBefore = present.cluster.devices();

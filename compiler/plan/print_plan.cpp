@@ -78,6 +78,19 @@ Json predictionAsJson(const planner::Prediction &prediction) {
           {"binds", planner::whatBinds(prediction)}};
 }
 
+Json whatIfAsJson(const planner::WhatIf &answer) {
+  return {{"devices_before", answer.devicesBefore},
+          {"devices_after", answer.devicesAfter},
+          {"idle_devices", answer.idleDevices},
+          {"plan_before", planAsJson(answer.before.plan)},
+          {"predicted_before", predictionAsJson(answer.before.prediction)},
+          {"plan_after", planAsJson(answer.after.plan)},
+          {"predicted_after", predictionAsJson(answer.after.prediction)},
+          {"step_seconds_ratio", answer.stepRatio()},
+          {"tokens_per_second_ratio", answer.tokenRateRatio()},
+          {"device_seconds_per_token_ratio", answer.costRatio()}};
+}
+
 } // namespace
 
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
@@ -115,15 +128,11 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   json["relaxations"] = Json::array();
   for (const planner::Relaxation &relaxation : result.relaxations)
     json["relaxations"].push_back({{"change", relaxation.change}, {"need_bytes", relaxation.needBytes}});
-  if (comparison)
-    json["what_if"] = {{"devices_before", comparison->devicesBefore},
-                       {"devices_after", comparison->devicesAfter},
-                       {"idle_devices", comparison->idleDevices},
-                       {"plan_before", planAsJson(comparison->before.plan)},
-                       {"predicted_before", predictionAsJson(comparison->before.prediction)},
-                       {"step_seconds_ratio", comparison->stepRatio()},
-                       {"tokens_per_second_ratio", comparison->tokenRateRatio()},
-                       {"device_seconds_per_token_ratio", comparison->costRatio()}};
+  if (comparison) {
+    json["what_if"] = whatIfAsJson(*comparison);
+    if (std::optional<planner::WhatIf> best = comparison->ofBest())
+      json["what_if"]["best"] = whatIfAsJson(*best);
+  }
   return json.dump(2);
 }
 
