@@ -8,7 +8,7 @@
 namespace espalier::planner {
 
 double PhaseSeconds::total() const {
-  double sum = compute;
+  double sum = compute + hostTransfer;
   for (double seconds : communication)
     sum += seconds;
   return sum;
@@ -184,7 +184,7 @@ struct PhaseSum {
   std::array<double, kAxes> exposed{}, hideable{};
 
   PhaseSeconds resolve() const {
-    PhaseSeconds seconds{compute, exposed};
+    PhaseSeconds seconds{compute, exposed, 0};
     double hidden = 0;
     for (double part : hideable)
       hidden += part;
@@ -290,6 +290,22 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
     cost.recompute[i] = repeats[i].resolve();
   addMemory(*terms, symbols, plan, cost);
   return cost;
+}
+
+void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan) {
+  auto exposed = [&](double besideSeconds, double bytes) {
+    return overlappedSeconds(besideSeconds, bytes / machine.hostBytesPerSecond()) - besideSeconds;
+  };
+  if (plan.offloadOptimizer) {
+    cost.step.hostTransfer = exposed(cost.step.total(), cost.optimizerBytes);
+    cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
+  }
+  for (int i = 0; plan.offloadActivations && i < 3; ++i) {
+    double backward = cost.backward.total() + cost.weight.total() + cost.recompute[i].total();
+    cost.forwardTransfer[i] = exposed(cost.forward.total(), cost.savedBytes[i]);
+    cost.recompute[i].hostTransfer = exposed(backward, cost.savedBytes[i]);
+    cost.savedBufferBytes[i] = 4 * cost.savedBytes[i];
+  }
 }
 
 double boundarySeconds(const Problem &problem, const Plan &plan) {

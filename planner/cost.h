@@ -67,6 +67,7 @@ double overlappedSeconds(double computeSeconds, double communicationSeconds);
 struct PhaseSeconds {
   double compute = 0;
   std::array<double, kAxes> communication{}; ///< indexed by Axis
+  double hostTransfer = 0;                   ///< to or from host memory, beyond what runs beside the rest
   double total() const;
 };
 
@@ -74,6 +75,7 @@ struct PhaseSeconds {
 struct SegmentCost {
   PhaseSeconds forward, backward, weight, step;
   std::array<PhaseSeconds, 3> recompute;                            ///< extra time before backward
+  std::array<double, 3> forwardTransfer{};                          ///< extra time of forward: what is kept leaves
   double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
   double elements = 0;                                              ///< parameters on this rank before ZeRO
   std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
@@ -83,6 +85,9 @@ struct SegmentCost {
   std::array<double, 3> workspaceBytes{};
   double stepPeakBytes = 0; ///< the largest one
   double gatheredBytes = 0; ///< ZeRO-3: parameters of the layer while it runs
+  /// Device buffers that offloaded state and kept values go through; 0 where nothing is offloaded.
+  double optimizerBufferBytes = 0;
+  std::array<double, 3> savedBufferBytes{};
 };
 
 /// Whether a set of terms holds for a plan.
@@ -91,6 +96,15 @@ bool matches(const Pattern &pattern, const Plan &plan);
 /// Sums the terms of the first pattern that matches; a kind without a match costs nothing and
 /// `found` is set to false.
 SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool *found = nullptr);
+
+/// Adds to the costs of a segment what offloading under `plan` costs; they come from a plan that is the same without.
+/// Source of the scheme: ZeRO-Offload (Ren et al. 2021), but the device updates and the state passes through it, as
+/// Megatron-LM's --offload-optimizer-states. B / W is the time in one direction; a link has both at once.
+/// - Optimizer, once per step, S bytes of masters and moments come and go: max(step, S / W) + 0.1 min. Buffers 2 S: the
+///   segment that is updated, and the next one (its place is free when the last one has left).
+/// - Kept values K of a layer, per micro-batch: they leave beside forward, max(forward, K / W) + 0.1 min, and come back
+///   beside backward with what it repeats. Buffers 4 K: a layer computed and one in transfer, in each direction.
+void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan);
 
 /// Seconds of one transfer of the stream between two stages.
 double boundarySeconds(const Problem &problem, const Plan &plan);

@@ -63,22 +63,53 @@ class Enumerator {
 public:
   Enumerator(const Problem &problem, const SearchOptions &options) : problem(problem), options(options) {}
 
-  // First the choices whose costs differ, then, in parallel, the work of each, then its schedules.
+  // First the choices whose costs differ, then, in parallel, the work of each with and without offloading, then its
+  // schedules.
   std::vector<Candidate> run() {
     enumerateAxes();
-    std::vector<std::optional<WorkSum>> works(choices.size());
+    std::vector<std::vector<std::pair<Plan, WorkSum>>> works(choices.size());
     forEachParallel(choices.size(), options.threads, [&](size_t i) {
       CostTable table = buildCostTable(problem, choices[i]);
-      if (table.found)
-        works[i] = sumWork(problem, table);
+      if (!table.found)
+        return;
+      for (const Plan &plan : offloads(choices[i])) {
+        CostTable own = table;
+        addOffload(own, problem.machine, plan);
+        works[i].emplace_back(plan, sumWork(problem, own));
+      }
     });
-    for (size_t i = 0; i < choices.size(); ++i)
-      if (works[i])
-        addSchedules(choices[i], *works[i]);
+    for (const auto &ofChoice : works)
+      for (const auto &[plan, work] : ofChoice)
+        addSchedules(plan, work);
     return std::move(candidates);
   }
 
 private:
+  // The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
+  // each class of recompute is a way of its own.
+  std::vector<Plan> offloads(Plan plan) const {
+    std::vector<Plan> list;
+    const Pins &pins = problem.pins;
+    for (bool optimizer : {false, true})
+      for (bool activations : {false, true}) {
+        if (pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+            pins.offloadActivations.value_or(activations) != activations ||
+            ((optimizer || activations) && !(options.all && problem.machine.canOffload())))
+          continue;
+        plan.offloadOptimizer = optimizer;
+        plan.offloadActivations = activations;
+        for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+          if (activations && pins.recompute.value_or(recompute) != recompute)
+            continue;
+          plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
+          list.push_back(plan);
+          if (!activations)
+            break;
+        }
+      }
+    return list;
+  }
+
   void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
@@ -156,7 +187,8 @@ private:
     bool even = chunks > plan.pp;
     if ((!plan.executable && !options.all) || chunks > layers || (even && layers % chunks != 0) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
-        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
+        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
+        !whyNotOffloadable(problem.machine, plan).empty())
       return;
     Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
     if (!even && !problem.pins.stageLayers)

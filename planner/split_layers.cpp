@@ -19,11 +19,10 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
 }
 
 WorkSum sumWork(const Problem &problem, const CostTable &table) {
-  int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
-  auto add = [&](const SegmentCost &cost, double least, double most, double count) {
-    double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+  auto add = [&](const SegmentCost &cost, double least, double most, double count, double transfer = 0) {
+    double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
     sum.work += count * (forward + rest + least);
     sum.weights += count * cost.weight.total();
     sum.once += count * cost.step.total();
@@ -35,10 +34,12 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   if (problem.head >= 0)
     add(table.head, 0, 0, 1);
   for (const LayerRun &run : problem.layers) {
-    double most = 0;
-    for (const PhaseSeconds &repeated : table.kinds[run.kind].recompute)
-      most = std::max(most, repeated.total());
-    add(table.kinds[run.kind], table.kinds[run.kind].recompute[recompute].total(), most, run.count);
+    const SegmentCost &cost = table.kinds[run.kind];
+    int recompute = static_cast<int>(table.commonRecompute.value_or(Recompute::None));
+    double least = cost.recompute[recompute].total(), most = least;
+    for (int other = 0; !table.commonRecompute && other < 3; ++other)
+      most = std::max(most, cost.recompute[other].total());
+    add(cost, least, most, run.count, cost.forwardTransfer[recompute]);
   }
   return sum;
 }
@@ -59,9 +60,9 @@ double relaxedBound(const WorkSum &sum, const Plan &axes) {
   // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
   // send count as much as forward and backward do, so they are left out of the share. The V returns
   // to the first stage: no wait.
-  double share = axes.schedule == Schedule::OneFOneB                                 ? 1
+  double share = axes.schedule == Schedule::OneFOneB                   ? 1
                  : sum.boundarySeconds > 0 || isVShaped(axes.schedule) ? 0
-                                                                                     : sum.forwardShare / chunks;
+                                                                       : sum.forwardShare / chunks;
   if (share <= 0)
     return bound;
   return std::max(bound, share * work / (1 - std::pow(1 - share / m, p)));
@@ -77,7 +78,7 @@ public:
   SplitSearch(const Problem &problem, StageOptions &options, int64_t budget)
       : problem(problem), options(options), axes(options.axes()), stages(axes.pp),
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget) {
-    splitsBackward = axes.schedule == Schedule::ZeroBubbleH1;
+    splitsBackward = planner::splitsBackward(axes.schedule);
     WorkSum sum = sumWork(problem, options.table());
     through = sum.work - (splitsBackward ? sum.weights : 0) + 2 * (stages - 1) * sum.boundarySeconds;
     leastFirstStep = options.best(0, 0, 1).stepSeconds;
