@@ -43,6 +43,11 @@ public:
       number(*network, "bandwidth", cluster.networkBandwidth);
       number(*network, "latency", cluster.networkLatency);
     }
+    if (const YamlNode *host = child(map, "host")) {
+      number(*host, "memory_bytes", cluster.hostMemoryBytes, /*isBytes=*/true);
+      number(*host, "bandwidth", cluster.hostBandwidth);
+      count(*host, "devices_per_link", cluster.devicesPerHostLink, "devices per link to host memory");
+    }
   }
 
 private:
@@ -67,15 +72,14 @@ private:
     target = std::max(target, 1.0); // reported: not once more as missing
   }
 
-  void count(const YamlNode &map, const char *key, int &target) {
+  void count(const YamlNode &map, const char *key, int &target, const char *what = "hosts and devices per host") {
     const YamlNode *node = child(map, key);
     if (!node)
       return;
     std::optional<int64_t> value = yamlInteger(*node);
     if (!value || *value < 1 || *value > 1000000)
-      diagnostics.error(node->where, fmt::format("{} must have between 1 and 1000000 hosts and devices "
-                                                 "per host, got {}",
-                                                 path, flowText(*node)));
+      diagnostics.error(node->where,
+                        fmt::format("{} must have between 1 and 1000000 {}, got {}", path, what, flowText(*node)));
     else
       target = static_cast<int>(*value);
   }
@@ -237,7 +241,9 @@ void checkConstants(const RunReader &reader) {
       {"memory_bandwidth", cluster.memoryBandwidth},
       {"matmul_efficiency", cluster.matmulEfficiency},
       {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.linkBandwidth : 1},
-      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1}};
+      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1},
+      {"host.bandwidth", cluster.hostMemoryBytes > 0 ? cluster.hostBandwidth : 1},
+      {"host.memory_bytes", cluster.hostBandwidth > 0 ? cluster.hostMemoryBytes : 1}};
   const Places &places = reader.config().places;
   for (auto [name, value] : needed) {
     if (value > 0)
