@@ -292,18 +292,25 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
   return cost;
 }
 
-void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan) {
-  auto exposed = [&](double besideSeconds, double bytes) {
-    return overlappedSeconds(besideSeconds, bytes / machine.hostBytesPerSecond()) - besideSeconds;
-  };
-  if (plan.offloadOptimizer) {
-    cost.step.hostTransfer = exposed(cost.step.total(), cost.optimizerBytes);
-    cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
-  }
-  for (int i = 0; plan.offloadActivations && i < 3; ++i) {
+namespace {
+
+// What a transfer of `bytes` to or from the host adds to what runs beside it.
+double exposedTransfer(double besideSeconds, double bytes, const Machine &machine) {
+  return overlappedSeconds(besideSeconds, bytes / machine.hostBytesPerSecond()) - besideSeconds;
+}
+
+} // namespace
+
+void offloadOptimizer(SegmentCost &cost, const Machine &machine) {
+  cost.step.hostTransfer = exposedTransfer(cost.step.total(), cost.optimizerBytes, machine);
+  cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
+}
+
+void offloadActivations(SegmentCost &cost, const Machine &machine) {
+  for (int i = 0; i < 3; ++i) {
     double backward = cost.backward.total() + cost.weight.total() + cost.recompute[i].total();
-    cost.forwardTransfer[i] = exposed(cost.forward.total(), cost.savedBytes[i]);
-    cost.recompute[i].hostTransfer = exposed(backward, cost.savedBytes[i]);
+    cost.forwardTransfer[i] = exposedTransfer(cost.forward.total(), cost.savedBytes[i], machine);
+    cost.recompute[i].hostTransfer = exposedTransfer(backward, cost.savedBytes[i], machine);
     cost.savedBufferBytes[i] = 4 * cost.savedBytes[i];
   }
 }

@@ -88,6 +88,8 @@ struct SegmentCost {
   /// Device buffers that offloaded state and kept values go through; 0 where nothing is offloaded.
   double optimizerBufferBytes = 0;
   std::array<double, 3> savedBufferBytes{};
+  bool keepsOptimizerOnDevice() const { return optimizerBufferBytes <= 0; }
+  bool keepsSavedOnDevice(int recompute) const { return savedBufferBytes[recompute] <= 0; }
 };
 
 /// Whether a set of terms holds for a plan.
@@ -97,14 +99,16 @@ bool matches(const Pattern &pattern, const Plan &plan);
 /// `found` is set to false.
 SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool *found = nullptr);
 
-/// Adds to the costs of a segment what offloading under `plan` costs; they come from a plan that is the same without.
-/// Source of the scheme: ZeRO-Offload (Ren et al. 2021), but the device updates and the state passes through it, as
-/// Megatron-LM's --offload-optimizer-states. B / W is the time in one direction; a link has both at once.
-/// - Optimizer, once per step, S bytes of masters and moments come and go: max(step, S / W) + 0.1 min. Buffers 2 S: the
-///   segment that is updated, and the next one (its place is free when the last one has left).
-/// - Kept values K of a layer, per micro-batch: they leave beside forward, max(forward, K / W) + 0.1 min, and come back
-///   beside backward with what it repeats. Buffers 4 K: a layer computed and one in transfer, in each direction.
-void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan);
+/// Adds what it costs that masters and moments, S bytes, live in host memory and pass through the device once per step,
+/// coming and going at once: max(step, S / W) + 0.1 min. Buffers 2 S: what is updated and what comes next, in the place
+/// of what has left. So does Megatron-LM's --offload-optimizer-states; ZeRO-Offload (Ren et al. 2021) moves gradients
+/// and parameters instead and updates on the host.
+void offloadOptimizer(SegmentCost &cost, const Machine &machine);
+
+/// Adds what it costs that K bytes, what a layer keeps of a micro-batch, leave beside its forward and come back beside
+/// its backward with what that repeats: max(forward, K / W) + 0.1 min, and the same for backward. Buffers 4 K: what is
+/// computed and what is in transfer, in each direction.
+void offloadActivations(SegmentCost &cost, const Machine &machine);
 
 /// Seconds of one transfer of the stream between two stages.
 double boundarySeconds(const Problem &problem, const Plan &plan);

@@ -7,6 +7,10 @@
 
 namespace espalier::planner {
 
+std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &plan) {
+  return plan.commonRecompute ? plan.commonRecompute : problem.pins.recompute;
+}
+
 CostTable buildCostTable(const Problem &problem, const Plan &plan) {
   CostTable table;
   bool found = true;
@@ -30,20 +34,19 @@ CostTable buildCostTable(const Problem &problem, const Plan &plan) {
   table.boundarySeconds = boundarySeconds(problem, plan);
   table.inputBytes = evaluate(problem.inputBytes, symbols);
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
-  table.commonRecompute = problem.pins.recompute;
-  addOffload(table, problem.machine, plan);
+  table.commonRecompute = commonRecompute(problem, plan);
+  for (SegmentCost *ends : {&table.embed, &table.head})
+    addOffload(*ends, problem.machine, plan, /*isLayer=*/false);
+  for (SegmentCost &cost : table.kinds)
+    addOffload(cost, problem.machine, plan, /*isLayer=*/true);
   return table;
 }
 
-void addOffload(CostTable &table, const Machine &machine, const Plan &plan) {
-  if (plan.commonRecompute)
-    table.commonRecompute = plan.commonRecompute;
-  Plan ends = plan;
-  ends.offloadActivations = false;
-  addOffload(table.embed, machine, ends);
-  addOffload(table.head, machine, ends);
-  for (SegmentCost &cost : table.kinds)
-    addOffload(cost, machine, plan);
+void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer) {
+  if (plan.offloadOptimizer)
+    offloadOptimizer(cost, machine);
+  if (plan.offloadActivations && isLayer)
+    offloadActivations(cost, machine);
 }
 
 namespace {

@@ -19,15 +19,18 @@ struct CostTable {
   double inputBytes = 0;
   double tiedSeconds = 0;
   bool found = true;                        ///< every segment had terms for this pattern
-  std::optional<Recompute> commonRecompute; ///< what all layers keep, where a pin or the plan says so
+  std::optional<Recompute> commonRecompute; ///< what all layers keep, where that is given
 };
 
 /// Evaluates all segments for the axes of `plan` (its stages are not looked at).
 CostTable buildCostTable(const Problem &problem, const Plan &plan);
 
-/// Adds what offloading under `plan` costs to a table that was built for the same plan without it. Only layers give up
-/// what they keep; embedding and head run right before or behind their backward, or keep little.
-void addOffload(CostTable &table, const Machine &machine, const Plan &plan);
+/// What all layers keep, where a pin or the plan says so.
+std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &plan);
+
+/// Adds what offloading under `plan` costs to a segment that was evaluated without. Only layers give up what they keep;
+/// embedding and head run right before or behind their backward, or keep little.
+void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer);
 
 /// What lies on one stage: per kind of layer, how many keep what; the same for every chunk of the
 /// stage.

@@ -155,7 +155,7 @@ struct HostMemory {
   int devicesPerLink = 1;    ///< devices behind one link, which move at the same time
 };
 
-/// At most twelve constants describe a machine; where each comes from stands in configs/clusters.
+/// At most twelve constants describe a machine beside its host; where each comes from stands in configs/clusters.
 struct Machine {
   std::string name;
   int hosts = 1, devicesPerHost = 1;

@@ -63,53 +63,23 @@ class Enumerator {
 public:
   Enumerator(const Problem &problem, const SearchOptions &options) : problem(problem), options(options) {}
 
-  // First the choices whose costs differ, then, in parallel, the work of each with and without offloading, then its
-  // schedules.
+  // First the choices whose costs differ, then, in parallel, the work of each, then its schedules.
   std::vector<Candidate> run() {
     enumerateAxes();
-    std::vector<std::vector<std::pair<Plan, WorkSum>>> works(choices.size());
-    forEachParallel(choices.size(), options.threads, [&](size_t i) {
-      CostTable table = buildCostTable(problem, choices[i]);
-      if (!table.found)
-        return;
-      for (const Plan &plan : offloads(choices[i])) {
-        CostTable own = table;
-        addOffload(own, problem.machine, plan);
-        works[i].emplace_back(plan, sumWork(problem, own));
-      }
+    std::vector<std::optional<WorkSum>> works(choices.size());
+    constexpr size_t block = 64;
+    forEachParallel((choices.size() + block - 1) / block, options.threads, [&](size_t i) {
+      size_t begin = i * block;
+      std::span<const Plan> part(choices.begin() + begin, std::min(block, choices.size() - begin));
+      std::ranges::move(sumWorks(problem, part), works.begin() + begin);
     });
-    for (const auto &ofChoice : works)
-      for (const auto &[plan, work] : ofChoice)
-        addSchedules(plan, work);
+    for (size_t i = 0; i < choices.size(); ++i)
+      if (works[i])
+        addSchedules(choices[i], *works[i]);
     return std::move(candidates);
   }
 
 private:
-  // The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
-  // each class of recompute is a way of its own.
-  std::vector<Plan> offloads(Plan plan) const {
-    std::vector<Plan> list;
-    const Pins &pins = problem.pins;
-    for (bool optimizer : {false, true})
-      for (bool activations : {false, true}) {
-        if (pins.offloadOptimizer.value_or(optimizer) != optimizer ||
-            pins.offloadActivations.value_or(activations) != activations ||
-            ((optimizer || activations) && !(options.all && problem.machine.canOffload())))
-          continue;
-        plan.offloadOptimizer = optimizer;
-        plan.offloadActivations = activations;
-        for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-          if (activations && pins.recompute.value_or(recompute) != recompute)
-            continue;
-          plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
-          list.push_back(plan);
-          if (!activations)
-            break;
-        }
-      }
-    return list;
-  }
-
   void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
@@ -159,7 +129,26 @@ private:
           // Costs do not depend on the schedule.
           plan.schedule = Schedule::OneFOneB;
           if ((options.all || isExecutable(plan)) && structuralViolations(problem, plan).empty())
-            choices.push_back(plan);
+            addOffloads(plan);
+        }
+  }
+
+  // The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
+  // each class of recompute is a way of its own.
+  void addOffloads(Plan plan) {
+    const Pins &pins = problem.pins;
+    bool mayOffload = options.all && problem.machine.canOffload();
+    for (bool optimizer : {false, true})
+      for (bool activations : {false, true})
+        for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+          if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+              pins.offloadActivations.value_or(activations) != activations ||
+              (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
+            continue;
+          plan.offloadOptimizer = optimizer;
+          plan.offloadActivations = activations;
+          plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
+          choices.push_back(plan);
         }
   }
 
@@ -190,7 +179,7 @@ private:
         !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
         !whyNotOffloadable(problem.machine, plan).empty())
       return;
-    Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
+    Candidate candidate{plan, relaxedBound(work, problem.machine, plan), 1, 0};
     if (!even && !problem.pins.stageLayers)
       candidate.splits = binomial(layers - 1, plan.pp - 1);
     candidates.push_back(std::move(candidate));

@@ -67,14 +67,18 @@ struct LossScaleConfig {
   int64_t window = 1000;
 };
 
-/// Devices the plan is made for. At most 12 constants per machine (the peak counts once: that of the compute dtype),
-/// each with its source in the YAML file.
+/// Devices the plan is made for. At most 12 constants of the devices and the links between them (the peak counts once:
+/// that of the compute dtype), and up to 3 of the host; each with its source in the YAML file.
 struct ClusterConfig {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
-  double memoryBytes = 0;                    ///< per device; already lowered to context.max_device_memory
+  /// Per device, without the reserved ones; already lowered to context.max_device_memory.
+  double memoryBytes = 0;
+  double reservedBytes = 0;                  ///< what the driver, libraries and communicators take
   double peakFlops = 0, memoryBandwidth = 0; ///< FLOP/s at the compute dtype; bytes/s
   double matmulEfficiency = 0;               ///< share of the peak that large matrix products reach
+  double attentionEfficiency = 0;            ///< the same for fused attention; 0: as matmulEfficiency
+  int multiprocessors = 0;                   ///< tiles of a product come in waves of it; 0: no waves
   double launchSeconds = 0;
   double linkBandwidth = 0, linkLatency = 0;       ///< inside a host, bytes/s per direction and device; s
   double networkBandwidth = 0, networkLatency = 0; ///< between hosts, bytes/s per device; s

@@ -204,6 +204,8 @@ private:
     machine.peakFlops = cluster.peakFlops;
     machine.memoryBytesPerSecond = cluster.memoryBandwidth;
     machine.matmulEfficiency = cluster.matmulEfficiency;
+    machine.attentionEfficiency = cluster.attentionEfficiency;
+    machine.multiprocessors = cluster.multiprocessors;
     machine.launchSeconds = cluster.launchSeconds;
     machine.link = {cluster.linkBandwidth, cluster.linkLatency};
     machine.network = {cluster.networkBandwidth, cluster.networkLatency};

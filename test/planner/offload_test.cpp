@@ -45,7 +45,7 @@ CostTable twoLayers(const Plan &plan) {
   CostTable table;
   table.kinds = {layer()};
   table.layerKinds = {0, 0};
-  addOffload(table, withHost(testMachine(1, 8), 1e12, 10e9, 2), plan);
+  addOffload(table.kinds[0], withHost(testMachine(1, 8), 1e12, 10e9, 2), plan, /*isLayer=*/true);
   return table;
 }
 
@@ -61,7 +61,7 @@ TEST(Offload, DevicesOfOneLinkShareIt) {
 // 60 MB at 5 GB/s are 12 ms beside a step of 2: 12 + 0.2, of which 10.2 are more than without.
 TEST(Offload, OptimizerStatePassesThroughTheDeviceOncePerStep) {
   SegmentCost cost = layer();
-  addOffload(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2), offloading(true, false));
+  offloadOptimizer(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2));
   EXPECT_NEAR(cost.step.hostTransfer, 10.2e-3, 1e-12);
   EXPECT_NEAR(cost.step.total(), 12.2e-3, 1e-12);
   EXPECT_EQ(cost.optimizerBufferBytes, 120e6);
@@ -71,7 +71,7 @@ TEST(Offload, OptimizerStatePassesThroughTheDeviceOncePerStep) {
 // 40, 20 and 4 MB at 5 GB/s are 8, 4 and 0.8 ms beside 3 ms of forward and 6, 7 and 9 of backward.
 TEST(Offload, KeptValuesMoveBesideForwardAndBackward) {
   SegmentCost cost = layer();
-  addOffload(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2), offloading(false, true));
+  offloadActivations(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2));
   EXPECT_NEAR(cost.forwardTransfer[0], 8e-3 + 0.3e-3 - 3e-3, 1e-12);
   EXPECT_NEAR(cost.forwardTransfer[1], 4e-3 + 0.3e-3 - 3e-3, 1e-12);
   EXPECT_NEAR(cost.forwardTransfer[2], 0.08e-3, 1e-12);

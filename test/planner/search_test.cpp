@@ -30,8 +30,13 @@ void splits(int total, int parts, std::vector<int> &head, const std::function<vo
 
 // Every choice of what the layers of one stage keep, as counts (order inside a stage does not
 // matter).
-std::vector<std::vector<Recompute>> keptChoices(int layers) {
+std::vector<std::vector<Recompute>> keptChoices(int layers, bool oneClass) {
   std::vector<std::vector<Recompute>> choices;
+  if (oneClass) {
+    for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full})
+      choices.emplace_back(layers, recompute);
+    return choices;
+  }
   for (int full = 0; full <= layers; ++full)
     for (int selective = 0; full + selective <= layers; ++selective) {
       std::vector<Recompute> choice(full, Recompute::Full);
@@ -43,7 +48,7 @@ std::vector<std::vector<Recompute>> keptChoices(int layers) {
 }
 
 // Least step time over everything under fixed axes, by pricing each plan.
-double bruteForceUnder(const Problem &problem, const Plan &axes) {
+double bruteForceUnder(const Problem &problem, const Plan &axes, bool oneClassPerStage = false) {
   double best = std::numeric_limits<double>::infinity();
   int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
   std::vector<int> counts;
@@ -61,7 +66,7 @@ double bruteForceUnder(const Problem &problem, const Plan &axes) {
           best = std::min(best, priced.prediction.stepSeconds);
         return;
       }
-      for (const std::vector<Recompute> &kept : keptChoices(counts[stage])) {
+      for (const std::vector<Recompute> &kept : keptChoices(counts[stage], oneClassPerStage)) {
         if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
           continue; // what is offloaded is of one class in all layers
         for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
@@ -179,6 +184,41 @@ TEST(Search, FindsWhatBruteForceFinds) {
   EXPECT_GT(fitting, 100);
   EXPECT_GT(offloading, 15);
   EXPECT_GT(onlyOffloading, 5);
+}
+
+// Pipelines of unlike layers over a slow network, where work once per step weighs much: every split with every class of
+// recompute per stage.
+TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
+  std::mt19937 random(23);
+  int fitting = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    int stages = 2 + trial % 3, layers = stages + 1 + static_cast<int>(random() % 3);
+    Machine machine = testMachine(1, 2 * stages);
+    machine.memoryBytes = std::exp(std::uniform_real_distribution<double>(std::log(8e8), std::log(8e9))(random));
+    machine.link.bytesPerSecond =
+        std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
+    Problem problem = distinctLayers(layers, 512, 8, machine, 2 * (1 + trial % 7));
+    problem.pins.pp = stages;
+    problem.pins.tp = problem.pins.cp = problem.pins.ep = 1;
+    problem.pins.microBatchSize = 1;
+    problem.pins.zero = 0;
+    problem.pins.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
+    SearchOptions options;
+    options.all = true;
+    options.relax = false;
+    SearchResult result = search(problem, options);
+    Plan axes;
+    axes.dp = 2, axes.pp = stages, axes.microBatches = problem.globalBatch / 2;
+    axes.schedule = *problem.pins.schedule;
+    double best = bruteForceUnder(problem, axes, /*oneClassPerStage=*/true);
+    ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    if (result.plans.empty())
+      continue;
+    ++fitting;
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+  }
+  EXPECT_GT(fitting, 30);
 }
 
 TEST(Search, ResultDoesNotDependOnThreads) {

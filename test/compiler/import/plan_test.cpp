@@ -191,19 +191,22 @@ TEST(Cluster, HostMemory) {
   EXPECT_EQ(load("tiny_gpt").config.cluster.hostBandwidth, 0);
 }
 
-TEST(Cluster, FilesHaveAtMostTwelveConstants) {
+TEST(Cluster, FilesHaveAtMostTwelveConstantsAndThreeOfTheHost) {
   for (const auto &entry : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters")) {
     Diagnostics diagnostics;
     YamlPtr root = loadYaml(entry.path().string(), diagnostics);
     ASSERT_TRUE(root);
-    size_t constants = 0;
+    size_t constants = 0, ofHost = 0;
     for (const YamlEntry &value : root->entries)
-      if (value.key == "peak_flops") // one of them counts, that of the compute dtype
+      if (value.key == "host")
+        ofHost = value.value->entries.size();
+      else if (value.key == "peak_flops") // one of them counts, that of the compute dtype
         ++constants;
       else if (value.key != "name" && value.key != "hosts" && value.key != "devices_per_host")
         constants += value.value->isMap() ? value.value->entries.size() : 1;
     EXPECT_LE(constants, 12u) << entry.path();
     EXPECT_GE(constants, 9u) << entry.path();
+    EXPECT_LE(ofHost, 3u) << entry.path();
   }
 }
 
