@@ -93,11 +93,8 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   std::optional<RunConfig> run = importOrReport(arguments);
   if (!run)
     return UserError;
-  if (run->pins.offloadOptimizer.value_or(false) || run->pins.offloadActivations.value_or(false)) {
-    fmt::print(stderr,
-               "{}: error: nothing can be offloaded when a plan is executed yet; `espalier plan` prices it; "
-               "swap_config.swap, planner.pin.offload_optimizer, planner.pin.offload_activations: True → False\n",
-               arguments.file);
+  if (std::string reason = whyNotExecutable(*run); !reason.empty() && options.compileTo.empty()) {
+    fmt::print(stderr, "{}: error: {}\n", arguments.file, reason);
     return UserError;
   }
   mlir::MLIRContext context;

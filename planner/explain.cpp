@@ -195,6 +195,7 @@ WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish
   WhyNot answer;
   if (honours(chosen.plan, wished.pins)) {
     answer.best = chosen;
+    answer.lowerBoundSeconds = chosen.prediction.stepSeconds;
     for (const auto &[name, seconds] : entries(chosen.prediction.time))
       answer.items.emplace_back(name, 0);
     return answer;
@@ -208,6 +209,7 @@ WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish
     return answer;
   }
   answer.best = result.plans.front();
+  answer.lowerBoundSeconds = result.statistics.lowerBoundSeconds;
   std::vector<std::pair<std::string, double>> before = entries(chosen.prediction.time);
   for (auto &[name, seconds] : entries(answer.best.prediction.time)) {
     double more = seconds - before[answer.items.size()].second;
@@ -227,7 +229,11 @@ std::string printWhyNot(const WhyNot &answer) {
   for (const auto &[name, seconds] : answer.items)
     if (seconds != 0)
       text += format("  %+10.4f s  %s\n", seconds, name.c_str());
-  return text + format("  %+10.4f s  in all\n", answer.moreSeconds);
+  text += format("  %+10.4f s  in all\n", answer.moreSeconds);
+  if (answer.lowerBoundSeconds < answer.best.prediction.stepSeconds * (1 - 1e-8))
+    text += format("no plan as wished is faster than %.4g s, this one takes %.4g s\n", answer.lowerBoundSeconds,
+                   answer.best.prediction.stepSeconds);
+  return text;
 }
 
 std::string traceJson(const Problem &problem, const Plan &given) {

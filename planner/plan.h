@@ -33,8 +33,8 @@ struct StagePlan {
 struct Plan {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtualStages = 1;
-  int64_t microBatchSize = 1; ///< samples per micro-batch on one dp replica
-  int64_t microBatches = 1;   ///< micro-batches per step on one dp replica
+  int64_t microBatchSize = 1; ///< samples per micro-batch on one replica
+  int64_t microBatches = 1;   ///< micro-batches per step on one replica
   int zero = 0;               ///< ZeRO stage, 0..3
   bool sequenceParallel = false;
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
@@ -50,7 +50,9 @@ struct Plan {
   bool executable = true; ///< false: priced, but the executor cannot run it yet
 
   int ranks() const { return dp * tp * pp * cp * ep; }
-  int64_t globalBatch() const { return microBatchSize * microBatches * dp; }
+  /// Samples are split over dp and ep: what users call data-parallel ranks.
+  int replicas() const { return dp * ep; }
+  int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
 };
 
 /// Bytes on one rank of a stage, by class.

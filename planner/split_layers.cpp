@@ -31,7 +31,7 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     least = cost.recompute[kept].total();
     transfer = cost.forwardTransfer[kept];
     for (const PhaseSeconds &repeated : cost.recompute)
-      most = std::max(most, repeated.total());
+      most = std::max(most, pinned ? least : repeated.total());
     sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
     if (cost.keepsOptimizerOnDevice())
       sum.stateBytes += count * cost.optimizerBytes;
@@ -41,7 +41,7 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
   }
   double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
   sum.work += count * (forward + rest + least);
-  sum.weights += count * cost.weight.total();
+  sum.layerWork += repeats ? count * (forward + rest + least) : 0;
   sum.once += count * cost.step.total();
   if (forward + rest + most > 0)
     sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
@@ -101,32 +101,49 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   return sums;
 }
 
+namespace {
+
+// Transfers of one micro-batch between stages, forward and backward.
+double sends(const Plan &axes, int chunks) {
+  int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
+  return 2.0 * pairs;
+}
+
+// Stages of work x_s, in all `work`, and y_s once per step, in all `once`, that end by T where
+// share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, equal chains have
+// z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least (work + once / m).
+double waitingSeconds(double share, double work, double once, double m, double p) {
+  if (share <= 0)
+    return 0;
+  return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
+}
+
+} // namespace
+
 double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes) {
-  double work = sum.work;
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
-  double held = axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1; // chunks, at least
-  if (sum.stateBytes / axes.pp + held * sum.savedBytes / (axes.pp * chunks) + machine.reservedBytes >
+  double m = static_cast<double>(axes.microBatches), p = axes.pp;
+  double held = axes.schedule == Schedule::GPipe ? m : 1; // chunks, at least
+  if (sum.stateBytes / p + held * sum.savedBytes / (p * chunks) + machine.reservedBytes >
       machine.memoryBytes * (1 + 1e-9))
     return std::numeric_limits<double>::infinity();
-  if (chunks == 1)
-    work += 2 * (axes.pp - 1) * sum.boundarySeconds;
-  double m = static_cast<double>(axes.microBatches), p = axes.pp;
+  double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
   double bound = (m * work + sum.once) / p;
   // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
   // backward, which are at least the mean, m - 1 times more.
   if (axes.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
-  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Equal
-  // chains of m t_s + share * sum over i < s of t_i <= T have t_s = T / m (1 - share / m)^s, whose
-  // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
-  // send count as much as forward and backward do, so they are left out of the share. The V returns
-  // to the first stage: no wait.
-  double share = axes.schedule == Schedule::OneFOneB                   ? 1
-                 : sum.boundarySeconds > 0 || isVShaped(axes.schedule) ? 0
-                                                                       : sum.forwardShare / chunks;
-  if (share <= 0)
-    return bound;
-  return std::max(bound, share * work / (1 - std::pow(1 - share / m, p)));
+  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
+  // goes forward. The V ends where it starts, so its head is not part of the first chunks.
+  double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
+  double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
+  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p));
+  // Without split weights the last backward goes up again to the first stage, which sends none.
+  if (axes.schedule == Schedule::OneFOneB)
+    bound = std::max(bound, waitingSeconds(1, work, 0, m, p));
+  if (axes.schedule == Schedule::Interleaved)
+    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds);
+  return bound;
 }
 
 namespace {
@@ -473,36 +490,62 @@ private:
   ScheduleTable schedule;                // built when the first split is played
 };
 
+// Whether stages of chunks end before `limit` as far as their own work and the way of the first micro-batch down to
+// them tell; the interleaved schedule's last backward goes the same way up again.
+bool mayEndBefore(double limit, const Plan &axes, const std::vector<ChunkSeconds> &seconds) {
+  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
+  bool vShape = isVShaped(axes.schedule);
+  double above = 0;
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    double busy = 0;
+    for (int chunk = 0; chunk < chunksPerStage; ++chunk)
+      busy += seconds[modelChunk(stage, chunk, axes.pp, vShape)].total();
+    if (above + static_cast<double>(axes.microBatches) * busy >= limit)
+      return false;
+    above += vShape ? seconds[stage].forward : seconds[stage].total();
+  }
+  return true;
+}
+
 // All chunks have the same number of layers, so there is one split.
-SplitResult evenChunks(const Problem &problem, StageOptions &options, double limit) {
+SplitResult evenChunks(StageOptions &options, double limit) {
   const Plan &axes = options.axes();
+  const CostTable &table = options.table();
   SplitResult result;
   result.lowerBound = std::max(limit, 0.0);
   int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  int layers = static_cast<int>(options.table().layerKinds.size());
-  const std::vector<int> &kinds = options.table().layerKinds;
+  int layers = static_cast<int>(table.layerKinds.size());
+  const std::vector<int> &kinds = table.layerKinds;
   if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
     return result;
   int count = layers / chunks;
   bool vShape = isVShaped(axes.schedule);
-  std::vector<ChunkSeconds> seconds(chunks);
-  std::vector<double> steps(axes.pp), busy(axes.pp);
+  const SegmentCost &layer = table.kinds[kinds.front()];
+  int kept = static_cast<int>(table.commonRecompute.value_or(Recompute::None)); // takes least, or is the only choice
+  double forward = layer.forward.total() + layer.forwardTransfer[kept], repeated = layer.recompute[kept].total();
+  std::vector<ChunkSeconds> seconds(chunks), edges(chunks);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const ChunkSeconds &edge = edges[chunk] = edgeSeconds(table, chunk, axes.pp, chunksPerStage, vShape);
+    seconds[chunk] = {count * forward + edge.forward, count * (layer.backward.total() + repeated) + edge.backward,
+                      count * layer.weight.total() + edge.weight};
+  }
+  if (!mayEndBefore(limit, axes, seconds))
+    return result;
+  std::vector<double> steps(axes.pp);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
     const StageOption &option = options.best(stage, chunk * count, count);
     if (!option.fits)
       return result;
-    ChunkSeconds edge = edgeSeconds(options.table(), chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {option.seconds.forward + edge.forward, option.seconds.backward + edge.backward,
-                      option.seconds.weight + edge.weight};
+    seconds[chunk] = {option.seconds.forward + edges[chunk].forward, option.seconds.backward + edges[chunk].backward,
+                      option.seconds.weight + edges[chunk].weight};
     steps[stage] = option.stepSeconds;
-    busy[stage] += static_cast<double>(axes.microBatches) * seconds[chunk].total();
   }
-  for (int stage = 0; stage < axes.pp; ++stage)
-    if (busy[stage] + steps[stage] >= limit) // no order of its actions is short enough
-      return result;
-  ScheduleTable table = buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
-  double played = playedStepSeconds(table, seconds, steps);
+  if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
+    return result;
+  ScheduleTable schedule =
+      buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
+  double played = playedStepSeconds(schedule, seconds, steps);
   result.played = 1;
   if (played < limit) {
     result.seconds = result.lowerBound = played;
@@ -516,7 +559,7 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return evenChunks(problem, options, limitSeconds);
+    return evenChunks(options, limitSeconds);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

@@ -33,7 +33,7 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
 /// What all stages do together under one choice of axes.
 struct WorkSum {
   double work = 0;         ///< one micro-batch through all layers, with the least that may be repeated
-  double weights = 0;      ///< weight gradients in it
+  double layerWork = 0;    ///< the same without embedding and head
   double once = 0;         ///< once per step
   double forwardShare = 1; ///< least share of forward in any segment
   double boundarySeconds = 0;

@@ -62,15 +62,18 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
     range = costs;
     range.kinds.resize(1);
   }
+}
+
+// A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
+void StageOptions::countInFlight() {
   int microBatches = static_cast<int>(plan.microBatches);
-  if (isVShaped(plan.schedule)) { // one table for all stages
-    ScheduleTable schedule = buildSchedule(plan.schedule, plan.pp, microBatches, plan.virtualStages);
-    for (int stage = 0; stage < plan.pp; ++stage)
-      inFlight.push_back(peakInFlight(schedule, stage));
-    return;
-  }
+  ScheduleTable schedule;
+  if (isVShaped(plan.schedule))
+    schedule = buildSchedule(plan.schedule, plan.pp, microBatches, plan.virtualStages);
   for (int stage = 0; stage < plan.pp; ++stage)
-    inFlight.push_back(chunksInFlight(plan.schedule, stage, plan.pp, microBatches, plan.virtualStages));
+    inFlight.push_back(isVShaped(plan.schedule)
+                           ? peakInFlight(schedule, stage)
+                           : chunksInFlight(plan.schedule, stage, plan.pp, microBatches, plan.virtualStages));
 }
 
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
@@ -105,6 +108,8 @@ StageContent StageOptions::contentOf(int stage) const {
 
 const StageOption &StageOptions::best(int stage, int first, int count) {
   // Stages between the ends that hold equally much are alike, and so are positions of equal layers.
+  if (inFlight.empty())
+    countInFlight();
   int stageClass = stage;
   bool inner = stage > 0 && stage < plan.pp - 1;
   if (inner && inFlight[stage] == inFlight[1])

@@ -41,6 +41,7 @@ public:
   const Plan &axes() const { return plan; }
 
 private:
+  void countInFlight();
   StageOption choose(int stage, int first, int count);
   StageOption chooseAlike(StageContent content, int kind, int count) const;
   StageOption chooseUniform(StageContent content, int first, int count);

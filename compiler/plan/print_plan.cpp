@@ -144,6 +144,7 @@ std::string whyNotJson(const planner::WhyNot &answer) {
     for (const auto &[name, seconds] : answer.items)
       json["items"][name] = seconds;
     json["more_seconds"] = answer.moreSeconds;
+    json["lower_bound_seconds"] = answer.lowerBoundSeconds;
   }
   return json.dump(2);
 }

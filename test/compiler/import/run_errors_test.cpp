@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, "
-              "LlamaForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+              "LlamaForCausalLM, MixtralForCausalLM, did you mean 'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
               "'hidden_size' and 'embedding_size' mean the same, keep one of them"},
         Fault{{modelConfig + "post_layernorm_residual=yes"}, "post_layernorm_residual can only be false here"},
         Fault{{modelConfig + "post_layernorm_residual=3"}, "post_layernorm_residual must be true or false, got 3"},
-        Fault{{"moe_config.expert_num=8"}, "mixture of experts is not built: expert_num → 1"},
+        Fault{{"moe_config.expert_num=8"}, "the model gpt2 has no experts: expert_num → 1, or another model.arch.type"},
         Fault{{"train_dataset.data_loader.config.seq_length=128"},
               "data have 128 tokens per sample, the model has seq_length 64"},
         Fault{{"train_dataset.data_loader.config.data_path=[1, a, 2]"},
