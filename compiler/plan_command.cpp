@@ -241,10 +241,12 @@ private:
     const planner::Prediction &first = result.plans.front().prediction;
     if (first.fits())
       return Success;
+    bool onHost = first.peakBytes <= first.memoryLimitBytes;
     fmt::print(stderr,
-               "{}: error: the pinned plan needs {:.2f} GB per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
+               "{}: error: the pinned plan needs {:.2f} GB {}per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
                "the choice to the planner\n",
-               arguments.file, first.peakBytes / 1e9, first.memoryLimitBytes / 1e9);
+               arguments.file, (onHost ? first.hostPeakBytes : first.peakBytes) / 1e9, onHost ? "of host memory " : "",
+               (onHost ? first.hostLimitBytes : first.memoryLimitBytes) / 1e9);
     return NothingFits;
   }
 

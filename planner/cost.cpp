@@ -8,7 +8,7 @@
 namespace espalier::planner {
 
 double PhaseSeconds::total() const {
-  double sum = compute;
+  double sum = compute + hostTransfer;
   for (double seconds : communication)
     sum += seconds;
   return sum;
@@ -184,7 +184,7 @@ struct PhaseSum {
   std::array<double, kAxes> exposed{}, hideable{};
 
   PhaseSeconds resolve() const {
-    PhaseSeconds seconds{compute, exposed};
+    PhaseSeconds seconds{compute, exposed, 0};
     double hidden = 0;
     for (double part : hideable)
       hidden += part;
@@ -290,6 +290,29 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
     cost.recompute[i] = repeats[i].resolve();
   addMemory(*terms, symbols, plan, cost);
   return cost;
+}
+
+namespace {
+
+// What a transfer of `bytes` to or from the host adds to what runs beside it.
+double exposedTransfer(double besideSeconds, double bytes, const Machine &machine) {
+  return overlappedSeconds(besideSeconds, bytes / machine.hostBytesPerSecond()) - besideSeconds;
+}
+
+} // namespace
+
+void offloadOptimizer(SegmentCost &cost, const Machine &machine) {
+  cost.step.hostTransfer = exposedTransfer(cost.step.total(), cost.optimizerBytes, machine);
+  cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
+}
+
+void offloadActivations(SegmentCost &cost, const Machine &machine) {
+  for (int i = 0; i < 3; ++i) {
+    double backward = cost.backward.total() + cost.weight.total() + cost.recompute[i].total();
+    cost.forwardTransfer[i] = exposedTransfer(cost.forward.total(), cost.savedBytes[i], machine);
+    cost.recompute[i].hostTransfer = exposedTransfer(backward, cost.savedBytes[i], machine);
+    cost.savedBufferBytes[i] = 4 * cost.savedBytes[i];
+  }
 }
 
 double boundarySeconds(const Problem &problem, const Plan &plan) {

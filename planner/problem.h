@@ -148,7 +148,14 @@ struct Link {
   double latencySeconds = 0;
 };
 
-/// At most twelve constants describe a machine; where each comes from stands in configs/clusters.
+/// Memory of a host and the link to it from its devices. Without bytes per second nothing can be offloaded.
+struct HostMemory {
+  double bytes = 0;          ///< of one host
+  double bytesPerSecond = 0; ///< of one link, each direction
+  int devicesPerLink = 1;    ///< devices behind one link, which move at the same time
+};
+
+/// At most twelve constants describe a machine beside its host; where each comes from stands in configs/clusters.
 struct Machine {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
@@ -161,6 +168,14 @@ struct Machine {
   int multiprocessors = 0;        ///< waves of tiles are quantised by it; 0: no quantisation
   Link link, network;             ///< inside a host; between hosts
   double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
+  HostMemory host;
+  bool canOffload() const { return host.bytesPerSecond > 0; }
+  /// What one rank may keep in its host's memory: the ranks of a host have equal shares, wherever stages lie.
+  double hostShareBytes() const { return host.bytes / devicesPerHost; }
+  /// Between one device and host memory, each direction, while all devices move.
+  double hostBytesPerSecond() const {
+    return host.bytesPerSecond / (host.devicesPerLink < devicesPerHost ? host.devicesPerLink : devicesPerHost);
+  }
   int devices() const { return hosts * devicesPerHost; }
 };
 
@@ -169,6 +184,7 @@ struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
   std::optional<int64_t> microBatchSize, microBatches;
   std::optional<bool> sequenceParallel, vocabParallel;
+  std::optional<bool> offloadOptimizer, offloadActivations;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
   std::optional<std::vector<int>> stageLayers;

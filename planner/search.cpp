@@ -149,7 +149,26 @@ private:
           // Costs do not depend on the schedule.
           plan.schedule = Schedule::OneFOneB;
           if ((options.all || isExecutable(plan)) && structuralViolations(problem, plan).empty())
-            space.choices.push_back(plan);
+            addOffloads(plan);
+        }
+  }
+
+  // The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
+  // each class of recompute is a way of its own.
+  void addOffloads(Plan plan) {
+    const Pins &pins = problem.pins;
+    bool mayOffload = options.all && problem.machine.canOffload();
+    for (bool optimizer : {false, true})
+      for (bool activations : {false, true})
+        for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+          if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+              pins.offloadActivations.value_or(activations) != activations ||
+              (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
+            continue;
+          plan.offloadOptimizer = optimizer;
+          plan.offloadActivations = activations;
+          plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
+          space.choices.push_back(plan);
         }
   }
 
@@ -177,7 +196,8 @@ private:
     bool even = chunks > plan.pp;
     if ((!options.all && !isExecutable(plan)) || chunks > layers || (even && layers % chunks != 0) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
-        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
+        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
+        !whyNotOffloadable(problem.machine, plan).empty())
       return;
     double splits = even || problem.pins.stageLayers ? 1 : binomial(layers - 1, plan.pp - 1);
     space.plans = std::min(space.plans + splits, 1e300);

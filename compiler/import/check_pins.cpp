@@ -44,6 +44,7 @@ public:
     checkBatch();
     checkChoices();
     checkSchedule();
+    checkOffloading();
   }
 
 private:
@@ -247,6 +248,23 @@ private:
                                chunks));
     if (chunks > 1 && !pins.schedule && pins.pp == 1)
       reader.error(path, "virtual stages need at least 2 stages");
+  }
+
+  /// One error for both kinds of offloading: the cause is the same.
+  void checkOffloading() {
+    bool optimizer = pins.offloadOptimizer.value_or(false), activations = pins.offloadActivations.value_or(false);
+    std::string path = optimizer                                       ? "planner.pin.offload_optimizer"
+                       : reader.has("planner.pin.offload_activations") ? "planner.pin.offload_activations"
+                                                                       : "swap_config.swap";
+    if ((optimizer || activations) && !config.cluster.name.empty() && config.cluster.hostBandwidth <= 0)
+      reader.error(path, fmt::format("nothing can be offloaded, cluster {} has no link to host memory "
+                                     "(host.bandwidth); {}: True → False",
+                                     config.cluster.name, last(path)));
+    for (planner::Schedule schedule : planner::kSchedules)
+      if (activations && pins.schedule == planner::scheduleName(schedule) && planner::splitsBackward(schedule))
+        reader.error(path, fmt::format("activations cannot be offloaded under {}, which reads them in two actions; "
+                                       "schedule: {} → 1f1b",
+                                       *pins.schedule, *pins.schedule));
   }
 
   const RunReader &reader;

@@ -209,6 +209,7 @@ private:
     machine.launchSeconds = cluster.launchSeconds;
     machine.link = {cluster.linkBandwidth, cluster.linkLatency};
     machine.network = {cluster.networkBandwidth, cluster.networkLatency};
+    machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
   }
 
   void addLimits() {
@@ -384,6 +385,8 @@ planner::Pins pinsOf(const RunConfig &run) {
   pins.microBatches = from.microBatches;
   pins.sequenceParallel = from.sequenceParallel;
   pins.vocabParallel = from.vocabParallel;
+  pins.offloadOptimizer = from.offloadOptimizer;
+  pins.offloadActivations = from.offloadActivations;
   pins.stageLayers = from.stageLayers;
   if (from.recompute)
     pins.recompute = parseRecompute(*from.recompute);

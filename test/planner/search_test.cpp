@@ -67,6 +67,8 @@ double bruteForceUnder(const Problem &problem, const Plan &axes, bool oneClassPe
         return;
       }
       for (const std::vector<Recompute> &kept : keptChoices(counts[stage], oneClassPerStage)) {
+        if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
+          continue; // what is offloaded is of one class in all layers
         for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
           if (stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule)) == stage)
             plan.stages[chunk] = {position, counts[chunk], kept};
@@ -75,6 +77,21 @@ double bruteForceUnder(const Problem &problem, const Plan &axes, bool oneClassPe
     };
     choose(0, 0);
   });
+  return best;
+}
+
+// Every way to offload under the axes of a plan.
+double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int flags = 0; flags < 2 * 4; ++flags) {
+    plan.offloadOptimizer = flags % 2;
+    plan.offloadActivations = flags >= 2;
+    plan.commonRecompute.reset();
+    if (plan.offloadActivations)
+      plan.commonRecompute = static_cast<Recompute>(flags / 2 - 1);
+    if (violations(problem, plan).empty() && (all || isExecutable(plan)))
+      best = std::min(best, bruteForceUnder(problem, plan));
+  }
   return best;
 }
 
@@ -97,8 +114,7 @@ double bruteForce(const Problem &problem, bool all) {
               plan.zero = flags / 2 % 4;
               plan.schedule = static_cast<Schedule>(flags / 8);
               plan.virtualStages = virtualStages;
-              if (violations(problem, plan).empty() && (all || isExecutable(plan)))
-                best = std::min(best, bruteForceUnder(problem, plan));
+              best = std::min(best, bruteForceOffloading(problem, plan, all));
             }
       }
   return best;
@@ -114,14 +130,30 @@ Problem randomProblem(std::mt19937 &random) {
   machine.memoryBytes = std::exp(std::uniform_real_distribution<double>(std::log(5e6), std::log(5e9))(random));
   machine.peakFlops = std::exp(std::uniform_real_distribution<double>(std::log(1e11), std::log(3e14))(random));
   machine.launchSeconds = 1e-7;
-  return shapeProblem(shape, system, machine, pick({1, 2, 4, 6}));
+  if (random() % 2) {
+    double speed = std::exp(std::uniform_real_distribution<double>(std::log(1e8), std::log(1e12))(random));
+    machine = withHost(machine, machine.memoryBytes * pick({1, 4, 16}), speed, pick({1, 2}));
+  }
+  Problem problem = shapeProblem(shape, system, machine, pick({1, 2, 4, 6}));
+  if (machine.canOffload() && random() % 2) { // a little more or less than what is needed without offloading
+    SearchOptions options;
+    options.all = true;
+    options.relax = false;
+    Problem none = problem;
+    none.machine.memoryBytes = 1;
+    none.pins.offloadOptimizer = none.pins.offloadActivations = false;
+    if (double least = search(none, options).nearest.prediction.peakBytes; least > 0)
+      problem.machine.memoryBytes = least * (0.7 + 0.1 * pick({0, 1, 2, 4}));
+    problem.machine.host.bytes = problem.machine.memoryBytes * pick({1, 4, 16});
+  }
+  return problem;
 }
 
 } // namespace
 
 TEST(Search, FindsWhatBruteForceFinds) {
   std::mt19937 random(11);
-  int fitting = 0;
+  int fitting = 0, offloading = 0, onlyOffloading = 0;
   for (int trial = 0; trial < 300; ++trial) {
     Problem problem = randomProblem(random);
     SearchOptions options;
@@ -134,12 +166,24 @@ TEST(Search, FindsWhatBruteForceFinds) {
       continue;
     }
     ++fitting;
+    const Machine &machine = problem.machine;
+    if (options.all && machine.canOffload() && !result.plans.empty()) {
+      const Plan &plan = result.plans[0].plan;
+      offloading += plan.offloadOptimizer || plan.offloadActivations;
+      Problem bound = problem;
+      bound.pins.offloadOptimizer = bound.pins.offloadActivations = false;
+      SearchOptions quick = options;
+      quick.diagnose = false;
+      onlyOffloading += search(bound, quick).plans.empty();
+    }
     ASSERT_FALSE(result.plans.empty()) << trial;
     EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
     EXPECT_TRUE(result.statistics.optimal) << trial;
     EXPECT_LE(result.statistics.lowerBoundSeconds, best * (1 + 1e-12));
   }
   EXPECT_GT(fitting, 100);
+  EXPECT_GT(offloading, 15);
+  EXPECT_GT(onlyOffloading, 5);
 }
 
 // Pipelines of unlike layers over a slow network, where work once per step weighs much: every split with every class of

@@ -22,6 +22,13 @@ inline Machine testMachine(int hosts, int devicesPerHost, double memoryBytes = 8
   return machine;
 }
 
+/// The same with hosts that can be offloaded to.
+inline Machine withHost(Machine machine, double hostBytes = 2e12, double bytesPerSecond = 25e9,
+                        int devicesPerLink = 2) {
+  machine.host = {hostBytes, bytesPerSecond, devicesPerLink};
+  return machine;
+}
+
 inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab = 51200, int64_t seq = 2048) {
   ModelShape shape;
   shape.layers = layers;
