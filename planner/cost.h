@@ -44,18 +44,20 @@ double memorySeconds(double bytes, const Machine &machine);
 /// Ranks of one group along an axis and where they stand.
 struct Group {
   int ranks = 1;
-  int perHost = 1;           ///< r: members on one host
-  double bytesPerSecond = 0; ///< of the slowest link of the ring, after sharing
-  double hopSeconds = 0;     ///< mean latency of one ring step
+  int perHost = 1;                                          ///< r: members on one host
+  double bytesPerSecond = 0;                                ///< of the slowest link of the ring, after sharing
+  double hopSeconds = 0;                                    ///< mean latency of one ring step
+  double linkBytesPerSecond = 0, networkBytesPerSecond = 0; ///< of one member: inside a host, and between hosts
 };
 
 /// The group of an axis under the mesh order pp, dp, cp, ep, tp. A ring over several hosts uses the
 /// network share of its r members on each host: min(link, r * network), because all groups of a
-/// host use it at once. dp groups include cp where `withContext` (gradients are summed over both).
-Group groupOf(Axis axis, const Plan &plan, const Machine &machine);
+/// host use it at once. dp groups include cp (gradients are summed over both) and, `overExperts`, ep.
+Group groupOf(Axis axis, const Plan &plan, const Machine &machine, bool overExperts = false);
 
 /// Ring collectives. B is the whole buffer: all-gather and reduce-scatter (n-1)/n B / W + (n-1)
-/// hops, all-reduce twice that, all-to-all as all-gather of the bytes sent, send B / W + hop.
+/// hops, all-reduce twice that, send B / W + hop. All-to-all: B / n to each other member, those on the
+/// host over links and beside them the others over each member's own share of the network, + (n-1) hops.
 /// Source: Thakur, Rabenseifner, Gropp 2005.
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
 

@@ -61,8 +61,15 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   text += line("--tensor-model-parallel-size", plan.tp) + line("--pipeline-model-parallel-size", plan.pp);
   if (plan.cp > 1)
     text += line("--context-parallel-size", plan.cp);
-  if (plan.ep > 1)
-    text += line("--expert-model-parallel-size", plan.ep);
+  auto sizeOf = [&](const char *name) -> int64_t {
+    for (const Dimension &dimension : problem.dimensions)
+      if (dimension.name == name)
+        return dimension.size;
+    return 0;
+  };
+  if (int64_t experts = sizeOf("expert"))
+    text += line("--num-experts", experts) + line("--moe-router-topk", sizeOf("choice")) +
+            line("--expert-model-parallel-size", plan.ep);
   if (plan.sequenceParallel)
     text += "--sequence-parallel\n";
   text += line("--micro-batch-size", plan.microBatchSize) + line("--global-batch-size", problem.globalBatch);

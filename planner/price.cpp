@@ -11,7 +11,9 @@ bool isExecutable(const Plan &plan) {
          !plan.offloadActivations && (plan.schedule == Schedule::GPipe || plan.schedule == Schedule::OneFOneB);
 }
 
-bool isExecutable(const Pins &pins) {
+bool isExecutable(const Problem &problem, const Plan &plan) { return problem.executable && isExecutable(plan); }
+
+bool isExecutable(const Problem &problem, const Pins &pins) {
   Plan plan;
   plan.cp = pins.cp.value_or(1);
   plan.ep = pins.ep.value_or(1);
@@ -20,7 +22,7 @@ bool isExecutable(const Pins &pins) {
   plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
   plan.offloadActivations = pins.offloadActivations.value_or(false);
   plan.schedule = pins.schedule.value_or(Schedule::OneFOneB);
-  return isExecutable(plan);
+  return isExecutable(problem, plan);
 }
 
 namespace {
@@ -96,8 +98,8 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
     faults.push_back("dp * tp * pp * cp * ep is " + number(plan.ranks()) + ", the machine has " + number(devices) +
                      " devices");
   if (plan.globalBatch() != problem.globalBatch)
-    faults.push_back("micro-batch size * micro-batches * dp is " + number(plan.globalBatch()) +
-                     ", the global batch is " + number(problem.globalBatch));
+    faults.push_back(std::string("micro-batch size * micro-batches * dp") + (plan.ep > 1 ? " * ep" : "") + " is " +
+                     number(plan.globalBatch()) + ", the global batch is " + number(problem.globalBatch));
   checkAxes(problem, plan, faults);
   if (plan.sequenceParallel && plan.tp == 1)
     faults.push_back("sequence parallelism needs tp > 1");
@@ -295,7 +297,7 @@ TimeBreakdown breakDown(const Plan &plan, const Layout &layout, const Played &pl
 PricedPlan pricePlan(const Problem &problem, Plan plan) {
   if (plan.stages.empty())
     spreadLayers(problem, plan);
-  plan.executable = isExecutable(plan);
+  plan.executable = isExecutable(problem, plan);
   Layout layout = layOut(problem, plan);
   Played played = play(layout.schedule, layout.seconds);
   Prediction prediction;

@@ -21,7 +21,8 @@ inline constexpr int kAxes = 5;
 
 /// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then
 /// Problem::dimensions. `batch` is the samples of one micro-batch over *all* replicas
-/// (microBatchSize * dp); a tensor whose batch is split over dp therefore has batch^1 dp^-1.
+/// (microBatchSize * dp * ep); a tensor whose batch is split over dp therefore has batch^1 dp^-1, and
+/// one whose batch is split over all replicas batch^1 dp^-1 ep^-1.
 inline constexpr int kBatchSymbol = kAxes;
 inline constexpr int kFirstDimension = kAxes + 1;
 
@@ -63,7 +64,8 @@ struct ComputeTerm {
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
 
 /// One collective on one rank. `bytes` is the size of the *whole* buffer (the gathered result, the
-/// tensor that is reduced), not of one rank's part; for AllToAll and Send what one rank sends.
+/// tensor that is reduced), not of one rank's part; for AllToAll one rank's buffer, of which it keeps
+/// its own part, and for Send what one rank sends.
 struct CollectiveTerm {
   std::string name;
   CollectiveKind kind = CollectiveKind::AllReduce;
@@ -72,6 +74,8 @@ struct CollectiveTerm {
   Size bytes;
   double calls = 1;     ///< how many collectives share the bytes (latency is paid for each)
   bool canHide = false; ///< compute of the same segment and phase may run beside it
+  /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
+  bool overExperts = false;
   bool repeatedSelective = false;
   bool repeatedFull = false;
 };
@@ -88,6 +92,7 @@ struct ParameterTerm {
   double parameterBytes = 4; ///< per element, what forward reads
   double gradientBytes = 4;  ///< per element, the accumulator
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
+  bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
   double optimizerBytes = 8; ///< per element, masters and moments
 };
 
@@ -220,6 +225,7 @@ struct Problem {
   Size tiedBytes; ///< gradient bytes of the shared weight on one rank
   Machine machine;
   Pins pins;
+  bool executable = true; ///< false: the executor has no code for some op of the model, whatever the plan
   int layerCount() const {
     int count = 0;
     for (const LayerRun &run : layers)

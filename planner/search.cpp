@@ -46,7 +46,6 @@ struct Space {
     Plan plan = choices[which.choice];
     plan.schedule = which.schedule;
     plan.virtualStages = which.virtualStages;
-    plan.executable = isExecutable(plan);
     return plan;
   }
 };
@@ -103,10 +102,11 @@ private:
   void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
+    bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
     for (int tp : divisors(devices, pins.tp))
       for (int pp : divisors(devices / tp, pins.pp))
         for (int cp : divisors(devices / tp / pp, pins.cp))
-          for (int ep : divisors(devices / tp / pp / cp, pins.ep)) {
+          for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
             Plan plan;
             plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep;
             plan.dp = devices / tp / pp / cp / ep;
@@ -116,11 +116,11 @@ private:
   }
 
   void addMicroBatches(Plan plan) {
-    if (problem.globalBatch % plan.dp != 0 || plan.pp > problem.layerCount())
+    if (problem.globalBatch % plan.replicas() != 0 || plan.pp > problem.layerCount())
       return;
     if (problem.pins.stageLayers && problem.pins.stageLayers->size() != static_cast<size_t>(plan.pp))
       return;
-    int64_t perReplica = problem.globalBatch / plan.dp;
+    int64_t perReplica = problem.globalBatch / plan.replicas();
     for (int64_t size = 1; size <= perReplica; ++size) {
       if (perReplica % size != 0 || perReplica / size > (1 << 20))
         continue;
@@ -141,14 +141,14 @@ private:
           if (vocabParallel != pins.vocabParallel.value_or(true) ||
               (pins.sequenceParallel && plan.tp > 1 && *pins.sequenceParallel != sequenceParallel) ||
               (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-              (!pins.zero && zero > 0 && plan.dp * plan.cp == 1))
+              (!pins.zero && zero > 0 && plan.replicas() * plan.cp == 1))
             continue;
           plan.sequenceParallel = sequenceParallel;
           plan.vocabParallel = vocabParallel;
           plan.zero = zero;
           // Costs do not depend on the schedule.
           plan.schedule = Schedule::OneFOneB;
-          if ((options.all || isExecutable(plan)) && structuralViolations(problem, plan).empty())
+          if ((options.all || isExecutable(problem, plan)) && structuralViolations(problem, plan).empty())
             addOffloads(plan);
         }
   }
@@ -194,7 +194,7 @@ private:
   void add(uint32_t choice, const Plan &plan, const WorkSum &work) {
     int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
     bool even = chunks > plan.pp;
-    if ((!options.all && !isExecutable(plan)) || chunks > layers || (even && layers % chunks != 0) ||
+    if ((!options.all && !isExecutable(problem, plan)) || chunks > layers || (even && layers % chunks != 0) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
         !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
         !whyNotOffloadable(problem.machine, plan).empty())

@@ -79,7 +79,10 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
 /// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1, nothing offloaded.
 bool isExecutable(const Plan &plan);
 
-/// Whether some plan that the executor can run has these pins.
-bool isExecutable(const Pins &pins);
+/// ... and the model, too.
+bool isExecutable(const Problem &problem, const Plan &plan);
+
+/// Whether the executor can run some plan that has these pins.
+bool isExecutable(const Problem &problem, const Pins &pins);
 
 } // namespace espalier::planner

@@ -89,7 +89,7 @@ double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
     plan.commonRecompute.reset();
     if (plan.offloadActivations)
       plan.commonRecompute = static_cast<Recompute>(flags / 2 - 1);
-    if (violations(problem, plan).empty() && (all || isExecutable(plan)))
+    if (violations(problem, plan).empty() && (all || isExecutable(problem, plan)))
       best = std::min(best, bruteForceUnder(problem, plan));
   }
   return best;
@@ -100,16 +100,17 @@ double bruteForce(const Problem &problem, bool all) {
   int devices = problem.machine.devices(), layers = problem.layerCount();
   for (int tp = 1; tp <= devices; ++tp)
     for (int pp = 1; tp * pp <= devices; ++pp)
-      for (int cp = 1; tp * pp * cp <= devices; ++cp) {
-        if (devices % (tp * pp * cp) != 0)
+      for (int both = 0; both < devices * devices; ++both) {
+        int cp = both / devices + 1, ep = both % devices + 1;
+        if (devices % (tp * pp * cp * ep) != 0)
           continue;
         for (int64_t size = 1; size <= problem.globalBatch; ++size)
           for (int flags = 0; flags < 2 * 4 * 5; ++flags)
             for (int virtualStages = 1; virtualStages <= layers; ++virtualStages) {
               Plan plan;
-              plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.dp = devices / tp / pp / cp;
+              plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep, plan.dp = devices / tp / pp / cp / ep;
               plan.microBatchSize = size;
-              plan.microBatches = problem.globalBatch / plan.dp / size;
+              plan.microBatches = problem.globalBatch / plan.replicas() / size;
               plan.sequenceParallel = flags % 2;
               plan.zero = flags / 2 % 4;
               plan.schedule = static_cast<Schedule>(flags / 8);
@@ -219,6 +220,43 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
     EXPECT_TRUE(result.statistics.optimal) << trial;
   }
   EXPECT_GT(fitting, 30);
+}
+
+TEST(Search, FindsWhatBruteForceFindsWithExperts) {
+  std::mt19937 random(13);
+  int fitting = 0, split = 0;
+  for (int trial = 0; trial < 100; ++trial) {
+    Problem problem = withExperts(randomProblem(random), 6);
+    problem.machine.link.bytesPerSecond /= 30; // gradients are dear: those of experts need fewer ranks
+    problem.machine.network.bytesPerSecond /= 30;
+    EXPECT_TRUE(search(problem).plans.empty()); // none can be executed
+    SearchOptions options;
+    options.all = true;
+    SearchResult result = search(problem, options);
+    double best = bruteForce(problem, options.all);
+    EXPECT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    if (result.plans.empty())
+      continue;
+    ++fitting;
+    split += result.plans[0].plan.ep > 1;
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+    EXPECT_EQ(result.plans[0].plan.globalBatch(), problem.globalBatch);
+    EXPECT_FALSE(result.plans[0].plan.executable);
+  }
+  EXPECT_GT(fitting, 50);
+  EXPECT_GT(split, 5);
+}
+
+// Without experts ep is 1, whatever the devices.
+TEST(Search, DenseModelsHaveNoExpertAxis) {
+  Problem problem = shapeProblem(gpt(4, 256, 4), System{}, testMachine(1, 8), 8);
+  SearchOptions options;
+  options.all = true;
+  for (const PricedPlan &priced : search(problem, options).plans)
+    EXPECT_EQ(priced.plan.ep, 1);
+  problem.pins.ep = 2;
+  EXPECT_TRUE(search(problem, options).plans.empty());
 }
 
 TEST(Search, ResultDoesNotDependOnThreads) {
