@@ -44,18 +44,25 @@ System systemOf(const PublishedRow &row, bool *unfused) {
   } else if (*unfused) {
     system.name = "megatron-2022";
     system.scattersBoundary = true;
-    if (contains(source, "narayanan"))
-      system.accumulationBytes = 10; // 2021: 16-bit gradients are added to f32 ones by a kernel
+    system.gradientPasses = 7; // unscale 2, norm 1, clip 2, update 1, clear 1
+    system.hidesInputGradients = contains(source, "korthikanti") || contains(source, "calculon");
+    if (contains(source, "narayanan")) { // 2021: 16-bit gradients, summed by a kernel of their own and copied in f32
+      system.gradientBytes = 2, system.optimizerBytes = 16, system.accumulationBytes = 6;
+    }
   } else if (contains(source, "llm-foundry")) {
     system.name = "fsdp";
-    system.elementwiseShare = 2; // kernels of the framework one by one
+    system.stopsRecomputeEarly = contains(gpu, "h100"); // its A100 runs used PyTorch 1.13
+    system.elementwiseShare = 2;                        // kernels of the framework one by one
     bool pure = contains(precision, "pure");
     system.parameterBytes = pure ? 2 : 4, system.gradientBytes = pure ? 2 : 4, system.optimizerBytes = pure ? 4 : 8;
   } else if (contains(source, "torchtitan")) {
     system.name = "torchtitan";
+    system.stopsRecomputeEarly = true;
     system.elementwiseShare = contains(row.text("notes"), "compile") ? 1.2 : 2;
     system.parameterBytes = 4, system.gradientBytes = 4, system.optimizerBytes = 8;
-    system.lossBytes = 12; // f32 logits, their log-softmax and its gradient
+    // Backward of the loss: log-softmax, its gradient and that of the logits; split over tp also its exponent.
+    system.lossBytes = row.number("tp", 1) > 1 ? 16 : 12;
+    system.keepsGatheredInputs = true;
     system.repeatsSecondProducts = true;
   } else {
     system.name = "megatron-core";
@@ -265,10 +272,12 @@ PublishedCase caseOf(const PublishedRow &row) {
   placeEdges(result.problem, result.plan);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());
-  if (!recompute)
-    keepWhatFits(result.problem, result.plan);
   result.outOfMemory = outcome == Outcome::OutOfMemory;
   result.analytic = outcome == Outcome::Analytic;
+  if (result.analytic) // the formula is that of the layers alone
+    result.problem.embed = result.problem.head = -1;
+  if (!recompute)
+    keepWhatFits(result.problem, result.plan);
   fillMeasured(row, result);
   if (result.seconds == 0 && result.gibibytes == 0 && !result.outOfMemory)
     return refuse("nothing measured");

@@ -46,7 +46,6 @@ struct Space {
     Plan plan = choices[which.choice];
     plan.schedule = which.schedule;
     plan.virtualStages = which.virtualStages;
-    plan.executable = isExecutable(plan);
     return plan;
   }
 };
@@ -103,10 +102,11 @@ private:
   void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
+    bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
     for (int tp : divisors(devices, pins.tp))
       for (int pp : divisors(devices / tp, pins.pp))
         for (int cp : divisors(devices / tp / pp, pins.cp))
-          for (int ep : divisors(devices / tp / pp / cp, pins.ep)) {
+          for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
             Plan plan;
             plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep;
             plan.dp = devices / tp / pp / cp / ep;
@@ -116,11 +116,11 @@ private:
   }
 
   void addMicroBatches(Plan plan) {
-    if (problem.globalBatch % plan.dp != 0 || plan.pp > problem.layerCount())
+    if (problem.globalBatch % plan.replicas() != 0 || plan.pp > problem.layerCount())
       return;
     if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(plan.pp) != 0)
       return;
-    int64_t perReplica = problem.globalBatch / plan.dp;
+    int64_t perReplica = problem.globalBatch / plan.replicas();
     for (int64_t size = 1; size <= perReplica; ++size) {
       if (perReplica % size != 0 || perReplica / size > (1 << 20))
         continue;
@@ -141,15 +141,34 @@ private:
           if (vocabParallel != pins.vocabParallel.value_or(true) ||
               (pins.sequenceParallel && plan.tp > 1 && *pins.sequenceParallel != sequenceParallel) ||
               (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-              (!pins.zero && zero > 0 && plan.dp * plan.cp == 1))
+              (!pins.zero && zero > 0 && plan.replicas() * plan.cp == 1))
             continue;
           plan.sequenceParallel = sequenceParallel;
           plan.vocabParallel = vocabParallel;
           plan.zero = zero;
           // Costs do not depend on the schedule.
           plan.schedule = Schedule::OneFOneB;
-          if ((options.all || isExecutable(plan)) && structuralViolations(problem, plan).empty())
-            space.choices.push_back(plan);
+          if ((options.all || isExecutable(problem, plan)) && structuralViolations(problem, plan).empty())
+            addOffloads(plan);
+        }
+  }
+
+  // The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
+  // each class of recompute is a way of its own.
+  void addOffloads(Plan plan) {
+    const Pins &pins = problem.pins;
+    bool mayOffload = options.all && problem.machine.canOffload();
+    for (bool optimizer : {false, true})
+      for (bool activations : {false, true})
+        for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+          if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+              pins.offloadActivations.value_or(activations) != activations ||
+              (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
+            continue;
+          plan.offloadOptimizer = optimizer;
+          plan.offloadActivations = activations;
+          plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
+          space.choices.push_back(plan);
         }
   }
 
@@ -184,9 +203,11 @@ private:
     bool even = chunks > plan.pp, pinned = problem.pins.stageLayers.has_value();
     if (pinned && !maySplit(*problem.pins.stageLayers, plan.pp, chunks))
       return;
-    if ((!options.all && !isExecutable(plan)) || (!pinned && (chunks > layers || (even && layers % chunks != 0))) ||
+    if ((!options.all && !isExecutable(problem, plan)) ||
+        (!pinned && (chunks > layers || (even && layers % chunks != 0))) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
-        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
+        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
+        !whyNotOffloadable(problem.machine, plan).empty())
       return;
     double splits = even || problem.pins.stageLayers ? 1 : binomial(layers - 1, plan.pp - 1);
     space.plans = std::min(space.plans + splits, 1e300);

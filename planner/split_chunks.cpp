@@ -27,7 +27,7 @@ bool mayEndBefore(double limit, const Plan &axes, const std::vector<ChunkSeconds
 
 } // namespace
 
-SplitResult evenChunks(const Problem &problem, StageOptions &options, double limit) {
+SplitResult evenChunks(StageOptions &options, double limit) {
   const Plan &axes = options.axes();
   const CostTable &table = options.table();
   SplitResult result;
@@ -40,12 +40,12 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
   int count = layers / chunks;
   bool vShape = isVShaped(axes.schedule);
   const SegmentCost &layer = table.kinds[kinds.front()];
-  double repeated = layer.recompute[static_cast<int>(problem.pins.recompute.value_or(Recompute::None))].total();
+  int kept = static_cast<int>(table.commonRecompute.value_or(Recompute::None)); // takes least, or is the only choice
+  double forward = layer.forward.total() + layer.forwardTransfer[kept], repeated = layer.recompute[kept].total();
   std::vector<ChunkSeconds> seconds(chunks), edges(chunks);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const ChunkSeconds &edge = edges[chunk] = edgeSeconds(table, chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {count * layer.forward.total() + edge.forward,
-                      count * (layer.backward.total() + repeated) + edge.backward,
+    seconds[chunk] = {count * forward + edge.forward, count * (layer.backward.total() + repeated) + edge.backward,
                       count * layer.weight.total() + edge.weight};
   }
   if (!mayEndBefore(limit, axes, seconds))
@@ -110,7 +110,7 @@ SplitResult pinnedChunks(const Problem &problem, StageOptions &options, double l
   result.counts = *problem.pins.stageLayers;
   result.seconds = prediction.stepSeconds;
   for (StagePlan &stage : plan.stages)
-    stage.recompute.assign(stage.layers, problem.pins.recompute.value_or(Recompute::None));
+    stage.recompute.assign(stage.layers, options.table().commonRecompute.value_or(Recompute::None));
   result.lowerBound = std::min(result.seconds, pricePlan(problem, plan).prediction.stepSeconds);
   return result;
 }

@@ -7,7 +7,7 @@
 namespace espalier::planner {
 
 /// The one split into equal chunks, when it fits and beats the limit.
-SplitResult evenChunks(const Problem &problem, StageOptions &options, double limitSeconds);
+SplitResult evenChunks(StageOptions &options, double limitSeconds);
 
 /// The pinned split, when it fits and beats the limit. What a stage keeps is chosen for its widest chunk; where that
 /// repeats work, the bound is the same split without.

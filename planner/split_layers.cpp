@@ -26,21 +26,35 @@ namespace {
 // Adds `count` segments with what may be repeated in them.
 void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
                  WorkSum &sum) {
-  double least = 0, most = 0;
+  double least = 0, most = 0, transfer = 0;
   if (repeats) {
-    least = cost.recompute[static_cast<int>(pinned.value_or(Recompute::None))].total();
+    int kept = static_cast<int>(pinned.value_or(Recompute::None));
+    least = cost.recompute[kept].total();
+    transfer = cost.forwardTransfer[kept];
     for (const PhaseSeconds &repeated : cost.recompute)
       most = std::max(most, pinned ? least : repeated.total());
-    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes);
-    sum.savedBytes += count * (pinned ? cost.savedBytes[static_cast<int>(*pinned)]
-                                      : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
+    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+    if (cost.keepsOptimizerOnDevice())
+      sum.stateBytes += count * cost.optimizerBytes;
+    if (cost.keepsSavedOnDevice(kept))
+      sum.savedBytes +=
+          count * (pinned ? cost.savedBytes[kept] : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
   }
-  double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+  double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
   sum.work += count * (forward + rest + least);
   sum.layerWork += repeats ? count * (forward + rest + least) : 0;
   sum.once += count * cost.step.total();
   if (forward + rest + most > 0)
     sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
+}
+
+// Of two choices of axes and flags; schedules and stages are not looked at.
+bool differOnlyInOffloading(const Plan &a, const Plan &b) {
+  auto rest = [](const Plan &plan) {
+    return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.zero, plan.sequenceParallel,
+                    plan.vocabParallel);
+  };
+  return rest(a) == rest(b);
 }
 
 } // namespace
@@ -49,11 +63,11 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
   if (problem.embed >= 0)
-    addSegments(table.embed, problem.pins.recompute, /*repeats=*/false, 1, sum);
+    addSegments(table.embed, table.commonRecompute, /*repeats=*/false, 1, sum);
   if (problem.head >= 0)
-    addSegments(table.head, problem.pins.recompute, /*repeats=*/false, 1, sum);
+    addSegments(table.head, table.commonRecompute, /*repeats=*/false, 1, sum);
   for (const LayerRun &run : problem.layers)
-    addSegments(table.kinds[run.kind], problem.pins.recompute, /*repeats=*/true, run.count, sum);
+    addSegments(table.kinds[run.kind], table.commonRecompute, /*repeats=*/true, run.count, sum);
   return sum;
 }
 
@@ -62,13 +76,18 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
   auto add = [&](int kind, bool repeats, double count) {
+    bool found = false;
+    SegmentCost plain; // nothing offloaded
     for (size_t i = 0; i < choices.size(); ++i) {
-      bool found = true;
-      SegmentCost cost = segmentCost(problem, kind, choices[i], &found);
+      if (i == 0 || !differOnlyInOffloading(choices[i - 1], choices[i]))
+        plain = segmentCost(problem, kind, choices[i], &found);
       if (!found)
         sums[i].reset();
-      if (sums[i])
-        addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
+      if (!sums[i])
+        continue;
+      SegmentCost cost = plain;
+      addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
+      addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
     }
   };
   for (int edge : {problem.embed, problem.head})
@@ -169,15 +188,15 @@ public:
 
 private:
   // What one micro-batch takes in the layers before each layer, and in the edges of the stages before each stage, with
-  // the least that may be repeated. Forwards do not depend on what is kept.
+  // the least that may be repeated. Forwards do not depend on what is kept, or all layers keep the same.
   void sumLayers() {
     const CostTable &table = options.table();
-    int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
+    int recompute = static_cast<int>(table.commonRecompute.value_or(Recompute::None));
     layerSums.resize(1);
     for (int kind : table.layerKinds) {
       const SegmentCost &cost = table.kinds[kind];
-      ChunkSeconds seconds{cost.forward.total(), cost.backward.total() + cost.recompute[recompute].total(),
-                           cost.weight.total()};
+      ChunkSeconds seconds{cost.forward.total() + cost.forwardTransfer[recompute],
+                           cost.backward.total() + cost.recompute[recompute].total(), cost.weight.total()};
       layerSums.push_back({layerSums.back().forward + seconds.forward, layerSums.back().back + paths.up(seconds)});
     }
     edgeSums.resize(1);
@@ -477,8 +496,7 @@ private:
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return problem.pins.stageLayers ? pinnedChunks(problem, options, limitSeconds)
-                                    : evenChunks(problem, options, limitSeconds);
+    return problem.pins.stageLayers ? pinnedChunks(problem, options, limitSeconds) : evenChunks(options, limitSeconds);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

@@ -33,7 +33,9 @@ Json planAsJson(const planner::Plan &plan) {
                {"micro_batches", plan.microBatches},
                {"virtual_stages", plan.virtualStages},
                {"schedule", planner::scheduleName(plan.schedule)},
-               {"recompute", recomputeOf(plan)}};
+               {"recompute", recomputeOf(plan)},
+               {"offload_optimizer", plan.offloadOptimizer},
+               {"offload_activations", plan.offloadActivations}};
   json["stages"] = Json::array();
   for (const planner::StagePlan &stage : plan.stages) {
     Json recompute = Json::array();
@@ -46,16 +48,19 @@ Json planAsJson(const planner::Plan &plan) {
 }
 
 Json predictionAsJson(const planner::Prediction &prediction) {
-  Json memory = Json::array(), classes = Json::array();
+  Json memory = Json::array(), host = Json::array(), classes = Json::array();
   for (const planner::StageMemory &stage : prediction.memory) {
     memory.push_back(stage.total());
+    host.push_back(stage.host());
     classes.push_back({{"parameters", stage.parameters},
                        {"gradients", stage.gradients},
                        {"optimizer", stage.optimizer},
                        {"activations", stage.activations},
                        {"workspace", stage.workspace},
                        {"buffers", stage.communication},
-                       {"reserved", stage.reserved}});
+                       {"reserved", stage.reserved},
+                       {"host_optimizer", stage.hostOptimizer},
+                       {"host_activations", stage.hostActivations}});
   }
   const planner::TimeBreakdown &time = prediction.time;
   return {{"step_seconds", prediction.stepSeconds},
@@ -64,6 +69,8 @@ Json predictionAsJson(const planner::Prediction &prediction) {
           {"memory_bytes", memory},
           {"memory_limit_bytes", prediction.memoryLimitBytes},
           {"memory_classes", classes},
+          {"host_memory_bytes", host},
+          {"host_memory_limit_bytes", prediction.hostLimitBytes},
           {"bubble_share", prediction.bubbleShare},
           {"seconds",
            {{"compute", time.compute},
@@ -74,7 +81,8 @@ Json predictionAsJson(const planner::Prediction &prediction) {
             {"data_communication", time.dataCommunication},
             {"pipeline_communication", time.pipelineCommunication},
             {"bubble", time.bubble},
-            {"optimizer", time.optimizer}}},
+            {"optimizer", time.optimizer},
+            {"host_transfer", time.hostTransfer}}},
           {"binds", planner::whatBinds(prediction)}};
 }
 

@@ -62,14 +62,14 @@ TEST_P(Published, StaysWithinTheErrorReachedAndBeatsTheNullModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, Published,
-                         testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.027, 0, 0},
+                         testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.025, 0, 0},
                                          Wanted{"narayanan_sc21_table1.csv", 10, 0.03, 0, 0},
                                          Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.04, 44, 0.0405},
-                                         Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.04},
-                                         Wanted{"llm_foundry_mpt.csv", 108, 0.06, 0, 0},
+                                         Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.001},
+                                         Wanted{"llm_foundry_mpt.csv", 108, 0.048, 0, 0},
                                          Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
                                          Wanted{"megatron_bridge_perf.csv", 48, 0.060, 0, 0},
-                                         Wanted{"torchtitan_llama3_h100.csv", 12, 0.048, 6, 0.068}));
+                                         Wanted{"torchtitan_llama3_h100.csv", 12, 0.049, 6, 0.05}));
 
 } // namespace
 
