@@ -74,10 +74,10 @@ struct CollectiveTerm {
   Size bytes;
   double calls = 1;     ///< how many collectives share the bytes (latency is paid for each)
   bool canHide = false; ///< compute of the same segment and phase may run beside it
-  /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
-  bool overExperts = false;
   bool repeatedSelective = false;
   bool repeatedFull = false;
+  /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
+  bool overExperts = false;
 };
 
 /// Bytes as a function of the samples of one micro-batch on one replica, known at some of them.
@@ -92,8 +92,8 @@ struct ParameterTerm {
   double parameterBytes = 4; ///< per element, what forward reads
   double gradientBytes = 4;  ///< per element, the accumulator
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
-  bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
   double optimizerBytes = 8; ///< per element, masters and moments
+  bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
 };
 
 /// Which axes exceed one, and what else changes the terms. An empty field matches any value.

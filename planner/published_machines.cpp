@@ -31,7 +31,9 @@ struct MachineRow {
 //   gb200      attention: megatron_bridge_perf 40, 68, 88, 123, 136, 137
 //   gb300      attention: megatron_bridge_perf 18, 19, 62, 63, 64, 119
 //   b200       attention: megatron_bridge_perf 128, 129
-// V100, RTX 4090 and B300 are not fitted: shares as the nearest machine. Names with an underscore are llm-foundry's
+//   v100       Jean Zay with link, network: bigscience_v100 21, 25, 35, 40, 44, 87; the others take its share of the
+//   peak
+// RTX 4090 and B300 are not fitted: shares as the nearest machine. Names with an underscore are llm-foundry's
 // machines, under FSDP. The first row whose two parts are in the column is taken: a site stands before the plain name.
 constexpr MachineRow machines[] = {
     {"a100", "selene", 80, 312e12, 1.36e12, 0.771, 0.32, 5e-6, 108, 8, 230e9, 17.6e9, 4},
@@ -40,10 +42,10 @@ constexpr MachineRow machines[] = {
     {"a100_40gb", "", 40, 312e12, 1.28e12, 0.775, 0.333, 5e-6, 108, 8, 26e9, 22e9, 2},
     {"a100", "40g", 40, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 2},
     {"a100", "", 80, 312e12, 1.36e12, 0.771, 0.32, 5e-6, 108, 8, 230e9, 17.6e9, 4},
-    {"v100", "16gb (jean zay", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100", "jean zay", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100", "16g", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2},
-    {"v100", "", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 5e9, 2},
+    {"v100", "16gb (jean zay", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 2},
+    {"v100", "jean zay", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 2},
+    {"v100", "16g", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2},
+    {"v100", "", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 5e9, 2},
     {"h100", "96gb", 94, 989e12, 1.1e12, 0.538, 0.235, 5e-6, 132, 8, 360e9, 45e9, 5},
     {"h100_80gb", "", 80, 989e12, 2.29e12, 0.614, 0.186, 12e-6, 132, 8, 360e9, 45e9, 4},
     {"h100", "", 80, 989e12, 2.6e12, 0.635, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},

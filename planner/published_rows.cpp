@@ -28,7 +28,7 @@ System systemOf(const PublishedRow &row, bool *unfused) {
   std::string gpu = lower(row.text("gpu")), precision = lower(row.text("precision")), model = lower(row.text("model"));
   std::string source = lower(row.text("source"));
   *unfused = contains(source, "korthikanti") || contains(source, "narayanan") || contains(gpu, "jean zay") ||
-             contains(source, "alpa") || contains(source, "calculon");
+             contains(source, "alpa") || contains(source, "calculon") || contains(source, "superscaler");
   system.fusedAttention = !*unfused;
   if (contains(gpu, "jean zay")) {
     system.name = "megatron-deepspeed";
@@ -39,6 +39,9 @@ System systemOf(const PublishedRow &row, bool *unfused) {
     system.gradientBytes = wide ? 8 : 2;
     system.allocatedShare = 1.16;
     system.optimizerBytes = wide ? 12 : 16;
+    const std::string &notes = row.text("notes");
+    if (contains(notes, "\"BNB\"") && !contains(notes, "same conf"))
+      system.optimizerBytes -= 6; // moments in eight bits
     system.reducedBytes = wide ? 4 : 2;
     system.accumulationBytes = wide ? 10 : 6; // reads both, writes one
   } else if (*unfused) {
@@ -76,17 +79,17 @@ System systemOf(const PublishedRow &row, bool *unfused) {
 }
 
 // Why the cells cannot be used: a cell that has to be there, is no number or is beyond what a run can have.
-std::string checkCells(const PublishedRow &row) {
+std::string checkCells(const PublishedRow &row, bool withoutPlan) {
   struct Cell {
     const char *column;
     bool needed;
     double most; ///< keeps products of cells and lists of actions small
   };
-  static constexpr Cell cells[] = {
-      {"layers", true, 10000}, {"hidden", true, 1e6}, {"heads", true, 1e5}, {"kv_heads", false, 1e5},
-      {"ffn", false, 1e7},     {"vocab", false, 1e8}, {"seq", true, 1e8},   {"n_gpus", true, 1e6},
-      {"mbs", true, 1e6},      {"gbs", true, 1e6},    {"tp", false, 1e6},   {"pp", false, 10000},
-      {"vpp", false, 10000},   {"cp", false, 1e6},    {"ep", false, 1e6},   {"dp", false, 1e6}};
+  const Cell cells[] = {
+      {"layers", true, 10000},    {"hidden", true, 1e6}, {"heads", false, 1e5}, {"kv_heads", false, 1e5},
+      {"ffn", false, 1e7},        {"vocab", false, 1e8}, {"seq", true, 1e8},    {"n_gpus", true, 1e6},
+      {"mbs", !withoutPlan, 1e6}, {"gbs", true, 1e6},    {"tp", false, 1e6},    {"pp", false, 10000},
+      {"vpp", false, 10000},      {"cp", false, 1e6},    {"ep", false, 1e6},    {"dp", false, 1e6}};
   for (const Cell &cell : cells) {
     const std::string column = cell.column, &text = row.text(column);
     double value = row.number(column, -1);
@@ -102,10 +105,18 @@ int64_t whole(const PublishedRow &row, const char *column, int64_t missing) {
   return static_cast<int64_t>(row.number(column, static_cast<double>(missing)));
 }
 
+// Heads of the size nearest 128 that divides hidden.
+int64_t assumedHeads(int64_t hidden) {
+  for (int64_t distance = 0;; ++distance) // size 1 always divides
+    for (int64_t size : {128 - distance, 128 + distance})
+      if (size > 0 && hidden % size == 0)
+        return hidden / size;
+}
+
 std::string fillShape(const PublishedRow &row, bool unfused, int tp, ModelShape &shape) {
   shape.layers = static_cast<int>(whole(row, "layers", 1));
   shape.hidden = whole(row, "hidden", 1);
-  shape.heads = whole(row, "heads", 1);
+  shape.heads = row.text("heads").empty() ? assumedHeads(shape.hidden) : whole(row, "heads", 1);
   if (shape.hidden % shape.heads != 0)
     return "the heads do not divide hidden as published";
   shape.kvHeads = whole(row, "kv_heads", shape.heads);
@@ -174,6 +185,14 @@ std::string fillPlan(const PublishedRow &row, Plan &plan) {
   if (batches * plan.pp * plan.virtualStages > mostActions)
     return "the schedule has too many actions";
   return "";
+}
+
+// A table of a planner that does not print its plans.
+bool givesNoPlan(const PublishedRow &row) {
+  for (const char *column : {"tp", "pp", "dp", "mbs"})
+    if (!row.text(column).empty())
+      return false;
+  return true;
 }
 
 // Empty: not known; every stage then keeps what fits.
@@ -254,9 +273,11 @@ PublishedCase caseOf(const PublishedRow &row) {
   bool unfused = false;
   System system = systemOf(row, &unfused);
   ModelShape shape;
-  if (std::string fault = checkCells(row); !fault.empty())
+  result.headsAssumed = row.text("heads").empty();
+  result.withoutPlan = givesNoPlan(row);
+  if (std::string fault = checkCells(row, result.withoutPlan); !fault.empty())
     return refuse(fault);
-  if (std::string fault = fillPlan(row, result.plan); !fault.empty())
+  if (std::string fault = result.withoutPlan ? "" : fillPlan(row, result.plan); !fault.empty())
     return refuse(fault);
   if (std::string fault = fillShape(row, unfused, result.plan.tp, shape); !fault.empty())
     return refuse(fault);
@@ -264,10 +285,18 @@ PublishedCase caseOf(const PublishedRow &row) {
   if (machine.name.empty())
     return refuse("no machine for gpu '" + row.text("gpu") + "' with precision '" + row.text("precision") + "'");
   std::string fault;
-  std::optional<Recompute> recompute = recomputeOf(row.text("recompute"), fault);
+  std::optional<Recompute> recompute;
+  if (!result.withoutPlan)
+    recompute = recomputeOf(row.text("recompute"), fault);
   if (!fault.empty())
     return refuse(fault);
   result.problem = shapeProblem(shape, system, machine, whole(row, "gbs", 1));
+  if (result.withoutPlan) {
+    result.problem.pins.zero = 0;
+    result.problem.pins.sequenceParallel = false;
+    result.seconds = std::max(0.0, row.number("iter_time_s"));
+    return result.seconds > 0 && outcome == Outcome::Ran ? result : refuse("nothing measured");
+  }
   result.problem.pins.recompute = recompute;
   placeEdges(result.problem, result.plan);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())

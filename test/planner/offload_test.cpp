@@ -3,6 +3,7 @@
 #include "planner/export_plan.h"
 #include "planner/memory.h"
 #include "planner/search.h"
+#include "planner/split_layers.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>
@@ -225,6 +226,30 @@ TEST(Offload, ADifferenceByCauseSumsToTheTotal) {
   EXPECT_GT(answer.moreSeconds, 0);
   EXPECT_GT(transfer, 0);
   EXPECT_NEAR(sum, answer.moreSeconds, 1e-9 * answer.best.prediction.stepSeconds);
+}
+
+// Each class moves other bytes: the bounds of a class are its own, and hold for the plan as priced.
+TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
+  for (double speed : {1e9, 20e9, 500e9})
+    for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved})
+      for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+        Problem problem = shapeProblem(gpt(8, 2048, 16), System{}, withHost(testMachine(1, 2), 2e12, speed), 8);
+        Plan plan = offloading(true, true);
+        plan.pp = 2, plan.microBatches = 8, plan.schedule = schedule;
+        plan.virtualStages = schedule == Schedule::Interleaved ? 2 : 1;
+        plan.commonRecompute = recompute;
+        int layers = schedule == Schedule::Interleaved ? 2 : 4;
+        Plan priced = plan;
+        for (int first = 0; first < 8; first += layers)
+          priced.stages.push_back({first, layers, std::vector<Recompute>(layers, recompute)});
+        problem.pins.stageLayers = schedule == Schedule::Interleaved ? std::nullopt : std::optional(std::vector{4, 4});
+        double seconds = pricePlan(problem, priced).prediction.stepSeconds;
+        StageOptions options(problem, plan);
+        EXPECT_LE(relaxedBound(sumWork(problem, options.table()), problem.machine, plan), seconds * (1 + 1e-12));
+        SplitResult split = bestSplit(problem, options, seconds * (1 + 1e-6));
+        EXPECT_NEAR(split.seconds, seconds, 1e-12 * seconds) << speed << " " << scheduleName(schedule);
+        EXPECT_NEAR(split.lowerBound, seconds, 1e-8 * seconds);
+      }
 }
 
 // Layers of different kinds go through sums over ranges: the same plan as priced alone.

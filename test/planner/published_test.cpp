@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Tables, Published,
                                          Wanted{"llm_foundry_mpt.csv", 108, 0.048, 0, 0},
                                          Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
                                          Wanted{"megatron_bridge_perf.csv", 48, 0.060, 0, 0},
+                                         Wanted{"bigscience_v100.csv", 39, 0.19, 11, 0.13},
                                          Wanted{"torchtitan_llama3_h100.csv", 12, 0.049, 6, 0.05}));
 
 } // namespace
@@ -100,6 +101,21 @@ TEST(Published, RanksPlansOfOneModel) {
   EXPECT_GE(group->rows, 17);
   EXPECT_GE(group->spearman, 0.62);
   EXPECT_LE(group->regret, 0.02);
+}
+
+// Aceso prints what it measured and not its plans. On the same machine and batch our best is predicted within 11 % of
+// what its plans took from four devices on; on one device we are a quarter fast.
+TEST(Published, WithoutAPlanTheBestOneFoundIsCompared) {
+  std::optional<TableReport> aceso = report("aceso_reference_v100.csv");
+  if (!aceso)
+    GTEST_SKIP() << "the table is not here";
+  EXPECT_TRUE(aceso->priced.empty());
+  ASSERT_EQ(aceso->searched.size(), 5u);
+  for (const SearchedRow &row : aceso->searched) {
+    double ratio = row.predictedSeconds / row.seconds;
+    EXPECT_GT(ratio, row.line == 2 ? 0.74 : 0.9) << row.name << " " << row.plan;
+    EXPECT_LT(ratio, 1.11) << row.name << " " << row.plan;
+  }
 }
 
 TEST(Published, SpearmanIsOneForEqualOrdersAndSharesTies) {
@@ -179,6 +195,22 @@ TEST(PublishedCase, TheOneAxisThatIsNotPublishedFollowsFromTheOthers) {
   EXPECT_EQ(caseWith({{"dp", ""}}).plan.dp, 4);
   EXPECT_EQ(caseWith({{"tp", ""}}).plan.tp, 2);
   EXPECT_EQ(caseWith({{"dp", "16"}, {"tp", ""}, {"pp", ""}, {"gbs", "32"}}).plan.tp, 1);
+}
+
+TEST(PublishedCase, HeadsThatAreNotPublishedHaveTheSizeNearest128) {
+  EXPECT_FALSE(caseWith({}).headsAssumed);
+  EXPECT_FALSE(caseWith({}).withoutPlan);
+  PublishedCase found = caseWith({{"heads", ""}, {"hidden", "1200"}});
+  EXPECT_TRUE(found.headsAssumed);
+  EXPECT_EQ(found.problem.dimensions[3].size, 10); // of 120
+}
+
+TEST(PublishedCase, WithoutAPlanTheProblemIsPinnedToWhatTheSystemHad) {
+  PublishedCase found = caseWith({{"tp", ""}, {"pp", ""}, {"dp", ""}, {"mbs", ""}});
+  ASSERT_EQ(found.reason, "");
+  EXPECT_TRUE(found.withoutPlan);
+  EXPECT_EQ(found.problem.pins.zero, 0);
+  EXPECT_EQ(search(found.problem).plans.front().plan.globalBatch(), 32);
 }
 
 TEST(PublishedCase, MachinesOfAllNamedGpusAreKnown) {
