@@ -114,6 +114,8 @@ LogicalResult lower(Compilation &c) {
 }
 
 LogicalResult emit(Compilation &c) {
+  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
+    return emitError(c.module->getLoc()) << reason;
   describeRun(c.run, c.plan, c.flopsPerStep, c.out);
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
@@ -141,6 +143,17 @@ std::string print(ModuleOp module) {
 }
 
 } // namespace
+
+std::string whyNotExecutable(const RunConfig &run) {
+  if (run.model.hasExperts())
+    return "mixture-of-experts models are planned, but not executed yet: the runtime has no kernels that move tokens "
+           "to "
+           "experts; use `espalier plan`";
+  if (run.pins.offloadOptimizer.value_or(false) || run.pins.offloadActivations.value_or(false))
+    return "offloading is planned, but not executed yet; use `espalier plan`, or say False to swap_config.swap, "
+           "planner.pin.offload_optimizer and planner.pin.offload_activations";
+  return "";
+}
 
 std::vector<std::string> phaseNames() {
   std::vector<std::string> names;

@@ -22,6 +22,10 @@ std::vector<std::string> checkProblem(const Problem &problem) {
     wantPositive(machine.link.bytesPerSecond, "link bandwidth (there are several devices per host)");
   if (machine.hosts > 1)
     wantPositive(machine.network.bytesPerSecond, "network bandwidth (there are several hosts)");
+  if (machine.canOffload()) {
+    wantPositive(machine.host.bytes, "host memory (there is a link to it)");
+    wantPositive(machine.host.devicesPerLink, "devices per link to host memory");
+  }
   if (problem.globalBatch < 1)
     faults.push_back("the global batch must be at least 1");
   if (problem.layerCount() < 1)
@@ -29,6 +33,8 @@ std::vector<std::string> checkProblem(const Problem &problem) {
   const Pins &pins = problem.pins;
   int64_t product = 1;
   bool allPinned = true;
+  if ((pins.offloadOptimizer.value_or(false) || pins.offloadActivations.value_or(false)) && !machine.canOffload())
+    faults.push_back("offloading is pinned, but machine " + machine.name + " has no link to host memory");
   const std::pair<const std::optional<int> &, const char *> axes[] = {
       {pins.dp, "dp"}, {pins.tp, "tp"}, {pins.pp, "pp"}, {pins.cp, "cp"}, {pins.ep, "ep"}};
   for (const auto &[pin, name] : axes) {

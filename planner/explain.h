@@ -35,9 +35,11 @@ struct WhyNot {
   PricedPlan best;         ///< the best plan that honours the wish, when nothing is violated
   std::vector<std::pair<std::string, double>> items;
   double moreSeconds = 0;
+  double lowerBoundSeconds = 0; ///< no plan as wished is faster; below the best plan's step where that is not proved
 };
 
-/// Searches under `wish` (its set fields replace the problem's pins) and compares with `chosen`.
+/// Searches under `wish` (its set fields replace the problem's pins) and compares with `chosen`. Settles for a plan
+/// that is not proved best where the proof would take long.
 WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish, const SearchOptions &options = {});
 
 /// For people.

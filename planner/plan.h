@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,19 +33,26 @@ struct StagePlan {
 struct Plan {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtualStages = 1;
-  int64_t microBatchSize = 1; ///< samples per micro-batch on one dp replica
-  int64_t microBatches = 1;   ///< micro-batches per step on one dp replica
+  int64_t microBatchSize = 1; ///< samples per micro-batch on one replica
+  int64_t microBatches = 1;   ///< micro-batches per step on one replica
   int zero = 0;               ///< ZeRO stage, 0..3
   bool sequenceParallel = false;
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
   bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
   bool sliceRecomputedInputs = false; ///< inputs kept under full recompute are split over tp and gathered in backward
+  bool offloadOptimizer = false;      ///< masters and moments live in host memory
+  bool offloadActivations = false;    ///< what layers keep waits for backward in host memory
+  /// What every layer keeps. The search sets it where activations are offloaded: forward then depends on what is kept,
+  /// which makes it an axis like the others.
+  std::optional<Recompute> commonRecompute;
   Schedule schedule = Schedule::OneFOneB;
   std::vector<StagePlan> stages;
   bool executable = true; ///< false: priced, but the executor cannot run it yet
 
   int ranks() const { return dp * tp * pp * cp * ep; }
-  int64_t globalBatch() const { return microBatchSize * microBatches * dp; }
+  /// Samples are split over dp and ep: what users call data-parallel ranks.
+  int replicas() const { return dp * ep; }
+  int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
 };
 
 /// Bytes on one rank of a stage, by class.
@@ -52,8 +60,11 @@ struct StageMemory {
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;   ///< saved for backward, all micro-batches in flight
   double workspace = 0;     ///< transient peak of one segment, logits included
-  double communication = 0; ///< boundary and gather buffers
+  double communication = 0; ///< boundary and gather buffers, and those that transfers to the host go through
   double reserved = 0;      ///< what the machine's software takes
+  double hostOptimizer = 0, hostActivations = 0; ///< offloaded: in host memory, not on the device
+  double host() const { return hostOptimizer + hostActivations; }
+  /// On the device.
   double total() const {
     return parameters + gradients + optimizer + activations + workspace + communication + reserved;
   }
@@ -68,9 +79,10 @@ struct TimeBreakdown {
   double pipelineCommunication = 0;
   double bubble = 0;
   double optimizer = 0;
+  double hostTransfer = 0; ///< to and from host memory, where not hidden
   double total() const {
-    return compute + recompute + tensorCommunication + contextCommunication + expertCommunication + dataCommunication +
-           pipelineCommunication + bubble + optimizer;
+    return hostTransfer + compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
+           dataCommunication + pipelineCommunication + bubble + optimizer;
   }
 };
 
@@ -83,7 +95,8 @@ struct Prediction {
   std::vector<StageMemory> memory; ///< per stage
   double peakBytes = 0;            ///< of the fullest stage
   double memoryLimitBytes = 0;
-  bool fits() const { return peakBytes <= memoryLimitBytes; }
+  double hostPeakBytes = 0, hostLimitBytes = 0; ///< of the rank with most in host memory; a rank's share of its host
+  bool fits() const { return peakBytes <= memoryLimitBytes && hostPeakBytes <= hostLimitBytes; }
 };
 
 } // namespace espalier::planner

@@ -27,12 +27,27 @@ std::vector<int> divisors(int value, const std::optional<int> &pin) {
   return list;
 }
 
-// A choice of everything but the split of layers.
+// A choice of everything but the split of layers: one of the choices of axes, and the schedule. There are many.
 struct Candidate {
-  Plan axes;
   double bound = 0;
-  double splits = 0; ///< ways to spread the layers
-  size_t order = 0;  ///< equal bounds keep the order of enumeration
+  uint32_t choice = 0, order = 0; ///< equal bounds keep the order of enumeration
+  Schedule schedule = Schedule::OneFOneB;
+  int virtualStages = 1;
+};
+
+// All choices, candidates by rising bound.
+struct Space {
+  std::vector<Plan> choices; ///< all but the schedule
+  std::vector<Candidate> candidates;
+  double plans = 0; ///< candidates times the ways to spread the layers, at most 1e300
+
+  Plan axes(size_t candidate) const {
+    const Candidate &which = candidates[candidate];
+    Plan plan = choices[which.choice];
+    plan.schedule = which.schedule;
+    plan.virtualStages = which.virtualStages;
+    return plan;
+  }
 };
 
 using KindKey = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their axes do
@@ -64,28 +79,34 @@ public:
   Enumerator(const Problem &problem, const SearchOptions &options) : problem(problem), options(options) {}
 
   // First the choices whose costs differ, then, in parallel, the work of each, then its schedules.
-  std::vector<Candidate> run() {
+  Space run() {
     enumerateAxes();
+    std::vector<Plan> &choices = space.choices;
     std::vector<std::optional<WorkSum>> works(choices.size());
-    forEachParallel(choices.size(), options.threads, [&](size_t i) {
-      CostTable table = buildCostTable(problem, choices[i]);
-      if (table.found)
-        works[i] = sumWork(problem, table);
+    constexpr size_t block = 64;
+    forEachParallel((choices.size() + block - 1) / block, options.threads, [&](size_t i) {
+      size_t begin = i * block;
+      std::span<const Plan> part(choices.begin() + begin, std::min(block, choices.size() - begin));
+      std::ranges::move(sumWorks(problem, part), works.begin() + begin);
     });
     for (size_t i = 0; i < choices.size(); ++i)
       if (works[i])
-        addSchedules(choices[i], *works[i]);
-    return std::move(candidates);
+        addSchedules(static_cast<uint32_t>(i), *works[i]);
+    std::sort(space.candidates.begin(), space.candidates.end(), [](const Candidate &a, const Candidate &b) {
+      return std::tie(a.bound, a.order) < std::tie(b.bound, b.order);
+    });
+    return std::move(space);
   }
 
 private:
   void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
+    bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
     for (int tp : divisors(devices, pins.tp))
       for (int pp : divisors(devices / tp, pins.pp))
         for (int cp : divisors(devices / tp / pp, pins.cp))
-          for (int ep : divisors(devices / tp / pp / cp, pins.ep)) {
+          for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
             Plan plan;
             plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep;
             plan.dp = devices / tp / pp / cp / ep;
@@ -95,11 +116,11 @@ private:
   }
 
   void addMicroBatches(Plan plan) {
-    if (problem.globalBatch % plan.dp != 0 || plan.pp > problem.layerCount())
+    if (problem.globalBatch % plan.replicas() != 0 || plan.pp > problem.layerCount())
       return;
     if (problem.pins.stageLayers && problem.pins.stageLayers->size() != static_cast<size_t>(plan.pp))
       return;
-    int64_t perReplica = problem.globalBatch / plan.dp;
+    int64_t perReplica = problem.globalBatch / plan.replicas();
     for (int64_t size = 1; size <= perReplica; ++size) {
       if (perReplica % size != 0 || perReplica / size > (1 << 20))
         continue;
@@ -120,19 +141,39 @@ private:
           if (vocabParallel != pins.vocabParallel.value_or(true) ||
               (pins.sequenceParallel && plan.tp > 1 && *pins.sequenceParallel != sequenceParallel) ||
               (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-              (!pins.zero && zero > 0 && plan.dp * plan.cp == 1))
+              (!pins.zero && zero > 0 && plan.replicas() * plan.cp == 1))
             continue;
           plan.sequenceParallel = sequenceParallel;
           plan.vocabParallel = vocabParallel;
           plan.zero = zero;
           // Costs do not depend on the schedule.
           plan.schedule = Schedule::OneFOneB;
-          if ((options.all || isExecutable(plan)) && structuralViolations(problem, plan).empty())
-            choices.push_back(plan);
+          if ((options.all || isExecutable(problem, plan)) && structuralViolations(problem, plan).empty())
+            addOffloads(plan);
         }
   }
 
-  void addSchedules(Plan plan, const WorkSum &work) {
+  // The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
+  // each class of recompute is a way of its own.
+  void addOffloads(Plan plan) {
+    const Pins &pins = problem.pins;
+    bool mayOffload = options.all && problem.machine.canOffload();
+    for (bool optimizer : {false, true})
+      for (bool activations : {false, true})
+        for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+          if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+              pins.offloadActivations.value_or(activations) != activations ||
+              (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
+            continue;
+          plan.offloadOptimizer = optimizer;
+          plan.offloadActivations = activations;
+          plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
+          space.choices.push_back(plan);
+        }
+  }
+
+  void addSchedules(uint32_t choice, const WorkSum &work) {
+    Plan plan = space.choices[choice];
     for (Schedule schedule : kSchedules) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule : plan.pp == 1 && schedule != Schedule::OneFOneB)
         continue;
@@ -142,7 +183,7 @@ private:
         plan.virtualStages = isVShaped(schedule) ? 2 : virtualStages;
         if (problem.pins.virtualStages && *problem.pins.virtualStages != plan.virtualStages)
           continue;
-        add(plan, work);
+        add(choice, plan, work);
       }
     }
   }
@@ -150,24 +191,23 @@ private:
   // Memory for actions of a table is bounded before one is built.
   static constexpr double mostActions = 4e6;
 
-  void add(Plan plan, const WorkSum &work) {
-    plan.executable = isExecutable(plan);
+  void add(uint32_t choice, const Plan &plan, const WorkSum &work) {
     int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
     bool even = chunks > plan.pp;
-    if ((!plan.executable && !options.all) || chunks > layers || (even && layers % chunks != 0) ||
+    if ((!options.all && !isExecutable(problem, plan)) || chunks > layers || (even && layers % chunks != 0) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
-        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
+        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
+        !whyNotOffloadable(problem.machine, plan).empty())
       return;
-    Candidate candidate{plan, relaxedBound(work, plan), 1, 0};
-    if (!even && !problem.pins.stageLayers)
-      candidate.splits = binomial(layers - 1, plan.pp - 1);
-    candidates.push_back(std::move(candidate));
+    double splits = even || problem.pins.stageLayers ? 1 : binomial(layers - 1, plan.pp - 1);
+    space.plans = std::min(space.plans + splits, 1e300);
+    space.candidates.push_back({relaxedBound(work, problem.machine, plan), choice,
+                                static_cast<uint32_t>(space.candidates.size()), plan.schedule, plan.virtualStages});
   }
 
   const Problem &problem;
   const SearchOptions &options;
-  std::vector<Plan> choices; ///< all but the schedule
-  std::vector<Candidate> candidates;
+  Space space;
 };
 
 // The best plan of each kind; the k-th best of them is the limit that others must beat to be
@@ -231,12 +271,11 @@ Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &count
 }
 
 // Solves the candidates named by `which` with `threads` threads; result i belongs to which[i].
-std::vector<SplitResult> solve(const Problem &problem, const std::vector<Candidate> &candidates,
-                               const std::vector<size_t> &which, const std::vector<double> &limits, int64_t budget,
-                               int threads) {
+std::vector<SplitResult> solve(const Problem &problem, const Space &space, const std::vector<size_t> &which,
+                               const std::vector<double> &limits, int64_t budget, int threads) {
   std::vector<SplitResult> results(which.size());
   forEachParallel(which.size(), threads, [&](size_t i) {
-    StageOptions options(problem, candidates[which[i]].axes);
+    StageOptions options(problem, space.axes(which[i]));
     results[i] = bestSplit(problem, options, limits[i], budget);
   });
   return results;
@@ -246,16 +285,21 @@ std::vector<SplitResult> solve(const Problem &problem, const std::vector<Candida
 // the second goes through what the bounds of the first leave open below the best plan.
 class BranchAndBound {
 public:
-  BranchAndBound(const Problem &problem, const SearchOptions &options, std::vector<Candidate> candidates)
-      : problem(problem), options(options), candidates(std::move(candidates)), leaders(options.alternatives + 1) {}
+  BranchAndBound(const Problem &problem, const SearchOptions &options, Space space)
+      : problem(problem), options(options), space(std::move(space)), leaders(options.alternatives + 1) {}
 
   SearchStatistics run() {
     SearchStatistics statistics;
-    for (const Candidate &candidate : candidates)
-      statistics.space = std::min(statistics.space + candidate.splits, 1e300);
+    statistics.space = space.plans;
+    const std::vector<Candidate> &candidates = space.candidates;
     std::vector<std::pair<double, size_t>> open; // (bound, candidate) that may beat the best
+    double bound = std::numeric_limits<double>::infinity();
     for (size_t begin = 0, end = 0; begin < candidates.size() && candidates[begin].bound < leaders.kthSeconds();
          begin = end) {
+      if (!options.prove && begin >= quickCandidates && leaders.bestSeconds() < bound) {
+        bound = candidates[begin].bound;
+        break;
+      }
       // The first ones are few: what they find spares the others work.
       end = std::min(begin + std::clamp<size_t>(begin, 2, batch), candidates.size());
       std::vector<size_t> which;
@@ -264,10 +308,9 @@ public:
       solveBatch(which, /*budget=*/0, statistics, open);
     }
     std::sort(open.begin(), open.end());
-    double bound = std::numeric_limits<double>::infinity();
     int64_t budget = options.prove ? actionBudget : quickBudget;
     if (!options.prove && open.size() > batch) {
-      bound = open[batch].first;
+      bound = std::min(bound, open[batch].first);
       open.resize(batch);
     }
     for (size_t begin = 0; begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
@@ -287,8 +330,8 @@ public:
 
   std::vector<Plan> axes() const {
     std::vector<Plan> list;
-    for (const Candidate &candidate : candidates)
-      list.push_back(candidate.axes);
+    for (size_t i = 0; i < space.candidates.size(); ++i)
+      list.push_back(space.axes(i));
     return list;
   }
 
@@ -298,17 +341,18 @@ private:
   static constexpr size_t batch = 16;
   static constexpr int64_t actionBudget = 4'000'000; // per candidate
   static constexpr int64_t quickBudget = 200'000;    // where nothing is to be proved
+  static constexpr size_t quickCandidates = 500;
 
   void solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
                   std::vector<std::pair<double, size_t>> &open) {
     std::vector<double> limits;
     for (size_t i : which)
-      limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(candidates[i].axes));
-    std::vector<SplitResult> results = solve(problem, candidates, which, limits, budget, options.threads);
+      limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(space.axes(i)));
+    std::vector<SplitResult> results = solve(problem, space, which, limits, budget, options.threads);
     for (size_t i = 0; i < which.size(); ++i) {
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
-        leaders.offer(candidates[which[i]].axes, results[i]);
+        leaders.offer(space.axes(which[i]), results[i]);
       if (results[i].lowerBound < leaders.bestSeconds())
         open.push_back({results[i].lowerBound, which[i]});
     }
@@ -316,7 +360,7 @@ private:
 
   const Problem &problem;
   const SearchOptions &options;
-  std::vector<Candidate> candidates;
+  Space space;
   Leaders leaders;
 };
 
@@ -339,14 +383,7 @@ SearchResult search(const Problem &given, const SearchOptions &options) {
   if (!result.errors.empty())
     return result;
 
-  std::vector<Candidate> candidates = Enumerator(problem, options).run();
-  for (size_t i = 0; i < candidates.size(); ++i)
-    candidates[i].order = i;
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
-    return std::tie(a.bound, a.order) < std::tie(b.bound, b.order);
-  });
-
-  BranchAndBound solver(problem, options, std::move(candidates));
+  BranchAndBound solver(problem, options, Enumerator(problem, options).run());
   result.statistics = solver.run();
   for (const auto &[axes, solved] : solver.best())
     result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved.counts)));

@@ -99,24 +99,4 @@ Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
   return Player(table, chunks, wantTrace).run();
 }
 
-double pipelineLowerBound(const std::vector<ChunkSeconds> &stages, int microBatches, bool splitsBackward) {
-  double bound = 0, forwards = 0, both = 0;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const ChunkSeconds &stage = stages[s];
-    double all = microBatches * stage.total();
-    if (!splitsBackward) {
-      bound = std::max(bound, both + all);
-      both += stage.total();
-      continue;
-    }
-    // Before the last backward of stage s, ZB-H1 has run all but s + 1 of its weight gradients.
-    double weights = std::max(0.0, microBatches - 1.0 - s) * stage.weight;
-    bound = std::max(bound, forwards + all);
-    bound = std::max(bound, both + microBatches * (stage.forward + stage.backward) + weights);
-    forwards += stage.forward;
-    both += stage.forward + stage.backward;
-  }
-  return bound;
-}
-
 } // namespace espalier::planner

@@ -33,11 +33,4 @@ struct Played {
 /// Plays the table; chunks[i] belongs to model chunk i.
 Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace = false);
 
-/// Lower bound of the played time of a schedule with one chunk per stage (`splitsBackward`: ZB-H1,
-/// otherwise GPipe or 1F1B): stage s cannot start before the first micro-batch has come down, must
-/// do all its work, and its last gradient must go back up: max over s of (m t_s + sum over i < s of
-/// t_i). For 1F1B and GPipe with equal stages it is the exact time (m + p - 1) t (Narayanan SC21,
-/// section 2.2).
-double pipelineLowerBound(const std::vector<ChunkSeconds> &stages, int microBatches, bool splitsBackward);
-
 } // namespace espalier::planner

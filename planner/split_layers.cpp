@@ -1,11 +1,13 @@
-// The bound of a split is the longest chain through one stage: first forwards down to it, all its
-// work, last backwards up from it (simulate.h), and what the first stage does once per step behind
-// that. For a target time T only the sum of the upper stages matters, so a table over (stage,
-// layers used) decides T exactly.
+// The bound of a split is the longest of the chains that turn at one stage (longest_paths.h). For a target time T only
+// the longest way back to a stage that ends last matters of the upper stages, so a table over (stage, layers used)
+// decides T.
 #include "planner/split_layers.h"
+
+#include "planner/longest_paths.h"
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace espalier::planner {
 
@@ -18,53 +20,130 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
   return seconds;
 }
 
+namespace {
+
+// Adds `count` segments with what may be repeated in them.
+void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
+                 WorkSum &sum) {
+  double least = 0, most = 0, transfer = 0;
+  if (repeats) {
+    int kept = static_cast<int>(pinned.value_or(Recompute::None));
+    least = cost.recompute[kept].total();
+    transfer = cost.forwardTransfer[kept];
+    for (const PhaseSeconds &repeated : cost.recompute)
+      most = std::max(most, pinned ? least : repeated.total());
+    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+    if (cost.keepsOptimizerOnDevice())
+      sum.stateBytes += count * cost.optimizerBytes;
+    if (cost.keepsSavedOnDevice(kept))
+      sum.savedBytes +=
+          count * (pinned ? cost.savedBytes[kept] : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
+  }
+  double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
+  sum.work += count * (forward + rest + least);
+  sum.layerWork += repeats ? count * (forward + rest + least) : 0;
+  sum.once += count * cost.step.total();
+  if (forward + rest + most > 0)
+    sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
+}
+
+// Of two choices of axes and flags; schedules and stages are not looked at.
+bool differOnlyInOffloading(const Plan &a, const Plan &b) {
+  auto rest = [](const Plan &plan) {
+    return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.zero, plan.sequenceParallel,
+                    plan.vocabParallel);
+  };
+  return rest(a) == rest(b);
+}
+
+} // namespace
+
 WorkSum sumWork(const Problem &problem, const CostTable &table) {
-  int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
-  auto add = [&](const SegmentCost &cost, double least, double most, double count) {
-    double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
-    sum.work += count * (forward + rest + least);
-    sum.weights += count * cost.weight.total();
-    sum.once += count * cost.step.total();
-    if (forward + rest + most > 0)
-      sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
-  };
   if (problem.embed >= 0)
-    add(table.embed, 0, 0, 1);
+    addSegments(table.embed, table.commonRecompute, /*repeats=*/false, 1, sum);
   if (problem.head >= 0)
-    add(table.head, 0, 0, 1);
-  for (const LayerRun &run : problem.layers) {
-    double most = 0;
-    for (const PhaseSeconds &repeated : table.kinds[run.kind].recompute)
-      most = std::max(most, repeated.total());
-    add(table.kinds[run.kind], table.kinds[run.kind].recompute[recompute].total(), most, run.count);
-  }
+    addSegments(table.head, table.commonRecompute, /*repeats=*/false, 1, sum);
+  for (const LayerRun &run : problem.layers)
+    addSegments(table.kinds[run.kind], table.commonRecompute, /*repeats=*/true, run.count, sum);
   return sum;
 }
 
-double relaxedBound(const WorkSum &sum, const Plan &axes) {
-  double work = sum.work;
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices) {
+  std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
+  for (size_t i = 0; i < choices.size(); ++i)
+    sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
+  auto add = [&](int kind, bool repeats, double count) {
+    bool found = false;
+    SegmentCost plain; // nothing offloaded
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (i == 0 || !differOnlyInOffloading(choices[i - 1], choices[i]))
+        plain = segmentCost(problem, kind, choices[i], &found);
+      if (!found)
+        sums[i].reset();
+      if (!sums[i])
+        continue;
+      SegmentCost cost = plain;
+      addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
+      addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
+    }
+  };
+  for (int edge : {problem.embed, problem.head})
+    if (edge >= 0)
+      add(edge, /*repeats=*/false, 1);
+  std::vector<double> layers(problem.kinds.size());
+  for (const LayerRun &run : problem.layers)
+    layers[run.kind] += run.count;
+  for (size_t kind = 0; kind < layers.size(); ++kind)
+    if (layers[kind] > 0)
+      add(static_cast<int>(kind), /*repeats=*/true, layers[kind]);
+  return sums;
+}
+
+namespace {
+
+// Transfers of one micro-batch between stages, forward and backward.
+double sends(const Plan &axes, int chunks) {
+  int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
+  return 2.0 * pairs;
+}
+
+// Stages of work x_s, in all `work`, and y_s once per step, in all `once`, that end by T where
+// share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, equal chains have
+// z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least (work + once / m).
+double waitingSeconds(double share, double work, double once, double m, double p) {
+  if (share <= 0)
+    return 0;
+  return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
+}
+
+} // namespace
+
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes) {
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
-  if (chunks == 1)
-    work += 2 * (axes.pp - 1) * sum.boundarySeconds;
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
+  double held = axes.schedule == Schedule::GPipe ? m : 1; // chunks, at least
+  if (sum.stateBytes / p + held * sum.savedBytes / (p * chunks) + machine.reservedBytes >
+      machine.memoryBytes * (1 + 1e-9))
+    return std::numeric_limits<double>::infinity();
+  double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
   double bound = (m * work + sum.once) / p;
   // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
   // backward, which are at least the mean, m - 1 times more.
   if (axes.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
-  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Equal
-  // chains of m t_s + share * sum over i < s of t_i <= T have t_s = T / m (1 - share / m)^s, whose
-  // sum is the work. Without split weights the last backward goes up again: share 1. Both ways of a
-  // send count as much as forward and backward do, so they are left out of the share. The V returns
-  // to the first stage: no wait.
-  double share = axes.schedule == Schedule::OneFOneB                                 ? 1
-                 : sum.boundarySeconds > 0 || isVShaped(axes.schedule) ? 0
-                                                                                     : sum.forwardShare / chunks;
-  if (share <= 0)
-    return bound;
-  return std::max(bound, share * work / (1 - std::pow(1 - share / m, p)));
+  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
+  // goes forward. The V ends where it starts, so its head is not part of the first chunks.
+  double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
+  double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
+  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p));
+  // Without split weights the last backward goes up again to the first stage, which sends none.
+  if (axes.schedule == Schedule::OneFOneB)
+    bound = std::max(bound, waitingSeconds(1, work, 0, m, p));
+  if (axes.schedule == Schedule::Interleaved)
+    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds);
+  return bound;
 }
 
 namespace {
@@ -76,18 +155,20 @@ class SplitSearch {
 public:
   SplitSearch(const Problem &problem, StageOptions &options, int64_t budget)
       : problem(problem), options(options), axes(options.axes()), stages(axes.pp),
-        layers(static_cast<int>(options.table().layerKinds.size())), budget(budget) {
-    splitsBackward = axes.schedule == Schedule::ZeroBubbleH1;
-    WorkSum sum = sumWork(problem, options.table());
-    through = sum.work - (splitsBackward ? sum.weights : 0) + 2 * (stages - 1) * sum.boundarySeconds;
-    leastFirstStep = options.best(0, 0, 1).stepSeconds;
-    for (int stage = 0; stage < stages; ++stage)
-      edges.push_back(edgeSeconds(options.table(), stage, stages, 1, false));
+        layers(static_cast<int>(options.table().layerKinds.size())), budget(budget),
+        paths(axes.schedule, stages, axes.microBatches) {
+    sumLayers();
+    for (int count = 1; count <= layers - stages + 1; ++count) {
+      const StageOption &option = options.best(0, 0, count);
+      if (!option.fits)
+        break;
+      firstEndings.push_back(paths.ending(0, secondsOf(0, option), option.stepSeconds));
+    }
   }
 
   SplitResult run(double limit) {
     SplitResult result;
-    double low = std::min(limit, relaxedBound(sumWork(problem, options.table()), axes)) * (1 - 1e-9);
+    double low = std::min(limit, relaxedBound(sumWork(problem, options.table()), problem.machine, axes)) * (1 - 1e-9);
     std::vector<int> counts = firstSplit(low, limit);
     if (counts.empty()) {
       result.lowerBound = limit;
@@ -105,50 +186,67 @@ public:
   }
 
 private:
-  ChunkSeconds secondsOf(int stage, int first, int count, const StageOption &option) const {
+  // What one micro-batch takes in the layers before each layer, and in the edges of the stages before each stage, with
+  // the least that may be repeated. Forwards do not depend on what is kept, or all layers keep the same.
+  void sumLayers() {
+    const CostTable &table = options.table();
+    int recompute = static_cast<int>(table.commonRecompute.value_or(Recompute::None));
+    layerSums.resize(1);
+    for (int kind : table.layerKinds) {
+      const SegmentCost &cost = table.kinds[kind];
+      ChunkSeconds seconds{cost.forward.total() + cost.forwardTransfer[recompute],
+                           cost.backward.total() + cost.recompute[recompute].total(), cost.weight.total()};
+      layerSums.push_back({layerSums.back().forward + seconds.forward, layerSums.back().back + paths.up(seconds)});
+    }
+    edgeSums.resize(1);
+    for (int stage = 0; stage < stages; ++stage) {
+      edges.push_back(edgeSeconds(table, stage, stages, 1, false));
+      edgeSums.push_back(
+          {edgeSums.back().forward + edges[stage].forward, edgeSums.back().back + paths.up(edges[stage])});
+    }
+  }
+
+  double forwardAbove(int stage, int used) const { return edgeSums[stage].forward + layerSums[used].forward; }
+
+  double passingBelow(int stage, int used) const {
+    return edgeSums[stages].passing() - edgeSums[stage + 1].passing() + layerSums[layers].passing() -
+           layerSums[used].passing();
+  }
+
+  ChunkSeconds secondsOf(int stage, const StageOption &option) const {
     const ChunkSeconds &edge = edges[stage], &inner = option.seconds;
     return {inner.forward + edge.forward, inner.backward + edge.backward, inner.weight + edge.weight};
   }
 
-  // What a stage adds to the chains of the stages below it.
-  double passing(const ChunkSeconds &seconds) const {
-    return seconds.forward + seconds.backward + (splitsBackward ? 0 : seconds.weight);
-  }
+  // One choice for a stage, as the chains see it.
+  struct Step {
+    double start;   ///< forwards above the stage and what is left when its last backward ends
+    double turning; ///< from its first forward to its last backward
+    double passing; ///< what it adds to the chains of the stages below it
+    double alone;   ///< whatever the other stages do; a part of its layers alone takes no longer
+  };
 
-  // All work of a stage before its last backward ends.
-  double chain(int stage, const ChunkSeconds &seconds) const {
-    double m = static_cast<double>(axes.microBatches);
-    double weights = splitsBackward ? std::max(0.0, m - 1 - stage) : m;
-    return m * (seconds.forward + seconds.backward) + weights * seconds.weight;
-  }
-
-  // What holds for a stage whatever the others do: all its work and what it does once per step; and
-  // one micro-batch through the whole pipeline, beside the actions that the order of the stage puts
-  // before it comes back (first micro-batch) or after it leaves (last micro-batch). With k
-  // micro-batches in flight, 1F1B has m - k forwards after its first backward and m - k backwards
-  // before its last forward.
-  double alone(int stage, const ChunkSeconds &seconds, const StageOption &option) const {
-    double m = static_cast<double>(axes.microBatches);
-    double bound = m * seconds.total() + option.stepSeconds;
-    double step = stage == 0 ? option.stepSeconds : leastFirstStep;
-    double forward = seconds.forward, backward = seconds.backward + (splitsBackward ? 0 : seconds.weight);
-    if (axes.schedule == Schedule::GPipe)
-      return std::max(bound, through + step + (m - 1) * (forward + backward));
-    double others = m - std::min<double>(m, stages - stage);
-    double weights = splitsBackward ? std::max(0.0, m - 1 - stage) * seconds.weight : 0;
-    bound = std::max(bound, through + step + (m - 1) * backward + others * forward + weights);
-    return std::max(bound, through + step + (m - 1) * forward + others * backward);
+  // Work once per step may shrink when layers come to the stage, as more hides beside a longer backward, but less than
+  // the backward grows; so own endings are counted in `alone` only with all work of the stage.
+  Step stepOf(int stage, int first, int count, const StageOption &option) const {
+    ChunkSeconds seconds = secondsOf(stage, option);
+    double above = forwardAbove(stage, first), back = edgeSums[stage].back + layerSums[first].back;
+    Step step;
+    step.start = above + paths.ending(stage, seconds, option.stepSeconds);
+    step.turning = paths.turning(stage, seconds, passingBelow(stage, first + count));
+    step.passing = paths.passing(seconds);
+    step.alone = std::max(above + static_cast<double>(axes.microBatches) * seconds.total() + option.stepSeconds,
+                          stage > 0 ? above + back + firstEnding + step.turning : 0);
+    return step;
   }
 
   double chainBound(const std::vector<int> &counts) {
-    double bound = 0, prefix = 0;
+    double bound = 0, start = 0;
     for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
-      const StageOption &option = options.best(stage, first, counts[stage]);
-      ChunkSeconds seconds = secondsOf(stage, first, counts[stage], option);
-      if (stage == 0)
-        prefix = option.stepSeconds;
-      bound = std::max({bound, prefix + chain(stage, seconds), alone(stage, seconds, option)});
-      prefix += passing(seconds);
+      Step step = stepOf(stage, first, counts[stage], options.best(stage, first, counts[stage]));
+      start = std::max(start, step.start);
+      bound = std::max(bound, start + step.turning);
+      start += step.passing;
     }
     return bound;
   }
@@ -178,7 +276,7 @@ private:
 
   bool isInTime(int stage, int first, int count, double target) {
     const StageOption &option = options.best(stage, first, count);
-    return option.fits && alone(stage, secondsOf(stage, first, count, option), option) <= target;
+    return option.fits && stepOf(stage, first, count, option).alone <= target;
   }
 
   // Layers that may be used before each stage so that those above and those below it can respect T alone: a part of a
@@ -186,13 +284,20 @@ private:
   bool narrow(double target) {
     lowest.assign(stages + 1, 0);
     highest.assign(stages + 1, layers);
+    firstEnding = kInfinity;
+    for (int count = leastFirst; count <= std::min<int>(mostFirst, firstEndings.size()); ++count)
+      firstEnding = std::min(firstEnding, firstEndings[count - 1]);
+    if (firstEnding == kInfinity)
+      return false;
     if (problem.pins.stageLayers)
       return true;
     highest[0] = 0;
     lowest[stages] = layers;
     for (int stage = 0; stage < stages; ++stage) {
-      int first = highest[stage], after = stages - stage - 1, end = first;
-      while (end < layers - after && isInTime(stage, first, end + 1 - first, target))
+      int first = highest[stage], most = layers - (stages - stage - 1), end = first;
+      if (stage == 0)
+        most = std::min(most, mostFirst);
+      while (end < most && isInTime(stage, first, end + 1 - first, target))
         ++end;
       if (end == first)
         return false;
@@ -206,14 +311,16 @@ private:
         return false;
       lowest[stage] = first;
     }
+    if (stages > 1)
+      lowest[1] = std::max(lowest[1], leastFirst);
     for (int stage = 0; stage <= stages; ++stage)
       if (lowest[stage] > highest[stage])
         return false;
     return true;
   }
 
-  // Calls visit(count, chain, passing, step) for the options of a stage that fit and respect T
-  // alone; longer ranges only take longer, so the first that is too slow ends the loop.
+  // Calls visit(count, step) for the options of a stage that fit and respect T alone; longer ranges only take longer,
+  // so the first that is too slow ends the loop.
   template <typename Visit> void visitOptions(int stage, int first, double target, Visit visit) {
     auto [least, most] = range(stage, layers - first);
     least = std::max(least, lowest[stage + 1] - first);
@@ -222,16 +329,37 @@ private:
       const StageOption &option = options.best(stage, first, count);
       if (!option.fits)
         break; // more layers need more bytes
-      ChunkSeconds seconds = secondsOf(stage, first, count, option);
-      if (alone(stage, seconds, option) > target)
+      Step step = stepOf(stage, first, count, option);
+      if (step.alone > target)
         break;
-      visit(count, chain(stage, seconds), passing(seconds), option.stepSeconds);
+      visit(count, step);
     }
   }
 
-  // A split whose chains all end by `target`, or none: least[stage][used] is the least sum of upper
-  // stages.
+  // A split whose chains all end by `target`, or none. How the first stage ends counts everywhere: where a table for
+  // the least of a range of first stages promises too much, the range is cut at the one it chose.
   std::vector<int> decide(double target) {
+    std::vector<std::pair<int, int>> open = {{1, layers}};
+    while (!open.empty()) {
+      std::tie(leastFirst, mostFirst) = open.back();
+      open.pop_back();
+      std::vector<int> counts = decideWithin(target);
+      if (counts.empty())
+        continue;
+      int first = counts.front();
+      if (leastFirst == mostFirst || chainBound(counts) <= target)
+        return counts;
+      if (first < mostFirst)
+        open.push_back({first + 1, mostFirst});
+      open.push_back({first, first});
+      if (leastFirst < first)
+        open.push_back({leastFirst, first - 1});
+    }
+    return {};
+  }
+
+  // The same for the present range of first stages: least[stage][used] is the least start.
+  std::vector<int> decideWithin(double target) {
     if (!narrow(target))
       return {};
     std::vector<std::vector<double>> least(stages + 1, std::vector<double>(layers + 1, kInfinity));
@@ -239,13 +367,12 @@ private:
     least[0][0] = 0;
     for (int stage = 0; stage < stages; ++stage)
       for (int used = lowest[stage]; used <= highest[stage]; ++used) {
-        double prefix = least[stage][used];
-        if (prefix == kInfinity)
+        if (least[stage][used] == kInfinity)
           continue;
-        visitOptions(stage, used, target, [&](int count, double chain, double passing, double step) {
-          double start = stage == 0 ? step : prefix;
-          if (start + chain <= target && start + passing < least[stage + 1][used + count]) {
-            least[stage + 1][used + count] = start + passing;
+        visitOptions(stage, used, target, [&](int count, const Step &step) {
+          double start = std::max(least[stage][used], step.start);
+          if (start + step.turning <= target && start + step.passing < least[stage + 1][used + count]) {
+            least[stage + 1][used + count] = start + step.passing;
             choice[stage + 1][used + count] = count;
           }
         });
@@ -279,7 +406,7 @@ private:
     std::vector<double> steps;
     for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
       const StageOption &option = options.best(stage, first, counts[stage]);
-      chunks.push_back(secondsOf(stage, first, counts[stage], option));
+      chunks.push_back(secondsOf(stage, option));
       steps.push_back(option.stepSeconds);
     }
     if (schedule.stages.empty())
@@ -292,29 +419,36 @@ private:
     }
   }
 
-  // Plays every split whose bound is below the best; slack[stage][used] is the largest sum of upper
-  // stages from which the rest can still end in time.
+  // Plays every split whose bound is below the best.
   void exhaust(double limit, SplitResult &result) {
-    double target = std::min(limit, result.seconds) * (1 - 1e-9);
-    if (!narrow(target)) { // no split is faster than the one that was played
-      result.lowerBound = std::min(result.seconds, limit);
-      return;
+    for (int first = 1; first <= static_cast<int>(firstEndings.size()); ++first) {
+      leastFirst = mostFirst = first;
+      if (!exhaustWithin(limit, result))
+        return;
     }
+    result.lowerBound = std::min(result.seconds, limit); // every split that was not played has a bound above the best
+  }
+
+  // The same for the present range of first stages; slack[stage][used] is the largest start from which the rest can
+  // still end in time. False when the budget ends.
+  bool exhaustWithin(double limit, SplitResult &result) {
+    double target = std::min(limit, result.seconds) * (1 - 1e-9);
+    if (!narrow(target))
+      return true;
     std::vector<std::vector<double>> slack(stages + 1, std::vector<double>(layers + 1, -kInfinity));
     slack[stages][layers] = kInfinity;
     for (int stage = stages - 1; stage >= 0; --stage)
       for (int used = lowest[stage]; used <= highest[stage]; ++used)
-        visitOptions(stage, used, target, [&](int count, double chain, double passing, double) {
-          double most = std::min(target - chain, slack[stage + 1][used + count] - passing);
-          slack[stage][used] = std::max(slack[stage][used], most);
+        visitOptions(stage, used, target, [&](int count, const Step &step) {
+          double most = std::min(target - step.turning, slack[stage + 1][used + count] - step.passing);
+          if (step.start <= most)
+            slack[stage][used] = std::max(slack[stage][used], most);
         });
     std::vector<int> counts;
-    bool complete = descend(0, 0, 0, limit, slack, counts, result);
-    if (complete) // every split that was not played has a bound above the best
-      result.lowerBound = std::min(result.seconds, limit);
+    return descend(0, 0, 0, limit, slack, counts, result);
   }
 
-  bool descend(int used, int stage, double prefix, double limit, const std::vector<std::vector<double>> &slack,
+  bool descend(int used, int stage, double start, double limit, const std::vector<std::vector<double>> &slack,
                std::vector<int> &counts, SplitResult &result) {
     budget -= kNodeCost;
     if (budget < 0)
@@ -325,13 +459,13 @@ private:
       return true;
     }
     bool complete = true;
-    visitOptions(stage, used, limit, [&](int count, double chain, double passing, double step) {
+    visitOptions(stage, used, limit, [&](int count, const Step &step) {
       double target = std::min(limit, result.seconds) * (1 - 1e-9);
-      double start = stage == 0 ? step : prefix;
-      if (!complete || start + chain > target || start + passing > slack[stage + 1][used + count])
+      double here = std::max(start, step.start);
+      if (!complete || here + step.turning > target || here + step.passing > slack[stage + 1][used + count])
         return;
       counts.push_back(count);
-      complete = descend(used + count, stage + 1, start + passing, limit, slack, counts, result);
+      complete = descend(used + count, stage + 1, here + step.passing, limit, slack, counts, result);
       counts.pop_back();
     });
     return complete;
@@ -342,44 +476,76 @@ private:
   const Plan &axes;
   int stages, layers;
   int64_t budget;
-  bool splitsBackward = false;
-  double through = 0;               // least time of one micro-batch down and up, split weights left out
-  std::vector<int> lowest, highest; // layers used before each stage, for the last target narrowed to
-  double leastFirstStep = 0;        // least work once per step of the first stage
-  ScheduleTable schedule;           // built when the first split is played
-  std::vector<ChunkSeconds> edges;  // per stage
+  LongestPaths paths;
+  struct Sums {
+    double forward = 0, back = 0;
+    double passing() const { return forward + back; }
+  };
+  std::vector<Sums> layerSums, edgeSums; // of the layers and of the edges of stages before each
+  std::vector<ChunkSeconds> edges;       // per stage
+  std::vector<double> firstEndings;      // of a first stage with 1, 2, ... layers, while they fit
+  int leastFirst = 1, mostFirst = 1;     // layers of the first stage that are looked at
+  double firstEnding = 0;                // the least of their endings
+  std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
+  ScheduleTable schedule;                // built when the first split is played
 };
 
+// Whether stages of chunks end before `limit` as far as their own work and the way of the first micro-batch down to
+// them tell; the interleaved schedule's last backward goes the same way up again.
+bool mayEndBefore(double limit, const Plan &axes, const std::vector<ChunkSeconds> &seconds) {
+  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
+  bool vShape = isVShaped(axes.schedule);
+  double above = 0;
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    double busy = 0;
+    for (int chunk = 0; chunk < chunksPerStage; ++chunk)
+      busy += seconds[modelChunk(stage, chunk, axes.pp, vShape)].total();
+    if (above + static_cast<double>(axes.microBatches) * busy >= limit)
+      return false;
+    above += vShape ? seconds[stage].forward : seconds[stage].total();
+  }
+  return true;
+}
+
 // All chunks have the same number of layers, so there is one split.
-SplitResult evenChunks(const Problem &problem, StageOptions &options, double limit) {
+SplitResult evenChunks(StageOptions &options, double limit) {
   const Plan &axes = options.axes();
+  const CostTable &table = options.table();
   SplitResult result;
   result.lowerBound = std::max(limit, 0.0);
   int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  int layers = static_cast<int>(options.table().layerKinds.size());
-  const std::vector<int> &kinds = options.table().layerKinds;
+  int layers = static_cast<int>(table.layerKinds.size());
+  const std::vector<int> &kinds = table.layerKinds;
   if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
     return result;
   int count = layers / chunks;
   bool vShape = isVShaped(axes.schedule);
-  std::vector<ChunkSeconds> seconds(chunks);
-  std::vector<double> steps(axes.pp), busy(axes.pp);
+  const SegmentCost &layer = table.kinds[kinds.front()];
+  int kept = static_cast<int>(table.commonRecompute.value_or(Recompute::None)); // takes least, or is the only choice
+  double forward = layer.forward.total() + layer.forwardTransfer[kept], repeated = layer.recompute[kept].total();
+  std::vector<ChunkSeconds> seconds(chunks), edges(chunks);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const ChunkSeconds &edge = edges[chunk] = edgeSeconds(table, chunk, axes.pp, chunksPerStage, vShape);
+    seconds[chunk] = {count * forward + edge.forward, count * (layer.backward.total() + repeated) + edge.backward,
+                      count * layer.weight.total() + edge.weight};
+  }
+  if (!mayEndBefore(limit, axes, seconds))
+    return result;
+  std::vector<double> steps(axes.pp);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
     const StageOption &option = options.best(stage, chunk * count, count);
     if (!option.fits)
       return result;
-    ChunkSeconds edge = edgeSeconds(options.table(), chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {option.seconds.forward + edge.forward, option.seconds.backward + edge.backward,
-                      option.seconds.weight + edge.weight};
+    seconds[chunk] = {option.seconds.forward + edges[chunk].forward, option.seconds.backward + edges[chunk].backward,
+                      option.seconds.weight + edges[chunk].weight};
     steps[stage] = option.stepSeconds;
-    busy[stage] += static_cast<double>(axes.microBatches) * seconds[chunk].total();
   }
-  for (int stage = 0; stage < axes.pp; ++stage)
-    if (busy[stage] + steps[stage] >= limit) // no order of its actions is short enough
-      return result;
-  ScheduleTable table = buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
-  double played = playedStepSeconds(table, seconds, steps);
+  if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
+    return result;
+  ScheduleTable schedule =
+      buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
+  double played = playedStepSeconds(schedule, seconds, steps);
   result.played = 1;
   if (played < limit) {
     result.seconds = result.lowerBound = played;
@@ -393,7 +559,7 @@ SplitResult evenChunks(const Problem &problem, StageOptions &options, double lim
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return evenChunks(problem, options, limitSeconds);
+    return evenChunks(options, limitSeconds);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

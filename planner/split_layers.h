@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace espalier::planner {
@@ -31,15 +33,21 @@ double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeco
 /// What all stages do together under one choice of axes.
 struct WorkSum {
   double work = 0;         ///< one micro-batch through all layers, with the least that may be repeated
-  double weights = 0;      ///< weight gradients in it
+  double layerWork = 0;    ///< the same without embedding and head
   double once = 0;         ///< once per step
   double forwardShare = 1; ///< least share of forward in any segment
   double boundarySeconds = 0;
+  double stateBytes = 0; ///< parameters, gradients and optimizer of all layers
+  double savedBytes = 0; ///< least that one micro-batch keeps in all layers
 };
 
 WorkSum sumWork(const Problem &problem, const CostTable &table);
 
-/// A bound for all splits without looking at memory: work spread without rounding to layers.
-double relaxedBound(const WorkSum &sum, const Plan &axes);
+/// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
+/// the terms of a kind are at hand for all choices.
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices);
+
+/// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes);
 
 } // namespace espalier::planner

@@ -163,7 +163,7 @@ def ops_described(tree):
 
 
 # Checks that several ops share are labelled by their family: each op of the TableGen class needs the test.
-FAMILIES = {"unary": "Model_Unary", "elementwise": "Model_Binary", "reduce": "Model_Reduce",
+FAMILIES = {"unary": "Model_Unary", "elementwise": "Model_Binary", "reduce": "Model_Reduce", "moved": "Model_Moved",
             "collective": "Dist_Collective"}
 
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
@@ -23,7 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int fewestSamples = 5;
-constexpr int64_t largeProduct = 512;            ///< rows, columns and depth
+constexpr int64_t largeProduct = 512; ///< rows, columns and depth
+constexpr int64_t attentionSequence = 512;
 constexpr int64_t copyBytes = int64_t(32) << 20; ///< beyond the caches of one core
 constexpr int64_t reducedElements = int64_t(1) << 21;
 constexpr int spins = 100;
@@ -105,6 +107,30 @@ double productFlops(int ranks, double seconds, rt::pb::DataType type, int64_t si
     CallMemory memory(call, type, {size * size, size * size, size * size});
     return 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) /
            timeOnce(seconds, [&] { memory.run(); });
+  });
+}
+
+/// Causal self-attention of one sample, forward and backward. Operations as the model dialect counts them: two products
+/// forward and five backward, each 2 n n d per head and halved by the mask.
+double attentionFlops(int ranks, double seconds) {
+  constexpr int64_t sequence = attentionSequence, heads = 8, headDim = 64, all = sequence * heads * headDim;
+  return onAllRanks(ranks, [&] {
+    auto call = [&](rt::pb::LibraryCall::Function function) {
+      rt::pb::LibraryCall call;
+      call.set_function(function);
+      for (int64_t extent : {int64_t(1), sequence, heads, int64_t(1), headDim})
+        call.add_sizes(extent);
+      call.add_floats(1 / std::sqrt(static_cast<double>(headDim)));
+      call.set_causal(true);
+      return call;
+    };
+    rt::pb::LibraryCall forward = call(rt::pb::LibraryCall::ATTENTION_FORWARD);
+    rt::pb::LibraryCall backward = call(rt::pb::LibraryCall::ATTENTION_BACKWARD);
+    constexpr int64_t rows = sequence * heads;
+    CallMemory first(forward, rt::pb::F32, {all, all, all, all, rows});
+    CallMemory second(backward, rt::pb::F32, {all, all, all, all, rows, all, all, all, all});
+    double taken = timeOnce(seconds, [&] { first.run(); }) + timeOnce(seconds, [&] { second.run(); });
+    return 7 * 2.0 * sequence * static_cast<double>(all) / 2 / taken;
   });
 }
 
@@ -197,6 +223,7 @@ MeasuredMachine measureMachine(int ranks, double seconds) {
   // The share of the peak is one for all types: theirs is what makes the large product right.
   machine.bf16Flops = productFlops(ranks, seconds, rt::pb::BF16, largeProduct) / machine.matmulEfficiency;
   machine.f16Flops = productFlops(ranks, seconds, rt::pb::F16, largeProduct) / machine.matmulEfficiency;
+  machine.attentionEfficiency = attentionFlops(ranks, seconds) / machine.f32Flops;
   machine.memoryBytesPerSecond = copyRate(ranks, seconds);
   machine.launchSeconds = launchTime(ranks, seconds);
   if (ranks > 1)
@@ -218,6 +245,8 @@ std::string clusterYaml(const std::string &name, const MeasuredMachine &machine)
                       machine.memoryBytesPerSecond, copyBytes >> 20, ranks);
   text += fmt::format("matmul_efficiency: {:.3g}  # f32 product of {} rows over the fastest one\n",
                       machine.matmulEfficiency, largeProduct);
+  text += fmt::format("attention_efficiency: {:.3g}  # causal f32 attention over {} positions, forward and backward\n",
+                      machine.attentionEfficiency, attentionSequence);
   text += fmt::format("launch_seconds: {:.3g}  # smallest library call\n", machine.launchSeconds);
   if (machine.ranks > 1)
     text += fmt::format(

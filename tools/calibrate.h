@@ -13,6 +13,7 @@ struct MeasuredMachine {
   double memoryBytes = 0;                                ///< a rank's share of the physical memory
   double f32Flops = 0, bf16Flops = 0, f16Flops = 0;      ///< of the fastest matrix product
   double matmulEfficiency = 0;                           ///< rate of a large f32 product over the fastest one
+  double attentionEfficiency = 0;                        ///< the same of f32 attention, forward and backward
   double memoryBytesPerSecond = 0;                       ///< read plus written
   double launchSeconds = 0;                              ///< of the smallest library call
   double linkBytesPerSecond = 0, linkLatencySeconds = 0; ///< of a ring; 0 with one rank

@@ -212,6 +212,19 @@ LogicalResult ProgramBuilder::lowerRope(Operation *op) {
   return success();
 }
 
+/// Calls that the runtime does not have yet: what the planner asks of them is where their buffers live.
+LogicalResult ProgramBuilder::lowerMixture(Operation *op) {
+  Call call;
+  call.function = op->getName().stripDialect();
+  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
+    call.add(place(value), elementOf(value));
+  call.outputs = op->getNumResults();
+  llvm::append_range(call.sizes, cast<RankedTensorType>(op->getOperand(0).getType()).getShape());
+  llvm::append_range(call.sizes, cast<RankedTensorType>(op->getResult(0).getType()).getShape());
+  emit(call);
+  return success();
+}
+
 /// Always adds: a norm that nothing accumulates starts from zero.
 LogicalResult ProgramBuilder::lowerSquaredNorm(Operation *op) {
   auto norm = cast<model::SquaredNormOp>(op);

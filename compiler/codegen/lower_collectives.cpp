@@ -155,6 +155,33 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
   return success();
 }
 
+/// Parts lie one behind the other on the way, as in a reduce-scatter before it and in an all-gather behind it.
+LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
+  auto exchange = cast<dist::AllToAllOp>(op);
+  if (failed(checkAxes(op, exchange.getAxes())))
+    return failure();
+  auto from = cast<RankedTensorType>(exchange.getX().getType()), to = cast<RankedTensorType>(exchange.getType());
+  SmallVector<int64_t> shape(from.getShape());
+  shape[exchange.getSplit()] = to.getDimSize(exchange.getSplit());
+  Type one = namedTensor(shape, dimNames(from), from.getElementType());
+  Cut sent = cutOf(from, one, exchange.getSplit()), received = cutOf(to, one, exchange.getConcat());
+  exec::BufferAttr x = place(exchange.getX()), result = place(exchange.getResult());
+  exec::BufferAttr packed = sent.outer == 1 ? x : newBuffer(x.getBytes());
+  exec::BufferAttr arrived = received.outer == 1 ? result : newBuffer(result.getBytes());
+  Type element = elementOf(exchange.getX());
+  int64_t sentStride = sent.parts * sent.bytes, receivedStride = received.parts * received.bytes;
+  for (int64_t i = 0; sent.outer > 1 && i < sent.parts; ++i)
+    copy(part(x, i * sent.bytes, (sent.outer - 1) * sentStride + sent.bytes, {}),
+         part(packed, i * sent.outer * sent.bytes, sent.outer * sent.bytes, {}), element,
+         {sent.outer, sentStride, sent.bytes, sent.bytes});
+  start("all_to_all", "sum", exchange.getAxes(), element, packed, arrived, from.getNumElements());
+  for (int64_t i = 0; received.outer > 1 && i < received.parts; ++i)
+    copy(part(arrived, i * received.outer * received.bytes, received.outer * received.bytes, {}),
+         part(result, i * received.bytes, (received.outer - 1) * receivedStride + received.bytes, {}), element,
+         {received.outer, received.bytes, receivedStride, received.bytes});
+  return success();
+}
+
 LogicalResult ProgramBuilder::lowerSlice(Operation *op) {
   auto slice = cast<dist::SliceOp>(op);
   Cut cut = cutOf(slice.getX().getType(), slice.getType(), slice.getDim());

@@ -298,9 +298,11 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::EmbedOp, model::EmbedGradOp>([&](auto) { return lowerEmbed(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
+      .Case<model::RouteOp, model::DispatchOp, model::CombineOp>([&](auto) { return lowerMixture(op); })
       .Case<dist::AllReduceOp>([&](auto) { return lowerAllReduce(op); })
       .Case<dist::AllGatherOp>([&](auto) { return lowerAllGather(op); })
       .Case<dist::ReduceScatterOp>([&](auto) { return lowerReduceScatter(op); })
+      .Case<dist::AllToAllOp>([&](auto) { return lowerAllToAll(op); })
       .Case<dist::SliceOp>([&](auto) { return lowerSlice(op); })
       .Default([](Operation *other) { return other->emitOpError("has no lowering to exec"); });
 }

@@ -71,12 +71,14 @@ private:
   mlir::LogicalResult lowerEmbed(mlir::Operation *op);
   mlir::LogicalResult lowerRope(mlir::Operation *op);
   mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);
+  mlir::LogicalResult lowerMixture(mlir::Operation *op);
   void copy(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
 
   // lower_collectives.cpp
   mlir::LogicalResult lowerAllReduce(mlir::Operation *op);
   mlir::LogicalResult lowerAllGather(mlir::Operation *op);
   mlir::LogicalResult lowerReduceScatter(mlir::Operation *op);
+  mlir::LogicalResult lowerAllToAll(mlir::Operation *op);
   mlir::LogicalResult lowerSlice(mlir::Operation *op);
   mlir::FailureOr<mlir::Attribute> shareOrigin(mlir::Operation *op, mlir::ArrayAttr axes, int64_t bytes);
   mlir::LogicalResult checkAxes(mlir::Operation *op, mlir::ArrayAttr axes);

@@ -37,6 +37,10 @@ private:
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> gate(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> dispatch(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> combine(const OpDescription &op, ArrayRef<Value> in);
 
   Type element(DType type) const {
     return type == DType::F32 ? f32 : type == DType::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
@@ -145,15 +149,16 @@ FailureOr<Value> SegmentBuilder::mul(const OpDescription &, ArrayRef<Value> in) 
   return binary<model::MulOp>(in[0], in[1], compute());
 }
 
-// y = x W + b, contracted over the dimensions that x and W share
+// y = x W + b, contracted over the dimensions that x and W share; grouped_linear has a product for each expert
 FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value> in) {
+  bool perExpert = op.kind == "grouped_linear";
   Value x = in[0], weight = converted(in[1], compute());
   SmallVector<StringAttr> dims;
   SmallVector<int64_t> shape;
   for (auto [own, other] : {std::pair(x, weight), std::pair(weight, x)}) {
     auto type = cast<RankedTensorType>(own.getType());
     for (auto [dim, size] : llvm::zip_equal(dimNames(type), type.getShape()))
-      if (dimIndex(other.getType(), dim) < 0) {
+      if (dimIndex(other.getType(), dim) < 0 || (perExpert && own == x && dim == "expert")) {
         dims.push_back(dim);
         shape.push_back(size);
       }
@@ -260,6 +265,39 @@ FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<
   return loss;
 }
 
+// Places of each token: experts, and slots in them within the capacity.
+FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> in) {
+  Type places = tensor({"choice", "batch", "seq"}, b.getI32Type());
+  auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, in[0]);
+  route.setCapacityAttr(b.getI64IntegerAttr(model.dims.at("capacity")));
+  values[op.outputs[1]] = route.getSlots();
+  return route.getIds();
+}
+
+// softmax of the scores at the chosen experts, over these experts or over all
+FailureOr<Value> SegmentBuilder::gate(const OpDescription &op, ArrayRef<Value> in) {
+  Value scores = in[0], ids = in[1], maximum = reduceLast<model::ReduceMaxOp>(scores);
+  Value repeated = b.create<model::BroadcastOp>(
+      loc, tensor({"choice", "batch", "seq", "router"}, cast<RankedTensorType>(scores.getType()).getElementType()),
+      scores);
+  Value chosen = b.create<model::PickOp>(loc, withElement(ids.getType(), f32), repeated, ids, Attribute());
+  Value powers = unary<model::ExpOp>(binary<model::SubOp>(chosen, maximum));
+  Value total = number(op, "normalize", 1) != 0
+                    ? b.create<model::ReduceSumOp>(loc, tensor({"batch", "seq"}, f32), powers)
+                    : reduceLast<model::ReduceSumOp>(unary<model::ExpOp>(binary<model::SubOp>(scores, maximum)));
+  return binary<model::DivOp>(powers, total);
+}
+
+FailureOr<Value> SegmentBuilder::dispatch(const OpDescription &, ArrayRef<Value> in) {
+  Type rows = tensor({"expert", "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute());
+  return Value(b.create<model::DispatchOp>(loc, rows, in[0], in[1], in[2], Value()));
+}
+
+FailureOr<Value> SegmentBuilder::combine(const OpDescription &, ArrayRef<Value> in) {
+  Type rows = tensor({"batch", "seq", dimNames(in[2].getType()).back().str()}, compute());
+  return Value(b.create<model::CombineOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value()));
+}
+
 const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::opBuilders() {
   static const std::map<std::string, OpBuilderFunction> builders = {{"embed", &SegmentBuilder::embed},
                                                                     {"add", &SegmentBuilder::add},
@@ -271,7 +309,12 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"rope", &SegmentBuilder::rope},
                                                                     {"attention", &SegmentBuilder::attention},
                                                                     {"dropout", &SegmentBuilder::dropout},
-                                                                    {"cross_entropy", &SegmentBuilder::crossEntropy}};
+                                                                    {"cross_entropy", &SegmentBuilder::crossEntropy},
+                                                                    {"route", &SegmentBuilder::route},
+                                                                    {"gate", &SegmentBuilder::gate},
+                                                                    {"dispatch", &SegmentBuilder::dispatch},
+                                                                    {"grouped_linear", &SegmentBuilder::linear},
+                                                                    {"combine", &SegmentBuilder::combine}};
   return builders;
 }
 

@@ -38,11 +38,13 @@ public:
     derive();
     checkTensorParallel();
     checkSequence();
+    checkExperts();
     checkPipeline();
     checkStageLayers();
     checkBatch();
     checkChoices();
     checkSchedule();
+    checkOffloading();
   }
 
 private:
@@ -68,6 +70,14 @@ private:
     return found == config.model.dims.end() ? std::nullopt : std::optional(found->second);
   }
 
+  /// Dense models have no ep axis.
+  bool knowsExpertAxis() const { return pins.ep || !config.model.hasExperts(); }
+  std::string timesEp() const { return pins.ep.value_or(1) > 1 ? fmt::format(" · ep {}", *pins.ep) : ""; }
+  /// data_parallel counts the replicas of the ep axis, too; planner.pin.dp does not.
+  int64_t partOf(const std::string &path) const {
+    return path == "parallel_config.data_parallel" ? pins.ep.value_or(1) : 1;
+  }
+
   void checkDevices() {
     if (config.cluster.name.empty()) // not readable, which is reported already
       return;
@@ -75,7 +85,7 @@ private:
     double wanted = 1;
     for (const std::optional<int> &axis : {pins.dp, pins.tp, pins.pp, pins.cp, pins.ep})
       wanted *= axis.value_or(1);
-    bool allSet = pins.dp && pins.tp && pins.pp && (pins.cp || !pins.pinned);
+    bool allSet = pins.dp && pins.tp && pins.pp && (pins.cp || !pins.pinned) && knowsExpertAxis();
     bool fits = allSet ? wanted == static_cast<double>(devices) : std::fmod(static_cast<double>(devices), wanted) == 0;
     if (fits)
       return;
@@ -83,28 +93,30 @@ private:
     double rest = wanted / pins.dp.value_or(1);
     std::string fix = "choose a cluster of that size";
     if (pins.dp && std::fmod(static_cast<double>(devices), rest) == 0)
-      fix = fmt::format("{}: {} → {:.0f}", last(path), *pins.dp, static_cast<double>(devices) / rest);
-    reader.error(path,
-                 fmt::format("dp {} · tp {} · pp {} · cp {} {} {:.0f} devices, cluster {} has {}; {}",
-                             pins.dp.value_or(1), pins.tp.value_or(1), pins.pp.value_or(1), pins.cp.value_or(1),
-                             allSet ? "needs" : "needs a multiple of", wanted, config.cluster.name, devices, fix));
+      fix = fmt::format("{}: {} → {:.0f}", last(path), *pins.dp * partOf(path),
+                        static_cast<double>(devices) / rest * partOf(path));
+    reader.error(path, fmt::format("dp {} · tp {} · pp {} · cp {}{} {} {:.0f} devices, cluster {} has {}; {}",
+                                   pins.dp.value_or(1), pins.tp.value_or(1), pins.pp.value_or(1), pins.cp.value_or(1),
+                                   timesEp(), allSet ? "needs" : "needs a multiple of", wanted, config.cluster.name,
+                                   devices, fix));
   }
 
   /// The axis that the others leave no choice, and the number of micro-batches.
   void derive() {
-    int64_t devices = config.cluster.devices(), known = 1;
-    int open = 0;
+    int64_t devices = config.cluster.devices(), known = pins.ep.value_or(1);
+    int open = knowsExpertAxis() ? 0 : 1;
     std::optional<int> *last = nullptr;
     for (std::optional<int> *axis : {&pins.dp, &pins.tp, &pins.pp}) {
       known = std::min<int64_t>(known * axis->value_or(1), int64_t(1) << 30);
       open += !*axis;
       last = *axis ? last : axis;
     }
-    if (open == 1 && !config.cluster.name.empty() && devices % known == 0)
+    if (open == 1 && last && !config.cluster.name.empty() && devices % known == 0)
       *last = static_cast<int>(devices / known);
-    double share = static_cast<double>(pins.dp.value_or(1)) * static_cast<double>(pins.microBatchSize.value_or(1));
+    double share = static_cast<double>(pins.dp.value_or(1)) * pins.ep.value_or(1) *
+                   static_cast<double>(pins.microBatchSize.value_or(1));
     double batch = static_cast<double>(config.globalBatch);
-    if (pins.dp && pins.microBatchSize && !pins.microBatches && std::fmod(batch, share) == 0)
+    if (pins.dp && knowsExpertAxis() && pins.microBatchSize && !pins.microBatches && std::fmod(batch, share) == 0)
       pins.microBatches = static_cast<int64_t>(batch / share);
   }
 
@@ -127,8 +139,17 @@ private:
       reader.error("model.model_config.seq_length",
                    fmt::format("seq {} is not a multiple of {} (sequence-parallel tp {} · cp {})", *seq, parts, tp,
                                pins.cp.value_or(1)));
-    if (reader.integer("parallel_config.expert_parallel").value_or(1) > 1 || pins.ep.value_or(1) > 1)
-      reader.error(key("ep", "expert_parallel"), "expert parallelism needs experts, the model is dense: ep → 1");
+  }
+
+  void checkExperts() {
+    int64_t ep = std::max<int64_t>(pins.ep.value_or(1), reader.integer("parallel_config.expert_parallel").value_or(1));
+    std::string path = key("ep", "expert_parallel");
+    std::optional<int64_t> experts = dim("expert");
+    if (ep > 1 && !experts)
+      reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
+    else if (experts && *experts % pins.ep.value_or(1) != 0)
+      reader.error(path, fmt::format("{} experts are not a multiple of {} {}; {}: {} → {}", *experts, last(path),
+                                     *pins.ep, last(path), *pins.ep, nearestDivisors(*experts, *pins.ep)));
   }
 
   void checkPipeline() {
@@ -173,14 +194,14 @@ private:
     if (pins.pinned) // its batch is a product, and agrees by construction
       return;
     // In floating point, so that absurd pins cannot overflow; exact below 2^53.
-    double share =
-        static_cast<double>(pins.dp.value_or(1)) * pins.microBatchSize.value_or(1) * pins.microBatches.value_or(1);
-    bool allSet = pins.dp && pins.microBatchSize && pins.microBatches;
+    double share = static_cast<double>(pins.dp.value_or(1)) * pins.ep.value_or(1) * pins.microBatchSize.value_or(1) *
+                   pins.microBatches.value_or(1);
+    bool allSet = pins.dp && knowsExpertAxis() && pins.microBatchSize && pins.microBatches;
     double batch = static_cast<double>(config.globalBatch);
     if (allSet ? batch != share : std::fmod(batch, share) != 0)
       reader.error(reader.has("planner.global_batch") ? "planner.global_batch" : key("dp", "data_parallel"),
-                   fmt::format("global batch {} is not {}dp {} · micro-batch size {} · micro-batches {}",
-                               config.globalBatch, allSet ? "" : "a multiple of ", pins.dp.value_or(1),
+                   fmt::format("global batch {} is not {}dp {}{} · micro-batch size {} · micro-batches {}",
+                               config.globalBatch, allSet ? "" : "a multiple of ", pins.dp.value_or(1), timesEp(),
                                pins.microBatchSize.value_or(1), pins.microBatches.value_or(1)));
   }
 
@@ -227,6 +248,23 @@ private:
                                chunks));
     if (chunks > 1 && !pins.schedule && pins.pp == 1)
       reader.error(path, "virtual stages need at least 2 stages");
+  }
+
+  /// One error for both kinds of offloading: the cause is the same.
+  void checkOffloading() {
+    bool optimizer = pins.offloadOptimizer.value_or(false), activations = pins.offloadActivations.value_or(false);
+    std::string path = optimizer                                       ? "planner.pin.offload_optimizer"
+                       : reader.has("planner.pin.offload_activations") ? "planner.pin.offload_activations"
+                                                                       : "swap_config.swap";
+    if ((optimizer || activations) && !config.cluster.name.empty() && config.cluster.hostBandwidth <= 0)
+      reader.error(path, fmt::format("nothing can be offloaded, cluster {} has no link to host memory "
+                                     "(host.bandwidth); {}: True → False",
+                                     config.cluster.name, last(path)));
+    for (planner::Schedule schedule : planner::kSchedules)
+      if (activations && pins.schedule == planner::scheduleName(schedule) && planner::splitsBackward(schedule))
+        reader.error(path, fmt::format("activations cannot be offloaded under {}, which reads them in two actions; "
+                                       "schedule: {} → 1f1b",
+                                       *pins.schedule, *pins.schedule));
   }
 
   const RunReader &reader;

@@ -209,8 +209,9 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, s
                                                 signature->mostInputs, inputs));
     readAttributes(op, *signature, node);
   }
-  if (op.outputs.size() != 1)
-    diagnostics.error(node.where, fmt::format("{} has one output, got {}", op.kind, op.outputs.size()));
+  if (int outputs = signature ? signature->outputs : 1; static_cast<int>(op.outputs.size()) != outputs)
+    diagnostics.error(node.where, fmt::format("{} has {} output{}, got {}", op.kind, outputs == 1 ? "one" : "two",
+                                              outputs == 1 ? "" : "s", op.outputs.size()));
   for (const std::string &input : op.inputs)
     if (!values.count(input))
       diagnostics.error(node.where, fmt::format("value '{}' is not known before this op{}", input,

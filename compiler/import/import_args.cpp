@@ -1,15 +1,12 @@
-// Flags are read into a table, then each part of the run file takes what is its own; what nobody took is ignored with
-// its reason, or unknown.
+// Each part of the run file takes the flags that are its own.
 #include "compiler/import/import_args.h"
 
-#include "compiler/import/megatron_flags.h"
+#include "compiler/import/given_flags.h"
 #include "compiler/import/run_file_writer.h"
-#include "compiler/import/shell_words.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <cstdio>
 #include <fmt/format.h>
 #include <map>
 #include <optional>
@@ -19,30 +16,6 @@ namespace espalier {
 
 namespace {
 
-struct GivenFlag {
-  std::string name;
-  SourceLocation where;
-  std::vector<ShellWord> values;
-};
-
-/// The words of a command given to `sh -c "..."` stand in one word.
-ShellCommand withSplitWords(const ShellCommand &command) {
-  ShellCommand words;
-  for (const ShellWord &word : command) {
-    if (word.text.find(".py ") == std::string::npos) {
-      words.push_back(word);
-      continue;
-    }
-    for (size_t begin = 0; begin < word.text.size();) {
-      size_t end = std::min(word.text.find_first_of(" \t\n", begin), word.text.size());
-      if (end > begin)
-        words.push_back({word.text.substr(begin, end - begin), word.where, word.unknown});
-      begin = end + 1;
-    }
-  }
-  return words;
-}
-
 /// As a single-quoted YAML scalar.
 std::string quoted(const std::string &text) {
   std::string scalar = "'";
@@ -51,170 +24,55 @@ std::string quoted(const std::string &text) {
   return scalar + "'";
 }
 
-bool isFlag(const ShellWord &word) {
-  return word.text.size() > 2 && word.text.starts_with("--") && word.text[2] != '-';
-}
-
 class ArgsImporter {
 public:
   ArgsImporter(const std::string &file, const ArgsOptions &options, ImportedArgs &result)
-      : file(file), options(options), result(result) {}
+      : file(file), options(options), result(result), given(file, result) {}
 
   void run(const std::string &text) {
-    std::vector<ShellCommand> commands = readShell(file, text, result.diagnostics);
-    takeFlags(commands);
-    if (given.empty() && !result.diagnostics.hasErrors())
-      result.diagnostics.error({file, 0, 0}, "no flags are found: neither a command with a .py file nor words with --");
+    given.read(text);
     if (!options.base.empty())
       put("base_config", quoted(options.base));
     writeGeneral();
     writeParallel();
     writeModel();
     writeOptimizer();
-    reportRest();
-    std::sort(result.flags.begin(), result.flags.end(), [](const FlagReport &a, const FlagReport &b) {
-      return std::tie(a.where.line, a.where.column, a.flag) < std::tie(b.where.line, b.where.column, b.flag);
-    });
+    given.reportRest();
     result.yaml = yaml.text();
   }
 
 private:
-  void takeFlags(const std::vector<ShellCommand> &commands) {
-    ShellCommand words, all;
-    for (const ShellCommand &given : commands) {
-      ShellCommand command = withSplitWords(given);
-      all.insert(all.end(), command.begin(), command.end());
-      if (std::any_of(command.begin(), command.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); }))
-        words = command;
-    }
-    auto script =
-        std::find_if(words.begin(), words.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); });
-    if (words.empty())
-      return readFlags(all.begin(), all.end(), given);
-    readFlags(words.begin(), script, launcher);
-    readFlags(script + 1, words.end(), given);
-  }
-
-  template <typename Iterator> void readFlags(Iterator begin, Iterator end, std::map<std::string, GivenFlag> &flags) {
-    GivenFlag *open = nullptr;
-    for (Iterator word = begin; word != end; ++word) {
-      if (!isFlag(*word)) {
-        if (open)
-          open->values.push_back(*word);
-        continue;
-      }
-      size_t equals = word->text.find('=');
-      std::string name = word->text.substr(0, equals);
-      open = &flags[name]; // as in Megatron, the last one counts
-      *open = {name, word->where, {}};
-      if (equals != std::string::npos) {
-        SourceLocation where = word->where;
-        where.column += static_cast<int>(equals) + 1;
-        open->values.push_back({word->text.substr(equals + 1), where, word->unknown});
-        open = nullptr;
-      }
-    }
-  }
-
-  void error(const std::string &flag, std::string message) {
-    auto found = given.find(flag);
-    result.diagnostics.error(found == given.end() ? SourceLocation{file, 0, 0} : found->second.where,
-                             std::move(message));
-  }
-
-  /// The single value of a flag, which is then used for `effect`.
-  std::optional<std::string> value(const std::string &flag, const std::string &effect) {
-    auto found = given.find(flag);
-    if (found == given.end())
-      return std::nullopt;
-    use(flag, effect);
-    const std::vector<ShellWord> &values = found->second.values;
-    if (values.size() != 1) {
-      error(flag, fmt::format("{} wants one value, got {}", flag, values.size()));
-      return std::nullopt;
-    }
-    if (!values[0].unknown.empty()) {
-      result.diagnostics.error(values[0].where,
-                               fmt::format("the value of {} depends on {}, which only the shell knows; "
-                                           "write it into the script",
-                                           flag, values[0].unknown));
-      return std::nullopt;
-    }
-    return values[0].text;
-  }
-
-  bool isSet(const std::string &flag, const std::string &effect) {
-    auto found = given.find(flag);
-    if (found == given.end())
-      return false;
-    use(flag, effect);
-    if (!found->second.values.empty())
-      error(flag, fmt::format("{} takes no value, got '{}'", flag, found->second.values[0].text));
-    return true;
-  }
-
-  std::optional<int64_t> count(const std::string &flag, const std::string &effect) {
-    std::optional<std::string> text = value(flag, effect);
-    if (!text)
-      return std::nullopt;
-    int64_t number = 0;
-    auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), number);
-    if (code == std::errc() && end == text->data() + text->size() && number >= 1 && number <= 1000000000000)
-      return number;
-    error(flag, fmt::format("{} must be a whole number of at least 1, got {}", flag, *text));
-    return std::nullopt;
-  }
-
-  /// A decimal number as written.
-  std::optional<std::string> number(const std::string &flag, const std::string &effect) {
-    std::optional<std::string> text = value(flag, effect);
-    if (!text)
-      return std::nullopt;
-    char *end = nullptr;
-    double parsed = std::strtod(text->c_str(), &end);
-    if (!text->empty() && *end == '\0' && std::isfinite(parsed) && parsed >= 0)
-      return fmt::format("{}", parsed);
-    error(flag, fmt::format("{} must be a number of at least 0, got {}", flag, *text));
-    return std::nullopt;
-  }
-
-  void use(const std::string &flag, const std::string &effect) {
-    auto found = given.find(flag);
-    if (found != given.end() && used.emplace(flag, true).second)
-      result.flags.push_back({flag, found->second.where, effect, true});
-  }
-
   void put(const std::string &key, const std::string &value, const std::string &source = "") {
-    yaml.put(key, value, given.count(source) ? source : "");
+    yaml.put(key, value, given.isGiven(source) ? source : "");
   }
   void putNumber(const std::string &key, const std::string &flag) {
-    if (std::optional<std::string> text = number(flag, key))
+    if (std::optional<std::string> text = given.number(flag, key))
       put(key, *text, flag);
   }
   std::optional<int64_t> putCount(const std::string &key, const std::string &flag) {
-    std::optional<int64_t> number = count(flag, key);
+    std::optional<int64_t> number = given.count(flag, key);
     if (number)
       put(key, fmt::format("{}", *number), flag);
     return number;
   }
-  int64_t size(const std::string &flag, const std::string &effect) { return count(flag, effect).value_or(1); }
+  int64_t size(const std::string &flag, const std::string &effect) { return given.count(flag, effect).value_or(1); }
 
   void writeGeneral() {
-    if (given.count("--seed") || options.base.empty())
-      put("seed", number("--seed", "seed").value_or("1234"), "--seed");
+    if (given.isGiven("--seed") || options.base.empty())
+      put("seed", given.number("--seed", "seed").value_or("1234"), "--seed");
     put("use_parallel", "True");
     devices = readDevices();
-    bool isHalf = isSet("--fp16", "model.model_config.compute_dtype");
-    bool isBrain = isSet("--bf16", "model.model_config.compute_dtype");
+    bool isHalf = given.isSet("--fp16", "model.model_config.compute_dtype");
+    bool isBrain = given.isSet("--bf16", "model.model_config.compute_dtype");
     if (isHalf && isBrain)
-      error("--bf16", "--fp16 and --bf16 contradict each other");
+      given.error("--bf16", "--fp16 and --bf16 contradict each other");
     dtype = isHalf ? "float16" : isBrain ? "bfloat16" : "float32";
     statesDType = isHalf || isBrain || options.base.empty();
   }
 
   /// Devices by --cluster, the launcher or the base, and the run file's `cluster`.
   int64_t readDevices() {
-    int64_t stated = launcherCount({"--nproc_per_node", "--nproc-per-node"}) * launcherCount({"--nnodes"});
+    int64_t stated = given.launcherCount({"--nproc_per_node", "--nproc-per-node"}) * given.launcherCount({"--nnodes"});
     size_t colon = options.cluster.rfind(':');
     int hosts = 0, perHost = 0, consumed = 0;
     if (colon != std::string::npos &&
@@ -224,25 +82,14 @@ private:
       return int64_t(hosts) * perHost;
     }
     if (!options.cluster.empty() && stated > 0) {
-      put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, launcherCount({"--nnodes"}),
-                                        launcherCount({"--nproc_per_node", "--nproc-per-node"}))));
+      put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, given.launcherCount({"--nnodes"}),
+                                        given.launcherCount({"--nproc_per_node", "--nproc-per-node"}))));
       return stated;
     }
     if (stated > 0 || options.baseDevices > 0)
       return options.baseDevices > 0 ? options.baseDevices : stated;
     result.diagnostics.error({file, 0, 0}, "the number of devices is not stated: no torchrun with --nproc_per_node and "
                                            "--nnodes; give --cluster NAME:HOSTSxDEVICES");
-    return 0;
-  }
-
-  /// 0 when the launcher does not say.
-  int64_t launcherCount(std::initializer_list<const char *> names) const {
-    for (const char *name : names) {
-      auto found = launcher.find(name);
-      if (found == launcher.end() || found->second.values.empty() || !found->second.values[0].unknown.empty())
-        continue;
-      return std::clamp<int64_t>(std::atoll(found->second.values[0].text.c_str()), 0, 1000000);
-    }
     return 0;
   }
 
@@ -253,18 +100,19 @@ private:
     int64_t cp = size("--context-parallel-size", section + "context_parallel");
     double product = static_cast<double>(tp) * static_cast<double>(pp) * static_cast<double>(cp);
     if (devices > 0 && std::fmod(static_cast<double>(devices), product) != 0) {
-      error("--tensor-model-parallel-size",
-            fmt::format("tp {} · pp {} · cp {} does not divide the {} devices; change --nproc_per_node or --nnodes, or "
-                        "give --cluster NAME:HOSTSxDEVICES",
-                        tp, pp, cp, devices));
+      given.error(
+          "--tensor-model-parallel-size",
+          fmt::format("tp {} · pp {} · cp {} does not divide the {} devices; change --nproc_per_node or --nnodes, or "
+                      "give --cluster NAME:HOSTSxDEVICES",
+                      tp, pp, cp, devices));
       devices = 0;
     }
     int64_t dp = devices > 0 ? devices / static_cast<int64_t>(product) : 1;
     int64_t micro = size("--micro-batch-size", "runner_config.batch_size");
-    int64_t batch = count("--global-batch-size", "micro-batches of a step").value_or(micro * dp);
+    int64_t batch = given.count("--global-batch-size", "micro-batches of a step").value_or(micro * dp);
     if (devices > 0 && batch % (micro * dp) != 0)
-      error("--global-batch-size",
-            fmt::format("global batch {} is not a multiple of micro-batch size {} · dp {}", batch, micro, dp));
+      given.error("--global-batch-size",
+                  fmt::format("global batch {} is not a multiple of micro-batch size {} · dp {}", batch, micro, dp));
     int64_t batches = std::max<int64_t>(1, batch / (micro * dp));
     globalBatch = batch;
     put("runner_config.batch_size", fmt::format("{}", micro), "--micro-batch-size");
@@ -280,27 +128,28 @@ private:
     put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
         "--sequence-parallel");
     put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp
-    layers = count("--num-layers", "model.model_config.num_layers").value_or(options.baseLayers);
+    layers = given.count("--num-layers", "model.model_config.num_layers").value_or(options.baseLayers);
     if (layers == 0)
-      error("--num-layers", "--num-layers is missing");
+      given.error("--num-layers", "--num-layers is missing");
     writeStages(pp);
     writeRecompute(pp);
+    writeOffloading();
   }
 
   std::string flagText(const std::string &flag, const std::string &effect) {
-    return isSet(flag, effect) ? "True" : "False";
+    return given.isSet(flag, effect) ? "True" : "False";
   }
 
   void writeSharding() {
     const std::string key = "parallel.enable_parallel_optimizer";
-    bool sharded = isSet("--use-distributed-optimizer", key);
-    std::optional<std::string> strategy = value("--data-parallel-sharding-strategy", key);
+    bool sharded = given.isSet("--use-distributed-optimizer", key);
+    std::optional<std::string> strategy = given.value("--data-parallel-sharding-strategy", key);
     static const std::vector<std::string> strategies = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
     auto place = std::find(strategies.begin(), strategies.end(), strategy.value_or(sharded ? "optim" : "no_shard"));
     if (place == strategies.end())
-      error("--data-parallel-sharding-strategy",
-            fmt::format("no strategy '{}', there are {}{}", *strategy, fmt::join(strategies, ", "),
-                        didYouMean(*strategy, strategies)));
+      given.error("--data-parallel-sharding-strategy",
+                  fmt::format("no strategy '{}', there are {}{}", *strategy, fmt::join(strategies, ", "),
+                              didYouMean(*strategy, strategies)));
     long zero = place == strategies.end() ? 0 : place - strategies.begin();
     put(key, zero > 0 ? "True" : "False", "--use-distributed-optimizer");
     if (zero == 2)
@@ -312,25 +161,25 @@ private:
   /// Chunks of layers on each stage, and stages of their own size at the ends.
   void writeStages(int64_t pp) {
     const std::string chunksKey = "planner.pin.virtual_stages", offsetKey = "model.model_config.offset";
-    std::optional<int64_t> perChunk = count("--num-layers-per-virtual-pipeline-stage", chunksKey);
-    std::optional<int64_t> chunks = count("--num-virtual-stages-per-pipeline-rank", chunksKey);
+    std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
+    std::optional<int64_t> chunks = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);
     if (perChunk && layers % (pp * *perChunk) != 0)
-      error("--num-layers-per-virtual-pipeline-stage",
-            fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", layers, pp, *perChunk));
+      given.error("--num-layers-per-virtual-pipeline-stage",
+                  fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", layers, pp, *perChunk));
     else if (perChunk)
       chunks = layers / (pp * *perChunk);
     if (chunks.value_or(1) > 1) {
       put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
       put(chunksKey, fmt::format("{}", *chunks), "--num-layers-per-virtual-pipeline-stage");
     }
-    std::optional<int64_t> first = count("--decoder-first-pipeline-num-layers", offsetKey);
-    std::optional<int64_t> last = count("--decoder-last-pipeline-num-layers", offsetKey);
+    std::optional<int64_t> first = given.count("--decoder-first-pipeline-num-layers", offsetKey);
+    std::optional<int64_t> last = given.count("--decoder-last-pipeline-num-layers", offsetKey);
     if (!first && !last)
       return;
     int64_t inner = pp - (first ? 1 : 0) - (last ? 1 : 0), rest = layers - first.value_or(0) - last.value_or(0);
     if (inner < 0 || rest < 0 || (inner == 0 ? rest != 0 : rest % inner != 0)) {
-      error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
-            fmt::format("{} layers are left for {} other stages, which does not divide", rest, inner));
+      given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
+                  fmt::format("{} layers are left for {} other stages, which does not divide", rest, inner));
       return;
     }
     std::vector<int64_t> offsets(static_cast<size_t>(std::min<int64_t>(pp, 100000)), inner > 0 ? rest / inner : 0);
@@ -343,17 +192,18 @@ private:
 
   void writeRecompute(int64_t pp) {
     const std::string key = "recompute_config.recompute", selectKey = "recompute_config.select_recompute";
-    std::string granularity = value("--recompute-granularity", key).value_or("");
-    if (isSet("--recompute-activations", selectKey))
+    std::string granularity = given.value("--recompute-granularity", key).value_or("");
+    if (given.isSet("--recompute-activations", selectKey))
       granularity = "selective";
-    if (isSet("--checkpoint-activations", key))
+    if (given.isSet("--checkpoint-activations", key))
       granularity = "full";
-    std::string method = value("--recompute-method", key).value_or("uniform");
-    std::optional<int64_t> number = count("--recompute-num-layers", key);
+    std::string method = given.value("--recompute-method", key).value_or("uniform");
+    std::optional<int64_t> number = given.count("--recompute-num-layers", key);
     if (granularity != "" && granularity != "full" && granularity != "selective")
-      error("--recompute-granularity", fmt::format("no granularity '{}', there are full, selective", granularity));
+      given.error("--recompute-granularity",
+                  fmt::format("no granularity '{}', there are full, selective", granularity));
     if (method != "uniform" && method != "block")
-      error("--recompute-method", fmt::format("no method '{}', there are uniform, block", method));
+      given.error("--recompute-method", fmt::format("no method '{}', there are uniform, block", method));
     std::string full = granularity == "full" ? "True" : "False";
     if (granularity == "full" && method == "block") {
       int64_t each = std::min(number.value_or(1), layers);
@@ -365,17 +215,30 @@ private:
     put("recompute_config.parallel_optimizer_comm_recompute", isFullySharded ? "True" : "False");
   }
 
+  void writeOffloading() {
+    const std::string optimizerKey = "planner.pin.offload_optimizer", layersKey = "planner.pin.offload_activations";
+    if (given.isSet("--offload-optimizer-states", optimizerKey))
+      put(optimizerKey, "True", "--offload-optimizer-states");
+    const char *flag = "--cpu-offloading-num-layers";
+    std::optional<int64_t> offloaded = given.count(flag, layersKey);
+    if (offloaded && *offloaded != layers && *offloaded != layers - 1) // the last layer's backward comes at once
+      given.error(flag, fmt::format("all {} layers are offloaded or none, got {}; {}: {} → {}", layers, *offloaded,
+                                    flag, *offloaded, layers - 1));
+    else if (offloaded)
+      put(layersKey, "True", flag);
+  }
+
   void writeModel() {
     const std::string section = "model.model_config.";
-    bool isGated = isSet("--swiglu", section + "type");
-    bool isRms = value("--normalization", section + "type").value_or("LayerNorm") == "RMSNorm";
-    bool isRotary = isSet("--use-rotary-position-embeddings", section + "type");
-    isRotary = value("--position-embedding-type", section + "type").value_or("") == "rope" || isRotary;
-    bool isUntied = isSet("--untie-embeddings-and-output-weights", section + "type");
-    bool isBare = isSet("--disable-bias-linear", section + "type");
+    bool isGated = given.isSet("--swiglu", section + "type");
+    bool isRms = given.value("--normalization", section + "type").value_or("LayerNorm") == "RMSNorm";
+    bool isRotary = given.isSet("--use-rotary-position-embeddings", section + "type");
+    isRotary = given.value("--position-embedding-type", section + "type").value_or("") == "rope" || isRotary;
+    bool isUntied = given.isSet("--untie-embeddings-and-output-weights", section + "type");
+    bool isBare = given.isSet("--disable-bias-linear", section + "type");
     int marks = isGated + isRms + isRotary + isUntied + isBare;
     if (marks != 0 && marks != 5)
-      error(
+      given.error(
           isGated    ? "--swiglu"
           : isRms    ? "--normalization"
           : isRotary ? "--position-embedding-type"
@@ -384,7 +247,7 @@ private:
           "--position-embedding-type rope, --untie-embeddings-and-output-weights and --disable-bias-linear; gpt2 none "
           "of them");
     bool isLlama = marks == 5;
-    bool statesModel = given.count("--num-layers") > 0 || options.base.empty();
+    bool statesModel = given.isGiven("--num-layers") || options.base.empty();
     if (!statesModel && !statesDType)
       return;
     if (statesModel) {
@@ -406,19 +269,21 @@ private:
     for (auto [isGiven, flag] : {std::pair(hidden.has_value(), "--hidden-size"),
                                  {heads.has_value(), "--num-attention-heads"},
                                  {seq.has_value(), "--seq-length"}})
-      if (!isGiven && !given.count(flag))
-        error(flag, fmt::format("{} is missing", flag));
+      if (!isGiven && !given.isGiven(flag))
+        given.error(flag, fmt::format("{} is missing", flag));
     putCount(section + "max_position_embeddings", "--max-position-embeddings");
     put(section + "vocab_size", fmt::format("{}", vocabulary()), "--vocab-size");
     putNumber(section + "initializer_range", "--init-method-std");
     const std::string epsilon = isLlama ? "rms_norm_eps" : "layernorm_epsilon";
-    putNumber(section + epsilon, given.count("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon");
-    isSet("--group-query-attention", section + "n_kv_heads");
-    std::optional<int64_t> ffn = count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
-    std::optional<int64_t> groups = count("--num-query-groups", section + "n_kv_heads");
-    std::optional<std::string> base = number("--rotary-base", section + "theta");
-    std::string hiddenDropout = number("--hidden-dropout", section + "hidden_dropout_rate").value_or("0.1");
-    std::string attentionDropout = number("--attention-dropout", section + "attention_dropout_rate").value_or("0.1");
+    putNumber(section + epsilon, given.isGiven("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon");
+    given.isSet("--group-query-attention", section + "n_kv_heads");
+    std::optional<int64_t> ffn =
+        given.count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
+    std::optional<int64_t> groups = given.count("--num-query-groups", section + "n_kv_heads");
+    std::optional<std::string> base = given.number("--rotary-base", section + "theta");
+    std::string hiddenDropout = given.number("--hidden-dropout", section + "hidden_dropout_rate").value_or("0.1");
+    std::string attentionDropout =
+        given.number("--attention-dropout", section + "attention_dropout_rate").value_or("0.1");
     if (isLlama) {
       // Megatron's own default, 4 hidden, holds with --swiglu too.
       put(section + "intermediate_size", fmt::format("{}", ffn.value_or(4 * hidden.value_or(1))), "--ffn-hidden-size");
@@ -429,17 +294,17 @@ private:
       for (auto [flag, rate] :
            {std::pair("--hidden-dropout", hiddenDropout), {"--attention-dropout", attentionDropout}})
         if (rate != "0")
-          error(flag, fmt::format("llama has no dropout, {} is {}{}; say {} 0", flag, rate,
-                                  given.count(flag) ? "" : " unless it is given", flag));
+          given.error(flag, fmt::format("llama has no dropout, {} is {}{}; say {} 0", flag, rate,
+                                        given.isGiven(flag) ? "" : " unless it is given", flag));
       return;
     }
     if (ffn && hidden && *ffn % *hidden != 0)
-      error("--ffn-hidden-size", fmt::format("gpt2 wants a multiple of --hidden-size {}, got {}", *hidden, *ffn));
+      given.error("--ffn-hidden-size", fmt::format("gpt2 wants a multiple of --hidden-size {}, got {}", *hidden, *ffn));
     else if (ffn && hidden)
       put(section + "expand_ratio", fmt::format("{}", *ffn / *hidden), "--ffn-hidden-size");
     if (groups && heads && *groups != *heads)
-      error("--num-query-groups",
-            fmt::format("gpt2 has a key for each of its {} heads, got {} groups", *heads, *groups));
+      given.error("--num-query-groups",
+                  fmt::format("gpt2 has a key for each of its {} heads, got {} groups", *heads, *groups));
     put(section + "hidden_act", "gelu_new");
     put(section + "embedding_dropout_prob", hiddenDropout, "--hidden-dropout");
     put(section + "hidden_dropout_rate", hiddenDropout, "--hidden-dropout");
@@ -449,23 +314,24 @@ private:
   /// Token ids by --vocab-size, or those of the tokenizer where it has a fixed number.
   int64_t vocabulary() {
     const std::string key = "model.model_config.vocab_size";
-    std::optional<std::string> tokenizer = value("--tokenizer-type", key);
-    std::optional<int64_t> stated = count("--vocab-size", key);
+    std::optional<std::string> tokenizer = given.value("--tokenizer-type", key);
+    std::optional<int64_t> stated = given.count("--vocab-size", key);
     if (stated)
       return *stated + (tokenizer == "NullTokenizer" ? 1 : 0); // and the end of a document
     if (!tokenizer || tokenizer == "GPT2BPETokenizer")
       return 50257;
     if (tokenizer == "Llama2Tokenizer")
       return 32000;
-    error("--tokenizer-type", fmt::format("how many ids {} has stands in its files; give --vocab-size", *tokenizer));
+    given.error("--tokenizer-type",
+                fmt::format("how many ids {} has stands in its files; give --vocab-size", *tokenizer));
     return 1;
   }
 
   void writeOptimizer() {
     putNumber("lr_schedule.learning_rate", "--lr");
-    if (given.count("--lr") || given.count("--lr-decay-style"))
+    if (given.isGiven("--lr") || given.isGiven("--lr-decay-style"))
       writeSchedule();
-    if (options.base.empty() || given.count("--weight-decay") || given.count("--adam-beta1"))
+    if (options.base.empty() || given.isGiven("--weight-decay") || given.isGiven("--adam-beta1"))
       put("optimizer.type", "AdamW");
     putNumber("optimizer.beta1", "--adam-beta1");
     putNumber("optimizer.beta2", "--adam-beta2");
@@ -478,21 +344,21 @@ private:
 
   void writeSchedule() {
     const std::string section = "lr_schedule.";
-    std::string style = value("--lr-decay-style", section + "type").value_or("linear");
+    std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");
     static const std::map<std::string, std::string> kinds = {
         {"cosine", "cosine"}, {"linear", "linear"}, {"constant", "constant"}, {"inverse-square-root", "inverse_sqrt"}};
     auto kind = kinds.find(style);
     if (kind == kinds.end())
-      error("--lr-decay-style",
-            fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear", style));
+      given.error("--lr-decay-style",
+                  fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear", style));
     else
       put(section + "type", kind->second, "--lr-decay-style");
     putNumber(section + "lr_end", "--min-lr");
     // Samples become steps of the global batch.
     for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
                                        std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples")}) {
-      std::optional<int64_t> wanted = count(steps, section + key);
-      if (std::optional<int64_t> many = count(samples, section + key))
+      std::optional<int64_t> wanted = given.count(steps, section + key);
+      if (std::optional<int64_t> many = given.count(samples, section + key))
         wanted = *many / globalBatch;
       if (wanted)
         put(section + key, fmt::format("{}", *wanted), steps);
@@ -502,13 +368,14 @@ private:
 
   void writeWrapper() {
     const std::string section = "runner_wrapper.", key = section + "scale_sense";
-    if (std::optional<std::string> clip = number("--clip-grad", section + "max_grad_norm"); clip && *clip != "0") {
+    if (std::optional<std::string> clip = given.number("--clip-grad", section + "max_grad_norm");
+        clip && *clip != "0") {
       put(section + "use_clip_grad", "True", "--clip-grad");
       put(section + "max_grad_norm", *clip, "--clip-grad");
     }
-    std::optional<std::string> fixed = number("--loss-scale", key);
-    std::optional<std::string> initial = number("--initial-loss-scale", key + ".loss_scale_value");
-    std::optional<int64_t> window = count("--loss-scale-window", key + ".scale_window");
+    std::optional<std::string> fixed = given.number("--loss-scale", key);
+    std::optional<std::string> initial = given.number("--initial-loss-scale", key + ".loss_scale_value");
+    std::optional<int64_t> window = given.count("--loss-scale-window", key + ".scale_window");
     if (dtype != "float16")
       return;
     if (fixed) {
@@ -521,26 +388,11 @@ private:
     put(key + ".scale_window", fmt::format("{}", window.value_or(1000)), "--loss-scale-window");
   }
 
-  void reportRest() {
-    const std::vector<std::string> known = knownFlags();
-    for (const auto &[name, flag] : given) {
-      if (used.count(name))
-        continue;
-      if (const char *reason = ignoredReason(name))
-        result.flags.push_back({name, flag.where, reason, false});
-      else if (std::find(known.begin(), known.end(), name) != known.end())
-        result.flags.push_back({name, flag.where, "has no meaning beside the other flags", false});
-      else
-        error(name, fmt::format("unknown flag {}{}", name, didYouMean(name, known)));
-    }
-  }
-
   const std::string &file;
   const ArgsOptions &options;
   ImportedArgs &result;
   RunFileWriter yaml;
-  std::map<std::string, GivenFlag> given, launcher;
-  std::map<std::string, bool> used;
+  GivenFlags given;
   int64_t devices = 0, layers = 0, globalBatch = 1;
   std::string dtype;
   bool statesDType = true, isFullySharded = false;

@@ -28,12 +28,15 @@ public:
     count(map, "hosts", cluster.hosts);
     count(map, "devices_per_host", cluster.devicesPerHost);
     number(map, "memory_bytes", cluster.memoryBytes, /*isBytes=*/true);
+    number(map, "reserved_bytes", cluster.reservedBytes, /*isBytes=*/true);
     if (const YamlNode *peak = child(map, "peak_flops")) {
       const char *key = compute == DType::F32 ? "f32" : compute == DType::BF16 ? "bf16" : "f16";
       number(*peak, key, cluster.peakFlops);
     }
     number(map, "memory_bandwidth", cluster.memoryBandwidth);
     number(map, "matmul_efficiency", cluster.matmulEfficiency);
+    number(map, "attention_efficiency", cluster.attentionEfficiency);
+    count(map, "multiprocessors", cluster.multiprocessors);
     number(map, "launch_seconds", cluster.launchSeconds);
     if (const YamlNode *link = child(map, "link")) {
       number(*link, "bandwidth", cluster.linkBandwidth);
@@ -42,6 +45,11 @@ public:
     if (const YamlNode *network = child(map, "network")) {
       number(*network, "bandwidth", cluster.networkBandwidth);
       number(*network, "latency", cluster.networkLatency);
+    }
+    if (const YamlNode *host = child(map, "host")) {
+      number(*host, "memory_bytes", cluster.hostMemoryBytes, /*isBytes=*/true);
+      number(*host, "bandwidth", cluster.hostBandwidth);
+      count(*host, "devices_per_link", cluster.devicesPerHostLink);
     }
   }
 
@@ -73,9 +81,8 @@ private:
       return;
     std::optional<int64_t> value = yamlInteger(*node);
     if (!value || *value < 1 || *value > 1000000)
-      diagnostics.error(node->where, fmt::format("{} must have between 1 and 1000000 hosts and devices "
-                                                 "per host, got {}",
-                                                 path, flowText(*node)));
+      diagnostics.error(node->where,
+                        fmt::format("{}: {} must be between 1 and 1000000, got {}", path, key, flowText(*node)));
     else
       target = static_cast<int>(*value);
   }
@@ -232,12 +239,14 @@ private:
 void checkConstants(const RunReader &reader) {
   const ClusterConfig &cluster = reader.config().cluster;
   const std::pair<const char *, double> needed[] = {
-      {"memory_bytes", cluster.memoryBytes},
+      {"memory_bytes beyond the reserved ones", cluster.memoryBytes - cluster.reservedBytes},
       {"peak_flops of the compute dtype", cluster.peakFlops},
       {"memory_bandwidth", cluster.memoryBandwidth},
       {"matmul_efficiency", cluster.matmulEfficiency},
       {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.linkBandwidth : 1},
-      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1}};
+      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1},
+      {"host.bandwidth", cluster.hostMemoryBytes > 0 ? cluster.hostBandwidth : 1},
+      {"host.memory_bytes", cluster.hostBandwidth > 0 ? cluster.hostMemoryBytes : 1}};
   const Places &places = reader.config().places;
   for (auto [name, value] : needed) {
     if (value > 0)
@@ -280,6 +289,7 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
     reader.error("cluster", "a cluster has at most 1000000 devices");
     cluster = {}; // so that no later check multiplies what does not fit
   }
+  cluster.memoryBytes -= cluster.reservedBytes;
   std::optional<double> limit = reader.bytes("context.max_device_memory");
   if (limit && *limit < cluster.memoryBytes)
     cluster.memoryBytes = *limit;

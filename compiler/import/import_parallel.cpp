@@ -196,6 +196,12 @@ void reportSlicedInputs(const RunReader &reader) {
     reader.report(path, KeyAction::Accepted, "no effect here: use_seq_parallel has split the kept inputs already");
 }
 
+void pinOffloading(const RunReader &reader) {
+  PlanPins &pins = reader.config().pins;
+  pins.offloadOptimizer = false;
+  pins.offloadActivations = reader.flag("swap_config.swap").value_or(false);
+}
+
 void pinFile(const RunReader &reader) {
   PlanPins &pins = reader.config().pins;
   const std::string section = "parallel_config.";
@@ -204,7 +210,12 @@ void pinFile(const RunReader &reader) {
   pins.tp = static_cast<int>(count(reader, section + "model_parallel"));
   pins.pp = static_cast<int>(count(reader, section + "pipeline_stage"));
   pins.cp = static_cast<int>(count(reader, section + "context_parallel"));
-  pins.ep = 1;
+  pins.ep = reader.config().model.hasExperts() ? static_cast<int>(count(reader, section + "expert_parallel")) : 1;
+  if (*pins.dp % *pins.ep == 0)
+    *pins.dp /= *pins.ep; // experts are spread over replicas
+  else
+    reader.error(section + "expert_parallel",
+                 fmt::format("data_parallel {} is not a multiple of expert_parallel {}", *pins.dp, *pins.ep));
   pins.microBatchSize = count(reader, "runner_config.batch_size");
   pins.microBatches = microBatchesOfFile(reader, *pins.pp);
   pins.zero = zeroOfFile(reader);
@@ -212,6 +223,7 @@ void pinFile(const RunReader &reader) {
   // Upstream forces the sharded form with a pipeline.
   pins.vocabParallel = *pins.pp > 1 || !reader.flag(section + "vocab_emb_dp").value_or(true);
   pins.recompute = recomputeOfFile(reader);
+  pinOffloading(reader);
   pins.schedule = scheduleOfFile(reader);
   pinStageLayers(reader);
   importRecomputeLists(reader);
@@ -221,8 +233,8 @@ void pinFile(const RunReader &reader) {
 /// upstream.
 void pinDataParallel(const RunReader &reader, int devices) {
   PlanPins &pins = reader.config().pins;
-  for (const char *key : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel", "micro_batch_num",
-                          "use_seq_parallel", "vocab_emb_dp"})
+  for (const char *key : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel", "expert_parallel",
+                          "micro_batch_num", "use_seq_parallel", "vocab_emb_dp"})
     reader.report(std::string("parallel_config.") + key, KeyAction::Accepted,
                   devices == 1 ? "the run has one device" : "parallel_mode 0 puts one replica on every device");
   pins.pinned = true;
@@ -234,6 +246,7 @@ void pinDataParallel(const RunReader &reader, int devices) {
   pins.zero = zeroOfFile(reader);
   pins.sequenceParallel = pins.vocabParallel = false;
   pins.recompute = recomputeOfFile(reader);
+  pinOffloading(reader);
   pins.schedule = "1f1b";
   importRecomputeLists(reader);
 }
@@ -249,7 +262,7 @@ int64_t freePlan(const RunReader &reader) {
   int64_t batch = product({count(reader, "runner_config.batch_size"), replicas, microBatchesOfFile(reader, stages)});
   for (const char *path : {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
                            "parallel.enable_parallel_optimizer", "parallel.pipeline_config",
-                           "recompute_config.parallel_optimizer_comm_recompute"})
+                           "recompute_config.parallel_optimizer_comm_recompute", "swap_config"})
     reader.report(path, KeyAction::Mapped, "the planner chooses at the same global batch; planner.pin fixes it");
   return batch;
 }
@@ -277,6 +290,10 @@ void applyPlannerPins(const RunReader &reader) {
     pins.sequenceParallel = flag;
   if (std::optional<bool> flag = reader.flag("planner.pin.vocab_parallel"))
     pins.vocabParallel = flag;
+  if (std::optional<bool> flag = reader.flag("planner.pin.offload_optimizer"))
+    pins.offloadOptimizer = flag;
+  if (std::optional<bool> flag = reader.flag("planner.pin.offload_activations"))
+    pins.offloadActivations = flag;
   if (std::optional<std::string> recompute = reader.text("planner.pin.recompute"))
     pins.recompute = recompute;
   if (std::optional<std::string> schedule = reader.text("planner.pin.schedule"))
@@ -285,10 +302,12 @@ void applyPlannerPins(const RunReader &reader) {
     pins.stageLayers = layers;
 }
 
-int64_t batchOfPins(const PlanPins &pins, int64_t otherwise) {
-  if (!pins.dp || !pins.microBatchSize || !pins.microBatches)
+int64_t batchOfPins(const RunConfig &config, int64_t otherwise) {
+  const PlanPins &pins = config.pins;
+  bool hasReplicas = pins.dp && (pins.ep || !config.model.hasExperts());
+  if (!hasReplicas || !pins.microBatchSize || !pins.microBatches)
     return otherwise;
-  return product({*pins.dp, *pins.microBatchSize, *pins.microBatches});
+  return product({*pins.dp, pins.ep.value_or(1), *pins.microBatchSize, *pins.microBatches});
 }
 
 } // namespace
@@ -326,14 +345,15 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
     config.pins.virtualStages = 2;
   reportSlicedInputs(reader);
-  batch = batchOfPins(config.pins, batch);
+  batch = batchOfPins(config, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
   // A pinned plan is honoured exactly: the two must agree unless something is left to choose.
   if (wanted && config.pins.pinned && *wanted != batch)
     reader.error("planner.global_batch",
                  fmt::format("global_batch is {}, the pinned plan has {} = micro-batch "
                              "size {} · micro-batches {} · dp {}",
-                             *wanted, batch, *config.pins.microBatchSize, *config.pins.microBatches, *config.pins.dp));
+                             *wanted, batch, *config.pins.microBatchSize, *config.pins.microBatches,
+                             product({*config.pins.dp, config.pins.ep.value_or(1)})));
   config.globalBatch = wanted.value_or(batch);
   checkPins(reader);
 }

@@ -114,6 +114,29 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
   return std::nullopt;
 }
 
+/// model_config with the keys of moe_config that are sizes of the model. A dense model takes no experts.
+YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture) {
+  const YamlNode *own = reader.find("model.model_config");
+  YamlNode sizes = own ? *own : YamlNode();
+  sizes.kind = YamlNode::Kind::Map;
+  const YamlNode *experts = reader.find("moe_config");
+  if (!architecture.sizeRule("expert_num")) {
+    if (reader.integer("moe_config.expert_num").value_or(1) > 1)
+      reader.error(
+          "moe_config.expert_num",
+          fmt::format("the model {} has no experts: expert_num → 1, or another model.arch.type", architecture.name));
+    reader.report("moe_config", KeyAction::Accepted, "a dense model has no experts");
+  } else if (experts) {
+    for (const YamlEntry &entry : experts->entries)
+      if (architecture.sizeRule(entry.key))
+        sizes.entries.push_back(entry);
+    if (reader.number("moe_config.aux_loss_factor").value_or(0) != 0)
+      reader.warning("moe_config.aux_loss_factor",
+                     "the load-balancing loss is not computed; the capacity bounds what an expert gets");
+  }
+  return sizes;
+}
+
 void checkConfigType(const RunReader &reader, const Architecture &architecture) {
   std::optional<std::string> type = reader.text("model.model_config.type");
   if (type && *type != architecture.configType)
@@ -146,9 +169,10 @@ void deriveValues(const RunReader &reader) {
   reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step");
   if (pins.pinned)
     reader.derive("plan",
-                  fmt::format("dp {} tp {} pp {} cp {}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,
-                              *pins.tp, *pins.pp, *pins.cp, *pins.microBatches, *pins.microBatchSize, *pins.zero,
-                              *pins.recompute, *pins.schedule),
+                  fmt::format("dp {} tp {} pp {} cp {}{}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,
+                              *pins.tp, *pins.pp, *pins.cp,
+                              config.model.hasExperts() ? fmt::format(" ep {}", *pins.ep) : "", *pins.microBatches,
+                              *pins.microBatchSize, *pins.zero, *pins.recompute, *pins.schedule),
                   "pinned by the file");
   else
     reader.derive("plan", "free", "the planner chooses what planner.pin leaves open");
@@ -198,7 +222,8 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   SizeTable sizes;
   if (architecture) {
     checkConfigType(reader, *architecture);
-    sizes = resolveSizes(*architecture, reader.find("model.model_config"), run.diagnostics);
+    YamlNode given = modelSizesOf(reader, *architecture);
+    sizes = resolveSizes(*architecture, &given, run.diagnostics);
     run.config.model = describeModel(*architecture, sizes, run.diagnostics);
   }
   importDTypes(reader, sizes);

@@ -154,8 +154,6 @@ void importMode(const RunReader &reader) {
   config.epochs = reader.integer("runner_config.epochs").value_or(1);
   if (reader.integer("context.mode").value_or(0) != 0)
     reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
-  if (reader.integer("moe_config.expert_num").value_or(1) > 1)
-    reader.error("moe_config.expert_num", "mixture of experts is not built: expert_num → 1");
   if (reader.has("model.model_config.pet_config")) {
     const char *reason = "low-rank adapters are not built; all parameters of the plain model are trained";
     reader.report("model.model_config.pet_config", KeyAction::Rejected, reason);

@@ -63,6 +63,8 @@ struct ModelDescription {
   std::vector<SegmentDescription> segments; ///< distinct kinds
   std::vector<SegmentRun> runs;             ///< the model, in order: embed, block x L, head
 
+  /// Mixture-of-experts models have the dimension `expert`.
+  bool hasExperts() const { return dims.count("expert") > 0; }
   const SegmentDescription &segment(const std::string &kind) const;
   /// Layers are counted over the runs between the first (embed) and the last (head) segment.
   int layerCount() const;

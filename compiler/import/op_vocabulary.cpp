@@ -6,6 +6,7 @@ namespace {
 constexpr OpAttribute epsilon[] = {{"epsilon"}};
 constexpr OpAttribute theta[] = {{"theta"}};
 constexpr OpAttribute rate[] = {{"rate"}};
+constexpr OpAttribute normalize[] = {{"normalize", false, 1}};
 constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
 // A scale of 0 stands for 1/sqrt(head_dim) and is replaced by the loader.
 constexpr OpAttribute attention[] = {{"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}};
@@ -22,6 +23,11 @@ constexpr OpSignature vocabulary[] = {
     {"attention", 3, 3, attention},
     {"dropout", 1, 1, rate},
     {"cross_entropy", 3, 3, {}},
+    {"route", 1, 1, {}, 2},
+    {"gate", 2, 2, normalize},
+    {"dispatch", 3, 3, {}},
+    {"grouped_linear", 2, 2, {}},
+    {"combine", 3, 4, {}},
 };
 constexpr std::string_view inputs[] = {"tokens", "labels", "loss_weights", "positions"};
 } // namespace

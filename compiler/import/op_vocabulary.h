@@ -20,6 +20,7 @@ struct OpSignature {
   std::string_view kind;
   int leastInputs, mostInputs;
   std::span<const OpAttribute> attributes;
+  int outputs = 1;
 };
 
 std::span<const OpSignature> opVocabulary();

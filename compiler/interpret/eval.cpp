@@ -40,6 +40,7 @@ EvaluatorTable buildTable() {
   addIndexing(table);
   addRandom(table);
   addAttention(table);
+  addMixtureOfExperts(table);
   addCollectives(table);
   return table;
 }

@@ -119,6 +119,27 @@ Results evalReduceScatter(dist::ReduceScatterOp op, Operands x, EvalContext &con
   return results;
 }
 
+Results evalAllToAll(dist::AllToAllOp op, Operands x, EvalContext &context) {
+  Rendezvous::Call call = groupOf(op, op.getAxes(), context);
+  std::vector<Tensor> results;
+  Tensor &y = results.emplace_back(cast<RankedTensorType>(op.getType()));
+  int64_t split = op.getSplit(), concat = op.getConcat(), size = x[0]->shape()[concat];
+  if (llvm::Error error = checkFactor(x[0]->shape()[split], y.shape()[split], call.members))
+    return error;
+  auto parts = exchange(call, *x[0], context);
+  if (!parts)
+    return parts.takeError();
+  SmallVector<int64_t> shape(y.shape());
+  shape[concat] = size;
+  for (auto [position, whole] : llvm::enumerate(*parts)) {
+    Tensor mine(RankedTensorType::get(shape, y.type.getElementType()));
+    takePart(*whole, mine, split, call.position);
+    forEachInPart(y, mine, concat, static_cast<int64_t>(position) * size,
+                  [&](int64_t to, int64_t from) { y.values[to] = mine.values[from]; });
+  }
+  return results;
+}
+
 Results evalSlice(dist::SliceOp op, Operands x, EvalContext &context) {
   Rendezvous::Call call = groupOf(op, op.getAxes(), context);
   std::vector<Tensor> results;
@@ -139,6 +160,7 @@ void addCollectives(EvaluatorTable &table) {
   table.add(evalAllReduce);
   table.add(evalAllGather);
   table.add(evalReduceScatter);
+  table.add(evalAllToAll);
   table.add(evalSlice);
   table.add(evalReshard);
 }

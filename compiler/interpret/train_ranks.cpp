@@ -41,7 +41,7 @@ public:
     context.placeOn(module->getAttrOfType<dist::MeshAttr>("dist.mesh"), rank);
     context.seed = static_cast<uint32_t>(run.seed);
     stage = static_cast<int>(context.coordinate("pp"));
-    ranksPerStage = plan.dp * plan.tp;
+    ranksPerStage = plan.replicas() * plan.tp;
   }
 
   llvm::Error train() {
@@ -68,6 +68,14 @@ public:
 private:
   bool isFirst() const { return stage == 0; }
   bool isLast() const { return stage + 1 == plan.pp; }
+
+  /// This rank's place among those that differ on `axes` only.
+  int64_t positionOn(ArrayRef<StringAttr> axes) const {
+    int64_t position = 0;
+    for (StringAttr axis : axes)
+      position = position * context.axisSize(axis) + context.coordinate(axis);
+    return position;
+  }
 
   void makeLayers() {
     for (LayerCall &call : callsOf(run, plan, stage)) {
@@ -121,7 +129,7 @@ private:
       for (double &value : parameters)
         value = roundToElement(stored, value);
       int64_t share = parameter.stateElements;
-      int64_t first = share == parameter.heldElements ? 0 : context.coordinate("dp") * share;
+      int64_t first = positionOn(parameter.shareAxes) * share;
       layer.stores["state/" + name + ".master"].assign(master.begin() + first, master.begin() + first + share);
       layer.stores["state/" + name + ".moment1"].assign(share, 0.0);
       layer.stores["state/" + name + ".moment2"].assign(share, 0.0);
@@ -149,7 +157,8 @@ private:
         key = StringRef(parameter.description->tiedTo).split('.').second.str();
       }
     }
-    int64_t first = attributes.get("exec.share") ? context.coordinate("dp") * elements : 0;
+    auto share = attributes.getAs<ArrayAttr>("exec.share");
+    int64_t first = share ? positionOn(SmallVector<StringAttr>(share.getAsRange<StringAttr>())) * elements : 0;
     return {&owner->stores.at(role + "/" + key), first};
   }
 
@@ -210,8 +219,9 @@ private:
   Tensor input(const std::string &name, RankedTensorType type, int64_t microBatch) const {
     std::vector<double> values;
     int64_t samples = plan.microBatchSize;
-    int64_t first = static_cast<int64_t>(context.step) * plan.globalBatch() +
-                    (microBatch * plan.dp + context.coordinate("dp")) * samples;
+    int64_t replica = context.coordinate("dp") * plan.ep + context.coordinate("ep");
+    int64_t first =
+        static_cast<int64_t>(context.step) * plan.globalBatch() + (microBatch * plan.replicas() + replica) * samples;
     for (int64_t i = 0; i < samples; ++i) {
       TrainingSample sample = inputs.sample(first + i);
       const std::vector<double> &part = name == "tokens"         ? sample.tokens
@@ -323,7 +333,7 @@ private:
         whole.resize(elements);
         const std::vector<double> &local = layer.stores.at("accumulator/" + parameter.description->name);
         int64_t share = parameter.stateElements;
-        int64_t first = share == parameter.heldElements ? 0 : context.coordinate("dp") * share;
+        int64_t first = positionOn(parameter.shareAxes) * share;
         forEachElement(parameter, [&](int64_t flat, int64_t index) {
           if (index >= 0 && flat >= first && flat < first + share)
             whole[index] = local[flat] / tokens;

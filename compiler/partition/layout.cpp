@@ -44,6 +44,13 @@ Sharding Layout::byDimension(Type type) const {
   Sharding sharding;
   for (StringAttr dim : dimNames(type))
     sharding.dims.push_back(axesOfDim.lookup(dim));
+  for (size_t dim = 0; dim < sharding.dims.size(); ++dim)
+    if (dimNames(type)[dim] == "batch")
+      llvm::erase_if(sharding.dims[dim], [&](StringAttr axis) {
+        return llvm::any_of(llvm::enumerate(sharding.dims), [&](auto other) {
+          return other.index() != dim && llvm::is_contained(other.value(), axis);
+        });
+      });
   return sharding;
 }
 

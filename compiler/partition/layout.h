@@ -43,6 +43,7 @@ public:
   mlir::RankedTensorType localType(mlir::Type global, const Sharding &sharding) const;
 
 private:
+  /// The batch leaves an axis that another dimension of the value has, too, to that one: experts on ep.
   Sharding byDimension(mlir::Type type) const;
 
   dist::MeshAttr meshAttribute;

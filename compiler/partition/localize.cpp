@@ -100,7 +100,8 @@ private:
     return namedTensor(shape, dimNames(type), type.getElementType());
   }
 
-  /// Sums first (scattered where the target splits a dimension over the same axis), then gathers, then slices.
+  /// Sums first (scattered where the target splits a dimension over the same axis), then moves of an axis from one
+  /// dimension to another, then gathers, then slices.
   Value lower(dist::ReshardOp op) {
     Sharding place(op.getFrom()), target(op.getTo());
     Value value = locals.lookup(op.getX());
@@ -121,6 +122,7 @@ private:
     if (!toReduce.empty())
       value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce), b.getStringAttr("sum"),
                                           DenseI64ArrayAttr());
+    value = exchange(loc, value, place, target);
     for (size_t dim = 0; dim < place.dims.size(); ++dim)
       value = move(loc, value, dim, place.dims[dim], target.dims[dim], /*gather=*/true);
     for (size_t dim = 0; dim < place.dims.size(); ++dim)
@@ -138,6 +140,28 @@ private:
         return dim;
     }
     return -1;
+  }
+
+  /// An axis that splits one dimension last and another dimension next: each device keeps its part of the second of
+  /// what all devices have of the first.
+  Value exchange(Location loc, Value value, Sharding &place, const Sharding &target) {
+    for (size_t from = 0; from < place.dims.size(); ++from) {
+      Axes &have = place.dims[from];
+      if (have.empty() || llvm::is_contained(target.dims[from], have.back()))
+        continue;
+      int64_t to = scatterDim(place, target, have.back());
+      if (to < 0)
+        continue;
+      StringAttr axis = have.pop_back_val();
+      int64_t parts = layout.mesh().size(axis.getValue());
+      auto type = cast<RankedTensorType>(resized(value, from, parts, 1));
+      SmallVector<int64_t> shape(type.getShape());
+      shape[to] /= parts;
+      value = b.create<dist::AllToAllOp>(loc, namedTensor(shape, dimNames(type), type.getElementType()), value,
+                                         axesAttribute({axis}), b.getI64IntegerAttr(to), b.getI64IntegerAttr(from));
+      place.dims[to].push_back(axis);
+    }
+    return value;
   }
 
   /// Gathers the axes behind the common prefix of `have` and `want`, or slices to those of `want`.

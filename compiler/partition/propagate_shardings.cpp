@@ -26,12 +26,14 @@ public:
 
   void claim(Type type, const Sharding &sharding) {
     for (auto [dim, axes] : llvm::zip_equal(dimNames(type), sharding.dims)) {
-      bool isFree = !axes.empty() && !axesOf.contains(dim) && op.factorKind(dim) != FactorKind::Blocked &&
-                    llvm::none_of(axes, [&](StringAttr axis) { return llvm::is_contained(used, axis); });
-      if (!isFree)
+      if (axesOf.contains(dim) || op.factorKind(dim) == FactorKind::Blocked)
         continue;
-      axesOf[dim] = axes;
-      used.append(axes.begin(), axes.end());
+      Axes free; // batch on dp and ep stays on dp where experts have claimed ep
+      llvm::copy_if(axes, std::back_inserter(free), [&](StringAttr axis) { return !llvm::is_contained(used, axis); });
+      if (free.empty())
+        continue;
+      axesOf[dim] = free;
+      used.append(free.begin(), free.end());
     }
   }
 

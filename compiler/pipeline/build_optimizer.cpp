@@ -29,12 +29,12 @@ public:
     return namedTensor({elements}, {b.getStringAttr("element")}, element);
   }
 
-  Value argument(Type type, StringRef role, StringRef name, bool share = false) {
+  Value argument(Type type, StringRef role, StringRef name, ArrayRef<StringAttr> share = {}) {
     (void)function.insertArgument(function.getNumArguments(), type, attributes(role, name, share), loc);
     return function.getBody().front().getArguments().back();
   }
 
-  void result(Value value, StringRef role, StringRef name, bool share = false) {
+  void result(Value value, StringRef role, StringRef name, ArrayRef<StringAttr> share = {}) {
     results.push_back(value);
     resultAttributes.push_back(attributes(role, name, share));
   }
@@ -54,11 +54,11 @@ public:
   Location loc;
 
 private:
-  DictionaryAttr attributes(StringRef role, StringRef name, bool share) {
+  DictionaryAttr attributes(StringRef role, StringRef name, ArrayRef<StringAttr> share) {
     SmallVector<NamedAttribute> list = {b.getNamedAttr("model.role", b.getStringAttr(role)),
                                         b.getNamedAttr("model.name", b.getStringAttr(name))};
-    if (share)
-      list.push_back(b.getNamedAttr("exec.share", b.getStringAttr("dp")));
+    if (!share.empty())
+      list.push_back(b.getNamedAttr("exec.share", axes(share)));
     return b.getDictionaryAttr(list);
   }
 
@@ -66,8 +66,6 @@ private:
   SmallVector<Value> results;
   SmallVector<DictionaryAttr> resultAttributes;
 };
-
-bool isSharded(const SegmentParameter &parameter) { return parameter.stateElements != parameter.heldElements; }
 
 /// Stages that hold a parameter that is tied across stages; empty for others.
 SmallVector<int64_t> tiedStages(const SegmentParameter &parameter, StringRef kind, const RunConfig &run,
@@ -90,33 +88,33 @@ void buildReduce(ModuleOp module, const SegmentLayout &segment, const RunConfig 
       continue;
     f.moveTo(parameter.description->location);
     StringRef name = parameter.description->name;
-    bool scatter = isSharded(parameter);
+    const Axes &share = parameter.shareAxes;
     SmallVector<StringAttr> sumAxes;
     for (StringAttr axis : parameter.partialAxes)
-      if (!scatter || axis != "dp")
+      if (!llvm::is_contained(share, axis))
         sumAxes.push_back(axis);
     SmallVector<int64_t> stages = tiedStages(parameter, segment.kind, run, plan);
-    if (sumAxes.empty() && stages.empty() && !scatter)
+    if (sumAxes.empty() && stages.empty() && share.empty())
       continue;
     Value gradient = f.argument(f.flat(parameter.heldElements, f32), "accumulator", name);
     StringAttr sum = f.b.getStringAttr("sum");
     // Every sum lands in the accumulator itself, also one that another sum follows: the place of a result decides.
-    auto inPlace = [&](Value sum, bool share) {
-      f.result(sum, "accumulator", name, share);
+    auto inPlace = [&](Value sum, ArrayRef<StringAttr> axes) {
+      f.result(sum, "accumulator", name, axes);
       gradient = sum;
     };
     if (!sumAxes.empty())
       inPlace(
           f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum, DenseI64ArrayAttr()),
-          /*share=*/false);
+          /*axes=*/{});
     if (!stages.empty())
       inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes({f.b.getStringAttr("pp")}), sum,
                                             f.b.getDenseI64ArrayAttr(stages)),
-              /*share=*/false);
-    if (scatter)
-      inPlace(f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient,
-                                                f.axes({f.b.getStringAttr("dp")}), f.b.getI64IntegerAttr(0)),
-              /*share=*/true);
+              /*axes=*/{});
+    if (!share.empty())
+      inPlace(f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient, f.axes(share),
+                                                f.b.getI64IntegerAttr(0)),
+              share);
   }
   f.finish();
 }
@@ -135,7 +133,7 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment, const RunConfig &r
     if (!stages.empty())
       weight /= stages.size();
     Value gradient = f.argument(f.flat(parameter.stateElements, f32), "accumulator", parameter.description->name,
-                                isSharded(parameter));
+                                parameter.shareAxes);
     Value norm = f.b.create<model::SquaredNormOp>(f.loc, scalar, gradient, f.b.getF64FloatAttr(weight));
     statistic = f.b.create<model::AccumulateOp>(f.loc, scalar, statistic, norm, f.b.getUnitAttr());
   }
@@ -151,7 +149,7 @@ void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool mast
                 : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type())
                                                        : Type(b.getF16Type());
   StringRef name = parameter.description->name;
-  bool share = isSharded(parameter);
+  const Axes &share = parameter.shareAxes;
   RankedTensorType type = f.flat(parameter.stateElements, f32);
   auto constant = [&](double value) -> Value {
     return b.create<model::ConstantOp>(f.loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
@@ -190,9 +188,9 @@ void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool mast
     return b.create<model::SelectOp>(f.loc, withElement(type, element), apply, value, otherwise);
   };
   Value next = chosen(updated, old, stored);
-  if (share)
-    next = b.create<dist::AllGatherOp>(f.loc, f.flat(parameter.heldElements, stored), next,
-                                       f.axes({b.getStringAttr("dp")}), b.getI64IntegerAttr(0));
+  if (!share.empty())
+    next = b.create<dist::AllGatherOp>(f.loc, f.flat(parameter.heldElements, stored), next, f.axes(share),
+                                       b.getI64IntegerAttr(0));
   f.result(next, "parameter", name);
   if (master)
     f.result(chosen(updated, weight, f32), "state", stateName(name, "master"));

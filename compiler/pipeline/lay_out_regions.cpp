@@ -23,8 +23,9 @@ uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
 
 class RegionLayout {
 public:
-  RegionLayout(const std::vector<SegmentLayout> &segments, uint64_t guard) : segments(segments) {
-    sizes.guardBytes = guard;
+  RegionLayout(ModuleOp module, const std::vector<SegmentLayout> &segments)
+      : mesh(Layout(module).mesh()), segments(segments) {
+    sizes.guardBytes = guardBytes(module);
     for (const char *name : {"tokens", "positions", "labels", "loss_weights"})
       sizes.inputOffsets[name] = 0;
   }
@@ -76,12 +77,15 @@ private:
   }
 
   /// Bytes to the rank's own share of a flat range; null for a whole one.
-  static Attribute shareOrigin(DictionaryAttr attributes, Type type) {
-    auto axis = attributes.getAs<StringAttr>("exec.share");
-    if (!axis)
+  Attribute shareOrigin(DictionaryAttr attributes, Type type) const {
+    auto share = attributes.getAs<ArrayAttr>("exec.share");
+    if (!share)
       return {};
-    int64_t bytes = bytesOf(type);
-    return dist::OriginAttr::get(type.getContext(), {axis}, {bytes});
+    SmallVector<StringAttr> axes(share.getAsRange<StringAttr>());
+    SmallVector<int64_t> strides(axes.size(), bytesOf(type));
+    for (size_t i = axes.size() - 1; i > 0; --i)
+      strides[i - 1] = strides[i] * mesh.size(axes[i].getValue());
+    return dist::OriginAttr::get(type.getContext(), axes, strides);
   }
 
   std::optional<uint64_t> offsetOf(StringRef kind, const std::string &policy, DictionaryAttr attributes, Type type) {
@@ -107,6 +111,7 @@ private:
     return std::nullopt;
   }
 
+  dist::MeshAttr mesh;
   const std::vector<SegmentLayout> &segments;
   std::map<std::string, uint64_t> savedOffsets;
 };
@@ -114,7 +119,7 @@ private:
 } // namespace
 
 RegionSizes layOutRegions(ModuleOp module, const std::vector<SegmentLayout> &segments) {
-  RegionLayout layout(segments, guardBytes(module));
+  RegionLayout layout(module, segments);
   layout.placeInputs(module);
   for (auto function : module.getOps<func::FuncOp>())
     layout.place(function);

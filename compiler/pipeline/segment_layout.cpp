@@ -45,13 +45,22 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
           parameter.partialAxes.push_back(axis);
     }
   }
-  int64_t shares = plan.zero >= 1 ? plan.dp : 1;
+  int64_t shares = 1;
+  for (StringAttr axis : layout.mesh().getAxes()) {
+    bool isOfSamples = axis == "dp" || axis == "ep";
+    bool splits =
+        llvm::any_of(parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+    if (plan.zero >= 1 && isOfSamples && !splits && layout.mesh().size(axis.getValue()) > 1) {
+      parameter.shareAxes.push_back(axis);
+      shares *= layout.mesh().size(axis.getValue());
+    }
+  }
   parameter.stateElements = (parameter.localElements + shares - 1) / shares;
   parameter.heldElements = parameter.stateElements * shares;
   int64_t splits = 1;
   for (const Axes &axes : parameter.sharding.dims)
     splits *= layout.size(axes);
-  parameter.replicas = plan.dp * plan.tp / splits / shares;
+  parameter.replicas = plan.replicas() * plan.tp / splits / shares;
   return parameter;
 }
 

@@ -13,7 +13,7 @@ namespace espalier {
 
 ModelSizes sizesUnder(const planner::Plan &plan) {
   bool splitsVocabulary = plan.vocabParallel && plan.tp > 1;
-  return {plan.microBatchSize * plan.dp, splitsVocabulary ? 128 * plan.tp : 1};
+  return {plan.microBatchSize * plan.replicas(), splitsVocabulary ? 128 * plan.tp : 1};
 }
 
 std::vector<std::string> tensorParallelDims(const ModelDescription &model) {
@@ -28,13 +28,19 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   Builder b(module.getContext());
   SmallVector<StringAttr> axes;
   SmallVector<int64_t> sizes;
-  for (auto [axis, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("tp", plan.tp)}) {
+  for (auto [axis, size] :
+       {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("ep", plan.ep), std::pair("tp", plan.tp)}) {
+    if (StringRef(axis) == "ep" && !model.hasExperts())
+      continue;
     axes.push_back(b.getStringAttr(axis));
     sizes.push_back(size);
   }
   module->setAttr("dist.mesh", dist::MeshAttr::get(module.getContext(), axes, sizes));
 
   SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp"}))};
+  if (model.hasExperts())
+    dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp", "ep"})),
+            b.getNamedAttr("expert", b.getStrArrayAttr({"ep"}))};
   for (const std::string &dim : tensorParallelDims(model))
     dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
   if (plan.vocabParallel)

@@ -12,7 +12,8 @@ using planner::Monomial;
 
 namespace {
 
-constexpr int dpSymbol = static_cast<int>(planner::Axis::Dp), tpSymbol = static_cast<int>(planner::Axis::Tp);
+constexpr int dpSymbol = static_cast<int>(planner::Axis::Dp), tpSymbol = static_cast<int>(planner::Axis::Tp),
+              epSymbol = static_cast<int>(planner::Axis::Ep);
 
 } // namespace
 
@@ -37,7 +38,7 @@ Monomial scaled(Monomial a, double factor) {
   return a;
 }
 
-Monomial replicaSamples() { return {1, {{dpSymbol, -1}, {planner::kBatchSymbol, 1}}}; }
+Monomial replicaSamples() { return {1, {{dpSymbol, -1}, {epSymbol, -1}, {planner::kBatchSymbol, 1}}}; }
 
 void add(planner::Size &sum, const Monomial &part) {
   auto samePowers = [&](const Monomial &other) {
@@ -63,9 +64,13 @@ SizeReader::SizeReader(const ModelDescription &model, const std::vector<planner:
 Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (name == "batch" && localSize == point.samples)
     return replicaSamples();
+  if (name == "batch" && localSize == point.samples * point.ep) // where experts are on ep
+    return {1, {{dpSymbol, -1}, {planner::kBatchSymbol, 1}}};
   auto known = model.dims.find(name.str());
   if (known != model.dims.end() && known->second == localSize)
     return {1, {{symbols.at(name.str()), 1}}};
+  if (name == "expert" && known != model.dims.end() && known->second == localSize * point.ep)
+    return product({1, {{symbols.at("expert"), 1}}}, {1, {{epSymbol, -1}}});
   if (known != model.dims.end() && known->second == localSize * point.tp)
     return product({1, {{symbols.at(name.str()), 1}}}, {1, {{tpSymbol, -1}}});
   return {static_cast<double>(localSize), {}};

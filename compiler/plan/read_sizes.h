@@ -15,12 +15,13 @@ namespace espalier {
 /// Under which sizes a model was built to be read.
 struct ProfilePoint {
   int64_t samples = 1; ///< of one micro-batch on one replica
-  int dp = 1, tp = 1, zero = 0;
+  int dp = 1, tp = 1, ep = 1, zero = 0;
   bool sequenceParallel = false;
 };
 
-/// Reads sizes at one profile point. A dimension whose local size is neither the model's nor its share over tp (the
-/// padded vocabulary, flat ranges) becomes a number, which holds for this number of tensor ranks only.
+/// Reads sizes at one profile point. A dimension whose local size is neither the model's nor its share over tp or, of
+/// experts, over ep (the padded vocabulary, flat ranges) becomes a number, which holds for this number of tensor ranks
+/// only.
 class SizeReader {
 public:
   SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions, ProfilePoint point);

@@ -98,7 +98,8 @@ private:
       return false;
     auto costed = dyn_cast<CostedOp>(producer);
     if ((costed && costed.isExpensive()) || isCollective(producer) ||
-        isa<model::ReduceSumOp, model::ReduceMaxOp, model::RopeOp, model::EmbedOp>(producer))
+        isa<model::ReduceSumOp, model::ReduceMaxOp, model::RopeOp, model::EmbedOp, model::RouteOp, dist::AllToAllOp>(
+            producer))
       return true;
     return policy == Policy::None && llvm::any_of(value.getUsers(), [&](Operation *user) {
              bool isGather = isa<dist::AllGatherOp>(user) && !backward.contains(user);

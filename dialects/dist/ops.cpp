@@ -191,6 +191,24 @@ static LogicalResult verifyMove(Operation *op, Type large, Type small, uint64_t 
   return success();
 }
 
+LogicalResult AllToAllOp::verify() {
+  if (getAxes().empty()) // all_to_all_c1
+    return emitOpError("needs at least one axis");
+  auto from = cast<RankedTensorType>(getX().getType()), to = cast<RankedTensorType>(getType());
+  uint64_t rank = from.getRank(), split = getSplit(), concat = getConcat();
+  bool fits = from.getRank() == to.getRank() && split < rank && concat < rank && split != concat &&
+              from.getElementType() == to.getElementType() && to.getDimSize(split) && from.getDimSize(concat);
+  int64_t parts = fits ? from.getDimSize(split) / to.getDimSize(split) : 0;
+  for (uint64_t i = 0; fits && i < rank; ++i)
+    fits = i == split    ? to.getDimSize(i) * parts == from.getDimSize(i)
+           : i == concat ? from.getDimSize(i) * parts == to.getDimSize(i)
+                         : from.getDimSize(i) == to.getDimSize(i);
+  if (!fits) // all_to_all_c2
+    return emitOpError("needs types in which dimension ")
+           << split << " shrinks and dimension " << concat << " grows by one factor, got " << from << " and " << to;
+  return success();
+}
+
 LogicalResult AllReduceOp::verify() {
   if (getAxes().empty()) // all_reduce_c1
     return emitOpError("needs at least one axis");

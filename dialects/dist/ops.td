@@ -54,6 +54,16 @@ def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
   let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
 }
 
+def Dist_AllToAllOp : Dist_Op<"all_to_all"> {
+  let summary = "Splits one dimension over a group and makes another whole: each device sends a part to every other";
+  let description = [{ - (C1) `axes` are not empty. - (C2) `split` and `concat` are different dimensions; the result's
+    size in `split` divides the operand's, and in `concat` it is larger by the same factor; nothing else differs. }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, I64Attr:$split, I64Attr:$concat);
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$x `over` $axes `split` $split `concat` $concat attr-dict `:` functional-type($x, $result)";
+}
+
 def Dist_SliceOp : Dist_Collective<"slice"> {
   let summary = "The device's own part of a replicated tensor along a dimension; no communication";
   let description = [{ - (C1) `axes` are not empty. - (C2) the result differs in dimension `dim` only, which divides

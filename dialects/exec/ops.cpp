@@ -50,8 +50,9 @@ int regionNumber(StringRef region) {
 }
 
 int functionNumber(StringRef function) {
-  return numberOf(function, {"matmul", "attention_forward", "attention_backward", "embed", "embed_gradient", "rope",
-                             "squared_norm", "copy", "zero", "reduce_parts", "update_scalars"});
+  return numberOf(function,
+                  {"matmul", "attention_forward", "attention_backward", "embed", "embed_gradient", "rope",
+                   "squared_norm", "copy", "zero", "reduce_parts", "update_scalars", "route", "dispatch", "combine"});
 }
 
 void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> visit) {
@@ -119,8 +120,8 @@ LogicalResult CallOp::verify() {
 
 LogicalResult StartOp::verify() {
   StringRef kind = getKind();
-  if (kind != "all_reduce" && kind != "all_gather" && kind != "reduce_scatter") // start_c1
-    return emitOpError("needs kind all_reduce, all_gather or reduce_scatter, got ") << kind;
+  if (kind != "all_reduce" && kind != "all_gather" && kind != "reduce_scatter" && kind != "all_to_all") // start_c1
+    return emitOpError("needs kind all_reduce, all_gather, reduce_scatter or all_to_all, got ") << kind;
   if (getReduction() != "sum" && getReduction() != "max") // start_c2
     return emitOpError("needs reduction sum or max, got ") << getReduction();
   return success();

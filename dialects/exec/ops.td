@@ -70,7 +70,7 @@ def Exec_LaunchOp : Exec_Instruction<"launch"> {
 def Exec_CallOp : Exec_Instruction<"call"> {
   let summary = "A kernel of the runtime: LibraryCall of plan.proto";
   let description = [{
-    - (C1) function is one of plan.proto in lower case.
+    - (C1) function is one of plan.proto in lower case, or route, dispatch or combine, which have no kernel yet.
     - (C2) there is one type per buffer.
     - (C3) the last `outputs` buffers are written.
   }];
@@ -83,7 +83,7 @@ def Exec_CallOp : Exec_Instruction<"call"> {
 def Exec_StartOp : Exec_Instruction<"start"> {
   let summary = "Begins a collective; its buffers are in use until the wait of the same id";
   let description = [{
-    - (C1) kind is all_reduce, all_gather or reduce_scatter.
+    - (C1) kind is all_reduce, all_gather, reduce_scatter or all_to_all; the runtime does not have the last one yet.
     - (C2) reduction is sum or max.
     `stages` replaces the axes where the group is the holders of a parameter that is tied across stages.
   }];

@@ -302,6 +302,48 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
   let hasVerifier = 1;
 }
 
+def Model_RouteOp : Model_Op<"route", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
+  let summary = "The best experts of each token and its slot in each; slot -1 where an expert is full";
+  let description = [{
+    Top-k choice with a fixed capacity for each sample (GShard, Lepikhin et al. 2020): ids[k, b, s] is the expert with
+    the k-th highest score, of equal ones the lower. First choices take slots before second ones, tokens in order.
+    - (C1) scores are [batch, seq, experts]; ids and slots are i32 of one type, a choice and then batch and seq.
+    - (C2) there are no more choices than experts. - (C3) the capacity is at least 1.
+  }];
+  let arguments = (ins AnyRankedTensor:$scores, I64Attr:$capacity);
+  let results = (outs AnyRankedTensor:$ids, AnyRankedTensor:$slots);
+  let assemblyFormat = "$scores attr-dict `:` functional-type($scores, results)";
+  let hasVerifier = 1;
+}
+
+class Model_Moved<string mnemonic, string text, string meaning> : Model_Op<mnemonic, [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = text;
+  let description = meaning # [{
+    With weights [choice, batch, seq] each row is multiplied by its own. Slots of -1 move nothing. Dispatch and combine
+    are each other's derivative.
+    - (C1) ids and slots are i32 of one type [choice, batch, seq]; weights have their dimensions.
+    - (C2) rows of tokens are [batch, seq, hidden] or [choice, batch, seq, hidden].
+    - (C3) rows of experts are [expert, batch, capacity, hidden].
+  }];
+  let arguments = (ins AnyRankedTensor:$ids, AnyRankedTensor:$slots, AnyRankedTensor:$x,
+                       Optional<AnyRankedTensor>:$weights);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_DispatchOp : Model_Moved<"dispatch", "Rows of tokens moved to their slots of experts",
+    [{
+    result[ids[k, b, s], b, slots[k, b, s], h] = x[(k,) b, s, h]; slots that no token has are 0.
+    }]>;
+def Model_CombineOp : Model_Moved<"combine", "Rows of experts moved back to their tokens and added up over choices",
+    [{
+    result[(k,) b, s, h] = x[ids[k, b, s], b, slots[k, b, s], h], summed over k where the result has no choice.
+    }]>;
+
 def Model_CotangentOp : Op<Model_Dialect, "cotangent", [ShardableOpInterface, CostedOpInterface]> {
   let summary = "The gradient that arrives from the next segment: where forward ends and backward begins";
   let description = [{

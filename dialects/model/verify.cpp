@@ -99,6 +99,36 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
   return success();
 }
 
+/// Where the choices of tokens go: ids and slots of one type.
+LogicalResult verifyPlaces(Operation *op, Value ids, Value slots) {
+  if (ids.getType() != slots.getType() || shapeOf(ids).size() != 3)
+    return op->emitOpError("needs ids and slots of one type [choice, batch, seq], got ")
+           << ids.getType() << " and " << slots.getType();
+  return verifyIntegers(op, ids, "ids and slots");
+}
+
+/// `tokens` are rows [(choice,) batch, seq, hidden], `experts` rows [expert, batch, capacity, hidden].
+LogicalResult verifyMoved(Operation *op, Value ids, Value slots, Value weights, Value tokens, Value experts) {
+  if (failed(verifyNamed(op)) || failed(verifyPlaces(op, ids, slots))) // moved_c1
+    return failure();
+  if (weights && !sameDims(weights, ids)) // moved_c1
+    return op->emitOpError("needs weights with the dimensions of ids, got ") << weights.getType();
+  ArrayRef<StringAttr> places = dimNames(ids.getType()), rows = dimNames(tokens.getType());
+  ArrayRef<int64_t> sizes = shapeOf(ids);
+  size_t first = rows.size() == 4 ? 0 : 1;
+  if (rows.size() + first != 4 || rows.drop_back() != places.drop_front(first) ||
+      shapeOf(tokens).drop_back() != sizes.drop_front(first)) // moved_c2
+    return op->emitOpError("needs rows of tokens with the dimensions of ids, with or without the choice, then one "
+                           "more; got ")
+           << tokens.getType() << " for " << ids.getType();
+  ArrayRef<StringAttr> slotted = dimNames(experts.getType());
+  if (slotted.size() != 4 || slotted[1] != places[1] || slotted[3] != rows.back() || shapeOf(experts)[1] != sizes[1] ||
+      shapeOf(experts)[3] != shapeOf(tokens).back()) // moved_c3
+    return op->emitOpError("needs rows of experts [expert, batch, capacity, hidden], got ")
+           << experts.getType() << " for " << tokens.getType();
+  return success();
+}
+
 } // namespace
 
 #define UNARY(Op)                                                                                                      \
@@ -268,6 +298,28 @@ LogicalResult AttentionGradOp::verify() {
       !isOneMore(getLogSumExp(), getQ())) // attention_grad_c2
     return emitOpError("needs out and cotangent like q and log_sum_exp like q without its last dimension");
   return verifyPart(*this, getQ(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
+}
+
+LogicalResult RouteOp::verify() {
+  if (failed(verifyNamed(*this)) || failed(verifyPlaces(*this, getIds(), getSlots()))) // route_c1
+    return failure();
+  ArrayRef<int64_t> scores = shapeOf(getScores()), ids = shapeOf(getIds());
+  if (scores.size() != 3 || dimNames(getScores().getType()).drop_back() != dimNames(getIds().getType()).drop_front() ||
+      scores.drop_back() != ids.drop_front()) // route_c1
+    return emitOpError("needs scores with the batch and seq of ids and then experts, got ")
+           << getScores().getType() << " for " << getIds().getType();
+  if (ids.front() > scores.back()) // route_c2
+    return emitOpError("needs at most as many choices as experts, got ") << ids.front() << " of " << scores.back();
+  if (static_cast<int64_t>(getCapacity()) < 1) // route_c3
+    return emitOpError("needs a capacity of at least 1, got ") << static_cast<int64_t>(getCapacity());
+  return success();
+}
+
+LogicalResult DispatchOp::verify() {
+  return verifyMoved(*this, getIds(), getSlots(), getWeights(), getX(), getResult());
+}
+LogicalResult CombineOp::verify() {
+  return verifyMoved(*this, getIds(), getSlots(), getWeights(), getResult(), getX());
 }
 
 LogicalResult CotangentOp::verify() {

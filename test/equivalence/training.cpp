@@ -27,8 +27,9 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.dp = split.dp;
   plan.tp = split.tp;
   plan.pp = split.pp;
+  plan.ep = split.ep;
   plan.microBatches = split.microBatches;
-  plan.microBatchSize = 8 / (split.dp * split.microBatches);
+  plan.microBatchSize = 8 / (split.dp * split.ep * split.microBatches);
   plan.zero = split.zero;
   plan.sequenceParallel = split.sequenceParallel;
   plan.vocabParallel = split.vocabParallel;

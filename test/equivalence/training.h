@@ -16,6 +16,7 @@ namespace espalier {
 struct SplitCase {
   std::string name;
   int dp = 1, tp = 1, pp = 1;
+  int ep = 1;
   int64_t microBatches = 1;
   int zero = 0;
   bool sequenceParallel = false;

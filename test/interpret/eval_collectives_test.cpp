@@ -52,6 +52,17 @@ TEST(Collectives, AllGatherPlacesPartsByPosition) {
   EXPECT_THAT(both[4], ElementsAre(0, 300, 100, 400, 200, 500));
 }
 
+/// Each rank has its own column of everyone's rows, in the order of positions.
+TEST(Collectives, AllToAllMovesASplitToAnotherDimension) {
+  auto result = runOnMesh("dist.all_to_all %x0 over [\"tp\"] split 1 concat 0", "a=2 b=3", "a=6 b=1");
+  EXPECT_THAT(result[0], ElementsAre(0, 3, 100, 103, 200, 203));
+  EXPECT_THAT(result[2], ElementsAre(2, 5, 102, 105, 202, 205));
+  EXPECT_THAT(result[4], ElementsAre(301, 304, 401, 404, 501, 504));
+  auto back = runOnMesh("dist.all_to_all %x0 over [\"dp\"] split 0 concat 2", "a=2 b=1 c=2", "a=1 b=1 c=4");
+  EXPECT_THAT(back[1], ElementsAre(100, 101, 400, 401));
+  EXPECT_THAT(back[4], ElementsAre(102, 103, 402, 403));
+}
+
 TEST(Collectives, ReduceScatterGivesEachItsPartOfTheSum) {
   auto result = runOnMesh("dist.reduce_scatter %x0 over [\"tp\"] dim 0", "a=3 b=2", "a=1 b=2");
   EXPECT_THAT(result[0], ElementsAre(300, 303));

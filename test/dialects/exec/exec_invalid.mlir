@@ -108,7 +108,7 @@ exec.program @call_c3_too_many_outputs {
 
 // Not among the collectives that the runtime starts.
 exec.program @start_c1_unknown_kind {
-  // expected-error @+1 {{needs kind all_reduce, all_gather or reduce_scatter, got broadcast}}
+  // expected-error @+1 {{needs kind all_reduce, all_gather, reduce_scatter or all_to_all, got broadcast}}
   exec.start {id = 1, kind = "broadcast", reduction = "sum", axes = ["tp"], type = f32, elements = 2,
               from = #exec.buffer<region = "saved", offset = 0, bytes = 8>,
               to = #exec.buffer<region = "saved", offset = 8, bytes = 8>}

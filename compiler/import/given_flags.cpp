@@ -1,0 +1,173 @@
+#include "compiler/import/given_flags.h"
+
+#include "compiler/import/megatron_flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <tuple>
+
+namespace espalier {
+
+namespace {
+
+/// The words of a command given to `sh -c "..."` stand in one word.
+ShellCommand withSplitWords(const ShellCommand &command) {
+  ShellCommand words;
+  for (const ShellWord &word : command) {
+    if (word.text.find(".py ") == std::string::npos) {
+      words.push_back(word);
+      continue;
+    }
+    for (size_t begin = 0; begin < word.text.size();) {
+      size_t end = std::min(word.text.find_first_of(" \t\n", begin), word.text.size());
+      if (end > begin)
+        words.push_back({word.text.substr(begin, end - begin), word.where, word.unknown});
+      begin = end + 1;
+    }
+  }
+  return words;
+}
+
+bool isFlag(const ShellWord &word) {
+  return word.text.size() > 2 && word.text.starts_with("--") && word.text[2] != '-';
+}
+
+} // namespace
+
+void GivenFlags::readFlags(Words begin, Words end, Flags &flags) {
+  Flag *open = nullptr;
+  for (Words word = begin; word != end; ++word) {
+    if (!isFlag(*word)) {
+      if (open)
+        open->values.push_back(*word);
+      continue;
+    }
+    size_t equals = word->text.find('=');
+    std::string name = word->text.substr(0, equals);
+    open = &flags[name]; // as in Megatron, the last one counts
+    *open = {name, word->where, {}};
+    if (equals != std::string::npos) {
+      SourceLocation where = word->where;
+      where.column += static_cast<int>(equals) + 1;
+      open->values.push_back({word->text.substr(equals + 1), where, word->unknown});
+      open = nullptr;
+    }
+  }
+}
+
+void GivenFlags::read(const std::string &text) {
+  std::vector<ShellCommand> commands = readShell(file, text, result.diagnostics);
+  ShellCommand words, all;
+  for (const ShellCommand &unsplit : commands) {
+    ShellCommand command = withSplitWords(unsplit);
+    all.insert(all.end(), command.begin(), command.end());
+    if (std::any_of(command.begin(), command.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); }))
+      words = command;
+  }
+  auto script =
+      std::find_if(words.begin(), words.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); });
+  if (words.empty()) {
+    readFlags(all.begin(), all.end(), given);
+  } else {
+    readFlags(words.begin(), script, launcher);
+    readFlags(script + 1, words.end(), given);
+  }
+  if (given.empty() && !result.diagnostics.hasErrors())
+    result.diagnostics.error({file, 0, 0}, "no flags are found: neither a command with a .py file nor words with --");
+}
+
+void GivenFlags::error(const std::string &flag, std::string message) {
+  auto found = given.find(flag);
+  result.diagnostics.error(found == given.end() ? SourceLocation{file, 0, 0} : found->second.where, std::move(message));
+}
+
+void GivenFlags::use(const std::string &flag, const std::string &effect) {
+  auto found = given.find(flag);
+  if (found != given.end() && used.insert(flag).second)
+    result.flags.push_back({flag, found->second.where, effect, true});
+}
+
+std::optional<std::string> GivenFlags::value(const std::string &flag, const std::string &effect) {
+  auto found = given.find(flag);
+  if (found == given.end())
+    return std::nullopt;
+  use(flag, effect);
+  const std::vector<ShellWord> &values = found->second.values;
+  if (values.size() != 1) {
+    error(flag, fmt::format("{} wants one value, got {}", flag, values.size()));
+    return std::nullopt;
+  }
+  if (!values[0].unknown.empty()) {
+    result.diagnostics.error(values[0].where, fmt::format("the value of {} depends on {}, which only the shell knows; "
+                                                          "write it into the script",
+                                                          flag, values[0].unknown));
+    return std::nullopt;
+  }
+  return values[0].text;
+}
+
+bool GivenFlags::isSet(const std::string &flag, const std::string &effect) {
+  auto found = given.find(flag);
+  if (found == given.end())
+    return false;
+  use(flag, effect);
+  if (!found->second.values.empty())
+    error(flag, fmt::format("{} takes no value, got '{}'", flag, found->second.values[0].text));
+  return true;
+}
+
+std::optional<int64_t> GivenFlags::count(const std::string &flag, const std::string &effect) {
+  std::optional<std::string> text = value(flag, effect);
+  if (!text)
+    return std::nullopt;
+  int64_t number = 0;
+  auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (code == std::errc() && end == text->data() + text->size() && number >= 1 && number <= 1000000000000)
+    return number;
+  error(flag, fmt::format("{} must be a whole number of at least 1, got {}", flag, *text));
+  return std::nullopt;
+}
+
+std::optional<std::string> GivenFlags::number(const std::string &flag, const std::string &effect) {
+  std::optional<std::string> text = value(flag, effect);
+  if (!text)
+    return std::nullopt;
+  char *end = nullptr;
+  double parsed = std::strtod(text->c_str(), &end);
+  if (!text->empty() && *end == '\0' && std::isfinite(parsed) && parsed >= 0)
+    return fmt::format("{}", parsed);
+  error(flag, fmt::format("{} must be a number of at least 0, got {}", flag, *text));
+  return std::nullopt;
+}
+
+int64_t GivenFlags::launcherCount(std::initializer_list<const char *> names) const {
+  for (const char *name : names) {
+    auto found = launcher.find(name);
+    if (found == launcher.end() || found->second.values.empty() || !found->second.values[0].unknown.empty())
+      continue;
+    return std::clamp<int64_t>(std::atoll(found->second.values[0].text.c_str()), 0, 1000000);
+  }
+  return 0;
+}
+
+void GivenFlags::reportRest() {
+  const std::vector<std::string> known = knownFlags();
+  for (const auto &[name, flag] : given) {
+    if (used.count(name))
+      continue;
+    if (const char *reason = ignoredReason(name))
+      result.flags.push_back({name, flag.where, reason, false});
+    else if (std::find(known.begin(), known.end(), name) != known.end())
+      result.flags.push_back({name, flag.where, "has no meaning beside the other flags", false});
+    else
+      error(name, fmt::format("unknown flag {}{}", name, didYouMean(name, known)));
+  }
+  std::sort(result.flags.begin(), result.flags.end(), [](const FlagReport &a, const FlagReport &b) {
+    return std::tie(a.where.line, a.where.column, a.flag) < std::tie(b.where.line, b.where.column, b.flag);
+  });
+}
+
+} // namespace espalier

@@ -1,0 +1,66 @@
+// The flags that a command line gives, each taken by the part of the run file that it is for.
+#pragma once
+
+#include "compiler/import/import_args.h"
+#include "compiler/import/shell_words.h"
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// Flags with their values and places. A flag that is asked for counts as used, with the `effect` of the first
+/// question; wrong values are reported where they stand.
+class GivenFlags {
+public:
+  GivenFlags(const std::string &file, ImportedArgs &result) : file(file), result(result) {}
+
+  /// Takes the last command with a .py file apart, or all words where there is none. No flag at all is an error.
+  void read(const std::string &text);
+
+  bool isGiven(const std::string &flag) const { return given.count(flag) > 0; }
+
+  /// A flag without a value.
+  bool isSet(const std::string &flag, const std::string &effect);
+
+  /// The single value of a flag.
+  std::optional<std::string> value(const std::string &flag, const std::string &effect);
+
+  /// A whole number of at least 1.
+  std::optional<int64_t> count(const std::string &flag, const std::string &effect);
+
+  /// A decimal number of at least 0, as it is printed shortest.
+  std::optional<std::string> number(const std::string &flag, const std::string &effect);
+
+  /// A count among the launcher's own flags, before the script; 0 when it does not say.
+  int64_t launcherCount(std::initializer_list<const char *> names) const;
+
+  /// At the flag, or at the file where it is not given.
+  void error(const std::string &flag, std::string message);
+
+  /// What nobody took is ignored with its reason, or unknown. Sorts the report by place.
+  void reportRest();
+
+private:
+  struct Flag {
+    std::string name;
+    SourceLocation where;
+    std::vector<ShellWord> values;
+  };
+  using Flags = std::map<std::string, Flag>;
+  using Words = ShellCommand::const_iterator;
+  static void readFlags(Words begin, Words end, Flags &flags);
+  void use(const std::string &flag, const std::string &effect);
+
+  const std::string &file;
+  ImportedArgs &result;
+  Flags given, launcher;
+  std::set<std::string> used;
+};
+
+} // namespace espalier

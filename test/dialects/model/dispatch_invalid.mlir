@@ -1,0 +1,72 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifier of dispatch refuses.
+
+// Slots of another sequence.
+func.func @dispatch_c1_slots_differ(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x5xi32, #model.dims<choice, batch, seq>>, %x2: tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>> {
+  // expected-error @+1 {{needs ids and slots of one type}}
+  %y = model.dispatch %x0, %x1, %x2 : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x5xi32, #model.dims<choice, batch, seq>>, tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+  return %y : tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+}
+
+// -----
+
+// Ids are i32.
+func.func @dispatch_c1_ids_of_other_type(%x0: tensor<2x3x4xf32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x4xf32, #model.dims<choice, batch, seq>>, %x2: tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>> {
+  // expected-error @+1 {{needs ids and slots of type i32, got 'f32'}}
+  %y = model.dispatch %x0, %x1, %x2 : (tensor<2x3x4xf32, #model.dims<choice, batch, seq>>, tensor<2x3x4xf32, #model.dims<choice, batch, seq>>, tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+  return %y : tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+}
+
+// -----
+
+// One weight for all choices.
+func.func @dispatch_c1_weights_differ(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x2: tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>, %x3: tensor<3x4xf32, #model.dims<batch, seq>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>> {
+  // expected-error @+1 {{needs weights with the dimensions of ids}}
+  %y = model.dispatch %x0, %x1, %x2, %x3 : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>, tensor<3x4xf32, #model.dims<batch, seq>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+  return %y : tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+}
+
+// -----
+
+// Another length.
+func.func @dispatch_c2_tokens_of_another_sequence(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x2: tensor<3x5x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>> {
+  // expected-error @+1 {{needs rows of tokens with the dimensions of ids}}
+  %y = model.dispatch %x0, %x1, %x2 : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<3x5x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+  return %y : tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+}
+
+// -----
+
+// Tokens without a row.
+func.func @dispatch_c2_no_rows(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x2: tensor<3x4xf32, #model.dims<batch, seq>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>> {
+  // expected-error @+1 {{needs rows of tokens with the dimensions of ids}}
+  %y = model.dispatch %x0, %x1, %x2 : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<3x4xf32, #model.dims<batch, seq>>) -> tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+  return %y : tensor<6x3x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+}
+
+// -----
+
+// No slots.
+func.func @dispatch_c3_no_capacity(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x2: tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x5xf32, #model.dims<expert, batch, hidden>> {
+  // expected-error @+1 {{needs rows of experts}}
+  %y = model.dispatch %x0, %x1, %x2 : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x5xf32, #model.dims<expert, batch, hidden>>
+  return %y : tensor<6x3x5xf32, #model.dims<expert, batch, hidden>>
+}
+
+// -----
+
+// Rows of another length.
+func.func @dispatch_c3_hidden_differs(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x2: tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x8xf32, #model.dims<expert, batch, capacity, hidden>> {
+  // expected-error @+1 {{needs rows of experts}}
+  %y = model.dispatch %x0, %x1, %x2 : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x3x7x8xf32, #model.dims<expert, batch, capacity, hidden>>
+  return %y : tensor<6x3x7x8xf32, #model.dims<expert, batch, capacity, hidden>>
+}
+
+// -----
+
+// Fewer samples.
+func.func @dispatch_c3_batch_differs(%x0: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x1: tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, %x2: tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x2x7x5xf32, #model.dims<expert, batch, capacity, hidden>> {
+  // expected-error @+1 {{needs rows of experts}}
+  %y = model.dispatch %x0, %x1, %x2 : (tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<2x3x4xi32, #model.dims<choice, batch, seq>>, tensor<3x4x5xf32, #model.dims<batch, seq, hidden>>) -> tensor<6x2x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+  return %y : tensor<6x2x7x5xf32, #model.dims<expert, batch, capacity, hidden>>
+}

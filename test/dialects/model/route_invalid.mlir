@@ -1,0 +1,54 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifier of route refuses.
+
+// Slots of another sequence.
+func.func @route_c1_slots_differ(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x4xi32, #model.dims<choice, batch, seq>>) {
+  // expected-error @+1 {{needs ids and slots of one type}}
+  %ids, %slots = model.route %x0 {capacity = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x4xi32, #model.dims<choice, batch, seq>>)
+  return %ids, %slots : tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x4xi32, #model.dims<choice, batch, seq>>
+}
+
+// -----
+
+// Two dimensions only.
+func.func @route_c1_no_choice(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2xi32, #model.dims<choice, batch>>, tensor<1x2xi32, #model.dims<choice, batch>>) {
+  // expected-error @+1 {{needs ids and slots of one type}}
+  %ids, %slots = model.route %x0 {capacity = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2xi32, #model.dims<choice, batch>>, tensor<1x2xi32, #model.dims<choice, batch>>)
+  return %ids, %slots : tensor<1x2xi32, #model.dims<choice, batch>>, tensor<1x2xi32, #model.dims<choice, batch>>
+}
+
+// -----
+
+// Ids are i32.
+func.func @route_c1_ids_of_other_type(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xf32, #model.dims<choice, batch, seq>>, tensor<1x2x3xf32, #model.dims<choice, batch, seq>>) {
+  // expected-error @+1 {{needs ids and slots of type i32, got 'f32'}}
+  %ids, %slots = model.route %x0 {capacity = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xf32, #model.dims<choice, batch, seq>>, tensor<1x2x3xf32, #model.dims<choice, batch, seq>>)
+  return %ids, %slots : tensor<1x2x3xf32, #model.dims<choice, batch, seq>>, tensor<1x2x3xf32, #model.dims<choice, batch, seq>>
+}
+
+// -----
+
+// Scores of another sequence.
+func.func @route_c1_scores_differ(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x4xi32, #model.dims<choice, batch, seq>>, tensor<1x2x4xi32, #model.dims<choice, batch, seq>>) {
+  // expected-error @+1 {{needs scores with the batch and seq of ids}}
+  %ids, %slots = model.route %x0 {capacity = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x4xi32, #model.dims<choice, batch, seq>>, tensor<1x2x4xi32, #model.dims<choice, batch, seq>>)
+  return %ids, %slots : tensor<1x2x4xi32, #model.dims<choice, batch, seq>>, tensor<1x2x4xi32, #model.dims<choice, batch, seq>>
+}
+
+// -----
+
+// An expert is chosen once.
+func.func @route_c2_more_choices_than_experts(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<5x2x3xi32, #model.dims<choice, batch, seq>>, tensor<5x2x3xi32, #model.dims<choice, batch, seq>>) {
+  // expected-error @+1 {{needs at most as many choices as experts, got 5 of 4}}
+  %ids, %slots = model.route %x0 {capacity = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<5x2x3xi32, #model.dims<choice, batch, seq>>, tensor<5x2x3xi32, #model.dims<choice, batch, seq>>)
+  return %ids, %slots : tensor<5x2x3xi32, #model.dims<choice, batch, seq>>, tensor<5x2x3xi32, #model.dims<choice, batch, seq>>
+}
+
+// -----
+
+// Nothing would arrive.
+func.func @route_c3_no_capacity(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>) {
+  // expected-error @+1 {{needs a capacity of at least 1, got 0}}
+  %ids, %slots = model.route %x0 {capacity = 0 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>)
+  return %ids, %slots : tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>
+}

@@ -1,0 +1,78 @@
+// Mixture-of-experts models, which are not compiled yet, in the interpreter: every kind of plan against the unsplit
+// model, losses and every gradient of each step. The capacity is too small for all tokens, so that dropping must agree,
+// too.
+#include "test/equivalence/training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace espalier {
+namespace {
+
+constexpr int64_t steps = 10;
+constexpr auto selective = planner::Recompute::Selective, full = planner::Recompute::Full;
+
+const TrainingRecord &unsplit() {
+  static const TrainingRecord record = [] {
+    RunConfig run = equivalenceRun("mixtral");
+    return trainInterpreted(run, planOf(run, {}), steps);
+  }();
+  return record;
+}
+
+class Experts : public testing::TestWithParam<SplitCase> {};
+
+TEST_P(Experts, InterpretedTrainLikeTheUnsplitModel) {
+  RunConfig run = equivalenceRun("mixtral");
+  TrainingRecord actual = trainInterpreted(run, planOf(run, GetParam()), steps);
+  const TrainingRecord &expected = unsplit();
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  for (size_t step = 0; step < expected.losses.size(); ++step) {
+    EXPECT_NEAR(actual.losses[step], expected.losses[step], 1e-5 * expected.losses[step]) << "step " << step;
+    EXPECT_NEAR(actual.norms[step], expected.norms[step], 1e-4 * expected.norms[step]) << "step " << step;
+    EXPECT_EQ(compareGradients(expected.gradients[step], actual.gradients[step]), "") << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plans, Experts,
+    testing::Values(
+        SplitCase{.name = "accumulate2", .microBatches = 2}, SplitCase{.name = "dp2", .dp = 2},
+        SplitCase{.name = "tp2", .tp = 2}, SplitCase{.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
+        SplitCase{.name = "ep2", .ep = 2}, SplitCase{.name = "ep2_accumulate2", .ep = 2, .microBatches = 2},
+        SplitCase{.name = "ep4", .ep = 4}, SplitCase{.name = "tp2_ep2", .tp = 2, .ep = 2},
+        SplitCase{.name = "tp2_ep2_sp", .tp = 2, .ep = 2, .sequenceParallel = true},
+        SplitCase{.name = "dp2_ep2", .dp = 2, .ep = 2}, SplitCase{.name = "ep2_zero1", .ep = 2, .zero = 1},
+        SplitCase{.name = "dp2_ep2_zero1", .dp = 2, .ep = 2, .zero = 1},
+        SplitCase{.name = "ep2_selective", .ep = 2, .recompute = selective},
+        SplitCase{.name = "dp2_ep2_full", .dp = 2, .ep = 2, .recompute = full},
+        SplitCase{.name = "tp2_ep2_full_keep", .tp = 2, .ep = 2, .recompute = full, .keepCollectives = true},
+        SplitCase{.name = "pp2_ep2", .pp = 2, .ep = 2, .microBatches = 2},
+        SplitCase{.name = "dp2_tp2_pp2_ep2_zero1", .dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1}),
+    [](const auto &info) { return info.param.name; });
+
+TEST(Experts, LossFalls) { EXPECT_LT(unsplit().losses.back(), unsplit().losses.front() - 0.1); }
+
+/// All experts and the router learn: no gradient is zero.
+TEST(Experts, EveryParameterHasAGradient) {
+  for (const auto &[name, values] : unsplit().gradients.front()) {
+    double squares = 0;
+    for (double value : values)
+      squares += value * value;
+    EXPECT_GT(squares, 0) << name;
+  }
+}
+
+/// With one choice the weights are not normalized, or the router would have no gradient.
+TEST(Experts, TheRouterLearnsWithOneChoice) {
+  RunConfig run = equivalenceRun("mixtral", {"moe_config.num_experts_chosen=1"});
+  TrainingRecord record = trainInterpreted(run, planOf(run, {.ep = 2}), 1);
+  double squares = 0;
+  for (double value : record.gradients.at(0).at("block.0.router_weight"))
+    squares += value * value;
+  EXPECT_GT(std::sqrt(squares), 1e-6);
+}
+
+} // namespace
+} // namespace espalier
