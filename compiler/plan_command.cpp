@@ -58,6 +58,9 @@ public:
     std::optional<Solved> solved = solve(changed ? *changed : present, options.alternatives);
     if (!solved)
       return UserError;
+    if (!solved->problem.executable && !arguments.all)
+      fmt::print(stderr, "{}: note: plans of {} are shown as with --all: none of them can be executed yet\n",
+                 arguments.file, solved->problem.name);
     if (asksWhatIf)
       leaveHostsIdle(*solved);
     if (wished && !solved->result.plans.empty())
@@ -125,7 +128,7 @@ private:
     Solved solved{run, std::move(*problem), {}};
     planner::SearchOptions wanted = options;
     wanted.alternatives = alternatives;
-    wanted.all = arguments.all || !planner::isExecutable(solved.problem.pins);
+    wanted.all = arguments.all || !planner::isExecutable(solved.problem, solved.problem.pins);
     if (!run.pins.pinned) {
       solved.result = searchCompiled(context, run, solved.problem, wanted);
       return solved;
@@ -163,7 +166,7 @@ private:
       problem.machine.hosts = imported.config.cluster.hosts;
       planner::SearchOptions quick = options;
       quick.diagnose = false;
-      quick.all = arguments.all || !planner::isExecutable(problem.pins);
+      quick.all = arguments.all || !planner::isExecutable(problem, problem.pins);
       if (planner::search(problem, quick).plans.empty())
         continue;
       if (std::optional<Solved> some = solve(imported.config, options.alternatives)) {
@@ -178,6 +181,13 @@ private:
     }
   }
 
+  /// The planner's own choice, which follows a pinned plan.
+  static std::optional<planner::PricedPlan> bestBeside(const Solved &solved) {
+    if (!solved.run.pins.pinned || solved.result.plans.size() < 2)
+      return std::nullopt;
+    return solved.result.plans[1];
+  }
+
   std::optional<planner::WhatIf> compare(const Solved &solved) {
     std::optional<Solved> before = solve(present, /*alternatives=*/0);
     if (!before || before->result.plans.empty()) {
@@ -187,6 +197,8 @@ private:
     planner::WhatIf answer;
     answer.before = before->result.plans.front();
     answer.after = solved.result.plans.front();
+    answer.bestBefore = bestBeside(*before);
+    answer.bestAfter = bestBeside(solved);
     answer.machineBefore = present.cluster.name;
     answer.machineAfter = solved.run.cluster.name;
     answer.devicesBefore = present.cluster.devices();
@@ -206,7 +218,7 @@ private:
     if (solved.run.pins.pinned)
       freePins(solved);
     planner::SearchOptions all = options;
-    all.all = arguments.all || !planner::isExecutable(wish);
+    all.all = arguments.all || !planner::isExecutable(solved.problem, wish);
     planner::WhyNot answer = planner::whyNot(solved.problem, solved.result.plans.front(), wish, all);
     if (answer.impossible) {
       for (const std::string &reason : answer.violated)
@@ -232,10 +244,12 @@ private:
     const planner::Prediction &first = result.plans.front().prediction;
     if (first.fits())
       return Success;
+    bool onHost = first.peakBytes <= first.memoryLimitBytes;
     fmt::print(stderr,
-               "{}: error: the pinned plan needs {:.2f} GB per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
+               "{}: error: the pinned plan needs {:.2f} GB {}per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
                "the choice to the planner\n",
-               arguments.file, first.peakBytes / 1e9, first.memoryLimitBytes / 1e9);
+               arguments.file, (onHost ? first.hostPeakBytes : first.peakBytes) / 1e9, onHost ? "of host memory " : "",
+               (onHost ? first.hostLimitBytes : first.memoryLimitBytes) / 1e9);
     return NothingFits;
   }
 

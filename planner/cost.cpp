@@ -8,7 +8,7 @@
 namespace espalier::planner {
 
 double PhaseSeconds::total() const {
-  double sum = compute;
+  double sum = compute + hostTransfer;
   for (double seconds : communication)
     sum += seconds;
   return sum;
@@ -21,7 +21,7 @@ std::vector<double> symbolValues(const Problem &problem, const Plan &plan) {
   values[static_cast<int>(Axis::Cp)] = plan.cp;
   values[static_cast<int>(Axis::Ep)] = plan.ep;
   values[static_cast<int>(Axis::Tp)] = plan.tp;
-  values[kBatchSymbol] = static_cast<double>(plan.microBatchSize) * plan.dp;
+  values[kBatchSymbol] = static_cast<double>(plan.microBatchSize) * plan.replicas();
   for (size_t i = 0; i < problem.dimensions.size(); ++i)
     values[kFirstDimension + i] = static_cast<double>(problem.dimensions[i].size);
   return values;
@@ -121,7 +121,7 @@ double memorySeconds(double bytes, const Machine &machine) {
   return bytes / machine.memoryBytesPerSecond + machine.launchSeconds;
 }
 
-Group groupOf(Axis axis, const Plan &plan, const Machine &machine) {
+Group groupOf(Axis axis, const Plan &plan, const Machine &machine, bool overExperts) {
   int stride = 1, ranks = plan.tp;
   switch (axis) {
   case Axis::Tp:
@@ -134,6 +134,8 @@ Group groupOf(Axis axis, const Plan &plan, const Machine &machine) {
     break;
   case Axis::Dp: // gradients are summed over the context ranks too, which lie next to each other
     stride = plan.tp * plan.ep, ranks = plan.dp * plan.cp;
+    if (overExperts)
+      stride = plan.tp, ranks *= plan.ep;
     break;
   case Axis::Pp:
     stride = plan.tp * plan.ep * plan.cp * plan.dp, ranks = plan.pp;
@@ -144,6 +146,8 @@ Group groupOf(Axis axis, const Plan &plan, const Machine &machine) {
   group.perHost = std::clamp(machine.devicesPerHost / stride, 1, std::max(1, ranks));
   group.bytesPerSecond = machine.link.bytesPerSecond;
   group.hopSeconds = machine.link.latencySeconds;
+  group.linkBytesPerSecond = machine.link.bytesPerSecond;
+  group.networkBytesPerSecond = machine.network.bytesPerSecond;
   if (group.perHost < ranks) {
     // A send between neighbouring stages is one rank's; a ring has the shares of all its members on
     // a host.
@@ -166,8 +170,12 @@ double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
     return 2 * once;
   case CollectiveKind::AllGather:
   case CollectiveKind::ReduceScatter:
-  case CollectiveKind::AllToAll:
     return once;
+  case CollectiveKind::AllToAll: {
+    double inside = (group.perHost - 1) / n * bytes / group.linkBytesPerSecond;
+    double across = group.perHost < n ? (n - group.perHost) / n * bytes / group.networkBytesPerSecond : 0;
+    return std::max(inside, across) + calls * hops * group.hopSeconds;
+  }
   case CollectiveKind::Send:
     return bytes / group.bytesPerSecond + calls * group.hopSeconds;
   }
@@ -196,7 +204,7 @@ struct PhaseSum {
   std::array<double, kAxes> exposed{}, hideable{};
 
   PhaseSeconds resolve() const {
-    PhaseSeconds seconds{compute, exposed};
+    PhaseSeconds seconds{compute, exposed, 0};
     double hidden = 0;
     for (double part : hideable)
       hidden += part;
@@ -224,8 +232,8 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
 }
 
 void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, const Plan &plan, SegmentCost &cost) {
-  double replicas = static_cast<double>(plan.dp) * plan.cp;
   for (const ParameterTerm &term : terms.parameters) {
+    double replicas = static_cast<double>(plan.dp) * plan.cp * (term.expert ? 1 : plan.ep);
     double elements = evaluate(term.elements, symbols);
     cost.elements += elements;
     double parameters = elements * term.parameterBytes / (plan.zero >= 3 ? replicas : 1);
@@ -284,7 +292,7 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
       repeats[2].compute += seconds;
   }
   for (const CollectiveTerm &term : terms->collectives) {
-    Group group = groupOf(term.axis, plan, problem.machine);
+    Group group = groupOf(term.axis, plan, problem.machine, term.overExperts);
     double seconds = collectiveSeconds(term.kind, evaluate(term.bytes, symbols), term.calls, group);
     int axis = static_cast<int>(term.axis);
     auto add = [&](PhaseSum &sum) { (term.canHide ? sum.hideable : sum.exposed)[axis] += seconds; };
@@ -304,6 +312,29 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
     cost.recompute[i] = repeats[i].resolve();
   addMemory(*terms, symbols, plan, cost);
   return cost;
+}
+
+namespace {
+
+// What a transfer of `bytes` to or from the host adds to what runs beside it.
+double exposedTransfer(double besideSeconds, double bytes, const Machine &machine) {
+  return overlappedSeconds(besideSeconds, bytes / machine.hostBytesPerSecond()) - besideSeconds;
+}
+
+} // namespace
+
+void offloadOptimizer(SegmentCost &cost, const Machine &machine) {
+  cost.step.hostTransfer = exposedTransfer(cost.step.total(), cost.optimizerBytes, machine);
+  cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
+}
+
+void offloadActivations(SegmentCost &cost, const Machine &machine) {
+  for (int i = 0; i < 3; ++i) {
+    double backward = cost.backward.total() + cost.weight.total() + cost.recompute[i].total();
+    cost.forwardTransfer[i] = exposedTransfer(cost.forward.total(), cost.savedBytes[i], machine);
+    cost.recompute[i].hostTransfer = exposedTransfer(backward, cost.savedBytes[i], machine);
+    cost.savedBufferBytes[i] = 4 * cost.savedBytes[i];
+  }
 }
 
 double boundarySeconds(const Problem &problem, const Plan &plan) {

@@ -46,18 +46,20 @@ double memorySeconds(double bytes, const Machine &machine);
 /// Ranks of one group along an axis and where they stand.
 struct Group {
   int ranks = 1;
-  int perHost = 1;           ///< r: members on one host
-  double bytesPerSecond = 0; ///< of the slowest link of the ring, after sharing
-  double hopSeconds = 0;     ///< mean latency of one ring step
+  int perHost = 1;                                          ///< r: members on one host
+  double bytesPerSecond = 0;                                ///< of the slowest link of the ring, after sharing
+  double hopSeconds = 0;                                    ///< mean latency of one ring step
+  double linkBytesPerSecond = 0, networkBytesPerSecond = 0; ///< of one member: inside a host, and between hosts
 };
 
 /// The group of an axis under the mesh order pp, dp, cp, ep, tp. A ring over several hosts uses the
 /// network share of its r members on each host: min(link, r * network), because all groups of a
-/// host use it at once. dp groups include cp where `withContext` (gradients are summed over both).
-Group groupOf(Axis axis, const Plan &plan, const Machine &machine);
+/// host use it at once. dp groups include cp (gradients are summed over both) and, `overExperts`, ep.
+Group groupOf(Axis axis, const Plan &plan, const Machine &machine, bool overExperts = false);
 
 /// Ring collectives. B is the whole buffer: all-gather and reduce-scatter (n-1)/n B / W + (n-1)
-/// hops, all-reduce twice that, all-to-all as all-gather of the bytes sent, send B / W + hop.
+/// hops, all-reduce twice that, send B / W + hop. All-to-all: B / n to each other member, those on the
+/// host over links and beside them the others over each member's own share of the network, + (n-1) hops.
 /// Source: Thakur, Rabenseifner, Gropp 2005.
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
 
@@ -69,6 +71,7 @@ double overlappedSeconds(double computeSeconds, double communicationSeconds);
 struct PhaseSeconds {
   double compute = 0;
   std::array<double, kAxes> communication{}; ///< indexed by Axis
+  double hostTransfer = 0;                   ///< to or from host memory, beyond what runs beside the rest
   double total() const;
 };
 
@@ -76,6 +79,7 @@ struct PhaseSeconds {
 struct SegmentCost {
   PhaseSeconds forward, backward, weight, step;
   std::array<PhaseSeconds, 3> recompute;                            ///< extra time before backward
+  std::array<double, 3> forwardTransfer{};                          ///< extra time of forward: what is kept leaves
   double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
   double elements = 0;                                              ///< parameters on this rank before ZeRO
   std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
@@ -85,6 +89,11 @@ struct SegmentCost {
   std::array<double, 3> workspaceBytes{};
   double stepPeakBytes = 0; ///< the largest one
   double gatheredBytes = 0; ///< ZeRO-3: parameters of the layer while it runs
+  /// Device buffers that offloaded state and kept values go through; 0 where nothing is offloaded.
+  double optimizerBufferBytes = 0;
+  std::array<double, 3> savedBufferBytes{};
+  bool keepsOptimizerOnDevice() const { return optimizerBufferBytes <= 0; }
+  bool keepsSavedOnDevice(int recompute) const { return savedBufferBytes[recompute] <= 0; }
 };
 
 /// Whether a set of terms holds for a plan.
@@ -93,6 +102,17 @@ bool matches(const Pattern &pattern, const Plan &plan);
 /// Sums the terms of the first pattern that matches; a kind without a match costs nothing and
 /// `found` is set to false.
 SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool *found = nullptr);
+
+/// Adds what it costs that masters and moments, S bytes, live in host memory and pass through the device once per step,
+/// coming and going at once: max(step, S / W) + 0.1 min. Buffers 2 S: what is updated and what comes next, in the place
+/// of what has left. So does Megatron-LM's --offload-optimizer-states; ZeRO-Offload (Ren et al. 2021) moves gradients
+/// and parameters instead and updates on the host.
+void offloadOptimizer(SegmentCost &cost, const Machine &machine);
+
+/// Adds what it costs that K bytes, what a layer keeps of a micro-batch, leave beside its forward and come back beside
+/// its backward with what that repeats: max(forward, K / W) + 0.1 min, and the same for backward. Buffers 4 K: what is
+/// computed and what is in transfer, in each direction.
+void offloadActivations(SegmentCost &cost, const Machine &machine);
 
 /// Seconds of one transfer of the stream between two stages.
 double boundarySeconds(const Problem &problem, const Plan &plan);

@@ -1,7 +1,7 @@
 // Relaxations are tried by searching again with one thing changed, from the cheapest change on.
 #include "planner/diagnose.h"
 
-#include "planner/stage_options.h"
+#include "planner/split_chunks.h"
 
 #include <cstdio>
 #include <functional>
@@ -17,33 +17,44 @@ std::string gigabytes(double bytes) {
   return text;
 }
 
-// Layers spread evenly; each stage keeps what fits, or what needs least.
-Plan leastPlan(const Problem &problem, const Plan &axes, double *bytes) {
+// The share of what a rank may use that it takes, on the device or in its host's memory, whichever is tighter.
+double memoryShare(const Machine &machine, double bytes, double hostBytes) {
+  double onHost = hostBytes > 0 ? hostBytes / machine.hostShareBytes() : 0;
+  return std::max(bytes / machine.memoryBytes, onHost);
+}
+
+// Layers spread evenly; each stage keeps what fits, or what needs least. `share` is the memoryShare of the fullest.
+Plan leastPlan(const Problem &problem, const Plan &axes, double *share) {
   StageOptions options(problem, axes);
   Plan plan = axes;
   plan.stages.clear();
   int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
   int layers = problem.layerCount();
-  *bytes = 0;
-  for (int chunk = 0, first = 0; chunk < chunks; ++chunk) {
-    int count = layers / chunks + (chunk < layers % chunks);
-    if (problem.pins.stageLayers && chunksPerStage == 1)
-      count = (*problem.pins.stageLayers)[chunk];
+  *share = 0;
+  std::vector<int> counts(chunks, layers / chunks);
+  for (int chunk = 0; chunk < layers % chunks; ++chunk)
+    ++counts[chunk];
+  if (problem.pins.stageLayers)
+    counts = *problem.pins.stageLayers;
+  plan.stages = layChunks(options, counts);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
     int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule));
-    const StageOption &option = options.best(stage, first, count);
-    *bytes = std::max(*bytes, option.bytes);
-    plan.stages.push_back({first, count, option.recompute()});
-    first += count;
+    if (counts[chunk] == 0)
+      continue;
+    const StageOption &option = options.best(stage, plan.stages[chunk].firstLayer, counts[chunk]);
+    *share = std::max(*share, memoryShare(problem.machine, option.bytes, option.hostBytes));
   }
   return plan;
 }
 
-const StageMemory &fullest(const Prediction &prediction, int *stage) {
-  *stage = 0;
+// The stage with the most bytes, on the device or (`onHost`) in host memory.
+int fullest(const Prediction &prediction, bool onHost) {
+  int stage = 0;
+  auto bytes = [&](int i) { return onHost ? prediction.memory[i].host() : prediction.memory[i].total(); };
   for (int i = 1; i < static_cast<int>(prediction.memory.size()); ++i)
-    if (prediction.memory[i].total() > prediction.memory[*stage].total())
-      *stage = i;
-  return prediction.memory[*stage];
+    if (bytes(i) > bytes(stage))
+      stage = i;
+  return stage;
 }
 
 std::string largestClass(const StageMemory &memory) {
@@ -77,6 +88,28 @@ void tryUnpin(const Problem &problem, const SearchOptions &options, Pin Pins::*p
   tryChange(changed, options, std::string("leave ") + name + " to the planner", result);
 }
 
+// What may move to the host under plans that the executor could run otherwise; both kinds only where one is too little.
+void tryOffload(const Problem &problem, SearchOptions options, SearchResult &result) {
+  if (options.all || !problem.machine.canOffload())
+    return;
+  options.all = true;
+  Problem changed = problem;
+  Pins &pins = changed.pins;
+  pins.cp = pins.ep = pins.virtualStages = 1;
+  pins.zero = pins.zero.value_or(1);
+  pins.schedule = pins.schedule.value_or(Schedule::OneFOneB);
+  auto attempt = [&](bool optimizer, bool activations, const char *change) {
+    pins.offloadOptimizer = optimizer;
+    pins.offloadActivations = activations;
+    tryChange(changed, options, change, result);
+  };
+  size_t before = result.relaxations.size();
+  attempt(true, false, "offload_optimizer=true (--all)");
+  attempt(false, true, "offload_activations=true (--all)");
+  if (result.relaxations.size() == before)
+    attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)");
+}
+
 void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
   const Pins &pins = problem.pins;
   tryUnpin(problem, options, &Pins::recompute, "recompute", result);
@@ -85,6 +118,9 @@ void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &
   tryUnpin(problem, options, &Pins::zero, "the ZeRO stage", result);
   tryUnpin(problem, options, &Pins::sequenceParallel, "sequence parallelism", result);
   tryUnpin(problem, options, &Pins::stageLayers, "the layers of each stage", result);
+  tryUnpin(problem, options, &Pins::offloadOptimizer, "where optimizer state lives", result);
+  tryUnpin(problem, options, &Pins::offloadActivations, "where activations wait", result);
+  tryOffload(problem, options, result);
   if (pins.dp || pins.tp || pins.pp || pins.cp || pins.ep) {
     Problem changed = problem;
     changed.pins.dp = changed.pins.tp = changed.pins.pp = changed.pins.cp = changed.pins.ep = {};
@@ -137,6 +173,20 @@ void nameBatches(const Problem &problem, const SearchOptions &options, SearchRes
   }
 }
 
+std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
+  bool onHost = prediction.hostPeakBytes > 0 && prediction.hostPeakBytes / prediction.hostLimitBytes >
+                                                    prediction.peakBytes / prediction.memoryLimitBytes;
+  int stage = fullest(prediction, onHost);
+  const StageMemory &memory = prediction.memory[stage];
+  std::string text = std::string(onHost ? "host memory" : "memory") + ": the plan that needs least takes " +
+                     gigabytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
+                     std::to_string(stage) + ", have ";
+  if (onHost)
+    return text + gigabytes(prediction.hostLimitBytes) + ", the share of one of " +
+           std::to_string(machine.devicesPerHost) + " devices in " + gigabytes(machine.host.bytes);
+  return text + gigabytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
+}
+
 } // namespace
 
 void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<Plan> &axes,
@@ -154,19 +204,15 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
   double least = std::numeric_limits<double>::infinity();
   Plan nearest;
   for (const Plan &choice : axes) {
-    double bytes = 0;
-    Plan plan = leastPlan(problem, choice, &bytes);
-    if (bytes < least) {
-      least = bytes;
+    double share = 0;
+    Plan plan = leastPlan(problem, choice, &share);
+    if (share < least) {
+      least = share;
       nearest = std::move(plan);
     }
   }
   result.nearest = pricePlan(problem, nearest);
-  int stage = 0;
-  const StageMemory &memory = fullest(result.nearest.prediction, &stage);
-  result.binding = "memory: the plan that needs least takes " + gigabytes(memory.total()) + " per rank of stage " +
-                   std::to_string(stage) + ", have " + gigabytes(problem.machine.memoryBytes) + "; most of it is " +
-                   largestClass(memory);
+  result.binding = bindingLimit(problem.machine, result.nearest.prediction);
   if (options.relax)
     tryAll(problem, options, result);
 }

@@ -32,7 +32,8 @@ std::vector<std::pair<std::string, double>> entries(const TimeBreakdown &time) {
           {"data parallel communication", time.dataCommunication},
           {"pipeline communication", time.pipelineCommunication},
           {"bubble", time.bubble},
-          {"optimizer", time.optimizer}};
+          {"optimizer", time.optimizer},
+          {"host transfer", time.hostTransfer}};
 }
 
 double exposed(const TimeBreakdown &time) {
@@ -63,6 +64,10 @@ std::string describePlan(const Plan &plan) {
     text += format(", zero %d", plan.zero);
   if (plan.sequenceParallel)
     text += ", sequence parallel";
+  if (plan.offloadOptimizer)
+    text += ", optimizer offloaded";
+  if (plan.offloadActivations)
+    text += ", activations offloaded";
   int counts[3] = {}, layers = 0;
   for (const StagePlan &stage : plan.stages)
     for (Recompute recompute : stage.recompute) {
@@ -85,6 +90,8 @@ std::string whatBinds(const Prediction &prediction) {
   for (int i = 0; i < 3 && list[i].second > 0.001 * prediction.stepSeconds; ++i)
     text += format(", %s %.1f %%", list[i].first.c_str(), 100 * list[i].second / prediction.stepSeconds);
   text += format("; memory is %.1f %% full", 100 * prediction.peakBytes / prediction.memoryLimitBytes);
+  if (prediction.hostPeakBytes > 0)
+    text += format(", host memory %.1f %%", 100 * prediction.hostPeakBytes / prediction.hostLimitBytes);
   return text;
 }
 
@@ -106,14 +113,18 @@ std::string explainPlans(const SearchResult &result) {
                    100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds, p.peakBytes / 1e9) +
             describePlan(priced.plan) + (priced.plan.executable ? "" : "  (not executable yet)") + "\n";
   }
-  text += "stage  parameters gradients optimizer activations workspace buffers reserved   total "
-          "(GB per rank)\n";
-  const std::vector<StageMemory> &memory = result.plans.front().prediction.memory;
+  const Prediction &best = result.plans.front().prediction;
+  const std::vector<StageMemory> &memory = best.memory;
+  bool usesHost = best.hostPeakBytes > 0;
+  text +=
+      format("stage  parameters gradients optimizer activations workspace buffers reserved   total %s(GB per rank)\n",
+             usesHost ? "on host " : "");
   for (size_t stage = 0; stage < memory.size(); ++stage) {
     const StageMemory &m = memory[stage];
-    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %8.2f %7.2f\n", stage, m.parameters / 1e9,
+    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %8.2f %7.2f", stage, m.parameters / 1e9,
                    m.gradients / 1e9, m.optimizer / 1e9, m.activations / 1e9, m.workspace / 1e9, m.communication / 1e9,
                    m.reserved / 1e9, m.total() / 1e9);
+    text += usesHost ? format(" %7.2f\n", m.host() / 1e9) : "\n";
   }
   text += whatBinds(result.plans.front().prediction) + "\n";
   text += format("%lld plans played of a space of %.3g, %s\n", static_cast<long long>(result.statistics.evaluated),
@@ -143,6 +154,8 @@ Pins merged(Pins pins, const Pins &wish) {
   replace(pins.microBatches, wish.microBatches);
   replace(pins.sequenceParallel, wish.sequenceParallel);
   replace(pins.vocabParallel, wish.vocabParallel);
+  replace(pins.offloadOptimizer, wish.offloadOptimizer);
+  replace(pins.offloadActivations, wish.offloadActivations);
   replace(pins.schedule, wish.schedule);
   replace(pins.recompute, wish.recompute);
   replace(pins.stageLayers, wish.stageLayers);
@@ -166,7 +179,9 @@ bool honours(const Plan &plan, const Pins &pins) {
          agrees(pins.ep, plan.ep) && agrees(pins.zero, plan.zero) && agrees(pins.virtualStages, plan.virtualStages) &&
          agrees(pins.microBatchSize, plan.microBatchSize) && agrees(pins.microBatches, plan.microBatches) &&
          agrees(pins.sequenceParallel, plan.sequenceParallel) && agrees(pins.vocabParallel, plan.vocabParallel) &&
-         agrees(pins.schedule, plan.schedule) && agrees(pins.stageLayers, layers);
+         agrees(pins.offloadOptimizer, plan.offloadOptimizer) &&
+         agrees(pins.offloadActivations, plan.offloadActivations) && agrees(pins.schedule, plan.schedule) &&
+         agrees(pins.stageLayers, layers);
 }
 
 } // namespace

@@ -61,8 +61,15 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   text += line("--tensor-model-parallel-size", plan.tp) + line("--pipeline-model-parallel-size", plan.pp);
   if (plan.cp > 1)
     text += line("--context-parallel-size", plan.cp);
-  if (plan.ep > 1)
-    text += line("--expert-model-parallel-size", plan.ep);
+  auto sizeOf = [&](const char *name) -> int64_t {
+    for (const Dimension &dimension : problem.dimensions)
+      if (dimension.name == name)
+        return dimension.size;
+    return 0;
+  };
+  if (int64_t experts = sizeOf("expert"))
+    text += line("--num-experts", experts) + line("--moe-router-topk", sizeOf("choice")) +
+            line("--expert-model-parallel-size", plan.ep);
   if (plan.sequenceParallel)
     text += "--sequence-parallel\n";
   text += line("--micro-batch-size", plan.microBatchSize) + line("--global-batch-size", problem.globalBatch);
@@ -96,6 +103,15 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
     text += "--recompute-granularity full\n--recompute-method block\n" + line("--recompute-num-layers", *prefix);
   else if (!recompute)
     result.notExpressed.push_back("recompute that differs between stages");
+  // Megatron offloads whole layers without pipeline and recompute, and the last layer never.
+  if (plan.offloadActivations && plan.pp == 1 && recompute == Recompute::None)
+    text += line("--cpu-offloading-num-layers", problem.layerCount() - 1);
+  else if (plan.offloadActivations)
+    result.notExpressed.push_back("offloaded activations beside a pipeline or recompute");
+  if (plan.offloadOptimizer && plan.zero >= 1)
+    text += "--offload-optimizer-states\n";
+  else if (plan.offloadOptimizer)
+    result.notExpressed.push_back("offloaded optimizer state without the distributed optimizer");
   return result;
 }
 
@@ -134,6 +150,10 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
   }
   text += "  select_recompute: " + boolean(recompute == Recompute::Selective);
   text += "  mp_comm_recompute: " + boolean(!plan.keepTensorParallelResults);
+  if (plan.offloadActivations)
+    text += "swap_config:\n  swap: True\n  layer_swap:\n    - backward_prefetch: 1\n      layers: True\n";
+  if (plan.offloadOptimizer)
+    result.notExpressed.push_back("offloaded optimizer state");
   if (!recompute && !prefix)
     result.notExpressed.push_back("recompute that mixes selective and full layers");
   if (plan.zero == 3)
@@ -176,6 +196,10 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
           modes[static_cast<int>(recompute.value_or(Recompute::Full))] + "\"\n";
   if (recompute == Recompute::Selective)
     text += "selective_ac_option = \"op\"\n";
+  if (plan.offloadActivations)
+    result.notExpressed.push_back("offloaded activations");
+  if (plan.offloadOptimizer)
+    result.notExpressed.push_back("offloaded optimizer state (enable_cpu_offload moves parameters and gradients, too)");
   if (!isEven(plan))
     result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
   return result;

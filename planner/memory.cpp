@@ -7,6 +7,10 @@
 
 namespace espalier::planner {
 
+std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &plan) {
+  return plan.commonRecompute ? plan.commonRecompute : problem.pins.recompute;
+}
+
 CostTable buildCostTable(const Problem &problem, const Plan &plan) {
   CostTable table;
   bool found = true;
@@ -30,7 +34,19 @@ CostTable buildCostTable(const Problem &problem, const Plan &plan) {
   table.boundarySeconds = boundarySeconds(problem, plan);
   table.inputBytes = evaluate(problem.inputBytes, symbols);
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
+  table.commonRecompute = commonRecompute(problem, plan);
+  for (SegmentCost *ends : {&table.embed, &table.head})
+    addOffload(*ends, problem.machine, plan, /*isLayer=*/false);
+  for (SegmentCost &cost : table.kinds)
+    addOffload(cost, problem.machine, plan, /*isLayer=*/true);
   return table;
+}
+
+void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer) {
+  if (plan.offloadOptimizer)
+    offloadOptimizer(cost, machine);
+  if (plan.offloadActivations && isLayer)
+    offloadActivations(cost, machine);
 }
 
 namespace {
@@ -46,11 +62,31 @@ double peak(const SegmentCost &cost, int recompute) {
                    cost.stepPeakBytes});
 }
 
+// Updates are element-wise, so embedding and head pass in pieces as large as a layer.
+void moveOptimizer(StageMemory &memory, double buffer) {
+  if (buffer <= 0)
+    return;
+  memory.hostOptimizer = memory.optimizer;
+  memory.communication += std::min(memory.optimizer, buffer);
+  memory.optimizer = 0;
+}
+
+// What layers keep: on the device, or on the host behind a buffer where there is one.
+void addSaved(StageMemory &memory, double saved, double buffer) {
+  if (buffer <= 0) {
+    memory.activations += saved;
+    return;
+  }
+  memory.hostActivations += saved;
+  memory.communication += std::min(saved, buffer);
+}
+
 } // namespace
 
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
-  double saved = table.inputBytes, gathered = 0, headSaved = content.head ? table.head.savedBytes[0] : 0;
+  double saved = 0, ends = table.inputBytes, gathered = 0, optimizerBuffer = 0, savedBuffer = 0,
+         headSaved = content.head ? table.head.savedBytes[0] : 0;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
       int count = content.layers[kind][recompute];
@@ -61,12 +97,14 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       saved += count * cost.savedBytes[recompute];
       memory.workspace = std::max(memory.workspace, peak(cost, recompute));
       gathered = std::max(gathered, 2 * cost.gatheredBytes);
+      optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
+      savedBuffer = std::max(savedBuffer, cost.savedBufferBytes[recompute]);
     }
   for (const auto &[present, cost] : {std::pair(content.embed, &table.embed), std::pair(content.head, &table.head)})
     if (present) {
       addParameters(memory, *cost, 1);
       if (cost == &table.embed)
-        saved += cost->savedBytes[0];
+        ends += cost->savedBytes[0];
       memory.workspace = std::max(memory.workspace, peak(*cost, 0));
       gathered = std::max(gathered, cost->gatheredBytes);
     }
@@ -75,11 +113,13 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
     memory.gradients -= table.head.tiedGradientBytes;
     memory.optimizer -= table.head.tiedOptimizerBytes;
   }
-  memory.activations = saved * content.inFlight + headSaved * content.headInFlight;
   const StreamBuffers &buffers = problem.streamBuffers;
   double streams = buffers.always + (content.receives ? buffers.receives : 0) +
                    (content.sends ? buffers.sends + buffers.sendsInFlight * content.inFlight : 0);
   memory.communication = table.boundaryBytes * streams + gathered;
+  memory.activations = ends * content.inFlight + headSaved * content.headInFlight;
+  addSaved(memory, content.chunkSavedBytes.value_or(saved) * content.inFlight, savedBuffer);
+  moveOptimizer(memory, optimizerBuffer);
   memory.reserved = problem.machine.reservedBytes;
   return memory;
 }

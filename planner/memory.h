@@ -18,11 +18,19 @@ struct CostTable {
   double boundarySeconds = 0, boundaryBytes = 0;
   double inputBytes = 0;
   double tiedSeconds = 0;
-  bool found = true; ///< every segment had terms for this pattern
+  bool found = true;                        ///< every segment had terms for this pattern
+  std::optional<Recompute> commonRecompute; ///< what all layers keep, where that is given
 };
 
 /// Evaluates all segments for the axes of `plan` (its stages are not looked at).
 CostTable buildCostTable(const Problem &problem, const Plan &plan);
+
+/// What all layers keep, where a pin or the plan says so.
+std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &plan);
+
+/// Adds what offloading under `plan` costs to a segment that was evaluated without. Only layers give up what they keep;
+/// embedding and head run right before or behind their backward, or keep little.
+void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer);
 
 /// What lies on one stage: per kind of layer, how many keep what; the same for every chunk of the
 /// stage.
@@ -32,11 +40,12 @@ struct StageContent {
   double inFlight = 1;                    ///< chunks whose saved values are held at once
   double headInFlight = 1;                ///< micro-batches whose saved values of the head are held at once
   std::vector<std::array<int, 3>> layers; ///< of one chunk: [kind][Recompute] -> count
+  std::optional<double> chunkSavedBytes;  ///< of the layers of the widest chunk, where `layers` are those of all chunks
 };
 
 /// Saved values are held `inFlight` times; workspace is the largest transient of any one segment;
 /// each neighbour costs a buffer for the stream and one for its gradient; ZeRO-3 holds two gathered
-/// layers.
+/// layers. What is offloaded counts on the host, its buffers on the device; they are never more than what they replace.
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content);
 
 /// Micro-batches whose saved values of the head its stage holds at once, when the stage holds `inFlight` chunks: with

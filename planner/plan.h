@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,11 @@ struct Plan {
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
   bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
   bool sliceRecomputedInputs = false; ///< inputs kept under full recompute are split over tp and gathered in backward
+  bool offloadOptimizer = false;      ///< masters and moments live in host memory
+  bool offloadActivations = false;    ///< what layers keep waits for backward in host memory
+  /// What every layer keeps. The search sets it where activations are offloaded: forward then depends on what is kept,
+  /// which makes it an axis like the others.
+  std::optional<Recompute> commonRecompute;
   Schedule schedule = Schedule::OneFOneB;
   std::vector<StagePlan> stages;
   bool executable = true; ///< false: priced, but the executor cannot run it yet
@@ -54,8 +60,11 @@ struct StageMemory {
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;   ///< saved for backward, all micro-batches in flight
   double workspace = 0;     ///< transient peak of one segment, logits included
-  double communication = 0; ///< boundary and gather buffers
+  double communication = 0; ///< boundary and gather buffers, and those that transfers to the host go through
   double reserved = 0;      ///< what the machine's software takes
+  double hostOptimizer = 0, hostActivations = 0; ///< offloaded: in host memory, not on the device
+  double host() const { return hostOptimizer + hostActivations; }
+  /// On the device.
   double total() const {
     return parameters + gradients + optimizer + activations + workspace + communication + reserved;
   }
@@ -70,9 +79,10 @@ struct TimeBreakdown {
   double pipelineCommunication = 0;
   double bubble = 0;
   double optimizer = 0;
+  double hostTransfer = 0; ///< to and from host memory, where not hidden
   double total() const {
-    return compute + recompute + tensorCommunication + contextCommunication + expertCommunication + dataCommunication +
-           pipelineCommunication + bubble + optimizer;
+    return hostTransfer + compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
+           dataCommunication + pipelineCommunication + bubble + optimizer;
   }
 };
 
@@ -85,7 +95,8 @@ struct Prediction {
   std::vector<StageMemory> memory; ///< per stage
   double peakBytes = 0;            ///< of the fullest stage
   double memoryLimitBytes = 0;
-  bool fits() const { return peakBytes <= memoryLimitBytes; }
+  double hostPeakBytes = 0, hostLimitBytes = 0; ///< of the rank with most in host memory; a rank's share of its host
+  bool fits() const { return peakBytes <= memoryLimitBytes && hostPeakBytes <= hostLimitBytes; }
 };
 
 } // namespace espalier::planner

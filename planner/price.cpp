@@ -7,17 +7,21 @@
 namespace espalier::planner {
 
 bool isExecutable(const Plan &plan) {
-  return plan.ep == 1 && plan.virtualStages == 1 && plan.zero <= 1 &&
-         (plan.schedule == Schedule::GPipe || plan.schedule == Schedule::OneFOneB);
+  return plan.ep == 1 && plan.virtualStages == 1 && plan.zero <= 1 && !plan.offloadOptimizer &&
+         !plan.offloadActivations && (plan.schedule == Schedule::GPipe || plan.schedule == Schedule::OneFOneB);
 }
 
-bool isExecutable(const Pins &pins) {
+bool isExecutable(const Problem &problem, const Plan &plan) { return problem.executable && isExecutable(plan); }
+
+bool isExecutable(const Problem &problem, const Pins &pins) {
   Plan plan;
   plan.ep = pins.ep.value_or(1);
   plan.virtualStages = pins.virtualStages.value_or(1);
   plan.zero = pins.zero.value_or(0);
+  plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
+  plan.offloadActivations = pins.offloadActivations.value_or(false);
   plan.schedule = pins.schedule.value_or(Schedule::OneFOneB);
-  return isExecutable(plan);
+  return isExecutable(problem, plan);
 }
 
 namespace {
@@ -75,6 +79,15 @@ void checkStages(const Problem &problem, const Plan &plan, std::vector<std::stri
 
 } // namespace
 
+std::string whyNotOffloadable(const Machine &machine, const Plan &plan) {
+  if ((plan.offloadOptimizer || plan.offloadActivations) && !machine.canOffload())
+    return "nothing can be offloaded: machine " + machine.name + " has no link to host memory";
+  if (plan.offloadActivations && splitsBackward(plan.schedule))
+    return std::string("activations cannot be offloaded under ") + scheduleName(plan.schedule) +
+           ", which reads them in two actions";
+  return "";
+}
+
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
   std::vector<std::string> faults;
   if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 || plan.microBatches < 1) {
@@ -86,20 +99,24 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
     faults.push_back("dp * tp * pp * cp * ep is " + number(plan.ranks()) + ", the machine has " + number(devices) +
                      " devices");
   if (plan.globalBatch() != problem.globalBatch)
-    faults.push_back("micro-batch size * micro-batches * dp is " + number(plan.globalBatch()) +
-                     ", the global batch is " + number(problem.globalBatch));
+    faults.push_back(std::string("micro-batch size * micro-batches * dp") + (plan.ep > 1 ? " * ep" : "") + " is " +
+                     number(plan.globalBatch()) + ", the global batch is " + number(problem.globalBatch));
   checkAxes(problem, plan, faults);
   if (plan.sequenceParallel && plan.tp == 1)
     faults.push_back("sequence parallelism needs tp > 1");
   if (plan.zero < 0 || plan.zero > 3)
     faults.push_back("the ZeRO stage is " + number(plan.zero) + ", wanted 0 to 3");
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
-  if (chunks > problem.layerCount())
+  const auto &pinned = problem.pins.stageLayers;
+  bool placed = !plan.stages.empty() || (pinned && static_cast<int>(pinned->size()) == chunks); // some without layers
+  if (chunks > problem.layerCount() && !(placed && chunks > plan.pp))
     faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
   std::string schedule =
       whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
   if (!schedule.empty())
     faults.push_back(schedule);
+  if (std::string offload = whyNotOffloadable(problem.machine, plan); !offload.empty())
+    faults.push_back(offload);
   checkStages(problem, plan, faults);
   return faults;
 }
@@ -163,12 +180,10 @@ double peakSavedBytes(const Layout &layout, const std::vector<double> &chunkByte
   return peak;
 }
 
-// With several chunks per stage: as if each held chunk were the widest, embedding and head
-// included. The search counts the same way, so both agree on what fits; it is never less than what
-// is held.
-double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage, const StageContent &content) {
-  double widest = 0, embed = content.embed ? layout.table.embed.savedBytes[0] : 0,
-         head = content.head ? layout.table.head.savedBytes[0] : 0;
+// With several chunks per stage: as if each held chunk were the widest. The search counts the same way, so both agree
+// on what fits; it is never less than what is held.
+double widestSavedBytes(const Layout &layout, const Plan &plan, int stage) {
+  double widest = 0;
   for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
     const StageContent &one = layout.chunks[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
     double saved = 0;
@@ -177,7 +192,7 @@ double alikeSavedBytes(const Layout &layout, const Plan &plan, int stage, const 
         saved += one.layers[kind][recompute] * layout.table.kinds[kind].savedBytes[recompute];
     widest = std::max(widest, saved);
   }
-  return (widest + embed + layout.table.inputBytes) * content.inFlight + head * content.headInFlight;
+  return widest;
 }
 
 void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
@@ -205,9 +220,11 @@ void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
     content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
     content.inFlight = peakInFlight(layout.schedule, stage);
     content.headInFlight = headsInFlight(plan.schedule, content.inFlight, plan.pp, static_cast<int>(plan.microBatches));
+    if (perStage > 1)
+      content.chunkSavedBytes = widestSavedBytes(layout, plan, stage);
     StageMemory memory = stageMemory(problem, layout.table, content);
-    memory.activations =
-        perStage == 1 ? peakSavedBytes(layout, chunkBytes, stage) : alikeSavedBytes(layout, plan, stage, content);
+    if (perStage == 1)
+      memory.activations = peakSavedBytes(layout, chunkBytes, stage);
     layout.memory.push_back(memory);
     layout.step.push_back(stepPhase(layout.table, content));
   }
@@ -236,13 +253,16 @@ void addPhase(TimeBreakdown &time, const PhaseSeconds &phase, double times) {
   time.expertCommunication += times * phase.communication[static_cast<int>(Axis::Ep)];
   time.dataCommunication += times * phase.communication[static_cast<int>(Axis::Dp)];
   time.pipelineCommunication += times * phase.communication[static_cast<int>(Axis::Pp)];
+  time.hostTransfer += times * phase.hostTransfer;
 }
 
 // Adds `count` segments of one chunk for all micro-batches.
 void addSegment(TimeBreakdown &time, const SegmentCost &cost, int recompute, double count, double microBatches) {
   for (const PhaseSeconds *phase : {&cost.forward, &cost.backward, &cost.weight})
     addPhase(time, *phase, count * microBatches);
-  time.recompute += count * microBatches * cost.recompute[recompute].total();
+  double transfer = cost.recompute[recompute].hostTransfer;
+  time.recompute += count * microBatches * (cost.recompute[recompute].total() - transfer);
+  time.hostTransfer += count * microBatches * (transfer + cost.forwardTransfer[recompute]);
 }
 
 TimeBreakdown breakDown(const Plan &plan, const Layout &layout, const Played &played, int stage) {
@@ -280,7 +300,7 @@ TimeBreakdown breakDown(const Plan &plan, const Layout &layout, const Played &pl
 PricedPlan pricePlan(const Problem &problem, Plan plan) {
   if (plan.stages.empty())
     spreadLayers(problem, plan);
-  plan.executable = isExecutable(plan);
+  plan.executable = isExecutable(problem, plan);
   Layout layout = layOut(problem, plan);
   Played played = play(layout.schedule, layout.seconds);
   Prediction prediction;
@@ -295,9 +315,12 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
   prediction.time = breakDown(plan, layout, played, binding);
   prediction.bubbleShare = prediction.time.bubble / prediction.stepSeconds;
   prediction.memory = layout.memory;
-  for (const StageMemory &memory : layout.memory)
+  for (const StageMemory &memory : layout.memory) {
     prediction.peakBytes = std::max(prediction.peakBytes, memory.total());
+    prediction.hostPeakBytes = std::max(prediction.hostPeakBytes, memory.host());
+  }
   prediction.memoryLimitBytes = problem.machine.memoryBytes;
+  prediction.hostLimitBytes = problem.machine.hostShareBytes();
   double samples = static_cast<double>(plan.globalBatch());
   prediction.tokensPerSecond = samples * static_cast<double>(problem.tokensPerSample) / prediction.stepSeconds;
   prediction.mfu = problem.modelFlops * samples / (prediction.stepSeconds * problem.machine.peakFlops * plan.ranks());

@@ -21,7 +21,8 @@ inline constexpr int kAxes = 5;
 
 /// Symbols of monomials: the five axes (symbol = index of Axis), then `batch`, then
 /// Problem::dimensions. `batch` is the samples of one micro-batch over *all* replicas
-/// (microBatchSize * dp); a tensor whose batch is split over dp therefore has batch^1 dp^-1.
+/// (microBatchSize * dp * ep); a tensor whose batch is split over dp therefore has batch^1 dp^-1, and
+/// one whose batch is split over all replicas batch^1 dp^-1 ep^-1.
 inline constexpr int kBatchSymbol = kAxes;
 inline constexpr int kFirstDimension = kAxes + 1;
 
@@ -63,7 +64,8 @@ struct ComputeTerm {
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
 
 /// One collective on one rank. `bytes` is the size of the *whole* buffer (the gathered result, the
-/// tensor that is reduced), not of one rank's part; for AllToAll and Send what one rank sends.
+/// tensor that is reduced), not of one rank's part; for AllToAll one rank's buffer, of which it keeps
+/// its own part, and for Send what one rank sends.
 struct CollectiveTerm {
   std::string name;
   CollectiveKind kind = CollectiveKind::AllReduce;
@@ -74,6 +76,8 @@ struct CollectiveTerm {
   bool canHide = false; ///< compute of the same segment and phase may run beside it
   bool repeatedSelective = false;
   bool repeatedFull = false;
+  /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
+  bool overExperts = false;
 };
 
 /// Bytes as a function of the samples of one micro-batch on one replica, known at some of them.
@@ -96,6 +100,7 @@ struct ParameterTerm {
   double gradientBytes = 4;  ///< per element, the accumulator
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
+  bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
 };
 
 /// Which axes exceed one, and what else changes the terms. An empty field matches any value.
@@ -157,7 +162,14 @@ struct Link {
   double latencySeconds = 0;
 };
 
-/// At most twelve constants describe a machine; where each comes from stands in configs/clusters.
+/// Memory of a host and the link to it from its devices. Without bytes per second nothing can be offloaded.
+struct HostMemory {
+  double bytes = 0;          ///< of one host
+  double bytesPerSecond = 0; ///< of one link, each direction
+  int devicesPerLink = 1;    ///< devices behind one link, which move at the same time
+};
+
+/// At most twelve constants describe a machine beside its host; where each comes from stands in configs/clusters.
 struct Machine {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
@@ -170,6 +182,14 @@ struct Machine {
   int multiprocessors = 0;        ///< waves of tiles are quantised by it; 0: no quantisation
   Link link, network;             ///< inside a host; between hosts
   double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
+  HostMemory host;
+  bool canOffload() const { return host.bytesPerSecond > 0; }
+  /// What one rank may keep in its host's memory: the ranks of a host have equal shares, wherever stages lie.
+  double hostShareBytes() const { return host.bytes / devicesPerHost; }
+  /// Between one device and host memory, each direction, while all devices move.
+  double hostBytesPerSecond() const {
+    return host.bytesPerSecond / (host.devicesPerLink < devicesPerHost ? host.devicesPerLink : devicesPerHost);
+  }
   int devices() const { return hosts * devicesPerHost; }
 };
 
@@ -178,8 +198,10 @@ struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
   std::optional<int64_t> microBatchSize, microBatches;
   std::optional<bool> sequenceParallel, vocabParallel;
+  std::optional<bool> offloadOptimizer, offloadActivations;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
+  /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.
   std::optional<std::vector<int>> stageLayers;
 };
 
@@ -213,6 +235,7 @@ struct Problem {
   Size tiedBytes; ///< gradient bytes of the shared weight on one rank
   Machine machine;
   Pins pins;
+  bool executable = true; ///< false: the executor has no code for some op of the model, whatever the plan
   int layerCount() const {
     int count = 0;
     for (const LayerRun &run : layers)

@@ -144,15 +144,19 @@ private:
   // parallelism the gathered input is not kept: it is gathered again for the weight gradient,
   // beside compute.
   void enterPair(const std::string &name) {
+    bool beside = system.hidesInputGradients;
+    addCollective(name, sp ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce,
+                  beside ? Phase::Weight : Phase::Backward, beside, false);
     if (!sp)
-      return backwardCollective(name, CollectiveKind::AllReduce);
-    collective(name, CollectiveKind::AllGather, CollectiveKind::ReduceScatter, true);
-    addCollective(name, CollectiveKind::AllGather, Phase::Weight, true, false);
+      return;
+    forwardCollective(name, CollectiveKind::AllGather, true);
+    if (!system.keepsGatheredInputs)
+      addCollective(name, CollectiveKind::AllGather, beside ? Phase::Backward : Phase::Weight, true, false);
   }
-  void leavePair(const std::string &name) {
+  void leavePair(const std::string &name, bool full = true) {
     if (!sp)
-      return forwardCollective(name, CollectiveKind::AllReduce, true);
-    collective(name, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, true);
+      return forwardCollective(name, CollectiveKind::AllReduce, full);
+    collective(name, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, full);
   }
 
   void addAttention() {
@@ -217,9 +221,10 @@ private:
       matmul("ffn in", {(shape.gated ? 2.0 : 1.0) * (f / t)}, h, false, true);
     }
     elementwise("activation", T * f / t, shape.gated ? 6 : 4, shape.gated ? 10 : 6, !keepsNorm);
-    matmul("ffn out", {h}, f / t, false, true);
-    leavePair("ffn output");
-    elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, !keepsNorm);
+    bool repeated = !system.stopsRecomputeEarly;
+    matmul("ffn out", {h}, f / t, false, repeated);
+    leavePair("ffn output", repeated);
+    elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, repeated && !keepsNorm, repeated);
   }
 
   std::vector<Monomial> layerElements() const {
@@ -242,7 +247,9 @@ private:
   }
 
   void addOptimizer(const std::string &name, const std::vector<Monomial> &elements) {
-    double each = 2 * system.optimizerBytes + system.gradientBytes + system.parameterBytes;
+    double reread = system.parameterBytes < 4 ? 4 : 0; // the master, as the parameter is cast from it
+    double each =
+        2 * system.optimizerBytes + system.gradientPasses * system.gradientBytes + system.parameterBytes + reread;
     ComputeTerm update;
     update.name = name + " update";
     update.phase = Phase::Step;
@@ -282,8 +289,8 @@ private:
   void addSavedBytes() {
     // Inputs of norms and of matrix products, dropout masks of one byte; q, k and v, context.
     double in = system.productInputBytes;
-    Monomial mask = (shape.dropout ? 2.0 : 0.0) * stream, whole = sp ? stream : T * h;
-    Size inputs = {4 * whole, 2 * in * whole, mask};
+    Monomial mask = (shape.dropout ? 2.0 : 0.0) * stream;
+    Size inputs = {4 * stream, 2 * in * (system.keepsGatheredInputs ? T * h : stream), mask};
     Size core = {2 * (T * a * d / t), 4 * (T * kv * d / t), in * (T * a * d / t)};
     Size activation = {(shape.gated ? 4.0 : 2.0) * (T * f / t)}, activated = {in * (T * f / t)};
     Size scores;

@@ -22,15 +22,25 @@ struct System {
   std::string name;
   bool fusedAttention = true; ///< scores never stored; false: two batched products and a softmax
   double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12; ///< per element
-  double reducedBytes = 0;       ///< per element of a gradient as it is reduced; 0: gradientBytes
-  bool hidesGradients = false;   ///< gradient reduction beside the last backward
-  bool hidesTensor = false;      ///< collectives of tensor parallelism beside their matrix products
+  /// How often the step reads or writes the accumulated gradients: the optimizer once; scale, norm, clip and clear add.
+  double gradientPasses = 4;
+  double reducedBytes = 0;     ///< per element of a gradient as it is reduced; 0: gradientBytes
+  bool hidesGradients = false; ///< gradient reduction beside the last backward
+  bool hidesTensor = false;    ///< collectives of tensor parallelism beside their matrix products
+  /// The sum of input gradients runs beside the weight's gradient (Megatron from 2022), the sequence-parallel
+  /// gather that comes before it beside the input's.
+  bool hidesInputGradients = false;
+  /// Sequence parallelism: gathered inputs are kept for the weight's gradient, not gathered again (DTensor).
+  bool keepsGatheredInputs = false;
   bool hidesParameters = true;   ///< ZeRO-3 gathers beside compute
   bool scattersBoundary = false; ///< Megatron's scatter-gather of the stream between stages
   double productInputBytes = 2;  ///< an input of a matrix product as it is kept for its weight's gradient
   double lossBytes = 6;          ///< per logit at the peak of the cross entropy, f32 logits included
   /// Selective recompute repeats every second matrix product (key, projection, second ffn matrix, as torchtitan does).
   bool repeatsSecondProducts = false;
+  /// Full recompute ends at the last value that backward reads: the last product of a layer and what follows are not
+  /// repeated (PyTorch's checkpoints without re-entrance, from 2.1).
+  bool stopsRecomputeEarly = false;
   double allocatedShare = 1;   ///< bytes that the caching allocator holds for a byte of activations
   double elementwiseShare = 1; ///< bytes of element-wise work over the fused minimum
   /// Bytes per element and micro-batch of the kernel that adds a weight's gradient to the accumulator; 0: the matrix

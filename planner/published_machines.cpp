@@ -21,9 +21,9 @@ struct MachineRow {
 
 // Network: one 200 or 400 Gb/s port per device at what nccl-tests reach. Latencies, launch: usual values. What was
 // fitted (matmul and what is named), by random descent on the mean error of at most six rows (CSV lines):
-//   selene     memory; link by hand: korthikanti_2022_table5 2, 3, 6; narayanan_sc21_table1 2, 5, 10
+//   selene     memory, network: korthikanti_2022_table5 2, 3, 6; narayanan_sc21_table1 2, 5, 10 (link: nccl-tests)
 //   jean zay   link, network: bloom_jeanzay_a100_sweep 12, 35, 44, 48, 50, 62; reserved bytes on those with memory
-//   h100_80gb  attention, memory, link, launch: llm_foundry_mpt 3, 10, 15, 22, 30, 38
+//   h100_80gb  attention, memory, launch: llm_foundry_mpt 3, 10, 15, 22, 30, 38
 //   a100_80gb  only attention, the rest as selene was: llm_foundry_mpt 42, 46, 50, 53, 62, 67
 //   a100_40gb  attention and link, the rest as selene was: llm_foundry_mpt 71, 75, 78, 88, 95, 107
 //   h100-96gb  attention, memory: torchtitan_llama3_h100 2, 5, 7, 11
@@ -31,21 +31,23 @@ struct MachineRow {
 //   gb200      attention: megatron_bridge_perf 40, 68, 88, 123, 136, 137
 //   gb300      attention: megatron_bridge_perf 18, 19, 62, 63, 64, 119
 //   b200       attention: megatron_bridge_perf 128, 129
-// V100, RTX 4090 and B300 are not fitted: shares as the nearest machine. Names with an underscore are llm-foundry's
+//   v100       Jean Zay with link, network: bigscience_v100 21, 25, 35, 40, 44, 87; the others take its share of the
+//   peak
+// RTX 4090 and B300 are not fitted: shares as the nearest machine. Names with an underscore are llm-foundry's
 // machines, under FSDP. The first row whose two parts are in the column is taken: a site stands before the plain name.
 constexpr MachineRow machines[] = {
-    {"a100", "selene", 80, 312e12, 1.27e12, 0.787, 0.32, 5e-6, 108, 8, 265e9, 22e9, 4},
+    {"a100", "selene", 80, 312e12, 1.36e12, 0.771, 0.32, 5e-6, 108, 8, 230e9, 17.6e9, 4},
     {"a100", "jean zay", 80, 312e12, 1.63e12, 0.767, 0.3, 5e-6, 108, 8, 88e9, 1.8e9, 8.25},
     {"a100_80gb", "", 80, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 4},
     {"a100_40gb", "", 40, 312e12, 1.28e12, 0.775, 0.333, 5e-6, 108, 8, 26e9, 22e9, 2},
     {"a100", "40g", 40, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 2},
-    {"a100", "", 80, 312e12, 1.27e12, 0.787, 0.32, 5e-6, 108, 8, 265e9, 22e9, 4},
-    {"v100", "16gb (jean zay", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100", "jean zay", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 4, 65e9, 5e9, 2},
-    {"v100", "16g", 16, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2},
-    {"v100", "", 32, 125e12, 0.75e12, 0.70, 0.3, 5e-6, 80, 8, 65e9, 5e9, 2},
-    {"h100", "96gb", 94, 989e12, 8.28e11, 0.635, 0.24, 5e-6, 132, 8, 360e9, 45e9, 5},
-    {"h100_80gb", "", 80, 989e12, 1.78e12, 0.689, 0.187, 19e-6, 132, 8, 360e9, 45e9, 4},
+    {"a100", "", 80, 312e12, 1.36e12, 0.771, 0.32, 5e-6, 108, 8, 230e9, 17.6e9, 4},
+    {"v100", "16gb (jean zay", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 2},
+    {"v100", "jean zay", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 2},
+    {"v100", "16g", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2},
+    {"v100", "", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 5e9, 2},
+    {"h100", "96gb", 94, 989e12, 1.1e12, 0.538, 0.235, 5e-6, 132, 8, 360e9, 45e9, 5},
+    {"h100_80gb", "", 80, 989e12, 2.29e12, 0.614, 0.186, 12e-6, 132, 8, 360e9, 45e9, 4},
     {"h100", "", 80, 989e12, 2.6e12, 0.635, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},
     {"h200", "", 141, 989e12, 3.7e12, 0.635, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},
     {"gb200", "", 186, 2500e12, 6.2e12, 0.658, 0.26, 5e-6, 148, 64, 720e9, 45e9, 4},

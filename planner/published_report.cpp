@@ -62,6 +62,25 @@ std::string format(const char *pattern, ...) {
   return text;
 }
 
+// Says in `reason` why nothing is found.
+std::optional<SearchedRow> searchPlan(const PublishedRow &row, const PublishedCase &published, std::string &reason) {
+  SearchResult found = search(published.problem, {.prove = false, .diagnose = false, .relax = false});
+  if (found.plans.empty()) {
+    reason = found.errors.empty() ? "no plan fits" : found.errors.front();
+    return std::nullopt;
+  }
+  const auto &[plan, prediction] = found.plans.front();
+  int full = 0, layers = 0;
+  for (const StagePlan &stage : plan.stages) {
+    layers += stage.layers;
+    full += static_cast<int>(std::count(stage.recompute.begin(), stage.recompute.end(), Recompute::Full));
+  }
+  return SearchedRow{row.line, row.text("model"),
+                     format("tp %d, pp %d, dp %d, micro-batch %d, full recompute of %d of %d layers", plan.tp, plan.pp,
+                            plan.dp, static_cast<int>(plan.microBatchSize), full, layers),
+                     published.seconds, prediction.stepSeconds};
+}
+
 } // namespace
 
 double spearman(const std::vector<double> &a, const std::vector<double> &b) {
@@ -86,6 +105,15 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
     PublishedCase published = caseOf(row);
     if (!published.reason.empty()) {
       ++report.skipped[published.reason];
+      continue;
+    }
+    report.headsAssumed += published.headsAssumed;
+    if (published.withoutPlan) {
+      std::string reason;
+      if (std::optional<SearchedRow> found = searchPlan(row, published, reason))
+        report.searched.push_back(*found);
+      else
+        ++report.skipped[reason];
       continue;
     }
     PricedPlan priced = pricePlan(published.problem, published.plan);
@@ -140,6 +168,11 @@ std::string printReport(const TableReport &report, bool perRow) {
                             report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
   for (const auto &[reason, rows] : report.skipped)
     text += format("  not evaluated: %d rows, %s\n", rows, reason.c_str());
+  if (report.headsAssumed > 0)
+    text += format("  heads assumed: %d rows, of the size nearest 128 that divides hidden\n", report.headsAssumed);
+  for (const SearchedRow &row : report.searched)
+    text += format("  line %3d %-22s no plan published: measured %8.3f, best found %8.3f (%s)\n", row.line,
+                   row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds, row.plan.c_str());
   for (const RankedGroup &group : report.groups)
     text += format("  %d plans of %s: Spearman %.2f, regret %.1f %%\n", group.rows, group.name.c_str(), group.spearman,
                    100 * group.regret);

@@ -34,6 +34,13 @@ struct PricedRow {
   bool outOfMemory = false, refused = false;
 };
 
+/// A run whose plan is not published: the best one that the search finds for its model, devices and batch.
+struct SearchedRow {
+  int line = 0;
+  std::string name, plan;
+  double seconds = 0, predictedSeconds = 0;
+};
+
 /// The result for one table.
 struct TableReport {
   std::string name;
@@ -43,6 +50,8 @@ struct TableReport {
   std::map<std::string, int> skipped; ///< reason -> rows
   std::vector<RankedGroup> groups;
   std::vector<PricedRow> priced;
+  std::vector<SearchedRow> searched; ///< not part of the errors
+  int headsAssumed = 0;              ///< priced or searched rows whose heads are not published
 };
 
 /// Prices every row. The null model is one rate of operations for the whole table, fitted on it

@@ -3,7 +3,7 @@
 
 #include "planner/published_machines.h"
 #include "planner/search.h"
-#include "planner/stage_options.h"
+#include "planner/split_chunks.h"
 
 #include <algorithm>
 #include <cctype>
@@ -28,7 +28,7 @@ System systemOf(const PublishedRow &row, bool *unfused) {
   std::string gpu = lower(row.text("gpu")), precision = lower(row.text("precision")), model = lower(row.text("model"));
   std::string source = lower(row.text("source"));
   *unfused = contains(source, "korthikanti") || contains(source, "narayanan") || contains(gpu, "jean zay") ||
-             contains(source, "alpa") || contains(source, "calculon");
+             contains(source, "alpa") || contains(source, "calculon") || contains(source, "superscaler");
   system.fusedAttention = !*unfused;
   if (contains(gpu, "jean zay")) {
     system.name = "megatron-deepspeed";
@@ -39,23 +39,33 @@ System systemOf(const PublishedRow &row, bool *unfused) {
     system.gradientBytes = wide ? 8 : 2;
     system.allocatedShare = 1.16;
     system.optimizerBytes = wide ? 12 : 16;
+    const std::string &notes = row.text("notes");
+    if (contains(notes, "\"BNB\"") && !contains(notes, "same conf"))
+      system.optimizerBytes -= 6; // moments in eight bits
     system.reducedBytes = wide ? 4 : 2;
     system.accumulationBytes = wide ? 10 : 6; // reads both, writes one
   } else if (*unfused) {
     system.name = "megatron-2022";
     system.scattersBoundary = true;
-    if (contains(source, "narayanan"))
-      system.accumulationBytes = 10; // 2021: 16-bit gradients are added to f32 ones by a kernel
+    system.gradientPasses = 7; // unscale 2, norm 1, clip 2, update 1, clear 1
+    system.hidesInputGradients = contains(source, "korthikanti") || contains(source, "calculon");
+    if (contains(source, "narayanan")) { // 2021: 16-bit gradients, summed by a kernel of their own and copied in f32
+      system.gradientBytes = 2, system.optimizerBytes = 16, system.accumulationBytes = 6;
+    }
   } else if (contains(source, "llm-foundry")) {
     system.name = "fsdp";
-    system.elementwiseShare = 2; // kernels of the framework one by one
+    system.stopsRecomputeEarly = contains(gpu, "h100"); // its A100 runs used PyTorch 1.13
+    system.elementwiseShare = 2;                        // kernels of the framework one by one
     bool pure = contains(precision, "pure");
     system.parameterBytes = pure ? 2 : 4, system.gradientBytes = pure ? 2 : 4, system.optimizerBytes = pure ? 4 : 8;
   } else if (contains(source, "torchtitan")) {
     system.name = "torchtitan";
+    system.stopsRecomputeEarly = true;
     system.elementwiseShare = contains(row.text("notes"), "compile") ? 1.2 : 2;
     system.parameterBytes = 4, system.gradientBytes = 4, system.optimizerBytes = 8;
-    system.lossBytes = 12; // f32 logits, their log-softmax and its gradient
+    // Backward of the loss: log-softmax, its gradient and that of the logits; split over tp also its exponent.
+    system.lossBytes = row.number("tp", 1) > 1 ? 16 : 12;
+    system.keepsGatheredInputs = true;
     system.repeatsSecondProducts = true;
   } else {
     system.name = "megatron-core";
@@ -69,17 +79,17 @@ System systemOf(const PublishedRow &row, bool *unfused) {
 }
 
 // Why the cells cannot be used: a cell that has to be there, is no number or is beyond what a run can have.
-std::string checkCells(const PublishedRow &row) {
+std::string checkCells(const PublishedRow &row, bool withoutPlan) {
   struct Cell {
     const char *column;
     bool needed;
     double most; ///< keeps products of cells and lists of actions small
   };
-  static constexpr Cell cells[] = {
-      {"layers", true, 10000}, {"hidden", true, 1e6}, {"heads", true, 1e5}, {"kv_heads", false, 1e5},
-      {"ffn", false, 1e7},     {"vocab", false, 1e8}, {"seq", true, 1e8},   {"n_gpus", true, 1e6},
-      {"mbs", true, 1e6},      {"gbs", true, 1e6},    {"tp", false, 1e6},   {"pp", false, 10000},
-      {"vpp", false, 10000},   {"cp", false, 1e6},    {"ep", false, 1e6},   {"dp", false, 1e6}};
+  const Cell cells[] = {
+      {"layers", true, 10000},    {"hidden", true, 1e6}, {"heads", false, 1e5}, {"kv_heads", false, 1e5},
+      {"ffn", false, 1e7},        {"vocab", false, 1e8}, {"seq", true, 1e8},    {"n_gpus", true, 1e6},
+      {"mbs", !withoutPlan, 1e6}, {"gbs", true, 1e6},    {"tp", false, 1e6},    {"pp", false, 10000},
+      {"vpp", false, 10000},      {"cp", false, 1e6},    {"ep", false, 1e6},    {"dp", false, 1e6}};
   for (const Cell &cell : cells) {
     const std::string column = cell.column, &text = row.text(column);
     double value = row.number(column, -1);
@@ -95,10 +105,18 @@ int64_t whole(const PublishedRow &row, const char *column, int64_t missing) {
   return static_cast<int64_t>(row.number(column, static_cast<double>(missing)));
 }
 
+// Heads of the size nearest 128 that divides hidden.
+int64_t assumedHeads(int64_t hidden) {
+  for (int64_t distance = 0;; ++distance) // size 1 always divides
+    for (int64_t size : {128 - distance, 128 + distance})
+      if (size > 0 && hidden % size == 0)
+        return hidden / size;
+}
+
 std::string fillShape(const PublishedRow &row, bool unfused, int tp, ModelShape &shape) {
   shape.layers = static_cast<int>(whole(row, "layers", 1));
   shape.hidden = whole(row, "hidden", 1);
-  shape.heads = whole(row, "heads", 1);
+  shape.heads = row.text("heads").empty() ? assumedHeads(shape.hidden) : whole(row, "heads", 1);
   if (shape.hidden % shape.heads != 0)
     return "the heads do not divide hidden as published";
   shape.kvHeads = whole(row, "kv_heads", shape.heads);
@@ -169,6 +187,14 @@ std::string fillPlan(const PublishedRow &row, Plan &plan) {
   return "";
 }
 
+// A table of a planner that does not print its plans.
+bool givesNoPlan(const PublishedRow &row) {
+  for (const char *column : {"tp", "pp", "dp", "mbs"})
+    if (!row.text(column).empty())
+      return false;
+  return true;
+}
+
 // Empty: not known; every stage then keeps what fits.
 std::optional<Recompute> recomputeOf(const std::string &text, std::string &fault) {
   if (text.empty())
@@ -183,24 +209,28 @@ std::optional<Recompute> recomputeOf(const std::string &text, std::string &fault
   return std::nullopt;
 }
 
+// Megatron may count embedding and loss as layers of their own, which then take the place of one in the first and the
+// last chunk. Where layers do not divide otherwise, a table that prints no layout must mean that.
+void placeEdges(Problem &problem, const Plan &plan) {
+  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
+  if (chunks < 2 || layers % chunks == 0 || (layers + 2) % chunks != 0)
+    return;
+  std::vector<int> counts(chunks, (layers + 2) / chunks);
+  --counts.front();
+  --counts.back();
+  problem.pins.stageLayers = std::move(counts);
+}
+
 // Where recompute is not published, the least with which each stage fits, as a user would choose it.
 void keepWhatFits(const Problem &problem, Plan &plan) {
   PricedPlan even = pricePlan(problem, plan);
   if (even.prediction.fits())
     return;
   StageOptions options(problem, plan);
-  plan.stages = std::move(even.plan.stages);
-  int chunks = chunksOf(plan.schedule, plan.virtualStages);
-  for (int stage = 0; stage < plan.pp; ++stage) {
-    int most = 0;
-    for (int chunk = 0; chunk < chunks; ++chunk)
-      most = std::max(most, plan.stages[stage + chunk * plan.pp].layers);
-    std::vector<Recompute> kept = options.best(stage, plan.stages[stage].firstLayer, most).recompute();
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      StagePlan &part = plan.stages[stage + chunk * plan.pp];
-      part.recompute.assign(kept.begin(), kept.begin() + part.layers);
-    }
-  }
+  std::vector<int> counts;
+  for (const StagePlan &part : even.plan.stages)
+    counts.push_back(part.layers);
+  plan.stages = layChunks(options, counts);
 }
 
 enum class Outcome { Ran, OutOfMemory, Analytic, Unknown };
@@ -243,9 +273,11 @@ PublishedCase caseOf(const PublishedRow &row) {
   bool unfused = false;
   System system = systemOf(row, &unfused);
   ModelShape shape;
-  if (std::string fault = checkCells(row); !fault.empty())
+  result.headsAssumed = row.text("heads").empty();
+  result.withoutPlan = givesNoPlan(row);
+  if (std::string fault = checkCells(row, result.withoutPlan); !fault.empty())
     return refuse(fault);
-  if (std::string fault = fillPlan(row, result.plan); !fault.empty())
+  if (std::string fault = result.withoutPlan ? "" : fillPlan(row, result.plan); !fault.empty())
     return refuse(fault);
   if (std::string fault = fillShape(row, unfused, result.plan.tp, shape); !fault.empty())
     return refuse(fault);
@@ -253,17 +285,28 @@ PublishedCase caseOf(const PublishedRow &row) {
   if (machine.name.empty())
     return refuse("no machine for gpu '" + row.text("gpu") + "' with precision '" + row.text("precision") + "'");
   std::string fault;
-  std::optional<Recompute> recompute = recomputeOf(row.text("recompute"), fault);
+  std::optional<Recompute> recompute;
+  if (!result.withoutPlan)
+    recompute = recomputeOf(row.text("recompute"), fault);
   if (!fault.empty())
     return refuse(fault);
   result.problem = shapeProblem(shape, system, machine, whole(row, "gbs", 1));
+  if (result.withoutPlan) {
+    result.problem.pins.zero = 0;
+    result.problem.pins.sequenceParallel = false;
+    result.seconds = std::max(0.0, row.number("iter_time_s"));
+    return result.seconds > 0 && outcome == Outcome::Ran ? result : refuse("nothing measured");
+  }
   result.problem.pins.recompute = recompute;
+  placeEdges(result.problem, result.plan);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());
-  if (!recompute)
-    keepWhatFits(result.problem, result.plan);
   result.outOfMemory = outcome == Outcome::OutOfMemory;
   result.analytic = outcome == Outcome::Analytic;
+  if (result.analytic) // the formula is that of the layers alone
+    result.problem.embed = result.problem.head = -1;
+  if (!recompute)
+    keepWhatFits(result.problem, result.plan);
   fillMeasured(row, result);
   if (result.seconds == 0 && result.gibibytes == 0 && !result.outOfMemory)
     return refuse("nothing measured");

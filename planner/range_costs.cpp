@@ -16,6 +16,7 @@ template <typename Visit> void visitSums(SegmentCost &a, const SegmentCost &b, V
   auto phase = [&](PhaseSeconds &x, const PhaseSeconds &y) {
     visit(x.compute, y.compute);
     array(x.communication, y.communication);
+    visit(x.hostTransfer, y.hostTransfer);
   };
   phase(a.forward, b.forward);
   phase(a.backward, b.backward);
@@ -28,6 +29,7 @@ template <typename Visit> void visitSums(SegmentCost &a, const SegmentCost &b, V
   visit(a.optimizerBytes, b.optimizerBytes);
   visit(a.elements, b.elements);
   array(a.savedBytes, b.savedBytes);
+  array(a.forwardTransfer, b.forwardTransfer);
   array(a.hideableStep, b.hideableStep);
 }
 
@@ -53,6 +55,8 @@ RangeCosts::RangeCosts(const CostTable &table) {
       own[i] =
           std::max({cost.forwardPeakBytes[i], cost.backwardPeakBytes[i], cost.workspaceBytes[i], cost.stepPeakBytes});
     own[3] = cost.gatheredBytes;
+    own[4] = cost.optimizerBufferBytes;
+    std::copy_n(cost.savedBufferBytes.begin(), 3, own.begin() + 5);
     maxima[0].push_back(own);
   }
   size_t layers = table.layerKinds.size();
@@ -72,6 +76,8 @@ SegmentCost RangeCosts::of(int first, int count) const {
   std::array<double, kMaxima> most = larger(maxima[level][first], maxima[level][first + count - (1 << level)]);
   std::copy_n(most.begin(), 3, cost.forwardPeakBytes.begin());
   cost.gatheredBytes = most[3];
+  cost.optimizerBufferBytes = most[4];
+  std::copy_n(most.begin() + 5, 3, cost.savedBufferBytes.begin());
   return cost;
 }
 

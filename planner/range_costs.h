@@ -15,11 +15,12 @@ public:
   explicit RangeCosts(const CostTable &table);
 
   /// Layers first .. first + count - 1 together: seconds and bytes are summed. The peak of each class of recompute is
-  /// the largest of any layer and stands in forwardPeakBytes; gatheredBytes is that of the largest layer.
+  /// the largest of any layer and stands in forwardPeakBytes; gathered bytes and buffers are those of the largest
+  /// layer.
   SegmentCost of(int first, int count) const;
 
 private:
-  static constexpr int kMaxima = 4; ///< three peaks and the gathered bytes
+  static constexpr int kMaxima = 8; ///< three peaks, the gathered bytes, buffers of the optimizer and of three classes
   std::vector<SegmentCost> sums;    ///< [i]: layers before i
   /// [level][layer][which]: the largest of 2^level layers from `layer` on.
   std::vector<std::vector<std::array<double, kMaxima>>> maxima;

@@ -54,6 +54,8 @@ int chunksOf(Schedule schedule, int virtualStages) {
   return isVShaped(schedule) ? 2 : 1;
 }
 
+bool splitsBackward(Schedule schedule) { return schedule == Schedule::ZeroBubbleH1 || isVShaped(schedule); }
+
 std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, int virtualStages) {
   if (stages < 1 || microBatches < 1)
     return "a schedule needs at least one stage and one micro-batch";
@@ -238,7 +240,7 @@ ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int
   ScheduleTable table;
   table.chunksPerStage = chunksOf(schedule, virtualStages);
   table.vShape = isVShaped(schedule);
-  table.splitsBackward = schedule == Schedule::ZeroBubbleH1 || table.vShape;
+  table.splitsBackward = splitsBackward(schedule);
   if (table.vShape) {
     table.stages = VBuilder(stages, microBatches, chunksHeld(schedule, stages)).build();
     return table;

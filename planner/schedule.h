@@ -40,6 +40,9 @@ const char *scheduleName(Schedule schedule);
 /// Whether each stage has two chunks of which the second runs from the last stage back to the first.
 bool isVShaped(Schedule schedule);
 
+/// Whether weight gradients are actions of their own.
+bool splitsBackward(Schedule schedule);
+
 /// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
 int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape);
 

@@ -5,7 +5,7 @@
 #include "planner/search.h"
 
 #include "planner/diagnose.h"
-#include "planner/split_layers.h"
+#include "planner/split_chunks.h"
 
 #include <algorithm>
 #include <atomic>
@@ -46,7 +46,6 @@ struct Space {
     Plan plan = choices[which.choice];
     plan.schedule = which.schedule;
     plan.virtualStages = which.virtualStages;
-    plan.executable = isExecutable(plan);
     return plan;
   }
 };
@@ -103,10 +102,11 @@ private:
   void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
+    bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
     for (int tp : divisors(devices, pins.tp))
       for (int pp : divisors(devices / tp, pins.pp))
         for (int cp : divisors(devices / tp / pp, pins.cp))
-          for (int ep : divisors(devices / tp / pp / cp, pins.ep)) {
+          for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
             Plan plan;
             plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep;
             plan.dp = devices / tp / pp / cp / ep;
@@ -116,11 +116,11 @@ private:
   }
 
   void addMicroBatches(Plan plan) {
-    if (problem.globalBatch % plan.dp != 0 || plan.pp > problem.layerCount())
+    if (problem.globalBatch % plan.replicas() != 0 || plan.pp > problem.layerCount())
       return;
-    if (problem.pins.stageLayers && problem.pins.stageLayers->size() != static_cast<size_t>(plan.pp))
+    if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(plan.pp) != 0)
       return;
-    int64_t perReplica = problem.globalBatch / plan.dp;
+    int64_t perReplica = problem.globalBatch / plan.replicas();
     for (int64_t size = 1; size <= perReplica; ++size) {
       if (perReplica % size != 0 || perReplica / size > (1 << 20))
         continue;
@@ -141,15 +141,34 @@ private:
           if (vocabParallel != pins.vocabParallel.value_or(true) ||
               (pins.sequenceParallel && plan.tp > 1 && *pins.sequenceParallel != sequenceParallel) ||
               (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-              (!pins.zero && zero > 0 && plan.dp * plan.cp == 1))
+              (!pins.zero && zero > 0 && plan.replicas() * plan.cp == 1))
             continue;
           plan.sequenceParallel = sequenceParallel;
           plan.vocabParallel = vocabParallel;
           plan.zero = zero;
           // Costs do not depend on the schedule.
           plan.schedule = Schedule::OneFOneB;
-          if ((options.all || isExecutable(plan)) && structuralViolations(problem, plan).empty())
-            space.choices.push_back(plan);
+          if ((options.all || isExecutable(problem, plan)) && structuralViolations(problem, plan).empty())
+            addOffloads(plan);
+        }
+  }
+
+  // The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
+  // each class of recompute is a way of its own.
+  void addOffloads(Plan plan) {
+    const Pins &pins = problem.pins;
+    bool mayOffload = options.all && problem.machine.canOffload();
+    for (bool optimizer : {false, true})
+      for (bool activations : {false, true})
+        for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+          if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+              pins.offloadActivations.value_or(activations) != activations ||
+              (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
+            continue;
+          plan.offloadOptimizer = optimizer;
+          plan.offloadActivations = activations;
+          plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
+          space.choices.push_back(plan);
         }
   }
 
@@ -158,7 +177,9 @@ private:
     for (Schedule schedule : kSchedules) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule : plan.pp == 1 && schedule != Schedule::OneFOneB)
         continue;
-      int most = schedule == Schedule::Interleaved ? problem.layerCount() / plan.pp : 1;
+      const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
+      int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount();
+      int most = schedule == Schedule::Interleaved ? chunks / plan.pp : 1;
       for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {
         plan.schedule = schedule;
         plan.virtualStages = isVShaped(schedule) ? 2 : virtualStages;
@@ -172,12 +193,21 @@ private:
   // Memory for actions of a table is bounded before one is built.
   static constexpr double mostActions = 4e6;
 
+  // Only one of several chunks of a stage may be without layers.
+  static bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
+    return static_cast<int>(pinned.size()) == chunks && (chunks > stages || std::ranges::count(pinned, 0) == 0);
+  }
+
   void add(uint32_t choice, const Plan &plan, const WorkSum &work) {
     int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
-    bool even = chunks > plan.pp;
-    if ((!options.all && !isExecutable(plan)) || chunks > layers || (even && layers % chunks != 0) ||
+    bool even = chunks > plan.pp, pinned = problem.pins.stageLayers.has_value();
+    if (pinned && !maySplit(*problem.pins.stageLayers, plan.pp, chunks))
+      return;
+    if ((!options.all && !isExecutable(problem, plan)) ||
+        (!pinned && (chunks > layers || (even && layers % chunks != 0))) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
-        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
+        !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
+        !whyNotOffloadable(problem.machine, plan).empty())
       return;
     double splits = even || problem.pins.stageLayers ? 1 : binomial(layers - 1, plan.pp - 1);
     space.plans = std::min(space.plans + splits, 1e300);
@@ -242,11 +272,7 @@ private:
 // Turns counts into stages with what each layer keeps.
 Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &counts) {
   StageOptions options(problem, plan);
-  int chunksPerStage = chunksOf(plan.schedule, plan.virtualStages);
-  for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size()); first += counts[chunk++]) {
-    int stage = stageOfChunk(chunk, plan.pp, chunksPerStage, isVShaped(plan.schedule));
-    plan.stages.push_back({first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
-  }
+  plan.stages = layChunks(options, counts);
   return plan;
 }
 

@@ -69,13 +69,20 @@ PricedPlan pricePlan(const Problem &problem, Plan plan);
 /// at.
 std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 
+/// Why a plan cannot offload what it says, whatever fits; empty when it can. Activations wait for one action to read
+/// them back, so schedules that split backward in two keep them on the device.
+std::string whyNotOffloadable(const Machine &machine, const Plan &plan);
+
 /// As violations(), without asking whether the model has terms for the plan: quick.
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
-/// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1.
+/// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1, nothing offloaded.
 bool isExecutable(const Plan &plan);
 
-/// Whether some plan that the executor can run has these pins.
-bool isExecutable(const Pins &pins);
+/// ... and the model, too.
+bool isExecutable(const Problem &problem, const Plan &plan);
+
+/// Whether the executor can run some plan that has these pins.
+bool isExecutable(const Problem &problem, const Pins &pins);
 
 } // namespace espalier::planner

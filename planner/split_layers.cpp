@@ -4,6 +4,7 @@
 #include "planner/split_layers.h"
 
 #include "planner/longest_paths.h"
+#include "planner/split_chunks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,21 +26,35 @@ namespace {
 // Adds `count` segments with what may be repeated in them.
 void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
                  WorkSum &sum) {
-  double least = 0, most = 0;
+  double least = 0, most = 0, transfer = 0;
   if (repeats) {
-    least = cost.recompute[static_cast<int>(pinned.value_or(Recompute::None))].total();
+    int kept = static_cast<int>(pinned.value_or(Recompute::None));
+    least = cost.recompute[kept].total();
+    transfer = cost.forwardTransfer[kept];
     for (const PhaseSeconds &repeated : cost.recompute)
       most = std::max(most, pinned ? least : repeated.total());
-    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes);
-    sum.savedBytes += count * (pinned ? cost.savedBytes[static_cast<int>(*pinned)]
-                                      : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
+    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+    if (cost.keepsOptimizerOnDevice())
+      sum.stateBytes += count * cost.optimizerBytes;
+    if (cost.keepsSavedOnDevice(kept))
+      sum.savedBytes +=
+          count * (pinned ? cost.savedBytes[kept] : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
   }
-  double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+  double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
   sum.work += count * (forward + rest + least);
   sum.layerWork += repeats ? count * (forward + rest + least) : 0;
   sum.once += count * cost.step.total();
   if (forward + rest + most > 0)
     sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
+}
+
+// Of two choices of axes and flags; schedules and stages are not looked at.
+bool differOnlyInOffloading(const Plan &a, const Plan &b) {
+  auto rest = [](const Plan &plan) {
+    return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.zero, plan.sequenceParallel,
+                    plan.vocabParallel);
+  };
+  return rest(a) == rest(b);
 }
 
 } // namespace
@@ -48,11 +63,11 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
   if (problem.embed >= 0)
-    addSegments(table.embed, problem.pins.recompute, /*repeats=*/false, 1, sum);
+    addSegments(table.embed, table.commonRecompute, /*repeats=*/false, 1, sum);
   if (problem.head >= 0)
-    addSegments(table.head, problem.pins.recompute, /*repeats=*/false, 1, sum);
+    addSegments(table.head, table.commonRecompute, /*repeats=*/false, 1, sum);
   for (const LayerRun &run : problem.layers)
-    addSegments(table.kinds[run.kind], problem.pins.recompute, /*repeats=*/true, run.count, sum);
+    addSegments(table.kinds[run.kind], table.commonRecompute, /*repeats=*/true, run.count, sum);
   return sum;
 }
 
@@ -61,13 +76,18 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
   auto add = [&](int kind, bool repeats, double count) {
+    bool found = false;
+    SegmentCost plain; // nothing offloaded
     for (size_t i = 0; i < choices.size(); ++i) {
-      bool found = true;
-      SegmentCost cost = segmentCost(problem, kind, choices[i], &found);
+      if (i == 0 || !differOnlyInOffloading(choices[i - 1], choices[i]))
+        plain = segmentCost(problem, kind, choices[i], &found);
       if (!found)
         sums[i].reset();
-      if (sums[i])
-        addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
+      if (!sums[i])
+        continue;
+      SegmentCost cost = plain;
+      addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
+      addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
     }
   };
   for (int edge : {problem.embed, problem.head})
@@ -168,15 +188,15 @@ public:
 
 private:
   // What one micro-batch takes in the layers before each layer, and in the edges of the stages before each stage, with
-  // the least that may be repeated. Forwards do not depend on what is kept.
+  // the least that may be repeated. Forwards do not depend on what is kept, or all layers keep the same.
   void sumLayers() {
     const CostTable &table = options.table();
-    int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
+    int recompute = static_cast<int>(table.commonRecompute.value_or(Recompute::None));
     layerSums.resize(1);
     for (int kind : table.layerKinds) {
       const SegmentCost &cost = table.kinds[kind];
-      ChunkSeconds seconds{cost.forward.total(), cost.backward.total() + cost.recompute[recompute].total(),
-                           cost.weight.total()};
+      ChunkSeconds seconds{cost.forward.total() + cost.forwardTransfer[recompute],
+                           cost.backward.total() + cost.recompute[recompute].total(), cost.weight.total()};
       layerSums.push_back({layerSums.back().forward + seconds.forward, layerSums.back().back + paths.up(seconds)});
     }
     edgeSums.resize(1);
@@ -471,76 +491,12 @@ private:
   ScheduleTable schedule;                // built when the first split is played
 };
 
-// Whether stages of chunks end before `limit` as far as their own work and the way of the first micro-batch down to
-// them tell; the interleaved schedule's last backward goes the same way up again.
-bool mayEndBefore(double limit, const Plan &axes, const std::vector<ChunkSeconds> &seconds) {
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
-  bool vShape = isVShaped(axes.schedule);
-  double above = 0;
-  for (int stage = 0; stage < axes.pp; ++stage) {
-    double busy = 0;
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk)
-      busy += seconds[modelChunk(stage, chunk, axes.pp, vShape)].total();
-    if (above + static_cast<double>(axes.microBatches) * busy >= limit)
-      return false;
-    above += vShape ? seconds[stage].forward : seconds[stage].total();
-  }
-  return true;
-}
-
-// All chunks have the same number of layers, so there is one split.
-SplitResult evenChunks(const Problem &problem, StageOptions &options, double limit) {
-  const Plan &axes = options.axes();
-  const CostTable &table = options.table();
-  SplitResult result;
-  result.lowerBound = std::max(limit, 0.0);
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  int layers = static_cast<int>(table.layerKinds.size());
-  const std::vector<int> &kinds = table.layerKinds;
-  if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
-    return result;
-  int count = layers / chunks;
-  bool vShape = isVShaped(axes.schedule);
-  const SegmentCost &layer = table.kinds[kinds.front()];
-  double repeated = layer.recompute[static_cast<int>(problem.pins.recompute.value_or(Recompute::None))].total();
-  std::vector<ChunkSeconds> seconds(chunks), edges(chunks);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const ChunkSeconds &edge = edges[chunk] = edgeSeconds(table, chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {count * layer.forward.total() + edge.forward,
-                      count * (layer.backward.total() + repeated) + edge.backward,
-                      count * layer.weight.total() + edge.weight};
-  }
-  if (!mayEndBefore(limit, axes, seconds))
-    return result;
-  std::vector<double> steps(axes.pp);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
-    const StageOption &option = options.best(stage, chunk * count, count);
-    if (!option.fits)
-      return result;
-    seconds[chunk] = {option.seconds.forward + edges[chunk].forward, option.seconds.backward + edges[chunk].backward,
-                      option.seconds.weight + edges[chunk].weight};
-    steps[stage] = option.stepSeconds;
-  }
-  if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
-    return result;
-  ScheduleTable schedule =
-      buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
-  double played = playedStepSeconds(schedule, seconds, steps);
-  result.played = 1;
-  if (played < limit) {
-    result.seconds = result.lowerBound = played;
-    result.counts.assign(chunks, count);
-  }
-  return result;
-}
-
 } // namespace
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return evenChunks(problem, options, limitSeconds);
+    return problem.pins.stageLayers ? pinnedChunks(problem, options, limitSeconds) : evenChunks(options, limitSeconds);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

@@ -15,7 +15,7 @@ ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
       if (count == 0)
         continue;
       const SegmentCost &cost = table.kinds[kind];
-      seconds.forward += count * cost.forward.total();
+      seconds.forward += count * (cost.forward.total() + cost.forwardTransfer[recompute]);
       seconds.backward += count * (cost.backward.total() + cost.recompute[recompute].total());
       seconds.weight += count * cost.weight.total();
     }
@@ -28,6 +28,7 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   double backward = 0, hidden = 0;
   auto add = [&](const SegmentCost &cost, double count) {
     sum.compute += count * cost.step.compute;
+    sum.hostTransfer += count * cost.step.hostTransfer;
     backward += count * (cost.backward.total() + cost.weight.total());
     for (int axis = 0; axis < kAxes; ++axis) {
       sum.communication[axis] += count * cost.step.communication[axis];
@@ -56,7 +57,7 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
   this->plan.stages.clear();
   for (int kind : costs.layerKinds)
     oneKind = oneKind && kind == costs.layerKinds.front();
-  if (!oneKind || problem.pins.recompute) {
+  if (!oneKind || costs.commonRecompute) {
     ranges.emplace(costs);
     range = costs;
     range.kinds.resize(1);
@@ -123,7 +124,7 @@ const StageOption &StageOptions::best(int stage, int first, int count) {
 
 StageOption StageOptions::choose(int stage, int first, int count) {
   StageContent content = contentOf(stage);
-  if (oneKind && !problem.pins.recompute) {
+  if (oneKind && !costs.commonRecompute) {
     content.layers.resize(problem.kinds.size());
     return chooseAlike(content, costs.layerKinds.front(), count);
   }
@@ -132,8 +133,10 @@ StageOption StageOptions::choose(int stage, int first, int count) {
 
 StageOption StageOptions::finish(const CostTable &table, const StageContent &content, std::array<int, 3> kept) const {
   StageOption option;
-  option.bytes = stageMemory(problem, table, content).total();
-  option.fits = option.bytes <= problem.machine.memoryBytes;
+  StageMemory memory = stageMemory(problem, table, content);
+  option.bytes = memory.total();
+  option.hostBytes = memory.host();
+  option.fits = option.bytes <= problem.machine.memoryBytes && option.hostBytes <= problem.machine.hostShareBytes();
   option.seconds = chunkSeconds(table, content);
   option.stepSeconds = stepPhase(table, content).total();
   option.kept = kept;
@@ -221,7 +224,7 @@ StageOption StageOptions::chooseUniform(StageContent content, int first, int cou
   std::optional<StageOption> best;
   range.kinds[0] = ranges->of(first, count);
   for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    if (problem.pins.recompute && recompute != *problem.pins.recompute)
+    if (costs.commonRecompute && recompute != *costs.commonRecompute)
       continue;
     int index = static_cast<int>(recompute);
     content.layers.assign(1, {});

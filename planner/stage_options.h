@@ -1,6 +1,6 @@
 // The best way to run a given range of layers on a given stage: what each layer keeps, so that the
 // stage fits and its backward is shortest. Forward does not depend on that choice, so the shortest
-// backward dominates.
+// backward dominates; where it does (activations are offloaded), the plan says what all layers keep.
 #pragma once
 
 #include "planner/range_costs.h"
@@ -20,6 +20,7 @@ struct StageOption {
   ChunkSeconds seconds;      ///< of one chunk's layers; see edgeSeconds
   double stepSeconds = 0;    ///< of the whole stage, once per step
   double bytes = 0;          ///< of the whole stage; when nothing fits, of the least choice
+  double hostBytes = 0;      ///< of the whole stage, in host memory
   std::array<int, 3> kept{}; ///< layers of one chunk per Recompute
 
   /// Per layer of one chunk: those that repeat most first.

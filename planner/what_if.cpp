@@ -6,6 +6,16 @@
 
 namespace espalier::planner {
 
+std::optional<WhatIf> WhatIf::ofBest() const {
+  if (!bestBefore && !bestAfter)
+    return std::nullopt;
+  WhatIf best = *this;
+  best.before = bestBefore.value_or(before);
+  best.after = bestAfter.value_or(after);
+  best.bestBefore = best.bestAfter = std::nullopt;
+  return best;
+}
+
 double WhatIf::stepRatio() const { return after.prediction.stepSeconds / before.prediction.stepSeconds; }
 
 double WhatIf::tokenRateRatio() const { return after.prediction.tokensPerSecond / before.prediction.tokensPerSecond; }
@@ -31,7 +41,10 @@ std::string printWhatIf(const WhatIf &answer) {
   char ratios[160];
   std::snprintf(ratios, sizeof ratios, "step time x %.4g, tokens/s x %.4g, device seconds per token x %.4g\n",
                 answer.stepRatio(), answer.tokenRateRatio(), answer.costRatio());
-  return text + "\n" + ratios;
+  text += std::string("\n") + ratios;
+  if (std::optional<WhatIf> best = answer.ofBest())
+    text += "with the best plans in place of pinned ones:\n" + printWhatIf(*best);
+  return text;
 }
 
 } // namespace espalier::planner

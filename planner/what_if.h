@@ -3,6 +3,7 @@
 
 #include "planner/search.h"
 
+#include <optional>
 #include <string>
 
 namespace espalier::planner {
@@ -11,9 +12,13 @@ namespace espalier::planner {
 /// no split of all of them keeps the global batch; they cost all the same.
 struct WhatIf {
   PricedPlan before, after;
-  std::string machineBefore, machineAfter; ///< names
-  int devicesBefore = 0, devicesAfter = 0; ///< idle ones included
+  std::optional<PricedPlan> bestBefore, bestAfter; ///< the planner's choice, where the plan above is pinned
+  std::string machineBefore, machineAfter;         ///< names
+  int devicesBefore = 0, devicesAfter = 0;         ///< idle ones included
   int idleDevices = 0;
+
+  /// The same question for the best plans; empty where neither plan is pinned.
+  std::optional<WhatIf> ofBest() const;
 
   /// New over old: above 1 is slower.
   double stepRatio() const;
@@ -23,7 +28,7 @@ struct WhatIf {
   double costRatio() const;
 };
 
-/// Two lines of plans and one of ratios.
+/// Two lines of plans and one of ratios; for pinned plans then the same for the best plans.
 std::string printWhatIf(const WhatIf &answer);
 
 } // namespace espalier::planner

@@ -43,12 +43,18 @@ ordered_json meanOrNull(const MeanError &error) { return error.rows ? ordered_js
 
 /// The keys are a contract with tests; times, errors and regrets are shares, not per cent.
 ordered_json describe(const TableReport &report) {
-  ordered_json skipped = ordered_json::array(), groups = skipped;
+  ordered_json skipped = ordered_json::array(), groups = skipped, searched = skipped;
   for (const auto &[reason, count] : report.skipped)
     skipped.push_back({{"reason", reason}, {"count", count}});
   for (const planner::RankedGroup &group : report.groups)
     groups.push_back(
         {{"model", group.name}, {"plans", group.rows}, {"spearman", group.spearman}, {"regret", group.regret}});
+  for (const planner::SearchedRow &row : report.searched)
+    searched.push_back({{"line", row.line},
+                        {"model", row.name},
+                        {"measured_seconds", row.seconds},
+                        {"best_seconds", row.predictedSeconds},
+                        {"plan", row.plan}});
   return {{"table", report.name},
           {"rows", report.rows},
           {"evaluated", report.priced.size()},
@@ -62,6 +68,8 @@ ordered_json describe(const TableReport &report) {
           {"oom_refused", report.outOfMemoryRefused},
           {"fit_rows", report.fits},
           {"fits_refused", report.fitsRefused},
+          {"heads_assumed", report.headsAssumed},
+          {"without_plan", searched},
           {"groups", groups}};
 }
 

@@ -44,6 +44,7 @@ public:
     checkBatch();
     checkChoices();
     checkSchedule();
+    checkOffloading();
   }
 
 private:
@@ -147,6 +148,8 @@ private:
     int64_t ep = std::max<int64_t>(pins.ep.value_or(1), reader.integer("parallel_config.expert_parallel").value_or(1));
     std::string path = key("ep", "expert_parallel");
     std::optional<int64_t> experts = dim("expert");
+    if (experts && pins.cp.value_or(1) > 1)
+      reader.error(key("cp", "context_parallel"), "experts are chosen over whole sequences, which cp splits: cp → 1");
     if (ep > 1 && !experts)
       reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
     else if (experts && *experts % pins.ep.value_or(1) != 0)
@@ -174,17 +177,21 @@ private:
       return;
     std::string path =
         reader.has("planner.pin.stage_layers") ? "planner.pin.stage_layers" : "model.model_config.offset";
-    int64_t pp = pins.pp.value_or(static_cast<int>(pins.stageLayers->size()));
+    int64_t size = static_cast<int64_t>(pins.stageLayers->size());
+    // Every chunk is listed where stages have several; those may be without layers.
+    int64_t chunks = std::max(1, pins.virtualStages.value_or(1)), pp = pins.pp.value_or(size / chunks);
     int64_t total = 0;
-    bool isPositive = true;
+    int least = 1;
     for (int layers : *pins.stageLayers) {
       total += layers;
-      isPositive = isPositive && layers > 0;
+      least = std::min(least, layers);
     }
-    if (static_cast<int64_t>(pins.stageLayers->size()) != pp)
-      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}", pins.stageLayers->size(), pp));
-    if (!isPositive)
-      reader.error(path, fmt::format("every stage needs a layer, got [{}]", fmt::join(*pins.stageLayers, ", ")));
+    if (size != pp * chunks)
+      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}", size, pp * chunks));
+    if (least < (chunks > 1 ? 0 : 1))
+      reader.error(path, fmt::format("every {}, got [{}]",
+                                     chunks > 1 ? "chunk needs 0 layers or more" : "stage needs a layer",
+                                     fmt::join(*pins.stageLayers, ", ")));
     if (total != config.model.layerCount())
       reader.error(path,
                    fmt::format("stages have {} layers together, the model has {}", total, config.model.layerCount()));
@@ -250,6 +257,23 @@ private:
                                chunks));
     if (chunks > 1 && !pins.schedule && pins.pp == 1)
       reader.error(path, "virtual stages need at least 2 stages");
+  }
+
+  /// One error for both kinds of offloading: the cause is the same.
+  void checkOffloading() {
+    bool optimizer = pins.offloadOptimizer.value_or(false), activations = pins.offloadActivations.value_or(false);
+    std::string path = optimizer                                       ? "planner.pin.offload_optimizer"
+                       : reader.has("planner.pin.offload_activations") ? "planner.pin.offload_activations"
+                                                                       : "swap_config.swap";
+    if ((optimizer || activations) && !config.cluster.name.empty() && config.cluster.hostBandwidth <= 0)
+      reader.error(path, fmt::format("nothing can be offloaded, cluster {} has no link to host memory "
+                                     "(host.bandwidth); {}: True → False",
+                                     config.cluster.name, last(path)));
+    for (planner::Schedule schedule : planner::kSchedules)
+      if (activations && pins.schedule == planner::scheduleName(schedule) && planner::splitsBackward(schedule))
+        reader.error(path, fmt::format("activations cannot be offloaded under {}, which reads them in two actions; "
+                                       "schedule: {} → 1f1b",
+                                       *pins.schedule, *pins.schedule));
   }
 
   const RunReader &reader;

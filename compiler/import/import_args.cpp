@@ -133,6 +133,7 @@ private:
       given.error("--num-layers", "--num-layers is missing");
     writeStages(pp);
     writeRecompute(pp);
+    writeOffloading();
   }
 
   std::string flagText(const std::string &flag, const std::string &effect) {
@@ -212,6 +213,19 @@ private:
     put(key, full, "--recompute-granularity");
     put(selectKey, granularity == "selective" ? "True" : "False", "--recompute-granularity");
     put("recompute_config.parallel_optimizer_comm_recompute", isFullySharded ? "True" : "False");
+  }
+
+  void writeOffloading() {
+    const std::string optimizerKey = "planner.pin.offload_optimizer", layersKey = "planner.pin.offload_activations";
+    if (given.isSet("--offload-optimizer-states", optimizerKey))
+      put(optimizerKey, "True", "--offload-optimizer-states");
+    const char *flag = "--cpu-offloading-num-layers";
+    std::optional<int64_t> offloaded = given.count(flag, layersKey);
+    if (offloaded && *offloaded != layers && *offloaded != layers - 1) // the last layer's backward comes at once
+      given.error(flag, fmt::format("all {} layers are offloaded or none, got {}; {}: {} → {}", layers, *offloaded,
+                                    flag, *offloaded, layers - 1));
+    else if (offloaded)
+      put(layersKey, "True", flag);
   }
 
   void writeModel() {

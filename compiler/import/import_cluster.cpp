@@ -46,6 +46,11 @@ public:
       number(*network, "bandwidth", cluster.networkBandwidth);
       number(*network, "latency", cluster.networkLatency);
     }
+    if (const YamlNode *host = child(map, "host")) {
+      number(*host, "memory_bytes", cluster.hostMemoryBytes, /*isBytes=*/true);
+      number(*host, "bandwidth", cluster.hostBandwidth);
+      count(*host, "devices_per_link", cluster.devicesPerHostLink);
+    }
   }
 
 private:
@@ -239,7 +244,9 @@ void checkConstants(const RunReader &reader) {
       {"memory_bandwidth", cluster.memoryBandwidth},
       {"matmul_efficiency", cluster.matmulEfficiency},
       {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.linkBandwidth : 1},
-      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1}};
+      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1},
+      {"host.bandwidth", cluster.hostMemoryBytes > 0 ? cluster.hostBandwidth : 1},
+      {"host.memory_bytes", cluster.hostBandwidth > 0 ? cluster.hostMemoryBytes : 1}};
   const Places &places = reader.config().places;
   for (auto [name, value] : needed) {
     if (value > 0)

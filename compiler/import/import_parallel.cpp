@@ -196,6 +196,12 @@ void reportSlicedInputs(const RunReader &reader) {
     reader.report(path, KeyAction::Accepted, "no effect here: use_seq_parallel has split the kept inputs already");
 }
 
+void pinOffloading(const RunReader &reader) {
+  PlanPins &pins = reader.config().pins;
+  pins.offloadOptimizer = false;
+  pins.offloadActivations = reader.flag("swap_config.swap").value_or(false);
+}
+
 void pinFile(const RunReader &reader) {
   PlanPins &pins = reader.config().pins;
   const std::string section = "parallel_config.";
@@ -217,6 +223,7 @@ void pinFile(const RunReader &reader) {
   // Upstream forces the sharded form with a pipeline.
   pins.vocabParallel = *pins.pp > 1 || !reader.flag(section + "vocab_emb_dp").value_or(true);
   pins.recompute = recomputeOfFile(reader);
+  pinOffloading(reader);
   pins.schedule = scheduleOfFile(reader);
   pinStageLayers(reader);
   importRecomputeLists(reader);
@@ -239,6 +246,7 @@ void pinDataParallel(const RunReader &reader, int devices) {
   pins.zero = zeroOfFile(reader);
   pins.sequenceParallel = pins.vocabParallel = false;
   pins.recompute = recomputeOfFile(reader);
+  pinOffloading(reader);
   pins.schedule = "1f1b";
   importRecomputeLists(reader);
 }
@@ -254,7 +262,7 @@ int64_t freePlan(const RunReader &reader) {
   int64_t batch = product({count(reader, "runner_config.batch_size"), replicas, microBatchesOfFile(reader, stages)});
   for (const char *path : {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
                            "parallel.enable_parallel_optimizer", "parallel.pipeline_config",
-                           "recompute_config.parallel_optimizer_comm_recompute"})
+                           "recompute_config.parallel_optimizer_comm_recompute", "swap_config"})
     reader.report(path, KeyAction::Mapped, "the planner chooses at the same global batch; planner.pin fixes it");
   return batch;
 }
@@ -282,6 +290,10 @@ void applyPlannerPins(const RunReader &reader) {
     pins.sequenceParallel = flag;
   if (std::optional<bool> flag = reader.flag("planner.pin.vocab_parallel"))
     pins.vocabParallel = flag;
+  if (std::optional<bool> flag = reader.flag("planner.pin.offload_optimizer"))
+    pins.offloadOptimizer = flag;
+  if (std::optional<bool> flag = reader.flag("planner.pin.offload_activations"))
+    pins.offloadActivations = flag;
   if (std::optional<std::string> recompute = reader.text("planner.pin.recompute"))
     pins.recompute = recompute;
   if (std::optional<std::string> schedule = reader.text("planner.pin.schedule"))

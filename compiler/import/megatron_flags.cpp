@@ -67,6 +67,8 @@ constexpr const char *mappedFlags[] = {
     "--checkpoint-activations",
     "--recompute-method",
     "--recompute-num-layers",
+    "--cpu-offloading-num-layers",
+    "--offload-optimizer-states",
 };
 
 struct IgnoredGroup {

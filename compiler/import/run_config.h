@@ -29,11 +29,12 @@ struct PlanPins {
   std::optional<int> zero;
   std::optional<bool> sequenceParallel;
   std::optional<bool> vocabParallel;
-  std::optional<std::string> recompute;        ///< "none", "selective", "full"
-  std::optional<std::vector<int>> stageLayers; ///< layers per stage, uneven allowed
-  std::optional<std::string> schedule;         ///< "1f1b", "gpipe", ...
-  std::optional<int> virtualStages;            ///< chunks of layers per stage
-  bool pinned = false;                         ///< parallel_mode 1: everything unset takes its default
+  std::optional<bool> offloadOptimizer, offloadActivations; ///< to host memory
+  std::optional<std::string> recompute;                     ///< "none", "selective", "full"
+  std::optional<std::vector<int>> stageLayers;              ///< layers per stage, uneven allowed
+  std::optional<std::string> schedule;                      ///< "1f1b", "gpipe", ...
+  std::optional<int> virtualStages;                         ///< chunks of layers per stage
+  bool pinned = false;                                      ///< parallel_mode 1: everything unset takes its default
 };
 
 struct RecomputeConfig {
@@ -66,8 +67,8 @@ struct LossScaleConfig {
   int64_t window = 1000;
 };
 
-/// Devices the plan is made for. At most 12 constants per machine, each with its source in the YAML
-/// file.
+/// Devices the plan is made for. At most 12 constants of the devices and the links between them (the peak counts once:
+/// that of the compute dtype), and up to 3 of the host; each with its source in the YAML file.
 struct ClusterConfig {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
@@ -81,6 +82,9 @@ struct ClusterConfig {
   double launchSeconds = 0;
   double linkBandwidth = 0, linkLatency = 0;       ///< inside a host, bytes/s per direction and device; s
   double networkBandwidth = 0, networkLatency = 0; ///< between hosts, bytes/s per device; s
+  /// Bytes of a host, and bytes/s per direction of a link to it that `devicesPerHostLink` share; 0 where not known.
+  double hostMemoryBytes = 0, hostBandwidth = 0;
+  int devicesPerHostLink = 1;
   int devices() const { return hosts * devicesPerHost; }
 };
 

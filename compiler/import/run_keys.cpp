@@ -201,6 +201,10 @@ constexpr Row parallelKeys[] = {
     {"recompute_config.mp_comm_recompute", T::Bool, used, "False keeps tp collectives' results under recompute"},
     {"recompute_config.recompute_slice_activation", T::Bool, used,
      "inputs kept under full recompute are split over tp and gathered in backward"},
+    {"swap_config.swap", T::Bool, used, "what all layers keep waits for backward in host memory; planned, not run yet"},
+    {"swap_config.default_prefetch", T::Any, accepted, "the plan orders transfers"},
+    {"swap_config.layer_swap", T::Any, mapped, "all layers are offloaded, or none"},
+    {"swap_config.op_swap", T::Any, mapped, "all that backward reads is offloaded, or nothing"},
     {"planner.global_batch", T::Count, used, "samples per optimizer step over all replicas"},
     {"planner.pin.dp", T::Count, used, "fixes the data-parallel axis"},
     {"planner.pin.tp", T::Count, used, "fixes the tensor-parallel axis"},
@@ -212,6 +216,8 @@ constexpr Row parallelKeys[] = {
     {"planner.pin.zero", T::Index, used, "ZeRO stage, 0 to 3"},
     {"planner.pin.sequence_parallel", T::Bool, used, "norms and dropout sharded over the sequence inside tp"},
     {"planner.pin.vocab_parallel", T::Bool, used, "vocabulary sharded over tp"},
+    {"planner.pin.offload_optimizer", T::Bool, used, "masters and moments in host memory; planned, not run yet"},
+    {"planner.pin.offload_activations", T::Bool, used, "what layers keep in host memory; planned, not run yet"},
     {"planner.pin.recompute", T::String, used, "none, selective or full"},
     {"planner.pin.stage_layers", T::List, used, "layers of each stage"},
     {"planner.pin.virtual_stages", T::Count, used, "chunks of layers on each stage, above 1 for interleaved schedules"},
@@ -236,6 +242,9 @@ constexpr Row parallelKeys[] = {
     {"cluster.link.latency", T::Number, used, "seconds between devices of a host"},
     {"cluster.network.bandwidth", T::Number, used, "bytes/s between hosts, per device"},
     {"cluster.network.latency", T::Number, used, "seconds between hosts"},
+    {"cluster.host.memory_bytes", T::Bytes, used, "memory of a host; its devices have equal shares"},
+    {"cluster.host.bandwidth", T::Number, used, "bytes/s of a link between devices and host memory, per direction"},
+    {"cluster.host.devices_per_link", T::Count, used, "devices that share such a link"},
 };
 
 // Rows of train_dataset; eval_dataset takes the same keys, and both `_task` sections repeat the

@@ -36,11 +36,14 @@ planner::Plan pinnedPlan(const RunConfig &run) {
   plan.tp = pins.tp.value_or(1);
   plan.pp = pins.pp.value_or(1);
   plan.cp = pins.cp.value_or(1);
+  plan.ep = pins.ep.value_or(1);
   plan.microBatchSize = pins.microBatchSize.value_or(1);
   plan.microBatches = pins.microBatches.value_or(1);
   plan.zero = pins.zero.value_or(0);
   plan.sequenceParallel = pins.sequenceParallel.value_or(false);
   plan.vocabParallel = pins.vocabParallel.value_or(true);
+  plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
+  plan.offloadActivations = pins.offloadActivations.value_or(false);
   plan.virtualStages = pins.virtualStages.value_or(1);
   plan.schedule = parseSchedule(pins.schedule.value_or("1f1b"));
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;

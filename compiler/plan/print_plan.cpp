@@ -33,7 +33,9 @@ Json planAsJson(const planner::Plan &plan) {
                {"micro_batches", plan.microBatches},
                {"virtual_stages", plan.virtualStages},
                {"schedule", planner::scheduleName(plan.schedule)},
-               {"recompute", recomputeOf(plan)}};
+               {"recompute", recomputeOf(plan)},
+               {"offload_optimizer", plan.offloadOptimizer},
+               {"offload_activations", plan.offloadActivations}};
   json["stages"] = Json::array();
   for (const planner::StagePlan &stage : plan.stages) {
     Json recompute = Json::array();
@@ -46,16 +48,19 @@ Json planAsJson(const planner::Plan &plan) {
 }
 
 Json predictionAsJson(const planner::Prediction &prediction) {
-  Json memory = Json::array(), classes = Json::array();
+  Json memory = Json::array(), host = Json::array(), classes = Json::array();
   for (const planner::StageMemory &stage : prediction.memory) {
     memory.push_back(stage.total());
+    host.push_back(stage.host());
     classes.push_back({{"parameters", stage.parameters},
                        {"gradients", stage.gradients},
                        {"optimizer", stage.optimizer},
                        {"activations", stage.activations},
                        {"workspace", stage.workspace},
                        {"buffers", stage.communication},
-                       {"reserved", stage.reserved}});
+                       {"reserved", stage.reserved},
+                       {"host_optimizer", stage.hostOptimizer},
+                       {"host_activations", stage.hostActivations}});
   }
   const planner::TimeBreakdown &time = prediction.time;
   return {{"step_seconds", prediction.stepSeconds},
@@ -64,6 +69,8 @@ Json predictionAsJson(const planner::Prediction &prediction) {
           {"memory_bytes", memory},
           {"memory_limit_bytes", prediction.memoryLimitBytes},
           {"memory_classes", classes},
+          {"host_memory_bytes", host},
+          {"host_memory_limit_bytes", prediction.hostLimitBytes},
           {"bubble_share", prediction.bubbleShare},
           {"seconds",
            {{"compute", time.compute},
@@ -74,8 +81,22 @@ Json predictionAsJson(const planner::Prediction &prediction) {
             {"data_communication", time.dataCommunication},
             {"pipeline_communication", time.pipelineCommunication},
             {"bubble", time.bubble},
-            {"optimizer", time.optimizer}}},
+            {"optimizer", time.optimizer},
+            {"host_transfer", time.hostTransfer}}},
           {"binds", planner::whatBinds(prediction)}};
+}
+
+Json whatIfAsJson(const planner::WhatIf &answer) {
+  return {{"devices_before", answer.devicesBefore},
+          {"devices_after", answer.devicesAfter},
+          {"idle_devices", answer.idleDevices},
+          {"plan_before", planAsJson(answer.before.plan)},
+          {"predicted_before", predictionAsJson(answer.before.prediction)},
+          {"plan_after", planAsJson(answer.after.plan)},
+          {"predicted_after", predictionAsJson(answer.after.prediction)},
+          {"step_seconds_ratio", answer.stepRatio()},
+          {"tokens_per_second_ratio", answer.tokenRateRatio()},
+          {"device_seconds_per_token_ratio", answer.costRatio()}};
 }
 
 } // namespace
@@ -115,15 +136,11 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   json["relaxations"] = Json::array();
   for (const planner::Relaxation &relaxation : result.relaxations)
     json["relaxations"].push_back({{"change", relaxation.change}, {"need_bytes", relaxation.needBytes}});
-  if (comparison)
-    json["what_if"] = {{"devices_before", comparison->devicesBefore},
-                       {"devices_after", comparison->devicesAfter},
-                       {"idle_devices", comparison->idleDevices},
-                       {"plan_before", planAsJson(comparison->before.plan)},
-                       {"predicted_before", predictionAsJson(comparison->before.prediction)},
-                       {"step_seconds_ratio", comparison->stepRatio()},
-                       {"tokens_per_second_ratio", comparison->tokenRateRatio()},
-                       {"device_seconds_per_token_ratio", comparison->costRatio()}};
+  if (comparison) {
+    json["what_if"] = whatIfAsJson(*comparison);
+    if (std::optional<planner::WhatIf> best = comparison->ofBest())
+      json["what_if"]["best"] = whatIfAsJson(*best);
+  }
   return json.dump(2);
 }
 

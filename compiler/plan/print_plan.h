@@ -10,7 +10,8 @@
 namespace espalier {
 
 /// model, plan, global_batch, predicted, search, alternatives, rejected; `plan` and `predicted` are null when nothing
-/// fits, and `binding` and `relaxations` say why. `what_if` is there where a comparison is given.
+/// fits, and `binding` and `relaxations` say why. `what_if` is there where a comparison is given, with `best` in it
+/// where a plan is pinned.
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
                      const planner::WhatIf *comparison = nullptr);
 

@@ -39,6 +39,7 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   planner::Plan plan;
   plan.dp = point.dp;
   plan.tp = point.tp;
+  plan.ep = point.ep;
   plan.pp = 2;
   plan.cp = point.cp;
   plan.microBatchSize = point.samples;
@@ -117,14 +118,15 @@ void readWorkspaces(const std::string &segment, const std::vector<Workspaces> &p
 }
 
 /// Workspaces of what runs once per step, on whole parameters or on ZeRO shares of them.
-void readStepPeaks(const std::string &segment, const Workspaces &step, int zero, planner::PatternTerms &terms) {
+void readStepPeaks(const std::string &segment, const Workspaces &step, const ProfilePoint &point,
+                   planner::PatternTerms &terms) {
   for (const char *program : stepFunctions) {
     auto found = step.find(segment + program);
     if (found == step.end() || found->second == 0)
       continue;
     Monomial bytes{found->second, {}};
-    if (zero > 0)
-      bytes = scaled(shareOfReplicas(), found->second * profiledReplicas);
+    if (point.zero > 0) // of experts and of others alike: what ep does not split, ZeRO shares over it
+      bytes = scaled(shareOfReplicas(), found->second * point.dp * point.ep);
     terms.stepPeakBytes.push_back({bytes});
   }
 }
@@ -139,8 +141,9 @@ public:
     std::vector<Layout> layouts;
     for (int tp : tensorRanks())
       for (bool sequenceParallel : {false, true})
-        if (!sequenceParallel || (tp > 1 && sequence() % tp == 0))
-          layouts.push_back({tp, sequenceParallel});
+        for (int ep : expertRanks())
+          if (!sequenceParallel || (tp > 1 && sequence() % tp == 0))
+            layouts.push_back({tp, sequenceParallel, ep});
     for (std::optional<Terms> &terms : profileLayouts(layouts)) {
       if (!terms)
         return std::nullopt;
@@ -152,10 +155,12 @@ public:
   }
 
 private:
-  /// Tensor ranks and sequence parallelism; all other axes are symbols, which for cp begin at two.
+  /// Tensor ranks, sequence parallelism and whether experts are split; all other axes are symbols, which for cp begin
+  /// at two.
   struct Layout {
     int tp = 1;
     bool sequenceParallel = false;
+    int ep = 1; ///< 1, or one number that stands for all others
   };
 
   using Terms = std::vector<std::vector<planner::PatternTerms>>; ///< by kind
@@ -204,6 +209,7 @@ private:
     // As assign_stages lays them out: two cotangents, one buffer for each neighbour, and slots to send from.
     problem.streamBuffers = {.always = 2, .receives = 1, .sends = 1, .sendsInFlight = 1};
     problem.pins = pinsOf(run);
+    problem.executable = whyNotExecutable(run).empty();
     describeMachine();
   }
 
@@ -222,15 +228,19 @@ private:
     machine.launchSeconds = cluster.launchSeconds;
     machine.link = {cluster.linkBandwidth, cluster.linkLatency};
     machine.network = {cluster.networkBandwidth, cluster.networkLatency};
+    machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
   }
 
   void addLimits() {
     for (const std::string &dim : tensorParallelDims(run.model))
       problem.limits.push_back({dim, run.model.dims.at(dim), Axis::Tp});
     if (sequence() > 0) {
-      problem.limits.push_back({"seq", sequence(), Axis::Cp});
+      if (!run.model.hasExperts()) // which are chosen over whole sequences
+        problem.limits.push_back({"seq", sequence(), Axis::Cp});
       problem.limits.push_back({"seq", sequence(), Axis::Tp, 1, /*onlySequenceParallel=*/true});
     }
+    if (run.model.hasExperts())
+      problem.limits.push_back({"expert", run.model.dims.at("expert"), Axis::Ep});
   }
 
   int64_t sequence() const {
@@ -256,23 +266,34 @@ private:
     return ranks;
   }
 
+  /// One, and with experts the smallest number that splits them.
+  std::vector<int> expertRanks() const {
+    if (!run.model.hasExperts() || run.model.dims.at("expert") == 1)
+      return {1};
+    int ep = 2;
+    while (run.model.dims.at("expert") % ep != 0)
+      ++ep;
+    return {1, ep};
+  }
+
   /// Workspaces of one layout at all sample counts, and its terms with and without ZeRO.
   std::optional<Terms> profilePattern(MLIRContext &where, const Layout &layout) {
     Terms terms(problem.kinds.size());
     std::vector<Workspaces> workspaces;
     for (int64_t samples : sampleCounts) {
-      ProfilePoint point{samples, profiledReplicas, layout.tp, /*zero=*/0, layout.sequenceParallel};
+      ProfilePoint point{samples, profiledReplicas, layout.tp, layout.ep, /*zero=*/0, layout.sequenceParallel};
       std::optional<Workspaces> planned = profilePoint(where, point, samples == termSamples ? &terms : nullptr);
       if (!planned)
         return std::nullopt;
       workspaces.push_back(std::move(*planned));
     }
-    if (!profilePoint(where, {termSamples, profiledReplicas, layout.tp, /*zero=*/1, layout.sequenceParallel}, &terms))
+    if (!profilePoint(where, {termSamples, profiledReplicas, layout.tp, layout.ep, /*zero=*/1, layout.sequenceParallel},
+                      &terms))
       return std::nullopt;
     for (size_t kind = 0; kind < terms.size(); ++kind)
       for (planner::PatternTerms &pattern : terms[kind])
         readWorkspaces(problem.kinds[kind].name, workspaces, pattern);
-    if (run.pins.cp != 1 && !addContextPatterns(where, layout, terms))
+    if (run.pins.cp != 1 && !run.model.hasExperts() && !addContextPatterns(where, layout, terms))
       return std::nullopt;
     return terms;
   }
@@ -286,7 +307,7 @@ private:
         for (std::vector<planner::ContextBytes> &bytes : workspaces[kind])
           bytes.push_back({ranks, {}});
       for (int64_t samples : contextSamples) {
-        ProfilePoint point{samples, profiledReplicas, layout.tp, /*zero=*/0, layout.sequenceParallel, ranks};
+        ProfilePoint point{samples, profiledReplicas, layout.tp, /*ep=*/1, /*zero=*/0, layout.sequenceParallel, ranks};
         Build build(where, run, point, /*hasStep=*/false);
         if (build.isBroken())
           return false;
@@ -313,7 +334,7 @@ private:
     Build build(where, run, point, /*hasStep=*/terms != nullptr);
     if (build.isBroken())
       return std::nullopt;
-    if (terms && point.zero == 0 && point.tp == 1)
+    if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1)
       describeModel(build, SizeReader(run.model, problem.dimensions, point));
     Terms read(problem.kinds.size());
     if (terms)
@@ -321,8 +342,8 @@ private:
     std::optional<Workspaces> planned = build.planBuffers();
     for (size_t kind = 0; planned && kind < read.size(); ++kind)
       for (planner::PatternTerms &pattern : read[kind]) {
-        readStepPeaks(problem.kinds[kind].name, *planned, point.zero, pattern);
-        addPattern(std::move(pattern), point.zero, (*terms)[kind]);
+        readStepPeaks(problem.kinds[kind].name, *planned, point, pattern);
+        addPattern(std::move(pattern), point, (*terms)[kind]);
       }
     return planned;
   }
@@ -350,14 +371,17 @@ private:
   }
 
   /// Without replicas there is nothing to shard: the terms without ZeRO hold for it too.
-  static void addPattern(planner::PatternTerms pattern, int zero, std::vector<planner::PatternTerms> &patterns) {
-    pattern.pattern.zero = zero;
-    if (zero > 0) {
-      pattern.pattern.dp = true;
+  static void addPattern(planner::PatternTerms pattern, const ProfilePoint &point,
+                         std::vector<planner::PatternTerms> &patterns) {
+    pattern.pattern.zero = point.zero;
+    bool hasReplicas = point.ep > 1; // whatever dp is
+    if (point.zero > 0) {
+      if (!hasReplicas)
+        pattern.pattern.dp = true;
       patterns.push_back(pattern);
       patterns.back().pattern.zero = 2; // the same steps; the cost model shards the gradients
       patterns.push_back(fullySharded(pattern));
-    } else {
+    } else if (!hasReplicas) {
       planner::PatternTerms alone = pattern;
       alone.pattern.zero = 1;
       alone.pattern.dp = false;
@@ -392,6 +416,8 @@ private:
         read.pattern.tensorRanks = point.tp;
         read.pattern.cp = point.cp > 1;
         read.pattern.sequenceParallel = point.sequenceParallel;
+        if (run.model.hasExperts())
+          read.pattern.ep = point.ep > 1;
         read.pattern.vocabParallel = run.pins.vocabParallel.value_or(true);
         for (const planner::ParameterTerm &parameter : read.parameters)
           if (parameter.tied && !problem.tiedEmbedding)
@@ -436,6 +462,8 @@ planner::Pins pinsOf(const RunConfig &run) {
   pins.microBatches = from.microBatches;
   pins.sequenceParallel = from.sequenceParallel;
   pins.vocabParallel = from.vocabParallel;
+  pins.offloadOptimizer = from.offloadOptimizer;
+  pins.offloadActivations = from.offloadActivations;
   pins.stageLayers = from.stageLayers;
   if (from.recompute)
     pins.recompute = parseRecompute(*from.recompute);

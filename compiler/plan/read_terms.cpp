@@ -47,7 +47,9 @@ StringRef parameterOf(Operation *op) {
   return "";
 }
 
-bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op); }
+bool isCollective(Operation *op) {
+  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp>(op);
+}
 
 /// Runs as a call of a library or of the runtime, or as a collective: seen one by one, not fused.
 bool isSingle(Operation *op) {
@@ -66,6 +68,8 @@ bool movesBytes(Operation *op) {
 CollectiveKind kindOf(Operation *op) {
   if (isa<dist::AllReduceOp>(op))
     return CollectiveKind::AllReduce;
+  if (isa<dist::AllToAllOp>(op))
+    return CollectiveKind::AllToAll;
   return isa<dist::AllGatherOp>(op) ? CollectiveKind::AllGather : CollectiveKind::ReduceScatter;
 }
 
@@ -75,6 +79,7 @@ planner::Axis axisNamed(StringRef name) {
   return name == "dp"   ? planner::Axis::Dp
          : name == "pp" ? planner::Axis::Pp
          : name == "cp" ? planner::Axis::Cp
+         : name == "ep" ? planner::Axis::Ep
                         : planner::Axis::Tp;
 }
 
@@ -262,17 +267,21 @@ private:
     for (auto [index, dim] : llvm::enumerate(parameter.description->dims)) {
       int64_t local = parameter.paddedShape[index];
       for (StringAttr axis : parameter.sharding.dims[index])
-        local /= axis == "dp" ? sizes.at().dp : sizes.at().tp;
+        local /= axis == "dp" ? sizes.at().dp : axis == "ep" ? sizes.at().ep : sizes.at().tp;
       elements = product(std::move(elements), sizes.dimension(dim, local));
     }
     return elements;
   }
 
   void readParameters() {
-    std::map<std::pair<bool, int64_t>, planner::ParameterTerm> stored; // by (tied, bytes of an element)
+    std::map<std::tuple<bool, bool, int64_t>, planner::ParameterTerm> stored; // by (tied, expert, bytes of an element)
     for (const SegmentParameter &parameter : segment.parameters) {
       bool tied = !parameter.description->tiedTo.empty();
-      planner::ParameterTerm &term = stored[{tied, parameter.elementBytes}];
+      bool expert = llvm::any_of(parameter.sharding.dims, [](const Axes &axes) {
+        return llvm::any_of(axes, [](StringAttr axis) { return axis == "ep"; });
+      });
+      planner::ParameterTerm &term = stored[{tied, expert, parameter.elementBytes}];
+      term.expert = expert;
       term.name = segment.kind;
       term.tied = tied;
       term.parameterBytes = static_cast<double>(parameter.elementBytes);
@@ -302,10 +311,11 @@ private:
       double bytes = 0;
       for (const Monomial &part : trafficOf(&op))
         bytes += part.coefficient;
-      bool shared = parameter.stateElements != parameter.heldElements;
       Monomial elements = scaled(elementsOf(parameter), bytes / static_cast<double>(parameter.stateElements));
-      if (shared)
-        elements = product(elements, shareOfReplicas());
+      for (StringAttr axis : parameter.shareAxes)
+        elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
+      if (!parameter.shareAxes.empty()) // also where the sequence is split, which steps do not see otherwise
+        elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
       add(stepBytes, elements);
     }
   }
@@ -314,13 +324,18 @@ private:
     if (axisOf(op) == planner::Axis::Pp) // the holders of a tied parameter: Problem::tiedBytes
       return;
     double width = cast<RankedTensorType>(op->getOperand(0).getType()).getElementTypeBitWidth() / 8.0;
-    // A sum over several axes is priced as one along each of them: with one replica only the tensor ranks are left.
+    // A sum over several axes is priced as one over all replicas and one along tp: with one replica only the tensor
+    // ranks are left.
+    bool overExperts = llvm::is_contained(axesOf(op).getAsValueRange<StringAttr>(), "ep");
     for (StringAttr name : axesOf(op).getAsRange<StringAttr>()) {
+      if (name == "ep")
+        continue;
       CollectiveTerm term = collectiveTerm(op, Phase::Step);
       term.axis = axisNamed(name.getValue());
+      term.overExperts = overExperts && name == "dp";
       term.bytes.clear();
       term.calls = 0;
-      std::pair key(static_cast<int>(term.kind), static_cast<int>(term.axis));
+      std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts);
       CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
       add(sum.bytes, scaled(elementsOf(parameter), width));
       sum.calls += 1;
@@ -333,7 +348,7 @@ private:
   bool tiedStep;
   planner::PatternTerms terms;
   Size stepBytes;
-  std::map<std::pair<int, int>, CollectiveTerm> stepCollectives;
+  std::map<std::tuple<int, int, bool>, CollectiveTerm> stepCollectives; // by kind, axis and whether over experts
 };
 
 } // namespace

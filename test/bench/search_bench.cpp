@@ -24,6 +24,11 @@ Problem large(int64_t globalBatch) {
   return shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8), globalBatch);
 }
 
+Problem withHosts(Problem problem) {
+  problem.machine = withHost(problem.machine);
+  return problem;
+}
+
 // The answer alone: the chosen plan is known. Wishes that leave much open, so that much has to be ruled out.
 void runWhyNot(benchmark::State &state, const Problem &problem, const Pins &wish, bool all) {
   SearchOptions options;
@@ -59,6 +64,7 @@ BENCHMARK_CAPTURE(runSearch, 13b_on_32, shapeProblem(gpt(40, 5120, 40), System{}
 BENCHMARK_CAPTURE(runSearch, 13b_on_32_all, shapeProblem(gpt(40, 5120, 40), System{}, testMachine(4, 8), 64), true);
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024, large(1536), false);
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all, large(1536), true);
+BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all_offload, withHosts(large(1536)), true);
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_batch_192, large(192), false);
 BENCHMARK_CAPTURE(runSearch, 1024_kinds_on_16384, distinctLayers(1024, 12288, 96, testMachine(2048, 8), 16384), false);
 BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16, large(1536), tensorRanks(8, 16), false);

@@ -107,6 +107,32 @@ TEST(Cost, GroupsOfInnerAxesStayOnTheHost) {
   EXPECT_EQ(groupOf(Axis::Dp, plan, machine).bytesPerSecond, 4 * machine.network.bytesPerSecond);
 }
 
+TEST(Cost, GradientsOfExpertsAndOfOthersMeetInDifferentGroups) {
+  Machine machine = testMachine(4, 8);
+  Plan plan;
+  plan.tp = 2, plan.ep = 4, plan.dp = 4;
+  Group experts = groupOf(Axis::Dp, plan, machine), others = groupOf(Axis::Dp, plan, machine, /*overExperts=*/true);
+  EXPECT_EQ(experts.ranks, 4);
+  EXPECT_EQ(experts.perHost, 1);
+  EXPECT_EQ(others.ranks, 16);
+  EXPECT_EQ(others.perHost, 4);
+}
+
+TEST(Cost, AllToAllKeepsOnePartAndSendsTheOthers) {
+  Machine machine = testMachine(2, 8);
+  machine.link.latencySeconds = machine.network.latencySeconds = 0;
+  Plan plan;
+  plan.ep = 8, plan.dp = 2;
+  double bytes = 1e9;
+  EXPECT_DOUBLE_EQ(collectiveSeconds(CollectiveKind::AllToAll, bytes, 1, groupOf(Axis::Ep, plan, machine)),
+                   7.0 / 8 * bytes / machine.link.bytesPerSecond);
+  plan.ep = 16, plan.dp = 1; // half of it to the other host, at each rank's own share of the network
+  EXPECT_DOUBLE_EQ(collectiveSeconds(CollectiveKind::AllToAll, bytes, 1, groupOf(Axis::Ep, plan, machine)),
+                   8.0 / 16 * bytes / machine.network.bytesPerSecond);
+  plan.ep = 1;
+  EXPECT_EQ(collectiveSeconds(CollectiveKind::AllToAll, bytes, 1, groupOf(Axis::Ep, plan, machine)), 0);
+}
+
 TEST(Cost, OverlapNeverCostsMoreThanBothNorLessThanTheLonger) {
   EXPECT_DOUBLE_EQ(overlappedSeconds(2, 0), 2);
   EXPECT_GE(overlappedSeconds(2, 1), 2);
@@ -134,6 +160,20 @@ TEST(Memory, KorthikantiTable2PerLayer) {
   plan.sequenceParallel = true;
   table = buildCostTable(problem, plan);
   EXPECT_NEAR(table.kinds[1].savedBytes[0], sbh * (34 + scores) / 8, 1);
+}
+
+TEST(Memory, ExpertsAreSharedOverFewerRanksThanTheRest) {
+  Problem problem = withExperts(shapeProblem(gpt(2, 256, 4), System{}, testMachine(1, 8), 8), 4);
+  Plan plan;
+  plan.dp = 2, plan.ep = 4;
+  SegmentCost layer = segmentCost(problem, 1, plan), head = segmentCost(problem, 2, plan);
+  plan.zero = 1;
+  EXPECT_DOUBLE_EQ(segmentCost(problem, 1, plan).optimizerBytes, layer.optimizerBytes / 2);
+  EXPECT_DOUBLE_EQ(segmentCost(problem, 2, plan).optimizerBytes, head.optimizerBytes / 8);
+  Plan dense;
+  dense.dp = 8;
+  EXPECT_DOUBLE_EQ(layer.parameterBytes, segmentCost(problem, 1, dense).parameterBytes / 4);
+  EXPECT_DOUBLE_EQ(layer.savedBytes[0], segmentCost(problem, 1, dense).savedBytes[0]);
 }
 
 TEST(Memory, ZeroShardsWhatItSays) {

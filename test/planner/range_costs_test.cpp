@@ -8,11 +8,13 @@
 
 using namespace espalier::planner;
 
-namespace {} // namespace
+class RangeCostsTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Offloading, RangeCostsTest, testing::Bool());
 
-TEST(RangeCosts, AreThoseOfTheLayersTogether) {
-  Problem problem = distinctLayers(13, 2048, 16, testMachine(1, 8, 24e9), 64);
+TEST_P(RangeCostsTest, AreThoseOfTheLayersTogether) {
+  Problem problem = distinctLayers(13, 2048, 16, withHost(testMachine(1, 8, 24e9)), 64);
   Plan plan;
+  plan.offloadOptimizer = plan.offloadActivations = GetParam();
   plan.dp = 2, plan.tp = 2, plan.pp = 2, plan.microBatches = 32, plan.zero = 1;
   CostTable table = buildCostTable(problem, plan), one = table;
   one.kinds.resize(1);
@@ -31,7 +33,9 @@ TEST(RangeCosts, AreThoseOfTheLayersTogether) {
         one.kinds[0] = ranges.of(first, count);
         StageMemory wanted = stageMemory(problem, table, layers), got = stageMemory(problem, one, range);
         EXPECT_NEAR(got.total(), wanted.total(), 1e-12 * wanted.total()) << first << " " << count;
+        EXPECT_NEAR(got.host(), wanted.host(), 1e-12 * wanted.host());
         EXPECT_EQ(got.workspace, wanted.workspace);
+        EXPECT_NEAR(got.communication, wanted.communication, 1e-12 * wanted.communication);
         EXPECT_NEAR(chunkSeconds(one, range).total(), chunkSeconds(table, layers).total(), 1e-12);
         EXPECT_NEAR(stepPhase(one, range).total(), stepPhase(table, layers).total(), 1e-12);
       }

@@ -67,6 +67,8 @@ double bruteForceUnder(const Problem &problem, const Plan &axes, bool oneClassPe
         return;
       }
       for (const std::vector<Recompute> &kept : keptChoices(counts[stage], oneClassPerStage)) {
+        if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
+          continue; // what is offloaded is of one class in all layers
         for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
           if (stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule)) == stage)
             plan.stages[chunk] = {position, counts[chunk], kept};
@@ -78,27 +80,42 @@ double bruteForceUnder(const Problem &problem, const Plan &axes, bool oneClassPe
   return best;
 }
 
+// Every way to offload under the axes of a plan.
+double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int flags = 0; flags < 2 * 4; ++flags) {
+    plan.offloadOptimizer = flags % 2;
+    plan.offloadActivations = flags >= 2;
+    plan.commonRecompute.reset();
+    if (plan.offloadActivations)
+      plan.commonRecompute = static_cast<Recompute>(flags / 2 - 1);
+    if (violations(problem, plan).empty() && (all || isExecutable(problem, plan)))
+      best = std::min(best, bruteForceUnder(problem, plan));
+  }
+  return best;
+}
+
 double bruteForce(const Problem &problem, bool all) {
   double best = std::numeric_limits<double>::infinity();
   int devices = problem.machine.devices(), layers = problem.layerCount();
   for (int tp = 1; tp <= devices; ++tp)
     for (int pp = 1; tp * pp <= devices; ++pp)
-      for (int cp = 1; tp * pp * cp <= devices; ++cp) {
-        if (devices % (tp * pp * cp) != 0)
+      for (int both = 0; both < devices * devices; ++both) {
+        int cp = both / devices + 1, ep = both % devices + 1;
+        if (devices % (tp * pp * cp * ep) != 0)
           continue;
         for (int64_t size = 1; size <= problem.globalBatch; ++size)
           for (int flags = 0; flags < 2 * 4 * 5; ++flags)
             for (int virtualStages = 1; virtualStages <= layers; ++virtualStages) {
               Plan plan;
-              plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.dp = devices / tp / pp / cp;
+              plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep, plan.dp = devices / tp / pp / cp / ep;
               plan.microBatchSize = size;
-              plan.microBatches = problem.globalBatch / plan.dp / size;
+              plan.microBatches = problem.globalBatch / plan.replicas() / size;
               plan.sequenceParallel = flags % 2;
               plan.zero = flags / 2 % 4;
               plan.schedule = static_cast<Schedule>(flags / 8);
               plan.virtualStages = virtualStages;
-              if (violations(problem, plan).empty() && (all || isExecutable(plan)))
-                best = std::min(best, bruteForceUnder(problem, plan));
+              best = std::min(best, bruteForceOffloading(problem, plan, all));
             }
       }
   return best;
@@ -114,14 +131,30 @@ Problem randomProblem(std::mt19937 &random) {
   machine.memoryBytes = std::exp(std::uniform_real_distribution<double>(std::log(5e6), std::log(5e9))(random));
   machine.peakFlops = std::exp(std::uniform_real_distribution<double>(std::log(1e11), std::log(3e14))(random));
   machine.launchSeconds = 1e-7;
-  return shapeProblem(shape, system, machine, pick({1, 2, 4, 6}));
+  if (random() % 2) {
+    double speed = std::exp(std::uniform_real_distribution<double>(std::log(1e8), std::log(1e12))(random));
+    machine = withHost(machine, machine.memoryBytes * pick({1, 4, 16}), speed, pick({1, 2}));
+  }
+  Problem problem = shapeProblem(shape, system, machine, pick({1, 2, 4, 6}));
+  if (machine.canOffload() && random() % 2) { // a little more or less than what is needed without offloading
+    SearchOptions options;
+    options.all = true;
+    options.relax = false;
+    Problem none = problem;
+    none.machine.memoryBytes = 1;
+    none.pins.offloadOptimizer = none.pins.offloadActivations = false;
+    if (double least = search(none, options).nearest.prediction.peakBytes; least > 0)
+      problem.machine.memoryBytes = least * (0.7 + 0.1 * pick({0, 1, 2, 4}));
+    problem.machine.host.bytes = problem.machine.memoryBytes * pick({1, 4, 16});
+  }
+  return problem;
 }
 
 } // namespace
 
 TEST(Search, FindsWhatBruteForceFinds) {
   std::mt19937 random(11);
-  int fitting = 0;
+  int fitting = 0, offloading = 0, onlyOffloading = 0;
   for (int trial = 0; trial < 300; ++trial) {
     Problem problem = randomProblem(random);
     SearchOptions options;
@@ -134,12 +167,24 @@ TEST(Search, FindsWhatBruteForceFinds) {
       continue;
     }
     ++fitting;
+    const Machine &machine = problem.machine;
+    if (options.all && machine.canOffload() && !result.plans.empty()) {
+      const Plan &plan = result.plans[0].plan;
+      offloading += plan.offloadOptimizer || plan.offloadActivations;
+      Problem bound = problem;
+      bound.pins.offloadOptimizer = bound.pins.offloadActivations = false;
+      SearchOptions quick = options;
+      quick.diagnose = false;
+      onlyOffloading += search(bound, quick).plans.empty();
+    }
     ASSERT_FALSE(result.plans.empty()) << trial;
     EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
     EXPECT_TRUE(result.statistics.optimal) << trial;
     EXPECT_LE(result.statistics.lowerBoundSeconds, best * (1 + 1e-12));
   }
   EXPECT_GT(fitting, 100);
+  EXPECT_GT(offloading, 15);
+  EXPECT_GT(onlyOffloading, 5);
 }
 
 // Pipelines of unlike layers over a slow network, where work once per step weighs much: every split with every class of
@@ -177,6 +222,43 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
   EXPECT_GT(fitting, 30);
 }
 
+TEST(Search, FindsWhatBruteForceFindsWithExperts) {
+  std::mt19937 random(13);
+  int fitting = 0, split = 0;
+  for (int trial = 0; trial < 100; ++trial) {
+    Problem problem = withExperts(randomProblem(random), 6);
+    problem.machine.link.bytesPerSecond /= 30; // gradients are dear: those of experts need fewer ranks
+    problem.machine.network.bytesPerSecond /= 30;
+    EXPECT_TRUE(search(problem).plans.empty()); // none can be executed
+    SearchOptions options;
+    options.all = true;
+    SearchResult result = search(problem, options);
+    double best = bruteForce(problem, options.all);
+    EXPECT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    if (result.plans.empty())
+      continue;
+    ++fitting;
+    split += result.plans[0].plan.ep > 1;
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+    EXPECT_EQ(result.plans[0].plan.globalBatch(), problem.globalBatch);
+    EXPECT_FALSE(result.plans[0].plan.executable);
+  }
+  EXPECT_GT(fitting, 50);
+  EXPECT_GT(split, 5);
+}
+
+// Without experts ep is 1, whatever the devices.
+TEST(Search, DenseModelsHaveNoExpertAxis) {
+  Problem problem = shapeProblem(gpt(4, 256, 4), System{}, testMachine(1, 8), 8);
+  SearchOptions options;
+  options.all = true;
+  for (const PricedPlan &priced : search(problem, options).plans)
+    EXPECT_EQ(priced.plan.ep, 1);
+  problem.pins.ep = 2;
+  EXPECT_TRUE(search(problem, options).plans.empty());
+}
+
 TEST(Search, ResultDoesNotDependOnThreads) {
   Problem problem = shapeProblem(gpt(24, 1024, 16), System{}, testMachine(2, 8, 20e9), 96);
   SearchOptions one, two;
@@ -206,6 +288,54 @@ TEST(Search, HonoursPins) {
   ASSERT_EQ(plan.stages.size(), 2u);
   EXPECT_EQ(plan.stages[0].layers, 7);
   EXPECT_EQ(plan.stages[1].recompute, std::vector<Recompute>(5, Recompute::Full));
+}
+
+// Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
+TEST(Search, PinnedChunksMayBeWithoutLayers) {
+  Problem problem = shapeProblem(gpt(6, 1024, 16), System{}, testMachine(1, 4), 32);
+  SearchOptions all;
+  all.all = true;
+  problem.pins.stageLayers = std::vector<int>{0, 1, 1, 1, 1, 1, 1, 0};
+  problem.pins.pp = 2;
+  problem.pins.virtualStages = 4;
+  SearchResult result = search(problem, all);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
+  const PricedPlan &best = result.plans[0];
+  EXPECT_EQ(best.plan.schedule, Schedule::Interleaved);
+  ASSERT_EQ(best.plan.stages.size(), 8u);
+  EXPECT_EQ(best.plan.stages[0].layers, 0);
+  EXPECT_EQ(best.plan.stages[7].layers, 0);
+  EXPECT_EQ(violations(problem, best.plan), std::vector<std::string>{});
+  EXPECT_NEAR(best.prediction.time.total(), best.prediction.stepSeconds, 1e-9 * best.prediction.stepSeconds);
+  problem.pins.virtualStages = 3; // eight chunks are not two stages of three
+  EXPECT_FALSE(search(problem, all).errors.empty());
+  problem.pins.virtualStages = {};
+  problem.pins.schedule = Schedule::OneFOneB; // one chunk per stage: every stage needs a layer
+  EXPECT_TRUE(search(problem, all).plans.empty());
+}
+
+// What a stage keeps is chosen for its widest chunk, which need not be best: the bound is the same split with nothing
+// repeated.
+TEST(Search, PinnedChunksThatRepeatWorkAreBoundedByThoseThatDoNot) {
+  Problem problem = shapeProblem(gpt(12, 1024, 16), System{}, testMachine(1, 4), 32);
+  problem.pins.stageLayers = std::vector<int>{2, 4, 4, 2};
+  problem.pins.pp = 2;
+  problem.pins.schedule = Schedule::ZeroBubbleV;
+  SearchOptions all;
+  all.all = true;
+  all.relax = false;
+  bool repeated = false;
+  for (double bytes : {1e9, 1.5e9, 2e9, 3e9, 4e9, 6e9, 8e9, 16e9}) {
+    problem.machine.memoryBytes = bytes;
+    SearchResult result = search(problem, all);
+    if (result.plans.empty())
+      continue;
+    EXPECT_TRUE(result.plans[0].prediction.fits());
+    EXPECT_LE(result.statistics.lowerBoundSeconds, result.plans[0].prediction.stepSeconds);
+    repeated = repeated || result.plans[0].prediction.time.recompute > 0;
+  }
+  EXPECT_TRUE(repeated);
 }
 
 TEST(Search, BreakdownSumsToTheStep) {

@@ -22,6 +22,13 @@ inline Machine testMachine(int hosts, int devicesPerHost, double memoryBytes = 8
   return machine;
 }
 
+/// The same with hosts that can be offloaded to.
+inline Machine withHost(Machine machine, double hostBytes = 2e12, double bytesPerSecond = 25e9,
+                        int devicesPerLink = 2) {
+  machine.host = {hostBytes, bytesPerSecond, devicesPerLink};
+  return machine;
+}
+
 inline ModelShape gpt(int layers, int64_t hidden, int64_t heads, int64_t vocab = 51200, int64_t seq = 2048) {
   ModelShape shape;
   shape.layers = layers;
@@ -54,6 +61,54 @@ inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const M
     problem.layers.push_back({static_cast<int>(problem.kinds.size()), 1});
     problem.kinds.push_back(std::move(kind));
   }
+  return problem;
+}
+
+/// The same model with its layers' parameters as experts that ep may split: samples lie on dp and ep, and rows of
+/// `hidden` elements travel to experts and back.
+inline Problem withExperts(Problem problem, int experts) {
+  constexpr int dp = static_cast<int>(Axis::Dp), ep = static_cast<int>(Axis::Ep);
+  auto split = [](Size &size) {
+    for (Monomial &part : size)
+      for (const Power &power : part.powers)
+        if (power.symbol == dp && power.exponent == -1) {
+          part.powers.push_back({ep, -1});
+          break;
+        }
+  };
+  split(problem.boundaryBytes);
+  split(problem.inputBytes);
+  for (SegmentKind &kind : problem.kinds)
+    for (PatternTerms &terms : kind.patterns) {
+      bool isLayer = &kind == &problem.kinds[problem.layers.front().kind];
+      for (ComputeTerm &term : terms.compute)
+        for (Size *size : {&term.m, &term.n, &term.k, &term.count, &term.operations, &term.bytes})
+          split(*size);
+      for (CollectiveTerm &term : terms.collectives) {
+        term.overExperts = term.axis == Axis::Dp && !isLayer;
+        split(term.bytes);
+      }
+      for (auto *sizes : {&terms.savedBytes, &terms.forwardPeakBytes, &terms.backwardPeakBytes})
+        for (Size &size : *sizes)
+          split(size);
+      for (ParameterTerm &term : terms.parameters)
+        if (isLayer) {
+          term.expert = true;
+          for (Monomial &part : term.elements)
+            part.powers.push_back({ep, -1});
+        }
+      CollectiveTerm sent;
+      sent.kind = CollectiveKind::AllToAll;
+      sent.axis = Axis::Ep;
+      sent.bytes = {{4e3, {{dp, -1}, {ep, -1}, {kBatchSymbol, 1}}}};
+      if (isLayer)
+        for (Phase phase : {Phase::Forward, Phase::Forward, Phase::Backward, Phase::Backward}) {
+          sent.phase = phase;
+          terms.collectives.push_back(sent);
+        }
+    }
+  problem.limits.push_back({"expert", experts, Axis::Ep});
+  problem.executable = false;
   return problem;
 }
 

@@ -29,6 +29,24 @@ TEST(WhatIf, RatiosAgreeWithEachOther) {
   EXPECT_THAT(printWhatIf(answer), HasSubstr("8 devices idle\nstep time x "));
 }
 
+TEST(WhatIf, PinnedPlansAreComparedWithTheBestToo) {
+  Problem pinned = problemOn(4);
+  pinned.pins.tp = 8;
+  WhatIf answer;
+  answer.before = search(pinned).plans.at(0);
+  answer.after = search(problemOn(3)).plans.at(0);
+  answer.devicesBefore = 32;
+  answer.devicesAfter = 24;
+  EXPECT_FALSE(answer.ofBest());
+  answer.bestBefore = search(problemOn(4)).plans.at(0);
+  ASSERT_TRUE(answer.ofBest());
+  EXPECT_GT(answer.ofBest()->stepRatio(), answer.stepRatio()); // the pinned plan is slower than the best
+  EXPECT_FALSE(answer.ofBest()->ofBest());
+  std::string text = printWhatIf(answer);
+  EXPECT_THAT(text, HasSubstr("best plans in place of pinned ones:\nnow  32 devices"));
+  EXPECT_THAT(text, HasSubstr(describePlan(answer.bestBefore->plan)));
+}
+
 TEST(WhatIf, BatchesThatWouldDivideAreNamed) {
   Problem problem = problemOn(13); // 104 = 8 * 13 devices, 13 divides neither heads nor layers nor 96
   problem.pins.pp = 1;

@@ -111,6 +111,14 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
+TEST(ImportArgs, OffloadsStateAndWholeLayers) {
+  std::string yaml = importText(small + "--offload-optimizer-states --cpu-offloading-num-layers 23").yaml;
+  EXPECT_THAT(yaml, HasSubstr("offload_optimizer: True"));
+  EXPECT_THAT(yaml, HasSubstr("offload_activations: True"));
+  EXPECT_THAT(errorsOf(small + "--cpu-offloading-num-layers 12"),
+              HasSubstr("all 24 layers are offloaded or none, got 12; --cpu-offloading-num-layers: 12 → 23"));
+}
+
 TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
   const std::string marks = "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
                             "--untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0.0 "

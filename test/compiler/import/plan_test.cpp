@@ -1,9 +1,12 @@
 // What a run file fixes of the plan: modes, batch arithmetic, clusters.
 #include "compiler/import/check_pins.h"
 #include "compiler/import/import_run.h"
+#include "compiler/import/yaml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 namespace espalier {
 namespace {
@@ -178,6 +181,47 @@ TEST(Cluster, FileAndInlineMap) {
   EXPECT_EQ(inlined.config.cluster.devices(), 8);
   EXPECT_EQ(inlined.config.cluster.linkLatency, 1e-3);
   EXPECT_EQ(inlined.config.cluster.linkBandwidth, 1e10);
+}
+
+TEST(Cluster, HostMemory) {
+  ClusterConfig dgx = load("tiny_gpt", {"parallel.parallel_mode=2"}, "a100_80g_selene:2x8").config.cluster;
+  EXPECT_EQ(dgx.hostMemoryBytes, 2 * 0x1p40);
+  EXPECT_EQ(dgx.hostBandwidth, 2.5e10);
+  EXPECT_EQ(dgx.devicesPerHostLink, 2);
+  EXPECT_EQ(load("tiny_gpt").config.cluster.hostBandwidth, 0);
+}
+
+TEST(Cluster, FilesHaveAtMostTwelveConstantsAndThreeOfTheHost) {
+  for (const auto &entry : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters")) {
+    Diagnostics diagnostics;
+    YamlPtr root = loadYaml(entry.path().string(), diagnostics);
+    ASSERT_TRUE(root);
+    size_t constants = 0, ofHost = 0;
+    for (const YamlEntry &value : root->entries)
+      if (value.key == "host")
+        ofHost = value.value->entries.size();
+      else if (value.key == "peak_flops") // one of them counts, that of the compute dtype
+        ++constants;
+      else if (value.key != "name" && value.key != "hosts" && value.key != "devices_per_host")
+        constants += value.value->isMap() ? value.value->entries.size() : 1;
+    EXPECT_LE(constants, 12u) << entry.path();
+    EXPECT_GE(constants, 9u) << entry.path();
+    EXPECT_LE(ofHost, 3u) << entry.path();
+  }
+}
+
+TEST(Plan, Offloading) {
+  ImportedRun swap =
+      load("gpt2_13b", {"swap_config={swap: True, default_prefetch: 1, layer_swap: null}"}, "a100_80g_selene:4x8");
+  EXPECT_THAT(swap.config.pins.offloadActivations, Optional(true));
+  EXPECT_THAT(swap.config.pins.offloadOptimizer, Optional(false));
+  ImportedRun pins =
+      load("gpt2_13b", {"planner.pin={offload_optimizer: True, offload_activations: False}"}, "a100_80g_selene:4x8");
+  EXPECT_THAT(pins.config.pins.offloadOptimizer, Optional(true));
+  EXPECT_THAT(pins.config.pins.offloadActivations, Optional(false));
+  ImportedRun free = load("gpt2_13b", {"parallel.parallel_mode=2", "swap_config.swap=True"}, "a100_80g_selene:4x8");
+  EXPECT_FALSE(free.config.pins.offloadActivations);
+  EXPECT_EQ(actionOf(free, "swap_config.swap"), KeyAction::Mapped);
 }
 
 TEST(Plan, NearestDivisors) {

@@ -147,6 +147,10 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"planner.pin.stage_layers=[1, 2]"}, "stages have 3 layers together, the model has 4"},
         Fault{{"planner.pin.stage_layers=[1, 2, 1]"}, "3 stages have layers, the pipeline has 2"},
         Fault{{"planner.pin.stage_layers=[4, 0]"}, "every stage needs a layer, got [4, 0]"},
+        Fault{{"planner.pin.stage_layers=[0, 1, 3]", "planner.pin.virtual_stages=2"},
+              "3 stages have layers, the pipeline has 4"},
+        Fault{{"planner.pin.stage_layers=[-1, 2, 2, 1]", "planner.pin.virtual_stages=2"},
+              "every chunk needs 0 layers or more, got [-1, 2, 2, 1]"},
         Fault{{"planner.pin.stage_layers=[a]"}, "planner.pin.stage_layers must be a list of whole numbers, got a"},
         Fault{{modelConfig + "offset=[1]"}, "offset has 1 entries, pipeline_stage is 2"},
         Fault{{modelConfig + "offset=1"}, "offset must be 0 or a list with one entry per stage, got 1"},
@@ -165,6 +169,14 @@ INSTANTIATE_TEST_SUITE_P(
               "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "
               "zero_bubble_v, v_half, v_min, did you mean '1f1b'?"},
         Fault{{"planner.pin.zero=7"}, "there are ZeRO stages 0 to 3, got 7"},
+        Fault{{"swap_config.swap=True"},
+              "nothing can be offloaded, cluster cpu_local has no link to host memory (host.bandwidth); swap: True → "
+              "False"},
+        Fault{{"planner.pin.offload_optimizer=True", "planner.pin.offload_activations=True"},
+              "(host.bandwidth); offload_optimizer: True → False"},
+        Fault{{"cluster=rtx4090_x4:2x4", "planner.pin={offload_activations: True, schedule: zero_bubble_h1}"},
+              "activations cannot be offloaded under zero_bubble_h1, which reads them in two actions; schedule: "
+              "zero_bubble_h1 → 1f1b"},
         Fault{{"planner.global_batch=48"},
               "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
               "dp 2"},
@@ -180,17 +192,21 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Clusters, RunFault,
-    testing::Values(Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
-                    Fault{{"cluster=cpu_local:0x8"}, "a cluster needs at least one host and one device per host"},
-                    Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
-                          "a cluster has at most 1000000 devices"},
-                    Fault{{"cluster={base: cpu_local, hosts: 9999999}"},
-                          "hosts must be between 1 and 1000000, got 9999999"},
-                    Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
-                          "cluster has a constant that is no positive number: -1"},
-                    Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
-                    Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
-                          "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
+    testing::Values(
+        Fault{{"cluster=cpu_locl"}, "no cluster 'cpu_locl', there are"},
+        Fault{{"cluster=cpu_local:0x8"}, "a cluster needs at least one host and one device per host"},
+        Fault{{"cluster={base: cpu_local, hosts: 999999, devices_per_host: 999999}"},
+              "a cluster has at most 1000000 devices"},
+        Fault{{"cluster={base: cpu_local, hosts: 9999999}"}, "hosts must be between 1 and 1000000, got 9999999"},
+        Fault{{"cluster={base: cpu_local, host: {memory_bytes: 8GB}}"}, "cluster 'cpu_local' has no host.bandwidth"},
+        Fault{{"cluster={base: cpu_local, host: {bandwidth: 1e9}}"}, "cluster 'cpu_local' has no host.memory_bytes"},
+        Fault{{"cluster={base: rtx4090_x4, host: {devices_per_link: 0}}"},
+              "devices_per_link must be between 1 and 1000000, got 0"},
+        Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
+              "cluster has a constant that is no positive number: -1"},
+        Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
+        Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
+              "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
 
 TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
   ImportedRun run = tiny({"sed=1", "parallel_config.model_parallel=3", "lr_schedule.lr_end=1"});

@@ -47,6 +47,11 @@ public:
     while (!dividesTheModel(plan.tp));
     plan.dp = pick({1, 2, 3});
     plan.pp = pick({1, 2, 4});
+    if (run.model.hasExperts()) {
+      plan.ep = pick({1, 2, 4});
+      plan.pp = pick({1, 2});
+      plan.tp = pick({1, 2});
+    }
     plan.microBatchSize = pick({1, 2, 3, 5, 6, 12}); // 5 and 12 lie between and beyond the profiled ones
     plan.microBatches = plan.pp * pick({1, 2});
     plan.zero = pick({0, 1});
@@ -54,7 +59,7 @@ public:
     plan.sequenceParallel = plan.tp > 1 && pick({0, 1});
     int64_t positions = run.model.dims.at("seq") / (plan.sequenceParallel ? plan.tp : 1);
     do
-      plan.cp = pick({1, 2, 4});
+      plan.cp = run.model.hasExperts() ? 1 : pick({1, 2, 4});
     while (positions % plan.cp);
     plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
     plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
@@ -133,18 +138,19 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
       {"tiny_gpt", 40, 1, {}}, {"gpt2_124m", 20, 2, {}}, {"tiny_gpt", 20, 4, sliced}};
   std::set<std::string> configs;
   for (const auto &file : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs"))
-    if (file.path().extension() == ".yaml")
+    if (file.path().extension() == ".yaml" && file.path().stem() != "mixtral_8x7b") // not compiled yet
       configs.insert(file.path().stem());
   for (const std::string &name : configs)
-    cases.emplace_back(name, 4, 5, std::vector<std::string>());
+    if (whyNotExecutable(importConfig(name)).empty()) // there is an arena to compare with
+      cases.emplace_back(name, 4, 5, std::vector<std::string>());
   for (const auto &[name, count, seed, sets] : cases) {
     double worst = worstMemoryError(name, count, seed, sets);
     std::printf("%s: worst error of %d plans %.3f %%\n", name.c_str(), count, 100 * worst);
   }
 }
 
-/// Bytes of whole buffers by collective and axis.
-using Traffic = std::map<std::pair<planner::CollectiveKind, planner::Axis>, double>;
+/// Bytes of whole buffers by collective and axis; all replicas apart from those of dp alone.
+using Traffic = std::map<std::tuple<planner::CollectiveKind, planner::Axis, bool>, double>;
 
 /// Counted op by op in functions of the partitioned model, `sign` times. A sum of gradients is one collective over all
 /// that hold the same parameters, dp and cp.
@@ -153,21 +159,26 @@ void count(ModuleOp module, const std::string &function, double sign, Traffic &t
   auto found = module.lookupSymbol<func::FuncOp>(function);
   ASSERT_TRUE(found) << function;
   found.walk([&](Operation *op) {
-    if (!isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op))
+    if (!isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp>(op))
       return;
     bool isGather = isa<dist::AllGatherOp>(op);
     auto kind = isGather                     ? planner::CollectiveKind::AllGather
                 : isa<dist::AllReduceOp>(op) ? planner::CollectiveKind::AllReduce
+                : isa<dist::AllToAllOp>(op)  ? planner::CollectiveKind::AllToAll
                                              : planner::CollectiveKind::ReduceScatter;
     auto type = cast<RankedTensorType>(isGather ? op->getResult(0).getType() : op->getOperand(0).getType());
-    std::set<planner::Axis> axes;
-    for (StringAttr axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
-      if (axis != "pp")
-        axes.insert(axis == "dp" || (axis == "cp" && isStep) ? planner::Axis::Dp
-                    : axis == "cp"                           ? planner::Axis::Cp
-                                                             : planner::Axis::Tp);
-    for (planner::Axis axis : axes)
-      traffic[{kind, axis}] += sign * static_cast<double>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+    SmallVector<StringRef> axes(op->getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
+    bool isExchange = isa<dist::AllToAllOp>(op), overExperts = !isExchange && llvm::is_contained(axes, "ep");
+    bool overContext = llvm::is_contained(axes, "cp");
+    double bytes = sign * static_cast<double>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+    if (isExchange)
+      traffic[{kind, planner::Axis::Ep, false}] += bytes;
+    else if (overExperts || llvm::is_contained(axes, "dp") || (overContext && isStep))
+      traffic[{kind, planner::Axis::Dp, overExperts}] += bytes;
+    else if (overContext)
+      traffic[{kind, planner::Axis::Cp, false}] += bytes;
+    if (llvm::is_contained(axes, "tp"))
+      traffic[{kind, planner::Axis::Tp, false}] += bytes;
   });
 }
 
@@ -176,23 +187,38 @@ void expectSame(const Traffic &counted, const Traffic &predicted, const std::str
   all.insert(predicted.begin(), predicted.end());
   for (const auto &[key, unused] : all) {
     double want = counted.count(key) ? counted.at(key) : 0, got = predicted.count(key) ? predicted.at(key) : 0;
-    EXPECT_NEAR(got, want, slack + 1e-9 * want)
-        << where << ", collective " << static_cast<int>(key.first) << " over axis " << static_cast<int>(key.second);
+    EXPECT_NEAR(got, want, slack + 1e-9 * want) << where << ", collective " << static_cast<int>(std::get<0>(key))
+                                                << " over axis " << static_cast<int>(std::get<1>(key));
   }
 }
 
-class CollectiveBytes : public testing::TestWithParam<const char *> {};
+struct Profiled {
+  std::string name, config;
+  std::vector<std::string> sets;
+};
 
-INSTANTIATE_TEST_SUITE_P(ProfileModel, CollectiveBytes, testing::Values("False", "True"));
+class CollectiveBytes : public testing::TestWithParam<Profiled> {};
+
+const std::string sizes = "model.model_config.";
+INSTANTIATE_TEST_SUITE_P(
+    ProfileModel, CollectiveBytes,
+    testing::Values(Profiled{"gpt", "tiny_gpt", {}},
+                    Profiled{"sliced_inputs", "tiny_gpt", {"recompute_config.recompute_slice_activation=True"}},
+                    Profiled{"experts",
+                             "mixtral_8x7b",
+                             {"cluster=cpu_local", "moe_config.expert_num=4", sizes + "hidden_size=64",
+                              sizes + "num_layers=4", sizes + "num_heads=4", sizes + "n_kv_heads=4",
+                              sizes + "seq_length=64", sizes + "vocab_size=256", sizes + "intermediate_size=128"}}),
+    [](const auto &info) { return info.param.name; });
 
 TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
-  RunConfig run = importConfig("tiny_gpt", {std::string("recompute_config.recompute_slice_activation=") + GetParam()});
+  RunConfig run = importConfig(GetParam().config, GetParam().sets);
   run.pins.cp.reset(); // a file's own plan pins it
   MLIRContext context;
   std::optional<planner::Problem> problem = profileModel(context, run);
   ASSERT_TRUE(problem);
   PlanSampler sampler(run, 3);
-  size_t seen = 0;
+  size_t seen = 0, exchanges = 0;
   for (int i = 0; i < 24; ++i) {
     planner::Plan plan = sampler.sample();
     for (planner::StagePlan &stage : plan.stages) // a policy of each kind, so that all functions exist
@@ -207,11 +233,12 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
       auto predicted = [&](planner::Phase phase, auto isWanted) {
         Traffic traffic;
         for (const planner::CollectiveTerm &term : terms->collectives) {
-          bool hasAxis = term.axis == planner::Axis::Dp   ? plan.dp * plan.cp > 1
+          bool hasAxis = term.axis == planner::Axis::Dp   ? plan.dp * plan.cp > 1 || (term.overExperts && plan.ep > 1)
+                         : term.axis == planner::Axis::Ep ? plan.ep > 1
                          : term.axis == planner::Axis::Cp ? plan.cp > 1
                                                           : plan.tp > 1;
           if (term.phase == phase && hasAxis && isWanted(term))
-            traffic[{term.kind, term.axis}] += planner::evaluate(term.bytes, symbols);
+            traffic[{term.kind, term.axis, term.overExperts}] += planner::evaluate(term.bytes, symbols);
         }
         seen += traffic.size();
         return traffic;
@@ -223,10 +250,11 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
       count(*model->module, kind.name + ".none.backward", 1, backward);
       count(*model->module, kind.name + ".reduce_gradients", 1, step);
       count(*model->module, kind.name + ".optimizer", 1, step);
+      exchanges += forward.count({planner::CollectiveKind::AllToAll, planner::Axis::Ep, false});
       expectSame(forward, predicted(planner::Phase::Forward, any), "forward of " + where);
       expectSame(backward, predicted(planner::Phase::Backward, any), "backward of " + where);
       // Flat ranges are rounded up to whole shares, one element and parameter at most on each replica.
-      double slack = 4.0 * plan.dp * plan.cp * 20;
+      double slack = 4.0 * plan.replicas() * plan.cp * 20;
       expectSame(step, predicted(planner::Phase::Step, any), "step of " + where, slack);
       if (kind.name != "block")
         continue;
@@ -238,6 +266,7 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
     }
   }
   EXPECT_GT(seen, 50u);
+  EXPECT_EQ(exchanges > 0, run.model.hasExperts());
 }
 
 TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {

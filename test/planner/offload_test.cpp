@@ -1,0 +1,287 @@
+// Optimizer state and kept values in host memory: times and bytes by hand, and what must hold for every plan.
+#include "planner/explain.h"
+#include "planner/export_plan.h"
+#include "planner/memory.h"
+#include "planner/search.h"
+#include "planner/split_layers.h"
+#include "test/planner/shapes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace espalier::planner;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+// One layer: 3 ms forward, 5 + 1 ms backward, 2 ms step; it keeps 40, 20 or 4 MB and repeats 0, 1 or 3 ms.
+SegmentCost layer() {
+  SegmentCost cost;
+  cost.forward.compute = 2e-3;
+  cost.forward.communication[static_cast<int>(Axis::Tp)] = 1e-3;
+  cost.backward.compute = 5e-3;
+  cost.weight.compute = 1e-3;
+  cost.step.compute = 2e-3;
+  cost.optimizerBytes = 60e6;
+  cost.savedBytes = {40e6, 20e6, 4e6};
+  cost.recompute[1].compute = 1e-3;
+  cost.recompute[2].compute = 3e-3;
+  return cost;
+}
+
+Plan offloading(bool optimizer, bool activations) {
+  Plan plan;
+  plan.offloadOptimizer = optimizer;
+  plan.offloadActivations = activations;
+  return plan;
+}
+
+// A table of two equal layers without ends.
+CostTable twoLayers(const Plan &plan) {
+  CostTable table;
+  table.kinds = {layer()};
+  table.layerKinds = {0, 0};
+  addOffload(table.kinds[0], withHost(testMachine(1, 8), 1e12, 10e9, 2), plan, /*isLayer=*/true);
+  return table;
+}
+
+} // namespace
+
+TEST(Offload, DevicesOfOneLinkShareIt) {
+  EXPECT_EQ(withHost(testMachine(1, 8), 1e12, 10e9, 2).hostBytesPerSecond(), 5e9);
+  EXPECT_EQ(withHost(testMachine(4, 1), 1e12, 10e9, 2).hostBytesPerSecond(), 10e9); // nobody to share with
+  EXPECT_EQ(withHost(testMachine(1, 8), 1e12).hostShareBytes(), 125e9);
+  EXPECT_FALSE(testMachine(1, 8).canOffload());
+}
+
+// 60 MB at 5 GB/s are 12 ms beside a step of 2: 12 + 0.2, of which 10.2 are more than without.
+TEST(Offload, OptimizerStatePassesThroughTheDeviceOncePerStep) {
+  SegmentCost cost = layer();
+  offloadOptimizer(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2));
+  EXPECT_NEAR(cost.step.hostTransfer, 10.2e-3, 1e-12);
+  EXPECT_NEAR(cost.step.total(), 12.2e-3, 1e-12);
+  EXPECT_EQ(cost.optimizerBufferBytes, 120e6);
+  EXPECT_EQ(cost.forwardTransfer[0], 0);
+}
+
+// 40, 20 and 4 MB at 5 GB/s are 8, 4 and 0.8 ms beside 3 ms of forward and 6, 7 and 9 of backward.
+TEST(Offload, KeptValuesMoveBesideForwardAndBackward) {
+  SegmentCost cost = layer();
+  offloadActivations(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2));
+  EXPECT_NEAR(cost.forwardTransfer[0], 8e-3 + 0.3e-3 - 3e-3, 1e-12);
+  EXPECT_NEAR(cost.forwardTransfer[1], 4e-3 + 0.3e-3 - 3e-3, 1e-12);
+  EXPECT_NEAR(cost.forwardTransfer[2], 0.08e-3, 1e-12);
+  EXPECT_NEAR(cost.recompute[0].hostTransfer, 8e-3 + 0.6e-3 - 6e-3, 1e-12);
+  EXPECT_NEAR(cost.recompute[1].hostTransfer, 0.4e-3, 1e-12);
+  EXPECT_NEAR(cost.recompute[2].hostTransfer, 0.08e-3, 1e-12);
+  EXPECT_EQ(cost.savedBufferBytes[1], 80e6);
+  EXPECT_EQ(cost.step.hostTransfer, 0);
+}
+
+// Two layers and six micro-batches in flight: 480 MB kept, 120 MB of optimizer state.
+TEST(Offload, BytesGoToTheHostBehindBuffers) {
+  Problem problem;
+  problem.machine = testMachine(1, 8);
+  StageContent content;
+  content.inFlight = 6;
+  content.layers = {{2, 0, 0}};
+  StageMemory plain = stageMemory(problem, twoLayers(offloading(false, false)), content);
+  EXPECT_NEAR(plain.activations, 480e6, 1);
+  EXPECT_NEAR(plain.optimizer, 120e6, 1);
+  EXPECT_EQ(plain.host(), 0);
+  StageMemory moved = stageMemory(problem, twoLayers(offloading(true, true)), content);
+  EXPECT_EQ(moved.activations, 0);
+  EXPECT_EQ(moved.optimizer, 0);
+  EXPECT_NEAR(moved.hostActivations, 480e6, 1);
+  EXPECT_NEAR(moved.hostOptimizer, 120e6, 1);
+  EXPECT_NEAR(moved.communication, 4 * 40e6 + 120e6, 1); // state of two layers is all there is
+}
+
+// Every class that is not offloaded stays as it was; what is moved is what was there.
+TEST(Offload, NeverNeedsMoreDeviceMemoryNorLessTime) {
+  std::mt19937 random(5);
+  auto pick = [&](std::initializer_list<int> list) { return list.begin()[random() % list.size()]; };
+  for (int trial = 0; trial < 300; ++trial) {
+    double speed = std::exp(std::uniform_real_distribution<double>(std::log(1e8), std::log(1e12))(random));
+    Problem problem = shapeProblem(gpt(8, 64 * pick({4, 16}), 4), System{},
+                                   withHost(testMachine(1, 8), 1e12, speed, pick({1, 2, 8})), 32);
+    Plan plan;
+    plan.pp = pick({1, 2, 4}), plan.tp = pick({1, 2}), plan.dp = 8 / plan.pp / plan.tp;
+    plan.zero = pick({0, 1, 2, 3});
+    plan.microBatches = 32 / plan.dp;
+    plan.schedule = static_cast<Schedule>(pick({0, 1, 2}));
+    if (plan.pp == 1)
+      plan.schedule = Schedule::OneFOneB;
+    plan.virtualStages = plan.schedule == Schedule::Interleaved ? 2 : 1;
+    problem.pins.recompute = static_cast<Recompute>(pick({0, 1, 2}));
+    ASSERT_THAT(violations(problem, plan), ElementsAre());
+    PricedPlan plain = pricePlan(problem, plan);
+    for (int flags = 1; flags < 4; ++flags) {
+      plan.offloadOptimizer = flags & 1;
+      plan.offloadActivations = flags & 2;
+      PricedPlan moved = pricePlan(problem, plan);
+      EXPECT_FALSE(moved.plan.executable);
+      EXPECT_GT(moved.prediction.stepSeconds, plain.prediction.stepSeconds) << trial;
+      EXPECT_NEAR(moved.prediction.time.total(), moved.prediction.stepSeconds, 1e-9 * moved.prediction.stepSeconds);
+      for (int stage = 0; stage < plan.pp; ++stage) {
+        const StageMemory &before = plain.prediction.memory[stage], &after = moved.prediction.memory[stage];
+        EXPECT_LE(after.total(), before.total() * (1 + 1e-12)) << trial;
+        EXPECT_EQ(after.parameters, before.parameters);
+        EXPECT_NEAR(after.hostOptimizer + after.optimizer, before.optimizer, 1e-9 * before.optimizer);
+        EXPECT_NEAR(after.hostActivations + after.activations, before.activations, 1e-9 * before.activations);
+        EXPECT_EQ(after.hostOptimizer > 0, plan.offloadOptimizer);
+        EXPECT_EQ(after.hostActivations > 0, plan.offloadActivations);
+      }
+    }
+    plan.offloadOptimizer = plan.offloadActivations = false;
+  }
+}
+
+TEST(Offload, WhatCannotBeIsNamed) {
+  Plan plan;
+  plan.pp = 2;
+  plan.offloadActivations = true;
+  EXPECT_THAT(whyNotOffloadable(testMachine(1, 2), plan), HasSubstr("has no link to host memory"));
+  EXPECT_EQ(whyNotOffloadable(withHost(testMachine(1, 2)), plan), "");
+  plan.schedule = Schedule::ZeroBubbleH1;
+  EXPECT_THAT(whyNotOffloadable(withHost(testMachine(1, 2)), plan), HasSubstr("under zero_bubble_h1"));
+  plan.offloadActivations = false;
+  plan.offloadOptimizer = true;
+  EXPECT_EQ(whyNotOffloadable(withHost(testMachine(1, 2)), plan), "");
+  Problem problem = shapeProblem(gpt(2, 256, 4), System{}, testMachine(1, 2), 4);
+  problem.pins.offloadOptimizer = true;
+  EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("offloading is pinned, but machine test has no link")));
+  problem.machine = withHost(problem.machine, 0);
+  EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("host memory (there is a link to it) must be positive")));
+}
+
+// 1.3B parameters on one device: 12 bytes of state each are 16 of its 24 GB.
+class OnlyOffloaded : public testing::Test {
+protected:
+  OnlyOffloaded() { options.all = true; }
+  Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, withHost(testMachine(1, 1, 18e9)), 8);
+  SearchOptions options;
+};
+
+TEST_F(OnlyOffloaded, FitsOnlySoAndIsProved) {
+  SearchResult result = search(problem, options);
+  ASSERT_EQ(result.plans.size(), 1u);
+  EXPECT_TRUE(result.plans[0].plan.offloadOptimizer);
+  EXPECT_FALSE(result.plans[0].plan.executable);
+  EXPECT_TRUE(result.statistics.optimal);
+  EXPECT_THAT(explainPlans(result), HasSubstr("optimizer offloaded"));
+  EXPECT_THAT(explainPlans(result), HasSubstr("total on host (GB per rank)"));
+  EXPECT_THAT(explainPlans(result), HasSubstr("host memory "));
+  problem.pins.offloadOptimizer = false;
+  EXPECT_TRUE(search(problem, options).plans.empty());
+}
+
+TEST_F(OnlyOffloaded, IsOneOfTheSmallestRelaxations) {
+  options.all = false;
+  SearchResult result = search(problem, options);
+  ASSERT_TRUE(result.plans.empty());
+  std::vector<std::string> changes;
+  for (const Relaxation &relaxation : result.relaxations)
+    changes.push_back(relaxation.change);
+  EXPECT_THAT(changes, Contains("offload_optimizer=true (--all)"));
+  EXPECT_THAT(changes, Not(Contains("offload_activations=true (--all)")));
+  problem.machine.host = {};
+  for (const Relaxation &relaxation : search(problem, options).relaxations)
+    EXPECT_THAT(relaxation.change, Not(HasSubstr("offload")));
+}
+
+TEST_F(OnlyOffloaded, HostMemoryIsALimitOfItsOwn) {
+  problem.machine.host.bytes = 10e9;
+  SearchResult result = search(problem, options);
+  ASSERT_TRUE(result.plans.empty());
+  problem.pins.offloadOptimizer = true;
+  result = search(problem, options);
+  ASSERT_TRUE(result.plans.empty());
+  EXPECT_THAT(result.binding, HasSubstr("host memory: the plan that needs least takes "));
+  EXPECT_THAT(result.binding, HasSubstr("have 10.0 GB, the share of one of 1 devices in 10.0 GB"));
+}
+
+TEST(Offload, ADifferenceByCauseSumsToTheTotal) {
+  Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, withHost(testMachine(1, 8)), 64);
+  SearchOptions options;
+  options.all = true;
+  SearchResult chosen = search(problem, options);
+  ASSERT_FALSE(chosen.plans.empty());
+  EXPECT_FALSE(chosen.plans[0].plan.offloadOptimizer); // it fits without, and is faster
+  Pins wish;
+  wish.offloadOptimizer = wish.offloadActivations = true;
+  WhyNot answer = whyNot(problem, chosen.plans[0], wish, options);
+  ASSERT_THAT(answer.violated, ElementsAre());
+  EXPECT_TRUE(answer.best.plan.offloadOptimizer && answer.best.plan.offloadActivations);
+  double sum = 0, transfer = 0;
+  for (const auto &[name, seconds] : answer.items) {
+    sum += seconds;
+    transfer += name == "host transfer" ? seconds : 0;
+  }
+  EXPECT_GT(answer.moreSeconds, 0);
+  EXPECT_GT(transfer, 0);
+  EXPECT_NEAR(sum, answer.moreSeconds, 1e-9 * answer.best.prediction.stepSeconds);
+}
+
+// Each class moves other bytes: the bounds of a class are its own, and hold for the plan as priced.
+TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
+  for (double speed : {1e9, 20e9, 500e9})
+    for (Schedule schedule : {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved})
+      for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+        Problem problem = shapeProblem(gpt(8, 2048, 16), System{}, withHost(testMachine(1, 2), 2e12, speed), 8);
+        Plan plan = offloading(true, true);
+        plan.pp = 2, plan.microBatches = 8, plan.schedule = schedule;
+        plan.virtualStages = schedule == Schedule::Interleaved ? 2 : 1;
+        plan.commonRecompute = recompute;
+        int layers = schedule == Schedule::Interleaved ? 2 : 4;
+        Plan priced = plan;
+        for (int first = 0; first < 8; first += layers)
+          priced.stages.push_back({first, layers, std::vector<Recompute>(layers, recompute)});
+        problem.pins.stageLayers = schedule == Schedule::Interleaved ? std::nullopt : std::optional(std::vector{4, 4});
+        double seconds = pricePlan(problem, priced).prediction.stepSeconds;
+        StageOptions options(problem, plan);
+        EXPECT_LE(relaxedBound(sumWork(problem, options.table()), problem.machine, plan), seconds * (1 + 1e-12));
+        SplitResult split = bestSplit(problem, options, seconds * (1 + 1e-6));
+        EXPECT_NEAR(split.seconds, seconds, 1e-12 * seconds) << speed << " " << scheduleName(schedule);
+        EXPECT_NEAR(split.lowerBound, seconds, 1e-8 * seconds);
+      }
+}
+
+// Layers of different kinds go through sums over ranges: the same plan as priced alone.
+TEST(Offload, OfDistinctLayersIsThePricedPlan) {
+  Problem problem = distinctLayers(7, 2048, 16, withHost(testMachine(1, 4, 4e9)), 16);
+  problem.pins.offloadOptimizer = problem.pins.offloadActivations = true;
+  problem.pins.pp = 2;
+  SearchOptions options;
+  options.all = true;
+  SearchResult result = search(problem, options);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.plans[0].prediction.fits());
+  EXPECT_NEAR(result.statistics.lowerBoundSeconds, result.plans[0].prediction.stepSeconds,
+              1e-8 * result.plans[0].prediction.stepSeconds);
+}
+
+TEST(Offload, IsExportedWhereASystemHasIt) {
+  Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, withHost(testMachine(1, 8)), 64);
+  Plan plan = offloading(true, true);
+  plan.dp = 8, plan.microBatches = 8, plan.zero = 1;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  ExportedPlan megatron = exportMegatron(problem, plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--cpu-offloading-num-layers 23\n--offload-optimizer-states\n"));
+  EXPECT_THAT(megatron.notExpressed, ElementsAre());
+  plan.zero = 0;
+  plan.stages = {{0, 24, std::vector<Recompute>(24, Recompute::Full)}};
+  EXPECT_THAT(exportMegatron(problem, plan).notExpressed,
+              ElementsAre("offloaded activations beside a pipeline or recompute",
+                          "offloaded optimizer state without the distributed optimizer"));
+  ExportedPlan mindFormers = exportMindFormers(problem, plan), titan = exportTorchtitan(problem, plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("swap_config:\n  swap: True\n"));
+  EXPECT_THAT(mindFormers.notExpressed, ElementsAre("offloaded optimizer state"));
+  EXPECT_THAT(titan.notExpressed,
+              ElementsAre("offloaded activations", testing::StartsWith("offloaded optimizer state (")));
+}
