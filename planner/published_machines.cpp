@@ -51,9 +51,9 @@ constexpr MachineRow machines[] = {
     {"h100", "", 80, 989e12, 2.6e12, 0.635, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},
     {"h200", "", 141, 989e12, 3.7e12, 0.635, 0.45, 5e-6, 132, 8, 360e9, 45e9, 4},
     {"gb200", "", 186, 2500e12, 6.2e12, 0.658, 0.26, 5e-6, 148, 64, 720e9, 45e9, 4},
-    {"gb300", "", 279, 2500e12, 6.2e12, 0.784, 0.371, 5e-6, 148, 64, 720e9, 90e9, 4},
-    {"b200", "", 180, 2250e12, 6.2e12, 0.595, 0.402, 5e-6, 148, 8, 720e9, 45e9, 4},
-    {"b300", "", 269, 2250e12, 6.2e12, 0.784, 0.371, 5e-6, 148, 8, 720e9, 90e9, 4},
+    {"gb300", "", 279, 2500e12, 6.2e12, 0.830, 0.312, 5e-6, 148, 64, 720e9, 90e9, 4},
+    {"b200", "", 180, 2250e12, 6.2e12, 0.566, 0.385, 5e-6, 148, 8, 720e9, 45e9, 4},
+    {"b300", "", 269, 2250e12, 6.2e12, 0.830, 0.312, 5e-6, 148, 8, 720e9, 90e9, 4},
     {"4090", "", 24, 165e12, 0.9e12, 0.75, 0.5, 5e-6, 128, 8, 20e9, 5e9, 1},
 };
 
@@ -71,8 +71,6 @@ double formatGain(const std::string &precision) {
     return 2.6;
   if (contains(precision, "rowwise")) // torchtitan_llama3_h100 13: one scale per row gains nothing
     return 1;
-  if (contains(precision, "mx")) // a scale for every 32 elements; by megatron_bridge_perf 123 and 135
-    return 1.55;
   if (contains(precision, "fp8"))
     return 1.65;
   if (contains(precision, "fp32") && !contains(precision, "16"))
