@@ -48,13 +48,18 @@ std::vector<std::string> checkProblem(const Problem &problem) {
     faults.push_back("the pinned axes multiply to " + std::to_string(product) + ", which does not " +
                      (allPinned ? "equal" : "divide") + " the " + std::to_string(machine.devices()) + " devices");
   if (pins.stageLayers) {
-    int sum = 0;
-    for (int layers : *pins.stageLayers)
+    int sum = 0, least = 0;
+    for (int layers : *pins.stageLayers) {
       sum += layers;
+      least = std::min(least, layers);
+    }
+    if (least < 0)
+      faults.push_back("a pinned stage holds " + std::to_string(least) + " layers");
     if (sum != problem.layerCount())
       faults.push_back("the pinned stages hold " + std::to_string(sum) + " layers, the model has " +
                        std::to_string(problem.layerCount()));
-    if (pins.pp && static_cast<size_t>(*pins.pp) != pins.stageLayers->size())
+    size_t chunks = static_cast<size_t>(std::max(1, pins.pp.value_or(1))) * std::max(1, pins.virtualStages.value_or(1));
+    if (pins.pp && pins.stageLayers->size() % chunks != 0)
       faults.push_back("pp is pinned to " + std::to_string(*pins.pp) + ", the pinned stages are " +
                        std::to_string(pins.stageLayers->size()));
   }

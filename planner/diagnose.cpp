@@ -1,7 +1,7 @@
 // Relaxations are tried by searching again with one thing changed, from the cheapest change on.
 #include "planner/diagnose.h"
 
-#include "planner/stage_options.h"
+#include "planner/split_chunks.h"
 
 #include <cstdio>
 #include <functional>
@@ -31,15 +31,18 @@ Plan leastPlan(const Problem &problem, const Plan &axes, double *share) {
   int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
   int layers = problem.layerCount();
   *share = 0;
-  for (int chunk = 0, first = 0; chunk < chunks; ++chunk) {
-    int count = layers / chunks + (chunk < layers % chunks);
-    if (problem.pins.stageLayers && chunksPerStage == 1)
-      count = (*problem.pins.stageLayers)[chunk];
+  std::vector<int> counts(chunks, layers / chunks);
+  for (int chunk = 0; chunk < layers % chunks; ++chunk)
+    ++counts[chunk];
+  if (problem.pins.stageLayers)
+    counts = *problem.pins.stageLayers;
+  plan.stages = layChunks(options, counts);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
     int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule));
-    const StageOption &option = options.best(stage, first, count);
+    if (counts[chunk] == 0)
+      continue;
+    const StageOption &option = options.best(stage, plan.stages[chunk].firstLayer, counts[chunk]);
     *share = std::max(*share, memoryShare(problem.machine, option.bytes, option.hostBytes));
-    plan.stages.push_back({first, count, option.recompute()});
-    first += count;
   }
   return plan;
 }

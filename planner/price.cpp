@@ -106,7 +106,9 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
   if (plan.zero < 0 || plan.zero > 3)
     faults.push_back("the ZeRO stage is " + number(plan.zero) + ", wanted 0 to 3");
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
-  if (chunks > problem.layerCount())
+  const auto &pinned = problem.pins.stageLayers;
+  bool placed = !plan.stages.empty() || (pinned && static_cast<int>(pinned->size()) == chunks); // some without layers
+  if (chunks > problem.layerCount() && !(placed && chunks > plan.pp))
     faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
   std::string schedule =
       whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);

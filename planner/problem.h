@@ -192,6 +192,7 @@ struct Pins {
   std::optional<bool> offloadOptimizer, offloadActivations;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
+  /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.
   std::optional<std::vector<int>> stageLayers;
 };
 

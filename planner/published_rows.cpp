@@ -3,7 +3,7 @@
 
 #include "planner/published_machines.h"
 #include "planner/search.h"
-#include "planner/stage_options.h"
+#include "planner/split_chunks.h"
 
 #include <algorithm>
 #include <cctype>
@@ -209,24 +209,28 @@ std::optional<Recompute> recomputeOf(const std::string &text, std::string &fault
   return std::nullopt;
 }
 
+// Megatron may count embedding and loss as layers of their own, which then take the place of one in the first and the
+// last chunk. Where layers do not divide otherwise, a table that prints no layout must mean that.
+void placeEdges(Problem &problem, const Plan &plan) {
+  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
+  if (chunks < 2 || layers % chunks == 0 || (layers + 2) % chunks != 0)
+    return;
+  std::vector<int> counts(chunks, (layers + 2) / chunks);
+  --counts.front();
+  --counts.back();
+  problem.pins.stageLayers = std::move(counts);
+}
+
 // Where recompute is not published, the least with which each stage fits, as a user would choose it.
 void keepWhatFits(const Problem &problem, Plan &plan) {
   PricedPlan even = pricePlan(problem, plan);
   if (even.prediction.fits())
     return;
   StageOptions options(problem, plan);
-  plan.stages = std::move(even.plan.stages);
-  int chunks = chunksOf(plan.schedule, plan.virtualStages);
-  for (int stage = 0; stage < plan.pp; ++stage) {
-    int most = 0;
-    for (int chunk = 0; chunk < chunks; ++chunk)
-      most = std::max(most, plan.stages[stage + chunk * plan.pp].layers);
-    std::vector<Recompute> kept = options.best(stage, plan.stages[stage].firstLayer, most).recompute();
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      StagePlan &part = plan.stages[stage + chunk * plan.pp];
-      part.recompute.assign(kept.begin(), kept.begin() + part.layers);
-    }
-  }
+  std::vector<int> counts;
+  for (const StagePlan &part : even.plan.stages)
+    counts.push_back(part.layers);
+  plan.stages = layChunks(options, counts);
 }
 
 enum class Outcome { Ran, OutOfMemory, Analytic, Unknown };
@@ -294,6 +298,7 @@ PublishedCase caseOf(const PublishedRow &row) {
     return result.seconds > 0 && outcome == Outcome::Ran ? result : refuse("nothing measured");
   }
   result.problem.pins.recompute = recompute;
+  placeEdges(result.problem, result.plan);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());
   result.outOfMemory = outcome == Outcome::OutOfMemory;

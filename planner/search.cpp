@@ -5,7 +5,7 @@
 #include "planner/search.h"
 
 #include "planner/diagnose.h"
-#include "planner/split_layers.h"
+#include "planner/split_chunks.h"
 
 #include <algorithm>
 #include <atomic>
@@ -118,7 +118,7 @@ private:
   void addMicroBatches(Plan plan) {
     if (problem.globalBatch % plan.replicas() != 0 || plan.pp > problem.layerCount())
       return;
-    if (problem.pins.stageLayers && problem.pins.stageLayers->size() != static_cast<size_t>(plan.pp))
+    if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(plan.pp) != 0)
       return;
     int64_t perReplica = problem.globalBatch / plan.replicas();
     for (int64_t size = 1; size <= perReplica; ++size) {
@@ -177,7 +177,9 @@ private:
     for (Schedule schedule : kSchedules) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule : plan.pp == 1 && schedule != Schedule::OneFOneB)
         continue;
-      int most = schedule == Schedule::Interleaved ? problem.layerCount() / plan.pp : 1;
+      const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
+      int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount();
+      int most = schedule == Schedule::Interleaved ? chunks / plan.pp : 1;
       for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {
         plan.schedule = schedule;
         plan.virtualStages = isVShaped(schedule) ? 2 : virtualStages;
@@ -191,10 +193,18 @@ private:
   // Memory for actions of a table is bounded before one is built.
   static constexpr double mostActions = 4e6;
 
+  // Only one of several chunks of a stage may be without layers.
+  static bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
+    return static_cast<int>(pinned.size()) == chunks && (chunks > stages || std::ranges::count(pinned, 0) == 0);
+  }
+
   void add(uint32_t choice, const Plan &plan, const WorkSum &work) {
     int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
-    bool even = chunks > plan.pp;
-    if ((!options.all && !isExecutable(problem, plan)) || chunks > layers || (even && layers % chunks != 0) ||
+    bool even = chunks > plan.pp, pinned = problem.pins.stageLayers.has_value();
+    if (pinned && !maySplit(*problem.pins.stageLayers, plan.pp, chunks))
+      return;
+    if ((!options.all && !isExecutable(problem, plan)) ||
+        (!pinned && (chunks > layers || (even && layers % chunks != 0))) ||
         static_cast<double>(plan.microBatches) * chunks > mostActions ||
         !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
         !whyNotOffloadable(problem.machine, plan).empty())
@@ -262,11 +272,7 @@ private:
 // Turns counts into stages with what each layer keeps.
 Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &counts) {
   StageOptions options(problem, plan);
-  int chunksPerStage = chunksOf(plan.schedule, plan.virtualStages);
-  for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size()); first += counts[chunk++]) {
-    int stage = stageOfChunk(chunk, plan.pp, chunksPerStage, isVShaped(plan.schedule));
-    plan.stages.push_back({first, counts[chunk], options.best(stage, first, counts[chunk]).recompute()});
-  }
+  plan.stages = layChunks(options, counts);
   return plan;
 }
 

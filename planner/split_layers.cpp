@@ -4,6 +4,7 @@
 #include "planner/split_layers.h"
 
 #include "planner/longest_paths.h"
+#include "planner/split_chunks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -490,76 +491,12 @@ private:
   ScheduleTable schedule;                // built when the first split is played
 };
 
-// Whether stages of chunks end before `limit` as far as their own work and the way of the first micro-batch down to
-// them tell; the interleaved schedule's last backward goes the same way up again.
-bool mayEndBefore(double limit, const Plan &axes, const std::vector<ChunkSeconds> &seconds) {
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
-  bool vShape = isVShaped(axes.schedule);
-  double above = 0;
-  for (int stage = 0; stage < axes.pp; ++stage) {
-    double busy = 0;
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk)
-      busy += seconds[modelChunk(stage, chunk, axes.pp, vShape)].total();
-    if (above + static_cast<double>(axes.microBatches) * busy >= limit)
-      return false;
-    above += vShape ? seconds[stage].forward : seconds[stage].total();
-  }
-  return true;
-}
-
-// All chunks have the same number of layers, so there is one split.
-SplitResult evenChunks(StageOptions &options, double limit) {
-  const Plan &axes = options.axes();
-  const CostTable &table = options.table();
-  SplitResult result;
-  result.lowerBound = std::max(limit, 0.0);
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  int layers = static_cast<int>(table.layerKinds.size());
-  const std::vector<int> &kinds = table.layerKinds;
-  if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
-    return result;
-  int count = layers / chunks;
-  bool vShape = isVShaped(axes.schedule);
-  const SegmentCost &layer = table.kinds[kinds.front()];
-  int kept = static_cast<int>(table.commonRecompute.value_or(Recompute::None)); // takes least, or is the only choice
-  double forward = layer.forward.total() + layer.forwardTransfer[kept], repeated = layer.recompute[kept].total();
-  std::vector<ChunkSeconds> seconds(chunks), edges(chunks);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const ChunkSeconds &edge = edges[chunk] = edgeSeconds(table, chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {count * forward + edge.forward, count * (layer.backward.total() + repeated) + edge.backward,
-                      count * layer.weight.total() + edge.weight};
-  }
-  if (!mayEndBefore(limit, axes, seconds))
-    return result;
-  std::vector<double> steps(axes.pp);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
-    const StageOption &option = options.best(stage, chunk * count, count);
-    if (!option.fits)
-      return result;
-    seconds[chunk] = {option.seconds.forward + edges[chunk].forward, option.seconds.backward + edges[chunk].backward,
-                      option.seconds.weight + edges[chunk].weight};
-    steps[stage] = option.stepSeconds;
-  }
-  if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
-    return result;
-  ScheduleTable schedule =
-      buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
-  double played = playedStepSeconds(schedule, seconds, steps);
-  result.played = 1;
-  if (played < limit) {
-    result.seconds = result.lowerBound = played;
-    result.counts.assign(chunks, count);
-  }
-  return result;
-}
-
 } // namespace
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return evenChunks(options, limitSeconds);
+    return problem.pins.stageLayers ? pinnedChunks(problem, options, limitSeconds) : evenChunks(options, limitSeconds);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

@@ -172,17 +172,21 @@ private:
       return;
     std::string path =
         reader.has("planner.pin.stage_layers") ? "planner.pin.stage_layers" : "model.model_config.offset";
-    int64_t pp = pins.pp.value_or(static_cast<int>(pins.stageLayers->size()));
+    int64_t size = static_cast<int64_t>(pins.stageLayers->size());
+    // Every chunk is listed where stages have several; those may be without layers.
+    int64_t chunks = std::max(1, pins.virtualStages.value_or(1)), pp = pins.pp.value_or(size / chunks);
     int64_t total = 0;
-    bool isPositive = true;
+    int least = 1;
     for (int layers : *pins.stageLayers) {
       total += layers;
-      isPositive = isPositive && layers > 0;
+      least = std::min(least, layers);
     }
-    if (static_cast<int64_t>(pins.stageLayers->size()) != pp)
-      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}", pins.stageLayers->size(), pp));
-    if (!isPositive)
-      reader.error(path, fmt::format("every stage needs a layer, got [{}]", fmt::join(*pins.stageLayers, ", ")));
+    if (size != pp * chunks)
+      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}", size, pp * chunks));
+    if (least < (chunks > 1 ? 0 : 1))
+      reader.error(path, fmt::format("every {}, got [{}]",
+                                     chunks > 1 ? "chunk needs 0 layers or more" : "stage needs a layer",
+                                     fmt::join(*pins.stageLayers, ", ")));
     if (total != config.model.layerCount())
       reader.error(path,
                    fmt::format("stages have {} layers together, the model has {}", total, config.model.layerCount()));

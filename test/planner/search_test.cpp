@@ -289,6 +289,54 @@ TEST(Search, HonoursPins) {
   EXPECT_EQ(plan.stages[1].recompute, std::vector<Recompute>(5, Recompute::Full));
 }
 
+// Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
+TEST(Search, PinnedChunksMayBeWithoutLayers) {
+  Problem problem = shapeProblem(gpt(6, 1024, 16), System{}, testMachine(1, 4), 32);
+  SearchOptions all;
+  all.all = true;
+  problem.pins.stageLayers = std::vector<int>{0, 1, 1, 1, 1, 1, 1, 0};
+  problem.pins.pp = 2;
+  problem.pins.virtualStages = 4;
+  SearchResult result = search(problem, all);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
+  const PricedPlan &best = result.plans[0];
+  EXPECT_EQ(best.plan.schedule, Schedule::Interleaved);
+  ASSERT_EQ(best.plan.stages.size(), 8u);
+  EXPECT_EQ(best.plan.stages[0].layers, 0);
+  EXPECT_EQ(best.plan.stages[7].layers, 0);
+  EXPECT_EQ(violations(problem, best.plan), std::vector<std::string>{});
+  EXPECT_NEAR(best.prediction.time.total(), best.prediction.stepSeconds, 1e-9 * best.prediction.stepSeconds);
+  problem.pins.virtualStages = 3; // eight chunks are not two stages of three
+  EXPECT_FALSE(search(problem, all).errors.empty());
+  problem.pins.virtualStages = {};
+  problem.pins.schedule = Schedule::OneFOneB; // one chunk per stage: every stage needs a layer
+  EXPECT_TRUE(search(problem, all).plans.empty());
+}
+
+// What a stage keeps is chosen for its widest chunk, which need not be best: the bound is the same split with nothing
+// repeated.
+TEST(Search, PinnedChunksThatRepeatWorkAreBoundedByThoseThatDoNot) {
+  Problem problem = shapeProblem(gpt(12, 1024, 16), System{}, testMachine(1, 4), 32);
+  problem.pins.stageLayers = std::vector<int>{2, 4, 4, 2};
+  problem.pins.pp = 2;
+  problem.pins.schedule = Schedule::ZeroBubbleV;
+  SearchOptions all;
+  all.all = true;
+  all.relax = false;
+  bool repeated = false;
+  for (double bytes : {1e9, 1.5e9, 2e9, 3e9, 4e9, 6e9, 8e9, 16e9}) {
+    problem.machine.memoryBytes = bytes;
+    SearchResult result = search(problem, all);
+    if (result.plans.empty())
+      continue;
+    EXPECT_TRUE(result.plans[0].prediction.fits());
+    EXPECT_LE(result.statistics.lowerBoundSeconds, result.plans[0].prediction.stepSeconds);
+    repeated = repeated || result.plans[0].prediction.time.recompute > 0;
+  }
+  EXPECT_TRUE(repeated);
+}
+
 TEST(Search, BreakdownSumsToTheStep) {
   SearchOptions options;
   options.all = true;
