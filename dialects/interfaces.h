@@ -87,6 +87,8 @@ public:
   virtual llvm::SmallVector<mlir::Attribute> axes(mlir::Value global, llvm::StringRef dim) = 0;
   /// The default localization: a clone with local operands and result types.
   virtual llvm::SmallVector<mlir::Value> cloneLocal(mlir::Operation *op) = 0;
+  /// A clone with the attributes of `op`, but these operands and result types.
+  virtual mlir::Operation *cloneWith(mlir::Operation *op, mlir::ValueRange operands, mlir::TypeRange results) = 0;
   virtual mlir::OpBuilder &builder() = 0;
 };
 

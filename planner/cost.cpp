@@ -55,6 +55,18 @@ double evaluate(const SampledBytes &bytes, double samples) {
   return std::max(0.0, y0 + (y1 - y0) * (samples - x0) / (x1 - x0));
 }
 
+double evaluate(const std::vector<ContextBytes> &bytes, double samples, int contextRanks) {
+  if (bytes.size() == 1)
+    return evaluate(bytes[0].bytes, samples);
+  size_t right = 1;
+  while (right + 1 < bytes.size() && bytes[right].ranks < contextRanks)
+    ++right;
+  const ContextBytes &fewer = bytes[right - 1], &more = bytes[right];
+  double x = 1.0 / contextRanks, x0 = 1.0 / more.ranks, x1 = 1.0 / fewer.ranks;
+  double y0 = evaluate(more.bytes, samples), y1 = evaluate(fewer.bytes, samples);
+  return std::max(0.0, y0 + (y1 - y0) * (x - x0) / (x1 - x0));
+}
+
 double tileEfficiency(double m, double n, double count, int multiprocessors) {
   if (multiprocessors <= 0)
     return 1;
@@ -244,7 +256,9 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
-    cost.workspaceBytes[i] = evaluate(terms.workspaceBytes[i], static_cast<double>(plan.microBatchSize));
+    auto samples = static_cast<double>(plan.microBatchSize);
+    cost.workspaceBytes[i] = terms.contextBytes[i].empty() ? evaluate(terms.workspaceBytes[i], samples)
+                                                           : evaluate(terms.contextBytes[i], samples, plan.cp);
   }
   for (const Size &peak : terms.stepPeakBytes)
     cost.stepPeakBytes = std::max(cost.stepPeakBytes, evaluate(peak, symbols));

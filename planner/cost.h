@@ -18,6 +18,8 @@ double evaluate(const Size &size, const std::vector<double> &symbols);
 
 /// Linear between the known points and beyond them; never below 0. 0 without points.
 double evaluate(const SampledBytes &bytes, double samples);
+/// The same for some number of context ranks; `bytes` are not empty.
+double evaluate(const std::vector<ContextBytes> &bytes, double samples, int contextRanks);
 
 /// Share of the peak that is left when tiles do not fill the matrix and waves of tiles do not fill
 /// the multiprocessors: m n k over the work of the best tile shape, rounded up. 1 when

@@ -7,7 +7,7 @@
 namespace espalier::planner {
 
 bool isExecutable(const Plan &plan) {
-  return plan.cp == 1 && plan.ep == 1 && plan.virtualStages == 1 && plan.zero <= 1 && !plan.offloadOptimizer &&
+  return plan.ep == 1 && plan.virtualStages == 1 && plan.zero <= 1 && !plan.offloadOptimizer &&
          !plan.offloadActivations && (plan.schedule == Schedule::GPipe || plan.schedule == Schedule::OneFOneB);
 }
 
@@ -15,7 +15,6 @@ bool isExecutable(const Problem &problem, const Plan &plan) { return problem.exe
 
 bool isExecutable(const Problem &problem, const Pins &pins) {
   Plan plan;
-  plan.cp = pins.cp.value_or(1);
   plan.ep = pins.ep.value_or(1);
   plan.virtualStages = pins.virtualStages.value_or(1);
   plan.zero = pins.zero.value_or(0);
@@ -48,12 +47,14 @@ void checkAxes(const Problem &problem, const Plan &plan, std::vector<std::string
       faults.push_back(std::string("nothing in the model can be split over ") + axisName(axis));
   }
   for (const Divisibility &limit : problem.limits) {
-    int64_t size = static_cast<int64_t>(axisSize(plan, limit.axis)) * limit.factor;
+    int outer = limit.onlySequenceParallel ? plan.cp : 1;
+    int64_t size = static_cast<int64_t>(axisSize(plan, limit.axis)) * limit.factor * outer;
     if (axisSize(plan, limit.axis) == 1 || (limit.onlySequenceParallel && !plan.sequenceParallel))
       continue;
     if (limit.value % size != 0)
       faults.push_back(limit.name + " (" + number(limit.value) + ") does not divide by " +
-                       (limit.factor > 1 ? number(limit.factor) + " * " : "") + axisName(limit.axis) + " (" +
+                       (limit.factor > 1 ? number(limit.factor) + " * " : "") +
+                       (outer > 1 ? "cp (" + number(outer) + ") * " : "") + axisName(limit.axis) + " (" +
                        number(axisSize(plan, limit.axis)) + ")");
   }
 }

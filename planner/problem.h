@@ -85,6 +85,13 @@ struct SampledBytes {
   std::vector<std::pair<double, double>> points; ///< (samples, bytes), ascending in samples
 };
 
+/// Bytes for one number of context ranks; in between they are taken as affine in its reciprocal, the part of a sequence
+/// that a rank has.
+struct ContextBytes {
+  int ranks = 2;
+  SampledBytes bytes;
+};
+
 /// Parameters of one segment that are split and stored alike.
 struct ParameterTerm {
   std::string name;
@@ -116,7 +123,9 @@ struct PatternTerms {
   std::array<Size, 3> forwardPeakBytes;       ///< transient bytes while forward runs, beyond what is saved
   std::array<Size, 3> backwardPeakBytes;      ///< transient bytes while backward runs (recomputed values included)
   std::array<SampledBytes, 3> workspaceBytes; ///< transient bytes as planned by a compiler
-  std::vector<Size> stepPeakBytes;            ///< transients of what runs once per step
+  /// The same where the sequence is split, at some numbers of context ranks, ascending; replaces workspaceBytes.
+  std::array<std::vector<ContextBytes>, 3> contextBytes;
+  std::vector<Size> stepPeakBytes; ///< transients of what runs once per step
 };
 
 /// A kind of segment; the first pattern that matches a plan is used.
@@ -138,7 +147,7 @@ struct StreamBuffers {
 };
 
 /// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2
-/// (zigzag).
+/// (zigzag). What only sequence parallelism splits is split over cp first.
 struct Divisibility {
   std::string name;
   int64_t value = 1;

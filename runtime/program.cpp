@@ -192,7 +192,6 @@ RankProgram Program::prepare(Communicator &communicator) const {
   RankProgram program;
   program.rank = communicator.rank();
   program.stage = theMesh.stage(program.rank);
-  program.dataIndex = dataReplica(theMesh, program.rank);
   const pb::Stage &stage = thePlan.stages(program.stage);
   std::vector<bool> used(thePlan.subprograms_size() + 1);
   for (const pb::Call &call : stage.calls())

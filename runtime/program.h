@@ -75,7 +75,7 @@ struct PreparedCall {
 
 /// One rank's program. Indices of `subprograms` are those of the plan plus one.
 struct RankProgram {
-  int rank = 0, stage = 0, dataIndex = 0;
+  int rank = 0, stage = 0;
   std::vector<PreparedSubprogram> subprograms;
   std::vector<PreparedInstruction> instructions;
   std::vector<PreparedBuffer> buffers;

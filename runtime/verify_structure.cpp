@@ -96,6 +96,8 @@ void Structure::checkSettings() {
       perReplica / settings.micro_batches() != settings.micro_batch_size())
     add("the global batch of {} is not micro-batch size {} * micro-batches {} * {} data replicas",
         settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), dataReplicas(mesh));
+  if (settings.sequence() % mesh.axisSize("cp") != 0)
+    add("the sequence of {} does not split over {} context ranks", settings.sequence(), mesh.axisSize("cp"));
 }
 
 void Structure::checkParameter(const pb::Parameter &parameter) {

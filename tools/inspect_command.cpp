@@ -33,6 +33,7 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
   nlohmann::ordered_json split = {{"dp", mesh.axisSize("dp")},
                                   {"tp", mesh.axisSize("tp")},
                                   {"pp", mesh.axisSize("pp")},
+                                  {"cp", mesh.axisSize("cp")},
                                   {"micro_batch_size", settings.micro_batch_size()},
                                   {"micro_batches", settings.micro_batches()},
                                   {"zero", settings.zero()},
@@ -64,8 +65,8 @@ void printForPeople(const rt::pb::Plan &plan) {
   rt::Mesh mesh(plan);
   const rt::pb::Settings &settings = plan.settings();
   fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(), plan.target());
-  fmt::print("ranks       {} = dp {} x tp {} x pp {}\n", mesh.ranks(), mesh.axisSize("dp"), mesh.axisSize("tp"),
-             mesh.axisSize("pp"));
+  fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {}\n", mesh.ranks(), mesh.axisSize("dp"), mesh.axisSize("tp"),
+             mesh.axisSize("pp"), mesh.axisSize("cp"));
   fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}\n", settings.global_batch(),
              settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh), settings.sequence());
   fmt::print("technique   zero {}, sequence parallel {}, recompute {}, schedule {}\n", settings.zero(),

@@ -68,18 +68,21 @@ std::optional<Product> collapse(model::ContractOp op) {
 
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 
-/// batch, seq, kv_heads, group, head_dim of attention.
+/// batch, seq, kv_heads, group, head_dim of attention and, where q has a part of the queries, the whole sequence.
 SmallVector<int64_t> attentionSizes(Value q, Value k) {
   auto queries = cast<RankedTensorType>(q.getType()), keys = cast<RankedTensorType>(k.getType());
   int64_t heads = 1;
   for (int64_t d = 2; d + 1 < queries.getRank(); ++d)
     heads *= queries.getDimSize(d);
   int64_t kvHeads = keys.getDimSize(2);
-  return {queries.getDimSize(0), queries.getDimSize(1), kvHeads, heads / kvHeads,
-          queries.getDimSize(queries.getRank() - 1)};
+  SmallVector<int64_t> sizes = {queries.getDimSize(0), queries.getDimSize(1), kvHeads, heads / kvHeads,
+                                queries.getDimSize(queries.getRank() - 1)};
+  if (keys.getDimSize(1) != queries.getDimSize(1))
+    sizes.push_back(keys.getDimSize(1));
+  return sizes;
 }
 
-/// Random stream, first sample, first head, sequence length of the unsplit model.
+/// Random stream, first sample, first head, sequence length of the unsplit model, position of the first query.
 LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, SmallVectorImpl<Attribute> &scalars) {
   MLIRContext *context = op->getContext();
   auto type = cast<RankedTensorType>(q.getType());
@@ -100,8 +103,8 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
     head = addScalars(head, originScalar(context, originOf(d), stride));
     stride *= whole[d];
   }
-  scalars.assign(
-      {randomStream(context, id), originScalar(context, originOf(0)), head, constantScalar(context, whole[1])});
+  scalars.assign({randomStream(context, id), originScalar(context, originOf(0)), head,
+                  constantScalar(context, whole[1]), originScalar(context, originOf(1))});
   return success();
 }
 

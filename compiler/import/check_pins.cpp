@@ -85,7 +85,7 @@ private:
     double wanted = 1;
     for (const std::optional<int> &axis : {pins.dp, pins.tp, pins.pp, pins.cp, pins.ep})
       wanted *= axis.value_or(1);
-    bool allSet = pins.dp && pins.tp && pins.pp && (pins.cp || !pins.pinned) && knowsExpertAxis();
+    bool allSet = pins.dp && pins.tp && pins.pp && pins.cp && knowsExpertAxis();
     bool fits = allSet ? wanted == static_cast<double>(devices) : std::fmod(static_cast<double>(devices), wanted) == 0;
     if (fits)
       return;
@@ -106,7 +106,7 @@ private:
     int64_t devices = config.cluster.devices(), known = pins.ep.value_or(1);
     int open = knowsExpertAxis() ? 0 : 1;
     std::optional<int> *last = nullptr;
-    for (std::optional<int> *axis : {&pins.dp, &pins.tp, &pins.pp}) {
+    for (std::optional<int> *axis : {&pins.dp, &pins.tp, &pins.pp, &pins.cp}) {
       known = std::min<int64_t>(known * axis->value_or(1), int64_t(1) << 30);
       open += !*axis;
       last = *axis ? last : axis;
@@ -133,18 +133,23 @@ private:
   }
 
   void checkSequence() {
-    int64_t tp = pins.sequenceParallel.value_or(false) ? pins.tp.value_or(1) : 1;
-    int64_t parts = tp * pins.cp.value_or(1);
-    if (std::optional<int64_t> seq = dim("seq"); seq && *seq % parts != 0)
-      reader.error("model.model_config.seq_length",
-                   fmt::format("seq {} is not a multiple of {} (sequence-parallel tp {} · cp {})", *seq, parts, tp,
-                               pins.cp.value_or(1)));
+    int64_t tp = pins.sequenceParallel.value_or(false) ? pins.tp.value_or(1) : 1, cp = pins.cp.value_or(1);
+    std::optional<int64_t> seq = dim("seq");
+    if (std::string path = key("cp", "context_parallel"); seq && *seq % cp != 0)
+      reader.error(path, fmt::format("seq {} is not a multiple of {} {}; {}: {} → {}", *seq, last(path), cp, last(path),
+                                     cp, nearestDivisors(*seq, cp)));
+    else if (seq && *seq % (tp * cp) != 0)
+      reader.error(
+          "model.model_config.seq_length",
+          fmt::format("seq {} is not a multiple of {} (sequence-parallel tp {} · cp {})", *seq, tp * cp, tp, cp));
   }
 
   void checkExperts() {
     int64_t ep = std::max<int64_t>(pins.ep.value_or(1), reader.integer("parallel_config.expert_parallel").value_or(1));
     std::string path = key("ep", "expert_parallel");
     std::optional<int64_t> experts = dim("expert");
+    if (experts && pins.cp.value_or(1) > 1)
+      reader.error(key("cp", "context_parallel"), "experts are chosen over whole sequences, which cp splits: cp → 1");
     if (ep > 1 && !experts)
       reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
     else if (experts && *experts % pins.ep.value_or(1) != 0)

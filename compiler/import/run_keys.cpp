@@ -183,7 +183,7 @@ constexpr Row parallelKeys[] = {
     {"parallel_config.pipeline_stage", T::Count, used, "pipeline stages, the pp axis"},
     {"parallel_config.expert_parallel", T::Count, used,
      "the ep axis, part of data_parallel; more than 1 needs experts"},
-    {"parallel_config.context_parallel", T::Count, used, "the cp axis"},
+    {"parallel_config.context_parallel", T::Count, used, "the cp axis: parts of a sequence"},
     {"parallel_config.context_parallel_algo", T::String, accepted, "the plan chooses its collectives"},
     {"parallel_config.optimizer_shard", T::Bool, mapped,
      "no effect upstream since r0.7; parallel.enable_parallel_optimizer decides"},

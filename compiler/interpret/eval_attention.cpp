@@ -15,21 +15,23 @@ namespace espalier {
 
 namespace {
 
-/// Where the rows of one attention lie: q is [batch, seq, kv heads, group, depth] (group 1 when q has no such
-/// dimension), k and v are [batch, seq, kv heads, depth].
+/// Where the rows of one attention lie: q is [batch, queries, kv heads, group, depth] (group 1 when q has no such
+/// dimension), k and v are [batch, seq, kv heads, depth]. Queries may be a part of the positions.
 template <typename Op> class Rows {
 public:
   Rows(Op op, const Tensor &q, const Tensor &k, const EvalContext &context)
-      : batch(k.shape()[0]), seq(k.shape()[1]), heads(k.shape()[2]), depth(k.shape()[3]),
+      : batch(k.shape()[0]), queries(q.shape()[1]), seq(k.shape()[1]), heads(k.shape()[2]), depth(k.shape()[3]),
         group(q.shape().size() == 5 ? q.shape()[3] : 1), isCausal(op.getCausal()),
         scale(op.getScale().convertToDouble()), rank(q.shape().size()),
         mask(op.getRate().convertToDouble(), op.getId(), op.getOriginsAttr(), op.getUnsplitAttr(), q.type, context) {}
 
   /// Index of q's row, which is also that of out and, without depth, of log_sum_exp.
-  int64_t queryRow(int64_t b, int64_t t, int64_t h, int64_t g) const { return ((b * seq + t) * heads + h) * group + g; }
+  int64_t queryRow(int64_t b, int64_t t, int64_t h, int64_t g) const {
+    return ((b * queries + t) * heads + h) * group + g;
+  }
   int64_t keyRow(int64_t b, int64_t t, int64_t h) const { return (b * seq + t) * heads + h; }
   /// Number of keys that the query at `t` sees.
-  int64_t keysOf(int64_t t) const { return isCausal ? t + 1 : seq; }
+  int64_t keysOf(int64_t t) const { return isCausal ? mask.place(1, t) + 1 : seq; }
 
   /// What the weight of key `key` for query `t` is multiplied by.
   double keep(int64_t b, int64_t t, int64_t h, int64_t g, int64_t key) const {
@@ -37,18 +39,18 @@ public:
     if (rank == 5)
       head = head * mask.size(3) + mask.place(3, g);
     auto length = static_cast<uint64_t>(mask.size(1));
-    return mask.factor(b, (static_cast<uint64_t>(head) * length + t) * length + key);
+    return mask.factor(b, (static_cast<uint64_t>(head) * length + mask.place(1, t)) * length + key);
   }
 
   template <typename Body> void forEachRow(Body body) const {
     for (int64_t b = 0; b < batch; ++b)
-      for (int64_t t = 0; t < seq; ++t)
+      for (int64_t t = 0; t < queries; ++t)
         for (int64_t h = 0; h < heads; ++h)
           for (int64_t g = 0; g < group; ++g)
             body(b, t, h, g);
   }
 
-  const int64_t batch, seq, heads, depth, group;
+  const int64_t batch, queries, seq, heads, depth, group;
   const bool isCausal;
   const double scale;
 

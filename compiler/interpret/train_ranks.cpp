@@ -41,7 +41,7 @@ public:
     context.placeOn(module->getAttrOfType<dist::MeshAttr>("dist.mesh"), rank);
     context.seed = static_cast<uint32_t>(run.seed);
     stage = static_cast<int>(context.coordinate("pp"));
-    ranksPerStage = plan.replicas() * plan.tp;
+    ranksPerStage = plan.ranks() / plan.pp;
   }
 
   llvm::Error train() {
@@ -216,9 +216,10 @@ private:
     }
   }
 
+  /// Samples of the rank's replica, of each its context rank's part.
   Tensor input(const std::string &name, RankedTensorType type, int64_t microBatch) const {
     std::vector<double> values;
-    int64_t samples = plan.microBatchSize;
+    int64_t samples = plan.microBatchSize, length = type.getDimSize(1);
     int64_t replica = context.coordinate("dp") * plan.ep + context.coordinate("ep");
     int64_t first =
         static_cast<int64_t>(context.step) * plan.globalBatch() + (microBatch * plan.replicas() + replica) * samples;
@@ -228,7 +229,8 @@ private:
                                         : name == "labels"       ? sample.labels
                                         : name == "loss_weights" ? sample.lossWeights
                                                                  : sample.positions;
-      values.insert(values.end(), part.begin(), part.end());
+      auto begin = part.begin() + context.coordinate("cp") * length;
+      values.insert(values.end(), begin, begin + length);
     }
     return Tensor(type, std::move(values));
   }

@@ -77,15 +77,23 @@ public:
   }
 
   SmallVector<Value> cloneLocal(Operation *op) override {
-    OperationState state(op->getLoc(), op->getName());
+    SmallVector<Value> operands;
+    SmallVector<Type> results;
     for (Value operand : op->getOperands())
-      state.operands.push_back(locals.lookup(operand));
+      operands.push_back(locals.lookup(operand));
     for (Value result : op->getResults())
-      state.types.push_back(layout.localType(result.getType(), shardingOf(result)));
+      results.push_back(layout.localType(result.getType(), shardingOf(result)));
+    return SmallVector<Value>(cloneWith(op, operands, results)->getResults());
+  }
+
+  Operation *cloneWith(Operation *op, ValueRange operands, TypeRange results) override {
+    OperationState state(op->getLoc(), op->getName());
+    state.addOperands(operands);
+    state.addTypes(results);
     for (NamedAttribute attribute : op->getAttrs())
       if (attribute.getName() != "dist.shardings" && attribute.getName() != "dist.operands")
         state.attributes.push_back(attribute);
-    return SmallVector<Value>(b.create(state)->getResults());
+    return b.create(state);
   }
 
 private:

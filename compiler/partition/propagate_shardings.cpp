@@ -2,7 +2,8 @@
 // order: an op's factors are its named dimensions; each takes the axes of the first claimant, where parameters claim
 // before the place that a result is bound for, and that before the other operands in order. An axis serves one factor
 // of an op. Example (tp splits the stream's sequence and the heads): q = x[b, s:tp, h] w[h, n:tp, d] gives n to tp, so
-// that x must be whole in s (an all-gather) and q is [b, s, n:tp, d].
+// that x must be whole in s (an all-gather) and q is [b, s, n:tp, d]. With x[b, s:cp,tp, h] the outer axis is still
+// free: x is gathered over tp alone and q is [b, s:cp, n:tp, d].
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
@@ -24,16 +25,21 @@ class FactorAxes {
 public:
   explicit FactorAxes(ShardableOp op) : op(op) {}
 
+  /// Each dimension takes its axes from the outermost on, up to the first one that another factor has. A later claimant
+  /// adds inner axes where the earlier ones agree with its outer ones.
   void claim(Type type, const Sharding &sharding) {
     for (auto [dim, axes] : llvm::zip_equal(dimNames(type), sharding.dims)) {
-      if (axesOf.contains(dim) || op.factorKind(dim) == FactorKind::Blocked)
+      if (axes.empty() || op.factorKind(dim) == FactorKind::Blocked)
         continue;
-      Axes free; // batch on dp and ep stays on dp where experts have claimed ep
-      llvm::copy_if(axes, std::back_inserter(free), [&](StringAttr axis) { return !llvm::is_contained(used, axis); });
-      if (free.empty())
+      Axes &claimed = axesOf[dim];
+      if (claimed.size() > axes.size() || ArrayRef(axes).take_front(claimed.size()) != ArrayRef(claimed))
         continue;
-      axesOf[dim] = free;
-      used.append(free.begin(), free.end());
+      for (StringAttr axis : ArrayRef(axes).drop_front(claimed.size())) {
+        if (llvm::is_contained(used, axis))
+          break;
+        claimed.push_back(axis);
+        used.push_back(axis);
+      }
     }
   }
 

@@ -68,7 +68,8 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   out.set_compiler(espalierVersion);
   out.set_parameter_count(run.model.parameterCount());
   out.set_memory_limit_bytes(static_cast<uint64_t>(run.cluster.memoryBytes));
-  for (auto [name, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("tp", plan.tp)}) {
+  for (auto [name, size] :
+       {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp), std::pair("tp", plan.tp)}) {
     rt::pb::Axis &axis = *out.add_mesh();
     axis.set_name(name);
     axis.set_size(size);

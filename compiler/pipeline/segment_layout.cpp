@@ -47,10 +47,12 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
   }
   int64_t shares = 1;
   for (StringAttr axis : layout.mesh().getAxes()) {
-    bool isOfSamples = axis == "dp" || axis == "ep";
+    bool isOfSamples = axis == "dp" || axis == "cp" || axis == "ep";
     bool splits =
         llvm::any_of(parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
-    if (plan.zero >= 1 && isOfSamples && !splits && layout.mesh().size(axis.getValue()) > 1) {
+    // What works on whole sequences has the same gradient on all context ranks.
+    bool isSummed = llvm::is_contained(parameter.partialAxes, axis);
+    if (plan.zero >= 1 && isOfSamples && isSummed && !splits && layout.mesh().size(axis.getValue()) > 1) {
       parameter.shareAxes.push_back(axis);
       shares *= layout.mesh().size(axis.getValue());
     }
@@ -60,7 +62,7 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
   int64_t splits = 1;
   for (const Axes &axes : parameter.sharding.dims)
     splits *= layout.size(axes);
-  parameter.replicas = plan.replicas() * plan.tp / splits / shares;
+  parameter.replicas = plan.ranks() / plan.pp / splits / shares;
   return parameter;
 }
 

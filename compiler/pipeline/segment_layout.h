@@ -18,7 +18,7 @@ struct SegmentParameter {
   int64_t localElements = 0;
   int64_t heldElements = 0;  ///< localElements rounded up to whole ZeRO shares: what the regions hold
   int64_t stateElements = 0; ///< of one moment: a ZeRO share, or heldElements
-  Axes shareAxes;            ///< over which ZeRO shares lie: axes of samples that do not split the parameter
+  Axes shareAxes; ///< over which ZeRO shares lie: axes of samples and of their parts that do not split the parameter
   int64_t elementBytes = 4;
   int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the gradient when it is summed
   uint64_t parameterOffset = 0, gradientOffset = 0, stateOffset = 0;

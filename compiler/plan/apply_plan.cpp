@@ -28,8 +28,8 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   Builder b(module.getContext());
   SmallVector<StringAttr> axes;
   SmallVector<int64_t> sizes;
-  for (auto [axis, size] :
-       {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("ep", plan.ep), std::pair("tp", plan.tp)}) {
+  for (auto [axis, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp),
+                            std::pair("ep", plan.ep), std::pair("tp", plan.tp)}) {
     if (StringRef(axis) == "ep" && !model.hasExperts())
       continue;
     axes.push_back(b.getStringAttr(axis));
@@ -41,6 +41,7 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   if (model.hasExperts())
     dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp", "ep"})),
             b.getNamedAttr("expert", b.getStrArrayAttr({"ep"}))};
+  dims.push_back(b.getNamedAttr("seq", b.getStrArrayAttr({"cp"})));
   for (const std::string &dim : tensorParallelDims(model))
     dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
   if (plan.vocabParallel)

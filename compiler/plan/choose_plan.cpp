@@ -35,6 +35,7 @@ planner::Plan pinnedPlan(const RunConfig &run) {
   plan.dp = pins.dp.value_or(1);
   plan.tp = pins.tp.value_or(1);
   plan.pp = pins.pp.value_or(1);
+  plan.cp = pins.cp.value_or(1);
   plan.ep = pins.ep.value_or(1);
   plan.microBatchSize = pins.microBatchSize.value_or(1);
   plan.microBatches = pins.microBatches.value_or(1);

@@ -46,12 +46,12 @@ planner::Plan withRecompute(planner::Plan plan, planner::Recompute recompute) {
 std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
   std::vector<Change> changes;
   auto add = [&](std::string name, planner::Plan changed) { changes.push_back({std::move(name), std::move(changed)}); };
-  if (plan.zero == 0 && plan.dp > 1) {
+  if (plan.zero == 0 && plan.replicas() * plan.cp > 1) {
     planner::Plan zero = plan;
     zero.zero = 1;
     add("zero=1", zero);
   }
-  if (plan.tp > 1 && !plan.sequenceParallel) {
+  if (plan.tp > 1 && !plan.sequenceParallel && run.model.dims.at("seq") % (plan.cp * plan.tp) == 0) {
     planner::Plan sequence = plan;
     sequence.sequenceParallel = true;
     add("use_seq_parallel: True", sequence);
@@ -66,13 +66,24 @@ std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
   }
   for (int tp = plan.tp * 2; tp <= plan.tp * plan.dp && plan.dp % (tp / plan.tp) == 0; tp *= 2) {
     auto heads = run.model.dims.find(run.model.dims.count("kv_heads") ? "kv_heads" : "heads");
-    if (heads->second % tp || run.model.dims.at("ffn") % tp)
+    bool splitsSequence = !plan.sequenceParallel || run.model.dims.at("seq") % (plan.cp * tp) == 0;
+    if (heads->second % tp || run.model.dims.at("ffn") % tp || !splitsSequence)
       break;
     planner::Plan wider = withRecompute(plan, planner::Recompute::Full);
     wider.tp = tp;
     wider.dp = plan.dp * plan.tp / tp;
     wider.microBatches = plan.microBatches * plan.dp / wider.dp;
     add(fmt::format("recompute=full, dp={} and tp={}", wider.dp, tp), wider);
+  }
+  int parts = plan.sequenceParallel ? plan.tp : 1;
+  for (int cp = plan.cp * 2; cp <= plan.cp * plan.dp && plan.dp % (cp / plan.cp) == 0; cp *= 2) {
+    if (run.model.dims.at("seq") % (cp * parts))
+      break;
+    planner::Plan longer = withRecompute(plan, planner::Recompute::Full);
+    longer.cp = cp;
+    longer.dp = plan.dp * plan.cp / cp;
+    longer.microBatches = plan.microBatches * plan.dp / longer.dp;
+    add(fmt::format("recompute=full, dp={} and cp={}", longer.dp, cp), longer);
   }
   return changes;
 }

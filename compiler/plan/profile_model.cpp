@@ -4,6 +4,7 @@
 #include "compiler/driver.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
+#include "compiler/plan/profile_context.h"
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
 
@@ -31,6 +32,7 @@ constexpr int64_t sampleCounts[] = {1, 2, 3, 4, 6, 8, 16};
 constexpr int64_t termSamples = 2; ///< one of them; dimensions of size 1 are harder to tell apart
 constexpr int profiledReplicas = 2;
 constexpr const char *policies[] = {"none", "selective", "full"};
+constexpr const char *stepFunctions[] = {".reduce_gradients", ".squared_norm", ".optimizer"};
 
 /// A plan whose partition has everything that any plan of the pattern can have: replicas, several stages, all policies.
 planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
@@ -39,6 +41,7 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   plan.tp = point.tp;
   plan.ep = point.ep;
   plan.pp = 2;
+  plan.cp = point.cp;
   plan.microBatchSize = point.samples;
   plan.zero = point.zero;
   plan.sequenceParallel = point.sequenceParallel;
@@ -54,10 +57,16 @@ using Workspaces = std::map<std::string, double>; ///< bytes by program
 /// One build of the model: the module with fused kernels, and on request the workspaces of its programs.
 class Build {
 public:
-  Build(MLIRContext &context, const RunConfig &run, const ProfilePoint &point) : context(context) {
+  /// What runs once per step is left out on request: its functions would be fused and planned for nothing.
+  Build(MLIRContext &context, const RunConfig &run, const ProfilePoint &point, bool hasStep) : context(context) {
     model = partitionRun(context, run, planAt(run, point));
     if (!model)
       return;
+    if (!hasStep)
+      for (const SegmentLayout &segment : model->segments)
+        for (const char *step : stepFunctions)
+          if (Operation *function = model->module->lookupSymbol(segment.kind + step))
+            function->erase();
     PassManager passes(&context);
     addFusionPasses(passes);
     if (failed(passes.run(*model->module)))
@@ -85,36 +94,39 @@ private:
   std::optional<PartitionedModel> model;
 };
 
-/// Workspaces of forward, backward and evaluation; a policy that the segment does not have is as `none`.
+/// Largest workspace of forward, backward and evaluation; a policy that the segment does not have is as `none`.
+double workspaceOf(const std::string &segment, int policy, const Workspaces &workspaces) {
+  double largest = 0;
+  auto consider = [&](const std::string &program) {
+    auto found = workspaces.find(segment + program);
+    if (found != workspaces.end())
+      largest = std::max(largest, found->second);
+    return found != workspaces.end();
+  };
+  for (const char *phase : {".forward", ".backward"})
+    if (!consider(std::string(".") + policies[policy] + phase))
+      consider(std::string(".none") + phase);
+  consider(".evaluate");
+  return largest;
+}
+
 void readWorkspaces(const std::string &segment, const std::vector<Workspaces> &planned, planner::PatternTerms &terms) {
-  for (int index = 0; index < 3; ++index)
-    for (auto [samples, workspaces] : llvm::zip_equal(sampleCounts, planned)) {
-      double largest = 0;
-      auto consider = [&](const std::string &program) {
-        auto found = workspaces.find(segment + program);
-        if (found != workspaces.end())
-          largest = std::max(largest, found->second);
-        return found != workspaces.end();
-      };
-      for (const char *phase : {".forward", ".backward"})
-        if (!consider(std::string(".") + policies[index] + phase))
-          consider(std::string(".none") + phase);
-      consider(".evaluate");
-      terms.workspaceBytes[index].points.emplace_back(static_cast<double>(samples), largest);
-    }
+  for (int policy = 0; policy < 3; ++policy)
+    for (auto [samples, workspaces] : llvm::zip_equal(sampleCounts, planned))
+      terms.workspaceBytes[policy].points.emplace_back(static_cast<double>(samples),
+                                                       workspaceOf(segment, policy, workspaces));
 }
 
 /// Workspaces of what runs once per step, on whole parameters or on ZeRO shares of them.
 void readStepPeaks(const std::string &segment, const Workspaces &step, const ProfilePoint &point,
                    planner::PatternTerms &terms) {
-  for (const char *program : {".reduce_gradients", ".squared_norm", ".optimizer"}) {
+  for (const char *program : stepFunctions) {
     auto found = step.find(segment + program);
     if (found == step.end() || found->second == 0)
       continue;
     Monomial bytes{found->second, {}};
     if (point.zero > 0) // of experts and of others alike: what ep does not split, ZeRO shares over it
-      bytes = {found->second * point.dp * point.ep,
-               {{static_cast<int>(Axis::Dp), -1}, {static_cast<int>(Axis::Ep), -1}}};
+      bytes = scaled(shareOfReplicas(), found->second * point.dp * point.ep);
     terms.stepPeakBytes.push_back({bytes});
   }
 }
@@ -143,7 +155,8 @@ public:
   }
 
 private:
-  /// Tensor ranks, sequence parallelism and whether experts are split; all other axes are symbols.
+  /// Tensor ranks, sequence parallelism and whether experts are split; all other axes are symbols, which for cp begin
+  /// at two.
   struct Layout {
     int tp = 1;
     bool sequenceParallel = false;
@@ -221,8 +234,11 @@ private:
   void addLimits() {
     for (const std::string &dim : tensorParallelDims(run.model))
       problem.limits.push_back({dim, run.model.dims.at(dim), Axis::Tp});
-    if (sequence() > 0)
+    if (sequence() > 0) {
+      if (!run.model.hasExperts()) // which are chosen over whole sequences
+        problem.limits.push_back({"seq", sequence(), Axis::Cp});
       problem.limits.push_back({"seq", sequence(), Axis::Tp, 1, /*onlySequenceParallel=*/true});
+    }
     if (run.model.hasExperts())
       problem.limits.push_back({"expert", run.model.dims.at("expert"), Axis::Ep});
   }
@@ -277,12 +293,45 @@ private:
     for (size_t kind = 0; kind < terms.size(); ++kind)
       for (planner::PatternTerms &pattern : terms[kind])
         readWorkspaces(problem.kinds[kind].name, workspaces, pattern);
+    if (run.pins.cp != 1 && !run.model.hasExperts() && !addContextPatterns(where, layout, terms))
+      return std::nullopt;
     return terms;
+  }
+
+  /// Adds the same patterns with a split sequence, behind those without.
+  bool addContextPatterns(MLIRContext &where, const Layout &layout, Terms &terms) {
+    Terms split(problem.kinds.size());
+    std::vector<ContextWorkspaces> workspaces(problem.kinds.size());
+    for (int ranks : profiledContextRanks(sequence() / (layout.sequenceParallel ? layout.tp : 1))) {
+      for (size_t kind = 0; kind < terms.size(); ++kind)
+        for (std::vector<planner::ContextBytes> &bytes : workspaces[kind])
+          bytes.push_back({ranks, {}});
+      for (int64_t samples : contextSamples) {
+        ProfilePoint point{samples, profiledReplicas, layout.tp, /*ep=*/1, /*zero=*/0, layout.sequenceParallel, ranks};
+        Build build(where, run, point, /*hasStep=*/false);
+        if (build.isBroken())
+          return false;
+        if (samples > 1 && split.front().empty()) // dimensions of size 1 are harder to tell apart
+          addTerms(build, point, split);
+        std::optional<Workspaces> planned = build.planBuffers();
+        if (!planned)
+          return false;
+        for (size_t kind = 0; kind < terms.size(); ++kind)
+          for (int policy = 0; policy < 3; ++policy)
+            workspaces[kind][policy].back().bytes.points.emplace_back(
+                static_cast<double>(samples), workspaceOf(problem.kinds[kind].name, policy, *planned));
+      }
+    }
+    for (size_t kind = 0; kind < terms.size() && !split[kind].empty(); ++kind)
+      for (size_t i = 0, wholes = terms[kind].size(); i < wholes; ++i)
+        if (terms[kind][i].pattern.dp != false)
+          terms[kind].push_back(splitOverContext(terms[kind][i], split[kind].front(), workspaces[kind]));
+    return true;
   }
 
   /// Builds the model at one point; adds its terms to `terms` unless that is null.
   std::optional<Workspaces> profilePoint(MLIRContext &where, const ProfilePoint &point, Terms *terms) {
-    Build build(where, run, point);
+    Build build(where, run, point, /*hasStep=*/terms != nullptr);
     if (build.isBroken())
       return std::nullopt;
     if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1)
@@ -343,8 +392,11 @@ private:
 
   /// What does not depend on the split.
   void describeModel(Build &build, const SizeReader &sizes) {
-    problem.boundaryBytes = readStreamBytes(build.module(), sizes);
-    problem.inputBytes = {scaled(readInputBytes(build.module(), sizes), 4)}; // tokens, positions, labels, loss weights
+    Monomial contextShare{1, {{static_cast<int>(Axis::Cp), -1}}};
+    for (const Monomial &part : readStreamBytes(build.module(), sizes))
+      problem.boundaryBytes.push_back(product(part, contextShare));
+    // Tokens, positions, labels and loss weights.
+    problem.inputBytes = {product(scaled(readInputBytes(build.module(), sizes), 4), contextShare)};
     for (const SegmentRun &part : run.model.runs)
       problem.modelFlops += part.count * readFlops(build.module(), part.kind) / static_cast<double>(sizes.at().samples);
   }
@@ -362,6 +414,7 @@ private:
         if (hasTied)
           read.pattern.pp = manyStages;
         read.pattern.tensorRanks = point.tp;
+        read.pattern.cp = point.cp > 1;
         read.pattern.sequenceParallel = point.sequenceParallel;
         if (run.model.hasExperts())
           read.pattern.ep = point.ep > 1;

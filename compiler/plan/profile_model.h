@@ -1,5 +1,5 @@
 // The planner's problem, read off the compiler's own IR: the model is built, differentiated and partitioned once per
-// pattern (number of tensor ranks, sequence parallelism, ZeRO), and what the IR holds becomes terms.
+// pattern (number of tensor ranks, sequence parallelism, split sequence, ZeRO), and what the IR holds becomes terms.
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -13,7 +13,7 @@ namespace espalier {
 
 /// Profiles the model of a run for all numbers of tensor ranks that divide it and up to 64 times the cluster's devices.
 /// Batch and axes stay symbols. Workspaces are those of the planned buffers at several batch sizes, piecewise affine in
-/// between. Failures are diagnostics of `context`.
+/// between. Patterns of a split sequence are left out where cp is pinned to 1. Failures are diagnostics of `context`.
 std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const RunConfig &run);
 
 /// The axes and choices that the run file fixes.

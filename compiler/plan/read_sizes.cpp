@@ -12,8 +12,8 @@ using planner::Monomial;
 
 namespace {
 
-constexpr int dpSymbol = static_cast<int>(planner::Axis::Dp), tpSymbol = static_cast<int>(planner::Axis::Tp),
-              epSymbol = static_cast<int>(planner::Axis::Ep);
+constexpr int dpSymbol = static_cast<int>(planner::Axis::Dp), cpSymbol = static_cast<int>(planner::Axis::Cp),
+              epSymbol = static_cast<int>(planner::Axis::Ep), tpSymbol = static_cast<int>(planner::Axis::Tp);
 
 } // namespace
 
@@ -39,6 +39,8 @@ Monomial scaled(Monomial a, double factor) {
 }
 
 Monomial replicaSamples() { return {1, {{dpSymbol, -1}, {epSymbol, -1}, {planner::kBatchSymbol, 1}}}; }
+
+Monomial shareOfReplicas() { return {1, {{dpSymbol, -1}, {cpSymbol, -1}, {epSymbol, -1}}}; }
 
 void add(planner::Size &sum, const Monomial &part) {
   auto samePowers = [&](const Monomial &other) {
@@ -67,12 +69,21 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (name == "batch" && localSize == point.samples * point.ep) // where experts are on ep
     return {1, {{dpSymbol, -1}, {planner::kBatchSymbol, 1}}};
   auto known = model.dims.find(name.str());
-  if (known != model.dims.end() && known->second == localSize)
-    return {1, {{symbols.at(name.str()), 1}}};
-  if (name == "expert" && known != model.dims.end() && known->second == localSize * point.ep)
-    return product({1, {{symbols.at("expert"), 1}}}, {1, {{epSymbol, -1}}});
-  if (known != model.dims.end() && known->second == localSize * point.tp)
-    return product({1, {{symbols.at(name.str()), 1}}}, {1, {{tpSymbol, -1}}});
+  if (known == model.dims.end())
+    return {static_cast<double>(localSize), {}};
+  Monomial whole{1, {{symbols.at(name.str()), 1}}};
+  if (known->second == localSize)
+    return whole;
+  if (name == "expert" && known->second == localSize * point.ep)
+    return product(std::move(whole), {1, {{epSymbol, -1}}});
+  if (name == "seq" && point.cp > 1) {
+    whole = product(std::move(whole), {1, {{cpSymbol, -1}}});
+    localSize *= point.cp;
+    if (known->second == localSize)
+      return whole;
+  }
+  if (known->second == localSize * point.tp)
+    return product(std::move(whole), {1, {{tpSymbol, -1}}});
   return {static_cast<double>(localSize), {}};
 }
 

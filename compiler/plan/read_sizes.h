@@ -17,11 +17,12 @@ struct ProfilePoint {
   int64_t samples = 1; ///< of one micro-batch on one replica
   int dp = 1, tp = 1, ep = 1, zero = 0;
   bool sequenceParallel = false;
+  int cp = 1;
 };
 
 /// Reads sizes at one profile point. A dimension whose local size is neither the model's nor its share over tp or, of
-/// experts, over ep (the padded vocabulary, flat ranges) becomes a number, which holds for this number of tensor ranks
-/// only.
+/// the sequence, over cp and then tp or, of experts, over ep (the padded vocabulary, flat ranges) becomes a number,
+/// which holds for this number of tensor ranks only.
 class SizeReader {
 public:
   SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions, ProfilePoint point);
@@ -43,6 +44,8 @@ planner::Monomial product(planner::Monomial a, const planner::Monomial &b);
 planner::Monomial scaled(planner::Monomial a, double factor);
 /// Samples of one micro-batch on one replica.
 planner::Monomial replicaSamples();
+/// The share of one of the ranks of dp, cp and ep.
+planner::Monomial shareOfReplicas();
 /// Adds a monomial, joining it with one of the same powers.
 void add(planner::Size &sum, const planner::Monomial &part);
 

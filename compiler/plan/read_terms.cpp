@@ -78,6 +78,7 @@ ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 planner::Axis axisNamed(StringRef name) {
   return name == "dp"   ? planner::Axis::Dp
          : name == "pp" ? planner::Axis::Pp
+         : name == "cp" ? planner::Axis::Cp
          : name == "ep" ? planner::Axis::Ep
                         : planner::Axis::Tp;
 }
@@ -165,6 +166,21 @@ private:
     return term;
   }
 
+  /// Under the causal mask the last context rank has most work: its queries see all keys but half of their own number.
+  Size attentionOperations(Operation *op) const {
+    constexpr int cp = static_cast<int>(planner::Axis::Cp);
+    auto positions = [&](unsigned operand) {
+      return static_cast<double>(cast<RankedTensorType>(op->getOperand(operand).getType()).getDimSize(1));
+    };
+    double queries = positions(0), keys = positions(1), unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
+    double allQueries = cast<CostedOp>(op).flops() / (1 - unseen) * keys / queries;
+    Monomial every =
+        product(scaled(replicaSamples(), allQueries / static_cast<double>(sizes.at().samples)), {1, {{cp, -1}}});
+    if (unseen == 0)
+      return {every};
+    return {every, product(scaled(every, -0.5), {1, {{cp, -1}}})};
+  }
+
   ComputeTerm singleTerm(Operation *op, Phase phase) const {
     ComputeTerm term;
     if (auto contract = dyn_cast<model::ContractOp>(op)) {
@@ -172,7 +188,7 @@ private:
     } else {
       term.kind = ComputeClass::Attention;
       term.phase = phase;
-      term.operations = {scaled(replicaSamples(), cast<CostedOp>(op).flops() / sizes.at().samples)};
+      term.operations = attentionOperations(op);
     }
     term.name = op->getName().stripDialect().str();
     term.bytes = trafficOf(op);
@@ -298,6 +314,8 @@ private:
       Monomial elements = scaled(elementsOf(parameter), bytes / static_cast<double>(parameter.stateElements));
       for (StringAttr axis : parameter.shareAxes)
         elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
+      if (!parameter.shareAxes.empty()) // also where the sequence is split, which steps do not see otherwise
+        elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
       add(stepBytes, elements);
     }
   }

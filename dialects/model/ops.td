@@ -275,8 +275,10 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
     - (C1) k and v have the same type, with four dimensions. - (C2) q's dimensions are as said.
     - (C3) out has q's dimensions, log_sum_exp q's without the last.
     - (C4) `origins` and `unsplit` have one entry per dimension of q.
-    With rate > 0 the attention weights are dropped by random bits (see `id` at dropout); `origins` (for batch and the
-    heads) and `unsplit` (global sizes of q) are set by localization.
+    - (C5) q has as many positions as k, or `unsplit` has: then q is a part of the queries.
+    With rate > 0 the attention weights are dropped by random bits (see `id` at dropout). `origins` (of q: for the
+    random bits, and of seq for the causal mask) and `unsplit` (global sizes of q) are set by localization, which also
+    gathers k and v where the sequence is split, and sums and scatters dk and dv.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, F64Attr:$scale, F64Attr:$rate,
                        I64Attr:$id, UnitAttr:$causal, OptionalAttr<ArrayAttr>:$origins,
@@ -291,7 +293,7 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
   let summary = "Derivative of attention by q, k and v, recomputing the weights from log_sum_exp";
   let description = [{
     - (C1) results have the dimensions of q, k and v. - (C2) out and cotangent have q's dimensions, log_sum_exp q's
-    without the last. - (C3) attributes are as at attention.
+    without the last. - (C3) attributes and the part of q are as at attention.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$out,
                        AnyRankedTensor:$log_sum_exp, AnyRankedTensor:$cotangent, F64Attr:$scale, F64Attr:$rate,

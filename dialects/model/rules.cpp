@@ -49,14 +49,12 @@ SmallVector<Value> cloneWithOrigin(LocalizeContext &context, Operation *op, Stri
   return results;
 }
 
-/// A local clone that knows the origins and the unsplit shape of `global`: random bits depend on both.
-SmallVector<Value> cloneWithOrigins(LocalizeContext &context, Operation *op, Value global) {
-  SmallVector<Value> results = context.cloneLocal(op);
-  Operation *local = results.front().getDefiningOp();
+/// Results of a local op, which gets the origins and the unsplit shape of `global`: random bits depend on both.
+SmallVector<Value> withOrigins(LocalizeContext &context, Operation *local, Value global) {
   local->setAttr("origins", originsOf(context, global));
   local->setAttr("unsplit",
                  context.builder().getDenseI64ArrayAttr(cast<RankedTensorType>(global.getType()).getShape()));
-  return results;
+  return SmallVector<Value>(local->getResults());
 }
 
 StringRef lastDim(Value value) { return dimNames(value.getType()).back(); }
@@ -284,7 +282,9 @@ void MaskTailOp::differentiate(Gradients &g) {
 }
 
 // dropout: linear, so its derivative is itself
-SmallVector<Value> DropoutOp::localize(LocalizeContext &context) { return cloneWithOrigins(context, *this, getX()); }
+SmallVector<Value> DropoutOp::localize(LocalizeContext &context) {
+  return withOrigins(context, context.cloneLocal(*this).front().getDefiningOp(), getX());
+}
 void DropoutOp::differentiate(Gradients &g) {
   Value cotangent = g.fullCotangent();
   g.contribute(0, g.builder.create<DropoutOp>(g.loc, cotangent.getType(), cotangent, getRateAttr(), getIdAttr(),
@@ -302,19 +302,60 @@ void RopeOp::differentiate(Gradients &g) {
                g.builder.create<RopeOp>(g.loc, cotangent.getType(), cotangent, g.operand(1), getThetaAttr(), inverse));
 }
 
-// attention: heads and batch are independent; a row needs all keys
+// attention: heads, batch and queries are independent, but a query needs all keys. Where the sequence is split, keys
+// and values are gathered; their gradients, which each device has for its own queries, are summed and scattered again.
 static FactorKind attentionFactor(StringRef dim, Value q) {
-  bool isWhole = dim == dimNames(q.getType())[1] || dim == lastDim(q);
-  return isWhole ? FactorKind::Blocked : FactorKind::Parallel;
+  return dim == lastDim(q) ? FactorKind::Blocked : FactorKind::Parallel;
 }
-/// Two products of seq x seq x head_dim per head, halved by the causal mask.
-static double attentionFlops(Value q, bool causal) {
-  auto type = cast<RankedTensorType>(q.getType());
-  return 4.0 * type.getNumElements() * type.getDimSize(1) * (causal ? 0.5 : 1.0);
+
+static constexpr int64_t sequenceDim = 1;
+
+static ArrayAttr sequenceAxes(LocalizeContext &context, Value global) {
+  return context.builder().getArrayAttr(context.axes(global, dimNames(global.getType())[sequenceDim]));
 }
+
+/// `type` with `size` positions.
+static RankedTensorType withSequence(Type type, int64_t size) {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<int64_t> shape(tensor.getShape());
+  shape[sequenceDim] = size;
+  return namedTensor(shape, dimNames(type), tensor.getElementType());
+}
+
+/// Local operands of an attention or its derivative, with all positions of k and v.
+static SmallVector<Value> attentionOperands(LocalizeContext &context, Operation *op) {
+  SmallVector<Value> operands;
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    operands.push_back(context.operand(i));
+  for (unsigned i : {1, 2}) {
+    Value global = op->getOperand(i);
+    ArrayAttr axes = sequenceAxes(context, global);
+    if (axes.empty())
+      continue;
+    int64_t positions = cast<RankedTensorType>(global.getType()).getDimSize(sequenceDim);
+    // At the operand's location: the same gather for the derivative is the same work.
+    operands[i] = context.builder().create<dist::AllGatherOp>(
+        global.getLoc(), withSequence(operands[i].getType(), positions), operands[i], axes, sequenceDim);
+  }
+  return operands;
+}
+
+/// A query at position p sees p + 1 of the keys under the causal mask. Of the devices of a split sequence the last one
+/// has most work: `queries` that end with the last of `keys`.
+static double attentionFlops(Value q, Value k, bool causal) {
+  auto queries = cast<RankedTensorType>(q.getType());
+  auto keys = static_cast<double>(cast<RankedTensorType>(k.getType()).getDimSize(sequenceDim));
+  double seen = causal ? keys - static_cast<double>(queries.getDimSize(sequenceDim)) / 2 : keys;
+  return 4.0 * static_cast<double>(queries.getNumElements()) * seen;
+}
+
 FactorKind AttentionOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
-SmallVector<Value> AttentionOp::localize(LocalizeContext &context) { return cloneWithOrigins(context, *this, getQ()); }
-double AttentionOp::flops() { return attentionFlops(getQ(), getCausal()); }
+SmallVector<Value> AttentionOp::localize(LocalizeContext &context) {
+  Operation *local = context.cloneWith(*this, attentionOperands(context, *this),
+                                       TypeRange{context.resultType(0), context.resultType(1)});
+  return withOrigins(context, local, getQ());
+}
+double AttentionOp::flops() { return attentionFlops(getQ(), getK(), getCausal()); }
 bool AttentionOp::isExpensive() { return true; }
 void AttentionOp::differentiate(Gradients &g) {
   auto grad = g.builder.create<AttentionGradOp>(
@@ -328,9 +369,18 @@ void AttentionOp::differentiate(Gradients &g) {
 // attention_grad: five products where forward has two
 FactorKind AttentionGradOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
 SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {
-  return cloneWithOrigins(context, *this, getQ());
+  SmallVector<Value> operands = attentionOperands(context, *this);
+  Operation *local = context.cloneWith(*this, operands,
+                                       TypeRange{context.resultType(0), operands[1].getType(), operands[2].getType()});
+  SmallVector<Value> results = withOrigins(context, local, getQ());
+  ArrayAttr axes = sequenceAxes(context, getK());
+  for (unsigned i : {1, 2})
+    if (!axes.empty())
+      results[i] = context.builder().create<dist::ReduceScatterOp>(getLoc(), context.resultType(i), results[i], axes,
+                                                                   sequenceDim);
+  return results;
 }
-double AttentionGradOp::flops() { return 2.5 * attentionFlops(getQ(), getCausal()); }
+double AttentionGradOp::flops() { return 2.5 * attentionFlops(getQ(), getK(), getCausal()); }
 bool AttentionGradOp::isExpensive() { return true; }
 
 } // namespace espalier::model

@@ -92,10 +92,25 @@ LogicalResult verifyAttention(Operation *op, Value q, Value k, Value v) {
            << k.getType() << " and " << v.getType();
   size_t rank = shapeOf(q).size();
   bool grouped = rank == 5;
-  if ((rank != 4 && !grouped) || !isSubsequence(k, q) || dimNames(q.getType()).back() != dimNames(k.getType()).back() ||
-      dimNames(q.getType()).take_front(3) != dimNames(k.getType()).take_front(3)) // attention_c2
+  // Positions are counted apart.
+  auto sizesMatch = [&] {
+    return shapeOf(q)[0] == shapeOf(k)[0] && shapeOf(q)[2] == shapeOf(k)[2] && shapeOf(q).back() == shapeOf(k).back();
+  };
+  if ((rank != 4 && !grouped) || dimNames(q.getType()).back() != dimNames(k.getType()).back() ||
+      dimNames(q.getType()).take_front(3) != dimNames(k.getType()).take_front(3) || !sizesMatch()) // attention_c2
     return op->emitOpError("needs q with the dimensions of k and at most a group before the last, got ")
            << q.getType() << " for " << k.getType();
+  return success();
+}
+
+/// The origins of an attention, and how many of the positions its queries are.
+LogicalResult verifyQueries(Operation *op, Value q, Value k, ArrayAttr origins,
+                            std::optional<ArrayRef<int64_t>> unsplit) {
+  if (failed(verifyPart(op, q, origins, unsplit))) // attention_c4
+    return failure();
+  int64_t all = unsplit ? (*unsplit)[1] : shapeOf(q)[1];
+  if (all != shapeOf(k)[1]) // attention_c5
+    return op->emitOpError("needs keys of all ") << all << " positions, got " << shapeOf(k)[1];
   return success();
 }
 
@@ -286,7 +301,7 @@ LogicalResult AttentionOp::verify() {
   if (!sameDims(getOut(), getQ()) || !isOneMore(getLogSumExp(), getQ())) // attention_c3
     return emitOpError("needs out like q and log_sum_exp like q without its last dimension, got ")
            << getOut().getType() << " and " << getLogSumExp().getType();
-  return verifyPart(*this, getQ(), getOriginsAttr(), getUnsplit()); // attention_c4
+  return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit());
 }
 
 LogicalResult AttentionGradOp::verify() {
@@ -297,7 +312,7 @@ LogicalResult AttentionGradOp::verify() {
   if (!sameDims(getOut(), getQ()) || !sameDims(getCotangent(), getQ()) ||
       !isOneMore(getLogSumExp(), getQ())) // attention_grad_c2
     return emitOpError("needs out and cotangent like q and log_sum_exp like q without its last dimension");
-  return verifyPart(*this, getQ(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
+  return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
 }
 
 LogicalResult RouteOp::verify() {

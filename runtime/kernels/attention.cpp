@@ -18,6 +18,7 @@ protected:
     CallReader reader(call, {.buffers = buffers, .sizes = 5, .floats = 1});
     shape_ = {.batch = reader.size(0),
               .sequence = reader.size(1),
+              .keys = reader.size(call.sizes_size() > 5 ? 5 : 1),
               .kvHeads = reader.size(2),
               .group = reader.size(3),
               .headDim = reader.size(4, 1),
@@ -29,6 +30,8 @@ protected:
       reader.refuse("dropout rate is " + std::to_string(rate_) + ", needs to be at least 0 and below 1");
     if (rate_ > 0 && call.scalars_size() < 4)
       reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 4 for dropout");
+    if (shape_.keys != shape_.sequence && call.scalars_size() < 5)
+      reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 5 for a part of the queries");
     if (!(shape_.scale > 0))
       reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
     if (shape_.headDim > kLargestHead)
@@ -43,7 +46,7 @@ protected:
   }
   void checkKey(const CallReader &reader, int buffer) const {
     reader.expect(buffer, shape_.storage);
-    reader.holds(buffer, {shape_.batch, shape_.sequence, shape_.kvHeads, shape_.headDim}, bytesOf(shape_.storage));
+    reader.holds(buffer, {shape_.batch, shape_.keys, shape_.kvHeads, shape_.headDim}, bytesOf(shape_.storage));
   }
   void checkLse(const CallReader &reader, int buffer) const {
     reader.expect(buffer, Storage::F32);
@@ -61,6 +64,11 @@ protected:
             .firstSample = static_cast<uint32_t>(arguments.scalars[1]),
             .firstHead = arguments.scalars[2],
             .unsplitSequence = arguments.scalars[3]};
+  }
+
+  /// Position of q's first query. One beyond the keys sees all of them.
+  int64_t firstPosition(const CallArguments &arguments) const {
+    return shape_.keys == shape_.sequence ? 0 : std::clamp<int64_t>(arguments.scalars[4], 0, shape_.keys);
   }
 
   const cpu::Loops &loops_;
@@ -102,6 +110,7 @@ public:
                              .kvHead = pair % shape_.kvHeads,
                              .firstQuery = queries_[block].begin,
                              .endQuery = queries_[block].end,
+                             .firstPosition = firstPosition(arguments),
                              .scratch = threadScratch});
   }
 
@@ -120,7 +129,7 @@ public:
     checkLse(reader, 4);
   }
 
-  int64_t parts() const override { return shape_.sequence == 0 ? 0 : shape_.batch * shape_.kvHeads; }
+  int64_t parts() const override { return shape_.keys == 0 ? 0 : shape_.batch * shape_.kvHeads; }
   size_t scratchBytesPerThread() const override { return loops_.attentionBackwardScratchBytes(shape_); }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
@@ -138,6 +147,7 @@ public:
                               .dv = buffers[8],
                               .sample = part / shape_.kvHeads,
                               .kvHead = part % shape_.kvHeads,
+                              .firstPosition = firstPosition(arguments),
                               .scratch = threadScratch});
   }
 };

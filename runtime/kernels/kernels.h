@@ -37,6 +37,8 @@ struct CallArguments {
 ///   head, sequence length of the unsplit model (T)}, needed when the rate is not 0. Probability
 ///   (q, k) of local head h = kv_head * group + g in local sample b is kept when randomBits(seed,
 ///   step, stream, first_sample + b, ((first_head + h) * T + q) * T + k) >= dropoutThreshold(rate).
+///   With a sixth size k and v have that many positions, and scalars[4] is the position of q's first query, which the
+///   causal mask and q of the random bits count from.
 /// - ATTENTION_BACKWARD: overwrites dq, dk, dv; the workspace buffer is not touched and may be
 /// empty or absent.
 /// - EMBED: ids i32; rows outside [scalars[0], scalars[0] + rows) give zeros. Table and out may

@@ -1,9 +1,10 @@
-// Inputs are known by name: tokens, labels, loss_weights, positions; each [micro_batch_size,
-// sequence].
+// Inputs are known by name: tokens, labels, loss_weights, positions; each [micro_batch_size, sequence / cp].
 #include "runtime/train/batch_loader.h"
 
+#include "runtime/program.h"
 #include "runtime/status.h"
 
+#include <cstring>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -19,14 +20,19 @@ int64_t requireSamples(const Dataset &dataset) {
 
 } // namespace
 
-BatchLoader::BatchLoader(const pb::Plan &plan, int stage, const Dataset &dataset, SampleOrder order, int replica,
-                         int replicas)
-    : settings(plan.settings()), stage(plan.stages(stage)), dataset(dataset),
-      share{static_cast<int64_t>(settings.micro_batch_size()), replica, replicas},
+BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order)
+    : settings(plan.settings()), stage(plan.stages(mesh.stage(rank))), dataset(dataset),
+      share{static_cast<int64_t>(settings.micro_batch_size()), dataReplica(mesh, rank), dataReplicas(mesh)},
+      first(mesh.coordinate(rank, "cp") * static_cast<int64_t>(settings.sequence()) / mesh.axisSize("cp")),
+      length(static_cast<int64_t>(settings.sequence()) / mesh.axisSize("cp")),
       sampler(order, requireSamples(dataset), static_cast<int64_t>(settings.global_batch())),
       text(settings.sequence() + 1) {
-  uint64_t bytes = settings.micro_batch_size() * settings.sequence() * 4;
-  for (const pb::InputBuffer &input : this->stage.inputs()) {
+  sample.tokens.resize(settings.sequence());
+  sample.labels.resize(settings.sequence());
+  sample.lossWeights.resize(settings.sequence());
+  sample.positions.resize(settings.sequence());
+  uint64_t bytes = settings.micro_batch_size() * length * 4;
+  for (const pb::InputBuffer &input : stage.inputs()) {
     bool isWeights = input.name() == "loss_weights";
     if (!isWeights && input.name() != "tokens" && input.name() != "labels" && input.name() != "positions")
       throw PlanError(fmt::format("the plan wants input '{}'; samples have tokens, labels, "
@@ -39,26 +45,23 @@ BatchLoader::BatchLoader(const pb::Plan &plan, int stage, const Dataset &dataset
 }
 
 void BatchLoader::load(int64_t consumed, int64_t microBatch, std::byte *inputs) {
-  int64_t samples = settings.micro_batch_size(), length = settings.sequence();
   int64_t begin = share.firstPlace(consumed, microBatch);
-  for (int64_t i = 0; i < samples; ++i) {
-    SampleView view;
-    for (const pb::InputBuffer &input : stage.inputs()) {
-      std::byte *place = inputs + input.offset() + i * length * 4;
-      std::span<int32_t> numbers(reinterpret_cast<int32_t *>(place), length);
-      if (input.name() == "tokens")
-        view.tokens = numbers;
-      else if (input.name() == "labels")
-        view.labels = numbers;
-      else if (input.name() == "positions")
-        view.positions = numbers;
-      else
-        view.lossWeights = {reinterpret_cast<float *>(place), static_cast<size_t>(length)};
-    }
-    dataset.read(sampler.at(begin + i), view, text);
-    for (size_t k = 0; settings.ignore_token() >= 0 && k < view.labels.size(); ++k)
-      if (view.labels[k] == settings.ignore_token() && !view.lossWeights.empty())
-        view.lossWeights[k] = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(settings.micro_batch_size()); ++i) {
+    dataset.read(sampler.at(begin + i), {sample.tokens, sample.labels, sample.lossWeights, sample.positions, {}}, text);
+    for (size_t k = 0; settings.ignore_token() >= 0 && k < sample.labels.size(); ++k)
+      if (sample.labels[k] == settings.ignore_token())
+        sample.lossWeights[k] = 0;
+    write(i * length, inputs);
+  }
+}
+
+void BatchLoader::write(int64_t begin, std::byte *inputs) const {
+  for (const pb::InputBuffer &input : stage.inputs()) {
+    const void *from = input.name() == "tokens"      ? static_cast<const void *>(sample.tokens.data() + first)
+                       : input.name() == "labels"    ? sample.labels.data() + first
+                       : input.name() == "positions" ? sample.positions.data() + first
+                                                     : static_cast<const void *>(sample.lossWeights.data() + first);
+    std::memcpy(inputs + input.offset() + begin * 4, from, length * 4);
   }
 }
 

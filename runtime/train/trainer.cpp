@@ -12,11 +12,11 @@ namespace espalier::rt {
 Trainer::Trainer(RunContext &context, Executor &executor)
     : context(context), executor(executor), settings(context.program.plan().settings()),
       state(initialScalars(settings)),
-      trainingBatches(context.program.plan(), executor.rankProgram().stage, context.training, context.options.order,
-                      executor.rankProgram().dataIndex, dataReplicas(context.program.mesh())) {
+      trainingBatches(context.program.plan(), context.program.mesh(), executor.rankProgram().rank, context.training,
+                      context.options.order) {
   if (context.heldOut)
-    heldOutBatches.emplace(context.program.plan(), executor.rankProgram().stage, *context.heldOut, SampleOrder::single,
-                           executor.rankProgram().dataIndex, dataReplicas(context.program.mesh()));
+    heldOutBatches.emplace(context.program.plan(), context.program.mesh(), executor.rankProgram().rank,
+                           *context.heldOut, SampleOrder::single);
 }
 
 void Trainer::run() {

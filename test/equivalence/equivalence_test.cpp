@@ -2,6 +2,8 @@
 // model: losses of ten steps and every gradient of each step.
 #include "test/equivalence/training.h"
 
+#include "runtime/train/run.h"
+
 #include <gtest/gtest.h>
 
 namespace espalier {
@@ -82,6 +84,48 @@ const std::vector<SplitCase> &splits() {
   return cases;
 }
 
+/// The sequence split over context ranks.
+const std::vector<SplitCase> &contextSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "cp2", .cp = 2},
+      {.name = "cp4_accumulate2", .cp = 4, .microBatches = 2},
+      {.name = "cp2_full", .cp = 2, .microBatches = 2, .recompute = full},
+      {.name = "cp2_selective", .cp = 2, .recompute = selective},
+      {.name = "cp2_zero1", .cp = 2, .zero = 1},
+      {.name = "dp2_cp2", .dp = 2, .cp = 2},
+      {.name = "dp2_cp2_zero1", .dp = 2, .cp = 2, .microBatches = 2, .zero = 1},
+      {.name = "tp2_cp2", .tp = 2, .cp = 2},
+      {.name = "tp2_cp2_whole_vocab", .tp = 2, .cp = 2, .vocabParallel = false},
+      {.name = "tp2_cp2_sp", .tp = 2, .cp = 2, .sequenceParallel = true},
+      {.name = "tp2_cp4_sp_whole_vocab", .tp = 2, .cp = 4, .sequenceParallel = true, .vocabParallel = false},
+      {.name = "tp2_cp2_full_slice", .tp = 2, .cp = 2, .recompute = full, .sliceInputs = true},
+      {.name = "tp2_cp2_sp_mixed_recompute",
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .sequenceParallel = true,
+       .layerRecompute = {full, none, selective}},
+      {.name = "pp2_cp2", .pp = 2, .cp = 2, .microBatches = 4},
+      {.name = "pp3_cp2_zero1_selective", .pp = 3, .cp = 2, .microBatches = 4, .zero = 1, .recompute = selective},
+      {.name = "dp2_tp2_cp2_zero1_sp_full",
+       .dp = 2,
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .zero = 1,
+       .sequenceParallel = true,
+       .recompute = full},
+      {.name = "tp2_pp2_cp2_zero1_sp",
+       .tp = 2,
+       .pp = 2,
+       .cp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true},
+  };
+  return cases;
+}
+
 /// A model of the suite: its file and what is set over it.
 struct Model {
   std::string name, file;
@@ -140,6 +184,12 @@ INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
 
+INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())),
+                         [](const auto &info) {
+                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+                         });
+
 /// Bytes of activations of a rank, all stages together.
 uint64_t activationBytes(const SplitCase &split) {
   RunConfig run = equivalenceRun("gpt2");
@@ -191,6 +241,24 @@ TEST_P(Unsplit, BitsDependOnNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Unsplit, testing::ValuesIn(models()),
                          [](const auto &info) { return info.param.name; });
+
+/// Of the held-out samples each context rank sees a part of each sequence.
+TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
+  RunConfig run = equivalenceRun("gpt2");
+  auto evaluate = [&](const SplitCase &split) {
+    mlir::MLIRContext context;
+    std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split));
+    rt::RunOptions options;
+    options.dataset = options.heldOut = equivalenceData(run);
+    options.steps = options.evalEvery = 1;
+    options.evalBatches = 2;
+    return rt::runPlan(rt::Program(std::move(compiled->plan), 1), options).evaluations.at(0);
+  };
+  rt::EvaluationRecord whole = evaluate({.name = "", .microBatches = 2});
+  rt::EvaluationRecord parts = evaluate({.name = "", .tp = 2, .cp = 2, .microBatches = 2, .sequenceParallel = true});
+  EXPECT_EQ(parts.tokens, whole.tokens);
+  EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
+}
 
 /// Each place of dropout alone, so that a mask that differs between compiled and interpreted is found at once.
 TEST(Dropout, MasksAgreePlaceByPlace) {

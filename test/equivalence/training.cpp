@@ -27,6 +27,7 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.dp = split.dp;
   plan.tp = split.tp;
   plan.pp = split.pp;
+  plan.cp = split.cp;
   plan.ep = split.ep;
   plan.microBatches = split.microBatches;
   plan.microBatchSize = 8 / (split.dp * split.ep * split.microBatches);

@@ -15,7 +15,7 @@ namespace espalier {
 /// A plan in the terms that the suite varies. Global batch: 8 samples.
 struct SplitCase {
   std::string name;
-  int dp = 1, tp = 1, pp = 1;
+  int dp = 1, tp = 1, pp = 1, cp = 1;
   int ep = 1;
   int64_t microBatches = 1;
   int zero = 0;

@@ -275,6 +275,7 @@ TEST(Search, ResultDoesNotDependOnThreads) {
 TEST(Search, HonoursPins) {
   Problem problem = shapeProblem(gpt(12, 768, 12), System{}, testMachine(1, 8), 32);
   problem.pins.tp = 2;
+  problem.pins.cp = 1;
   problem.pins.microBatchSize = 4;
   problem.pins.stageLayers = std::vector<int>{7, 5};
   problem.pins.recompute = Recompute::Full;

@@ -19,7 +19,7 @@ template <Storage S> ESPALIER_INLINE int64_t unitsOf(int64_t elements) {
   return kPaired<S> ? ceilDivide(elements, 2) : elements;
 }
 
-/// Offsets in elements of q-like and k-like tensors.
+/// Offsets in elements of q-like and k-like tensors; a query counts from the first that q has.
 struct Layout {
   int64_t queryStride, keyStride; // from one position to the next
   int64_t query, key;             // of position 0 of the first head of the group
@@ -28,7 +28,7 @@ struct Layout {
   Layout(const AttentionShape &shape, int64_t sample, int64_t kvHead)
       : queryStride(shape.kvHeads * shape.group * shape.headDim), keyStride(shape.kvHeads * shape.headDim),
         query(sample * shape.sequence * queryStride + kvHead * shape.group * shape.headDim),
-        key(sample * shape.sequence * keyStride + kvHead * shape.headDim), headDim(shape.headDim),
+        key(sample * shape.keys * keyStride + kvHead * shape.headDim), headDim(shape.headDim),
         padded(roundUp(shape.headDim, kTileColumns)) {}
   int64_t queryAt(int64_t position, int64_t head) const { return query + position * queryStride + head * headDim; }
   int64_t keyAt(int64_t position) const { return key + position * keyStride; }
@@ -48,12 +48,12 @@ static void multiplyPanels(const float *a, int64_t rows, const float *b, int64_t
   }
 }
 
-/// The factors of dropout of probabilities (query, [firstKey, firstKey + count)): 0 or
+/// The factors of dropout of probabilities (position of the query, [firstKey, firstKey + count)): 0 or
 /// `dropout.scale`.
-static inline void fillDropout(const AttentionDropout &dropout, int64_t sample, int64_t head, int64_t query,
+static inline void fillDropout(const AttentionDropout &dropout, int64_t sample, int64_t head, int64_t position,
                                int64_t firstKey, int64_t count, float *out) {
   int64_t T = dropout.unsplitSequence;
-  uint64_t first = static_cast<uint64_t>(((dropout.firstHead + head) * T + query) * T + firstKey);
+  uint64_t first = static_cast<uint64_t>(((dropout.firstHead + head) * T + position) * T + firstKey);
   uint32_t globalSample = dropout.firstSample + static_cast<uint32_t>(sample);
   for (int64_t i = 0; i < count; ++i) {
     uint32_t bits =
@@ -71,9 +71,9 @@ ESPALIER_INLINE Ints lanesBelow(int64_t count) {
   return lane < limit;
 }
 
-/// Keys of [firstKey, firstKey + keys) that `query` attends to.
-ESPALIER_INLINE int64_t visibleKeys(bool causal, int64_t query, int64_t firstKey, int64_t keys) {
-  return causal ? minimum(keys, query - firstKey + 1) : keys;
+/// Keys of [firstKey, firstKey + keys) that the query at `position` attends to.
+ESPALIER_INLINE int64_t visibleKeys(bool causal, int64_t position, int64_t firstKey, int64_t keys) {
+  return causal ? minimum(keys, position - firstKey + 1) : keys;
 }
 
 /// Hands out pieces of scratch memory, each on cache line borders.

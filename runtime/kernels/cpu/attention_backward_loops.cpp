@@ -106,7 +106,8 @@ template <Storage S>
 void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout, const Backward &scratch, int64_t head,
                         int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
-  int64_t visible = visibleKeys(shape.causal, query + rows - 1, firstKey, keys);
+  int64_t position = task.firstPosition + query; // of the first row
+  int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
   int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
   packQueries<S>(Operands<S>(task), layout, scratch, layout.queryAt(query, head), rows);
   multiplyPanels<StoredStep<S>, kDepth, 1>(scratch.queryRows, rows, scratch.keysAcross, units, units, visible,
@@ -119,9 +120,9 @@ void differentiateBlock(const AttentionBackwardTask &task, const Layout &layout,
   const float *factors = task.dropout.threshold ? scratch.factors : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
     if (factors)
-      fillDropout(task.dropout, task.sample, globalHead, query + r, firstKey, padded, scratch.factors);
+      fillDropout(task.dropout, task.sample, globalHead, position + r, firstKey, padded, scratch.factors);
     differentiateRow(scratch.scores + r * kDepth, scratch.slopes + r * kDepth,
-                     visibleKeys(shape.causal, query + r, firstKey, keys), padded, shape.scale,
+                     visibleKeys(shape.causal, position + r, firstKey, keys), padded, shape.scale,
                      task.lse[(task.sample * shape.sequence + query + r) * heads + globalHead],
                      scratch.products[head * shape.sequence + query + r], factors);
   }
@@ -152,15 +153,16 @@ template <Storage S> void backward(const AttentionBackwardTask &task) {
   Operands<S> from(task);
   sumProducts<S>(shape, layout, from, scratch.products);
   clear(scratch.dq, shape.group * shape.sequence * layout.padded);
-  for (int64_t firstKey = 0; firstKey < shape.sequence; firstKey += kKeyBlock) {
-    int64_t keys = minimum(kKeyBlock, shape.sequence - firstKey), at = layout.keyAt(firstKey);
+  for (int64_t firstKey = 0; firstKey < shape.keys; firstKey += kKeyBlock) {
+    int64_t keys = minimum(kKeyBlock, shape.keys - firstKey), at = layout.keyAt(firstKey);
+    int64_t firstQuery = shape.causal && firstKey > task.firstPosition ? firstKey - task.firstPosition : 0;
     packTransposedPanels<S, kPaired<S>>(from.k + at, layout.keyStride, layout.headDim, keys, scratch.keysAcross);
     packTransposedPanels<S, kPaired<S>>(from.v + at, layout.keyStride, layout.headDim, keys, scratch.valuesAcross);
     packPanels<S, false>(from.k + at, layout.keyStride, keys, layout.headDim, scratch.keys);
     clear(scratch.dk, keys * layout.padded);
     clear(scratch.dv, keys * layout.padded);
     for (int64_t head = 0; head < shape.group; ++head)
-      for (int64_t query = shape.causal ? firstKey : 0; query < shape.sequence; query += kQueryBlock)
+      for (int64_t query = firstQuery; query < shape.sequence; query += kQueryBlock)
         differentiateBlock<S>(task, layout, scratch, head, query, minimum(kQueryBlock, shape.sequence - query),
                               firstKey, keys);
     storeRows<S>(scratch.dk, layout.padded, keys, layout.headDim, static_cast<Element<S> *>(task.dk) + at,

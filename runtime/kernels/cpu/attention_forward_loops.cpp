@@ -73,7 +73,8 @@ template <Storage S>
 void attendBlock(const AttentionForwardTask &task, const Layout &layout, const Forward &scratch, int64_t head,
                  int64_t query, int64_t rows, int64_t firstKey, int64_t keys) {
   const AttentionShape &shape = *task.shape;
-  int64_t visible = visibleKeys(shape.causal, query + rows - 1, firstKey, keys);
+  int64_t position = task.firstPosition + query; // of the first row
+  int64_t visible = visibleKeys(shape.causal, position + rows - 1, firstKey, keys);
   int64_t units = unitsOf<S>(layout.headDim), padded = roundUp(visible, kTileColumns);
   packRows<S, kPaired<S>>(static_cast<const Element<S> *>(task.q) + layout.queryAt(query, head), layout.queryStride,
                           rows, layout.headDim, scratch.queries);
@@ -82,7 +83,7 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
   int64_t row = head * (task.endQuery - task.firstQuery) + query - task.firstQuery;
   float *sums = scratch.sums + row * layout.padded;
   for (int64_t r = 0; r < rows; ++r) {
-    int64_t seen = visibleKeys(shape.causal, query + r, firstKey, keys);
+    int64_t seen = visibleKeys(shape.causal, position + r, firstKey, keys);
     float *scores = scratch.scores + r * kDepth;
     if (seen <= 0) { // wholly in the future: adds nothing
       for (int64_t i = 0; i < padded; ++i)
@@ -90,7 +91,7 @@ void attendBlock(const AttentionForwardTask &task, const Layout &layout, const F
       continue;
     }
     if (task.dropout.threshold)
-      fillDropout(task.dropout, task.sample, task.kvHead * shape.group + head, query + r, firstKey, padded,
+      fillDropout(task.dropout, task.sample, task.kvHead * shape.group + head, position + r, firstKey, padded,
                   scratch.factors);
     softmaxRow(scores, seen, padded, shape.scale, task.dropout.threshold ? scratch.factors : nullptr,
                scratch.largest[row + r], scratch.total[row + r], sums + r * layout.padded, layout.padded);
@@ -105,13 +106,13 @@ template <Storage S> void finishRows(const AttentionForwardTask &task, const Lay
   int64_t queries = task.endQuery - task.firstQuery;
   for (int64_t head = 0; head < shape.group; ++head)
     for (int64_t query = 0; query < queries; ++query) {
-      int64_t row = head * queries + query, position = task.firstQuery + query;
+      int64_t row = head * queries + query, at = task.firstQuery + query;
       float inverse = 1.0f / scratch.total[row];
-      Element<S> *out = static_cast<Element<S> *>(task.out) + layout.queryAt(position, head);
+      Element<S> *out = static_cast<Element<S> *>(task.out) + layout.queryAt(at, head);
       for (int64_t i = 0; i < layout.headDim; i += kWidth)
         storeFirst<S>(out + i, loadFloats(scratch.sums + row * layout.padded + i) * inverse, layout.headDim - i);
       int64_t heads = shape.kvHeads * shape.group;
-      task.lse[(task.sample * shape.sequence + position) * heads + task.kvHead * shape.group + head] =
+      task.lse[(task.sample * shape.sequence + at) * heads + task.kvHead * shape.group + head] =
           scratch.largest[row] + __builtin_logf(scratch.total[row]);
     }
 }
@@ -127,7 +128,7 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
     scratch.total[row] = 0;
   }
   const Element<S> *k = static_cast<const Element<S> *>(task.k), *v = static_cast<const Element<S> *>(task.v);
-  int64_t endKey = shape.causal ? task.endQuery : shape.sequence;
+  int64_t endKey = shape.causal ? minimum(shape.keys, task.firstPosition + task.endQuery) : shape.keys;
   for (int64_t firstKey = 0; firstKey < endKey; firstKey += kKeyBlock) {
     int64_t keys = minimum(kKeyBlock, endKey - firstKey), at = layout.keyAt(firstKey);
     packTransposedPanels<S, kPaired<S>>(k + at, layout.keyStride, layout.headDim, keys, scratch.keys);
@@ -135,7 +136,7 @@ template <Storage S> void forward(const AttentionForwardTask &task) {
     for (int64_t head = 0; head < shape.group; ++head)
       for (int64_t query = task.firstQuery; query < task.endQuery; query += kQueryBlock) {
         int64_t count = minimum(kQueryBlock, task.endQuery - query);
-        if (!shape.causal || query + count > firstKey)
+        if (!shape.causal || task.firstPosition + query + count > firstKey)
           attendBlock<S>(task, layout, scratch, head, query, count, firstKey, keys);
       }
   }

@@ -34,8 +34,9 @@ struct AttentionDropout {
   int64_t firstHead, unsplitSequence;
 };
 
+/// Queries [0, sequence) of q have the positions from the task's firstPosition on among `keys` positions of k and v.
 struct AttentionShape {
-  int64_t batch, sequence, kvHeads, group, headDim;
+  int64_t batch, sequence, keys, kvHeads, group, headDim;
   bool causal;
   float scale;
   Storage storage;
@@ -48,7 +49,7 @@ struct AttentionForwardTask {
   const void *q, *k, *v;
   void *out;
   float *lse;
-  int64_t sample, kvHead, firstQuery, endQuery;
+  int64_t sample, kvHead, firstQuery, endQuery, firstPosition;
   void *scratch;
 };
 
@@ -60,7 +61,7 @@ struct AttentionBackwardTask {
   const float *lse;
   const void *dout;
   void *dq, *dk, *dv;
-  int64_t sample, kvHead;
+  int64_t sample, kvHead, firstPosition;
   void *scratch;
 };
 

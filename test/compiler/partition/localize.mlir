@@ -233,6 +233,35 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {heads = ["tp"]}}
 
 // -----
 
+!q = tensor<4x6x8x12xf32, #model.dims<batch, seq, heads, head_dim>>
+!sums = tensor<4x6x8xf32, #model.dims<batch, seq, heads>>
+
+// A split sequence: the device's queries see all keys and values, which are gathered, again for backward; the sums of
+// the gradients over the queries of all devices are scattered. The mask and the random bits know the first query.
+// CHECK-LABEL: func.func @split_attention(
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: tensor<4x3x8x12xf32
+// CHECK-SAME: %[[K:[a-z0-9]+]]: tensor<4x3x8x12xf32
+// CHECK-SAME: %[[V:[a-z0-9]+]]: tensor<4x3x8x12xf32
+// CHECK-NEXT: %[[KEYS:.*]] = dist.all_gather %[[K]] over ["cp"] dim 1 : {{.*}} -> tensor<4x6x8x12xf32
+// CHECK-NEXT: %[[VALUES:.*]] = dist.all_gather %[[V]] over ["cp"] dim 1
+// CHECK-NEXT: model.attention %[[Q]], %[[KEYS]], %[[VALUES]] {{.*}} origins = [#dist.origin<micro_batch * 4>, #dist.origin<cp * 3>, unit, unit], {{.*}}, unsplit = array<i64: 4, 6, 8, 12>} : {{.*}} -> (tensor<4x3x8x12xf32, {{.*}}>, tensor<4x3x8xf32, {{.*}}>)
+// CHECK: %[[KEYS:.*]] = dist.all_gather %[[K]] over ["cp"] dim 1
+// CHECK-NEXT: %[[VALUES:.*]] = dist.all_gather %[[V]] over ["cp"] dim 1
+// CHECK-NEXT: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = model.attention_grad %[[Q]], %[[KEYS]], %[[VALUES]], {{.*}} -> (tensor<4x3x8x12xf32, {{.*}}>, tensor<4x6x8x12xf32, {{.*}}>, tensor<4x6x8x12xf32, {{.*}}>)
+// CHECK-NEXT: dist.reduce_scatter %[[DK]] over ["cp"] dim 1 : {{.*}} -> tensor<4x3x8x12xf32
+// CHECK-NEXT: dist.reduce_scatter %[[DV]] over ["cp"] dim 1 : {{.*}} -> tensor<4x3x8x12xf32
+module attributes {dist.mesh = #dist.mesh<cp = 2>, dist.dims = {seq = ["cp"]}} {
+  func.func @split_attention(%q: !q {model.role = "stream", model.name = "q"},
+                             %k: !q {model.role = "input", model.name = "k"},
+                             %v: !q {model.role = "input", model.name = "v"})
+      -> (!q {model.role = "stream", model.name = "y"}) attributes {model.segment} {
+    %out, %sums = model.attention %q, %k, %v {scale = 1.0, rate = 0.2, id = 1, causal} : (!q, !q, !q) -> (!q, !sums)
+    return %out : !q
+  }
+}
+
+// -----
+
 !stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
 !rows = tensor<4x6xf32, #model.dims<batch, seq>>
 

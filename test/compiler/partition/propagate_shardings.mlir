@@ -171,16 +171,39 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, dist.dims = {batch = 
 !q = tensor<4x6x8x12xf32, #model.dims<batch, seq, heads, head_dim>>
 !sums = tensor<4x6x8xf32, #model.dims<batch, seq, heads>>
 
-// Attention needs whole sequences: with the sequence on cp its operands must be gathered; heads stay on tp.
-// CHECK-LABEL: func.func @whole_sequences(
+// Attention keeps a split sequence: its localization gathers keys and values.
+// CHECK-LABEL: func.func @split_sequences(
 // CHECK-SAME: dist.sharding = #dist.sharding<[{}, {cp}, {tp}, {}]>
 // CHECK: model.attention
-// CHECK-SAME: dist.operands = [#dist.sharding<[{}, {}, {tp}, {}]>, #dist.sharding<[{}, {}, {tp}, {}]>, #dist.sharding<[{}, {}, {tp}, {}]>]
-// CHECK-SAME: dist.shardings = [#dist.sharding<[{}, {}, {tp}, {}]>, #dist.sharding<[{}, {}, {tp}]>]
+// CHECK-SAME: dist.operands = [#dist.sharding<[{}, {cp}, {tp}, {}]>, #dist.sharding<[{}, {cp}, {tp}, {}]>, #dist.sharding<[{}, {cp}, {tp}, {}]>]
+// CHECK-SAME: dist.shardings = [#dist.sharding<[{}, {cp}, {tp}, {}]>, #dist.sharding<[{}, {cp}, {tp}]>]
 module attributes {dist.mesh = #dist.mesh<cp = 2, tp = 2>, dist.dims = {seq = ["cp"], heads = ["tp"]}} {
-  func.func @whole_sequences(%q: !q, %k: !q, %v: !q) -> !q {
+  func.func @split_sequences(%q: !q, %k: !q, %v: !q) -> !q {
     %out, %sums = model.attention %q, %k, %v {scale = 1.0, rate = 0.0, id = 0, causal} : (!q, !q, !q) -> (!q, !sums)
     return %out : !q
+  }
+}
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+
+// The stream's sequence is on cp and then tp. What has tp for another dimension gathers over tp alone; what comes with
+// the outer axis only takes the inner one from the next operand.
+// CHECK-LABEL: func.func @outer_axes(
+// CHECK: model.contract
+// CHECK-SAME: dist.operands = [#dist.sharding<[{}, {cp}, {}]>, #dist.sharding<[{}, {tp}]>]
+// CHECK-SAME: dist.shardings = [#dist.sharding<[{}, {cp}, {tp}]>]
+// CHECK: model.mul
+// CHECK-SAME: dist.operands = [#dist.sharding<[{}, {cp, tp}]>, #dist.sharding<[{}, {cp, tp}, {}]>]
+module attributes {dist.mesh = #dist.mesh<cp = 2, tp = 2>, dist.dims = {seq = ["cp"], ffn = ["tp"]},
+                   dist.sequence_parallel} {
+  func.func @outer_axes(%x: !stream {model.role = "stream"}, %up: tensor<10x14xf32, #model.dims<hidden, ffn>>
+      {model.role = "parameter"}, %weights: tensor<4x6xf32, #model.dims<batch, seq>> {model.role = "input"})
+      -> (tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>, !stream) {
+    %u = model.contract %x, %up : (!stream, tensor<10x14xf32, #model.dims<hidden, ffn>>) -> tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
+    %y = model.mul %weights, %x : (tensor<4x6xf32, #model.dims<batch, seq>>, !stream) -> !stream
+    return %u, %y : tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>, !stream
   }
 }
 

@@ -57,6 +57,10 @@ public:
     plan.zero = pick({0, 1});
     plan.vocabParallel = run.pins.vocabParallel.value_or(true);
     plan.sequenceParallel = plan.tp > 1 && pick({0, 1});
+    int64_t positions = run.model.dims.at("seq") / (plan.sequenceParallel ? plan.tp : 1);
+    do
+      plan.cp = run.model.hasExperts() ? 1 : pick({1, 2, 4});
+    while (positions % plan.cp);
     plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
     plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
     std::vector<int> counts = spreadLayers(run.model.layerCount(), plan.pp);
@@ -90,6 +94,7 @@ private:
 /// Largest relative difference of predicted and compiled bytes of any stage of `count` random plans.
 double worstMemoryError(const std::string &name, int count, unsigned seed, std::vector<std::string> sets) {
   RunConfig run = importConfig(name, std::move(sets));
+  run.pins.cp.reset(); // a file's own plan pins it
   MLIRContext context;
   std::optional<planner::Problem> problem = profileModel(context, run);
   EXPECT_TRUE(problem);
@@ -110,7 +115,8 @@ double worstMemoryError(const std::string &name, int count, unsigned seed, std::
       double arena = static_cast<double>(compiled->plan.stages(stage).arena_bytes());
       const planner::StageMemory &memory = priced.prediction.memory[stage];
       double error = std::abs(memory.total() / arena - 1);
-      if (error > 0.02) {
+      // Workspaces between the profiled numbers of context ranks and samples are interpolated in both.
+      if (error > (plan.cp > 1 ? 0.02 : 0.01)) {
         std::string classes;
         for (const auto &entry : compiled->plan.stages(stage).memory())
           classes += entry.name() + " " + std::to_string(entry.bytes()) + ", ";
@@ -140,15 +146,16 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
   for (const auto &[name, count, seed, sets] : cases) {
     double worst = worstMemoryError(name, count, seed, sets);
     std::printf("%s: worst error of %d plans %.3f %%\n", name.c_str(), count, 100 * worst);
-    EXPECT_LE(worst, 0.01) << name;
   }
 }
 
 /// Bytes of whole buffers by collective and axis; all replicas apart from those of dp alone.
 using Traffic = std::map<std::tuple<planner::CollectiveKind, planner::Axis, bool>, double>;
 
-/// Counted op by op in functions of the partitioned model, `sign` times.
+/// Counted op by op in functions of the partitioned model, `sign` times. A sum of gradients is one collective over all
+/// that hold the same parameters, dp and cp.
 void count(ModuleOp module, const std::string &function, double sign, Traffic &traffic) {
+  bool isStep = StringRef(function).ends_with(".reduce_gradients") || StringRef(function).ends_with(".optimizer");
   auto found = module.lookupSymbol<func::FuncOp>(function);
   ASSERT_TRUE(found) << function;
   found.walk([&](Operation *op) {
@@ -162,11 +169,14 @@ void count(ModuleOp module, const std::string &function, double sign, Traffic &t
     auto type = cast<RankedTensorType>(isGather ? op->getResult(0).getType() : op->getOperand(0).getType());
     SmallVector<StringRef> axes(op->getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
     bool isExchange = isa<dist::AllToAllOp>(op), overExperts = !isExchange && llvm::is_contained(axes, "ep");
+    bool overContext = llvm::is_contained(axes, "cp");
     double bytes = sign * static_cast<double>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
     if (isExchange)
       traffic[{kind, planner::Axis::Ep, false}] += bytes;
-    else if (overExperts || llvm::is_contained(axes, "dp"))
+    else if (overExperts || llvm::is_contained(axes, "dp") || (overContext && isStep))
       traffic[{kind, planner::Axis::Dp, overExperts}] += bytes;
+    else if (overContext)
+      traffic[{kind, planner::Axis::Cp, false}] += bytes;
     if (llvm::is_contained(axes, "tp"))
       traffic[{kind, planner::Axis::Tp, false}] += bytes;
   });
@@ -203,12 +213,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
   RunConfig run = importConfig(GetParam().config, GetParam().sets);
+  run.pins.cp.reset(); // a file's own plan pins it
   MLIRContext context;
   std::optional<planner::Problem> problem = profileModel(context, run);
   ASSERT_TRUE(problem);
   PlanSampler sampler(run, 3);
   size_t seen = 0, exchanges = 0;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 24; ++i) {
     planner::Plan plan = sampler.sample();
     for (planner::StagePlan &stage : plan.stages) // a policy of each kind, so that all functions exist
       for (size_t layer = 0; layer < stage.recompute.size(); ++layer)
@@ -222,8 +233,9 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
       auto predicted = [&](planner::Phase phase, auto isWanted) {
         Traffic traffic;
         for (const planner::CollectiveTerm &term : terms->collectives) {
-          bool hasAxis = term.axis == planner::Axis::Dp   ? plan.dp > 1 || (term.overExperts && plan.ep > 1)
+          bool hasAxis = term.axis == planner::Axis::Dp   ? plan.dp * plan.cp > 1 || (term.overExperts && plan.ep > 1)
                          : term.axis == planner::Axis::Ep ? plan.ep > 1
+                         : term.axis == planner::Axis::Cp ? plan.cp > 1
                                                           : plan.tp > 1;
           if (term.phase == phase && hasAxis && isWanted(term))
             traffic[{term.kind, term.axis, term.overExperts}] += planner::evaluate(term.bytes, symbols);
@@ -242,7 +254,7 @@ TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
       expectSame(forward, predicted(planner::Phase::Forward, any), "forward of " + where);
       expectSame(backward, predicted(planner::Phase::Backward, any), "backward of " + where);
       // Flat ranges are rounded up to whole shares, one element and parameter at most on each replica.
-      double slack = 4.0 * plan.replicas() * 20;
+      double slack = 4.0 * plan.replicas() * plan.cp * 20;
       expectSame(step, predicted(planner::Phase::Step, any), "step of " + where, slack);
       if (kind.name != "block")
         continue;

@@ -27,3 +27,13 @@ func.func @attention_part(%x0: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_
   %y:2 = model.attention %x0, %x1, %x2 {causal, id = 1 : i64, origins = [#dist.origin<dp * 2>, unit, #dist.origin<tp * 5>, unit, unit], rate = 1.000000e-01 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 4, 3, 10, 7, 4>} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
+
+// -----
+
+// The second half of the queries of a split sequence.
+// CHECK-LABEL: func.func @attention_queries(
+// CHECK: model.attention %{{.*}} {causal, id = 1 : i64, origins = [unit, #dist.origin<cp * 3>, unit, unit], rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 2, 6, 5, 4>}
+func.func @attention_queries(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x1: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>> {
+  %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, causal, origins = [unit, #dist.origin<cp * 3>, unit, unit], unsplit = array<i64: 2, 6, 5, 4>} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
+  return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
+}

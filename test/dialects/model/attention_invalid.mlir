@@ -61,3 +61,21 @@ func.func @attention_c4_unsplit_too_short(%x0: tensor<2x3x5x7x4xf32, #model.dims
   %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 2, 3, 5, 4>} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
   return %y#0, %y#1 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
 }
+
+// -----
+
+// A part of the queries says of how many.
+func.func @attention_c5_more_keys(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x1: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>> {
+  // expected-error @+1 {{needs keys of all 3 positions, got 6}}
+  %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
+  return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
+}
+
+// -----
+
+// Keys of twice the positions that there are.
+func.func @attention_c5_unsplit_differs(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x1: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %x2: tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>> {
+  // expected-error @+1 {{needs keys of all 3 positions, got 6}}
+  %y:2 = model.attention %x0, %x1, %x2 {id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64, unsplit = array<i64: 2, 3, 5, 4>} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x6x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>) -> (tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>)
+  return %y#0 : tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
+}

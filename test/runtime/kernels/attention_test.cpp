@@ -11,10 +11,12 @@ struct Shape {
   bool causal = true;
   double rate = 0;
   pb::DataType type = pb::F32;
+  int64_t keys = sequence;   // positions of k and v
+  int64_t firstPosition = 0; // of q, where it has a part of them
 
   int64_t heads() const { return kvHeads * group; }
   int64_t queryElements() const { return batch * sequence * heads() * headDim; }
-  int64_t keyElements() const { return batch * sequence * kvHeads * headDim; }
+  int64_t keyElements() const { return batch * keys * kvHeads * headDim; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(headDim)); }
 };
 
@@ -25,7 +27,12 @@ const std::vector<int64_t> kScalars = {/*stream=*/0x305, /*first sample=*/4, /*f
 
 void finishCall(CallUnderTest &test, const Shape &shape) {
   test.call.set_causal(shape.causal);
-  test.setScalars(kScalars);
+  std::vector<int64_t> scalars = kScalars;
+  if (shape.keys != shape.sequence) {
+    test.call.add_sizes(shape.keys);
+    scalars.push_back(shape.firstPosition);
+  }
+  test.setScalars(scalars);
 }
 
 CallUnderTest makeForward(const Shape &s) {
@@ -79,7 +86,7 @@ private:
     return ((sample * s_.sequence + query) * s_.heads() + head) * s_.headDim;
   }
   int64_t keyAt(int64_t sample, int64_t key, int64_t head) const {
-    return ((sample * s_.sequence + key) * s_.kvHeads + head / s_.group) * s_.headDim;
+    return ((sample * s_.keys + key) * s_.kvHeads + head / s_.group) * s_.headDim;
   }
   double dot(int a, int64_t aAt, int b, int64_t bAt) const {
     double sum = 0;
@@ -90,14 +97,15 @@ private:
   double factor(int64_t sample, int64_t head, int64_t query, int64_t key) const {
     if (s_.rate == 0)
       return 1;
-    uint64_t element = static_cast<uint64_t>(((kScalars[2] + head) * kScalars[3] + query) * kScalars[3] + key);
+    int64_t position = s_.firstPosition + query;
+    uint64_t element = static_cast<uint64_t>(((kScalars[2] + head) * kScalars[3] + position) * kScalars[3] + key);
     uint32_t bits = randomBits(call_.seed, call_.step, static_cast<uint32_t>(kScalars[0]),
                                static_cast<uint32_t>(kScalars[1] + sample), element);
     return bits >= dropoutThreshold(s_.rate) ? 1 / (1 - s_.rate) : 0;
   }
 
   void addRow(int64_t sample, int64_t head, int64_t query, bool backward) {
-    int64_t keys = s_.causal ? query + 1 : s_.sequence, at = queryAt(sample, query, head);
+    int64_t keys = s_.causal ? s_.firstPosition + query + 1 : s_.keys, at = queryAt(sample, query, head);
     std::vector<double> p(size(keys));
     double total = 0;
     for (int64_t key = 0; key < keys; ++key)
@@ -164,6 +172,11 @@ const std::vector<Shape> kShapes = {
     {1, 300, 1, 1, 8},
     {2, 131, 2, 2, 5, true, 0.3},
     {1, 40, 1, 1, 384, false, 0.2},
+    // Parts of the queries: the first, one in the middle and the last, off the blocks of 128 keys.
+    {2, 75, 1, 2, 33, true, 0, pb::F32, 150, 0},
+    {1, 40, 2, 2, 16, true, 0.3, pb::F32, 300, 120},
+    {2, 50, 1, 1, 8, true, 0, pb::F32, 300, 250},
+    {1, 33, 1, 1, 24, false, 0.2, pb::F32, 99, 33},
 };
 
 TEST(Attention, ForwardAtEveryLevel) {
@@ -188,6 +201,19 @@ TEST(Attention, BackwardAtEveryLevel) {
         expectBackward(shape, loops);
       }
   });
+}
+
+// A position that no plan gives, so that a broken one reads nothing outside its buffers: all keys are seen.
+TEST(Attention, PositionsAreBoundedByTheKeys) {
+  Shape shape{1, 20, 1, 1, 8, true, 0, pb::F32, 60, 40}, beyond = shape, all = shape;
+  beyond.firstPosition = int64_t(1) << 40;
+  all.causal = false;
+  CallUnderTest test = makeForward(beyond), reference = makeForward(all);
+  test.run(1);
+  reference.run(1);
+  for (int64_t i = 0; i < shape.queryElements(); ++i)
+    ASSERT_EQ(test.at(3, i), reference.at(3, i));
+  makeBackward(beyond).run(1);
 }
 
 // Scores of thousands: without the running maximum the exponentials would overflow.

@@ -73,6 +73,12 @@ TEST(Refusal, AttentionOutsideItsLimits) {
   test.call.set_floats(0, 1);
   test.call.set_floats(1, 0.5);
   expectRefusal(test.call, "library call ATTENTION_FORWARD: has 0 scalars, needs 4 for dropout");
+  test.call.set_floats(1, 0);
+  test.call.add_sizes(400);
+  expectRefusal(test.call, "library call ATTENTION_FORWARD: has 0 scalars, needs 5 for a part of the queries");
+  for (int i = 0; i < 5; ++i)
+    test.call.add_scalars();
+  expectRefusal(test.call, "library call ATTENTION_FORWARD: buffer 1 has 3080 bytes, needs 4800");
   test.call.set_floats(1, 1);
   expectRefusal(test.call, "library call ATTENTION_FORWARD: dropout rate is 1.000000, needs to be "
                            "at least 0 and below 1");

@@ -1,0 +1,60 @@
+#include "compiler/plan/profile_context.h"
+
+#include <algorithm>
+
+namespace espalier {
+
+using planner::Axis;
+using planner::Phase;
+
+namespace {
+
+constexpr int mostContextRanks = 64;
+
+/// The part of `whole` that is not of the step, replaced by that of `split`.
+template <typename Term, typename IsKept>
+std::vector<Term> replaced(const std::vector<Term> &whole, const std::vector<Term> &split, IsKept isKept) {
+  std::vector<Term> terms;
+  for (const Term &term : whole)
+    if (isKept(term))
+      terms.push_back(term);
+  for (const Term &term : split)
+    if (!isKept(term))
+      terms.push_back(term);
+  return terms;
+}
+
+} // namespace
+
+std::vector<int> profiledContextRanks(int64_t positions) {
+  std::vector<int> ranks;
+  int divisor = 2;
+  for (int wanted : {2, 4, 16}) {
+    divisor = std::max(divisor, wanted);
+    while (divisor <= mostContextRanks && positions % divisor != 0)
+      ++divisor;
+    if (positions > 0 && divisor <= mostContextRanks)
+      ranks.push_back(divisor++);
+  }
+  return ranks;
+}
+
+planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const planner::PatternTerms &split,
+                                       const ContextWorkspaces &workspaces) {
+  planner::PatternTerms terms = whole;
+  terms.pattern.cp = true;
+  if (terms.pattern.zero.value_or(0) > 0)
+    terms.pattern.dp = std::nullopt; // context ranks are replicas too
+  auto isOfStep = [](const auto &term) { return term.phase == Phase::Step; };
+  terms.compute = replaced(whole.compute, split.compute, isOfStep);
+  // Under ZeRO 3 the step's collectives run with every micro-batch.
+  terms.collectives = replaced(whole.collectives, split.collectives, [&](const planner::CollectiveTerm &term) {
+    return isOfStep(term) || term.axis == Axis::Dp;
+  });
+  terms.savedBytes = split.savedBytes;
+  for (int policy = 0; policy < 3; ++policy)
+    terms.contextBytes[policy] = workspaces[policy];
+  return terms;
+}
+
+} // namespace espalier
