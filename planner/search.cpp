@@ -211,7 +211,7 @@ private:
       return;
     double splits = even || problem.pins.stageLayers ? 1 : binomial(layers - 1, plan.pp - 1);
     space.plans = std::min(space.plans + splits, 1e300);
-    space.candidates.push_back({relaxedBound(work, problem.machine, plan), choice,
+    space.candidates.push_back({relaxedBound(work, problem.machine, plan, /*evenChunks=*/!pinned), choice,
                                 static_cast<uint32_t>(space.candidates.size()), plan.schedule, plan.virtualStages});
   }
 

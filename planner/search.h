@@ -76,7 +76,7 @@ std::string whyNotOffloadable(const Machine &machine, const Plan &plan);
 /// As violations(), without asking whether the model has terms for the plan: quick.
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
-/// Whether the executor can run a plan: dp, tp, sp, pp with GPipe or 1F1B, ZeRO 0 or 1, nothing offloaded.
+/// Whether the executor can run a plan: dp, tp, sp, cp, pp with GPipe or 1F1B, ZeRO 0 or 1, nothing offloaded.
 bool isExecutable(const Plan &plan);
 
 /// ... and the model, too.

@@ -121,7 +121,7 @@ double waitingSeconds(double share, double work, double once, double m, double p
 
 } // namespace
 
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes) {
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks) {
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
   double held = axes.schedule == Schedule::GPipe ? m : 1; // chunks, at least
@@ -134,6 +134,8 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
   // backward, which are at least the mean, m - 1 times more.
   if (axes.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
+  if (chunks > 1 && !evenChunks) // a stage's first chunk may have next to nothing
+    return bound;
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
   // goes forward. The V ends where it starts, so its head is not part of the first chunks.
   double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
@@ -169,7 +171,8 @@ public:
 
   SplitResult run(double limit) {
     SplitResult result;
-    double low = std::min(limit, relaxedBound(sumWork(problem, options.table()), problem.machine, axes)) * (1 - 1e-9);
+    double low =
+        std::min(limit, relaxedBound(sumWork(problem, options.table()), problem.machine, axes, true)) * (1 - 1e-9);
     std::vector<int> counts = firstSplit(low, limit);
     if (counts.empty()) {
       result.lowerBound = limit;

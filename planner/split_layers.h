@@ -48,6 +48,7 @@ WorkSum sumWork(const Problem &problem, const CostTable &table);
 std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices);
 
 /// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes);
+/// `evenChunks`: the chunks of a stage have equally many layers.
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks);
 
 } // namespace espalier::planner

@@ -268,12 +268,12 @@ private:
 
   /// One, and with experts the smallest number that splits them.
   std::vector<int> expertRanks() const {
-    if (!run.model.hasExperts() || run.model.dims.at("expert") == 1)
-      return {1};
-    int ep = 2;
-    while (run.model.dims.at("expert") % ep != 0)
-      ++ep;
-    return {1, ep};
+    int64_t experts = run.model.hasExperts() ? run.model.dims.at("expert") : 1;
+    int64_t devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
+    for (int64_t ep = 2; ep <= std::min(experts, devices); ++ep)
+      if (experts % ep == 0)
+        return {1, static_cast<int>(ep)};
+    return {1};
   }
 
   /// Workspaces of one layout at all sample counts, and its terms with and without ZeRO.

@@ -29,6 +29,14 @@ TEST(Explain, WhyNotSumsToTheDifference) {
   EXPECT_THAT(printWhyNot(answer), HasSubstr("in all"));
 }
 
+TEST(Explain, WhyNotTellsTheGapThatIsNotProved) {
+  WhyNot answer;
+  answer.best.prediction.stepSeconds = answer.lowerBoundSeconds = 2;
+  EXPECT_THAT(printWhyNot(answer), testing::Not(HasSubstr("faster")));
+  answer.lowerBoundSeconds = 1.5;
+  EXPECT_THAT(printWhyNot(answer), HasSubstr("no plan as wished is faster than 1.5 s, this one takes 2 s"));
+}
+
 TEST(Explain, WhyNotSaysWhatForbids) {
   SearchResult result = search(problem());
   Pins wish;

@@ -245,7 +245,8 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
         problem.pins.stageLayers = schedule == Schedule::Interleaved ? std::nullopt : std::optional(std::vector{4, 4});
         double seconds = pricePlan(problem, priced).prediction.stepSeconds;
         StageOptions options(problem, plan);
-        EXPECT_LE(relaxedBound(sumWork(problem, options.table()), problem.machine, plan), seconds * (1 + 1e-12));
+        WorkSum work = sumWork(problem, options.table());
+        EXPECT_LE(relaxedBound(work, problem.machine, plan, /*evenChunks=*/true), seconds * (1 + 1e-12));
         SplitResult split = bestSplit(problem, options, seconds * (1 + 1e-6));
         EXPECT_NEAR(split.seconds, seconds, 1e-12 * seconds) << speed << " " << scheduleName(schedule);
         EXPECT_NEAR(split.lowerBound, seconds, 1e-8 * seconds);

@@ -1,12 +1,13 @@
 // The search against brute force on random small problems, pins, threads and the certificate.
 #include "planner/search.h"
-#include "planner/stage_options.h"
+#include "planner/split_layers.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
 
 using namespace espalier::planner;
@@ -336,6 +337,48 @@ TEST(Search, PinnedChunksThatRepeatWorkAreBoundedByThoseThatDoNot) {
     repeated = repeated || result.plans[0].prediction.time.recompute > 0;
   }
   EXPECT_TRUE(repeated);
+}
+
+// Any split with any recompute, of any schedule, fits into no more memory and ends no earlier than the bound that knows
+// no split.
+TEST(Search, NoPlanIsFasterThanItsRelaxedBound) {
+  std::mt19937 random(31);
+  int compared = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    Plan plan;
+    plan.pp = 1 + static_cast<int>(random() % 4);
+    plan.schedule = kSchedules[random() % std::size(kSchedules)];
+    plan.virtualStages = isVShaped(plan.schedule) ? 2 : plan.schedule == Schedule::Interleaved ? 2 + random() % 2 : 1;
+    int perStage = chunksOf(plan.schedule, plan.virtualStages), chunks = plan.pp * perStage;
+    plan.microBatches = plan.pp * (1 + static_cast<int>(random() % 5)) + (perStage > 1 ? 0 : random() % 3);
+    bool even = perStage == 1 || trial % 2 == 0;
+    std::vector<int> counts(chunks, 1 + static_cast<int>(random() % 2));
+    for (int &count : counts)
+      if (perStage == 1 || !even)
+        count = (perStage == 1) + static_cast<int>(random() % 4);
+    int layers = std::accumulate(counts.begin(), counts.end(), 0);
+    if (layers == 0 || (plan.pp == 1 && plan.schedule != Schedule::OneFOneB))
+      continue;
+    Machine machine = testMachine(1, plan.pp, std::array{80e9, 3e9, 1e9}[random() % 3]);
+    machine.link.bytesPerSecond /= 1 + random() % 30; // sends weigh little or much
+    Problem problem =
+        shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, plan.microBatches);
+    for (int chunk = 0, first = 0; chunk < chunks; first += counts[chunk++]) {
+      StagePlan stage{first, counts[chunk], {}};
+      for (int layer = 0; layer < stage.layers; ++layer)
+        stage.recompute.push_back(static_cast<Recompute>(random() % 3));
+      plan.stages.push_back(std::move(stage));
+    }
+    Prediction prediction = pricePlan(problem, plan).prediction;
+    if (!prediction.fits())
+      continue;
+    ++compared;
+    WorkSum sum = sumWork(problem, buildCostTable(problem, plan));
+    EXPECT_LE(relaxedBound(sum, machine, plan, even), prediction.stepSeconds * (1 + 1e-9))
+        << scheduleName(plan.schedule) << " pp " << plan.pp << " micro-batches " << plan.microBatches << " trial "
+        << trial;
+  }
+  EXPECT_GT(compared, 1000);
 }
 
 TEST(Search, BreakdownSumsToTheStep) {
