@@ -29,6 +29,7 @@ struct Solved {
   RunConfig run;
   planner::Problem problem;
   planner::SearchResult result;
+  std::optional<planner::PricedPlan> best; ///< the planner's own choice where the run pins a plan
 };
 
 /// Imports and reports; empty where there are errors.
@@ -122,10 +123,13 @@ private:
 
   /// A pinned plan comes first, then what the planner would choose without the pins.
   std::optional<Solved> solve(const RunConfig &run, int alternatives) {
-    std::optional<planner::Problem> problem = profileModel(context, run);
+    RunConfig profiled = run;
+    if (run.pins.pinned)
+      profiled.pins.cp.reset(); // the planner's choice may split the sequence
+    std::optional<planner::Problem> problem = profileModel(context, profiled);
     if (!problem)
       return std::nullopt;
-    Solved solved{run, std::move(*problem), {}};
+    Solved solved{run, std::move(*problem), {}, {}};
     planner::SearchOptions wanted = options;
     wanted.alternatives = alternatives;
     wanted.all = arguments.all || !planner::isExecutable(solved.problem, solved.problem.pins);
@@ -135,9 +139,17 @@ private:
     }
     freePins(solved);
     solved.result = planner::search(solved.problem, wanted);
+    std::vector<planner::PricedPlan> &plans = solved.result.plans;
+    if (!plans.empty())
+      solved.best = plans.front();
     planner::PricedPlan pinned = planner::pricePlan(solved.problem, pinnedPlan(run));
-    solved.result.plans.insert(solved.result.plans.begin(), pinned);
-    solved.result.statistics.optimal = false; // the best of the space need not be the pinned one
+    auto isPinned = [&](const planner::PricedPlan &other) {
+      return other.prediction.stepSeconds == pinned.prediction.stepSeconds &&
+             planner::describePlan(other.plan) == planner::describePlan(pinned.plan);
+    };
+    solved.result.statistics.optimal &= solved.best && isPinned(*solved.best);
+    std::erase_if(plans, isPinned);
+    plans.insert(plans.begin(), pinned);
     return solved;
   }
 
@@ -181,13 +193,6 @@ private:
     }
   }
 
-  /// The planner's own choice, which follows a pinned plan.
-  static std::optional<planner::PricedPlan> bestBeside(const Solved &solved) {
-    if (!solved.run.pins.pinned || solved.result.plans.size() < 2)
-      return std::nullopt;
-    return solved.result.plans[1];
-  }
-
   std::optional<planner::WhatIf> compare(const Solved &solved) {
     std::optional<Solved> before = solve(present, /*alternatives=*/0);
     if (!before || before->result.plans.empty()) {
@@ -197,8 +202,8 @@ private:
     planner::WhatIf answer;
     answer.before = before->result.plans.front();
     answer.after = solved.result.plans.front();
-    answer.bestBefore = bestBeside(*before);
-    answer.bestAfter = bestBeside(solved);
+    answer.bestBefore = before->best;
+    answer.bestAfter = solved.best;
     answer.machineBefore = present.cluster.name;
     answer.machineAfter = solved.run.cluster.name;
     answer.devicesBefore = present.cluster.devices();

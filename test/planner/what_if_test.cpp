@@ -71,7 +71,7 @@ TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
   wish.tp = 5;
   EXPECT_TRUE(whyNot(problem, chosen, wish).impossible);
   wish = {};
-  wish.tp = wish.pp = 1;
+  wish.tp = wish.pp = wish.cp = 1;
   wish.recompute = Recompute::None;
   wish.microBatchSize = chosen.plan.microBatchSize == 3 ? 6 : 3;
   problem.machine.memoryBytes = 12e9;
