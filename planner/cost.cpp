@@ -30,15 +30,17 @@ std::vector<double> symbolValues(const Problem &problem, const Plan &plan) {
 double evaluate(const Size &size, const std::vector<double> &symbols) {
   double sum = 0;
   for (const Monomial &monomial : size) {
-    double product = monomial.coefficient;
+    double product = monomial.coefficient, divisor = 1; // one division: a search evaluates millions of monomials
     for (const Power &power : monomial.powers) {
       double value = symbols[power.symbol];
-      for (int i = 0; i < power.exponent; ++i)
+      if (power.exponent == 1)
         product *= value;
-      for (int i = 0; i > power.exponent; --i)
-        product /= value;
+      else if (power.exponent == -1)
+        divisor *= value;
+      else
+        product *= std::pow(value, power.exponent);
     }
-    sum += product;
+    sum += product / divisor;
   }
   return sum;
 }

@@ -83,11 +83,11 @@ public:
     enumerateAxes();
     std::vector<Plan> &choices = space.choices;
     std::vector<std::optional<WorkSum>> works(choices.size());
-    constexpr size_t block = 64;
+    constexpr size_t block = 256;
     forEachParallel((choices.size() + block - 1) / block, options.threads, [&](size_t i) {
       size_t begin = i * block;
       std::span<const Plan> part(choices.begin() + begin, std::min(block, choices.size() - begin));
-      std::ranges::move(sumWorks(problem, part), works.begin() + begin);
+      std::ranges::move(sumWorks(problem, part, [&](int stages) { return mostChunks(stages); }), works.begin() + begin);
     });
     for (size_t i = 0; i < choices.size(); ++i)
       if (works[i])
@@ -99,6 +99,13 @@ public:
   }
 
 private:
+  // Chunks on a stage of any plan of the space; the executor runs one.
+  int mostChunks(int stages) const {
+    const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
+    int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount();
+    return options.all ? std::max(1, chunks / stages) : 1;
+  }
+
   void enumerateAxes() {
     int devices = problem.machine.devices();
     const Pins &pins = problem.pins;
@@ -177,9 +184,7 @@ private:
     for (Schedule schedule : kSchedules) {
       if (problem.pins.schedule ? schedule != *problem.pins.schedule : plan.pp == 1 && schedule != Schedule::OneFOneB)
         continue;
-      const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
-      int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount();
-      int most = schedule == Schedule::Interleaved ? chunks / plan.pp : 1;
+      int most = schedule == Schedule::Interleaved ? mostChunks(plan.pp) : 1;
       for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {
         plan.schedule = schedule;
         plan.virtualStages = isVShaped(schedule) ? 2 : virtualStages;

@@ -59,6 +59,16 @@ bool differOnlyInOffloading(const Plan &a, const Plan &b) {
 
 } // namespace
 
+namespace {
+
+// Whether state and what `held` chunks keep fit where both are spread evenly; the slack is for rounding.
+bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
+  double bytes = (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
+  return bytes <= machine.memoryBytes * (1 + 1e-9);
+}
+
+} // namespace
+
 WorkSum sumWork(const Problem &problem, const CostTable &table) {
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
@@ -71,16 +81,21 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   return sum;
 }
 
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices) {
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices,
+                                             const std::function<int(int)> &mostChunks) {
   std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
   auto add = [&](int kind, bool repeats, double count) {
     bool found = false;
-    SegmentCost plain; // nothing offloaded
+    SegmentCost plain;            // nothing offloaded
+    const Plan *priced = nullptr; // what it is of
     for (size_t i = 0; i < choices.size(); ++i) {
-      if (i == 0 || !differOnlyInOffloading(choices[i - 1], choices[i]))
+      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, mostChunks(choices[i].pp)))
+        continue; // what the other kinds need changes nothing
+      if (!priced || !differOnlyInOffloading(*priced, choices[i]))
         plain = segmentCost(problem, kind, choices[i], &found);
+      priced = &choices[i];
       if (!found)
         sums[i].reset();
       if (!sums[i])
@@ -125,8 +140,7 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
   double held = axes.schedule == Schedule::GPipe ? m : 1; // chunks, at least
-  if (sum.stateBytes / p + held * sum.savedBytes / (p * chunks) + machine.reservedBytes >
-      machine.memoryBytes * (1 + 1e-9))
+  if (!mayFit(sum, machine, held, axes.pp, chunks))
     return std::numeric_limits<double>::infinity();
   double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
   double bound = (m * work + sum.once) / p;

@@ -5,6 +5,7 @@
 #include "planner/stage_options.h"
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -45,7 +46,10 @@ WorkSum sumWork(const Problem &problem, const CostTable &table);
 
 /// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
 /// the terms of a kind are at hand for all choices.
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices);
+/// `mostChunks`: of a stage, by the number of stages. A choice under which not even so many chunks fit is not summed to
+/// its end: what there is shows that.
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices,
+                                             const std::function<int(int)> &mostChunks);
 
 /// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
 /// `evenChunks`: the chunks of a stage have equally many layers.
