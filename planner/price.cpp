@@ -6,14 +6,23 @@
 
 namespace espalier::planner {
 
-bool isExecutable(const Plan &plan) {
-  return plan.ep == 1 && plan.virtualStages == 1 && plan.zero <= 1 && !plan.offloadOptimizer &&
-         !plan.offloadActivations && (plan.schedule == Schedule::GPipe || plan.schedule == Schedule::OneFOneB);
+const char *whyNotExecutable(const Plan &plan) {
+  if (plan.ep > 1)
+    return "experts on several ranks";
+  if (plan.zero > 1)
+    return "ZeRO 2 and 3";
+  if (plan.offloadOptimizer || plan.offloadActivations)
+    return "offloading";
+  if (plan.virtualStages > 1 || (plan.schedule != Schedule::GPipe && plan.schedule != Schedule::OneFOneB))
+    return "interleaved and zero-bubble schedules";
+  return nullptr;
 }
+
+bool isExecutable(const Plan &plan) { return !whyNotExecutable(plan); }
 
 bool isExecutable(const Problem &problem, const Plan &plan) { return problem.executable && isExecutable(plan); }
 
-bool isExecutable(const Problem &problem, const Pins &pins) {
+const char *whyNotExecutable(const Pins &pins) {
   Plan plan;
   plan.ep = pins.ep.value_or(1);
   plan.virtualStages = pins.virtualStages.value_or(1);
@@ -21,8 +30,10 @@ bool isExecutable(const Problem &problem, const Pins &pins) {
   plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
   plan.offloadActivations = pins.offloadActivations.value_or(false);
   plan.schedule = pins.schedule.value_or(Schedule::OneFOneB);
-  return isExecutable(problem, plan);
+  return whyNotExecutable(plan);
 }
+
+bool isExecutable(const Problem &problem, const Pins &pins) { return problem.executable && !whyNotExecutable(pins); }
 
 namespace {
 

@@ -76,7 +76,13 @@ std::string whyNotOffloadable(const Machine &machine, const Plan &plan);
 /// As violations(), without asking whether the model has terms for the plan: quick.
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
-/// Whether the executor can run a plan: dp, tp, sp, cp, pp with GPipe or 1F1B, ZeRO 0 or 1, nothing offloaded.
+/// What of a plan is priced, but not executed yet; null when the executor can run it: dp, tp, sp, cp, pp with GPipe or
+/// 1F1B, ZeRO 0 or 1, nothing offloaded.
+const char *whyNotExecutable(const Plan &plan);
+
+/// The same of all plans that have these pins.
+const char *whyNotExecutable(const Pins &pins);
+
 bool isExecutable(const Plan &plan);
 
 /// ... and the model, too.

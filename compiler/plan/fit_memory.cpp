@@ -171,6 +171,8 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 }
 
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run) {
+  if (const char *what = planner::whyNotExecutable(pinsOf(run)))
+    return {std::nullopt, fmt::format("error: {} cannot be executed yet; `espalier plan` prices them", what), true};
   if (run.pins.pinned)
     return {pinnedPlan(run), "", false};
   std::optional<planner::Problem> problem = profileModel(context, run);
