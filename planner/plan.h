@@ -70,7 +70,7 @@ struct StageMemory {
   }
 };
 
-/// Where the time of a step goes on the stage that binds; the entries sum to the step time.
+/// Where the time of a step goes on the stage that ends last; the entries sum to the step time.
 struct TimeBreakdown {
   double compute = 0; ///< forward and backward without recompute
   double recompute = 0;
@@ -89,8 +89,8 @@ struct TimeBreakdown {
 /// What the planner expects of a plan.
 struct Prediction {
   double stepSeconds = 0, tokensPerSecond = 0, mfu = 0;
-  double bubbleShare = 0; ///< idle share of the stage that binds
-  int bindingStage = 0;   ///< the stage with most work
+  double bubbleShare = 0; ///< idle share of the stage that ends last
+  int bindingStage = 0;   ///< the stage that ends last
   TimeBreakdown time;
   std::vector<StageMemory> memory; ///< per stage
   double peakBytes = 0;            ///< of the fullest stage
