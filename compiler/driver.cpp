@@ -148,9 +148,6 @@ std::string whyNotExecutable(const RunConfig &run) {
   if (run.model.hasExperts())
     return "mixture-of-experts models are planned, but not executed yet: the runtime has no kernels that move tokens "
            "to experts; use `espalier plan`";
-  if (run.pins.offloadOptimizer.value_or(false) || run.pins.offloadActivations.value_or(false))
-    return "offloading is planned, but not executed yet; use `espalier plan`, or say False to swap_config.swap, "
-           "planner.pin.offload_optimizer and planner.pin.offload_activations";
   return "";
 }
 

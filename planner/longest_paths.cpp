@@ -6,7 +6,7 @@ namespace espalier::planner {
 
 LongestPaths::LongestPaths(Schedule schedule, int stages, int64_t microBatches)
     : schedule(schedule), stages(stages), microBatches(static_cast<double>(microBatches)),
-      splitsBackward(schedule == Schedule::ZeroBubbleH1) {}
+      splitsBackward(planner::splitsBackward(schedule)) {}
 
 double LongestPaths::turning(int stage, const ChunkSeconds &seconds, double below) const {
   double forward = seconds.forward, backward = up(seconds), m = microBatches;

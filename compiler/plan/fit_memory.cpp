@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <vector>
 
 namespace espalier {
@@ -64,27 +65,24 @@ std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
     smaller.microBatches = plan.microBatches * plan.microBatchSize / size;
     add(fmt::format("recompute=full and micro-batches of {}", size), smaller);
   }
-  for (int tp = plan.tp * 2; tp <= plan.tp * plan.dp && plan.dp % (tp / plan.tp) == 0; tp *= 2) {
-    auto heads = run.model.dims.find(run.model.dims.count("kv_heads") ? "kv_heads" : "heads");
-    bool splitsSequence = !plan.sequenceParallel || run.model.dims.at("seq") % (plan.cp * tp) == 0;
-    if (heads->second % tp || run.model.dims.at("ffn") % tp || !splitsSequence)
-      break;
-    planner::Plan wider = withRecompute(plan, planner::Recompute::Full);
-    wider.tp = tp;
-    wider.dp = plan.dp * plan.tp / tp;
-    wider.microBatches = plan.microBatches * plan.dp / wider.dp;
-    add(fmt::format("recompute=full, dp={} and tp={}", wider.dp, tp), wider);
-  }
-  int parts = plan.sequenceParallel ? plan.tp : 1;
-  for (int cp = plan.cp * 2; cp <= plan.cp * plan.dp && plan.dp % (cp / plan.cp) == 0; cp *= 2) {
-    if (run.model.dims.at("seq") % (cp * parts))
-      break;
-    planner::Plan longer = withRecompute(plan, planner::Recompute::Full);
-    longer.cp = cp;
-    longer.dp = plan.dp * plan.cp / cp;
-    longer.microBatches = plan.microBatches * plan.dp / longer.dp;
-    add(fmt::format("recompute=full, dp={} and cp={}", longer.dp, cp), longer);
-  }
+  // Replicas become ranks of another axis, with as many samples in all.
+  auto tradeReplicas = [&](int planner::Plan::*axis, const char *name, auto divides) {
+    for (int times = 2; times <= plan.dp && plan.dp % times == 0 && divides(plan.*axis * times); times *= 2) {
+      planner::Plan traded = withRecompute(plan, planner::Recompute::Full);
+      traded.*axis = plan.*axis * times;
+      traded.dp = plan.dp / times;
+      traded.microBatches = plan.microBatches * times;
+      add(fmt::format("recompute=full, dp={} and {}={}", traded.dp, name, traded.*axis), traded);
+    }
+  };
+  const std::map<std::string, int64_t> &dims = run.model.dims;
+  tradeReplicas(&planner::Plan::tp, "tp", [&](int tp) {
+    int64_t heads = dims.at(dims.count("kv_heads") ? "kv_heads" : "heads");
+    bool splitsSequence = !plan.sequenceParallel || dims.at("seq") % (plan.cp * tp) == 0;
+    return heads % tp == 0 && dims.at("ffn") % tp == 0 && splitsSequence;
+  });
+  tradeReplicas(&planner::Plan::cp, "cp",
+                [&](int cp) { return dims.at("seq") % (cp * (plan.sequenceParallel ? plan.tp : 1)) == 0; });
   return changes;
 }
 
