@@ -3,6 +3,7 @@
 
 #include "planner/split_chunks.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -24,8 +25,9 @@ double memoryShare(const Machine &machine, double bytes, double hostBytes) {
 }
 
 // Layers spread evenly; each stage keeps what fits, or what needs least. `share` is the memoryShare of the fullest.
-Plan leastPlan(const Problem &problem, const Plan &axes, double *share) {
-  StageOptions options(problem, axes);
+Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<ScheduleCache> &schedules,
+               double *share) {
+  StageOptions options(problem, axes, schedules);
   Plan plan = axes;
   plan.stages.clear();
   int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
@@ -45,6 +47,26 @@ Plan leastPlan(const Problem &problem, const Plan &axes, double *share) {
     *share = std::max(*share, memoryShare(problem.machine, option.bytes, option.hostBytes));
   }
   return plan;
+}
+
+// The plan that needs the least of what a rank may use. What the layers need at least, spread evenly, tells which are
+// worth laying out.
+Plan nearestPlan(const Problem &problem, std::vector<SizedPlan> axes) {
+  std::ranges::stable_sort(axes, {}, &SizedPlan::leastBytes);
+  double least = std::numeric_limits<double>::infinity();
+  Plan nearest;
+  auto schedules = std::make_shared<ScheduleCache>();
+  for (const SizedPlan &choice : axes) {
+    if (memoryShare(problem.machine, choice.leastBytes, /*hostBytes=*/0) >= least)
+      break;
+    double share = 0;
+    Plan plan = leastPlan(problem, choice.plan, schedules, &share);
+    if (share < least) {
+      least = share;
+      nearest = std::move(plan);
+    }
+  }
+  return nearest;
 }
 
 // The stage with the most bytes, on the device or (`onHost`) in host memory.
@@ -189,8 +211,7 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
 
 } // namespace
 
-void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<Plan> &axes,
-              SearchResult &result) {
+void diagnose(const Problem &problem, const SearchOptions &options, std::vector<SizedPlan> axes, SearchResult &result) {
   if (axes.empty()) {
     if (options.relax)
       nameBatches(problem, options, result);
@@ -201,17 +222,7 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
       tryAll(problem, options, result);
     return;
   }
-  double least = std::numeric_limits<double>::infinity();
-  Plan nearest;
-  for (const Plan &choice : axes) {
-    double share = 0;
-    Plan plan = leastPlan(problem, choice, &share);
-    if (share < least) {
-      least = share;
-      nearest = std::move(plan);
-    }
-  }
-  result.nearest = pricePlan(problem, nearest);
+  result.nearest = pricePlan(problem, nearestPlan(problem, std::move(axes)));
   result.binding = bindingLimit(problem.machine, result.nearest.prediction);
   if (options.relax)
     tryAll(problem, options, result);

@@ -62,9 +62,7 @@ SplitResult evenChunks(StageOptions &options, double limit) {
   }
   if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
     return result;
-  ScheduleTable schedule =
-      buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
-  double played = playedStepSeconds(schedule, seconds, steps);
+  double played = playedStepSeconds(*options.schedule(), seconds, steps);
   result.played = 1;
   if (played < limit) {
     result.seconds = result.lowerBound = played;

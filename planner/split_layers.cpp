@@ -12,9 +12,9 @@
 
 namespace espalier::planner {
 
-double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
+double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
                          const std::vector<double> &stepSeconds) {
-  Played played = play(table, chunks);
+  Played played = schedule.play(chunks);
   double seconds = 0;
   for (size_t stage = 0; stage < stepSeconds.size(); ++stage)
     seconds = std::max(seconds, played.endSeconds[stage] + stepSeconds[stage]);
@@ -61,10 +61,19 @@ bool differOnlyInOffloading(const Plan &a, const Plan &b) {
 
 namespace {
 
-// Whether state and what `held` chunks keep fit where both are spread evenly; the slack is for rounding.
+// State and what `held` chunks keep where both are spread evenly.
+double spreadBytes(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
+  return (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
+}
+
+// The slack is for rounding.
 bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
-  double bytes = (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
-  return bytes <= machine.memoryBytes * (1 + 1e-9);
+  return spreadBytes(sum, machine, held, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
+}
+
+// Chunks that some stage holds at once, at least.
+double leastHeld(const Plan &axes) {
+  return axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1;
 }
 
 } // namespace
@@ -136,11 +145,20 @@ double waitingSeconds(double share, double work, double once, double m, double p
 
 } // namespace
 
+double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes) {
+  return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
+}
+
+double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks) {
+  if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
+    return std::numeric_limits<double>::infinity();
+  return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
+}
+
 double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks) {
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
-  double held = axes.schedule == Schedule::GPipe ? m : 1; // chunks, at least
-  if (!mayFit(sum, machine, held, axes.pp, chunks))
+  if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
     return std::numeric_limits<double>::infinity();
   double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
   double bound = (m * work + sum.once) / p;
@@ -175,12 +193,6 @@ public:
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget),
         paths(axes.schedule, stages, axes.microBatches) {
     sumLayers();
-    for (int count = 1; count <= layers - stages + 1; ++count) {
-      const StageOption &option = options.best(0, 0, count);
-      if (!option.fits)
-        break;
-      firstEndings.push_back(paths.ending(0, secondsOf(0, option), option.stepSeconds));
-    }
   }
 
   SplitResult run(double limit) {
@@ -303,19 +315,25 @@ private:
     lowest.assign(stages + 1, 0);
     highest.assign(stages + 1, layers);
     firstEnding = kInfinity;
-    for (int count = leastFirst; count <= std::min<int>(mostFirst, firstEndings.size()); ++count)
-      firstEnding = std::min(firstEnding, firstEndings[count - 1]);
+    auto [least, most] = range(0, layers);
+    most = std::min(most, mostFirst);
+    for (int count = 1; count <= most && (count < least || isInTime(0, 0, count, target)); ++count)
+      if (count >= std::max(least, leastFirst)) {
+        const StageOption &option = options.best(0, 0, count);
+        firstEnding = std::min(firstEnding, paths.ending(0, secondsOf(0, option), option.stepSeconds));
+        highest[1] = count;
+      }
     if (firstEnding == kInfinity)
       return false;
-    if (problem.pins.stageLayers)
+    if (problem.pins.stageLayers) {
+      highest[1] = layers;
       return true;
+    }
     highest[0] = 0;
     lowest[stages] = layers;
-    for (int stage = 0; stage < stages; ++stage) {
-      int first = highest[stage], most = layers - (stages - stage - 1), end = first;
-      if (stage == 0)
-        most = std::min(most, mostFirst);
-      while (end < most && isInTime(stage, first, end + 1 - first, target))
+    for (int stage = 1; stage < stages; ++stage) {
+      int first = highest[stage], end = first;
+      while (end < layers - (stages - stage - 1) && isInTime(stage, first, end + 1 - first, target))
         ++end;
       if (end == first)
         return false;
@@ -427,9 +445,9 @@ private:
       chunks.push_back(secondsOf(stage, option));
       steps.push_back(option.stepSeconds);
     }
-    if (schedule.stages.empty())
-      schedule = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
-    double seconds = playedStepSeconds(schedule, chunks, steps);
+    if (!schedule)
+      schedule = options.schedule();
+    double seconds = playedStepSeconds(*schedule, chunks, steps);
     ++result.played;
     if (seconds < result.seconds) {
       result.seconds = seconds;
@@ -439,7 +457,7 @@ private:
 
   // Plays every split whose bound is below the best.
   void exhaust(double limit, SplitResult &result) {
-    for (int first = 1; first <= static_cast<int>(firstEndings.size()); ++first) {
+    for (int first = 1; first <= layers - stages + 1 && options.best(0, 0, first).fits; ++first) {
       leastFirst = mostFirst = first;
       if (!exhaustWithin(limit, result))
         return;
@@ -499,13 +517,12 @@ private:
     double forward = 0, back = 0;
     double passing() const { return forward + back; }
   };
-  std::vector<Sums> layerSums, edgeSums; // of the layers and of the edges of stages before each
-  std::vector<ChunkSeconds> edges;       // per stage
-  std::vector<double> firstEndings;      // of a first stage with 1, 2, ... layers, while they fit
-  int leastFirst = 1, mostFirst = 1;     // layers of the first stage that are looked at
-  double firstEnding = 0;                // the least of their endings
-  std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
-  ScheduleTable schedule;                // built when the first split is played
+  std::vector<Sums> layerSums, edgeSums;           // of the layers and of the edges of stages before each
+  std::vector<ChunkSeconds> edges;                 // per stage
+  int leastFirst = 1, mostFirst = 1;               // layers of the first stage that are looked at
+  double firstEnding = 0;                          // the least of the endings of those in time for the last target
+  std::vector<int> lowest, highest;                // layers used before each stage, for the last target narrowed to
+  std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 
 } // namespace

@@ -28,7 +28,7 @@ struct SplitResult {
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
 /// Step time of given durations: the stage that ends last, with its work once per step behind it.
-double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
+double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
                          const std::vector<double> &stepSeconds);
 
 /// What all stages do together under one choice of axes.
@@ -50,6 +50,12 @@ WorkSum sumWork(const Problem &problem, const CostTable &table);
 /// its end: what there is shows that.
 std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices,
                                              const std::function<int(int)> &mostChunks);
+
+/// Bytes of the fullest stage, at least: state and what is kept, spread evenly.
+double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);
+
+/// A bound for all schedules with at most `chunks` chunks on a stage and all splits: every stage works all the time.
+double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks);
 
 /// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
 /// `evenChunks`: the chunks of a stage have equally many layers.

@@ -52,8 +52,8 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   return sum;
 }
 
-StageOptions::StageOptions(const Problem &problem, const Plan &plan)
-    : problem(problem), plan(plan), costs(buildCostTable(problem, plan)) {
+StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules)
+    : problem(problem), plan(plan), costs(buildCostTable(problem, plan)), schedules(std::move(schedules)) {
   this->plan.stages.clear();
   for (int kind : costs.layerKinds)
     oneKind = oneKind && kind == costs.layerKinds.front();
@@ -64,16 +64,20 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
   }
 }
 
+std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
+  return schedules->get(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
+}
+
 // A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
 void StageOptions::countInFlight() {
-  int microBatches = static_cast<int>(plan.microBatches);
-  ScheduleTable schedule;
-  if (isVShaped(plan.schedule))
-    schedule = buildSchedule(plan.schedule, plan.pp, microBatches, plan.virtualStages);
+  if (isVShaped(plan.schedule)) {
+    std::shared_ptr<const OrderedSchedule> ordered = schedule();
+    inFlight.assign(ordered->inFlight().begin(), ordered->inFlight().end());
+    return;
+  }
   for (int stage = 0; stage < plan.pp; ++stage)
-    inFlight.push_back(isVShaped(plan.schedule)
-                           ? peakInFlight(schedule, stage)
-                           : chunksInFlight(plan.schedule, stage, plan.pp, microBatches, plan.virtualStages));
+    inFlight.push_back(
+        chunksInFlight(plan.schedule, stage, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages));
 }
 
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {

@@ -30,8 +30,10 @@ struct StageOption {
 /// Options of one choice of axes; remembers what it computed.
 class StageOptions {
 public:
-  /// `plan` gives axes, micro-batches and schedule; its stages are not looked at.
-  StageOptions(const Problem &problem, const Plan &plan);
+  /// `plan` gives axes, micro-batches and schedule; its stages are not looked at. Plans of one search share
+  /// `schedules`.
+  StageOptions(const Problem &problem, const Plan &plan,
+               std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>());
 
   /// Layers first .. first + count - 1 on `stage`. With several chunks per stage all chunks have
   /// `count` layers and keep the same.
@@ -39,6 +41,8 @@ public:
 
   const CostTable &table() const { return costs; }
   const Plan &axes() const { return plan; }
+  /// The schedule of the axes.
+  std::shared_ptr<const OrderedSchedule> schedule() const;
 
 private:
   void countInFlight();
@@ -51,6 +55,7 @@ private:
   const Problem &problem;
   Plan plan;
   CostTable costs;
+  std::shared_ptr<ScheduleCache> schedules;
   bool oneKind = true;
   std::vector<double> inFlight;                    // per stage
   std::optional<RangeCosts> ranges;                // with several kinds of layers
