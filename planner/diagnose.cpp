@@ -51,16 +51,19 @@ Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<S
 
 // The plan that needs the least of what a rank may use. What the layers need at least, spread evenly, tells which are
 // worth laying out.
-Plan nearestPlan(const Problem &problem, std::vector<SizedPlan> axes) {
-  std::ranges::stable_sort(axes, {}, &SizedPlan::leastBytes);
+Plan nearestPlan(const Problem &problem, const std::vector<SizedPlan> &axes) {
+  std::vector<std::pair<double, size_t>> order; // of equal ones the first
+  for (size_t i = 0; i < axes.size(); ++i)
+    order.emplace_back(axes[i].leastBytes, i);
+  std::sort(order.begin(), order.end());
   double least = std::numeric_limits<double>::infinity();
   Plan nearest;
   auto schedules = std::make_shared<ScheduleCache>();
-  for (const SizedPlan &choice : axes) {
-    if (memoryShare(problem.machine, choice.leastBytes, /*hostBytes=*/0) >= least)
+  for (const auto &[bytes, i] : order) {
+    if (memoryShare(problem.machine, bytes, /*hostBytes=*/0) >= least)
       break;
     double share = 0;
-    Plan plan = leastPlan(problem, choice.plan, schedules, &share);
+    Plan plan = leastPlan(problem, axes[i].plan, schedules, &share);
     if (share < least) {
       least = share;
       nearest = std::move(plan);
@@ -211,7 +214,8 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
 
 } // namespace
 
-void diagnose(const Problem &problem, const SearchOptions &options, std::vector<SizedPlan> axes, SearchResult &result) {
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedPlan> &axes,
+              SearchResult &result) {
   if (axes.empty()) {
     if (options.relax)
       nameBatches(problem, options, result);
@@ -222,7 +226,7 @@ void diagnose(const Problem &problem, const SearchOptions &options, std::vector<
       tryAll(problem, options, result);
     return;
   }
-  result.nearest = pricePlan(problem, nearestPlan(problem, std::move(axes)));
+  result.nearest = pricePlan(problem, nearestPlan(problem, axes));
   result.binding = bindingLimit(problem.machine, result.nearest.prediction);
   if (options.relax)
     tryAll(problem, options, result);

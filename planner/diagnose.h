@@ -15,6 +15,7 @@ struct SizedPlan {
 
 /// Fills binding, nearest and relaxations of a result without plans. `axes` are the choices that
 /// were allowed; when there are none, the binding limit is divisibility.
-void diagnose(const Problem &problem, const SearchOptions &options, std::vector<SizedPlan> axes, SearchResult &result);
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedPlan> &axes,
+              SearchResult &result);
 
 } // namespace espalier::planner

@@ -87,7 +87,7 @@ std::vector<StagePlan> layChunks(StageOptions &options, const std::vector<int> &
     }
     if (widest->layers == 0)
       continue;
-    std::vector<Recompute> kept = options.best(stage, widest->firstLayer, widest->layers).recompute();
+    std::vector<Recompute> kept = options.keep(stage, widest->firstLayer, widest->layers);
     for (int chunk = 0; chunk < chunksPerStage; ++chunk) {
       StagePlan &part = stages[modelChunk(stage, chunk, axes.pp, vShape)];
       part.recompute.assign(kept.end() - part.layers, kept.end());

@@ -243,9 +243,10 @@ private:
            layerSums[used].passing();
   }
 
-  ChunkSeconds secondsOf(int stage, const StageOption &option) const {
+  // With the least backward of any choice of what is kept: chains are bounds.
+  ChunkSeconds leastSecondsOf(int stage, const StageOption &option) const {
     const ChunkSeconds &edge = edges[stage], &inner = option.seconds;
-    return {inner.forward + edge.forward, inner.backward + edge.backward, inner.weight + edge.weight};
+    return {inner.forward + edge.forward, option.leastBackward + edge.backward, inner.weight + edge.weight};
   }
 
   // One choice for a stage, as the chains see it.
@@ -259,7 +260,7 @@ private:
   // Work once per step may shrink when layers come to the stage, as more hides beside a longer backward, but less than
   // the backward grows; so own endings are counted in `alone` only with all work of the stage.
   Step stepOf(int stage, int first, int count, const StageOption &option) const {
-    ChunkSeconds seconds = secondsOf(stage, option);
+    ChunkSeconds seconds = leastSecondsOf(stage, option);
     double above = forwardAbove(stage, first), back = edgeSums[stage].back + layerSums[first].back;
     Step step;
     step.start = above + paths.ending(stage, seconds, option.stepSeconds);
@@ -320,7 +321,7 @@ private:
     for (int count = 1; count <= most && (count < least || isInTime(0, 0, count, target)); ++count)
       if (count >= std::max(least, leastFirst)) {
         const StageOption &option = options.best(0, 0, count);
-        firstEnding = std::min(firstEnding, paths.ending(0, secondsOf(0, option), option.stepSeconds));
+        firstEnding = std::min(firstEnding, paths.ending(0, leastSecondsOf(0, option), option.stepSeconds));
         highest[1] = count;
       }
     if (firstEnding == kInfinity)
@@ -436,19 +437,26 @@ private:
     }
   }
 
-  // Plays a split and keeps it when it is faster.
+  // Plays a split and keeps it when it is faster. Where what a stage keeps is not proved best, playing the least that
+  // it could be bounds the split.
   void take(const std::vector<int> &counts, SplitResult &result) {
-    std::vector<ChunkSeconds> chunks;
+    std::vector<ChunkSeconds> chunks, least;
     std::vector<double> steps;
+    bool proved = true;
     for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
       const StageOption &option = options.best(stage, first, counts[stage]);
-      chunks.push_back(secondsOf(stage, option));
+      least.push_back(leastSecondsOf(stage, option));
+      chunks.push_back(least.back());
+      chunks.back().backward += option.seconds.backward - option.leastBackward;
+      proved = proved && option.isProved();
       steps.push_back(option.stepSeconds);
     }
     if (!schedule)
       schedule = options.schedule();
     double seconds = playedStepSeconds(*schedule, chunks, steps);
     ++result.played;
+    if (!proved)
+      unproved = std::min(unproved, playedStepSeconds(*schedule, least, steps));
     if (seconds < result.seconds) {
       result.seconds = seconds;
       result.counts = counts;
@@ -462,7 +470,8 @@ private:
       if (!exhaustWithin(limit, result))
         return;
     }
-    result.lowerBound = std::min(result.seconds, limit); // every split that was not played has a bound above the best
+    // Every split that was not played has a bound above the best.
+    result.lowerBound = std::min({result.seconds, limit, unproved});
   }
 
   // The same for the present range of first stages; slack[stage][used] is the largest start from which the rest can
@@ -517,11 +526,12 @@ private:
     double forward = 0, back = 0;
     double passing() const { return forward + back; }
   };
-  std::vector<Sums> layerSums, edgeSums;           // of the layers and of the edges of stages before each
-  std::vector<ChunkSeconds> edges;                 // per stage
-  int leastFirst = 1, mostFirst = 1;               // layers of the first stage that are looked at
-  double firstEnding = 0;                          // the least of the endings of those in time for the last target
-  std::vector<int> lowest, highest;                // layers used before each stage, for the last target narrowed to
+  std::vector<Sums> layerSums, edgeSums; // of the layers and of the edges of stages before each
+  std::vector<ChunkSeconds> edges;       // per stage
+  int leastFirst = 1, mostFirst = 1;     // layers of the first stage that are looked at
+  double firstEnding = 0;                // the least of the endings of those in time for the last target
+  std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
+  double unproved = kInfinity;           // least bound of the splits that were played without proof of what is kept
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 

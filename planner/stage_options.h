@@ -4,6 +4,7 @@
 #pragma once
 
 #include "planner/range_costs.h"
+#include "planner/recompute_choice.h"
 #include "planner/schedule.h"
 #include "planner/simulate.h"
 
@@ -17,14 +18,13 @@ namespace espalier::planner {
 /// One chunk of layers on a stage, with its choice of what is kept.
 struct StageOption {
   bool fits = false;
-  ChunkSeconds seconds;      ///< of one chunk's layers; see edgeSeconds
-  double stepSeconds = 0;    ///< of the whole stage, once per step
-  double bytes = 0;          ///< of the whole stage; when nothing fits, of the least choice
-  double hostBytes = 0;      ///< of the whole stage, in host memory
-  std::array<int, 3> kept{}; ///< layers of one chunk per Recompute
-
-  /// Per layer of one chunk: those that repeat most first.
-  std::vector<Recompute> recompute() const;
+  ChunkSeconds seconds;   ///< of one chunk's layers; see edgeSeconds
+  double stepSeconds = 0; ///< of the whole stage, once per step
+  double bytes = 0;       ///< of the whole stage; when nothing fits, of the least choice
+  double hostBytes = 0;   ///< of the whole stage, in host memory
+  /// No choice of what is kept has a shorter backward; less than that of `seconds` where its choice is not proved best.
+  double leastBackward = 0;
+  bool isProved() const { return leastBackward >= seconds.backward; }
 };
 
 /// Options of one choice of axes; remembers what it computed.
@@ -39,6 +39,9 @@ public:
   /// `count` layers and keep the same.
   const StageOption &best(int stage, int first, int count);
 
+  /// What each layer keeps under best(): of each kind those that repeat most first.
+  std::vector<Recompute> keep(int stage, int first, int count);
+
   const CostTable &table() const { return costs; }
   const Plan &axes() const { return plan; }
   /// The schedule of the axes.
@@ -47,10 +50,17 @@ public:
 private:
   void countInFlight();
   StageOption choose(int stage, int first, int count);
-  StageOption chooseAlike(StageContent content, int kind, int count) const;
   StageOption chooseUniform(StageContent content, int first, int count);
+  Recompute uniformClass(StageContent content, int first, int count);
+  RecomputeChoice chooseMixed(int stage, int first, int count);
+  bool keepsOneClass() const;
+  const CostTable &place(StageContent &content, int first, int count, Recompute recompute);
+  std::vector<int> kindsIn(int first, int count) const;
+  int countOf(int kind, int first, int count) const;
   StageContent contentOf(int stage) const;
-  StageOption finish(const CostTable &table, const StageContent &content, std::array<int, 3> kept) const;
+  StageOption finish(const CostTable &table, const StageContent &content) const;
+
+  static constexpr int64_t recomputeBudget = 4000;
 
   const Problem &problem;
   Plan plan;
