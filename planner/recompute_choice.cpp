@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMissing = 1e30; // per byte that is still too much: dearer than any recompute, so bounds stay convex
-constexpr size_t kMostPeaks = 32; // peaks that are told apart where kinds are many
+constexpr size_t kMostPeaks = 32; // that are told apart
 
 // Saves bytes of a layer for seconds, by moving it from one class to another.
 struct Step {
@@ -39,11 +39,10 @@ public:
     leastBytes();
     if (!best.fits)
       return std::move(best);
-    best.repeatSeconds = kInfinity;
     std::vector<std::pair<double, size_t>> open; // (bound, peak)
     for (size_t i = 0; i < peaks.size(); ++i) {
       allow(peaks[i]);
-      double bound = boundFrom(0, 2, items.empty() ? 0 : items[0].layers, room);
+      double bound = boundFrom(0, 2, items[0].layers, room);
       if (bound < kMissing)
         round();
       open.emplace_back(bound, i);
@@ -53,10 +52,11 @@ public:
     for (const auto &[bound, i] : open) {
       if (bound >= worthwhile())
         break;
-      allow(peaks[i]);
-      complete = peaks[i].room == peaks[i].classes;
-      if (complete)
+      complete = peaks[i].room == peaks[i].classes && budget > 0;
+      if (complete) {
+        allow(peaks[i]);
         branch(0, 2, items[0].layers, room, 0);
+      }
       if (!complete)
         best.leastRepeatSeconds = std::min(best.leastRepeatSeconds, bound);
     }
@@ -85,7 +85,7 @@ private:
           all.push_back(peak);
     std::ranges::sort(all);
     all.erase(std::unique(all.begin(), all.end()), all.end());
-    size_t width = all.size() > kMostPeaks ? (all.size() + kMostPeaks - 1) / kMostPeaks : 1;
+    size_t most = budget > 0 ? kMostPeaks : 1, width = (all.size() + most - 1) / most;
     for (size_t i = 0; i < all.size(); i += width)
       peaks.push_back({all[i], all[std::min(i + width, all.size()) - 1]});
     allPeaks = std::move(all);
@@ -113,9 +113,7 @@ private:
       if (saved + peak < least)
         least = saved + peak, leastPeak = peak;
     }
-    best.fits = least <= limitBytes;
-    best.layers.resize(items.size());
-    for (size_t i = 0; i < items.size() && !best.fits; ++i) {
+    for (size_t i = 0; i < items.size(); ++i) {
       int c = -1;
       for (int other = 0; other < 3; ++other)
         if (items[i].peakBytes[other] <= leastPeak && (c < 0 || items[i].savedBytes[other] < items[i].savedBytes[c]))
@@ -123,8 +121,8 @@ private:
       counts[i] = {};
       counts[i][c] = items[i].layers;
     }
-    if (!best.fits)
-      take();
+    take();
+    best.fits = best.savedBytes + best.peakBytes <= limitBytes;
   }
 
   static Hull hullOf(const RecomputeItem &item, double peak, int most) {
@@ -190,16 +188,15 @@ private:
     double seconds = 0, over = -bytes;
     int own = 0;
     const Hull *hull = nullptr;
-    size_t behind = std::min(i + 1, items.size());
-    if (left > 0 && i < items.size()) {
+    if (left > 0) {
       hull = &hulls[i][c];
       if (hull->base < 0)
         return kMissing;
       over += left * items[i].savedBytes[hull->base];
       seconds += left * items[i].repeatSeconds[hull->base];
     }
-    over += behindBytes[behind];
-    seconds += behindSeconds[behind];
+    over += behindBytes[i + 1];
+    seconds += behindSeconds[i + 1];
     auto take = [&](const Step &step, int layers) {
       double share = std::min(1.0, over / (step.bytes * layers));
       seconds += share * step.seconds * layers;
@@ -240,7 +237,7 @@ private:
       take();
   }
 
-  // Keeps `counts` when they repeat less, or at all when nothing fits.
+  // Keeps `counts` when they repeat less; the first ones in any case.
   void take() {
     double saved = 0, seconds = 0, peak = floorBytes;
     for (size_t i = 0; i < items.size(); ++i)
@@ -274,18 +271,20 @@ private:
       return seconds + count * item.repeatSeconds[c] +
              boundFrom(i, c - 1, left - count, bytes - count * item.savedBytes[c]);
     };
-    int low = 0, high = left; // the bound is convex: find its least
+    int low = 0, high = left;     // the bound is convex: find its least
+    double lowest = 0, other = 0; // of one layer, the bounds of `low` and of the other number
     while (low < high) {
       int middle = (low + high) / 2;
-      if (boundOf(middle + 1) < boundOf(middle))
-        low = middle + 1;
-      else
-        high = middle;
+      double here = boundOf(middle), next = boundOf(middle + 1);
+      bool isFurther = next < here;
+      (isFurther ? low : high) = isFurther ? middle + 1 : middle;
+      lowest = std::min(here, next), other = std::max(here, next);
     }
     auto visit = [&](int count) {
       if (budget < 0)
         complete = false;
-      if (!complete || boundOf(count) >= worthwhile())
+      double bound = left > 1 ? boundOf(count) : count == low ? lowest : other;
+      if (!complete || bound >= worthwhile())
         return false;
       counts[i][c] = count;
       branch(i, c - 1, left - count, bytes - count * item.savedBytes[c], seconds + count * item.repeatSeconds[c]);

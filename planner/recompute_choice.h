@@ -28,8 +28,8 @@ struct RecomputeChoice {
 };
 
 /// The choice that repeats least among those with savedBytes + peakBytes <= limitBytes. `floorBytes` is the peak of
-/// what else runs on the stage. After `budget` bounds (of so many layers' kinds each) the best known is returned, with
-/// the gap that is left.
+/// what else runs on the stage; `items` are not empty. After `budget` bounds the best known is returned, with the gap
+/// that is left; without any budget, peaks are not told apart.
 RecomputeChoice chooseRecompute(std::span<const RecomputeItem> items, double floorBytes, double limitBytes,
                                 int64_t budget);
 

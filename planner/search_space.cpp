@@ -160,11 +160,13 @@ void SearchSpace::addOffloads(Plan plan) {
 // The work of each choice, and the least bound of its schedules: work spread evenly, in as many chunks as any has.
 void SearchSpace::sumChoices(int threads) {
   works.resize(choices.size());
+  KindCosts costs(problem);
   constexpr size_t block = 256;
   forEachParallel((choices.size() + block - 1) / block, threads, [&](size_t i) {
     size_t begin = i * block;
     std::span<const Plan> part(choices.begin() + begin, std::min(block, choices.size() - begin));
-    std::ranges::move(sumWorks(problem, part, [&](int stages) { return mostChunks(stages); }), works.begin() + begin);
+    std::ranges::move(sumWorks(problem, costs, part, [&](int stages) { return mostChunks(stages); }),
+                      works.begin() + begin);
   });
   std::vector<Candidate> list;
   for (uint32_t i = 0; i < choices.size(); ++i) {

@@ -48,15 +48,6 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
 }
 
-// Of two choices of axes and flags; schedules and stages are not looked at.
-bool differOnlyInOffloading(const Plan &a, const Plan &b) {
-  auto rest = [](const Plan &plan) {
-    return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.zero, plan.sequenceParallel,
-                    plan.vocabParallel);
-  };
-  return rest(a) == rest(b);
-}
-
 } // namespace
 
 namespace {
@@ -90,26 +81,25 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   return sum;
 }
 
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices,
-                                             const std::function<int(int)> &mostChunks) {
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
+                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks) {
   std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
+  std::vector<int> chunks; // of a stage at most
+  for (const Plan &plan : choices)
+    chunks.push_back(mostChunks(plan.pp));
   auto add = [&](int kind, bool repeats, double count) {
-    bool found = false;
-    SegmentCost plain;            // nothing offloaded
-    const Plan *priced = nullptr; // what it is of
+    KindCosts::Last plain; // nothing offloaded
     for (size_t i = 0; i < choices.size(); ++i) {
-      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, mostChunks(choices[i].pp)))
+      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, chunks[i]))
         continue; // what the other kinds need changes nothing
-      if (!priced || !differOnlyInOffloading(*priced, choices[i]))
-        plain = segmentCost(problem, kind, choices[i], &found);
-      priced = &choices[i];
-      if (!found)
+      costs.price(kind, choices[i], plain);
+      if (!plain.found) {
         sums[i].reset();
-      if (!sums[i])
         continue;
-      SegmentCost cost = plain;
+      }
+      SegmentCost cost = plain.cost;
       addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
       addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
     }
@@ -305,9 +295,13 @@ private:
     return decide(limit);
   }
 
-  bool isInTime(int stage, int first, int count, double target) {
-    const StageOption &option = options.best(stage, first, count);
-    return option.fits && stepOf(stage, first, count, option).alone <= target;
+  // What a stage may have, as far as a bound of what it repeats tells; null where that cannot respect T alone.
+  const StageOption *inTime(int stage, int first, int count, double target) {
+    double work = layerSums[first + count].passing() - layerSums[first].passing() + paths.passing(edges[stage]);
+    if (forwardAbove(stage, first) + static_cast<double>(axes.microBatches) * work > target * (1 + 1e-9))
+      return nullptr; // with nothing repeated; spares most the choice of what is kept
+    const StageOption &option = options.bound(stage, first, count);
+    return option.fits && stepOf(stage, first, count, option).alone <= target ? &option : nullptr;
   }
 
   // Layers that may be used before each stage so that those above and those below it can respect T alone: a part of a
@@ -318,9 +312,9 @@ private:
     firstEnding = kInfinity;
     auto [least, most] = range(0, layers);
     most = std::min(most, mostFirst);
-    for (int count = 1; count <= most && (count < least || isInTime(0, 0, count, target)); ++count)
+    for (int count = 1; count <= most && (count < least || inTime(0, 0, count, target)); ++count)
       if (count >= std::max(least, leastFirst)) {
-        const StageOption &option = options.best(0, 0, count);
+        const StageOption &option = options.bound(0, 0, count);
         firstEnding = std::min(firstEnding, paths.ending(0, leastSecondsOf(0, option), option.stepSeconds));
         highest[1] = count;
       }
@@ -334,7 +328,7 @@ private:
     lowest[stages] = layers;
     for (int stage = 1; stage < stages; ++stage) {
       int first = highest[stage], end = first;
-      while (end < layers - (stages - stage - 1) && isInTime(stage, first, end + 1 - first, target))
+      while (end < layers - (stages - stage - 1) && inTime(stage, first, end + 1 - first, target))
         ++end;
       if (end == first)
         return false;
@@ -342,7 +336,7 @@ private:
     }
     for (int stage = stages - 1; stage > 0; --stage) {
       int end = lowest[stage + 1], first = end;
-      while (first > stage && isInTime(stage, first - 1, end - first + 1, target))
+      while (first > stage && inTime(stage, first - 1, end - first + 1, target))
         --first;
       if (first == end)
         return false;
@@ -363,10 +357,12 @@ private:
     least = std::max(least, lowest[stage + 1] - first);
     most = std::min(most, highest[stage + 1] - first);
     for (int count = std::max(least, 1); count <= most; ++count) {
-      const StageOption &option = options.best(stage, first, count);
-      if (!option.fits)
-        break; // more layers need more bytes
-      Step step = stepOf(stage, first, count, option);
+      const StageOption *option = inTime(stage, first, count, target);
+      if (option && isExact && !option->isProved())
+        option = &options.best(stage, first, count);
+      if (!option)
+        break; // more layers need more bytes and more time
+      Step step = stepOf(stage, first, count, *option);
       if (step.alone > target)
         break;
       visit(count, step);
@@ -395,10 +391,21 @@ private:
     return {};
   }
 
-  // The same for the present range of first stages: least[stage][used] is the least start.
+  // The same for the present range of first stages. What a stage keeps is chosen where a split needs it and only
+  // bounded elsewhere; a split that is found again is chosen throughout.
   std::vector<int> decideWithin(double target) {
     if (!narrow(target))
       return {};
+    std::vector<int> counts, before;
+    do {
+      before = std::move(counts);
+      counts = leastStarts(target);
+    } while (!counts.empty() && chainBound(counts) > target && counts != before);
+    return counts;
+  }
+
+  // least[stage][used] is the least start of a stage behind so many layers.
+  std::vector<int> leastStarts(double target) {
     std::vector<std::vector<double>> least(stages + 1, std::vector<double>(layers + 1, kInfinity));
     std::vector<std::vector<int>> choice(stages + 1, std::vector<int>(layers + 1, 0));
     least[0][0] = 0;
@@ -465,7 +472,7 @@ private:
 
   // Plays every split whose bound is below the best.
   void exhaust(double limit, SplitResult &result) {
-    for (int first = 1; first <= layers - stages + 1 && options.best(0, 0, first).fits; ++first) {
+    for (int first = 1; first <= layers - stages + 1 && options.bound(0, 0, first).fits; ++first) {
       leastFirst = mostFirst = first;
       if (!exhaustWithin(limit, result))
         return;
@@ -490,7 +497,10 @@ private:
             slack[stage][used] = std::max(slack[stage][used], most);
         });
     std::vector<int> counts;
-    return descend(0, 0, 0, limit, slack, counts, result);
+    isExact = true;
+    bool complete = descend(0, 0, 0, limit, slack, counts, result);
+    isExact = false;
+    return complete;
   }
 
   bool descend(int used, int stage, double start, double limit, const std::vector<std::vector<double>> &slack,
@@ -529,6 +539,7 @@ private:
   std::vector<Sums> layerSums, edgeSums; // of the layers and of the edges of stages before each
   std::vector<ChunkSeconds> edges;       // per stage
   int leastFirst = 1, mostFirst = 1;     // layers of the first stage that are looked at
+  bool isExact = false;                  // what a stage keeps is chosen, not only bounded
   double firstEnding = 0;                // the least of the endings of those in time for the last target
   std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
   double unproved = kInfinity;           // least bound of the splits that were played without proof of what is kept

@@ -2,6 +2,7 @@
 // a dynamic program over a lower bound and a search through what the bound leaves open.
 #pragma once
 
+#include "planner/kind_costs.h"
 #include "planner/stage_options.h"
 
 #include <cstdint>
@@ -45,11 +46,11 @@ struct WorkSum {
 WorkSum sumWork(const Problem &problem, const CostTable &table);
 
 /// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
-/// the terms of a kind are at hand for all choices.
+/// the terms of a kind are at hand for all choices; `costs` are those of the problem.
 /// `mostChunks`: of a stage, by the number of stages. A choice under which not even so many chunks fit is not summed to
 /// its end: what there is shows that.
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices,
-                                             const std::function<int(int)> &mostChunks);
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
+                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks);
 
 /// Bytes of the fullest stage, at least: state and what is kept, spread evenly.
 double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);

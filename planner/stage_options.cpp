@@ -109,39 +109,55 @@ StageContent StageOptions::contentOf(int stage) const {
 }
 
 const StageOption &StageOptions::best(int stage, int first, int count) {
+  return known(stage, first, count, recomputeBudget);
+}
+
+const StageOption &StageOptions::bound(int stage, int first, int count) { return known(stage, first, count, 0); }
+
+const StageOption &StageOptions::known(int stage, int first, int count, int64_t budget) {
   // Stages between the ends that hold equally much are alike, and so are positions of equal layers.
-  if (inFlight.empty())
+  if (inFlight.empty()) {
     countInFlight();
+    placesOf.assign(plan.pp, std::vector<std::vector<uint32_t>>(oneKind ? 1 : costs.layerKinds.size()));
+  }
   int stageClass = stage;
   bool inner = stage > 0 && stage < plan.pp - 1;
   if (inner && inFlight[stage] == inFlight[1])
     stageClass = 1;
-  uint64_t key = (static_cast<uint64_t>(stageClass) << 42) | (static_cast<uint64_t>(oneKind ? 0 : first) << 21) |
-                 static_cast<uint64_t>(count); // a model has fewer than two million layers
-  auto found = known.find(key);
-  if (found == known.end())
-    found = known.emplace(key, choose(stage, first, count)).first;
-  return found->second;
+  std::vector<uint32_t> &places = placesOf[stageClass][oneKind ? 0 : first];
+  if (places.size() <= static_cast<size_t>(count))
+    places.resize(count + 1);
+  uint32_t &place = places[count];
+  bool isNew = place == 0;
+  if (isNew) {
+    entries.emplace_back();
+    place = static_cast<uint32_t>(entries.size());
+  }
+  Known &entry = entries[place - 1];
+  if (isNew || (entry.budget < budget && entry.option.fits && !entry.option.isProved()))
+    entry = {choose(stage, first, count, budget), budget};
+  return entry.option;
 }
 
-StageOption StageOptions::choose(int stage, int first, int count) {
+StageOption StageOptions::choose(int stage, int first, int count, int64_t budget) {
   StageContent content = contentOf(stage);
   if (keepsOneClass())
     return chooseUniform(content, first, count);
   StageOption option = finish(place(content, first, count, Recompute::None), content);
   if (option.fits) // nothing is repeated
     return option;
-  RecomputeChoice choice = chooseMixed(stage, first, count);
+  RecomputeChoice choice = chooseMixed(stage, first, count, budget);
   if (oneKind) {
     content.layers[costs.layerKinds.front()] = choice.layers.front();
-    return finish(costs, content);
+    option = finish(costs, content);
+  } else {
+    place(content, first, count, Recompute::None);
+    SegmentCost &cost = range.kinds[0];
+    cost.savedBytes[0] = choice.savedBytes / content.inFlight;
+    cost.forwardPeakBytes[0] = choice.peakBytes;
+    cost.recompute[0] = {.compute = choice.repeatSeconds};
+    option = finish(range, content);
   }
-  place(content, first, count, Recompute::None);
-  SegmentCost &cost = range.kinds[0];
-  cost.savedBytes[0] = choice.savedBytes / content.inFlight;
-  cost.forwardPeakBytes[0] = choice.peakBytes;
-  cost.recompute[0] = {.compute = choice.repeatSeconds};
-  option = finish(range, content);
   option.leastBackward = option.seconds.backward - (choice.repeatSeconds - choice.leastRepeatSeconds);
   return option;
 }
@@ -187,7 +203,7 @@ std::vector<int> StageOptions::kindsIn(int first, int count) const {
   return kinds;
 }
 
-RecomputeChoice StageOptions::chooseMixed(int stage, int first, int count) {
+RecomputeChoice StageOptions::chooseMixed(int stage, int first, int count, int64_t budget) {
   StageContent content = contentOf(stage);
   std::vector<RecomputeItem> items;
   double saved = 0; // with nothing repeated
@@ -207,7 +223,7 @@ RecomputeChoice StageOptions::chooseMixed(int stage, int first, int count) {
   double ends = std::max(content.embed ? peakBytes(costs.embed, 0) : 0, content.head ? peakBytes(costs.head, 0) : 0);
   double others = memory.total() - memory.workspace - saved;
   // What fits only by rounding is left out.
-  return chooseRecompute(items, ends, problem.machine.memoryBytes * (1 - 1e-13) - others, recomputeBudget);
+  return chooseRecompute(items, ends, problem.machine.memoryBytes * (1 - 1e-13) - others, budget);
 }
 
 int StageOptions::countOf(int kind, int first, int count) const {
@@ -222,7 +238,7 @@ std::vector<Recompute> StageOptions::keep(int stage, int first, int count) {
     return std::vector<Recompute>(count, uniformClass(content, first, count));
   if (fits && finish(place(content, first, count, Recompute::None), content).fits)
     return std::vector<Recompute>(count, Recompute::None);
-  std::vector<std::array<int, 3>> left = chooseMixed(stage, first, count).layers;
+  std::vector<std::array<int, 3>> left = chooseMixed(stage, first, count, recomputeBudget).layers;
   std::vector<int> kinds = kindsIn(first, count);
   std::vector<Recompute> list;
   for (int layer = first; layer < first + count; ++layer) {

@@ -9,8 +9,8 @@
 #include "planner/simulate.h"
 
 #include <array>
+#include <deque>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 namespace espalier::planner {
@@ -39,6 +39,9 @@ public:
   /// `count` layers and keep the same.
   const StageOption &best(int stage, int first, int count);
 
+  /// The same with less care for what is kept: whether it fits and the least backward hold.
+  const StageOption &bound(int stage, int first, int count);
+
   /// What each layer keeps under best(): of each kind those that repeat most first.
   std::vector<Recompute> keep(int stage, int first, int count);
 
@@ -49,10 +52,11 @@ public:
 
 private:
   void countInFlight();
-  StageOption choose(int stage, int first, int count);
+  const StageOption &known(int stage, int first, int count, int64_t budget);
+  StageOption choose(int stage, int first, int count, int64_t budget);
   StageOption chooseUniform(StageContent content, int first, int count);
   Recompute uniformClass(StageContent content, int first, int count);
-  RecomputeChoice chooseMixed(int stage, int first, int count);
+  RecomputeChoice chooseMixed(int stage, int first, int count, int64_t budget);
   bool keepsOneClass() const;
   const CostTable &place(StageContent &content, int first, int count, Recompute recompute);
   std::vector<int> kindsIn(int first, int count) const;
@@ -61,16 +65,21 @@ private:
   StageOption finish(const CostTable &table, const StageContent &content) const;
 
   static constexpr int64_t recomputeBudget = 4000;
+  struct Known {
+    StageOption option;
+    int64_t budget = 0; ///< that it was chosen with
+  };
 
   const Problem &problem;
   Plan plan;
   CostTable costs;
   std::shared_ptr<ScheduleCache> schedules;
   bool oneKind = true;
-  std::vector<double> inFlight;                    // per stage
-  std::optional<RangeCosts> ranges;                // with several kinds of layers
-  CostTable range;                                 // ends as costs, one kind: the range that is priced
-  std::unordered_map<uint64_t, StageOption> known; // by stage class, first and count
+  std::vector<double> inFlight;     // per stage
+  std::optional<RangeCosts> ranges; // with several kinds of layers
+  CostTable range;                  // ends as costs, one kind: the range that is priced
+  std::deque<Known> entries;
+  std::vector<std::vector<std::vector<uint32_t>>> placesOf; // [stage class][first][count] -> place in entries, from 1
 };
 
 /// Time of the layers of one chunk.
