@@ -114,7 +114,7 @@ public:
       solveBatch(which, /*budget=*/0, statistics, open);
     }
     std::sort(open.begin(), open.end());
-    int64_t budget = options.prove ? actionBudget : quickBudget;
+    int64_t left = wholeBudget;
     if (!options.prove && open.size() > batch) {
       bound = std::min(bound, open[batch].first);
       open.resize(batch);
@@ -124,9 +124,10 @@ public:
       std::vector<size_t> which;
       for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
         which.push_back(open[i].second);
-      std::vector<std::pair<double, size_t>> left;
-      solveBatch(which, budget, statistics, left);
-      for (const auto &[seconds, index] : left)
+      int64_t each = std::max(left / static_cast<int64_t>(which.size()), leastBudget);
+      std::vector<std::pair<double, size_t>> unproved;
+      left -= solveBatch(which, options.prove ? each : quickBudget, statistics, unproved);
+      for (const auto &[seconds, index] : unproved)
         bound = std::min(bound, seconds);
     }
     statistics.lowerBoundSeconds = std::min(bound, leaders.bestSeconds());
@@ -146,12 +147,14 @@ public:
 
 private:
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
-  static constexpr int64_t actionBudget = 4'000'000;   // per candidate
+  static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
+  static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
   static constexpr size_t quickCandidates = 5000;
 
-  void solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
-                  std::vector<std::pair<double, size_t>> &open) {
+  // Returns the actions that were spent.
+  int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
+                     std::vector<std::pair<double, size_t>> &open) {
     std::vector<Plan> plans;
     std::vector<double> limits;
     for (size_t i : which) {
@@ -159,13 +162,16 @@ private:
       limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(plans.back()));
     }
     std::vector<SplitResult> results = solve(problem, plans, limits, budget, options.threads, schedules);
+    int64_t spent = 0;
     for (size_t i = 0; i < which.size(); ++i) {
+      spent += results[i].spent;
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
         leaders.offer(plans[i], results[i]);
       if (results[i].lowerBound < leaders.bestSeconds())
         open.push_back({results[i].lowerBound, which[i]});
     }
+    return spent;
   }
 
   const Problem &problem;

@@ -69,7 +69,7 @@ void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches)
   finished = order.size() == total;
 }
 
-Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace) const {
+Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace, double turnSeconds) const {
   Played result;
   result.finished = finished;
   result.busySeconds.assign(held.size(), 0);
@@ -79,9 +79,11 @@ Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantT
   std::vector<std::array<double, 3>> durations; // by ActionKind
   for (const ChunkSeconds &chunk : chunks)
     durations.push_back({chunk.forward, splitsBackward ? chunk.backward : chunk.backward + chunk.weight, chunk.weight});
+  int last = static_cast<int>(chunks.size()) - 1;
   std::vector<double> ends(slots);
   for (const Step &step : order) {
-    double start = std::max(ends[step.waitsFor], result.endSeconds[step.stage]);
+    bool turns = step.action.kind == ActionKind::Backward && step.chunk == last;
+    double start = std::max(ends[step.waitsFor] + (turns ? turnSeconds : 0), result.endSeconds[step.stage]);
     double seconds = durations[step.chunk][static_cast<int>(step.action.kind)];
     ends[step.end] = result.endSeconds[step.stage] = start + seconds;
     result.busySeconds[step.stage] += seconds;

@@ -42,8 +42,9 @@ class OrderedSchedule {
 public:
   explicit OrderedSchedule(const ScheduleTable &table);
 
-  /// chunks[i] belongs to model chunk i.
-  Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false) const;
+  /// chunks[i] belongs to model chunk i. `turnSeconds` lie between each forward of the last chunk and its backward:
+  /// what stages below, which the table does not hold, take at least.
+  Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false, double turnSeconds = 0) const;
 
   /// peakInFlight() of each stage of the table.
   const std::vector<int> &inFlight() const { return held; }

@@ -8,13 +8,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <tuple>
 
 namespace espalier::planner {
 
 double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
-                         const std::vector<double> &stepSeconds) {
-  Played played = schedule.play(chunks);
+                         const std::vector<double> &stepSeconds, double turnSeconds) {
+  Played played = schedule.play(chunks, /*wantTrace=*/false, turnSeconds);
   double seconds = 0;
   for (size_t stage = 0; stage < stepSeconds.size(); ++stage)
     seconds = std::max(seconds, played.endSeconds[stage] + stepSeconds[stage]);
@@ -173,7 +174,8 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
 
 namespace {
 
-constexpr int64_t kNodeCost = 20; // a step of the descent costs about as much as playing this many actions
+constexpr int64_t kNodeCost = 20;              // a step of the descent costs about as much as playing this many actions
+constexpr int64_t kMostUpperActions = 200'000; // of stages x stages x micro-batches: what their tables may hold
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -198,8 +200,11 @@ public:
     tighten(low, high, counts);
     result.lowerBound = low;
     take(counts, result);
-    if (budget > 0 && result.seconds > low * (1 + 2e-9))
+    if (budget > 0 && result.seconds > low * (1 + 2e-9)) {
+      int64_t given = budget;
       exhaust(limit, result);
+      result.spent = given - budget;
+    }
     if (result.seconds <= result.lowerBound * (1 + 2e-9))
       result.lowerBound = result.seconds;
     return result;
@@ -503,6 +508,32 @@ private:
     return complete;
   }
 
+  // The step as the first stages alone play it: each micro-batch comes back up after what it takes below them at least.
+  // Chains may turn among them as often as they like.
+  double upperSeconds(const std::vector<int> &counts, int used) {
+    int upper = static_cast<int>(counts.size());
+    if (uppers.empty()) {
+      ScheduleTable table = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
+      uppers.resize(stages);
+      for (int last = stages - 1; last > 0; --last) {
+        table.stages.resize(last);
+        if (static_cast<int64_t>(last) * last * axes.microBatches <= kMostUpperActions)
+          uppers[last] = std::make_unique<OrderedSchedule>(table);
+      }
+    }
+    if (!uppers[upper])
+      return 0;
+    budget -= axes.microBatches * upper * 2;
+    std::vector<ChunkSeconds> chunks;
+    std::vector<double> steps;
+    for (int stage = 0, first = 0; stage < upper; first += counts[stage++]) {
+      const StageOption &option = options.best(stage, first, counts[stage]);
+      chunks.push_back(leastSecondsOf(stage, option));
+      steps.push_back(option.stepSeconds);
+    }
+    return playedStepSeconds(*uppers[upper], chunks, steps, passingBelow(upper - 1, used));
+  }
+
   bool descend(int used, int stage, double start, double limit, const std::vector<std::vector<double>> &slack,
                std::vector<int> &counts, SplitResult &result) {
     budget -= kNodeCost;
@@ -513,6 +544,8 @@ private:
       take(counts, result);
       return true;
     }
+    if (stage > 1 && upperSeconds(counts, used) >= std::min(limit, result.seconds) * (1 - 1e-9))
+      return true;
     bool complete = true;
     visitOptions(stage, used, limit, [&](int count, const Step &step) {
       double target = std::min(limit, result.seconds) * (1 - 1e-9);
@@ -542,7 +575,8 @@ private:
   bool isExact = false;                  // what a stage keeps is chosen, not only bounded
   double firstEnding = 0;                // the least of the endings of those in time for the last target
   std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
-  double unproved = kInfinity;           // least bound of the splits that were played without proof of what is kept
+  std::vector<std::unique_ptr<OrderedSchedule>> uppers; // of so many first stages; none where there is too much to play
+  double unproved = kInfinity; // least bound of the splits that were played without proof of what is kept
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 

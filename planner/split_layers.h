@@ -22,15 +22,17 @@ struct SplitResult {
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;
+  int64_t spent = 0; ///< of the budget
 };
 
 /// Searches splits faster than `limitSeconds`. `budget` bounds the actions played; when it ends,
 /// the bound is returned with a gap.
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
-/// Step time of given durations: the stage that ends last, with its work once per step behind it.
+/// Step time of given durations: the stage that ends last, with its work once per step behind it. `turnSeconds`: see
+/// OrderedSchedule::play.
 double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
-                         const std::vector<double> &stepSeconds);
+                         const std::vector<double> &stepSeconds, double turnSeconds = 0);
 
 /// What all stages do together under one choice of axes.
 struct WorkSum {
