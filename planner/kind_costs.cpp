@@ -20,9 +20,11 @@ PatternTerms partOf(const PatternTerms &terms, bool step) {
   keep(terms.compute, part.compute);
   keep(terms.collectives, part.collectives);
   part.parameters.clear();
+  part.stepBytes.clear();
   part.stepPeakBytes.clear();
   if (step) {
     part.parameters = terms.parameters;
+    part.stepBytes = terms.stepBytes;
     part.stepPeakBytes = terms.stepPeakBytes;
   }
   return part;
@@ -31,7 +33,7 @@ PatternTerms partOf(const PatternTerms &terms, bool step) {
 bool differOnlyInZero(const Plan &a, const Plan &b) {
   auto rest = [](const Plan &plan) {
     return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.sequenceParallel,
-                    plan.vocabParallel, plan.keepTensorParallelResults, plan.sliceRecomputedInputs);
+                    plan.vocabParallel, plan.keepTensorParallelResults, plan.sliceRecomputedInputs, plan.schedule);
   };
   return rest(a) == rest(b);
 }

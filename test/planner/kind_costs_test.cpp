@@ -33,6 +33,7 @@ void expectSame(const SegmentCost &a, const SegmentCost &b) {
   EXPECT_EQ(a.tiedParameterBytes, b.tiedParameterBytes);
   EXPECT_EQ(a.hideableStep, b.hideableStep);
   EXPECT_EQ(a.workspaceBytes, b.workspaceBytes);
+  EXPECT_EQ(a.stepBytes, b.stepBytes);
   EXPECT_EQ(a.stepPeakBytes, b.stepPeakBytes);
   EXPECT_EQ(a.gatheredBytes, b.gatheredBytes);
 }
@@ -41,7 +42,9 @@ void expectSame(const SegmentCost &a, const SegmentCost &b) {
 
 TEST(KindCosts, AreThoseOfTheSegment) {
   std::mt19937 random(3);
-  Problem problem = withExperts(shapeProblem(gpt(4, 1024, 16), System{}, testMachine(4, 8), 64), 4);
+  System system;
+  system.updateBytes = 4;
+  Problem problem = withExperts(shapeProblem(gpt(4, 1024, 16), system, testMachine(4, 8), 64), 4);
   KindCosts costs(problem);
   for (int kind : {0, 1, 2}) {
     KindCosts::Last last;
