@@ -59,6 +59,7 @@ struct ComputeTerm {
   Size bytes;                     ///< read plus written
   bool repeatedSelective = false; ///< executed again before backward under Recompute::Selective
   bool repeatedFull = false;      ///< ... under Recompute::Full
+  int position = 0;               ///< in the program of its phase; Backward and Weight are one program
 };
 
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
@@ -72,12 +73,15 @@ struct CollectiveTerm {
   Axis axis = Axis::Tp;
   Phase phase = Phase::Forward;
   Size bytes;
-  double calls = 1;     ///< how many collectives share the bytes (latency is paid for each)
-  bool canHide = false; ///< compute of the same segment and phase may run beside it
+  double calls = 1; ///< how many collectives share the bytes (latency is paid for each)
   bool repeatedSelective = false;
   bool repeatedFull = false;
   /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
   bool overExperts = false;
+  /// Compute at positions from `start` to before `wait` of the same program may run beside it; none where they are
+  /// equal.
+  int start = 0, wait = 0;
+  bool besideLastBackward = false; ///< Phase::Step: sums of gradients that start as soon as these are final
 };
 
 /// Bytes as a function of the samples of one micro-batch on one replica, known at some of them.
@@ -111,7 +115,8 @@ struct Pattern {
   std::optional<int> tensorRanks; ///< exactly this many tensor ranks
 };
 
-/// What one segment costs under plans that match `pattern`. Arrays are indexed by Recompute.
+/// What one segment costs under plans that match `pattern`. Terms of a program stand in its order: compute by position,
+/// collectives by start (`orderTerms` of cost.h). Arrays are indexed by Recompute.
 struct PatternTerms {
   Pattern pattern;
   std::vector<ComputeTerm> compute;
@@ -183,6 +188,9 @@ struct Machine {
   Link link, network;             ///< inside a host; between hosts
   double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
   HostMemory host;
+  /// Whether a device transfers beside its compute: not where reading and writing what the link moves would take all of
+  /// the memory's bandwidth. There the link is that memory, and cores copy through it instead of computing.
+  bool transfersBesideCompute() const { return 2 * link.bytesPerSecond < memoryBytesPerSecond; }
   bool canOffload() const { return host.bytesPerSecond > 0; }
   /// What one rank may keep in its host's memory: the ranks of a host have equal shares, wherever stages lie.
   double hostShareBytes() const { return host.bytes / devicesPerHost; }

@@ -1,5 +1,7 @@
 #include "compiler/plan/profile_context.h"
 
+#include "planner/cost.h"
+
 #include <algorithm>
 
 namespace espalier {
@@ -54,6 +56,7 @@ planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const
   terms.savedBytes = split.savedBytes;
   for (int policy = 0; policy < 3; ++policy)
     terms.contextBytes[policy] = workspaces[policy];
+  planner::orderTerms(terms);
   return terms;
 }
 
