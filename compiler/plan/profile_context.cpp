@@ -31,7 +31,7 @@ std::vector<Term> replaced(const std::vector<Term> &whole, const std::vector<Ter
 std::vector<int> profiledContextRanks(int64_t positions) {
   std::vector<int> ranks;
   int divisor = 2;
-  for (int wanted : {2, 4, 16}) {
+  for (int wanted : {2, 4, 16, 64}) {
     divisor = std::max(divisor, wanted);
     while (divisor <= mostContextRanks && positions % divisor != 0)
       ++divisor;
