@@ -130,6 +130,7 @@ struct PatternTerms {
   std::array<SampledBytes, 3> workspaceBytes; ///< transient bytes as planned by a compiler
   /// The same where the sequence is split, at some numbers of context ranks, ascending; replaces workspaceBytes.
   std::array<std::vector<ContextBytes>, 3> contextBytes;
+  Size stepBytes;                  ///< held only while the step runs, when nothing of forward is
   std::vector<Size> stepPeakBytes; ///< transients of what runs once per step
 };
 
@@ -188,6 +189,8 @@ struct Machine {
   Link link, network;             ///< inside a host; between hosts
   double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
   HostMemory host;
+  /// One rank's send to another host, which uses fewer channels than a ring; 0: as the network.
+  double sendBytesPerSecond = 0;
   /// Whether a device transfers beside its compute: not where reading and writing what the link moves would take all of
   /// the memory's bandwidth. There the link is that memory, and cores copy through it instead of computing.
   bool transfersBesideCompute() const { return 2 * link.bytesPerSecond < memoryBytesPerSecond; }
