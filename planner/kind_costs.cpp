@@ -30,13 +30,39 @@ PatternTerms partOf(const PatternTerms &terms, bool step) {
   return part;
 }
 
-bool differOnlyInZero(const Plan &a, const Plan &b) {
-  auto rest = [](const Plan &plan) {
-    return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.sequenceParallel,
-                    plan.vocabParallel, plan.keepTensorParallelResults, plan.sliceRecomputedInputs, plan.schedule);
-  };
-  return rest(a) == rest(b);
+// Whether a size is the same for any number of stages and, with as many samples on each, of replicas.
+bool isLocalSize(const Size &size) {
+  return std::ranges::all_of(size, [](const Monomial &part) {
+    int samples = 0;
+    for (const Power &power : part.powers) {
+      if (power.symbol == static_cast<int>(Axis::Pp))
+        return false;
+      if (power.symbol == kBatchSymbol || power.symbol == static_cast<int>(Axis::Dp))
+        samples += power.exponent;
+    }
+    return samples == 0;
+  });
 }
+
+bool areLocal(const PatternTerms &terms) {
+  auto sizes = [](const auto &...list) { return (isLocalSize(list) && ...); };
+  auto arrays = [](const auto &list) { return std::ranges::all_of(list, isLocalSize); };
+  return std::ranges::all_of(
+             terms.compute,
+             [&](const ComputeTerm &t) { return sizes(t.m, t.n, t.k, t.count, t.operations, t.bytes); }) &&
+         std::ranges::all_of(
+             terms.collectives,
+             [&](const CollectiveTerm &t) { return t.axis != Axis::Dp && t.axis != Axis::Pp && sizes(t.bytes); }) &&
+         sizes(terms.keptCollectiveBytes) && arrays(terms.savedBytes) && arrays(terms.forwardPeakBytes) &&
+         arrays(terms.backwardPeakBytes);
+}
+
+auto insideReplica(const Plan &plan) {
+  return std::tie(plan.tp, plan.cp, plan.ep, plan.microBatchSize, plan.sequenceParallel, plan.vocabParallel,
+                  plan.keepTensorParallelResults, plan.sliceRecomputedInputs, plan.schedule);
+}
+
+auto replicas(const Plan &plan) { return std::tie(plan.pp, plan.dp); }
 
 } // namespace
 
@@ -52,19 +78,29 @@ KindCosts::KindCosts(const Problem &problem) : problem(problem) {
       microBatches.push_back(partOf(terms, /*step=*/false));
       group.push_back(static_cast<int>(std::ranges::find(microBatches, microBatches.back()) - microBatches.begin()));
     }
+    std::vector<bool> local;
+    for (const PatternTerms &terms : microBatches)
+      local.push_back(areLocal(terms));
+    isLocal.push_back(std::move(local));
     once.kinds.push_back(std::move(step));
     groups.push_back(std::move(group));
   }
 }
 
+std::strong_ordering KindCosts::compare(const Plan &a, const Plan &b) {
+  return std::tuple_cat(insideReplica(a), std::tie(a.zero), replicas(a)) <=>
+         std::tuple_cat(insideReplica(b), std::tie(b.zero), replicas(b));
+}
+
 void KindCosts::price(int kind, const Plan &plan, Last &last) const {
-  bool isNear = last.plan && differOnlyInZero(*last.plan, plan);
-  if (isNear && last.plan->zero == plan.zero)
+  bool isNear = last.plan && insideReplica(*last.plan) == insideReplica(plan);
+  bool isSplitAlike = isNear && replicas(*last.plan) == replicas(plan);
+  if (isSplitAlike && last.plan->zero == plan.zero)
     return; // offloading is added by others
   const std::vector<PatternTerms> &patterns = problem.kinds[kind].patterns;
   auto terms = std::ranges::find_if(patterns, [&](const PatternTerms &t) { return matches(t.pattern, plan); });
   int group = terms == patterns.end() ? -1 : groups[kind][terms - patterns.begin()];
-  if (group < 0 || group != last.group || !isNear) {
+  if (group < 0 || group != last.group || !isNear || !(isSplitAlike || isLocal[kind][group])) {
     last.cost = segmentCost(problem, kind, plan, &last.found);
   } else {
     SegmentCost cost = segmentCost(once, kind, plan), &before = last.cost;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <span>
+#include <numeric>
 #include <thread>
 
 namespace espalier::planner {
@@ -161,12 +161,21 @@ void SearchSpace::addOffloads(Plan plan) {
 void SearchSpace::sumChoices(int threads) {
   works.resize(choices.size());
   KindCosts costs(problem);
+  std::vector<uint32_t> order(choices.size()); // so that costs are near each other
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    std::strong_ordering compared = KindCosts::compare(choices[a], choices[b]);
+    return compared == 0 ? a < b : compared < 0;
+  });
   constexpr size_t block = 256;
   forEachParallel((choices.size() + block - 1) / block, threads, [&](size_t i) {
-    size_t begin = i * block;
-    std::span<const Plan> part(choices.begin() + begin, std::min(block, choices.size() - begin));
-    std::ranges::move(sumWorks(problem, costs, part, [&](int stages) { return mostChunks(stages); }),
-                      works.begin() + begin);
+    size_t begin = i * block, end = std::min(begin + block, choices.size());
+    std::vector<Plan> part;
+    for (size_t k = begin; k < end; ++k)
+      part.push_back(choices[order[k]]);
+    auto sums = sumWorks(problem, costs, part, [&](int stages) { return mostChunks(stages); });
+    for (size_t k = begin; k < end; ++k)
+      works[order[k]] = sums[k - begin];
   });
   std::vector<Candidate> list;
   for (uint32_t i = 0; i < choices.size(); ++i) {

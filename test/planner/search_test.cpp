@@ -295,15 +295,25 @@ TEST(Search, DenseModelsHaveNoExpertAxis) {
 }
 
 TEST(Search, ResultDoesNotDependOnThreads) {
-  Problem problem = shapeProblem(gpt(24, 1024, 16), System{}, testMachine(2, 8, 20e9), 96);
-  SearchOptions one, two;
-  one.all = two.all = true;
-  two.threads = 2;
-  SearchResult a = search(problem, one), b = search(problem, two);
-  ASSERT_EQ(a.plans.size(), b.plans.size());
-  EXPECT_EQ(a.statistics.evaluated, b.statistics.evaluated);
-  for (size_t i = 0; i < a.plans.size(); ++i)
-    EXPECT_EQ(a.plans[i].prediction.stepSeconds, b.plans[i].prediction.stepSeconds);
+  for (bool alike : {true, false}) {
+    Machine machine = testMachine(2, 8, 20e9);
+    Problem problem = alike ? shapeProblem(gpt(24, 1024, 16), System{}, machine, 96)
+                            : distinctLayers(12, 4096, 32, testMachine(2, 8, 8e9), 48);
+    SearchOptions one, two;
+    one.all = two.all = true;
+    two.threads = 2;
+    SearchResult a = search(problem, one), b = search(problem, two);
+    ASSERT_FALSE(a.plans.empty());
+    ASSERT_EQ(a.plans.size(), b.plans.size());
+    EXPECT_EQ(a.statistics.evaluated, b.statistics.evaluated);
+    EXPECT_EQ(a.statistics.lowerBoundSeconds, b.statistics.lowerBoundSeconds);
+    for (size_t i = 0; i < a.plans.size(); ++i) {
+      EXPECT_EQ(a.plans[i].prediction.stepSeconds, b.plans[i].prediction.stepSeconds);
+      ASSERT_EQ(a.plans[i].plan.stages.size(), b.plans[i].plan.stages.size());
+      for (size_t stage = 0; stage < a.plans[i].plan.stages.size(); ++stage)
+        EXPECT_EQ(a.plans[i].plan.stages[stage].recompute, b.plans[i].plan.stages[stage].recompute);
+    }
+  }
 }
 
 TEST(Search, HonoursPins) {
