@@ -131,6 +131,7 @@ constexpr Row trainingKeys[] = {
     {"moe_config.capacity_factor", T::Number, used, "slots of an expert for each sample, over those of an even spread"},
     {"moe_config.aux_loss_factor", T::Number, accepted, "the load-balancing loss is not computed"},
     {"moe_config.num_experts_chosen", T::Count, used, "experts of a token"},
+    {"moe_config.norm_topk_prob", T::Bool, used, "weights of a token's experts sum to 1"},
     {"model.arch.type", T::String, used, "chooses the file of configs/models"},
     {"model.model_config.type", T::String, mapped, "must agree with model.arch.type"},
     {"model.model_config.batch_size", T::Count, accepted,

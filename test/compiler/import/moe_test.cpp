@@ -10,11 +10,13 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-ImportedRun mixtral(std::vector<std::string> sets) {
+ImportedRun shipped(const std::string &name, std::vector<std::string> sets = {}) {
   ImportOptions options;
   options.sets = std::move(sets);
-  return importRun(ESPALIER_SOURCE_DIR "/configs/mixtral_8x7b.yaml", options);
+  return importRun(ESPALIER_SOURCE_DIR "/configs/" + name + ".yaml", options);
 }
+
+ImportedRun mixtral(std::vector<std::string> sets) { return shipped("mixtral_8x7b", std::move(sets)); }
 
 /// A pinned plan on 64 devices at the same global batch of 256.
 std::vector<std::string> pinned(std::vector<std::string> more) {
@@ -30,6 +32,26 @@ TEST(MixtureOfExperts, HasThePublishedSize) {
   EXPECT_EQ(run.config.model.parameterCount(), 46702792704);
   EXPECT_TRUE(run.config.model.hasExperts());
   EXPECT_EQ(run.config.model.dims.at("capacity"), 1280); // 1.25 * 4096 * 2 / 8
+}
+
+/// The parameters that Hugging Face counts in the published weights, and by formula.
+TEST(MixtureOfExperts, Qwen3HasThePublishedSizes) {
+  struct Published {
+    const char *name;
+    int64_t layers, hidden, heads, ffn, parameters;
+  };
+  for (auto [name, layers, hidden, heads, ffn, parameters] :
+       {Published{"qwen3_30b_a3b", 48, 2048, 32, 768, 30532122624},
+        Published{"qwen3_235b_a22b", 94, 4096, 64, 1536, 235093634560}}) {
+    const int64_t kvHeads = 4, headDim = 128, experts = 128, vocabulary = 151936;
+    int64_t attention = 2 * hidden * (heads + kvHeads) * headDim, norms = 2 * hidden + 2 * headDim;
+    int64_t layer = attention + norms + experts * (hidden + 3 * hidden * ffn);
+    ImportedRun run = shipped(name);
+    ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+    EXPECT_EQ(run.config.model.parameterCount(), layers * layer + 2 * vocabulary * hidden + hidden);
+    EXPECT_EQ(run.config.model.parameterCount(), parameters);
+    EXPECT_EQ(run.config.model.dims.at("capacity"), 320); // 1.25 * 4096 * 8 / 128
+  }
 }
 
 TEST(MixtureOfExperts, SizesComeFromEitherSection) {
