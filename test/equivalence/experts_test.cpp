@@ -3,6 +3,7 @@
 // too.
 #include "test/equivalence/training.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,6 +54,17 @@ INSTANTIATE_TEST_SUITE_P(
         SplitCase{.name = "pp2_ep2", .pp = 2, .ep = 2, .microBatches = 2},
         SplitCase{.name = "dp2_tp2_pp2_ep2_zero1", .dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1}),
     [](const auto &info) { return info.param.name; });
+
+/// With equal experts all shares are as likely: each of the two layers adds about its factor, whatever the plan.
+/// Without the factor nothing is added, and the router's gradient is another.
+TEST(Experts, BalanceIsAPartOfTheLoss) {
+  RunConfig run = equivalenceRun("mixtral", {"moe_config.aux_loss_factor=0"});
+  TrainingRecord free = trainInterpreted(run, planOf(run, {.ep = 2, .microBatches = 2}), 1);
+  EXPECT_NEAR(unsplit().losses.at(0) - free.losses.at(0), 2 * 0.1, 0.05);
+  std::string difference = compareGradients(unsplit().gradients.at(0), free.gradients.at(0));
+  EXPECT_THAT(difference, testing::HasSubstr("block.0.router_weight"));
+  EXPECT_THAT(difference, testing::Not(testing::HasSubstr("head")));
+}
 
 /// Heads of their own width and norms over them, whose gradients are partial over tp.
 TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
