@@ -52,8 +52,13 @@ std::string joined(const Plan &plan) {
   return text;
 }
 
-/// Experts of the model and how they are split; an expert is split over tp like the rest of a layer. Its slots are what
-/// memory is planned for, as a factor of an even spread.
+/// Ranks that experts are spread over and ranks that split each of them, in the other systems' terms: whole experts lie
+/// on ranks of tp, too.
+int64_t expertRanks(const Plan &plan) { return static_cast<int64_t>(plan.ep) * (plan.splitsExperts ? 1 : plan.tp); }
+int64_t expertTensorRanks(const Plan &plan) { return plan.splitsExperts ? plan.tp : 1; }
+
+/// Experts of the model and how they are split. Their slots are what memory is planned for, as a factor of an even
+/// spread.
 void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &result) {
   auto sizeOf = [&](const char *name) -> int64_t {
     for (const Dimension &dimension : problem.dimensions)
@@ -67,11 +72,12 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
   double even = static_cast<double>(problem.tokensPerSample * choices) / static_cast<double>(experts);
   std::ostringstream factor;
   factor << static_cast<double>(sizeOf("capacity")) / even;
-  result.text += line("--num-experts", experts) + line("--moe-router-topk", choices) +
-                 line("--moe-ffn-hidden-size", sizeOf("ffn")) + line("--expert-model-parallel-size", plan.ep) +
-                 line("--expert-tensor-parallel-size", plan.tp) + "--moe-expert-capacity-factor " + factor.str() +
-                 "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
-  if (plan.ep > 1 && plan.tp > 1 && !plan.sequenceParallel)
+  result.text +=
+      line("--num-experts", experts) + line("--moe-router-topk", choices) +
+      line("--moe-ffn-hidden-size", sizeOf("ffn")) + line("--expert-model-parallel-size", expertRanks(plan)) +
+      line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " + factor.str() +
+      "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
+  if (expertRanks(plan) > 1 && plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
 }
 
@@ -172,6 +178,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += "swap_config:\n  swap: True\n  layer_swap:\n    - backward_prefetch: 1\n      layers: True\n";
   if (plan.offloadOptimizer)
     result.notExpressed.push_back("offloaded optimizer state");
+  if (!plan.splitsExperts && plan.tp > 1)
+    result.notExpressed.push_back("whole experts on tensor ranks");
   if (!recompute && !prefix)
     result.notExpressed.push_back("recompute that mixes selective and full layers");
   if (plan.zero == 3)
@@ -195,9 +203,10 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
           entry("data_parallel_shard_degree", static_cast<int64_t>(sharded ? plan.dp : 1) * plan.ep) +
           entry("tensor_parallel_degree", plan.tp) + entry("context_parallel_degree", plan.cp) +
           entry("pipeline_parallel_degree", plan.pp);
-  if (plan.ep > 1) {
-    text += entry("expert_parallel_degree", plan.ep) + entry("expert_tensor_parallel_degree", plan.tp);
-    if (!sharded)
+  if (expertRanks(plan) > 1) {
+    text += entry("expert_parallel_degree", expertRanks(plan)) +
+            entry("expert_tensor_parallel_degree", expertTensorRanks(plan));
+    if (!sharded && plan.ep > 1)
       result.notExpressed.push_back("experts over ep while nothing else is sharded over it");
   }
   if (plan.pp > 1) {

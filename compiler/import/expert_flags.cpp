@@ -71,18 +71,27 @@ void writeBalancing(GivenFlags &given, RunFileWriter &yaml, bool statesModel) {
 
 void writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas) {
   const char *flag = "--expert-model-parallel-size", *tensorFlag = "--expert-tensor-parallel-size";
-  const std::string key = "parallel_config.expert_parallel";
-  std::optional<int64_t> ranks = given.count(flag, key);
-  if (ranks && replicas % *ranks != 0)
-    given.error(flag, fmt::format("experts are spread over replicas of the model: dp {} is not a multiple of ep {}",
-                                  replicas, *ranks));
-  if (ranks)
-    yaml.put(key, fmt::format("{}", *ranks), flag);
-  std::optional<int64_t> tensor = given.count(tensorFlag, "parallel_config.model_parallel");
-  if (tensor && *tensor != tensorRanks)
-    given.error(tensorFlag, fmt::format("each expert is split over all tensor ranks, like the rest of a layer; {0}: "
-                                        "{1} → {2}, or --tensor-model-parallel-size: {2} → {1}",
-                                        tensorFlag, *tensor, tensorRanks));
+  const std::string key = "parallel_config.expert_parallel", wholeKey = "planner.pin.expert_tensor_parallel";
+  std::optional<int64_t> stated = given.count(flag, key);
+  int64_t tensor = given.count(tensorFlag, wholeKey).value_or(tensorRanks), ranks = stated.value_or(1);
+  if (tensor != tensorRanks && tensor != 1) {
+    given.error(tensorFlag, fmt::format("each expert is split over all tensor ranks or over none; {}: {} → {} or 1",
+                                        tensorFlag, tensor, tensorRanks));
+    return;
+  }
+  // Whole experts lie on tensor ranks, too: Megatron's ep is then ours times tp.
+  bool isWhole = tensor != tensorRanks;
+  int64_t spread = isWhole ? tensorRanks : 1;
+  if (ranks % spread != 0)
+    given.error(flag,
+                fmt::format("whole experts lie on tensor ranks, too: ep {} is not a multiple of tp {}", ranks, spread));
+  else if (replicas % (ranks / spread) != 0)
+    given.error(flag, fmt::format("experts are spread over replicas of the model: dp {} is not a multiple of ep {}{}",
+                                  replicas, ranks, isWhole ? fmt::format(" / tp {}", spread) : ""));
+  if (stated)
+    yaml.put(key, fmt::format("{}", ranks / spread), flag);
+  if (isWhole)
+    yaml.put(wholeKey, "False", tensorFlag);
 }
 
 void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel) {

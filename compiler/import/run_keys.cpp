@@ -218,6 +218,8 @@ constexpr Row parallelKeys[] = {
     {"planner.pin.zero", T::Index, used, "ZeRO stage, 0 to 3"},
     {"planner.pin.sequence_parallel", T::Bool, used, "norms and dropout sharded over the sequence inside tp"},
     {"planner.pin.vocab_parallel", T::Bool, used, "vocabulary sharded over tp"},
+    {"planner.pin.expert_tensor_parallel", T::Bool, used,
+     "True: each expert is split over tp; False: experts are spread over tp and ep"},
     {"planner.pin.offload_optimizer", T::Bool, used, "masters and moments in host memory; planned, not run yet"},
     {"planner.pin.offload_activations", T::Bool, used, "what layers keep in host memory; planned, not run yet"},
     {"planner.pin.recompute", T::String, used, "none, selective or full"},

@@ -108,6 +108,13 @@ TEST(Export, ExpertsOfEachSystem) {
   EXPECT_THAT(titan.text, HasSubstr("data_parallel_shard_degree = 8\n"));
   EXPECT_THAT(titan.text, HasSubstr("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2\n"));
   EXPECT_TRUE(titan.notExpressed.empty());
+  plan.splitsExperts = false;
+  EXPECT_THAT(describePlan(plan), HasSubstr("ep 4, whole experts"));
+  EXPECT_THAT(exportMegatron(experts, plan).text,
+              HasSubstr("--expert-model-parallel-size 8\n--expert-tensor-parallel-size 1\n"));
+  EXPECT_THAT(exportTorchtitan(experts, plan).text,
+              HasSubstr("expert_parallel_degree = 8\nexpert_tensor_parallel_degree = 1\n"));
+  plan.splitsExperts = true;
   // What Megatron refuses, and what torchtitan cannot leave whole.
   plan.zero = 0, plan.sequenceParallel = false;
   EXPECT_THAT(exportMegatron(experts, plan).notExpressed,

@@ -205,6 +205,18 @@ TEST(ImportArgs, MixtralIsLlamaWithExperts) {
   EXPECT_EQ(args.diagnostics.render(), "");
 }
 
+/// Megatron counts the tensor ranks of whole experts in its ep.
+TEST(ImportArgs, WholeExpertsLieOnTensorRanks) {
+  ImportedArgs args = importText(experts + "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, HasSubstr("  expert_parallel: 2  #"));
+  EXPECT_THAT(args.yaml, HasSubstr("    expert_tensor_parallel: False"));
+  EXPECT_THAT(errorsOf(experts + "--expert-model-parallel-size 1 --expert-tensor-parallel-size 1"),
+              HasSubstr("whole experts lie on tensor ranks, too: ep 1 is not a multiple of tp 2"));
+  EXPECT_THAT(errorsOf(experts + "--expert-tensor-parallel-size 4"),
+              HasSubstr("over all tensor ranks or over none; --expert-tensor-parallel-size: 4 → 2 or 1"));
+}
+
 TEST(ImportArgs, MlpsAreAsWideAsMegatronMakesThem) {
   std::string text = experts;
   text.erase(text.find("--num-experts"));
@@ -214,13 +226,12 @@ TEST(ImportArgs, MlpsAreAsWideAsMegatronMakesThem) {
 
 TEST(ImportArgs, ExpertsThatAreNotBuiltAreRefused) {
   std::string text = errorsOf(
-      experts + "--kv-channels 128 --expert-model-parallel-size 4 --expert-tensor-parallel-size 1 --moe-layer-freq 2 "
+      experts + "--kv-channels 128 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --moe-layer-freq 2 "
                 "--moe-router-load-balancing-type sinkhorn --moe-shared-expert-intermediate-size 768 "
                 "--moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-z-loss-coeff 1e-3 "
                 "--rotary-percent 0.5");
   for (const char *part :
-       {"heads are hidden 2048 / heads 32 wide, got 128", "dp 2 is not a multiple of ep 4",
-        "--expert-tensor-parallel-size: 1 → 2, or --tensor-model-parallel-size: 2 → 1",
+       {"heads are hidden 2048 / heads 32 wide, got 128", "dp 2 is not a multiple of ep 8 / tp 2",
         "every layer has experts here, got 2; --moe-layer-freq: 2 → 1",
         "balanced by aux_loss, seq_aux_loss or none here, got sinkhorn",
         "--moe-shared-expert-intermediate-size has no counterpart here: experts that every token passes are not built; "

@@ -110,6 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
               "'num_local_experts' and 'expert_num' mean the same, keep one of them"},
         Wrong{{"moe_config.aux_loss_factor=-1"}, "aux_loss_factor is -1, must be at least 0"},
         Wrong{{"planner.pin.ep=3"}, "devices, cluster h100_dgx has 64"},
+        Wrong{{"planner.pin={ep: 8, tp: 2, expert_tensor_parallel: False}"},
+              "8 experts are not a multiple of tp 2 · ep 8, over which they are spread"},
         Wrong{{"planner.pin.ep=16"}, "8 experts are not a multiple of ep 16; ep: 16 → 8"},
         Wrong{pinned({"parallel_config.expert_parallel=3"}), "data_parallel 16 is not a multiple of expert_parallel 3"},
         Wrong{pinned({"parallel_config.expert_parallel=16"}),
