@@ -393,6 +393,29 @@ TEST(Search, BreakdownSumsToTheStep) {
   }
 }
 
+// Without ends, sends and steps the bubble of 1F1B is (p - 1) / (m + p - 1) of all time; a stage without work is idle.
+TEST(Search, BubbleIsTheIdleShareOfAllDevices) {
+  Problem problem = shapeProblem(gpt(8, 1024, 8), System{}, testMachine(1, 4), 8);
+  problem.embed = problem.head = -1;
+  problem.tiedEmbedding = false;
+  problem.boundaryBytes.clear();
+  problem.machine.launchSeconds = problem.machine.link.latencySeconds = 0;
+  for (PatternTerms &terms : problem.kinds[1].patterns)
+    std::erase_if(terms.compute, [](const ComputeTerm &term) { return term.phase == Phase::Step; });
+  Plan plan;
+  plan.pp = 4, plan.microBatches = 8, plan.zero = 0;
+  Prediction even = pricePlan(problem, plan).prediction;
+  EXPECT_NEAR(even.bubbleShare, 3.0 / 11, 1e-9);
+  EXPECT_NEAR(even.time.total(), even.stepSeconds, 1e-9 * even.stepSeconds);
+  // Layers 5, 1, 1, 1: the first stage never waits, as the others are done with a micro-batch before it has passed
+  // four.
+  for (int first = 0; int layers : {5, 1, 1, 1}) {
+    plan.stages.push_back({first, layers, std::vector<Recompute>(layers)});
+    first += layers;
+  }
+  EXPECT_NEAR(pricePlan(problem, plan).prediction.bubbleShare, 1 - 8.0 / (4 * 5), 1e-9);
+}
+
 TEST(Search, AllFaultsComeAtOnce) {
   Problem problem = shapeProblem(gpt(4, 256, 4), System{}, testMachine(2, 4), 0);
   problem.machine.network = {};
