@@ -8,8 +8,8 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let summary = "Extends each segment to one joint function: forward, model.cotangent, backward";
   let description = [{
     A segment `(stream, inputs, parameters) -> stream` becomes `(stream, inputs, parameters, accumulators) -> (stream,
-    gradient of the incoming stream, new accumulators)`. Later passes see forward and backward together, so that they
-    cannot disagree.
+    gradient of the incoming stream, new accumulators)`. Results with the role `loss` are differentiated, too. Later
+    passes see forward and backward together, so that they cannot disagree.
   }];
 }
 
@@ -48,7 +48,8 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
     `.backward`, and once `@<segment>.evaluate`, which keeps nothing. Kept values are results of forward and arguments
     of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of tensor-parallel sums under
     every policy. `dist.slice_inputs` keeps the incoming stream of the policy full as its slice over these axes, which
-    backward gathers. The loss arrives in backward as the scalar `loss_scale`.
+    backward gathers. Gradients of losses arrive in backward as the scalar `loss_scale`; a loss beside a stream is no part
+    of evaluation.
   }];
 }
 

@@ -214,7 +214,10 @@ private:
 
   int answerWish(Solved &solved) {
     planner::Pins wish = pinsOf(*wished);
-    if (wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true)) {
+    bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true);
+    bool otherExperts =
+        wished->pins.expertTensorParallel.value_or(true) != solved.run.pins.expertTensorParallel.value_or(true);
+    if (otherVocabulary || otherExperts) {
       std::optional<planner::Problem> problem = profileModel(context, *wished);
       if (!problem)
         return UserError;

@@ -54,6 +54,8 @@ std::string describePlan(const Plan &plan) {
     text += format(", cp %d", plan.cp);
   if (plan.ep > 1)
     text += format(", ep %d", plan.ep);
+  if (!plan.splitsExperts && plan.tp > 1)
+    text += ", whole experts";
   text += format(", micro-batch %lld x %lld", static_cast<long long>(plan.microBatchSize),
                  static_cast<long long>(plan.microBatches));
   if (plan.pp > 1)

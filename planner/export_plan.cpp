@@ -2,6 +2,7 @@
 #include "planner/export_plan.h"
 
 #include <algorithm>
+#include <sstream>
 
 namespace espalier::planner {
 
@@ -51,6 +52,35 @@ std::string joined(const Plan &plan) {
   return text;
 }
 
+/// Ranks that experts are spread over and ranks that split each of them, in the other systems' terms: whole experts lie
+/// on ranks of tp, too.
+int64_t expertRanks(const Plan &plan) { return static_cast<int64_t>(plan.ep) * (plan.splitsExperts ? 1 : plan.tp); }
+int64_t expertTensorRanks(const Plan &plan) { return plan.splitsExperts ? plan.tp : 1; }
+
+/// Experts of the model and how they are split. Their slots are what memory is planned for, as a factor of an even
+/// spread.
+void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  auto sizeOf = [&](const char *name) -> int64_t {
+    for (const Dimension &dimension : problem.dimensions)
+      if (dimension.name == name)
+        return dimension.size;
+    return 0;
+  };
+  int64_t experts = sizeOf("expert"), choices = sizeOf("choice");
+  if (experts == 0 || choices == 0)
+    return;
+  double even = static_cast<double>(problem.tokensPerSample * choices) / static_cast<double>(experts);
+  std::ostringstream factor;
+  factor << static_cast<double>(sizeOf("capacity")) / even;
+  result.text +=
+      line("--num-experts", experts) + line("--moe-router-topk", choices) +
+      line("--moe-ffn-hidden-size", sizeOf("ffn")) + line("--expert-model-parallel-size", expertRanks(plan)) +
+      line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " + factor.str() +
+      "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
+  if (expertRanks(plan) > 1 && plan.tp > 1 && !plan.sequenceParallel)
+    result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
+}
+
 bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
 
 } // namespace
@@ -61,15 +91,7 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   text += line("--tensor-model-parallel-size", plan.tp) + line("--pipeline-model-parallel-size", plan.pp);
   if (plan.cp > 1)
     text += line("--context-parallel-size", plan.cp);
-  auto sizeOf = [&](const char *name) -> int64_t {
-    for (const Dimension &dimension : problem.dimensions)
-      if (dimension.name == name)
-        return dimension.size;
-    return 0;
-  };
-  if (int64_t experts = sizeOf("expert"))
-    text += line("--num-experts", experts) + line("--moe-router-topk", sizeOf("choice")) +
-            line("--expert-model-parallel-size", plan.ep);
+  addMegatronExperts(problem, plan, result);
   if (plan.sequenceParallel)
     text += "--sequence-parallel\n";
   text += line("--micro-batch-size", plan.microBatchSize) + line("--global-batch-size", problem.globalBatch);
@@ -127,6 +149,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
   if (plan.pp == 1)
     text += entry("gradient_accumulation_steps", plan.microBatches);
   text += "parallel:\n  parallel_mode: 1\n  enable_parallel_optimizer: " + boolean(plan.zero >= 1);
+  if (plan.ep > 1)
+    text += "  enable_alltoall: True\n";
   if (plan.zero >= 2)
     text += "  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n";
   text += "parallel_config:\n" + entry("data_parallel", static_cast<int64_t>(plan.dp) * plan.ep) +
@@ -154,6 +178,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += "swap_config:\n  swap: True\n  layer_swap:\n    - backward_prefetch: 1\n      layers: True\n";
   if (plan.offloadOptimizer)
     result.notExpressed.push_back("offloaded optimizer state");
+  if (!plan.splitsExperts && plan.tp > 1)
+    result.notExpressed.push_back("whole experts on tensor ranks");
   if (!recompute && !prefix)
     result.notExpressed.push_back("recompute that mixes selective and full layers");
   if (plan.zero == 3)
@@ -171,10 +197,18 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   std::string &text = result.text;
   text += "[training]\n" + entry("local_batch_size", plan.microBatchSize * plan.microBatches) +
           entry("global_batch_size", problem.globalBatch) + entry("seq_len", problem.tokensPerSample);
+  // The ranks of ep are some of those that parameters are sharded over, even if nothing else is.
   bool sharded = plan.zero >= 1;
   text += "\n[parallelism]\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
-          entry("data_parallel_shard_degree", sharded ? plan.dp : 1) + entry("tensor_parallel_degree", plan.tp) +
-          entry("context_parallel_degree", plan.cp) + entry("pipeline_parallel_degree", plan.pp);
+          entry("data_parallel_shard_degree", static_cast<int64_t>(sharded ? plan.dp : 1) * plan.ep) +
+          entry("tensor_parallel_degree", plan.tp) + entry("context_parallel_degree", plan.cp) +
+          entry("pipeline_parallel_degree", plan.pp);
+  if (expertRanks(plan) > 1) {
+    text += entry("expert_parallel_degree", expertRanks(plan)) +
+            entry("expert_tensor_parallel_degree", expertTensorRanks(plan));
+    if (!sharded && plan.ep > 1)
+      result.notExpressed.push_back("experts over ep while nothing else is sharded over it");
+  }
   if (plan.pp > 1) {
     static constexpr const char *schedules[] = {"GPipe", "1F1B", "Interleaved1F1B", "", "ZBVZeroBubble"};
     const char *schedule = schedules[static_cast<int>(plan.schedule)];

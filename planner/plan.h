@@ -38,6 +38,7 @@ struct Plan {
   int zero = 0;               ///< ZeRO stage, 0..3
   bool sequenceParallel = false;
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
+  bool splitsExperts = true;              ///< each expert is split over tp; otherwise experts are spread over ep and tp
   bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
   bool sliceRecomputedInputs = false; ///< inputs kept under full recompute are split over tp and gathered in backward
   bool offloadOptimizer = false;      ///< masters and moments live in host memory

@@ -58,15 +58,15 @@ void checkAxes(const Problem &problem, const Plan &plan, std::vector<std::string
       faults.push_back(std::string("nothing in the model can be split over ") + axisName(axis));
   }
   for (const Divisibility &limit : problem.limits) {
-    int outer = limit.onlySequenceParallel ? plan.cp : 1;
+    int outer = limit.onlySequenceParallel ? plan.cp : limit.timesTensorRanks ? plan.tp : 1;
     int64_t size = static_cast<int64_t>(axisSize(plan, limit.axis)) * limit.factor * outer;
     if (axisSize(plan, limit.axis) == 1 || (limit.onlySequenceParallel && !plan.sequenceParallel))
       continue;
     if (limit.value % size != 0)
       faults.push_back(limit.name + " (" + number(limit.value) + ") does not divide by " +
                        (limit.factor > 1 ? number(limit.factor) + " * " : "") +
-                       (outer > 1 ? "cp (" + number(outer) + ") * " : "") + axisName(limit.axis) + " (" +
-                       number(axisSize(plan, limit.axis)) + ")");
+                       (outer > 1 ? (limit.timesTensorRanks ? "tp (" : "cp (") + number(outer) + ") * " : "") +
+                       axisName(limit.axis) + " (" + number(axisSize(plan, limit.axis)) + ")");
   }
 }
 

@@ -169,6 +169,7 @@ struct Divisibility {
   Axis axis = Axis::Tp;
   int factor = 1;
   bool onlySequenceParallel = false;
+  bool timesTensorRanks = false; ///< the axis and tp together split it
 };
 
 /// A link level: bytes per second and direction that one device can use, seconds per message.

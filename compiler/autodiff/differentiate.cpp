@@ -100,9 +100,12 @@ LogicalResult differentiateSegment(func::FuncOp function) {
   Location loc = function.getLoc();
 
   builder.setInsertionPoint(terminator);
-  Value stream = terminator->getOperand(0);
   Cotangents cotangents(builder);
-  cotangents.add(loc, stream, builder.create<model::CotangentOp>(loc, stream.getType(), stream));
+  for (auto [index, result] : llvm::enumerate(terminator->getOperands())) {
+    auto role = function.getResultAttrOfType<StringAttr>(index, "model.role");
+    if (index == 0 || (role && role.getValue() == "loss"))
+      cotangents.add(loc, result, builder.create<model::CotangentOp>(loc, result.getType(), result));
+  }
   if (failed(propagateBack(forward, cotangents, builder)))
     return failure();
 

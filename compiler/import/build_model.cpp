@@ -23,6 +23,9 @@ public:
   LogicalResult build(const SegmentDescription &segment, ModuleOp module);
 
 private:
+  /// Accumulates the statistics and returns from the function.
+  void finish(const SegmentDescription &segment);
+
   using OpBuilderFunction = FailureOr<Value> (SegmentBuilder::*)(const OpDescription &, ArrayRef<Value>);
   static const std::map<std::string, OpBuilderFunction> &opBuilders();
 
@@ -39,6 +42,7 @@ private:
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> gate(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> balanceLoss(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> dispatch(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> combine(const OpDescription &op, ArrayRef<Value> in);
 
@@ -74,6 +78,11 @@ private:
     auto type = cast<RankedTensorType>(x.getType());
     return b.create<Op>(loc, namedTensor(type.getShape().drop_back(), dimNames(type).drop_back(), f32), x);
   }
+  /// exp(x) / sum(exp(x)) over the last dimension.
+  Value softmax(Value x) {
+    Value powers = unary<model::ExpOp>(binary<model::SubOp>(x, reduceLast<model::ReduceMaxOp>(x)));
+    return binary<model::DivOp>(powers, reduceLast<model::ReduceSumOp>(powers));
+  }
   Value sumAll(Value x) { return b.create<model::ReduceSumOp>(loc, namedTensor({}, {}, f32), x); }
   Value converted(Value x, Type type) {
     return cast<RankedTensorType>(x.getType()).getElementType() == type ? x : unary<model::ConvertOp>(x, type);
@@ -88,7 +97,9 @@ private:
   func::FuncOp function;
   std::map<std::string, Value> values;
   int64_t nextRandomId = 0;
-  SmallVector<std::pair<std::string, Value>> statistics; // new values of statistics, by name
+  Value loss;                                            ///< of the tokens, in the last segment
+  SmallVector<Value> balanceLosses;                      ///< beside the stream or the loss
+  SmallVector<std::pair<std::string, Value>> statistics; ///< what is added to statistics, by name
 };
 
 int64_t SegmentBuilder::dimSize(const std::string &dim) const {
@@ -257,11 +268,8 @@ FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<
   Value logSum = binary<model::AddOp>(unary<model::LogOp>(reduceLast<model::ReduceSumOp>(powers)), maximum);
   Value picked = b.create<model::PickOp>(loc, withElement(labels.getType(), f32), logits, labels, Attribute());
   Value losses = binary<model::MulOp>(binary<model::SubOp>(logSum, picked), weights);
-  Value loss = sumAll(losses);
-  for (auto [name, sum] : {std::pair("loss_sum", loss), std::pair("token_count", sumAll(weights))}) {
-    Value statistic = argument(sum.getType(), "statistic", name, function.getLoc());
-    statistics.emplace_back(name, b.create<model::AccumulateOp>(loc, sum.getType(), statistic, sum, UnitAttr()));
-  }
+  loss = sumAll(losses);
+  statistics = {{"loss_sum", loss}, {"token_count", sumAll(weights)}};
   return loss;
 }
 
@@ -288,6 +296,29 @@ FailureOr<Value> SegmentBuilder::gate(const OpDescription &op, ArrayRef<Value> i
   return binary<model::DivOp>(powers, total);
 }
 
+// For each token that counts factor * experts * sum over experts of (share of its sample's choices) * (its
+// probability). A token chooses an expert once at most, so that `step` changes nothing but the derivative: shares have
+// none.
+FailureOr<Value> SegmentBuilder::balanceLoss(const OpDescription &op, ArrayRef<Value> in) {
+  double factor = number(op, "factor", 0);
+  if (factor == 0)
+    return constant(0);
+  Value scores = in[0], ids = in[1], weights = in[2];
+  auto ones = [&](ArrayRef<std::string> dims) -> Value {
+    return b.create<model::BroadcastOp>(loc, tensor(dims, f32), constant(1));
+  };
+  Type perChoice = tensor({"choice", "batch", "seq", "router"}, f32),
+       perToken = tensor({"batch", "seq", "router"}, f32);
+  Value like = b.create<model::BroadcastOp>(loc, perChoice, scores);
+  Value hot = b.create<model::PickGradOp>(loc, perChoice, ids, ones({"choice", "batch", "seq"}), like, Attribute());
+  Value chosen = unary<model::StepOp>(b.create<model::ReduceSumOp>(loc, perToken, hot));
+  Value counts = b.create<model::ContractOp>(loc, tensor({"batch", "router"}, f32), chosen, ones({"batch", "seq"}));
+  double perShare = factor * dimSize("router") / (dimSize("choice") * dimSize("seq"));
+  Value losses = reduceLast<model::ReduceSumOp>(
+      binary<model::MulOp>(softmax(scores), binary<model::MulOp>(counts, constant(perShare))));
+  return balanceLosses.emplace_back(sumAll(binary<model::MulOp>(losses, weights)));
+}
+
 FailureOr<Value> SegmentBuilder::dispatch(const OpDescription &, ArrayRef<Value> in) {
   Type rows = tensor({"expert", "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute());
   return Value(b.create<model::DispatchOp>(loc, rows, in[0], in[1], in[2], Value()));
@@ -312,10 +343,41 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"cross_entropy", &SegmentBuilder::crossEntropy},
                                                                     {"route", &SegmentBuilder::route},
                                                                     {"gate", &SegmentBuilder::gate},
+                                                                    {"balance_loss", &SegmentBuilder::balanceLoss},
                                                                     {"dispatch", &SegmentBuilder::dispatch},
                                                                     {"grouped_linear", &SegmentBuilder::linear},
                                                                     {"combine", &SegmentBuilder::combine}};
   return builders;
+}
+
+// Every loss counts in the loss that is reported. Segments of a stage add to one statistic, which is cleared before
+// each step: only where one segment alone adds may it overwrite.
+void SegmentBuilder::finish(const SegmentDescription &segment) {
+  SmallVector<Value> results = {values.at(segment.streamOut)};
+  SmallVector<std::pair<StringRef, StringRef>> roles = {{loss ? "loss" : "stream", segment.streamOut}};
+  bool addsAlways = llvm::any_of(model.segments, [](const SegmentDescription &other) {
+    return llvm::any_of(other.ops, [](const OpDescription &op) { return op.kind == "balance_loss"; });
+  });
+  for (Value balance : balanceLosses) {
+    results.push_back(balance);
+    roles.emplace_back("loss", "balance");
+    if (statistics.empty())
+      statistics.emplace_back("loss_sum", balance);
+    else
+      statistics.front().second = binary<model::AddOp>(statistics.front().second, balance);
+  }
+  UnitAttr always = addsAlways ? b.getUnitAttr() : UnitAttr();
+  for (auto &[name, sum] : statistics) {
+    Value statistic = argument(sum.getType(), "statistic", name, function.getLoc());
+    results.push_back(b.create<model::AccumulateOp>(loc, sum.getType(), statistic, sum, always));
+    roles.emplace_back("statistic", name);
+  }
+  b.create<func::ReturnOp>(function.getLoc(), results);
+  function.setType(b.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
+  for (auto [index, role] : llvm::enumerate(roles)) {
+    function.setResultAttr(index, "model.role", b.getStringAttr(role.first));
+    function.setResultAttr(index, "model.name", b.getStringAttr(role.second));
+  }
 }
 
 LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp module) {
@@ -347,18 +409,7 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
       return failure();
     values[op.outputs.front()] = *result;
   }
-  SmallVector<Value> results = {values.at(segment.streamOut)};
-  for (auto &[name, statistic] : statistics)
-    results.push_back(statistic);
-  b.create<func::ReturnOp>(where, results);
-  function.setType(b.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
-  auto describe = [&](unsigned index, StringRef role, StringRef name) {
-    function.setResultAttr(index, "model.role", b.getStringAttr(role));
-    function.setResultAttr(index, "model.name", b.getStringAttr(name));
-  };
-  describe(0, statistics.empty() ? "stream" : "loss", segment.streamOut);
-  for (auto [index, statistic] : llvm::enumerate(statistics))
-    describe(index + 1, "statistic", statistic.first);
+  finish(segment);
   return success();
 }
 

@@ -152,6 +152,10 @@ private:
       reader.error(key("cp", "context_parallel"), "experts are chosen over whole sequences, which cp splits: cp → 1");
     if (ep > 1 && !experts)
       reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
+    else if (int64_t tp = pins.tp.value_or(1);
+             experts && !pins.expertTensorParallel.value_or(true) && *experts % (pins.ep.value_or(1) * tp) != 0)
+      reader.error(path, fmt::format("{} experts are not a multiple of tp {} · {} {}, over which they are spread",
+                                     *experts, tp, last(path), pins.ep.value_or(1)));
     else if (experts && *experts % pins.ep.value_or(1) != 0)
       reader.error(path, fmt::format("{} experts are not a multiple of {} {}; {}: {} → {}", *experts, last(path),
                                      *pins.ep, last(path), *pins.ep, nearestDivisors(*experts, *pins.ep)));

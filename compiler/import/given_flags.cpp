@@ -79,9 +79,17 @@ void GivenFlags::read(const std::string &text) {
     result.diagnostics.error({file, 0, 0}, "no flags are found: neither a command with a .py file nor words with --");
 }
 
-void GivenFlags::error(const std::string &flag, std::string message) {
+SourceLocation GivenFlags::placeOf(const std::string &flag) const {
   auto found = given.find(flag);
-  result.diagnostics.error(found == given.end() ? SourceLocation{file, 0, 0} : found->second.where, std::move(message));
+  return found == given.end() ? SourceLocation{file, 0, 0} : found->second.where;
+}
+
+void GivenFlags::error(const std::string &flag, std::string message) {
+  result.diagnostics.error(placeOf(flag), std::move(message));
+}
+
+void GivenFlags::warning(const std::string &flag, std::string message) {
+  result.diagnostics.warning(placeOf(flag), std::move(message));
 }
 
 void GivenFlags::use(const std::string &flag, const std::string &effect) {

@@ -42,6 +42,7 @@ public:
 
   /// At the flag, or at the file where it is not given.
   void error(const std::string &flag, std::string message);
+  void warning(const std::string &flag, std::string message);
 
   /// What nobody took is ignored with its reason, or unknown. Sorts the report by place.
   void reportRest();
@@ -56,6 +57,7 @@ private:
   using Words = ShellCommand::const_iterator;
   static void readFlags(Words begin, Words end, Flags &flags);
   void use(const std::string &flag, const std::string &effect);
+  SourceLocation placeOf(const std::string &flag) const;
 
   const std::string &file;
   ImportedArgs &result;

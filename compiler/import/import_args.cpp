@@ -1,6 +1,7 @@
 // Each part of the run file takes the flags that are its own.
 #include "compiler/import/import_args.h"
 
+#include "compiler/import/expert_flags.h"
 #include "compiler/import/given_flags.h"
 #include "compiler/import/run_file_writer.h"
 
@@ -124,6 +125,7 @@ private:
     put(section + "pipeline_stage", fmt::format("{}", pp), "--pipeline-model-parallel-size");
     if (cp > 1)
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
+    writeExpertSplit(given, yaml, tp, dp);
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
     put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
         "--sequence-parallel");
@@ -247,18 +249,40 @@ private:
           "--position-embedding-type rope, --untie-embeddings-and-output-weights and --disable-bias-linear; gpt2 none "
           "of them");
     bool isLlama = marks == 5;
+    hasExperts = given.isGiven("--num-experts");
     bool statesModel = given.isGiven("--num-layers") || options.base.empty();
+    writeRouting(given, yaml, layers, statesModel);
     if (!statesModel && !statesDType)
       return;
     if (statesModel) {
-      put("model.arch.type", isLlama ? "LlamaForCausalLM" : "GPT2LMHeadModel");
-      put(section + "type", isLlama ? "LlamaConfig" : "GPT2Config");
+      hasHeadNorms = given.isSet("--qk-layernorm", section + "type");
+      if (hasExperts && marks == 0)
+        given.error("--num-experts", "gpt2 has no experts, mixtral and qwen3_moe have llama's flags beside them");
+      if (hasHeadNorms && !(hasExperts && isLlama))
+        given.error("--qk-layernorm", "only qwen3_moe has norms of q and k, which has --num-experts and llama's flags");
+      const char *name = !isLlama ? "GPT2" : !hasExperts ? "Llama" : hasHeadNorms ? "Qwen3Moe" : "Mixtral";
+      put("model.arch.type", fmt::format("{}{}", name, isLlama ? "ForCausalLM" : "LMHeadModel"));
+      put(section + "type", fmt::format("{}Config", name));
       writeSizes(section, isLlama);
+      writeHeads(section);
     }
     if (statesDType) {
       put(section + "param_init_type", dtype, dtype == "float16" ? "--fp16" : dtype == "bfloat16" ? "--bf16" : "");
       put(section + "compute_dtype", dtype);
     }
+  }
+
+  /// The width of heads is hidden / heads except in qwen3_moe.
+  void writeHeads(const std::string &section) {
+    int64_t hidden = given.count("--hidden-size", section + "hidden_size").value_or(1);
+    int64_t heads = given.count("--num-attention-heads", section + "num_heads").value_or(1);
+    std::optional<int64_t> width = given.count("--kv-channels", section + (hasHeadNorms ? "head_dim" : "num_heads"));
+    if (hasHeadNorms)
+      put(section + "head_dim", fmt::format("{}", width.value_or(hidden / heads)), "--kv-channels");
+    else if (width && *width * heads != hidden)
+      given.error("--kv-channels", fmt::format("heads are hidden {} / heads {} wide, got {}; only qwen3_moe, of "
+                                               "--num-experts and --qk-layernorm, has any width",
+                                               hidden, heads, *width));
   }
 
   void writeSizes(const std::string &section, bool isLlama) {
@@ -275,22 +299,27 @@ private:
     put(section + "vocab_size", fmt::format("{}", vocabulary()), "--vocab-size");
     putNumber(section + "initializer_range", "--init-method-std");
     const std::string epsilon = isLlama ? "rms_norm_eps" : "layernorm_epsilon";
-    putNumber(section + epsilon, given.isGiven("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon");
+    const char *epsilonFlag = given.isGiven("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon";
+    put(section + epsilon, given.number(epsilonFlag, section + epsilon).value_or("1e-05"), epsilonFlag);
     given.isSet("--group-query-attention", section + "n_kv_heads");
     std::optional<int64_t> ffn =
         given.count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
     std::optional<int64_t> groups = given.count("--num-query-groups", section + "n_kv_heads");
     std::optional<std::string> base = given.number("--rotary-base", section + "theta");
+    if (given.number("--rotary-percent", section + "theta").value_or("1") != "1")
+      given.error("--rotary-percent", "rotary positions turn the whole of a head; --rotary-percent → 1");
     std::string hiddenDropout = given.number("--hidden-dropout", section + "hidden_dropout_rate").value_or("0.1");
     std::string attentionDropout =
         given.number("--attention-dropout", section + "attention_dropout_rate").value_or("0.1");
     if (isLlama) {
-      // Megatron's own default, 4 hidden, holds with --swiglu too.
-      put(section + "intermediate_size", fmt::format("{}", ffn.value_or(4 * hidden.value_or(1))), "--ffn-hidden-size");
-      if (groups)
-        put(section + "n_kv_heads", fmt::format("{}", *groups), "--num-query-groups");
-      if (base)
-        put(section + "theta", *base, "--rotary-base");
+      // Megatron's own default; an expert is as wide as a dense MLP would be.
+      int64_t otherwise = hidden.value_or(1) * 8 / 3 / 64 * 64;
+      const char *flag = "--ffn-hidden-size", *expertFlag = "--moe-ffn-hidden-size";
+      const std::string key = section + (hasHeadNorms ? "moe_intermediate_size" : "intermediate_size");
+      std::optional<int64_t> expertFfn = hasExperts ? given.count(expertFlag, key) : std::nullopt;
+      put(key, fmt::format("{}", expertFfn.value_or(ffn.value_or(otherwise))), expertFfn ? expertFlag : flag);
+      put(section + "n_kv_heads", fmt::format("{}", groups.value_or(heads.value_or(1))), "--num-query-groups");
+      put(section + "theta", base.value_or("10000"), "--rotary-base");
       for (auto [flag, rate] :
            {std::pair("--hidden-dropout", hiddenDropout), {"--attention-dropout", attentionDropout}})
         if (rate != "0")
@@ -395,7 +424,7 @@ private:
   GivenFlags given;
   int64_t devices = 0, layers = 0, globalBatch = 1;
   std::string dtype;
-  bool statesDType = true, isFullySharded = false;
+  bool statesDType = true, isFullySharded = false, hasExperts = false, hasHeadNorms = false;
 };
 
 } // namespace

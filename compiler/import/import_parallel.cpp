@@ -290,6 +290,8 @@ void applyPlannerPins(const RunReader &reader) {
     pins.sequenceParallel = flag;
   if (std::optional<bool> flag = reader.flag("planner.pin.vocab_parallel"))
     pins.vocabParallel = flag;
+  if (std::optional<bool> flag = reader.flag("planner.pin.expert_tensor_parallel"))
+    pins.expertTensorParallel = flag;
   if (std::optional<bool> flag = reader.flag("planner.pin.offload_optimizer"))
     pins.offloadOptimizer = flag;
   if (std::optional<bool> flag = reader.flag("planner.pin.offload_activations"))

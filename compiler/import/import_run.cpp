@@ -130,9 +130,6 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
     for (const YamlEntry &entry : experts->entries)
       if (architecture.sizeRule(entry.key))
         sizes.entries.push_back(entry);
-    if (reader.number("moe_config.aux_loss_factor").value_or(0) != 0)
-      reader.warning("moe_config.aux_loss_factor",
-                     "the load-balancing loss is not computed; the capacity bounds what an expert gets");
   }
   return sizes;
 }

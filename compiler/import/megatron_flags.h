@@ -1,4 +1,4 @@
-// The flags of Megatron-LM's training scripts (core r0.6 to r0.7, and the names that main has added): which are mapped,
+// The flags of Megatron-LM's training scripts (core r0.6 to r0.14): which are mapped,
 // and why the others have no effect here.
 #pragma once
 

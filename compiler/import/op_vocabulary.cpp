@@ -6,6 +6,7 @@ namespace {
 constexpr OpAttribute epsilon[] = {{"epsilon"}};
 constexpr OpAttribute theta[] = {{"theta"}};
 constexpr OpAttribute rate[] = {{"rate"}};
+constexpr OpAttribute factor[] = {{"factor"}};
 constexpr OpAttribute normalize[] = {{"normalize", false, 1}};
 constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
 // A scale of 0 stands for 1/sqrt(head_dim) and is replaced by the loader.
@@ -25,6 +26,7 @@ constexpr OpSignature vocabulary[] = {
     {"cross_entropy", 3, 3, {}},
     {"route", 1, 1, {}, 2},
     {"gate", 2, 2, normalize},
+    {"balance_loss", 3, 3, factor},
     {"dispatch", 3, 3, {}},
     {"grouped_linear", 2, 2, {}},
     {"combine", 3, 4, {}},

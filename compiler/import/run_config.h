@@ -29,6 +29,7 @@ struct PlanPins {
   std::optional<int> zero;
   std::optional<bool> sequenceParallel;
   std::optional<bool> vocabParallel;
+  std::optional<bool> expertTensorParallel; ///< each expert is split over tp; false: experts are spread over tp, too
   std::optional<bool> offloadOptimizer, offloadActivations; ///< to host memory
   std::optional<std::string> recompute;                     ///< "none", "selective", "full"
   std::optional<std::vector<int>> stageLayers;              ///< layers per stage, uneven allowed

@@ -75,7 +75,8 @@ void evalSquaredNorm(model::SquaredNormOp op, Operands x, const EvalContext &, T
 
 Results evalCotangent(model::CotangentOp op, Operands, EvalContext &context) {
   auto type = cast<RankedTensorType>(op.getType());
-  if (!context.cotangent)
+  bool isOfLoss = type.getRank() == 0 && context.cotangent && context.cotangent->type != type; // beside the stream
+  if (!context.cotangent || isOfLoss)
     return std::vector<Tensor>{Tensor(type, std::vector<double>(type.getNumElements(), 1.0))};
   if (context.cotangent->type != type)
     return llvm::createStringError(llvm::inconvertibleErrorCode(),

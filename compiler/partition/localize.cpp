@@ -108,8 +108,8 @@ private:
     return namedTensor(shape, dimNames(type), type.getElementType());
   }
 
-  /// Sums first (scattered where the target splits a dimension over the same axis), then moves of an axis from one
-  /// dimension to another, then gathers, then slices.
+  /// Sums first (scattered where the target splits a dimension over the same axis), then slices of what is whole, then
+  /// moves of an axis from one dimension to another, then gathers, then the slices of what was gathered.
   Value lower(dist::ReshardOp op) {
     Sharding place(op.getFrom()), target(op.getTo());
     Value value = locals.lookup(op.getX());
@@ -130,6 +130,7 @@ private:
     if (!toReduce.empty())
       value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce), b.getStringAttr("sum"),
                                           DenseI64ArrayAttr());
+    value = sliceReplicated(loc, value, place, target);
     value = exchange(loc, value, place, target);
     for (size_t dim = 0; dim < place.dims.size(); ++dim)
       value = move(loc, value, dim, place.dims[dim], target.dims[dim], /*gather=*/true);
@@ -148,6 +149,22 @@ private:
         return dim;
     }
     return -1;
+  }
+
+  /// What every device has and the target splits next is sliced before anything moves: the rest need not move.
+  Value sliceReplicated(Location loc, Value value, Sharding &place, const Sharding &target) {
+    for (size_t dim = 0; dim < place.dims.size(); ++dim)
+      for (size_t next = place.dims[dim].size(); next < target.dims[dim].size(); ++next) {
+        StringAttr axis = target.dims[dim][next];
+        bool isPrefix = ArrayRef(target.dims[dim]).take_front(next) == ArrayRef(place.dims[dim]);
+        bool isSplit = llvm::any_of(place.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+        if (!isPrefix || isSplit)
+          break;
+        Axes longer = place.dims[dim];
+        longer.push_back(axis);
+        value = move(loc, value, dim, place.dims[dim], longer, /*gather=*/false);
+      }
+    return value;
   }
 
   /// An axis that splits one dimension last and another dimension next: each device keeps its part of the second of

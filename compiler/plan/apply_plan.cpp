@@ -40,10 +40,11 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp"}))};
   if (model.hasExperts())
     dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp", "ep"})),
-            b.getNamedAttr("expert", b.getStrArrayAttr({"ep"}))};
+            b.getNamedAttr("expert", plan.splitsExperts ? b.getStrArrayAttr({"ep"}) : b.getStrArrayAttr({"tp", "ep"}))};
   dims.push_back(b.getNamedAttr("seq", b.getStrArrayAttr({"cp"})));
   for (const std::string &dim : tensorParallelDims(model))
-    dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
+    if (plan.splitsExperts || dim != "ffn")
+      dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
   if (plan.vocabParallel)
     dims.push_back(b.getNamedAttr("vocab", b.getStrArrayAttr({"tp"})));
   module->setAttr("dist.dims", b.getDictionaryAttr(dims));

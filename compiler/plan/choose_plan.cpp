@@ -46,6 +46,7 @@ planner::Plan pinnedPlan(const RunConfig &run) {
   plan.offloadActivations = pins.offloadActivations.value_or(false);
   plan.virtualStages = pins.virtualStages.value_or(1);
   plan.schedule = parseSchedule(pins.schedule.value_or("1f1b"));
+  plan.splitsExperts = pins.expertTensorParallel.value_or(true);
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
   plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
   planner::Recompute recompute = parseRecompute(pins.recompute.value_or("none"));

@@ -143,11 +143,14 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
   for (int attempt = 0; attempt < attempts; ++attempt) {
     result = planner::search(problem, options);
     double excess = 1;
-    for (size_t i = 0; i < result.plans.size(); ++i) {
-      planner::PricedPlan &priced = result.plans[i];
+    for (planner::PricedPlan &priced : result.plans) {
+      priced.plan.splitsExperts = run.pins.expertTensorParallel.value_or(true);
       priced.plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
       priced.plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
       priced.prediction.memoryLimitBytes = limit;
+    }
+    for (size_t i = 0; i < result.plans.size(); ++i) {
+      planner::PricedPlan &priced = result.plans[i];
       if (!priced.plan.executable)
         return result; // for reading only
       std::optional<uint64_t> bytes = arenaBytes(context, run, priced.plan);

@@ -36,6 +36,8 @@ Json planAsJson(const planner::Plan &plan) {
                {"recompute", recomputeOf(plan)},
                {"offload_optimizer", plan.offloadOptimizer},
                {"offload_activations", plan.offloadActivations}};
+  if (!plan.splitsExperts)
+    json["expert_tensor_parallel"] = false;
   json["stages"] = Json::array();
   for (const planner::StagePlan &stage : plan.stages) {
     Json recompute = Json::array();

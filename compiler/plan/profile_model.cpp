@@ -48,6 +48,7 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   plan.zero = point.zero;
   plan.sequenceParallel = point.sequenceParallel;
   plan.vocabParallel = run.pins.vocabParallel.value_or(true);
+  plan.splitsExperts = point.splitsExperts;
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
   plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
   plan.stages = {{0, 3, {planner::Recompute::None, planner::Recompute::Selective, planner::Recompute::Full}}};
@@ -143,7 +144,7 @@ public:
     std::vector<Layout> layouts;
     for (int tp : tensorRanks())
       for (bool sequenceParallel : {false, true})
-        for (int ep : expertRanks())
+        for (int ep : expertRanks(tp))
           if (!sequenceParallel || (tp > 1 && sequence() % tp == 0))
             layouts.push_back({tp, sequenceParallel, ep});
     for (std::optional<Terms> &terms : profileLayouts(layouts)) {
@@ -243,13 +244,18 @@ private:
       problem.limits.push_back({"seq", sequence(), Axis::Tp, 1, /*onlySequenceParallel=*/true});
     }
     if (run.model.hasExperts())
-      problem.limits.push_back({"expert", run.model.dims.at("expert"), Axis::Ep});
+      problem.limits.push_back(
+          {"expert", run.model.dims.at("expert"), Axis::Ep, 1, /*onlySequenceParallel=*/false, !splitsExperts()});
+    if (run.model.hasExperts() && !splitsExperts())
+      problem.limits.push_back({"expert", run.model.dims.at("expert"), Axis::Tp});
   }
 
   int64_t sequence() const {
     auto found = run.model.dims.find("seq");
     return found == run.model.dims.end() ? 0 : found->second;
   }
+
+  bool splitsExperts() const { return run.pins.expertTensorParallel.value_or(true); }
 
   int kindOf(const std::string &kind) const {
     for (size_t i = 0; i < problem.kinds.size(); ++i)
@@ -262,6 +268,8 @@ private:
     int64_t common = 0, devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
     for (const std::string &dim : tensorParallelDims(run.model))
       common = std::gcd(common, run.model.dims.at(dim));
+    if (run.model.hasExperts() && !splitsExperts())
+      common = std::gcd(common, run.model.dims.at("expert"));
     std::vector<int> ranks;
     for (int64_t tp = 1; tp <= std::max<int64_t>(common, 1) && tp <= devices; ++tp)
       if ((common == 0 ? tp == 1 : common % tp == 0) && devices % tp == 0)
@@ -270,8 +278,8 @@ private:
   }
 
   /// One, and with experts the smallest number that splits them.
-  std::vector<int> expertRanks() const {
-    int64_t experts = run.model.hasExperts() ? run.model.dims.at("expert") : 1;
+  std::vector<int> expertRanks(int tp) const {
+    int64_t experts = run.model.hasExperts() ? run.model.dims.at("expert") / (splitsExperts() ? 1 : tp) : 1;
     int64_t devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
     for (int64_t ep = 2; ep <= std::min(experts, devices); ++ep)
       if (experts % ep == 0)
@@ -284,13 +292,16 @@ private:
     Terms terms(problem.kinds.size());
     std::vector<Workspaces> workspaces;
     for (int64_t samples : sampleCounts) {
-      ProfilePoint point{samples, profiledReplicas, layout.tp, layout.ep, /*zero=*/0, layout.sequenceParallel};
+      ProfilePoint point{samples,    profiledReplicas,        layout.tp, layout.ep,
+                         /*zero=*/0, layout.sequenceParallel, /*cp=*/1,  splitsExperts()};
       std::optional<Workspaces> planned = profilePoint(where, point, samples == termSamples ? &terms : nullptr);
       if (!planned)
         return std::nullopt;
       workspaces.push_back(std::move(*planned));
     }
-    if (!profilePoint(where, {termSamples, profiledReplicas, layout.tp, layout.ep, /*zero=*/1, layout.sequenceParallel},
+    if (!profilePoint(where,
+                      {termSamples, profiledReplicas, layout.tp, layout.ep, /*zero=*/1, layout.sequenceParallel,
+                       /*cp=*/1, splitsExperts()},
                       &terms))
       return std::nullopt;
     for (size_t kind = 0; kind < terms.size(); ++kind)

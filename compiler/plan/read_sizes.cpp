@@ -74,7 +74,9 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   Monomial whole{1, {{symbols.at(name.str()), 1}}};
   if (known->second == localSize)
     return whole;
-  if (name == "expert" && known->second == localSize * point.ep)
+  if (name == "expert" && !point.splitsExperts && known->second == localSize * point.ep * point.tp)
+    return product(std::move(whole), {1, {{epSymbol, -1}, {tpSymbol, -1}}});
+  if (name == "expert" && point.splitsExperts && known->second == localSize * point.ep)
     return product(std::move(whole), {1, {{epSymbol, -1}}});
   if (name == "seq" && point.cp > 1) {
     whole = product(std::move(whole), {1, {{cpSymbol, -1}}});

@@ -18,11 +18,12 @@ struct ProfilePoint {
   int dp = 1, tp = 1, ep = 1, zero = 0;
   bool sequenceParallel = false;
   int cp = 1;
+  bool splitsExperts = true; ///< over tp; otherwise experts are spread over tp and ep
 };
 
 /// Reads sizes at one profile point. A dimension whose local size is neither the model's nor its share over tp or, of
-/// the sequence, over cp and then tp or, of experts, over ep (the padded vocabulary, flat ranges) becomes a number,
-/// which holds for this number of tensor ranks only.
+/// the sequence, over cp and then tp or, of experts, over ep or tp and ep (the padded vocabulary, flat ranges) becomes
+/// a number, which holds for this number of tensor ranks only.
 class SizeReader {
 public:
   SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions, ProfilePoint point);

@@ -213,7 +213,8 @@ public:
       emitBackward(phases, joint.getName() + "." + policy.getValue() + ".backward", slice);
     }
     Phases phases(joint, Policy::Full, /*keepCollectives=*/false);
-    emitForward(phases, {}, joint.getName() + ".evaluate", std::nullopt);
+    // Losses beside the stream serve training alone.
+    emitForward(phases, {}, joint.getName() + ".evaluate", std::nullopt, phases.resultRole(0) == "loss");
     joint.erase();
     return success();
   }
@@ -251,11 +252,11 @@ private:
   }
 
   void emitForward(const Phases &phases, ArrayRef<Value> kept, const Twine &name,
-                   const std::optional<SlicedInput> &slice) {
+                   const std::optional<SlicedInput> &slice, bool hasStatistics = true) {
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
-      if (phases.resultRole(index) == "stream" || phases.resultRole(index) == "statistic") {
+      if (phases.resultRole(index) == "stream" || (phases.resultRole(index) == "statistic" && hasStatistics)) {
         results.push_back(operand);
         attributes.push_back(joint.getResultAttrDict(index));
       }
@@ -286,10 +287,9 @@ private:
       phase.mapTo(slice->stream, phase.builder().create<dist::AllGatherOp>(joint.getLoc(), slice->stream.getType(),
                                                                            part, slice->axes, slice->dim));
     }
-    bool endsInLoss = phases.resultRole(0) == "loss";
     for (Operation &op : body) {
       auto cotangent = dyn_cast<model::CotangentOp>(op);
-      if (cotangent && endsInLoss) {
+      if (cotangent && dimNames(cotangent.getType()).empty()) { // of a loss: a stream has dimensions
         phase.mapTo(cotangent, phase.builder().create<model::ScalarOp>(op.getLoc(), cotangent.getType(), "loss_scale"));
       } else if (cotangent) {
         Builder b(joint.getContext());

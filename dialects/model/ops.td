@@ -347,10 +347,10 @@ def Model_CombineOp : Model_Moved<"combine", "Rows of experts moved back to thei
     }]>;
 
 def Model_CotangentOp : Op<Model_Dialect, "cotangent", [ShardableOpInterface, CostedOpInterface]> {
-  let summary = "The gradient that arrives from the next segment: where forward ends and backward begins";
+  let summary = "The gradient that arrives from the next segment, or of a loss: where forward ends and backward begins";
   let description = [{
     Made by `differentiate`, gone after `split-phases`. What depends on it is backward.
-    - (C1) the result has the type of the stream that the segment returns.
+    - (C1) the result has the type of the stream, or loss, that the segment returns.
   }];
   let arguments = (ins AnyRankedTensor:$stream);
   let results = (outs AnyRankedTensor:$result);

@@ -3,6 +3,7 @@
 // too.
 #include "test/equivalence/training.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,18 +22,20 @@ const TrainingRecord &unsplit() {
   return record;
 }
 
-class Experts : public testing::TestWithParam<SplitCase> {};
-
-TEST_P(Experts, InterpretedTrainLikeTheUnsplitModel) {
-  RunConfig run = equivalenceRun("mixtral");
-  TrainingRecord actual = trainInterpreted(run, planOf(run, GetParam()), steps);
-  const TrainingRecord &expected = unsplit();
+void expectEqualTraining(const TrainingRecord &actual, const TrainingRecord &expected) {
   ASSERT_EQ(actual.losses.size(), expected.losses.size());
   for (size_t step = 0; step < expected.losses.size(); ++step) {
     EXPECT_NEAR(actual.losses[step], expected.losses[step], 1e-5 * expected.losses[step]) << "step " << step;
     EXPECT_NEAR(actual.norms[step], expected.norms[step], 1e-4 * expected.norms[step]) << "step " << step;
     EXPECT_EQ(compareGradients(expected.gradients[step], actual.gradients[step]), "") << "step " << step;
   }
+}
+
+class Experts : public testing::TestWithParam<SplitCase> {};
+
+TEST_P(Experts, InterpretedTrainLikeTheUnsplitModel) {
+  RunConfig run = equivalenceRun("mixtral");
+  expectEqualTraining(trainInterpreted(run, planOf(run, GetParam()), steps), unsplit());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -43,6 +46,15 @@ INSTANTIATE_TEST_SUITE_P(
         SplitCase{.name = "ep2", .ep = 2}, SplitCase{.name = "ep2_accumulate2", .ep = 2, .microBatches = 2},
         SplitCase{.name = "ep4", .ep = 4}, SplitCase{.name = "tp2_ep2", .tp = 2, .ep = 2},
         SplitCase{.name = "tp2_ep2_sp", .tp = 2, .ep = 2, .sequenceParallel = true},
+        SplitCase{.name = "tp2_whole", .tp = 2, .splitsExperts = false},
+        SplitCase{.name = "tp2_ep2_whole", .tp = 2, .ep = 2, .splitsExperts = false},
+        SplitCase{.name = "tp2_ep2_whole_sp_full",
+                  .tp = 2,
+                  .ep = 2,
+                  .splitsExperts = false,
+                  .sequenceParallel = true,
+                  .recompute = full},
+        SplitCase{.name = "dp2_tp2_ep2_whole_zero1", .dp = 2, .tp = 2, .ep = 2, .splitsExperts = false, .zero = 1},
         SplitCase{.name = "dp2_ep2", .dp = 2, .ep = 2}, SplitCase{.name = "ep2_zero1", .ep = 2, .zero = 1},
         SplitCase{.name = "dp2_ep2_zero1", .dp = 2, .ep = 2, .zero = 1},
         SplitCase{.name = "ep2_selective", .ep = 2, .recompute = selective},
@@ -51,6 +63,26 @@ INSTANTIATE_TEST_SUITE_P(
         SplitCase{.name = "pp2_ep2", .pp = 2, .ep = 2, .microBatches = 2},
         SplitCase{.name = "dp2_tp2_pp2_ep2_zero1", .dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1}),
     [](const auto &info) { return info.param.name; });
+
+/// With equal experts all shares are as likely: each of the two layers adds about its factor, whatever the plan.
+/// Without the factor nothing is added, and the router's gradient is another.
+TEST(Experts, BalanceIsAPartOfTheLoss) {
+  RunConfig run = equivalenceRun("mixtral", {"moe_config.aux_loss_factor=0"});
+  TrainingRecord free = trainInterpreted(run, planOf(run, {.ep = 2, .microBatches = 2}), 1);
+  EXPECT_NEAR(unsplit().losses.at(0) - free.losses.at(0), 2 * 0.1, 0.05);
+  std::string difference = compareGradients(unsplit().gradients.at(0), free.gradients.at(0));
+  EXPECT_THAT(difference, testing::HasSubstr("block.0.router_weight"));
+  EXPECT_THAT(difference, testing::Not(testing::HasSubstr("head")));
+}
+
+/// Heads of their own width and norms over them, whose gradients are partial over tp.
+TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
+  RunConfig run = equivalenceRun("qwen3_moe");
+  TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+  for (const SplitCase &split : {SplitCase{.tp = 2, .ep = 2, .sequenceParallel = true},
+                                 SplitCase{.dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1}})
+    expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected);
+}
 
 TEST(Experts, LossFalls) { EXPECT_LT(unsplit().losses.back(), unsplit().losses.front() - 0.1); }
 

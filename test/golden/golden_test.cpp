@@ -159,7 +159,7 @@ private:
       if (role == "cotangent")
         evalContext.cotangent = results[i];
       else if (role == "statistic")
-        statistics[name.str()] = results[i].values[0];
+        statistics[name.str()] += results[i].values[0]; // which begins as zero in each segment
       else if (role == "accumulator") {
         std::vector<double> &sum = gradients[globalName(layer, name)];
         sum.resize(unpaddedElements(layer, name), 0.0);
@@ -212,9 +212,11 @@ void compareFirstStep(const std::string &name, bool isExact, double tolerance) {
 // The files have seven digits.
 TEST(Golden, Gpt2InDoublePrecision) { compareFirstStep("gpt2", true, 5e-7); }
 TEST(Golden, LlamaInDoublePrecision) { compareFirstStep("llama", true, 5e-7); }
+TEST(Golden, Qwen3MoeInDoublePrecision) { compareFirstStep("qwen3_moe", true, 5e-7); }
 // Every intermediate value rounded to f32: an error of some 1e-7 per op.
 TEST(Golden, Gpt2InSinglePrecision) { compareFirstStep("gpt2", false, 1e-5); }
 TEST(Golden, LlamaInSinglePrecision) { compareFirstStep("llama", false, 1e-5); }
+TEST(Golden, Qwen3MoeInSinglePrecision) { compareFirstStep("qwen3_moe", false, 1e-5); }
 
 } // namespace
 } // namespace espalier

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tiny GPT-2 and Llama in plain NumPy, float64: an oracle that shares no code with Espalier.
+"""Tiny GPT-2, Llama and Qwen3 with experts in plain NumPy, float64: an oracle that shares no code with Espalier.
 
-    python3 reference.py            writes gpt2.json and llama.json beside this file
+    python3 reference.py            writes gpt2.json, llama.json and qwen3_moe.json beside this file
     python3 reference.py --check    compares the backward formulas with finite differences and writes nothing
 
 Each file holds its configuration, losses and gradient norms of ten AdamW steps, and the gradients of the first step
@@ -18,7 +18,8 @@ import sys
 
 import numpy as np
 
-from reference_layers import attention, cross_entropy, gelu_tanh, layer_norm, linear, rms_norm, rope, silu
+from reference_layers import (attention, cross_entropy, gelu_tanh, layer_norm, linear, mixture, rms_norm, rope,
+                              silu)
 
 MASK32 = 0xFFFFFFFF
 MASK64 = 0xFFFFFFFFFFFFFFFF
@@ -29,6 +30,10 @@ GPT2 = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "heads": 4, "head_dim"
         "initializer_range": 0.1, "norm_epsilon": 1e-5}
 LLAMA = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "kv_heads": 2, "group": 3, "head_dim": 4, "ffn": 40,
          "initializer_range": 0.1, "norm_epsilon": 1e-5, "theta": 10000.0}
+# Of the 64 choices of the first step 2 find no slot in the first layer and 6 in the second.
+QWEN3 = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "kv_heads": 2, "group": 3, "head_dim": 6, "ffn": 10,
+         "experts": 4, "choices": 2, "capacity": 5, "balance": 0.1,
+         "initializer_range": 0.1, "norm_epsilon": 1e-6, "theta": 1000000.0}
 
 
 # Initial values and data -------------------------------------------------------------------------------------------
@@ -257,6 +262,75 @@ class Llama:
         return loss, gradients
 
 
+class Qwen3Moe(Llama):
+    """Llama's attention with norms of each head of q and k, and a mixture of experts for the MLP."""
+
+    def parameters(self):
+        c = self.config
+        std, small = c["initializer_range"], c["initializer_range"] / math.sqrt(2 * c["layers"])
+        e, h, f = c["experts"], c["hidden"], c["ffn"]
+        for name, *rest in super().parameters():
+            p, _, own = name.rpartition(".")
+            if own == "mlp_gate_weight":
+                yield p + ".router_weight", (h, e), "normal", std, True
+            if own.startswith("mlp_") and own != "mlp_norm_weight":
+                kind = own.removeprefix("mlp_")
+                yield f"{p}.expert_{kind}", (e, f, h) if "down" in kind else (e, h, f), *rest[1:]
+                continue
+            yield name, *rest
+            if own in ("attn_q_weight", "attn_k_weight"):
+                yield f"{p}.{own[:6]}_norm_weight", (c["head_dim"],), "ones", 0, False
+
+    def block(self, w, prefix, x):
+        get = lambda name: w[prefix + name + "_weight"]
+        c = self.config
+        eps, theta = c["norm_epsilon"], c["theta"]
+        n1, back_n1 = rms_norm(x, get("attn_norm"), eps)
+        heads = {name: linear(n1, get("attn_" + name)) for name in "qkv"}
+        normal = {name: rms_norm(heads[name][0], get(f"attn_{name}_norm"), eps) for name in "qk"}
+        turned = {name: rope(normal[name][0], theta) for name in "qk"}
+        mixed, back_mixed = attention(turned["q"][0], turned["k"][0], heads["v"][0])
+        projected, back_projected = linear(mixed, get("attn_o"))
+        middle = x + projected
+        n2, back_n2 = rms_norm(middle, get("mlp_norm"), eps)
+        weights = [get(name) for name in ("router", "expert_gate", "expert_up", "expert_down")]
+        experts, balance, back_experts = mixture(n2, *weights, c["choices"], c["capacity"], c["balance"], self.share)
+        self.balances.append(balance)
+
+        def backward(dy, gradients):
+            def put(name, gradient):
+                gradients[prefix + name + "_weight"] = gradient
+
+            dn2, *g = back_experts(dy)
+            for name, gradient in zip(("router", "expert_gate", "expert_up", "expert_down"), g):
+                put(name, gradient)
+            dm, g = back_n2(dn2)
+            put("mlp_norm", g)
+            dm = dm + dy
+            dmixed, g = back_projected(dm)
+            put("attn_o", g)
+            dq, dk, dv = back_mixed(dmixed)
+            dheads = {"v": dv}
+            for name, d in (("q", dq), ("k", dk)):
+                dheads[name], g = normal[name][1](turned[name][1](d))
+                put(f"attn_{name}_norm", g)
+            dn1 = 0
+            for name, d in dheads.items():
+                part, g = heads[name][1](d)
+                put("attn_" + name, g)
+                dn1 = dn1 + part
+            dx, g = back_n1(dn1)
+            put("attn_norm", g)
+            return dx + dm
+
+        return middle + experts, backward
+
+    def step(self, w, tokens, labels, weights):
+        self.share, self.balances = weights / weights.sum(), []
+        loss, gradients = super().step(w, tokens, labels, weights)
+        return loss + sum(self.balances), gradients
+
+
 # Training and files --------------------------------------------------------------------------------------------------
 
 def initial_parameters(model):
@@ -323,7 +397,7 @@ def write(path, model):
 
 def main():
     folder = pathlib.Path(__file__).resolve().parent
-    for name, model in (("gpt2", Gpt2(GPT2)), ("llama", Llama(LLAMA))):
+    for name, model in (("gpt2", Gpt2(GPT2)), ("llama", Llama(LLAMA)), ("qwen3_moe", Qwen3Moe(QWEN3))):
         worst = check(model)
         print(f"{name}: formulas and differences agree within {worst:.1e}")
         if worst > 1e-8:

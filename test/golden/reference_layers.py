@@ -40,7 +40,8 @@ def rms_norm(x, weight, epsilon):
 
     def backward(dy):
         dn = dy * weight
-        return scale * (dn - normal * (dn * normal).mean(-1, keepdims=True)), (dy * normal).sum((0, 1))
+        before = tuple(range(x.ndim - 1))
+        return scale * (dn - normal * (dn * normal).mean(-1, keepdims=True)), (dy * normal).sum(before)
 
     return normal * weight, backward
 
@@ -94,3 +95,59 @@ def cross_entropy(logits, labels, weights):
     hot = np.eye(logits.shape[-1])[labels]
     share = (weights / weights.sum())[..., None]
     return -(share * hot * log_p).sum(), share * (np.exp(log_p) - hot)
+
+
+def softmax(x):
+    """Over the last axis."""
+    p = np.exp(x - x.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    return p, lambda dy: p * (dy - (dy * p).sum(-1, keepdims=True))
+
+
+def mixture(x, router, gate_weight, up_weight, down_weight, choices, capacity, factor, tokens):
+    """Each token of x [batch, seq, hidden] through the `choices` best experts that still have a slot for it, weighed by a
+    softmax over its choices. Weights of experts are [experts, ...]. Also the balancing loss of Switch Transformer, with
+    shares of each sample's choices and tokens weighed by `tokens` [batch, seq]. Backward takes the gradient of the value.
+    """
+    experts, (batch, seq, _) = router.shape[1], x.shape
+    scores, back_scores = linear(x, router)
+    p, back_p = softmax(scores)
+    chosen = np.argsort(-scores, axis=-1, kind="stable")[..., :choices]
+    weights, back_weights = softmax(np.take_along_axis(scores, chosen, -1))
+    y, calls = np.zeros_like(x), []
+    for b in range(batch):
+        taken = [0] * experts
+        for k in range(choices):
+            for t in range(seq):
+                e = chosen[b, t, k]
+                taken[e] += 1
+                if taken[e] > capacity:
+                    continue
+                row = x[b, t]
+                gate, up = row @ gate_weight[e], row @ up_weight[e]
+                active, back_active = silu(gate)
+                out = (active * up) @ down_weight[e]
+                y[b, t] += weights[b, t, k] * out
+                calls.append((b, t, k, e, row, up, active, back_active, out))
+    share = np.eye(experts)[chosen].sum((1, 2)) / (seq * choices)  # [batch, experts]
+    slope = factor * experts * tokens[..., None] * share[:, None]
+    loss = (slope * p).sum()
+
+    def backward(dy):
+        dx, dweights = np.zeros_like(x), np.zeros_like(weights)
+        dgate, dup, ddown = np.zeros_like(gate_weight), np.zeros_like(up_weight), np.zeros_like(down_weight)
+        for b, t, k, e, row, up, active, back_active, out in calls:
+            dout = weights[b, t, k] * dy[b, t]
+            dweights[b, t, k] = dy[b, t] @ out
+            ddown[e] += np.outer(active * up, dout)
+            dwide = down_weight[e] @ dout
+            dg, du = back_active(dwide * up), dwide * active
+            dgate[e] += np.outer(row, dg)
+            dup[e] += np.outer(row, du)
+            dx[b, t] += gate_weight[e] @ dg + up_weight[e] @ du
+        dscores = back_p(slope)
+        np.put_along_axis(dscores, chosen, np.take_along_axis(dscores, chosen, -1) + back_weights(dweights), -1)
+        dmore, drouter = back_scores(dscores)
+        return dx + dmore, drouter, dgate, dup, ddown
+
+    return y, loss, backward

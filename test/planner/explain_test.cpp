@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 using namespace espalier::planner;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 namespace {
@@ -86,6 +87,39 @@ TEST(Export, MegatronFlags) {
   EXPECT_TRUE(exported.notExpressed.empty());
   plan.zero = 3;
   EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
+}
+
+TEST(Export, ExpertsOfEachSystem) {
+  Problem experts = problem();
+  experts.tokensPerSample = 4096;
+  experts.dimensions.insert(experts.dimensions.end(), {{"expert", 8}, {"choice", 2}, {"capacity", 1280}});
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.ep = 4, plan.zero = 3, plan.microBatches = 2, plan.sequenceParallel = true;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  EXPECT_THAT(exportMegatron(experts, plan).text,
+              HasSubstr("--num-experts 8\n--moe-router-topk 2\n--moe-ffn-hidden-size 8192\n"
+                        "--expert-model-parallel-size 4\n--expert-tensor-parallel-size 2\n"
+                        "--moe-expert-capacity-factor 1.25\n--moe-pad-expert-input-to-capacity\n"
+                        "--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n"));
+  EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  enable_alltoall: True\n"));
+  EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  data_parallel: 8\n"));
+  EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  expert_parallel: 4\n"));
+  ExportedPlan titan = exportTorchtitan(experts, plan);
+  EXPECT_THAT(titan.text, HasSubstr("data_parallel_shard_degree = 8\n"));
+  EXPECT_THAT(titan.text, HasSubstr("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2\n"));
+  EXPECT_TRUE(titan.notExpressed.empty());
+  plan.splitsExperts = false;
+  EXPECT_THAT(describePlan(plan), HasSubstr("ep 4, whole experts"));
+  EXPECT_THAT(exportMegatron(experts, plan).text,
+              HasSubstr("--expert-model-parallel-size 8\n--expert-tensor-parallel-size 1\n"));
+  EXPECT_THAT(exportTorchtitan(experts, plan).text,
+              HasSubstr("expert_parallel_degree = 8\nexpert_tensor_parallel_degree = 1\n"));
+  plan.splitsExperts = true;
+  // What Megatron refuses, and what torchtitan cannot leave whole.
+  plan.zero = 0, plan.sequenceParallel = false;
+  EXPECT_THAT(exportMegatron(experts, plan).notExpressed,
+              ElementsAre("experts over ep and tp without sequence parallelism"));
+  EXPECT_EQ(exportTorchtitan(experts, plan).notExpressed.size(), 2u); // and no sequence parallelism
 }
 
 TEST(Export, MindFormersAndTorchtitan) {

@@ -177,3 +177,25 @@ func.func @optimizer(%x: !stream {model.role = "parameter", model.name = "x"}) -
   %y = model.neg %x : (!stream) -> !stream
   return %y : !stream
 }
+
+// -----
+
+!stream = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+
+// A loss beside the stream has a cotangent of its own.
+// CHECK-LABEL: func.func @loss_beside_the_stream(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:
+// CHECK: %[[Y:.*]] = model.exp %[[X]]
+// CHECK: %[[L:.*]] = model.reduce_sum %[[Y]]
+// CHECK: %[[DY:.*]] = model.cotangent %[[Y]]
+// CHECK: %[[DL:.*]] = model.cotangent %[[L]]
+// CHECK: %[[SUM:.*]] = model.add %[[DY]], %[[DL]]
+// CHECK: %[[DX:.*]] = model.mul %[[SUM]], %[[Y]]
+// CHECK: return %[[Y]], %[[L]], %[[DX]]
+func.func @loss_beside_the_stream(%x: !stream {model.role = "stream", model.name = "x"})
+    -> (!stream {model.role = "stream", model.name = "y"}, tensor<f32> {model.role = "loss", model.name = "l"})
+    attributes {model.segment} {
+  %y = model.exp %x : (!stream) -> !stream
+  %l = model.reduce_sum %y : (!stream) -> tensor<f32>
+  return %y, %l : !stream, tensor<f32>
+}

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"model.arch.type=GPT2LMHeadModle"},
               "no model file has arch 'GPT2LMHeadModle', there are GPT2LMHeadModel, "
               "GPT2ForSequenceClassification, "
-              "LlamaForCausalLM, MixtralForCausalLM, did you mean 'GPT2LMHeadModel'?"},
+              "LlamaForCausalLM, MixtralForCausalLM, Qwen3MoeForCausalLM, did you mean 'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 wants GPT2Config"},
         Fault{{modelConfig + "num_heads=3"}, "hidden_size (64) is not a multiple of num_heads (3)"},
         Fault{{modelConfig + "num_layers=0"}, "num_layers is 0, must be at least 1"},

@@ -333,3 +333,32 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, ep = 2, tp = 2>,
     return %y : !x
   }
 }
+
+// -----
+
+!x = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!places = tensor<2x4x6xi32, #model.dims<choice, batch, seq>>
+!rows = tensor<8x4x3x10xf32, #model.dims<expert, batch, capacity, hidden>>
+!weight = tensor<8x10x10xf32, #model.dims<expert, hidden, out>>
+!out = tensor<8x4x3x10xf32, #model.dims<expert, batch, capacity, out>>
+
+// Whole experts on (tp, ep): what all tensor ranks have is sliced before it travels, and gathered after it is back.
+// CHECK-LABEL: func.func @whole_experts(
+// CHECK: %[[SENT:.*]] = model.dispatch {{.*}} -> tensor<8x2x3x10xf32
+// CHECK: %[[PART:.*]] = dist.slice %[[SENT]] over ["tp"] dim 0 : {{.*}} -> tensor<4x2x3x10xf32
+// CHECK: %[[MINE:.*]] = dist.all_to_all %[[PART]] over ["ep"] split 0 concat 1 : {{.*}} -> tensor<2x4x3x10xf32
+// CHECK: %[[OUT:.*]] = model.contract %[[MINE]], {{.*}} -> tensor<2x4x3x10xf32
+// CHECK: %[[BACK:.*]] = dist.all_to_all %[[OUT]] over ["ep"] split 1 concat 0 : {{.*}} -> tensor<4x2x3x10xf32
+// CHECK: dist.all_gather %[[BACK]] over ["tp"] dim 0 : {{.*}} -> tensor<8x2x3x10xf32
+module attributes {dist.mesh = #dist.mesh<ep = 2, tp = 2>, dist.dims = {batch = ["ep"], expert = ["tp", "ep"]}} {
+  func.func @whole_experts(%x: !x {model.role = "stream", model.name = "x"}, %ids: !places {model.role = "input"},
+                           %slots: !places {model.role = "input"},
+                           %w: !weight {model.role = "parameter", model.name = "w"})
+      -> (tensor<4x6x10xf32, #model.dims<batch, seq, out>> {model.role = "stream", model.name = "y"})
+      attributes {model.segment} {
+    %sent = model.dispatch %ids, %slots, %x : (!places, !places, !x) -> !rows
+    %out = model.contract %sent, %w : (!rows, !weight) -> !out
+    %y = model.combine %ids, %slots, %out : (!places, !places, !out) -> tensor<4x6x10xf32, #model.dims<batch, seq, out>>
+    return %y : tensor<4x6x10xf32, #model.dims<batch, seq, out>>
+  }
+}

@@ -51,6 +51,7 @@ public:
       plan.ep = pick({1, 2, 4});
       plan.pp = pick({1, 2});
       plan.tp = pick({1, 2});
+      plan.splitsExperts = run.pins.expertTensorParallel.value_or(true);
     }
     plan.microBatchSize = pick({1, 2, 3, 5, 6, 12}); // 5 and 12 lie between and beyond the profiled ones
     plan.microBatches = plan.pp * pick({1, 2});
@@ -228,15 +229,27 @@ struct Profiled {
 class CollectiveBytes : public testing::TestWithParam<Profiled> {};
 
 const std::string sizes = "model.model_config.";
+
+std::vector<std::string> smallExperts(const std::string &experts, const std::string &more = "run_mode=train") {
+  return {"cluster=cpu_local",
+          experts,
+          more,
+          sizes + "hidden_size=64",
+          sizes + "num_layers=4",
+          sizes + "num_heads=4",
+          sizes + "n_kv_heads=4",
+          sizes + "seq_length=64",
+          sizes + "vocab_size=256",
+          sizes + "intermediate_size=128"};
+}
+
 INSTANTIATE_TEST_SUITE_P(
     ProfileModel, CollectiveBytes,
     testing::Values(Profiled{"gpt", "tiny_gpt", {}},
                     Profiled{"sliced_inputs", "tiny_gpt", {"recompute_config.recompute_slice_activation=True"}},
-                    Profiled{"experts",
-                             "mixtral_8x7b",
-                             {"cluster=cpu_local", "moe_config.expert_num=4", sizes + "hidden_size=64",
-                              sizes + "num_layers=4", sizes + "num_heads=4", sizes + "n_kv_heads=4",
-                              sizes + "seq_length=64", sizes + "vocab_size=256", sizes + "intermediate_size=128"}}),
+                    Profiled{"experts", "mixtral_8x7b", smallExperts("moe_config.expert_num=4")},
+                    Profiled{"whole_experts", "mixtral_8x7b",
+                             smallExperts("moe_config.expert_num=8", "planner.pin.expert_tensor_parallel=False")}),
     [](const auto &info) { return info.param.name; });
 
 TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {

@@ -243,3 +243,32 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
     return %t : !stream
   }
 }
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+
+// A loss beside the stream: forward adds it to its statistic, backward reads the loss scale for it, and evaluation knows
+// nothing of it.
+// CHECK-LABEL: func.func @beside.none.forward(
+// CHECK-SAME: -> ({{.*}} {model.name = "y", model.role = "stream"}, {{.*}} {model.name = "loss_sum", model.role = "statistic"}
+// CHECK: model.accumulate
+// CHECK-LABEL: func.func @beside.none.backward(
+// CHECK-SAME: %[[DY:[a-z0-9]+]]: {{[^%]*}} {model.name = "out", model.role = "cotangent"}
+// CHECK: %[[DL:.*]] = model.scalar "loss_scale"
+// CHECK: model.add %[[DY]], %[[DL]]
+// CHECK-LABEL: func.func @beside.evaluate(
+// CHECK-NOT: statistic
+// CHECK-NOT: model.reduce_sum
+// CHECK: return
+module {
+  func.func @beside(%x: !stream {model.role = "stream", model.name = "x"},
+                    %sum: tensor<f32> {model.role = "statistic", model.name = "loss_sum"})
+      -> (!stream {model.role = "stream", model.name = "y"}, tensor<f32> {model.role = "loss", model.name = "l"},
+          tensor<f32> {model.role = "statistic", model.name = "loss_sum"}) attributes {model.segment} {
+    %y = model.exp %x : (!stream) -> !stream
+    %l = model.reduce_sum %y : (!stream) -> tensor<f32>
+    %new = model.accumulate %sum, %l {always} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    return %y, %l, %new : !stream, tensor<f32>, tensor<f32>
+  }
+}
