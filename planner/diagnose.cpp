@@ -4,7 +4,6 @@
 #include "planner/split_chunks.h"
 
 #include <cstdio>
-#include <functional>
 #include <limits>
 
 namespace espalier::planner {

@@ -2,7 +2,6 @@
 // recompute some. Layers of several kinds: one class for the whole stage.
 #include "planner/stage_options.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace espalier::planner {
