@@ -153,8 +153,9 @@ Group groupOf(Axis axis, const Plan &plan, const Machine &machine, bool overExpe
   if (group.perHost < ranks) {
     // A send between neighbouring stages is one rank's; a ring has the shares of all its members on
     // a host.
-    double shares = axis == Axis::Pp ? 1 : group.perHost;
-    double across = shares * machine.network.bytesPerSecond;
+    double across = axis != Axis::Pp                 ? group.perHost * machine.network.bytesPerSecond
+                    : machine.sendBytesPerSecond > 0 ? machine.sendBytesPerSecond
+                                                     : machine.network.bytesPerSecond;
     group.bytesPerSecond = group.perHost > 1 ? std::min(machine.link.bytesPerSecond, across) : across;
     double share = 1.0 / group.perHost; // one of r ring steps leaves the host
     group.hopSeconds = share * machine.network.latencySeconds + (1 - share) * machine.link.latencySeconds;
@@ -262,6 +263,7 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
     cost.workspaceBytes[i] = terms.contextBytes[i].empty() ? evaluate(terms.workspaceBytes[i], samples)
                                                            : evaluate(terms.contextBytes[i], samples, plan.cp);
   }
+  cost.stepBytes = evaluate(terms.stepBytes, symbols);
   for (const Size &peak : terms.stepPeakBytes)
     cost.stepPeakBytes = std::max(cost.stepPeakBytes, evaluate(peak, symbols));
 }

@@ -87,6 +87,7 @@ struct SegmentCost {
          tiedOptimizerBytes = 0;            ///< part of the above
   std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
   std::array<double, 3> workspaceBytes{};
+  double stepBytes = 0;     ///< held only while the step runs
   double stepPeakBytes = 0; ///< the largest one
   double gatheredBytes = 0; ///< ZeRO-3: parameters of the layer while it runs
   /// Device buffers that offloaded state and kept values go through; 0 where nothing is offloaded.

@@ -85,7 +85,7 @@ void addSaved(StageMemory &memory, double saved, double buffer) {
 
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
-  double saved = 0, ends = table.inputBytes, gathered = 0, optimizerBuffer = 0, savedBuffer = 0,
+  double step = 0, saved = 0, ends = table.inputBytes, gathered = 0, optimizerBuffer = 0, savedBuffer = 0,
          headSaved = content.head ? table.head.savedBytes[0] : 0;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
@@ -94,6 +94,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
         continue;
       const SegmentCost &cost = table.kinds[kind];
       addParameters(memory, cost, static_cast<double>(count) * content.chunks);
+      step += static_cast<double>(count) * content.chunks * cost.stepBytes;
       saved += count * cost.savedBytes[recompute];
       memory.workspace = std::max(memory.workspace, peak(cost, recompute));
       gathered = std::max(gathered, 2 * cost.gatheredBytes);
@@ -103,6 +104,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   for (const auto &[present, cost] : {std::pair(content.embed, &table.embed), std::pair(content.head, &table.head)})
     if (present) {
       addParameters(memory, *cost, 1);
+      step += cost->stepBytes;
       if (cost == &table.embed)
         ends += cost->savedBytes[0];
       memory.workspace = std::max(memory.workspace, peak(*cost, 0));
@@ -120,6 +122,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   memory.activations = ends * content.inFlight + headSaved * content.headInFlight;
   addSaved(memory, content.chunkSavedBytes.value_or(saved) * content.inFlight, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);
+  memory.workspace += std::max(0.0, step - memory.activations - memory.workspace); // where these have been
   memory.reserved = problem.machine.reservedBytes;
   return memory;
 }

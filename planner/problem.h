@@ -125,6 +125,7 @@ struct PatternTerms {
   std::array<SampledBytes, 3> workspaceBytes; ///< transient bytes as planned by a compiler
   /// The same where the sequence is split, at some numbers of context ranks, ascending; replaces workspaceBytes.
   std::array<std::vector<ContextBytes>, 3> contextBytes;
+  Size stepBytes;                  ///< held only while the step runs, when nothing of forward is
   std::vector<Size> stepPeakBytes; ///< transients of what runs once per step
 };
 
@@ -183,6 +184,8 @@ struct Machine {
   Link link, network;             ///< inside a host; between hosts
   double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
   HostMemory host;
+  /// One rank's send to another host, which uses fewer channels than a ring; 0: as the network.
+  double sendBytesPerSecond = 0;
   bool canOffload() const { return host.bytesPerSecond > 0; }
   /// What one rank may keep in its host's memory: the ranks of a host have equal shares, wherever stages lie.
   double hostShareBytes() const { return host.bytes / devicesPerHost; }

@@ -239,6 +239,8 @@ private:
     term.gradientBytes = system.gradientBytes;
     term.optimizerBytes = system.optimizerBytes;
     term.tied = tied;
+    for (const Monomial &part : elements)
+      terms.stepBytes.push_back(system.updateBytes * share(part));
     if (reduced) {
       addOptimizer(name, elements);
       addReduction(name, elements);
@@ -254,9 +256,12 @@ private:
     update.name = name + " update";
     update.phase = Phase::Step;
     for (const Monomial &part : elements)
-      update.bytes.push_back(zero >= 1 ? each * (part / symbol(Axis::Dp) / symbol(Axis::Cp)) : each * part);
+      update.bytes.push_back(each * share(part));
     compute(std::move(update), false, false);
   }
+
+  // What a rank updates of parameters.
+  Monomial share(const Monomial &part) const { return zero >= 1 ? part / symbol(Axis::Dp) / symbol(Axis::Cp) : part; }
 
   void reduction(const std::string &name, CollectiveKind kind, Phase phase, const std::vector<Monomial> &elements,
                  double bytes, bool hide) {
@@ -338,6 +343,17 @@ double shapeParameters(const ModelShape &shape) {
   double ffn = (shape.gated ? 3.0 : 2.0) * h * static_cast<double>(shape.ffn);
   double tables = static_cast<double>(shape.vocab) * h * (shape.tied ? 1 : 2);
   return shape.layers * (attention + ffn + 4 * h) + tables + (shape.rotary ? 0 : static_cast<double>(shape.seq) * h);
+}
+
+System monitored(System system) {
+  system.optimizerBytes += system.updateBytes;
+  system.updateBytes = 0;
+  return system;
+}
+
+System needed(System system) {
+  system.allocatedShare = 1;
+  return system;
 }
 
 Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch) {

@@ -22,6 +22,7 @@ struct System {
   std::string name;
   bool fusedAttention = true; ///< scores never stored; false: two batched products and a softmax
   double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12; ///< per element
+  double updateBytes = 0; ///< per element, held only while the optimizer runs
   /// How often the step reads or writes the accumulated gradients: the optimizer once; scale, norm, clip and clear add.
   double gradientPasses = 4;
   double reducedBytes = 0;     ///< per element of a gradient as it is reduced; 0: gradientBytes
@@ -47,6 +48,11 @@ struct System {
   /// product adds.
   double accumulationBytes = 0;
 };
+
+/// What a monitor shows of a system: the allocator keeps what the update held beside activations, and its share of
+/// them. What a run needs is less, as the allocator gives back what it keeps before it fails.
+System monitored(System system);
+System needed(System system);
 
 /// Terms of forward, backward and weight phases, collectives, parameters and saved bytes of
 /// embedding, layer and head. Saved bytes per layer: Korthikanti 2022, table 2 (s b h (10 + 24/t +

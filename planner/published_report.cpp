@@ -8,6 +8,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <numeric>
+#include <random>
 
 namespace espalier::planner {
 
@@ -34,20 +35,83 @@ void add(MeanError &error, double predicted, double measured) {
   error.sum += std::abs(predicted / measured - 1);
 }
 
-struct GroupRows {
-  std::vector<double> measured, predicted; ///< seconds per sample
+// Seconds per sample of one plan: as predicted, and of each of its measurements.
+struct MeasuredPlan {
+  double predicted = 0;
+  std::vector<double> measured;
+  double mean() const {
+    return std::accumulate(measured.begin(), measured.end(), 0.0) / static_cast<double>(measured.size());
+  }
 };
 
+using Group = std::map<std::string, MeasuredPlan>; // by plan
+
 std::string groupName(const PublishedRow &row) {
-  return row.text("model") + ", " + row.text("layers") + " x " + row.text("hidden") + ", " + row.text("n_gpus") + " " +
+  return row.text("model") + ", " + row.text("layers") + " x " + row.text("hidden") +
+         (row.text("heads").empty() ? "" : " with " + row.text("heads") + " heads") + ", " + row.text("n_gpus") + " " +
          row.text("gpu").substr(0, 10) + ", seq " + row.text("seq") + ", " + row.text("precision");
 }
 
-RankedGroup rankGroup(const std::string &name, const GroupRows &rows) {
-  RankedGroup group{name, static_cast<int>(rows.measured.size()), spearman(rows.measured, rows.predicted), 0};
-  size_t chosen = std::min_element(rows.predicted.begin(), rows.predicted.end()) - rows.predicted.begin();
-  group.regret = rows.measured[chosen] / *std::min_element(rows.measured.begin(), rows.measured.end()) - 1;
-  return group;
+std::string planName(const PublishedRow &row) {
+  std::string name;
+  for (const char *column : {"tp", "pp", "vpp", "cp", "dp", "zero", "sp", "mbs", "gbs", "recompute"})
+    name += row.text(column) + "/";
+  return name;
+}
+
+// Pooled over plans that were measured more than once.
+void measureNoise(const std::map<std::string, Group> &groups, TableReport &report) {
+  double squares = 0;
+  for (const auto &[name, group] : groups)
+    for (const auto &[plan, found] : group) {
+      report.repeats += static_cast<int>(found.measured.size()) - 1;
+      for (double seconds : found.measured)
+        squares += std::pow(seconds / found.mean() - 1, 2);
+    }
+  report.noise = report.repeats > 0 ? std::sqrt(squares / report.repeats) : 0;
+}
+
+// Over that of the best, minus 1.
+double regretOf(const std::vector<double> &measured, const std::vector<double> &predicted) {
+  size_t chosen = std::min_element(predicted.begin(), predicted.end()) - predicted.begin();
+  return measured[chosen] / *std::min_element(measured.begin(), measured.end()) - 1;
+}
+
+// Draws measurements around the predictions and ranks these by the predictions themselves.
+void rankDraws(const Group &group, double noise, RankedGroup &result) {
+  constexpr int draws = 4000;
+  std::mt19937 random(1);
+  std::normal_distribution<double> deviation(0, noise);
+  double spearmans = 0, regrets = 0;
+  for (int draw = 0; draw < draws; ++draw) {
+    std::vector<double> drawn, predicted;
+    for (const auto &[plan, found] : group) {
+      double error = 0;
+      for (size_t i = 0; i < found.measured.size(); ++i)
+        error += deviation(random) / static_cast<double>(found.measured.size());
+      drawn.push_back(found.predicted * (1 + error));
+      predicted.push_back(found.predicted);
+    }
+    spearmans += spearman(drawn, predicted);
+    regrets += regretOf(drawn, predicted);
+  }
+  result.exactSpearman = spearmans / draws;
+  result.exactRegret = regrets / draws;
+}
+
+RankedGroup rankGroup(const std::string &name, const Group &group, double noise) {
+  std::vector<double> measured, predicted;
+  RankedGroup result{name, static_cast<int>(group.size())};
+  for (const auto &[plan, found] : group) {
+    measured.push_back(found.mean());
+    predicted.push_back(found.predicted);
+    result.rows += static_cast<int>(found.measured.size());
+  }
+  result.spearman = spearman(measured, predicted);
+  result.regret = regretOf(measured, predicted);
+  if (noise > 0)
+    rankDraws(group, noise, result);
+  return result;
 }
 
 std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
@@ -97,7 +161,7 @@ double spearman(const std::vector<double> &a, const std::vector<double> &b) {
 TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows) {
   TableReport report;
   report.name = name;
-  std::map<std::string, GroupRows> groups;
+  std::map<std::string, Group> groups;
   double logRate = 0;
   std::vector<double> nullFlops;
   report.rows = static_cast<int>(rows.size());
@@ -119,7 +183,7 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
     PricedPlan priced = pricePlan(published.problem, published.plan);
     PricedRow result{row.line, row.text("model")};
     result.outOfMemory = published.outOfMemory;
-    result.refused = !priced.prediction.fits();
+    result.refused = !pricePlan(published.needs, published.plan).prediction.fits();
     result.predictedGibibytes = priced.prediction.peakBytes / 1073741824.0;
     if (published.analytic) {
       const StageMemory &first = priced.prediction.memory.front();
@@ -141,9 +205,9 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
       add(report.time, result.predictedSeconds, result.seconds);
       logRate += std::log(published.nullFlops / result.seconds);
       double samples = static_cast<double>(published.problem.globalBatch);
-      GroupRows &group = groups[groupName(row)];
-      group.measured.push_back(result.seconds / samples);
-      group.predicted.push_back(result.predictedSeconds / samples);
+      MeasuredPlan &plan = groups[groupName(row)][planName(row)];
+      plan.measured.push_back(result.seconds / samples);
+      plan.predicted = result.predictedSeconds / samples;
     }
     nullFlops.push_back(published.nullFlops);
     report.priced.push_back(result);
@@ -154,9 +218,10 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
       row.nullSeconds = nullFlops[i] / rate;
       add(report.nullTime, row.nullSeconds, row.seconds);
     }
-  for (const auto &[group, members] : groups)
-    if (members.measured.size() >= 3)
-      report.groups.push_back(rankGroup(group, members));
+  measureNoise(groups, report);
+  for (const auto &[name, group] : groups)
+    if (group.size() >= 3)
+      report.groups.push_back(rankGroup(name, group, report.noise));
   return report;
 }
 
@@ -173,9 +238,16 @@ std::string printReport(const TableReport &report, bool perRow) {
   for (const SearchedRow &row : report.searched)
     text += format("  line %3d %-22s no plan published: measured %8.3f, best found %8.3f (%s)\n", row.line,
                    row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds, row.plan.c_str());
-  for (const RankedGroup &group : report.groups)
-    text += format("  %d plans of %s: Spearman %.2f, regret %.1f %%\n", group.rows, group.name.c_str(), group.spearman,
+  if (report.noise > 0)
+    text += format("  %d plans were measured again: one measurement deviates by %.1f %%\n", report.repeats,
+                   100 * report.noise);
+  for (const RankedGroup &group : report.groups) {
+    text += format("  %d plans of %s: Spearman %.2f, regret %.1f %%", group.plans, group.name.c_str(), group.spearman,
                    100 * group.regret);
+    text += report.noise > 0
+                ? format("; exactly right, in the mean: %.2f, %.1f %%\n", group.exactSpearman, 100 * group.exactRegret)
+                : "\n";
+  }
   if (perRow)
     for (const PricedRow &row : report.priced)
       text += format("  line %3d %-22s time %8.3f predicted %8.3f (%+6.1f %%)  memory %6.1f "

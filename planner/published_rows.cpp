@@ -38,7 +38,7 @@ System systemOf(const PublishedRow &row, bool *unfused) {
     bool wide = contains(precision, "fp32 grad") || precision == "bf16";
     system.gradientBytes = wide ? 8 : 2;
     system.allocatedShare = 1.16;
-    system.optimizerBytes = wide ? 12 : 16;
+    system.updateBytes = wide ? 0 : 4;
     const std::string &notes = row.text("notes");
     if (contains(notes, "\"BNB\"") && !contains(notes, "same conf"))
       system.optimizerBytes -= 6; // moments in eight bits
@@ -50,7 +50,7 @@ System systemOf(const PublishedRow &row, bool *unfused) {
     system.gradientPasses = 7; // unscale 2, norm 1, clip 2, update 1, clear 1
     system.hidesInputGradients = contains(source, "korthikanti") || contains(source, "calculon");
     if (contains(source, "narayanan")) { // 2021: 16-bit gradients, summed by a kernel of their own and copied in f32
-      system.gradientBytes = 2, system.optimizerBytes = 16, system.accumulationBytes = 6;
+      system.gradientBytes = 2, system.updateBytes = 4, system.accumulationBytes = 6;
     }
   } else if (contains(source, "llm-foundry")) {
     system.name = "fsdp";
@@ -290,7 +290,7 @@ PublishedCase caseOf(const PublishedRow &row) {
     recompute = recomputeOf(row.text("recompute"), fault);
   if (!fault.empty())
     return refuse(fault);
-  result.problem = shapeProblem(shape, system, machine, whole(row, "gbs", 1));
+  result.problem = shapeProblem(shape, monitored(system), machine, whole(row, "gbs", 1));
   if (result.withoutPlan) {
     result.problem.pins.zero = 0;
     result.problem.pins.sequenceParallel = false;
@@ -307,6 +307,8 @@ PublishedCase caseOf(const PublishedRow &row) {
     result.problem.embed = result.problem.head = -1;
   if (!recompute)
     keepWhatFits(result.problem, result.plan);
+  result.needs = result.problem;
+  result.needs.kinds = shapeProblem(shape, needed(system), machine, whole(row, "gbs", 1)).kinds;
   fillMeasured(row, result);
   if (result.seconds == 0 && result.gibibytes == 0 && !result.outOfMemory)
     return refuse("nothing measured");

@@ -12,7 +12,8 @@ namespace espalier::planner {
 /// rest is empty).
 struct PublishedCase {
   std::string reason;
-  Problem problem;
+  Problem problem; ///< bytes as a monitor shows them
+  Problem needs;   ///< bytes without which the run fails
   Plan plan;
   double seconds = 0;   ///< measured, 0 when not published
   double gibibytes = 0; ///< measured, 0 when not published

@@ -47,8 +47,13 @@ ordered_json describe(const TableReport &report) {
   for (const auto &[reason, count] : report.skipped)
     skipped.push_back({{"reason", reason}, {"count", count}});
   for (const planner::RankedGroup &group : report.groups)
-    groups.push_back(
-        {{"model", group.name}, {"plans", group.rows}, {"spearman", group.spearman}, {"regret", group.regret}});
+    groups.push_back({{"model", group.name},
+                      {"plans", group.plans},
+                      {"rows", group.rows},
+                      {"spearman", group.spearman},
+                      {"regret", group.regret},
+                      {"exact_spearman", group.exactSpearman},
+                      {"exact_regret", group.exactRegret}});
   for (const planner::SearchedRow &row : report.searched)
     searched.push_back({{"line", row.line},
                         {"model", row.name},
@@ -70,6 +75,8 @@ ordered_json describe(const TableReport &report) {
           {"fits_refused", report.fitsRefused},
           {"heads_assumed", report.headsAssumed},
           {"without_plan", searched},
+          {"repeats", report.repeats},
+          {"noise", report.noise},
           {"groups", groups}};
 }
 

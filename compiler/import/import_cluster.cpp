@@ -44,6 +44,7 @@ public:
     }
     if (const YamlNode *network = child(map, "network")) {
       number(*network, "bandwidth", cluster.networkBandwidth);
+      number(*network, "send_bandwidth", cluster.sendBandwidth);
       number(*network, "latency", cluster.networkLatency);
     }
     if (const YamlNode *host = child(map, "host")) {

@@ -82,6 +82,7 @@ struct ClusterConfig {
   double launchSeconds = 0;
   double linkBandwidth = 0, linkLatency = 0;       ///< inside a host, bytes/s per direction and device; s
   double networkBandwidth = 0, networkLatency = 0; ///< between hosts, bytes/s per device; s
+  double sendBandwidth = 0;                        ///< of one send between hosts, bytes/s; 0: networkBandwidth
   /// Bytes of a host, and bytes/s per direction of a link to it that `devicesPerHostLink` share; 0 where not known.
   double hostMemoryBytes = 0, hostBandwidth = 0;
   int devicesPerHostLink = 1;

@@ -241,6 +241,7 @@ constexpr Row parallelKeys[] = {
     {"cluster.link.bandwidth", T::Number, used, "bytes/s between devices of a host, per direction"},
     {"cluster.link.latency", T::Number, used, "seconds between devices of a host"},
     {"cluster.network.bandwidth", T::Number, used, "bytes/s between hosts, per device"},
+    {"cluster.network.send_bandwidth", T::Number, used, "bytes/s of one send between hosts; default: as bandwidth"},
     {"cluster.network.latency", T::Number, used, "seconds between hosts"},
     {"cluster.host.memory_bytes", T::Bytes, used, "memory of a host; its devices have equal shares"},
     {"cluster.host.bandwidth", T::Number, used, "bytes/s of a link between devices and host memory, per direction"},

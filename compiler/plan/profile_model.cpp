@@ -228,6 +228,7 @@ private:
     machine.launchSeconds = cluster.launchSeconds;
     machine.link = {cluster.linkBandwidth, cluster.linkLatency};
     machine.network = {cluster.networkBandwidth, cluster.networkLatency};
+    machine.sendBytesPerSecond = cluster.sendBandwidth;
     machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
   }
 

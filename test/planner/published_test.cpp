@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -64,9 +65,9 @@ TEST_P(Published, StaysWithinTheErrorReachedAndBeatsTheNullModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, Published,
-                         testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.025, 0, 0},
-                                         Wanted{"narayanan_sc21_table1.csv", 10, 0.03, 0, 0},
-                                         Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.04, 44, 0.0405},
+                         testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.012, 0, 0},
+                                         Wanted{"narayanan_sc21_table1.csv", 10, 0.015, 0, 0},
+                                         Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.034, 44, 0.042},
                                          Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.001},
                                          Wanted{"llm_foundry_mpt.csv", 108, 0.048, 0, 0},
                                          Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
@@ -76,10 +77,24 @@ INSTANTIATE_TEST_SUITE_P(Tables, Published,
 
 } // namespace
 
+TEST(Published, MemoryOfAllRowsThatPublishItIsWithinFourPerCent) {
+  MeanError memory;
+  for (const char *name :
+       {"bloom_jeanzay_a100_sweep.csv", "korthikanti_2022_memory_fig1_fig7.csv", "torchtitan_llama3_h100.csv"}) {
+    std::optional<TableReport> found = report(name);
+    if (!found)
+      GTEST_SKIP() << "the table " << name << " is not here";
+    memory.rows += found->memory.rows, memory.sum += found->memory.sum;
+  }
+  EXPECT_EQ(memory.rows, 58);
+  EXPECT_LE(memory.mean(), 0.04);
+}
+
 TEST(Published, OutOfMemoryRowsAreRefusedAndRunsThatFitAreNot) {
   int outOfMemory = 0, outOfMemoryRefused = 0, fits = 0, fitsRefused = 0;
-  for (const char *name : {"korthikanti_2022_table5.csv", "narayanan_sc21_table1.csv", "bloom_jeanzay_a100_sweep.csv",
-                           "llm_foundry_mpt.csv", "megatron_bridge_perf.csv", "torchtitan_llama3_h100.csv"}) {
+  for (const char *name :
+       {"korthikanti_2022_table5.csv", "narayanan_sc21_table1.csv", "bloom_jeanzay_a100_sweep.csv",
+        "llm_foundry_mpt.csv", "megatron_bridge_perf.csv", "torchtitan_llama3_h100.csv", "bigscience_v100.csv"}) {
     std::optional<TableReport> found = report(name);
     if (!found)
       GTEST_SKIP() << "the table " << name << " is not here";
@@ -88,21 +103,93 @@ TEST(Published, OutOfMemoryRowsAreRefusedAndRunsThatFitAreNot) {
   }
   EXPECT_EQ(outOfMemory, 3);
   EXPECT_EQ(outOfMemoryRefused, outOfMemory);
-  EXPECT_GE(fits, 240);
+  EXPECT_GE(fits, 290);
   EXPECT_LE(fitsRefused, 0.02 * fits);
 }
 
-// Reached on the 17 plans of BLOOM 181B; asked were 0.90 and 1 %.
+// Asked were 0.90 and 1 %: of two plans that are predicted 1.3 % apart the second one was 1.9 % faster.
 TEST(Published, RanksPlansOfOneModel) {
   std::optional<TableReport> bloom = report("bloom_jeanzay_a100_sweep.csv");
   if (!bloom)
     GTEST_SKIP() << "the table is not here";
-  auto group = std::find_if(bloom->groups.begin(), bloom->groups.end(),
-                            [](const RankedGroup &group) { return group.name.starts_with("BLOOM-family 181B"); });
+  auto group = std::find_if(bloom->groups.begin(), bloom->groups.end(), [](const RankedGroup &group) {
+    return group.name.starts_with("BLOOM-family 181B, 72 x 14336 with 64 heads");
+  });
   ASSERT_NE(group, bloom->groups.end());
-  EXPECT_GE(group->rows, 17);
-  EXPECT_GE(group->spearman, 0.62);
+  EXPECT_EQ(group->plans, 11);
+  EXPECT_EQ(group->rows, 13);
+  EXPECT_GE(group->spearman, 0.9 - 1e-9);
   EXPECT_LE(group->regret, 0.02);
+}
+
+namespace {
+
+// Rows of one model that differ in tp, and take `seconds` for it; row i has tp 2^i.
+TableReport reportOf(const std::vector<std::vector<double>> &seconds) {
+  std::vector<PublishedRow> rows;
+  for (size_t i = 0; i < seconds.size(); ++i)
+    for (double each : seconds[i]) {
+      PublishedRow row;
+      std::string tp = std::to_string(1 << i), dp = std::to_string(16 >> i);
+      row.columns = {{"model", "GPT"},
+                     {"layers", "8"},
+                     {"hidden", "1024"},
+                     {"heads", "16"},
+                     {"seq", "512"},
+                     {"gpu", "H200"},
+                     {"n_gpus", "16"},
+                     {"precision", "bf16"},
+                     {"tp", tp},
+                     {"pp", "1"},
+                     {"dp", dp},
+                     {"mbs", "1"},
+                     {"gbs", "32"},
+                     {"status", "ok"},
+                     {"recompute", "none"},
+                     {"iter_time_s", std::to_string(each)}};
+      rows.push_back(std::move(row));
+    }
+  return evaluateTable("table", rows);
+}
+
+} // namespace
+
+TEST(PublishedReport, APlanMeasuredTwiceCountsWithItsMeanAndTellsTheNoise) {
+  TableReport once = reportOf({{1}, {2}, {4}});
+  ASSERT_EQ(once.groups.size(), 1u);
+  EXPECT_EQ(once.repeats, 0);
+  EXPECT_EQ(once.noise, 0);
+  EXPECT_EQ(once.groups[0].exactSpearman, 1);
+  TableReport twice = reportOf({{1, 3}, {1.5}, {4}}); // the mean of the first is 2
+  ASSERT_EQ(twice.groups.size(), 1u);
+  EXPECT_EQ(twice.groups[0].plans, 3);
+  EXPECT_EQ(twice.groups[0].rows, 4);
+  EXPECT_EQ(twice.repeats, 1);
+  EXPECT_NEAR(twice.noise, std::sqrt(0.5), 1e-9);
+  EXPECT_LT(twice.groups[0].exactSpearman, 0.9);
+  EXPECT_NEAR(twice.groups[0].spearman, 0.5, 1e-9);
+  EXPECT_NEAR(twice.groups[0].regret, 2 / 1.5 - 1, 1e-9);
+  EXPECT_TRUE(reportOf({{1, 1}, {2}}).groups.empty()); // two plans make no order
+}
+
+TEST(PublishedReport, WhatAnAllocatorKeepsIsShownAndDoesNotRefuse) {
+  System system;
+  system.updateBytes = 4, system.allocatedShare = 2;
+  Plan plan;
+  plan.dp = 8, plan.microBatches = 4, plan.zero = 0;
+  Machine machine = testMachine(1, 8);
+  auto bytes = [&](const System &of) {
+    return pricePlan(shapeProblem(gpt(4, 1024, 16), of, machine, 32), plan).prediction.memory[0];
+  };
+  StageMemory shown = bytes(monitored(system)), needs = bytes(needed(system));
+  EXPECT_NEAR(shown.optimizer / needs.optimizer, 16.0 / 12, 1e-9);
+  EXPECT_NEAR(shown.activations / needs.activations, 2, 1e-9);
+  EXPECT_LT(needs.total(), shown.total());
+  // What the update holds takes the place of activations, and no more than that.
+  System none = needed(system);
+  none.updateBytes = 0;
+  double update = 4 * shapeParameters(gpt(4, 1024, 16)), free = needs.activations + bytes(none).workspace;
+  EXPECT_NEAR(needs.total() - bytes(none).total(), std::max(0.0, update - free), 1e-6 * update);
 }
 
 // Aceso prints what it measured and not its plans. On the same machine and batch our best is predicted within 11 % of
