@@ -72,27 +72,31 @@ struct StageMemory {
   }
 };
 
-/// Where the time of a step goes on the stage that ends last; the entries sum to the step time.
+/// Where the time of the devices goes, in the mean over the stages; the entries sum to the step time.
 struct TimeBreakdown {
   double compute = 0; ///< forward and backward without recompute
   double recompute = 0;
   double tensorCommunication = 0, contextCommunication = 0, expertCommunication = 0;
   double dataCommunication = 0; ///< gradients, and parameters under ZeRO, where not hidden
   double pipelineCommunication = 0;
-  double bubble = 0;
+  double bubble = 0; ///< idle
   double optimizer = 0;
   double hostTransfer = 0; ///< to and from host memory, where not hidden
   double total() const {
     return hostTransfer + compute + recompute + tensorCommunication + contextCommunication + expertCommunication +
            dataCommunication + pipelineCommunication + bubble + optimizer;
   }
+  void scale(double factor) {
+    for (double *part : {&compute, &recompute, &tensorCommunication, &contextCommunication, &expertCommunication,
+                         &dataCommunication, &pipelineCommunication, &bubble, &optimizer, &hostTransfer})
+      *part *= factor;
+  }
 };
 
 /// What the planner expects of a plan.
 struct Prediction {
   double stepSeconds = 0, tokensPerSecond = 0, mfu = 0;
-  double bubbleShare = 0; ///< idle share of the stage that ends last
-  int bindingStage = 0;   ///< the stage that ends last
+  double bubbleShare = 0; ///< of the time of all devices, idle
   TimeBreakdown time;
   std::vector<StageMemory> memory; ///< per stage
   double peakBytes = 0;            ///< of the fullest stage

@@ -276,8 +276,9 @@ void addSegment(TimeBreakdown &time, const SegmentCost &cost, int recompute, dou
   time.hostTransfer += count * microBatches * (transfer + cost.forwardTransfer[recompute]);
 }
 
-TimeBreakdown breakDown(const Plan &plan, const Layout &layout, const Played &played, int stage) {
-  TimeBreakdown time;
+// Adds the time of one stage and its idle time, so that the entries grow by `stepSeconds`.
+void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const Played &played, int stage,
+              double stepSeconds) {
   double m = static_cast<double>(plan.microBatches);
   int last = static_cast<int>(layout.chunks.size()) - 1;
   for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
@@ -299,11 +300,10 @@ TimeBreakdown breakDown(const Plan &plan, const Layout &layout, const Played &pl
     time.pipelineCommunication += m * neighbours * layout.table.boundarySeconds;
   }
   PhaseSeconds step = layout.step[stage];
-  time.optimizer = step.compute;
+  time.bubble += stepSeconds - played.busySeconds[stage] - step.total();
+  time.optimizer += step.compute;
   step.compute = 0;
   addPhase(time, step, 1);
-  time.bubble = played.endSeconds[stage] - played.busySeconds[stage];
-  return time;
 }
 
 } // namespace
@@ -315,15 +315,11 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
   Layout layout = layOut(problem, plan);
   Played played = play(layout.schedule, layout.seconds);
   Prediction prediction;
-  for (int stage = 0; stage < plan.pp; ++stage) {
-    double end = played.endSeconds[stage] + layout.step[stage].total();
-    if (end > prediction.stepSeconds) {
-      prediction.stepSeconds = end;
-      prediction.bindingStage = stage;
-    }
-  }
-  int binding = prediction.bindingStage;
-  prediction.time = breakDown(plan, layout, played, binding);
+  for (int stage = 0; stage < plan.pp; ++stage)
+    prediction.stepSeconds = std::max(prediction.stepSeconds, played.endSeconds[stage] + layout.step[stage].total());
+  for (int stage = 0; stage < plan.pp; ++stage)
+    addStage(prediction.time, plan, layout, played, stage, prediction.stepSeconds);
+  prediction.time.scale(1.0 / plan.pp);
   prediction.bubbleShare = prediction.time.bubble / prediction.stepSeconds;
   prediction.memory = layout.memory;
   for (const StageMemory &memory : layout.memory) {
