@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 namespace espalier {
 
@@ -40,13 +39,15 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
   import.freeAtBatch = 1;
   ImportedRun run = importRun(arguments.base, import);
   fmt::print(stderr, "{}", run.diagnostics.render());
+  if (!run.ok())
+    return false;
   options.baseDevices = run.config.cluster.devices();
   options.baseLayers = run.config.model.layerCount();
   std::filesystem::path folder = std::filesystem::absolute(arguments.output).parent_path();
   options.base = arguments.output.empty()
                      ? std::filesystem::absolute(arguments.base).string()
                      : std::filesystem::absolute(arguments.base).lexically_relative(folder).string();
-  return run.ok();
+  return true;
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // The verbs of `espalier` that need the compiler: plan, compile, explain. The command loads this library only for them,
 // so that `run` starts where LLVM is not installed.
 #include "compiler/args_command.h"
+#include "compiler/command_line.h"
 #include "compiler/driver.h"
 #include "compiler/import/explain.h"
 #include "compiler/import/import_run.h"
@@ -137,7 +138,16 @@ bool comesLater(const std::string &one, const std::string &other) {
 
 int explainVerb(const RunArguments &arguments, const std::string &key, bool json) {
   ImportedRun imported = importRun(arguments.file, arguments.import);
-  fmt::print("{}", json ? explainRunJson(imported, key) : explainRun(imported, key));
+  if (json) {
+    fmt::print("{}", explainRunJson(imported, key));
+  } else if (imported.ok() || !imported.keys.empty()) { // else the file cannot be read at all
+    std::string text = explainRun(imported, key);
+    if (text.empty())
+      fmt::print(stderr, "espalier explain: error: {}\n", noSuchKey(key));
+    fmt::print("{}", text);
+    if (text.empty())
+      return UserError;
+  }
   fmt::print(stderr, "{}", imported.diagnostics.render());
   return imported.ok() ? Success : UserError;
 }
@@ -189,7 +199,7 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    return app.exit(error) == 0 ? Success : UserError;
+    return reportParseError(app, error);
   }
   if (plan->parsed())
     return planVerb(planArguments);

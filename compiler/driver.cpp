@@ -197,8 +197,15 @@ std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, c
     if (failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
     if (!options.dumpPhases.empty()) {
-      std::filesystem::create_directories(options.dumpPhases);
-      std::ofstream(options.dumpPhases + "/" + std::to_string(index) + "." + phase.name + ".mlir") << print(*c.module);
+      std::string file = options.dumpPhases + "/" + std::to_string(index) + "." + phase.name + ".mlir";
+      std::error_code error;
+      std::filesystem::create_directories(options.dumpPhases, error);
+      std::ofstream stream(file);
+      stream << print(*c.module);
+      if (!stream.flush()) {
+        emitError(UnknownLoc::get(&context)) << "--dump-phases: cannot write " << file;
+        return std::nullopt;
+      }
     }
     if (options.compileTo == phase.name)
       return Compiled{{}, print(*c.module)};

@@ -90,10 +90,10 @@ private:
       return false;
     present = std::move(*run);
     asksWhatIf = isOtherCluster || arguments.devices || arguments.loseNodes != 0;
-    if (!asksWhatIf && arguments.pin.empty())
+    if (!asksWhatIf && !arguments.pin)
       return readWish(plain);
     ImportOptions other = changedOptions();
-    bool keepsPlan = isOtherCluster && !arguments.devices && arguments.loseNodes == 0 && arguments.pin.empty();
+    bool keepsPlan = isOtherCluster && !arguments.devices && arguments.loseNodes == 0 && !arguments.pin;
     if (keepsPlan && importRun(arguments.file, arguments.import).ok())
       other = arguments.import; // the file's plan holds on the other cluster, too
     changed = importOrReport(arguments.file, other);
@@ -102,10 +102,10 @@ private:
 
   /// The wish as pins of the run that is asked about; what it contradicts is told before anything is searched.
   bool readWish(ImportOptions asked) {
-    if (arguments.whyNot.empty())
+    if (!arguments.whyNot)
       return true;
     asked.freeAtBatch = present.globalBatch;
-    asked.pins.push_back({"--why-not", arguments.whyNot});
+    asked.pins.push_back({"--why-not", *arguments.whyNot});
     wished = importOrReport(arguments.file, asked);
     return wished.has_value();
   }
@@ -116,8 +116,8 @@ private:
     other.devices = arguments.devices;
     other.loseNodes = arguments.loseNodes;
     other.freeAtBatch = present.globalBatch;
-    if (!arguments.pin.empty())
-      other.pins.push_back({"--pin", arguments.pin});
+    if (arguments.pin)
+      other.pins.push_back({"--pin", *arguments.pin});
     return other;
   }
 

@@ -9,11 +9,16 @@
 namespace espalier {
 
 bool writeWhole(const std::string &path, const std::string &text, const char *what) {
+  std::error_code error;
+  std::filesystem::file_status old = std::filesystem::status(path, error);
+  if (path.empty() || (exists(old) && !is_regular_file(old))) { // renaming would take the place of a device
+    fmt::print(stderr, "'{}': error: cannot write {}: not the name of a file\n", path, what);
+    return false;
+  }
   std::string partial = path + ".partial";
   std::ofstream stream(partial, std::ios::binary);
   stream << text;
   stream.close();
-  std::error_code error;
   if (stream)
     std::filesystem::rename(partial, path, error);
   if (stream && !error)

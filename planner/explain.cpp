@@ -79,6 +79,8 @@ std::string describePlan(const Plan &plan) {
   for (int i = 1; i < 3; ++i)
     if (counts[i] > 0)
       text += format(", %s recompute in %d of %d layers", recomputeName(static_cast<Recompute>(i)), counts[i], layers);
+  if (counts[static_cast<int>(Recompute::Full)] > 0 && plan.slicesInputs())
+    text += ", its inputs sliced over tp";
   return text;
 }
 

@@ -53,6 +53,8 @@ struct Plan {
   int ranks() const { return dp * tp * pp * cp * ep; }
   /// Samples are split over dp and ep: what users call data-parallel ranks.
   int replicas() const { return dp * ep; }
+  /// Sequence parallelism has split what layers keep already.
+  bool slicesInputs() const { return sliceRecomputedInputs && tp > 1 && !sequenceParallel; }
   int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
 };
 

@@ -107,7 +107,7 @@ void SearchSpace::addMicroBatches(Plan plan) {
     return;
   int64_t perReplica = problem.globalBatch / plan.replicas();
   for (int64_t size = 1; size <= perReplica; ++size) {
-    if (perReplica % size != 0 || perReplica / size > (1 << 20))
+    if (perReplica % size != 0 || perReplica / size > (1 << 16))
       continue;
     plan.microBatchSize = size;
     plan.microBatches = perReplica / size;

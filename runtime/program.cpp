@@ -4,8 +4,11 @@
 
 #include "runtime/verify_plan.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fmt/format.h>
 #include <fstream>
+#include <google/protobuf/stubs/logging.h>
 #include <thread>
 
 namespace espalier::rt {
@@ -147,8 +150,11 @@ pb::Plan readPlan(const std::filesystem::path &file) {
   if (bytes > maxPlanBytes)
     throw PlanError(fmt::format("{}: {} bytes, a plan has at most {}", file.string(), bytes, maxPlanBytes));
   std::ifstream stream(file, std::ios::binary);
+  if (!stream)
+    throw PlanError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
   pb::Plan plan;
-  if (!stream || !plan.ParseFromIstream(&stream))
+  google::protobuf::LogSilencer silencer; // the one error says it all
+  if (bytes == 0 || !plan.ParseFromIstream(&stream))
     throw PlanError(fmt::format("{}: not a run plan, or a damaged one", file.string()));
   if (plan.version() != planVersion)
     throw PlanError(fmt::format("{}: plan version {}, this runtime reads {}; compile it again", file.string(),

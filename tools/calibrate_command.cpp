@@ -5,9 +5,11 @@
 #include "runtime/data/atomic_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <optional>
 #include <thread>
 
 namespace espalier {
@@ -41,15 +43,19 @@ void addCalibrateCommand(CLI::App &app, int &) {
   calibrate->add_option("--seconds", words->seconds, "least time of each of a dozen measurements")
       ->check(CLI::Range(0.0, 60.0));
   calibrate->callback([words] {
+    if (std::isnan(words->seconds)) // within every range
+      throw CLI::ValidationError("--seconds", "must be a number of seconds, got nan");
+    std::optional<rt::AtomicFile> file; // opened first: what cannot be written is not measured
+    if (!words->output.empty())
+      file.emplace(words->output);
     std::string name = nameOf(words->name.empty() ? words->output : words->name);
     std::string text = clusterYaml(name, measureMachine(words->ranks, words->seconds));
-    if (words->output.empty()) {
+    if (!file) {
       fmt::print("{}", text);
       return;
     }
-    rt::AtomicFile file(words->output);
-    file.write(text.data(), text.size());
-    file.commit();
+    file->write(text.data(), text.size());
+    file->commit();
   });
 }
 

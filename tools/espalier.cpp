@@ -3,6 +3,8 @@
 #include "tools/commands.h"
 #include "tools/data_command.h"
 
+#include "compiler/command_line.h"
+
 #include "runtime/data/data_error.h"
 #include "runtime/status.h"
 
@@ -32,7 +34,7 @@ int main(int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    return app.exit(error) == 0 ? espalier::Success : espalier::UserError;
+    return espalier::reportParseError(app, error);
   } catch (const espalier::rt::PlanError &error) {
     return report(error.what(), espalier::UserError);
   } catch (const espalier::rt::DataError &error) {

@@ -67,8 +67,11 @@ void printForPeople(const rt::pb::Plan &plan) {
   fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(), plan.target());
   fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {}\n", mesh.ranks(), mesh.axisSize("dp"), mesh.axisSize("tp"),
              mesh.axisSize("pp"), mesh.axisSize("cp"));
-  fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}\n", settings.global_batch(),
-             settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh), settings.sequence());
+  int parts = mesh.axisSize("cp");
+  fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}{}\n",
+             settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh),
+             settings.sequence(),
+             parts > 1 ? fmt::format(" in {} parts of {}", parts, settings.sequence() / parts) : "");
   fmt::print("technique   zero {}, sequence parallel {}, recompute {}, schedule {}\n", settings.zero(),
              settings.sequence_parallel() ? "yes" : "no", settings.recompute(), settings.schedule());
   for (int i = 0; i < plan.stages_size(); ++i) {

@@ -13,6 +13,8 @@
 namespace espalier {
 namespace {
 
+constexpr int mostSteps = 1000000000;
+
 struct RunWords {
   std::string plan, dumpGradients, dumpParameters;
   rt::RunOptions options;
@@ -49,7 +51,8 @@ void addDataOptions(CLI::App &run, rt::RunOptions &options) {
                  "a text file, PREFIX of PREFIX.bin and .idx, or mock; WEIGHT PATH WEIGHT PATH ... blends several; "
                  "default: the plan's");
   run.add_option("--split", data.split, "weights of training, validation and test; default: the plan's, or 969,30,1");
-  run.add_option("--eod-token", data.eodToken, "id of the token that ends a document")->check(CLI::NonNegativeNumber);
+  run.add_option("--eod-token", data.eodToken, "id of the token that ends a document")
+      ->check(CLI::Range(0, 2147483647));
   run.add_flag("--eod-mask-loss", data.eodMaskLoss, "no loss where the input is the end of a document");
   run.add_flag("--reset-position-ids", data.resetPositionIds, "positions restart behind the end of a document");
   std::map<std::string, rt::SampleOrder> orders = {{"single", rt::SampleOrder::single},
@@ -68,17 +71,17 @@ void addRunCommand(CLI::App &app, int &) {
   options.log = true;
   run->add_option("plan", words->plan, "the .plan file")->required();
   addDataOptions(*run, options);
-  run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::PositiveNumber);
+  run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::Range(1, mostSteps));
   run->add_option("--metrics", options.metrics, "write a JSON line per step here");
   run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");
   run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, mostSteps));
   run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
   run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, mostSteps));
   run->add_option("--eval-batches", options.evalBatches, "micro-batches per replica of an evaluation")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, mostSteps));
   run->add_option("--dump-gradients", words->dumpGradients,
                   "write the unsharded gradients of each step here, as safetensors");
   run->add_option("--dump-parameters", words->dumpParameters,

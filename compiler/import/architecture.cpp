@@ -3,7 +3,6 @@
 #include "compiler/import/expression.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 
 namespace espalier {
@@ -12,15 +11,6 @@ namespace {
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
-
-std::vector<std::string> stringList(const YamlNode *node) {
-  std::vector<std::string> list;
-  if (node && node->isScalar())
-    list.push_back(node->text);
-  for (size_t i = 0; node && i < node->items.size(); ++i)
-    list.push_back(node->items[i]->text);
-  return list;
-}
 
 void checkKeys(const YamlNode &map, const std::vector<std::string> &known, const std::string &place,
                Diagnostics &diagnostics) {
@@ -63,9 +53,9 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
   rule.meaning = text("meaning");
   if (!text("action").empty())
     rule.action = text("action");
-  rule.aliases = stringList(entry.value->find("aliases"));
+  rule.aliases = yamlTexts(entry.value->find("aliases"));
   if (const YamlNode *choices = entry.value->find("choices")) {
-    for (const std::string &choice : stringList(choices))
+    for (const std::string &choice : yamlTexts(choices))
       rule.choices[choice] = choice;
     for (const YamlEntry &choice : choices->entries)
       rule.choices[choice.key] = choice.value->text;
@@ -83,8 +73,6 @@ public:
   SizeTable run() {
     for (const SizeRule &rule : architecture.sizes)
       resolve(rule);
-    for (const SizeRule &rule : architecture.sizes)
-      checkLimits(rule, table[rule.name]);
     return std::move(table);
   }
 
@@ -119,14 +107,22 @@ private:
     } else if (rule.type == SizeRule::Type::Bool) {
       value.number = rule.defaultText == "true";
     } else if (!rule.defaultText.empty()) {
-      value.number = evaluate(rule.defaultText, rule.where);
+      ExpressionValue result = evaluate(rule.defaultText, rule.where);
+      value.number = result.value;
+      value.isFaulty = std::ranges::any_of(result.names, [&](const std::string &name) { return isFaulty(name); });
     }
+    checkLimits(rule, value);
+  }
+  bool isFaulty(const std::string &name) const {
+    const SizeRule *rule = architecture.sizeRule(name);
+    auto found = rule ? table.find(rule->name) : table.end();
+    return found != table.end() && found->second.isFaulty;
   }
 
   void readGiven(const SizeRule &rule, const YamlNode &node, SizeValue &value) {
     auto wrong = [&](const char *want) {
       diagnostics.error(node.where, fmt::format("{} must be {}, got {}", rule.name, want, flowText(node)));
-      value.number = 1; // keeps later expressions going; the run is refused anyway
+      value.isFaulty = true;
     };
     switch (rule.type) {
     case SizeRule::Type::Integer:
@@ -165,7 +161,7 @@ private:
                                               fmt::join(names, ", "), didYouMean(node.text, names)));
   }
 
-  std::optional<double> evaluate(const std::string &text, const SourceLocation &where) {
+  ExpressionValue evaluate(const std::string &text, const SourceLocation &where) {
     ExpressionValue result = evaluateExpression(text, [&](const std::string &name, bool &known) {
       const SizeRule *rule = architecture.sizeRule(name);
       known = rule != nullptr;
@@ -175,17 +171,19 @@ private:
     });
     if (!result.fault.empty())
       diagnostics.error(where, result.fault);
-    return result.value;
+    return result;
   }
 
-  void checkLimits(const SizeRule &rule, const SizeValue &value) {
+  void checkLimits(const SizeRule &rule, SizeValue &value) {
     if (!value.number)
       return;
     double number = *value.number;
     auto limit = [&](const std::string &text) {
-      return rule.type == SizeRule::Type::Bool ? std::optional<double>(text == "true") : evaluate(text, rule.where);
+      return rule.type == SizeRule::Type::Bool ? std::optional<double>(text == "true")
+                                               : evaluate(text, rule.where).value;
     };
     auto refuse = [&](const char *relation, double bound, const std::string &text) {
+      value.isFaulty = true;
       std::string name = text == fmt::format("{:.10g}", bound) ? "" : fmt::format(" ({})", text);
       diagnostics.error(value.where,
                         fmt::format("{} is {:.10g}, must be {} {:.10g}{}", rule.name, number, relation, bound, name));
@@ -206,6 +204,8 @@ private:
     if (!rule.only.empty())
       if (std::optional<double> bound = limit(rule.only); bound && number != *bound)
         diagnostics.error(value.where, fmt::format("{} can only be {} here: {}", rule.name, rule.only, rule.meaning));
+    if (value.isFaulty)
+      value.number.reset();
   }
 
   const Architecture &architecture;
@@ -244,7 +244,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
     return std::nullopt;
   architecture.name = architecture.root->find("name")->text;
   architecture.configType = architecture.root->find("config")->text;
-  architecture.archNames = stringList(architecture.root->find("arch"));
+  architecture.archNames = yamlTexts(architecture.root->find("arch"));
   for (const YamlEntry &entry : architecture.root->find("sizes")->entries)
     architecture.sizes.push_back(readSizeRule(entry, diagnostics));
   return architecture;

@@ -42,6 +42,7 @@ struct SizeValue {
   std::string text;             ///< String: the resolved choice
   SourceLocation where;         ///< in the run file when given there, else in the model file
   bool given = false;
+  bool isFaulty = false; ///< reported: it has no number, and what follows from it is not reported once more
 };
 using SizeTable = std::map<std::string, SizeValue>;
 

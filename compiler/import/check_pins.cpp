@@ -29,6 +29,9 @@ std::string nearestDivisors(int64_t number, int64_t value) {
 
 namespace {
 
+// Far above every training run: what is searched and written grows with them.
+constexpr int64_t mostSamples = 10000000, mostMicroBatches = 1 << 16;
+
 class PinChecker {
 public:
   explicit PinChecker(const RunReader &reader) : reader(reader), pins(reader.config().pins), config(reader.config()) {}
@@ -67,7 +70,7 @@ private:
   static std::string last(const std::string &path) { return path.substr(path.rfind('.') + 1); }
   std::optional<int64_t> dim(const char *name) const {
     auto found = config.model.dims.find(name);
-    return found == config.model.dims.end() ? std::nullopt : std::optional(found->second);
+    return found == config.model.dims.end() || found->second == 0 ? std::nullopt : std::optional(found->second);
   }
 
   /// Dense models have no ep axis.
@@ -150,7 +153,7 @@ private:
     std::optional<int64_t> experts = dim("expert");
     if (experts && pins.cp.value_or(1) > 1)
       reader.error(key("cp", "context_parallel"), "experts are chosen over whole sequences, which cp splits: cp → 1");
-    if (ep > 1 && !experts)
+    if (ep > 1 && !config.model.hasExperts())
       reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
     else if (int64_t tp = pins.tp.value_or(1);
              experts && !pins.expertTensorParallel.value_or(true) && *experts % (pins.ep.value_or(1) * tp) != 0)
@@ -163,9 +166,9 @@ private:
 
   void checkPipeline() {
     int64_t pp = pins.pp.value_or(1);
-    int layers = config.model.layerCount();
+    int layers = config.model.layerCount(); // 0: unknown, which is reported already
     std::string path = key("pp", "pipeline_stage");
-    if (pp > layers)
+    if (layers > 0 && pp > layers)
       reader.error(path, fmt::format("{} pipeline stages need as many layers, the model has {}; {}: {} → {}", pp,
                                      layers, last(path), pp, nearestDivisors(layers, pp)));
     bool statesBatches = config.pins.microBatches.has_value(); // what follows from other pins may be fewer
@@ -196,14 +199,17 @@ private:
       reader.error(path, fmt::format("every {}, got [{}]",
                                      chunks > 1 ? "chunk needs 0 layers or more" : "stage needs a layer",
                                      fmt::join(*pins.stageLayers, ", ")));
-    if (total != config.model.layerCount())
-      reader.error(path,
-                   fmt::format("stages have {} layers together, the model has {}", total, config.model.layerCount()));
+    if (int layers = config.model.layerCount(); layers > 0 && total != layers)
+      reader.error(path, fmt::format("stages have {} layers together, the model has {}", total, layers));
   }
 
   void checkBatch() {
-    if (config.globalBatch >= 1000000000000)
-      reader.error("runner_config.batch_size", "the global batch is above 1e12 samples");
+    if (pins.microBatches.value_or(1) > mostMicroBatches)
+      reader.error(
+          key("micro_batches", "micro_batch_num"),
+          fmt::format("{} micro-batches, a step has at most {} on each replica", *pins.microBatches, mostMicroBatches));
+    else if (config.globalBatch > mostSamples)
+      reader.error("runner_config.batch_size", fmt::format("the global batch is above {} samples", mostSamples));
     if (pins.pinned) // its batch is a product, and agrees by construction
       return;
     // In floating point, so that absurd pins cannot overflow; exact below 2^53.
@@ -240,9 +246,10 @@ private:
                                                                 : "parallel.pipeline_config";
     int chunks = pins.virtualStages.value_or(1);
     bool isFixed = pins.pinned || pins.virtualStages;
-    if (pins.pp && *pins.pp * int64_t(chunks) > config.model.layerCount())
-      reader.error(path, fmt::format("{} stages with {} chunks each need as many layers, the model has {}", *pins.pp,
-                                     chunks, config.model.layerCount()));
+    if (int layers = config.model.layerCount();
+        chunks > 1 && layers > 0 && pins.pp.value_or(1) * int64_t(chunks) > layers)
+      reader.error(path, fmt::format("{} stages with {} chunks each need as many layers, the model has {}",
+                                     pins.pp.value_or(1), chunks, layers));
     for (planner::Schedule schedule : planner::kSchedules) {
       if (!isFixed || pins.schedule != planner::scheduleName(schedule))
         continue;

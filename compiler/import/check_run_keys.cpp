@@ -2,7 +2,6 @@
 // nearest name.
 #include "compiler/import/run_keys.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -63,7 +62,7 @@ private:
       if (value.kind != YamlNode::Kind::Null) // an empty section says nothing
         diagnostics.error(value.where, fmt::format("{} must be a {}, got {}", path, isInner ? "map" : "list of maps",
                                                    flowText(value)));
-    } else {
+    } else if (parent != "model.model_config" || architecture) { // its keys are known by the architecture
       std::vector<std::string> known = keysOf(parent);
       diagnostics.error(entry.keyWhere,
                         fmt::format("unknown key '{}'{}{}", entry.key, parent.empty() ? "" : " in " + parent,

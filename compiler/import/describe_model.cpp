@@ -45,11 +45,17 @@ private:
         return size->second.where;
     return fallback;
   }
+  bool isFaulty(const ExpressionValue &value) const {
+    return std::ranges::any_of(value.names, [this](const std::string &name) {
+      auto size = sizes.find(name);
+      return size != sizes.end() && size->second.isFaulty;
+    });
+  }
   double number(const YamlNode &node) {
     if (std::optional<bool> flag = yamlBool(node))
       return *flag;
     ExpressionValue value = evaluate(node.text);
-    if (!value.value)
+    if (!value.value && !isFaulty(value))
       diagnostics.error(node.where,
                         value.fault.empty() ? fmt::format("'{}' has no value here", node.text) : value.fault);
     return value.value.value_or(0);
@@ -59,7 +65,9 @@ private:
     for (const YamlEntry &entry : dims.entries) {
       const std::string &text = entry.value->text;
       ExpressionValue value = evaluate(text);
-      model.dims[entry.key] = 1; // replaced below unless there is a fault
+      model.dims[entry.key] = 0; // unknown: replaced below unless there is a fault
+      if (isFaulty(value))
+        continue;
       if (!value.value) {
         diagnostics.error(entry.value->where,
                           value.fault.empty() ? fmt::format("dim '{}' has no value", entry.key) : value.fault);
@@ -108,15 +116,6 @@ private:
   ModelDescription model;
 };
 
-std::vector<std::string> names(const YamlNode *node) {
-  std::vector<std::string> list;
-  if (node && node->isScalar())
-    list.push_back(node->text);
-  for (size_t i = 0; node && i < node->items.size(); ++i)
-    list.push_back(node->items[i]->text);
-  return list;
-}
-
 void ModelDescriber::readSegment(const YamlEntry &entry) {
   SegmentDescription segment;
   segment.kind = entry.key;
@@ -156,7 +155,7 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
     segment.parameters.push_back(std::move(parameter));
     return;
   }
-  parameter.dims = names(entry.value->find("dims"));
+  parameter.dims = yamlTexts(entry.value->find("dims"));
   if (parameter.dims.empty())
     diagnostics.error(entry.keyWhere, fmt::format("parameter '{}' has no dims", entry.key));
   std::vector<std::string> known;
@@ -193,8 +192,8 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, s
   op.location = node.where;
   const YamlNode *kind = node.find("op");
   op.kind = kind ? kind->text : "";
-  op.inputs = names(node.find("in"));
-  op.outputs = names(node.find("out"));
+  op.inputs = yamlTexts(node.find("in"));
+  op.outputs = yamlTexts(node.find("out"));
   const OpSignature *signature = opSignature(op.kind);
   if (!signature) {
     std::vector<std::string> kinds;
@@ -241,7 +240,7 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
   }
   checkKeys(node, known, op.kind);
   const std::vector<std::string> activations = {"fast_gelu", "gelu", "gelu_tanh", "relu", "silu"};
-  if (op.kind == "activation" &&
+  if (op.kind == "activation" && !op.strings["kind"].empty() && // else reported already
       std::find(activations.begin(), activations.end(), op.strings["kind"]) == activations.end())
     diagnostics.error(
         node.where, fmt::format("no activation '{}', there are {}", op.strings["kind"], fmt::join(activations, ", ")));
@@ -279,13 +278,14 @@ void ModelDescriber::readRuns(const YamlNode &runs) {
     SegmentRun run;
     run.kind = item->isMap() && !item->entries.empty() ? item->entries.front().key : item->text;
     if (item->isMap() && item->entries.size() == 1) {
+      ExpressionValue value = evaluate(item->entries.front().value->text);
       double count = number(*item->entries.front().value);
-      if (count < 1 || count > 100000 || count != std::floor(count))
-        diagnostics.error(item->where, fmt::format("count of '{}' is {:.10g}, must be a whole number "
-                                                   "between 1 and 100000",
-                                                   run.kind, count));
-      else
-        run.count = static_cast<int>(count);
+      bool isUsable = count >= 1 && count <= 100000 && count == std::floor(count);
+      run.count = isUsable ? static_cast<int>(count) : 0;
+      if (!isUsable && !isFaulty(value))
+        diagnostics.error(blame(value, item->where), fmt::format("count of '{}' is {:.10g}, must be a whole number "
+                                                                 "between 1 and 100000",
+                                                                 run.kind, count));
     }
     if (std::find(kinds.begin(), kinds.end(), run.kind) == kinds.end())
       diagnostics.error(item->where, fmt::format("no segment '{}'{}", run.kind, didYouMean(run.kind, kinds)));

@@ -1,7 +1,6 @@
 // Two views of the same reports.
 #include "compiler/import/explain.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -41,14 +40,11 @@ std::string place(const SourceLocation &where) {
 /// Keys that the file could have had, for a question that matches none that it has.
 std::string explainAbsent(const std::string &key) {
   std::string text;
-  std::vector<std::string> paths;
-  for (const KeyRule &rule : runKeys()) {
-    paths.push_back(rule.path);
+  for (const KeyRule &rule : runKeys())
     if (matches(rule.path, tablePath(key)))
       text += fmt::format("{} is not given\n  type    {}\n  action  {}\n  effect  {}\n", rule.path,
                           keyTypeName(rule.type), keyActionName(rule.action), rule.effect);
-  }
-  return text.empty() ? fmt::format("no key '{}'{}\n", key, didYouMean(key, paths)) : text;
+  return text;
 }
 
 } // namespace
@@ -69,6 +65,13 @@ std::string explainRun(const ImportedRun &run, const std::string &key) {
   if (reports.empty() && !hasDerived)
     return explainAbsent(key);
   return text;
+}
+
+std::string noSuchKey(const std::string &key) {
+  std::vector<std::string> paths;
+  for (const KeyRule &rule : runKeys())
+    paths.push_back(rule.path);
+  return fmt::format("no key '{}'{}", key, didYouMean(key, paths));
 }
 
 std::string explainRunJson(const ImportedRun &run, const std::string &key) {

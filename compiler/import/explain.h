@@ -10,8 +10,11 @@ namespace espalier {
 
 /// Text for a terminal. `key` narrows it to one key ("parallel_config.model_parallel"), a section,
 /// or the last part of a key; empty: everything. A key that the file does not have is explained
-/// from the table.
+/// from the table; empty for one that no file can have.
 std::string explainRun(const ImportedRun &run, const std::string &key = "");
+
+/// "no key 'optimizer.bets', did you mean 'optimizer.betas'?"
+std::string noSuchKey(const std::string &key);
 
 /// The same as JSON: {"file", "keys": [{key, value, file, line, action, effect}], "derived": [...],
 /// "errors": [...], "warnings": [...]}.

@@ -56,7 +56,10 @@ private:
       put(key, fmt::format("{}", *number), flag);
     return number;
   }
-  int64_t size(const std::string &flag, const std::string &effect) { return given.count(flag, effect).value_or(1); }
+  /// A size of the split; bounded, so that products of two do not overflow.
+  int64_t size(const std::string &flag, const std::string &effect) {
+    return std::min<int64_t>(given.count(flag, effect).value_or(1), 1000000);
+  }
 
   void writeGeneral() {
     if (given.isGiven("--seed") || options.base.empty())
@@ -131,7 +134,7 @@ private:
         "--sequence-parallel");
     put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp
     layers = given.count("--num-layers", "model.model_config.num_layers").value_or(options.baseLayers);
-    if (layers == 0)
+    if (layers == 0 && !given.isGiven("--num-layers"))
       given.error("--num-layers", "--num-layers is missing");
     writeStages(pp);
     writeRecompute(pp);

@@ -18,8 +18,8 @@ using Places = std::map<std::string, SourceLocation>;
 /// Overwrites the constants that a map gives. Keys and types are checked by the caller's key table.
 class ConstantReader {
 public:
-  ConstantReader(const std::string &path, ClusterConfig &cluster, Places &places, Diagnostics &diagnostics)
-      : path(path), cluster(cluster), places(places), diagnostics(diagnostics) {}
+  ConstantReader(ClusterConfig &cluster, Places &places, Diagnostics &diagnostics)
+      : cluster(cluster), places(places), diagnostics(diagnostics) {}
 
   void read(const YamlNode &map, DType compute) {
     places["cluster"] = map.where;
@@ -34,8 +34,8 @@ public:
       number(*peak, key, cluster.peakFlops);
     }
     number(map, "memory_bandwidth", cluster.memoryBandwidth);
-    number(map, "matmul_efficiency", cluster.matmulEfficiency);
-    number(map, "attention_efficiency", cluster.attentionEfficiency);
+    share(map, "matmul_efficiency", cluster.matmulEfficiency);
+    share(map, "attention_efficiency", cluster.attentionEfficiency);
     count(map, "multiprocessors", cluster.multiprocessors);
     number(map, "launch_seconds", cluster.launchSeconds);
     if (const YamlNode *link = child(map, "link")) {
@@ -71,9 +71,17 @@ private:
       target = *value;
       return;
     }
-    diagnostics.error(node->where,
-                      fmt::format("{} has a constant that is no positive number: {}", path, flowText(*node)));
+    diagnostics.error(node->where, fmt::format("{} must be a positive {}, got {}", key,
+                                               isBytes ? "size such as 80GB" : "number", flowText(*node)));
     target = std::max(target, 1.0); // reported: not once more as missing
+  }
+
+  /// A share of what the hardware could do at most.
+  void share(const YamlNode &map, const char *key, double &target) {
+    number(map, key, target);
+    if (target > 1)
+      diagnostics.error(map.find(key)->where, fmt::format("{} is a share of the peak, at most 1, got {}", key, target));
+    target = std::min(target, 1.0);
   }
 
   void count(const YamlNode &map, const char *key, int &target) {
@@ -82,13 +90,11 @@ private:
       return;
     std::optional<int64_t> value = yamlInteger(*node);
     if (!value || *value < 1 || *value > 1000000)
-      diagnostics.error(node->where,
-                        fmt::format("{}: {} must be between 1 and 1000000, got {}", path, key, flowText(*node)));
+      diagnostics.error(node->where, fmt::format("{} must be between 1 and 1000000, got {}", key, flowText(*node)));
     else
       target = static_cast<int>(*value);
   }
 
-  const std::string &path;
   ClusterConfig &cluster;
   Places &places;
   Diagnostics &diagnostics;
@@ -136,9 +142,10 @@ public:
       return;
     checkClusterKeys(*root, "cluster.", reader.diagnostics());
     cluster().name = name;
-    readConstants(*root, file);
+    readConstants(*root);
     if (hasShape && (hosts < 1 || devices < 1))
-      reader.diagnostics().error(where, "a cluster needs at least one host and one device per host");
+      reader.diagnostics().error(
+          where, fmt::format("a cluster needs at least one host and one device per host, got {}x{}", hosts, devices));
     else if (hasShape)
       setShape(hosts, devices);
   }
@@ -175,9 +182,8 @@ public:
                                              devices, name));
   }
 
-  void readConstants(const YamlNode &map, const std::string &path) {
-    ConstantReader(path, cluster(), reader.config().places, reader.diagnostics())
-        .read(map, reader.config().dtypes.compute);
+  void readConstants(const YamlNode &map) {
+    ConstantReader(cluster(), reader.config().places, reader.diagnostics()).read(map, reader.config().dtypes.compute);
   }
 
   /// As if the cluster had other devices: --devices keeps the size of hosts, --lose-node takes whole hosts away.
@@ -185,8 +191,8 @@ public:
     int64_t hosts = cluster().hosts, perHost = cluster().devicesPerHost;
     if (options.loseNodes < 0 || options.loseNodes >= hosts)
       reader.diagnostics().error({"--lose-node", 0, 0},
-                                 fmt::format("cluster {} has {} hosts, between 0 and {} can be lost, got {}",
-                                             cluster().name, hosts, hosts - 1, options.loseNodes));
+                                 fmt::format("cluster {} has {} host{}, at most {} can be lost, got {}", cluster().name,
+                                             hosts, hosts == 1 ? "" : "s", hosts - 1, options.loseNodes));
     else
       hosts -= options.loseNodes;
     if (options.devices) {
@@ -272,7 +278,7 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
   } else if (section && section->isMap()) {
     if (std::optional<std::string> base = reader.text("cluster.base"))
       importer.readNamed(*base, reader.where("cluster.base"));
-    importer.readConstants(*section, "cluster");
+    importer.readConstants(*section);
   } else if (section) {
     importer.readNamed(section->text, section->where);
   } else {

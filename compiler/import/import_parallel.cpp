@@ -122,9 +122,15 @@ void pinStageLayers(const RunReader &reader) {
 /// More than a stage has.
 constexpr int allLayers = 100000;
 
+/// Stages that a list may speak of: no more than layers, whatever the file says.
+size_t stagesOf(const RunReader &reader) {
+  const RunConfig &config = reader.config();
+  return static_cast<size_t>(std::min(config.pins.pp.value_or(1), std::max(1, config.model.layerCount())));
+}
+
 /// Layers per stage of `True`, `False`, or a list of numbers and switches, one per stage.
 std::vector<int> layersPerStage(const RunReader &reader, const std::string &path, const YamlNode &node) {
-  size_t stages = static_cast<size_t>(reader.config().pins.pp.value_or(1));
+  size_t stages = stagesOf(reader);
   auto countOf = [](const YamlNode &item) -> std::optional<int64_t> {
     std::optional<bool> isOn = switchOf(&item);
     return isOn ? std::optional<int64_t>(*isOn ? allLayers : 0) : yamlInteger(item);
@@ -161,7 +167,7 @@ std::vector<int> selectiveLayers(const RunReader &reader, const YamlNode &node) 
   reader.report(path, KeyAction::Mapped,
                 "patterns choose layers; in them matrix products are kept and element-wise work "
                 "is repeated");
-  size_t stages = static_cast<size_t>(reader.config().pins.pp.value_or(1));
+  size_t stages = stagesOf(reader);
   if (isPatterns)
     return std::vector<int>(stages, allLayers);
   std::vector<int> most(stages, 0);

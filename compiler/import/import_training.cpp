@@ -235,7 +235,7 @@ void importData(const RunReader &reader) {
     config.ignoreToken = *ignore >= 0 && *ignore <= 0x7fffffff ? static_cast<int>(*ignore) : -1;
   std::optional<int64_t> seq = reader.integer(task + "seq_length");
   auto dim = config.model.dims.find("seq");
-  if (seq && dim != config.model.dims.end() && *seq != dim->second)
+  if (seq && dim != config.model.dims.end() && dim->second > 0 && *seq != dim->second)
     reader.error(task + "seq_length",
                  fmt::format("data have {} tokens per sample, the model has seq_length {}", *seq, dim->second));
 }

@@ -54,12 +54,12 @@ struct SegmentDescription {
 /// `count` successive layers of one segment kind.
 struct SegmentRun {
   std::string kind;
-  int count = 1;
+  int count = 1; ///< 0: unknown, in a description with faults
 };
 
 struct ModelDescription {
   std::string name;                         ///< "gpt2"
-  std::map<std::string, int64_t> dims;      ///< every named dimension but batch: "hidden" -> 768
+  std::map<std::string, int64_t> dims;      ///< every named dimension but batch: "hidden" -> 768; 0: unknown, a fault
   std::vector<SegmentDescription> segments; ///< distinct kinds
   std::vector<SegmentRun> runs;             ///< the model, in order: embed, block x L, head
 

@@ -66,6 +66,8 @@ std::string flowText(const YamlNode &node);
 std::optional<bool> yamlBool(const YamlNode &node);       ///< true/false, yes/no, on/off
 std::optional<int64_t> yamlInteger(const YamlNode &node); ///< decimal, optional sign and underscores
 std::optional<double> yamlNumber(const YamlNode &node);   ///< also 1e-8, 3.e-4, .5; finite only
+/// The text of a scalar, or of each entry of a list; empty for null and for no node.
+std::vector<std::string> yamlTexts(const YamlNode *node);
 /// Bytes: "30GB" (binary, as MindSpore counts: 1GB = 2^30), "64KB", "1.5 GB", or a plain number.
 std::optional<double> yamlBytes(const YamlNode &node);
 

@@ -53,6 +53,17 @@ std::optional<double> yamlNumber(const YamlNode &node) {
   return value;
 }
 
+std::vector<std::string> yamlTexts(const YamlNode *node) {
+  std::vector<std::string> list;
+  if (node && node->isScalar())
+    list.push_back(node->text);
+  for (size_t i = 0; node && i < node->items.size(); ++i)
+    list.push_back(node->items[i]->text);
+  return list;
+}
+
+constexpr double mostBytes = 0x1p60; // an exbibyte: sizes are counted in 64 bits
+
 std::optional<double> yamlBytes(const YamlNode &node) {
   if (!node.isScalar())
     return std::nullopt;
@@ -70,7 +81,7 @@ std::optional<double> yamlBytes(const YamlNode &node) {
                                                    {"GB", 0x1p30},  {"TB", 0x1p40}, {"KiB", 0x1p10}, {"MiB", 0x1p20},
                                                    {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   for (auto [name, factor] : units)
-    if (unit == name)
+    if (unit == name && *value * factor <= mostBytes)
       return *value * factor;
   return std::nullopt;
 }

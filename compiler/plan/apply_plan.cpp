@@ -53,7 +53,7 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   if (plan.keepTensorParallelResults)
     module->setAttr("dist.keep_collectives", b.getUnitAttr());
   // Sequence parallelism splits the stream everywhere already.
-  if (plan.sliceRecomputedInputs && plan.tp > 1 && !plan.sequenceParallel)
+  if (plan.slicesInputs())
     module->setAttr("dist.slice_inputs", b.getStrArrayAttr({"tp"}));
 
   std::set<planner::Recompute> policies;

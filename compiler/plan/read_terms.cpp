@@ -6,7 +6,6 @@
 #include "dialects/model/dialect.h"
 
 #include <map>
-#include <set>
 
 using namespace mlir;
 

@@ -182,6 +182,15 @@ void saveCheckpoint(const Path &folder, const Program &program, Executor &execut
 
 void requireCheckpoint(const Path &folder) { latestIn(folder); }
 
+void makeCheckpointFolder(const Path &folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::is_directory(folder, error))
+    error = std::make_error_code(std::errc::not_a_directory);
+  if (error)
+    throw PlanError(fmt::format("{}: cannot hold checkpoints: {}", folder.string(), error.message()));
+}
+
 ScalarState loadCheckpoint(const Path &folder, const Program &program, Executor &executor) {
   Path checkpoint = latestIn(folder);
   ScalarState state = readRun(checkpoint / "run.json").state;

@@ -29,6 +29,9 @@ void saveCheckpoint(const std::filesystem::path &folder, const Program &program,
 /// error and not the failure of a rank.
 void requireCheckpoint(const std::filesystem::path &folder);
 
+/// Makes the folder that checkpoints will go to, before anything is trained; throws PlanError if it cannot be.
+void makeCheckpointFolder(const std::filesystem::path &folder);
+
 /// Fills the rank's parameters and optimizer state from the latest checkpoint and returns where the
 /// run stood. Throws PlanError if there is none, it is damaged, or it was written under another
 /// split of the parameters.

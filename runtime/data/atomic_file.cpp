@@ -15,6 +15,10 @@ namespace espalier::rt {
 
 AtomicFile::AtomicFile(std::string path) : target(std::move(path)) {
   std::filesystem::path name(target);
+  std::error_code ignored;
+  std::filesystem::file_status old = std::filesystem::status(name, ignored);
+  if (exists(old) && !is_regular_file(old)) // the rename would take the place of a device
+    throw DataError(target, "cannot write: is there already and no regular file");
   neighbour = (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid())).string();
   file = std::fopen(neighbour.c_str(), "wbe");
   if (!file)

@@ -10,8 +10,6 @@
 #include "runtime/data/tokenizer.h"
 #include "runtime/data/utf8.h"
 
-#include <optional>
-
 namespace espalier::rt {
 
 namespace {

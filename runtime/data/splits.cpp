@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <vector>
 
 namespace espalier::rt {
 

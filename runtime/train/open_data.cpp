@@ -5,6 +5,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 namespace espalier::rt {
 namespace {
@@ -36,6 +37,9 @@ void check(const pb::Plan &plan, const pb::Data &data) {
     throw PlanError("no data to read; give --data PATH, or data_path in the run file");
   if ((data.eod_mask_loss() || data.reset_position_ids()) && data.eod_token() < 0)
     throw PlanError("what happens at the end of a document needs its token; give --eod-token ID");
+  if (data.eod_token() >= static_cast<int64_t>(plan.settings().vocabulary()))
+    throw PlanError(fmt::format("the end of a document is token {}, the model's vocabulary has {}; give --eod-token ID",
+                                data.eod_token(), plan.settings().vocabulary()));
   if (data.eod_mask_loss() && !hasInput(plan, "loss_weights"))
     throw PlanError("the model has no input loss_weights, so the end of a document cannot be left out of the loss");
   if (data.reset_position_ids() && !hasInput(plan, "positions"))

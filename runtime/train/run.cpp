@@ -63,6 +63,8 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
     throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
   if (options.resume)
     requireCheckpoint(options.checkpoint);
+  else if (!options.checkpoint.empty())
+    makeCheckpointFolder(options.checkpoint);
   int ranks = program.mesh().ranks();
   int threads = threadsPerRank(options.threads, ranks);
   int cores = std::max(1u, std::thread::hardware_concurrency());

@@ -132,3 +132,17 @@ TEST(Export, MindFormersAndTorchtitan) {
   EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_schedule = \"1F1B\""));
   EXPECT_EQ(titan.notExpressed.size(), 2u); // ZeRO 1, no sequence parallelism
 }
+
+// Only where there is something to slice: inputs kept under full recompute, not split by sequence parallelism already.
+TEST(DescribePlan, NamesSlicedInputs) {
+  Plan plan;
+  plan.tp = 2;
+  plan.stages = {{0, 2, {Recompute::Full, Recompute::Full}}};
+  plan.sliceRecomputedInputs = true;
+  EXPECT_THAT(describePlan(plan), HasSubstr("full recompute in 2 of 2 layers, its inputs sliced over tp"));
+  plan.sequenceParallel = true;
+  EXPECT_THAT(describePlan(plan), testing::Not(HasSubstr("sliced")));
+  plan.sequenceParallel = false;
+  plan.stages[0].recompute = {Recompute::None, Recompute::None};
+  EXPECT_THAT(describePlan(plan), testing::Not(HasSubstr("sliced")));
+}

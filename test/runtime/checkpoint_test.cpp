@@ -92,9 +92,14 @@ TEST_F(Checkpoint, ASecondSaveOfAStepKeepsTheFirst) {
   EXPECT_EQ(latest(), "step-00000002-2");
 }
 
-TEST_F(Checkpoint, AFolderThatCannotBeWrittenStopsTheRun) {
+TEST_F(Checkpoint, AFolderThatCannotBeMadeIsTheUsersError) {
   fs::create_directories(folder.parent_path());
   std::ofstream(folder) << "a file, not a folder";
+  EXPECT_THROW(train({}, 1), PlanError);
+}
+
+TEST_F(Checkpoint, AFolderThatCannotBeWrittenStopsTheRun) {
+  fs::create_directories(folder / "latest" / "in the way");
   EXPECT_THROW(train({}, 1), RankFailure);
 }
 

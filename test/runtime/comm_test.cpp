@@ -5,11 +5,9 @@
 
 #include "runtime/kernels/dtype.h"
 
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <gmock/gmock.h>
-#include <mutex>
 #include <random>
 #include <thread>
 

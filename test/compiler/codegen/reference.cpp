@@ -5,7 +5,6 @@
 #include "dialects/model/dialect.h"
 #include "runtime/abi.h"
 
-#include <cmath>
 #include <limits>
 
 using namespace mlir;

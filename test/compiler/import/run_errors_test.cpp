@@ -187,8 +187,9 @@ INSTANTIATE_TEST_SUITE_P(
               "global batch 9 is not dp 2 · micro-batch size 2 · micro-batches 2"},
         Fault{{"parallel.parallel_mode=2", "planner.pin.tp=3"},
               "needs a multiple of 3 devices, cluster cpu_local has 8"},
-        Fault{{"parallel_config.micro_batch_num=1000000000000", "micro_batch_interleave_num=1000000"},
-              "the global batch is above 1e12 samples"}));
+        Fault{{"runner_config.batch_size=1000000000000"}, "the global batch is above 10000000 samples"},
+        Fault{{"parallel_config.micro_batch_num=65537"},
+              "65537 micro-batches, a step has at most 65536 on each replica"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Clusters, RunFault,
@@ -203,10 +204,25 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"cluster={base: rtx4090_x4, host: {devices_per_link: 0}}"},
               "devices_per_link must be between 1 and 1000000, got 0"},
         Fault{{"cluster={base: cpu_local, memory_bandwidth: -1}"},
-              "cluster has a constant that is no positive number: -1"},
+              "memory_bandwidth must be a positive number, got -1"},
+        Fault{{"cluster={base: cpu_local, matmul_efficiency: 6}"},
+              "matmul_efficiency is a share of the peak, at most 1, got 6"},
+        Fault{{"cluster={base: cpu_local, memory_bytes: 9999999999GB}"},
+              "memory_bytes must be a size such as \"30GB\", got 9999999999GB"},
         Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
         Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
               "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));
+
+// What a wrong value leads to is not reported beside it.
+TEST(RunErrors, AFaultIsToldOnce) {
+  for (const char *set : {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
+                          "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
+                          "model.model_config.hidden_act=gleu", "model.arch.type=Bert"}) {
+    ImportedRun run = tiny({set});
+    EXPECT_EQ(run.diagnostics.sorted().size(), 1) << set << "\n" << run.diagnostics.render();
+  }
+  EXPECT_EQ(tiny({"parallel_config.pipeline_stage=4"}).diagnostics.sorted().size(), 1); // devices
+}
 
 TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
   ImportedRun run = tiny({"sed=1", "parallel_config.model_parallel=3", "lr_schedule.lr_end=1"});

@@ -2,8 +2,6 @@
 #include "compiler/import/yaml.h"
 
 #include <chrono>
-#include <cstdio>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

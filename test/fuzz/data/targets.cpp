@@ -7,31 +7,16 @@
 #include "runtime/data/json_fields.h"
 #include "runtime/data/regex.h"
 #include "runtime/data/utf8.h"
+#include "test/fuzz/memory_file.h"
 
 #include <cstdlib>
 #include <cstring>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace espalier::rt::fuzz {
 
+using espalier::fuzz::MemoryFile;
+
 namespace {
-
-/// A file without a name, reachable as path().
-class MemoryFile {
-public:
-  MemoryFile(Bytes data, size_t size) : descriptor(::memfd_create("input", 0)) {
-    if (descriptor < 0 || ::write(descriptor, data, size) != static_cast<ssize_t>(size))
-      std::abort();
-  }
-  ~MemoryFile() { ::close(descriptor); }
-  MemoryFile(const MemoryFile &) = delete;
-  MemoryFile &operator=(const MemoryFile &) = delete;
-  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor); }
-
-private:
-  int descriptor;
-};
 
 constexpr std::string_view sample = "Hello  world's\n\t1234 \xC3\xA9 \xE2\x96\x81 <s>\xF0\x9F\x99\x82 \xFF<|end|> cat";
 

@@ -1,0 +1,14 @@
+// Any bytes as a table of published runs; its first rows are priced. Seeds: any such table.
+#include "planner/published_report.h"
+
+#include <algorithm>
+#include <cstdint>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  using namespace espalier::planner;
+  PublishedTable table = readTable({reinterpret_cast<const char *>(data), size});
+  table.rows.resize(std::min<size_t>(table.rows.size(), 2));
+  if (table.faults.empty())
+    printReport(evaluateTable("table", table.rows), /*perRow=*/true);
+  return 0;
+}
