@@ -30,12 +30,14 @@ inline constexpr int kFirstDimension = kAxes + 1;
 struct Power {
   int symbol = 0;
   int exponent = 1;
+  bool operator==(const Power &) const = default;
 };
 
 /// coefficient * product of powers.
 struct Monomial {
   double coefficient = 0;
   std::vector<Power> powers;
+  bool operator==(const Monomial &) const = default;
 };
 
 /// A sum of monomials; empty is zero. Sizes are per rank: the powers of axes hold the splitting.
@@ -60,6 +62,7 @@ struct ComputeTerm {
   bool repeatedSelective = false; ///< executed again before backward under Recompute::Selective
   bool repeatedFull = false;      ///< ... under Recompute::Full
   int position = 0;               ///< in the program of its phase; Backward and Weight are one program
+  bool operator==(const ComputeTerm &) const = default;
 };
 
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
@@ -82,11 +85,13 @@ struct CollectiveTerm {
   /// equal.
   int start = 0, wait = 0;
   bool besideLastBackward = false; ///< Phase::Step: sums of gradients that start as soon as these are final
+  bool operator==(const CollectiveTerm &) const = default;
 };
 
 /// Bytes as a function of the samples of one micro-batch on one replica, known at some of them.
 struct SampledBytes {
   std::vector<std::pair<double, double>> points; ///< (samples, bytes), ascending in samples
+  bool operator==(const SampledBytes &) const = default;
 };
 
 /// Bytes for one number of context ranks; in between they are taken as affine in its reciprocal, the part of a sequence
@@ -94,6 +99,7 @@ struct SampledBytes {
 struct ContextBytes {
   int ranks = 2;
   SampledBytes bytes;
+  bool operator==(const ContextBytes &) const = default;
 };
 
 /// Parameters of one segment that are split and stored alike.
@@ -105,6 +111,7 @@ struct ParameterTerm {
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
   bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
+  bool operator==(const ParameterTerm &) const = default;
 };
 
 /// Which axes exceed one, and what else changes the terms. An empty field matches any value.
@@ -113,6 +120,7 @@ struct Pattern {
   std::optional<int> zero;
   std::optional<bool> pp;         ///< several stages
   std::optional<int> tensorRanks; ///< exactly this many tensor ranks
+  bool operator==(const Pattern &) const = default;
 };
 
 /// What one segment costs under plans that match `pattern`. Terms of a program stand in its order: compute by position,
@@ -132,6 +140,7 @@ struct PatternTerms {
   std::array<std::vector<ContextBytes>, 3> contextBytes;
   Size stepBytes;                  ///< held only while the step runs, when nothing of forward is
   std::vector<Size> stepPeakBytes; ///< transients of what runs once per step
+  bool operator==(const PatternTerms &) const = default;
 };
 
 /// A kind of segment; the first pattern that matches a plan is used.
