@@ -20,9 +20,11 @@ PatternTerms partOf(const PatternTerms &terms, bool step) {
   keep(terms.compute, part.compute);
   keep(terms.collectives, part.collectives);
   part.parameters.clear();
+  part.stepBytes.clear();
   part.stepPeakBytes.clear();
   if (step) {
     part.parameters = terms.parameters;
+    part.stepBytes = terms.stepBytes;
     part.stepPeakBytes = terms.stepPeakBytes;
   }
   return part;
@@ -57,7 +59,7 @@ bool areLocal(const PatternTerms &terms) {
 
 auto insideReplica(const Plan &plan) {
   return std::tie(plan.tp, plan.cp, plan.ep, plan.microBatchSize, plan.sequenceParallel, plan.vocabParallel,
-                  plan.keepTensorParallelResults, plan.sliceRecomputedInputs);
+                  plan.keepTensorParallelResults, plan.sliceRecomputedInputs, plan.schedule);
 }
 
 auto replicas(const Plan &plan) { return std::tie(plan.pp, plan.dp); }

@@ -61,6 +61,7 @@ struct ComputeTerm {
   Size bytes;                     ///< read plus written
   bool repeatedSelective = false; ///< executed again before backward under Recompute::Selective
   bool repeatedFull = false;      ///< ... under Recompute::Full
+  int position = 0;               ///< in the program of its phase; Backward and Weight are one program
   bool operator==(const ComputeTerm &) const = default;
 };
 
@@ -75,12 +76,15 @@ struct CollectiveTerm {
   Axis axis = Axis::Tp;
   Phase phase = Phase::Forward;
   Size bytes;
-  double calls = 1;     ///< how many collectives share the bytes (latency is paid for each)
-  bool canHide = false; ///< compute of the same segment and phase may run beside it
+  double calls = 1; ///< how many collectives share the bytes (latency is paid for each)
   bool repeatedSelective = false;
   bool repeatedFull = false;
   /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
   bool overExperts = false;
+  /// Compute at positions from `start` to before `wait` of the same program may run beside it; none where they are
+  /// equal.
+  int start = 0, wait = 0;
+  bool besideLastBackward = false; ///< Phase::Step: sums of gradients that start as soon as these are final
   bool operator==(const CollectiveTerm &) const = default;
 };
 
@@ -119,7 +123,8 @@ struct Pattern {
   bool operator==(const Pattern &) const = default;
 };
 
-/// What one segment costs under plans that match `pattern`. Arrays are indexed by Recompute.
+/// What one segment costs under plans that match `pattern`. Terms of a program stand in its order: compute by position,
+/// collectives by start (`orderTerms` of cost.h). Arrays are indexed by Recompute.
 struct PatternTerms {
   Pattern pattern;
   std::vector<ComputeTerm> compute;
@@ -195,6 +200,9 @@ struct Machine {
   HostMemory host;
   /// One rank's send to another host, which uses fewer channels than a ring; 0: as the network.
   double sendBytesPerSecond = 0;
+  /// Whether a device transfers beside its compute: not where reading and writing what the link moves would take all of
+  /// the memory's bandwidth. There the link is that memory, and cores copy through it instead of computing.
+  bool transfersBesideCompute() const { return 2 * link.bytesPerSecond < memoryBytesPerSecond; }
   bool canOffload() const { return host.bytesPerSecond > 0; }
   /// What one rank may keep in its host's memory: the ranks of a host have equal shares, wherever stages lie.
   double hostShareBytes() const { return host.bytes / devicesPerHost; }

@@ -45,13 +45,16 @@ void expectSame(const SegmentCost &a, const SegmentCost &b) {
   expectSame(a.workspaceBytes, b.workspaceBytes);
   expectSame(a.stepPeakBytes, b.stepPeakBytes);
   expectSame(a.gatheredBytes, b.gatheredBytes);
+  expectSame(a.stepBytes, b.stepBytes);
 }
 
 } // namespace
 
 TEST(KindCosts, AreThoseOfTheSegment) {
   std::mt19937 random(3);
-  Problem problem = withExperts(shapeProblem(gpt(4, 1024, 16), System{}, testMachine(4, 8), 64), 4);
+  System system;
+  system.updateBytes = 4;
+  Problem problem = withExperts(shapeProblem(gpt(4, 1024, 16), system, testMachine(4, 8), 64), 4);
   KindCosts costs(problem);
   for (int kind : {0, 1, 2}) {
     KindCosts::Last last;
