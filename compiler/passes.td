@@ -65,8 +65,9 @@ def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
 def OverlapCommunication : Pass<"overlap-communication", "::mlir::ModuleOp"> {
   let summary = "Moves independent work between the start of a collective and the first use of its result";
   let description = [{
-    A collective moves up to the producer of its operand, never past another one. Weight gradients, on which only
-    accumulators depend, move behind the next collective where they hide nothing before it. No value changes.
+    A collective moves up to the producer of its operand, past another one only where that is needed later. Weight
+    gradients, on which only accumulators depend, move behind the next collective where they hide nothing before it. No
+    value changes.
   }];
 }
 

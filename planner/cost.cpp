@@ -1,9 +1,12 @@
-// Terms are evaluated one by one; inside a segment and phase, communication that can hide competes
-// with that segment's compute.
+// Terms are evaluated one by one; the programs of a segment are then played, so that communication competes with the
+// compute that runs beside it.
 #include "planner/cost.h"
+
+#include "planner/schedule.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace espalier::planner {
 
@@ -80,6 +83,8 @@ double tileEfficiency(double m, double n, double count, int multiprocessors) {
   static constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.82}, {64, 64, 0.62}};
   double best = 0;
   for (const Tile &tile : tiles) {
+    if (tile.share <= best) // a search evaluates millions of products
+      break;
     double blocks = std::ceil(m / tile.m) * std::ceil(n / tile.n) * count;
     double waves = std::ceil(blocks / multiprocessors);
     double done = waves * multiprocessors * tile.m * tile.n;
@@ -92,7 +97,7 @@ double alignmentEfficiency(double m, double n, double k) {
   static constexpr double shares[] = {0.0625, 0.0625, 0.0625, 0.8, 0.9, 0.97, 1}; // 1, 2, 4, ... 64 elements
   int worst = 6;
   for (double size : {m, n, k}) {
-    int64_t value = std::llround(size);
+    auto value = static_cast<int64_t>(size + 0.5);
     if (std::abs(size - static_cast<double>(value)) > 1e-9 * size)
       return shares[0]; // a head dimension that does not divide: padded or strided operands
     int power = 0;
@@ -185,8 +190,14 @@ double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
   return 0;
 }
 
+namespace {
+
+constexpr double competition = 0.1; ///< share of the time side by side that compute and transfers take from each other
+
+} // namespace
+
 double overlappedSeconds(double computeSeconds, double communicationSeconds) {
-  return std::max(computeSeconds, communicationSeconds) + 0.1 * std::min(computeSeconds, communicationSeconds);
+  return std::max(computeSeconds, communicationSeconds) + competition * std::min(computeSeconds, communicationSeconds);
 }
 
 bool matches(const Pattern &pattern, const Plan &plan) {
@@ -201,23 +212,51 @@ bool matches(const Pattern &pattern, const Plan &plan) {
 
 namespace {
 
-// Sums of one phase before overlap is resolved.
-struct PhaseSum {
-  double compute = 0;
-  std::array<double, kAxes> exposed{}, hideable{};
-
-  PhaseSeconds resolve() const {
-    PhaseSeconds seconds{compute, exposed, 0};
-    double hidden = 0;
-    for (double part : hideable)
-      hidden += part;
-    if (hidden <= 0)
-      return seconds;
-    double extra = overlappedSeconds(compute, hidden) - compute;
-    for (int axis = 0; axis < kAxes; ++axis)
-      seconds.communication[axis] += extra * hideable[axis] / hidden;
-    return seconds;
+// Plays one program with a stream of kernels and one of transfers. Of the collectives that have started, the one that
+// is waited for first moves; a wait stalls the kernels until it is done, and all that must be done before it. So no
+// compute hides two collectives.
+class ProgramPlayer {
+public:
+  // A collective that runs beside compute, in the order of starts; its exposed time is added to `exposed`.
+  void add(const CollectiveTerm &term, double seconds, double &exposed) {
+    exposed += competition * seconds;
+    transfers.push_back({term.start, term.wait, seconds, &exposed});
   }
+
+  // A kernel, in the order of positions; starts and waits of the same position come before it.
+  void run(int position, double seconds) {
+    if (transfers.empty())
+      return;
+    advance(position);
+    for (size_t i = done; i < coming; ++i) {
+      double moved = std::min(transfers[i].left, seconds);
+      transfers[i].left -= moved;
+      seconds -= moved;
+    }
+  }
+
+  void finish() { advance(std::numeric_limits<int>::max()); }
+
+private:
+  struct Transfer {
+    int start, wait;
+    double left;
+    double *exposed;
+  };
+
+  void advance(int position) {
+    auto begin = transfers.begin();
+    for (; coming < transfers.size() && transfers[coming].start <= position; ++coming) {
+      auto started = begin + coming;
+      std::rotate(std::ranges::upper_bound(begin + done, started, started->wait, {}, &Transfer::wait), started,
+                  started + 1);
+    }
+    for (; done < coming && transfers[done].wait <= position; ++done)
+      *transfers[done].exposed += (1 - competition) * transfers[done].left;
+  }
+
+  std::vector<Transfer> transfers; ///< waited for; in flight, by wait; to come, by start
+  size_t done = 0, coming = 0;     ///< where the second and third of these begin
 };
 
 double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbols, const Machine &machine) {
@@ -232,6 +271,83 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
     return memorySeconds(std::max(bytes, 0.0), machine); // repeated work may need fewer bytes
   }
   return 0;
+}
+
+// The programs of one segment: of each phase, and what a class of recompute runs before backward.
+class SegmentPrograms {
+public:
+  SegmentPrograms(const Plan &plan, const Machine &machine, SegmentCost &cost)
+      : plan(plan), machine(machine), cost(cost), weight(splitsBackward(plan.schedule) ? 2 : 1) {}
+
+  void add(const CollectiveTerm &term, double seconds) {
+    if (term.besideLastBackward && machine.transfersBesideCompute()) {
+      cost.hideableStep[static_cast<int>(term.axis)] += seconds;
+      return;
+    }
+    bool isBeside = machine.transfersBesideCompute() && term.wait > term.start && seconds > 0;
+    auto addTo = [&](ProgramPlayer &program, PhaseSeconds &phase) {
+      double &exposed = phase.communication[static_cast<int>(term.axis)];
+      if (isBeside)
+        program.add(term, seconds, exposed);
+      else
+        exposed += seconds;
+    };
+    visit(term, term.repeatedFull && !plan.keepTensorParallelResults, addTo);
+  }
+
+  void run(const ComputeTerm &term, double seconds) {
+    visit(term, term.repeatedFull, [&](ProgramPlayer &program, PhaseSeconds &phase) {
+      phase.compute += seconds;
+      program.run(term.position, seconds);
+    });
+  }
+
+  void finish() {
+    for (ProgramPlayer &program : programs)
+      program.finish();
+  }
+
+private:
+  template <typename Term, typename Visit> void visit(const Term &term, bool isRepeatedByFull, Visit visitPart) {
+    switch (term.phase) {
+    case Phase::Forward:
+      visitPart(programs[0], cost.forward);
+      break;
+    case Phase::Backward:
+      visitPart(programs[1], cost.backward);
+      break;
+    case Phase::Weight: // where it is an action of its own it hides nothing of backward
+      visitPart(programs[weight], cost.weight);
+      break;
+    case Phase::Step:
+      visitPart(programs[3], cost.step);
+      break;
+    case Phase::Repeat:
+      break;
+    }
+    if (term.repeatedSelective)
+      visitPart(programs[4], cost.recompute[1]);
+    if (isRepeatedByFull)
+      visitPart(programs[5], cost.recompute[2]);
+  }
+
+  const Plan &plan;
+  const Machine &machine;
+  SegmentCost &cost;
+  int weight; ///< program of Phase::Weight
+  std::array<ProgramPlayer, 6> programs;
+};
+
+void addTime(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols, const Plan &plan,
+             SegmentCost &cost) {
+  SegmentPrograms programs(plan, problem.machine, cost);
+  for (const CollectiveTerm &term : terms.collectives) {
+    Group group = groupOf(term.axis, plan, problem.machine, term.overExperts);
+    programs.add(term, collectiveSeconds(term.kind, evaluate(term.bytes, symbols), term.calls, group));
+  }
+  for (const ComputeTerm &term : terms.compute)
+    programs.run(term, computeSeconds(term, symbols, problem.machine));
+  programs.finish();
 }
 
 void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, const Plan &plan, SegmentCost &cost) {
@@ -270,6 +386,15 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
 
 } // namespace
 
+void orderTerms(PatternTerms &terms) {
+  auto insert = [](auto &list, auto place) { // one by one behind its equals; most are in order already
+    for (auto next = list.begin(); next != list.end(); ++next)
+      std::rotate(std::ranges::upper_bound(list.begin(), next, (*next).*place, {}, place), next, next + 1);
+  };
+  insert(terms.compute, &ComputeTerm::position);
+  insert(terms.collectives, &CollectiveTerm::start);
+}
+
 SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool *found) {
   SegmentCost cost;
   if (found)
@@ -286,34 +411,7 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
     *found = true;
 
   std::vector<double> symbols = symbolValues(problem, plan);
-  PhaseSum sums[5], repeats[3]; // by Phase; that of Repeat itself is not used
-  for (const ComputeTerm &term : terms->compute) {
-    double seconds = computeSeconds(term, symbols, problem.machine);
-    sums[static_cast<int>(term.phase)].compute += seconds;
-    if (term.repeatedSelective)
-      repeats[1].compute += seconds;
-    if (term.repeatedFull)
-      repeats[2].compute += seconds;
-  }
-  for (const CollectiveTerm &term : terms->collectives) {
-    Group group = groupOf(term.axis, plan, problem.machine, term.overExperts);
-    double seconds = collectiveSeconds(term.kind, evaluate(term.bytes, symbols), term.calls, group);
-    int axis = static_cast<int>(term.axis);
-    auto add = [&](PhaseSum &sum) { (term.canHide ? sum.hideable : sum.exposed)[axis] += seconds; };
-    add(sums[static_cast<int>(term.phase)]);
-    if (term.repeatedSelective)
-      add(repeats[1]);
-    if (term.repeatedFull && !plan.keepTensorParallelResults)
-      add(repeats[2]);
-  }
-  cost.forward = sums[0].resolve();
-  cost.backward = sums[1].resolve();
-  cost.weight = sums[2].resolve();
-  cost.hideableStep = sums[3].hideable;
-  sums[3].hideable = {};
-  cost.step = sums[3].resolve();
-  for (int i = 0; i < 3; ++i)
-    cost.recompute[i] = repeats[i].resolve();
+  addTime(problem, *terms, symbols, plan, cost);
   addMemory(*terms, symbols, plan, cost);
   return cost;
 }

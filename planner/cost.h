@@ -63,7 +63,8 @@ Group groupOf(Axis axis, const Plan &plan, const Machine &machine, bool overExpe
 /// Source: Thakur, Rabenseifner, Gropp 2005.
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
 
-/// Compute beside communication: both slow each other by a tenth of the shorter one.
+/// Compute beside communication: both slow each other by a tenth of the shorter one. A program of several of both takes
+/// its length L without that, and a tenth of what runs at the same time: 0.9 L + 0.1 (compute + communication).
 double overlappedSeconds(double computeSeconds, double communicationSeconds);
 
 /// Time of one micro-batch (or step) of one layer, on one rank. All communication in it is exposed
@@ -99,6 +100,9 @@ struct SegmentCost {
 
 /// Whether a set of terms holds for a plan.
 bool matches(const Pattern &pattern, const Plan &plan);
+
+/// Puts terms in the order of their programs, as segmentCost reads them; those at one position keep theirs.
+void orderTerms(PatternTerms &terms);
 
 /// Sums the terms of the first pattern that matches; a kind without a match costs nothing and
 /// `found` is set to false.

@@ -3,6 +3,7 @@
 
 #include "planner/split_chunks.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -24,8 +25,9 @@ double memoryShare(const Machine &machine, double bytes, double hostBytes) {
 }
 
 // Layers spread evenly; each stage keeps what fits, or what needs least. `share` is the memoryShare of the fullest.
-Plan leastPlan(const Problem &problem, const Plan &axes, double *share) {
-  StageOptions options(problem, axes);
+Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<ScheduleCache> &schedules,
+               double *share) {
+  StageOptions options(problem, axes, schedules);
   Plan plan = axes;
   plan.stages.clear();
   int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
@@ -45,6 +47,29 @@ Plan leastPlan(const Problem &problem, const Plan &axes, double *share) {
     *share = std::max(*share, memoryShare(problem.machine, option.bytes, option.hostBytes));
   }
   return plan;
+}
+
+// The plan that needs the least of what a rank may use. What the layers need at least, spread evenly, tells which are
+// worth laying out.
+Plan nearestPlan(const Problem &problem, const std::vector<SizedPlan> &axes) {
+  std::vector<std::pair<double, size_t>> order; // of equal ones the first
+  for (size_t i = 0; i < axes.size(); ++i)
+    order.emplace_back(axes[i].leastBytes, i);
+  std::sort(order.begin(), order.end());
+  double least = std::numeric_limits<double>::infinity();
+  Plan nearest;
+  auto schedules = std::make_shared<ScheduleCache>();
+  for (const auto &[bytes, i] : order) {
+    if (memoryShare(problem.machine, bytes, /*hostBytes=*/0) >= least)
+      break;
+    double share = 0;
+    Plan plan = leastPlan(problem, axes[i].plan, schedules, &share);
+    if (share < least) {
+      least = share;
+      nearest = std::move(plan);
+    }
+  }
+  return nearest;
 }
 
 // The stage with the most bytes, on the device or (`onHost`) in host memory.
@@ -189,7 +214,7 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
 
 } // namespace
 
-void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<Plan> &axes,
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedPlan> &axes,
               SearchResult &result) {
   if (axes.empty()) {
     if (options.relax)
@@ -201,17 +226,7 @@ void diagnose(const Problem &problem, const SearchOptions &options, const std::v
       tryAll(problem, options, result);
     return;
   }
-  double least = std::numeric_limits<double>::infinity();
-  Plan nearest;
-  for (const Plan &choice : axes) {
-    double share = 0;
-    Plan plan = leastPlan(problem, choice, &share);
-    if (share < least) {
-      least = share;
-      nearest = std::move(plan);
-    }
-  }
-  result.nearest = pricePlan(problem, nearest);
+  result.nearest = pricePlan(problem, nearestPlan(problem, axes));
   result.binding = bindingLimit(problem.machine, result.nearest.prediction);
   if (options.relax)
     tryAll(problem, options, result);

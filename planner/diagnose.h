@@ -7,9 +7,15 @@
 
 namespace espalier::planner {
 
+/// A choice that was allowed, and the bytes that its fullest stage needs at least.
+struct SizedPlan {
+  double leastBytes = 0;
+  Plan plan;
+};
+
 /// Fills binding, nearest and relaxations of a result without plans. `axes` are the choices that
 /// were allowed; when there are none, the binding limit is divisibility.
-void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<Plan> &axes,
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedPlan> &axes,
               SearchResult &result);
 
 } // namespace espalier::planner

@@ -49,17 +49,17 @@ void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, boo
     offloadActivations(cost, machine);
 }
 
+double peakBytes(const SegmentCost &cost, int recompute) {
+  return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute], cost.workspaceBytes[recompute],
+                   cost.stepPeakBytes});
+}
+
 namespace {
 
 void addParameters(StageMemory &memory, const SegmentCost &cost, double count) {
   memory.parameters += count * cost.parameterBytes;
   memory.gradients += count * cost.gradientBytes;
   memory.optimizer += count * cost.optimizerBytes;
-}
-
-double peak(const SegmentCost &cost, int recompute) {
-  return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute], cost.workspaceBytes[recompute],
-                   cost.stepPeakBytes});
 }
 
 // Updates are element-wise, so embedding and head pass in pieces as large as a layer.
@@ -96,7 +96,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       addParameters(memory, cost, static_cast<double>(count) * content.chunks);
       step += static_cast<double>(count) * content.chunks * cost.stepBytes;
       saved += count * cost.savedBytes[recompute];
-      memory.workspace = std::max(memory.workspace, peak(cost, recompute));
+      memory.workspace = std::max(memory.workspace, peakBytes(cost, recompute));
       gathered = std::max(gathered, 2 * cost.gatheredBytes);
       optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
       savedBuffer = std::max(savedBuffer, cost.savedBufferBytes[recompute]);
@@ -107,7 +107,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       step += cost->stepBytes;
       if (cost == &table.embed)
         ends += cost->savedBytes[0];
-      memory.workspace = std::max(memory.workspace, peak(*cost, 0));
+      memory.workspace = std::max(memory.workspace, peakBytes(*cost, 0));
       gathered = std::max(gathered, cost->gatheredBytes);
     }
   if (content.embed && content.head && problem.tiedEmbedding) {

@@ -43,6 +43,9 @@ struct StageContent {
   std::optional<double> chunkSavedBytes;  ///< of the layers of the widest chunk, where `layers` are those of all chunks
 };
 
+/// Transient bytes while one segment runs.
+double peakBytes(const SegmentCost &cost, int recompute);
+
 /// Saved values are held `inFlight` times; workspace is the largest transient of any one segment;
 /// each neighbour costs a buffer for the stream and one for its gradient; ZeRO-3 holds two gathered
 /// layers. What is offloaded counts on the host, its buffers on the device; they are never more than what they replace.

@@ -30,12 +30,14 @@ inline constexpr int kFirstDimension = kAxes + 1;
 struct Power {
   int symbol = 0;
   int exponent = 1;
+  bool operator==(const Power &) const = default;
 };
 
 /// coefficient * product of powers.
 struct Monomial {
   double coefficient = 0;
   std::vector<Power> powers;
+  bool operator==(const Monomial &) const = default;
 };
 
 /// A sum of monomials; empty is zero. Sizes are per rank: the powers of axes hold the splitting.
@@ -59,6 +61,8 @@ struct ComputeTerm {
   Size bytes;                     ///< read plus written
   bool repeatedSelective = false; ///< executed again before backward under Recompute::Selective
   bool repeatedFull = false;      ///< ... under Recompute::Full
+  int position = 0;               ///< in the program of its phase; Backward and Weight are one program
+  bool operator==(const ComputeTerm &) const = default;
 };
 
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Send };
@@ -72,17 +76,22 @@ struct CollectiveTerm {
   Axis axis = Axis::Tp;
   Phase phase = Phase::Forward;
   Size bytes;
-  double calls = 1;     ///< how many collectives share the bytes (latency is paid for each)
-  bool canHide = false; ///< compute of the same segment and phase may run beside it
+  double calls = 1; ///< how many collectives share the bytes (latency is paid for each)
   bool repeatedSelective = false;
   bool repeatedFull = false;
   /// Axis::Dp only: the group is all replicas, ep among them. Gradients of what is not an expert's.
   bool overExperts = false;
+  /// Compute at positions from `start` to before `wait` of the same program may run beside it; none where they are
+  /// equal.
+  int start = 0, wait = 0;
+  bool besideLastBackward = false; ///< Phase::Step: sums of gradients that start as soon as these are final
+  bool operator==(const CollectiveTerm &) const = default;
 };
 
 /// Bytes as a function of the samples of one micro-batch on one replica, known at some of them.
 struct SampledBytes {
   std::vector<std::pair<double, double>> points; ///< (samples, bytes), ascending in samples
+  bool operator==(const SampledBytes &) const = default;
 };
 
 /// Bytes for one number of context ranks; in between they are taken as affine in its reciprocal, the part of a sequence
@@ -90,6 +99,7 @@ struct SampledBytes {
 struct ContextBytes {
   int ranks = 2;
   SampledBytes bytes;
+  bool operator==(const ContextBytes &) const = default;
 };
 
 /// Parameters of one segment that are split and stored alike.
@@ -101,6 +111,7 @@ struct ParameterTerm {
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
   bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
+  bool operator==(const ParameterTerm &) const = default;
 };
 
 /// Which axes exceed one, and what else changes the terms. An empty field matches any value.
@@ -109,9 +120,11 @@ struct Pattern {
   std::optional<int> zero;
   std::optional<bool> pp;         ///< several stages
   std::optional<int> tensorRanks; ///< exactly this many tensor ranks
+  bool operator==(const Pattern &) const = default;
 };
 
-/// What one segment costs under plans that match `pattern`. Arrays are indexed by Recompute.
+/// What one segment costs under plans that match `pattern`. Terms of a program stand in its order: compute by position,
+/// collectives by start (`orderTerms` of cost.h). Arrays are indexed by Recompute.
 struct PatternTerms {
   Pattern pattern;
   std::vector<ComputeTerm> compute;
@@ -127,6 +140,7 @@ struct PatternTerms {
   std::array<std::vector<ContextBytes>, 3> contextBytes;
   Size stepBytes;                  ///< held only while the step runs, when nothing of forward is
   std::vector<Size> stepPeakBytes; ///< transients of what runs once per step
+  bool operator==(const PatternTerms &) const = default;
 };
 
 /// A kind of segment; the first pattern that matches a plan is used.
@@ -187,6 +201,9 @@ struct Machine {
   HostMemory host;
   /// One rank's send to another host, which uses fewer channels than a ring; 0: as the network.
   double sendBytesPerSecond = 0;
+  /// Whether a device transfers beside its compute: not where reading and writing what the link moves would take all of
+  /// the memory's bandwidth. There the link is that memory, and cores copy through it instead of computing.
+  bool transfersBesideCompute() const { return 2 * link.bytesPerSecond < memoryBytesPerSecond; }
   bool canOffload() const { return host.bytesPerSecond > 0; }
   /// What one rank may keep in its host's memory: the ranks of a host have equal shares, wherever stages lie.
   double hostShareBytes() const { return host.bytes / devicesPerHost; }

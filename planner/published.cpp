@@ -2,6 +2,8 @@
 // g key-value heads, d head size, V vocabulary, t tensor ranks; activations have two bytes.
 #include "planner/published.h"
 
+#include "planner/cost.h"
+
 #include <optional>
 
 namespace espalier::planner {
@@ -81,8 +83,12 @@ public:
   }
 
 private:
-  // The terms, with what the allocator holds for activations.
+  // The terms, with what the allocator holds for activations. A phase is one position: what runs beside compute at all
+  // runs beside all compute of its phase.
   PatternTerms allocated() {
+    for (ComputeTerm &term : terms.compute)
+      term.position = static_cast<int>(term.phase);
+    orderTerms(terms);
     for (std::array<Size, 3> *sizes : {&terms.savedBytes, &terms.forwardPeakBytes, &terms.backwardPeakBytes})
       for (Size &size : *sizes)
         for (Monomial &part : size)
@@ -126,8 +132,12 @@ private:
   }
 
   void addCollective(const std::string &name, CollectiveKind kind, Phase phase, bool hide, bool full) {
-    terms.collectives.push_back(
-        {name, kind, Axis::Tp, phase, {2 * (T * h)}, 1, hide || system.hidesTensor, false, full});
+    pushCollective({name, kind, Axis::Tp, phase, {2 * (T * h)}, 1, false, full}, hide || system.hidesTensor);
+  }
+  void pushCollective(CollectiveTerm term, bool isBesideCompute) {
+    term.start = static_cast<int>(term.phase);
+    term.wait = term.start + (isBesideCompute ? 1 : 0);
+    terms.collectives.push_back(std::move(term));
   }
   void forwardCollective(const std::string &name, CollectiveKind kind, bool full) {
     addCollective(name, kind, Phase::Forward, false, full);
@@ -170,7 +180,7 @@ private:
     // hides both.
     Size keys = {4 * (b * s * kv * d / t)};
     auto exchange = [&](CollectiveKind kind, Phase phase) {
-      terms.collectives.push_back({"keys and values", kind, Axis::Cp, phase, keys, 1, true, false, false});
+      pushCollective({"keys and values", kind, Axis::Cp, phase, keys}, /*isBesideCompute=*/true);
     };
     exchange(CollectiveKind::AllGather, Phase::Forward);
     exchange(CollectiveKind::AllGather, Phase::Backward);
@@ -272,8 +282,8 @@ private:
     term.phase = phase;
     for (const Monomial &part : elements)
       term.bytes.push_back(bytes * part);
-    term.canHide = hide;
-    terms.collectives.push_back(std::move(term));
+    term.besideLastBackward = hide && phase == Phase::Step;
+    pushCollective(std::move(term), hide && phase != Phase::Step);
   }
 
   // ZeRO-3 moves parameters and gradients of every micro-batch, the others once per step.

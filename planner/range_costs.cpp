@@ -52,8 +52,7 @@ RangeCosts::RangeCosts(const CostTable &table) {
     visitSums(sums.back(), cost, [](double &sum, double part) { sum += part; });
     std::array<double, kMaxima> own{};
     for (int i = 0; i < 3; ++i)
-      own[i] =
-          std::max({cost.forwardPeakBytes[i], cost.backwardPeakBytes[i], cost.workspaceBytes[i], cost.stepPeakBytes});
+      own[i] = peakBytes(cost, i);
     own[3] = cost.gatheredBytes;
     own[4] = cost.optimizerBufferBytes;
     std::copy_n(cost.savedBufferBytes.begin(), 3, own.begin() + 5);

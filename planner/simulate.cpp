@@ -1,102 +1,117 @@
-// The player keeps one position per stage and advances every stage as far as its inputs allow.
+// Ordering keeps one position per stage and advances every stage as far as its inputs allow; playing follows that
+// order.
 #include "planner/simulate.h"
 
 #include <algorithm>
+#include <array>
 
 namespace espalier::planner {
 
 namespace {
 
-class Player {
-public:
-  Player(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace)
-      : table(table), chunks(chunks), stages(static_cast<int>(table.stages.size())), wantTrace(wantTrace) {
-    int microBatches = 0;
-    for (const std::vector<Action> &actions : table.stages)
-      for (const Action &action : actions)
-        microBatches = std::max(microBatches, action.microBatch + 1);
-    forwardEnd.assign(chunks.size(), std::vector<double>(microBatches, -1));
-    backwardEnd = forwardEnd;
-    next.assign(stages, 0);
-    result.busySeconds.assign(stages, 0);
-    result.endSeconds.assign(stages, 0);
-    if (wantTrace)
-      result.trace.resize(stages);
-  }
-
-  Played run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int stage = 0; stage < stages; ++stage)
-        while (next[stage] < table.stages[stage].size() && advance(stage))
-          moved = true;
-    }
-    result.finished = true;
-    for (int stage = 0; stage < stages; ++stage) {
-      result.finished = result.finished && next[stage] == table.stages[stage].size();
-      result.seconds = std::max(result.seconds, result.endSeconds[stage]);
-    }
-    return std::move(result);
-  }
-
-private:
-  // Time at which the inputs are there; negative when that is not known yet.
-  double inputsReady(const Action &action, int chunk) const {
-    int last = static_cast<int>(chunks.size()) - 1, i = action.microBatch;
-    switch (action.kind) {
-    case ActionKind::Forward:
-      return chunk == 0 ? 0 : forwardEnd[chunk - 1][i];
-    case ActionKind::Backward:
-      if (forwardEnd[chunk][i] < 0)
-        return -1;
-      return chunk == last ? forwardEnd[chunk][i] : backwardEnd[chunk + 1][i];
-    case ActionKind::Weight:
-      return backwardEnd[chunk][i];
-    }
-    return -1;
-  }
-
-  double duration(ActionKind kind, const ChunkSeconds &chunk) const {
-    if (kind == ActionKind::Forward)
-      return chunk.forward;
-    if (kind == ActionKind::Weight)
-      return chunk.weight;
-    return table.splitsBackward ? chunk.backward : chunk.backward + chunk.weight;
-  }
-
-  bool advance(int stage) {
-    const Action &action = table.stages[stage][next[stage]];
-    int chunk = modelChunk(stage, action.chunk, stages, table.vShape);
-    double ready = inputsReady(action, chunk);
-    if (ready < 0)
-      return false;
-    double start = std::max(ready, result.endSeconds[stage]);
-    double seconds = duration(action.kind, chunks[chunk]);
-    result.endSeconds[stage] = start + seconds;
-    result.busySeconds[stage] += seconds;
-    if (action.kind == ActionKind::Forward)
-      forwardEnd[chunk][action.microBatch] = start + seconds;
-    else if (action.kind == ActionKind::Backward)
-      backwardEnd[chunk][action.microBatch] = start + seconds;
-    if (wantTrace)
-      result.trace[stage].push_back({action, start, start + seconds});
-    ++next[stage];
-    return true;
-  }
-
-  const ScheduleTable &table;
-  const std::vector<ChunkSeconds> &chunks;
-  int stages;
-  bool wantTrace;
-  std::vector<std::vector<double>> forwardEnd, backwardEnd; // [model chunk][micro-batch]
-  std::vector<size_t> next;
-  Played result;
+// Where the ends of forward and backward actions are noted. Nobody waits for a weight gradient.
+struct Slots {
+  uint32_t microBatches, chunks;
+  uint32_t forward(int chunk, int microBatch) const { return 1 + chunk * microBatches + microBatch; }
+  uint32_t backward(int chunk, int microBatch) const { return forward(static_cast<int>(chunks) + chunk, microBatch); }
+  uint32_t unused() const { return 1 + 2 * chunks * microBatches; }
 };
 
 } // namespace
 
+OrderedSchedule::OrderedSchedule(const ScheduleTable &table) : splitsBackward(table.splitsBackward) {
+  int microBatches = 0;
+  for (size_t stage = 0; stage < table.stages.size(); ++stage) {
+    held.push_back(peakInFlight(table, static_cast<int>(stage)));
+    for (const Action &action : table.stages[stage])
+      microBatches = std::max(microBatches, action.microBatch + 1);
+  }
+  orderActions(table, microBatches);
+}
+
+void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches) {
+  int stages = static_cast<int>(table.stages.size()), last = stages * table.chunksPerStage - 1;
+  Slots at{static_cast<uint32_t>(microBatches), static_cast<uint32_t>(last + 1)};
+  slots = at.unused() + 1;
+  std::vector<bool> done(slots);
+  done[0] = true;
+  size_t total = 0;
+  for (const std::vector<Action> &actions : table.stages)
+    total += actions.size();
+  order.reserve(total);
+  auto advance = [&](int stage, const Action &action) {
+    int chunk = modelChunk(stage, action.chunk, stages, table.vShape), i = action.microBatch;
+    Step step{action, stage, chunk, 0, at.unused()};
+    if (action.kind == ActionKind::Forward) {
+      step.waitsFor = chunk == 0 ? 0 : at.forward(chunk - 1, i);
+      step.end = at.forward(chunk, i);
+    } else if (action.kind == ActionKind::Backward) {
+      step.waitsFor = chunk == last ? at.forward(chunk, i) : at.backward(chunk + 1, i);
+      step.end = at.backward(chunk, i);
+      if (!done[at.forward(chunk, i)])
+        return false;
+    } else {
+      step.waitsFor = at.backward(chunk, i);
+    }
+    if (!done[step.waitsFor])
+      return false;
+    done[step.end] = true;
+    order.push_back(step);
+    return true;
+  };
+  std::vector<size_t> next(stages);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int stage = 0; stage < stages; ++stage)
+      for (; next[stage] < table.stages[stage].size() && advance(stage, table.stages[stage][next[stage]]); moved = true)
+        ++next[stage];
+  }
+  finished = order.size() == total;
+}
+
+Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace, double turnSeconds) const {
+  Played result;
+  result.finished = finished;
+  result.busySeconds.assign(held.size(), 0);
+  result.endSeconds.assign(held.size(), 0);
+  if (wantTrace)
+    result.trace.resize(held.size());
+  std::vector<std::array<double, 3>> durations; // by ActionKind
+  for (const ChunkSeconds &chunk : chunks)
+    durations.push_back({chunk.forward, splitsBackward ? chunk.backward : chunk.backward + chunk.weight, chunk.weight});
+  int last = static_cast<int>(chunks.size()) - 1;
+  std::vector<double> ends(slots);
+  for (const Step &step : order) {
+    bool turns = step.action.kind == ActionKind::Backward && step.chunk == last;
+    double start = std::max(ends[step.waitsFor] + (turns ? turnSeconds : 0), result.endSeconds[step.stage]);
+    double seconds = durations[step.chunk][static_cast<int>(step.action.kind)];
+    ends[step.end] = result.endSeconds[step.stage] = start + seconds;
+    result.busySeconds[step.stage] += seconds;
+    if (wantTrace)
+      result.trace[step.stage].push_back({step.action, start, start + seconds});
+  }
+  for (double end : result.endSeconds)
+    result.seconds = std::max(result.seconds, end);
+  return result;
+}
+
 Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace) {
-  return Player(table, chunks, wantTrace).run();
+  return OrderedSchedule(table).play(chunks, wantTrace);
+}
+
+std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int stages, int microBatches,
+                                                          int virtualStages) {
+  std::tuple key(schedule, stages, microBatches, virtualStages);
+  {
+    std::lock_guard lock(mutex);
+    if (auto found = known.find(key); found != known.end())
+      return found->second;
+  }
+  auto built = std::make_shared<const OrderedSchedule>(buildSchedule(schedule, stages, microBatches, virtualStages));
+  std::lock_guard lock(mutex);
+  if (actions + built->actions() <= mostActions && known.emplace(key, built).second)
+    actions += built->actions();
+  return built;
 }
 
 } // namespace espalier::planner

@@ -4,6 +4,12 @@
 
 #include "planner/schedule.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
 #include <vector>
 
 namespace espalier::planner {
@@ -30,7 +36,51 @@ struct Played {
   std::vector<std::vector<PlayedAction>> trace; ///< per stage, when asked for
 };
 
+/// A table whose actions are brought into one order in which each comes after all it waits for. The order does not
+/// depend on durations: it is found once, and playing is one pass over it.
+class OrderedSchedule {
+public:
+  explicit OrderedSchedule(const ScheduleTable &table);
+
+  /// chunks[i] belongs to model chunk i. `turnSeconds` lie between each forward of the last chunk and its backward:
+  /// what stages below, which the table does not hold, take at least.
+  Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false, double turnSeconds = 0) const;
+
+  /// peakInFlight() of each stage of the table.
+  const std::vector<int> &inFlight() const { return held; }
+  size_t actions() const { return order.size(); }
+
+private:
+  struct Step {
+    Action action;
+    int stage = 0, chunk = 0; ///< chunk in model order
+    uint32_t waitsFor = 0;    ///< slot of the end of the action whose result it needs
+    uint32_t end = 0;         ///< slot of its own end
+  };
+
+  void orderActions(const ScheduleTable &table, int microBatches);
+
+  bool splitsBackward, finished = true;
+  uint32_t slots = 0; ///< ends of actions that others wait for; slot 0 is the start of the step
+  std::vector<int> held;
+  std::vector<Step> order;
+};
+
 /// Plays the table; chunks[i] belongs to model chunk i.
 Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace = false);
+
+/// Schedules by their sizes, as many plans of a search have the same. May be asked by several threads at once.
+class ScheduleCache {
+public:
+  /// Requires whyNotSchedulable() to be empty.
+  std::shared_ptr<const OrderedSchedule> get(Schedule schedule, int stages, int microBatches, int virtualStages);
+
+private:
+  static constexpr size_t mostActions = 1 << 22; ///< kept; what comes later is built each time it is asked for
+
+  std::mutex mutex;
+  std::map<std::tuple<Schedule, int, int, int>, std::shared_ptr<const OrderedSchedule>> known;
+  size_t actions = 0;
+};
 
 } // namespace espalier::planner

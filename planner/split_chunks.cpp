@@ -62,9 +62,7 @@ SplitResult evenChunks(StageOptions &options, double limit) {
   }
   if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
     return result;
-  ScheduleTable schedule =
-      buildSchedule(axes.schedule, axes.pp, static_cast<int>(axes.microBatches), axes.virtualStages);
-  double played = playedStepSeconds(schedule, seconds, steps);
+  double played = playedStepSeconds(*options.schedule(), seconds, steps);
   result.played = 1;
   if (played < limit) {
     result.seconds = result.lowerBound = played;
@@ -89,7 +87,7 @@ std::vector<StagePlan> layChunks(StageOptions &options, const std::vector<int> &
     }
     if (widest->layers == 0)
       continue;
-    std::vector<Recompute> kept = options.best(stage, widest->firstLayer, widest->layers).recompute();
+    std::vector<Recompute> kept = options.keep(stage, widest->firstLayer, widest->layers);
     for (int chunk = 0; chunk < chunksPerStage; ++chunk) {
       StagePlan &part = stages[modelChunk(stage, chunk, axes.pp, vShape)];
       part.recompute.assign(kept.end() - part.layers, kept.end());

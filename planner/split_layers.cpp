@@ -8,13 +8,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <tuple>
 
 namespace espalier::planner {
 
-double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
-                         const std::vector<double> &stepSeconds) {
-  Played played = play(table, chunks);
+double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
+                         const std::vector<double> &stepSeconds, double turnSeconds) {
+  Played played = schedule.play(chunks, /*wantTrace=*/false, turnSeconds);
   double seconds = 0;
   for (size_t stage = 0; stage < stepSeconds.size(); ++stage)
     seconds = std::max(seconds, played.endSeconds[stage] + stepSeconds[stage]);
@@ -48,23 +49,23 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
 }
 
-// Of two choices of axes and flags; schedules and stages are not looked at.
-bool differOnlyInOffloading(const Plan &a, const Plan &b) {
-  auto rest = [](const Plan &plan) {
-    return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.zero, plan.sequenceParallel,
-                    plan.vocabParallel);
-  };
-  return rest(a) == rest(b);
-}
-
 } // namespace
 
 namespace {
 
-// Whether state and what `held` chunks keep fit where both are spread evenly; the slack is for rounding.
+// State and what `held` chunks keep where both are spread evenly.
+double spreadBytes(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
+  return (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
+}
+
+// The slack is for rounding.
 bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
-  double bytes = (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
-  return bytes <= machine.memoryBytes * (1 + 1e-9);
+  return spreadBytes(sum, machine, held, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
+}
+
+// Chunks that some stage holds at once, at least.
+double leastHeld(const Plan &axes) {
+  return axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1;
 }
 
 } // namespace
@@ -81,26 +82,25 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   return sum;
 }
 
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices,
-                                             const std::function<int(int)> &mostChunks) {
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
+                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks) {
   std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
+  std::vector<int> chunks; // of a stage at most
+  for (const Plan &plan : choices)
+    chunks.push_back(mostChunks(plan.pp));
   auto add = [&](int kind, bool repeats, double count) {
-    bool found = false;
-    SegmentCost plain;            // nothing offloaded
-    const Plan *priced = nullptr; // what it is of
+    KindCosts::Last plain; // nothing offloaded
     for (size_t i = 0; i < choices.size(); ++i) {
-      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, mostChunks(choices[i].pp)))
+      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, chunks[i]))
         continue; // what the other kinds need changes nothing
-      if (!priced || !differOnlyInOffloading(*priced, choices[i]))
-        plain = segmentCost(problem, kind, choices[i], &found);
-      priced = &choices[i];
-      if (!found)
+      costs.price(kind, choices[i], plain);
+      if (!plain.found) {
         sums[i].reset();
-      if (!sums[i])
         continue;
-      SegmentCost cost = plain;
+      }
+      SegmentCost cost = plain.cost;
       addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
       addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
     }
@@ -136,11 +136,20 @@ double waitingSeconds(double share, double work, double once, double m, double p
 
 } // namespace
 
+double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes) {
+  return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
+}
+
+double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks) {
+  if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
+    return std::numeric_limits<double>::infinity();
+  return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
+}
+
 double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks) {
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
-  double held = axes.schedule == Schedule::GPipe ? m : 1; // chunks, at least
-  if (!mayFit(sum, machine, held, axes.pp, chunks))
+  if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
     return std::numeric_limits<double>::infinity();
   double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
   double bound = (m * work + sum.once) / p;
@@ -165,7 +174,8 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
 
 namespace {
 
-constexpr int64_t kNodeCost = 20; // a step of the descent costs about as much as playing this many actions
+constexpr int64_t kNodeCost = 20;              // a step of the descent costs about as much as playing this many actions
+constexpr int64_t kMostUpperActions = 200'000; // of stages x stages x micro-batches: what their tables may hold
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -175,12 +185,6 @@ public:
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget),
         paths(axes.schedule, stages, axes.microBatches) {
     sumLayers();
-    for (int count = 1; count <= layers - stages + 1; ++count) {
-      const StageOption &option = options.best(0, 0, count);
-      if (!option.fits)
-        break;
-      firstEndings.push_back(paths.ending(0, secondsOf(0, option), option.stepSeconds));
-    }
   }
 
   SplitResult run(double limit) {
@@ -196,8 +200,11 @@ public:
     tighten(low, high, counts);
     result.lowerBound = low;
     take(counts, result);
-    if (budget > 0 && result.seconds > low * (1 + 2e-9))
+    if (budget > 0 && result.seconds > low * (1 + 2e-9)) {
+      int64_t given = budget;
       exhaust(limit, result);
+      result.spent = given - budget;
+    }
     if (result.seconds <= result.lowerBound * (1 + 2e-9))
       result.lowerBound = result.seconds;
     return result;
@@ -231,9 +238,10 @@ private:
            layerSums[used].passing();
   }
 
-  ChunkSeconds secondsOf(int stage, const StageOption &option) const {
+  // With the least backward of any choice of what is kept: chains are bounds.
+  ChunkSeconds leastSecondsOf(int stage, const StageOption &option) const {
     const ChunkSeconds &edge = edges[stage], &inner = option.seconds;
-    return {inner.forward + edge.forward, inner.backward + edge.backward, inner.weight + edge.weight};
+    return {inner.forward + edge.forward, option.leastBackward + edge.backward, inner.weight + edge.weight};
   }
 
   // One choice for a stage, as the chains see it.
@@ -247,7 +255,7 @@ private:
   // Work once per step may shrink when layers come to the stage, as more hides beside a longer backward, but less than
   // the backward grows; so own endings are counted in `alone` only with all work of the stage.
   Step stepOf(int stage, int first, int count, const StageOption &option) const {
-    ChunkSeconds seconds = secondsOf(stage, option);
+    ChunkSeconds seconds = leastSecondsOf(stage, option);
     double above = forwardAbove(stage, first), back = edgeSums[stage].back + layerSums[first].back;
     Step step;
     step.start = above + paths.ending(stage, seconds, option.stepSeconds);
@@ -292,9 +300,13 @@ private:
     return decide(limit);
   }
 
-  bool isInTime(int stage, int first, int count, double target) {
-    const StageOption &option = options.best(stage, first, count);
-    return option.fits && stepOf(stage, first, count, option).alone <= target;
+  // What a stage may have, as far as a bound of what it repeats tells; null where that cannot respect T alone.
+  const StageOption *inTime(int stage, int first, int count, double target) {
+    double work = layerSums[first + count].passing() - layerSums[first].passing() + paths.passing(edges[stage]);
+    if (forwardAbove(stage, first) + static_cast<double>(axes.microBatches) * work > target * (1 + 1e-9))
+      return nullptr; // with nothing repeated; spares most the choice of what is kept
+    const StageOption &option = options.bound(stage, first, count);
+    return option.fits && stepOf(stage, first, count, option).alone <= target ? &option : nullptr;
   }
 
   // Layers that may be used before each stage so that those above and those below it can respect T alone: a part of a
@@ -303,19 +315,25 @@ private:
     lowest.assign(stages + 1, 0);
     highest.assign(stages + 1, layers);
     firstEnding = kInfinity;
-    for (int count = leastFirst; count <= std::min<int>(mostFirst, firstEndings.size()); ++count)
-      firstEnding = std::min(firstEnding, firstEndings[count - 1]);
+    auto [least, most] = range(0, layers);
+    most = std::min(most, mostFirst);
+    for (int count = 1; count <= most && (count < least || inTime(0, 0, count, target)); ++count)
+      if (count >= std::max(least, leastFirst)) {
+        const StageOption &option = options.bound(0, 0, count);
+        firstEnding = std::min(firstEnding, paths.ending(0, leastSecondsOf(0, option), option.stepSeconds));
+        highest[1] = count;
+      }
     if (firstEnding == kInfinity)
       return false;
-    if (problem.pins.stageLayers)
+    if (problem.pins.stageLayers) {
+      highest[1] = layers;
       return true;
+    }
     highest[0] = 0;
     lowest[stages] = layers;
-    for (int stage = 0; stage < stages; ++stage) {
-      int first = highest[stage], most = layers - (stages - stage - 1), end = first;
-      if (stage == 0)
-        most = std::min(most, mostFirst);
-      while (end < most && isInTime(stage, first, end + 1 - first, target))
+    for (int stage = 1; stage < stages; ++stage) {
+      int first = highest[stage], end = first;
+      while (end < layers - (stages - stage - 1) && inTime(stage, first, end + 1 - first, target))
         ++end;
       if (end == first)
         return false;
@@ -323,7 +341,7 @@ private:
     }
     for (int stage = stages - 1; stage > 0; --stage) {
       int end = lowest[stage + 1], first = end;
-      while (first > stage && isInTime(stage, first - 1, end - first + 1, target))
+      while (first > stage && inTime(stage, first - 1, end - first + 1, target))
         --first;
       if (first == end)
         return false;
@@ -344,10 +362,12 @@ private:
     least = std::max(least, lowest[stage + 1] - first);
     most = std::min(most, highest[stage + 1] - first);
     for (int count = std::max(least, 1); count <= most; ++count) {
-      const StageOption &option = options.best(stage, first, count);
-      if (!option.fits)
-        break; // more layers need more bytes
-      Step step = stepOf(stage, first, count, option);
+      const StageOption *option = inTime(stage, first, count, target);
+      if (option && isExact && !option->isProved())
+        option = &options.best(stage, first, count);
+      if (!option)
+        break; // more layers need more bytes and more time
+      Step step = stepOf(stage, first, count, *option);
       if (step.alone > target)
         break;
       visit(count, step);
@@ -376,10 +396,21 @@ private:
     return {};
   }
 
-  // The same for the present range of first stages: least[stage][used] is the least start.
+  // The same for the present range of first stages. What a stage keeps is chosen where a split needs it and only
+  // bounded elsewhere; a split that is found again is chosen throughout.
   std::vector<int> decideWithin(double target) {
     if (!narrow(target))
       return {};
+    std::vector<int> counts, before;
+    do {
+      before = std::move(counts);
+      counts = leastStarts(target);
+    } while (!counts.empty() && chainBound(counts) > target && counts != before);
+    return counts;
+  }
+
+  // least[stage][used] is the least start of a stage behind so many layers.
+  std::vector<int> leastStarts(double target) {
     std::vector<std::vector<double>> least(stages + 1, std::vector<double>(layers + 1, kInfinity));
     std::vector<std::vector<int>> choice(stages + 1, std::vector<int>(layers + 1, 0));
     least[0][0] = 0;
@@ -418,19 +449,26 @@ private:
     }
   }
 
-  // Plays a split and keeps it when it is faster.
+  // Plays a split and keeps it when it is faster. Where what a stage keeps is not proved best, playing the least that
+  // it could be bounds the split.
   void take(const std::vector<int> &counts, SplitResult &result) {
-    std::vector<ChunkSeconds> chunks;
+    std::vector<ChunkSeconds> chunks, least;
     std::vector<double> steps;
+    bool proved = true;
     for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
       const StageOption &option = options.best(stage, first, counts[stage]);
-      chunks.push_back(secondsOf(stage, option));
+      least.push_back(leastSecondsOf(stage, option));
+      chunks.push_back(least.back());
+      chunks.back().backward += option.seconds.backward - option.leastBackward;
+      proved = proved && option.isProved();
       steps.push_back(option.stepSeconds);
     }
-    if (schedule.stages.empty())
-      schedule = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
-    double seconds = playedStepSeconds(schedule, chunks, steps);
+    if (!schedule)
+      schedule = options.schedule();
+    double seconds = playedStepSeconds(*schedule, chunks, steps);
     ++result.played;
+    if (!proved)
+      unproved = std::min(unproved, playedStepSeconds(*schedule, least, steps));
     if (seconds < result.seconds) {
       result.seconds = seconds;
       result.counts = counts;
@@ -439,12 +477,13 @@ private:
 
   // Plays every split whose bound is below the best.
   void exhaust(double limit, SplitResult &result) {
-    for (int first = 1; first <= static_cast<int>(firstEndings.size()); ++first) {
+    for (int first = 1; first <= layers - stages + 1 && options.bound(0, 0, first).fits; ++first) {
       leastFirst = mostFirst = first;
       if (!exhaustWithin(limit, result))
         return;
     }
-    result.lowerBound = std::min(result.seconds, limit); // every split that was not played has a bound above the best
+    // Every split that was not played has a bound above the best.
+    result.lowerBound = std::min({result.seconds, limit, unproved});
   }
 
   // The same for the present range of first stages; slack[stage][used] is the largest start from which the rest can
@@ -463,7 +502,36 @@ private:
             slack[stage][used] = std::max(slack[stage][used], most);
         });
     std::vector<int> counts;
-    return descend(0, 0, 0, limit, slack, counts, result);
+    isExact = true;
+    bool complete = descend(0, 0, 0, limit, slack, counts, result);
+    isExact = false;
+    return complete;
+  }
+
+  // The step as the first stages alone play it: each micro-batch comes back up after what it takes below them at least.
+  // Chains may turn among them as often as they like.
+  double upperSeconds(const std::vector<int> &counts, int used) {
+    int upper = static_cast<int>(counts.size());
+    if (uppers.empty()) {
+      ScheduleTable table = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
+      uppers.resize(stages);
+      for (int last = stages - 1; last > 0; --last) {
+        table.stages.resize(last);
+        if (static_cast<int64_t>(last) * last * axes.microBatches <= kMostUpperActions)
+          uppers[last] = std::make_unique<OrderedSchedule>(table);
+      }
+    }
+    if (!uppers[upper])
+      return 0;
+    budget -= axes.microBatches * upper * 2;
+    std::vector<ChunkSeconds> chunks;
+    std::vector<double> steps;
+    for (int stage = 0, first = 0; stage < upper; first += counts[stage++]) {
+      const StageOption &option = options.best(stage, first, counts[stage]);
+      chunks.push_back(leastSecondsOf(stage, option));
+      steps.push_back(option.stepSeconds);
+    }
+    return playedStepSeconds(*uppers[upper], chunks, steps, passingBelow(upper - 1, used));
   }
 
   bool descend(int used, int stage, double start, double limit, const std::vector<std::vector<double>> &slack,
@@ -476,6 +544,8 @@ private:
       take(counts, result);
       return true;
     }
+    if (stage > 1 && upperSeconds(counts, used) >= std::min(limit, result.seconds) * (1 - 1e-9))
+      return true;
     bool complete = true;
     visitOptions(stage, used, limit, [&](int count, const Step &step) {
       double target = std::min(limit, result.seconds) * (1 - 1e-9);
@@ -501,11 +571,13 @@ private:
   };
   std::vector<Sums> layerSums, edgeSums; // of the layers and of the edges of stages before each
   std::vector<ChunkSeconds> edges;       // per stage
-  std::vector<double> firstEndings;      // of a first stage with 1, 2, ... layers, while they fit
   int leastFirst = 1, mostFirst = 1;     // layers of the first stage that are looked at
-  double firstEnding = 0;                // the least of their endings
+  bool isExact = false;                  // what a stage keeps is chosen, not only bounded
+  double firstEnding = 0;                // the least of the endings of those in time for the last target
   std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
-  ScheduleTable schedule;                // built when the first split is played
+  std::vector<std::unique_ptr<OrderedSchedule>> uppers; // of so many first stages; none where there is too much to play
+  double unproved = kInfinity; // least bound of the splits that were played without proof of what is kept
+  std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 
 } // namespace

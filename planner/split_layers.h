@@ -2,6 +2,7 @@
 // a dynamic program over a lower bound and a search through what the bound leaves open.
 #pragma once
 
+#include "planner/kind_costs.h"
 #include "planner/stage_options.h"
 
 #include <cstdint>
@@ -21,15 +22,17 @@ struct SplitResult {
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;
+  int64_t spent = 0; ///< of the budget
 };
 
 /// Searches splits faster than `limitSeconds`. `budget` bounds the actions played; when it ends,
 /// the bound is returned with a gap.
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
-/// Step time of given durations: the stage that ends last, with its work once per step behind it.
-double playedStepSeconds(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
-                         const std::vector<double> &stepSeconds);
+/// Step time of given durations: the stage that ends last, with its work once per step behind it. `turnSeconds`: see
+/// OrderedSchedule::play.
+double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
+                         const std::vector<double> &stepSeconds, double turnSeconds = 0);
 
 /// What all stages do together under one choice of axes.
 struct WorkSum {
@@ -45,11 +48,17 @@ struct WorkSum {
 WorkSum sumWork(const Problem &problem, const CostTable &table);
 
 /// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
-/// the terms of a kind are at hand for all choices.
+/// the terms of a kind are at hand for all choices; `costs` are those of the problem.
 /// `mostChunks`: of a stage, by the number of stages. A choice under which not even so many chunks fit is not summed to
 /// its end: what there is shows that.
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Plan> choices,
-                                             const std::function<int(int)> &mostChunks);
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
+                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks);
+
+/// Bytes of the fullest stage, at least: state and what is kept, spread evenly.
+double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);
+
+/// A bound for all schedules with at most `chunks` chunks on a stage and all splits: every stage works all the time.
+double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks);
 
 /// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
 /// `evenChunks`: the chunks of a stage have equally many layers.

@@ -1,9 +1,7 @@
-// Layers of one kind: for each number of layers that recompute everything, the fewest that
-// recompute some. Layers of several kinds: one class for the whole stage.
+// A range of layers is priced with nothing repeated; where that does not fit, its kinds are handed to the knapsack.
 #include "planner/stage_options.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace espalier::planner {
 
@@ -52,8 +50,8 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   return sum;
 }
 
-StageOptions::StageOptions(const Problem &problem, const Plan &plan)
-    : problem(problem), plan(plan), costs(buildCostTable(problem, plan)) {
+StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules)
+    : problem(problem), plan(plan), costs(buildCostTable(problem, plan)), schedules(std::move(schedules)) {
   this->plan.stages.clear();
   for (int kind : costs.layerKinds)
     oneKind = oneKind && kind == costs.layerKinds.front();
@@ -64,16 +62,20 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan)
   }
 }
 
+std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
+  return schedules->get(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
+}
+
 // A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
 void StageOptions::countInFlight() {
-  int microBatches = static_cast<int>(plan.microBatches);
-  ScheduleTable schedule;
-  if (isVShaped(plan.schedule))
-    schedule = buildSchedule(plan.schedule, plan.pp, microBatches, plan.virtualStages);
+  if (isVShaped(plan.schedule)) {
+    std::shared_ptr<const OrderedSchedule> ordered = schedule();
+    inFlight.assign(ordered->inFlight().begin(), ordered->inFlight().end());
+    return;
+  }
   for (int stage = 0; stage < plan.pp; ++stage)
-    inFlight.push_back(isVShaped(plan.schedule)
-                           ? peakInFlight(schedule, stage)
-                           : chunksInFlight(plan.schedule, stage, plan.pp, microBatches, plan.virtualStages));
+    inFlight.push_back(
+        chunksInFlight(plan.schedule, stage, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages));
 }
 
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
@@ -107,46 +109,144 @@ StageContent StageOptions::contentOf(int stage) const {
 }
 
 const StageOption &StageOptions::best(int stage, int first, int count) {
+  return known(stage, first, count, recomputeBudget);
+}
+
+const StageOption &StageOptions::bound(int stage, int first, int count) { return known(stage, first, count, 0); }
+
+const StageOption &StageOptions::known(int stage, int first, int count, int64_t budget) {
   // Stages between the ends that hold equally much are alike, and so are positions of equal layers.
-  if (inFlight.empty())
+  if (inFlight.empty()) {
     countInFlight();
+    placesOf.assign(plan.pp, std::vector<std::vector<uint32_t>>(oneKind ? 1 : costs.layerKinds.size()));
+  }
   int stageClass = stage;
   bool inner = stage > 0 && stage < plan.pp - 1;
   if (inner && inFlight[stage] == inFlight[1])
     stageClass = 1;
-  uint64_t key = (static_cast<uint64_t>(stageClass) << 42) | (static_cast<uint64_t>(oneKind ? 0 : first) << 21) |
-                 static_cast<uint64_t>(count); // a model has fewer than two million layers
-  auto found = known.find(key);
-  if (found == known.end())
-    found = known.emplace(key, choose(stage, first, count)).first;
-  return found->second;
-}
-
-StageOption StageOptions::choose(int stage, int first, int count) {
-  StageContent content = contentOf(stage);
-  if (oneKind && !costs.commonRecompute) {
-    content.layers.resize(problem.kinds.size());
-    return chooseAlike(content, costs.layerKinds.front(), count);
+  std::vector<uint32_t> &places = placesOf[stageClass][oneKind ? 0 : first];
+  if (places.size() <= static_cast<size_t>(count))
+    places.resize(count + 1);
+  uint32_t &place = places[count];
+  bool isNew = place == 0;
+  if (isNew) {
+    entries.emplace_back();
+    place = static_cast<uint32_t>(entries.size());
   }
-  return chooseUniform(content, first, count);
+  Known &entry = entries[place - 1];
+  if (isNew || (entry.budget < budget && entry.option.fits && !entry.option.isProved()))
+    entry = {choose(stage, first, count, budget), budget};
+  return entry.option;
 }
 
-StageOption StageOptions::finish(const CostTable &table, const StageContent &content, std::array<int, 3> kept) const {
+StageOption StageOptions::choose(int stage, int first, int count, int64_t budget) {
+  StageContent content = contentOf(stage);
+  if (keepsOneClass())
+    return chooseUniform(content, first, count);
+  StageOption option = finish(place(content, first, count, Recompute::None), content);
+  if (option.fits) // nothing is repeated
+    return option;
+  RecomputeChoice choice = chooseMixed(stage, first, count, budget);
+  if (oneKind) {
+    content.layers[costs.layerKinds.front()] = choice.layers.front();
+    option = finish(costs, content);
+  } else {
+    place(content, first, count, Recompute::None);
+    SegmentCost &cost = range.kinds[0];
+    cost.savedBytes[0] = choice.savedBytes / content.inFlight;
+    cost.forwardPeakBytes[0] = choice.peakBytes;
+    cost.recompute[0] = {.compute = choice.repeatSeconds};
+    option = finish(range, content);
+  }
+  option.leastBackward = option.seconds.backward - (choice.repeatSeconds - choice.leastRepeatSeconds);
+  return option;
+}
+
+// With several chunks of unlike layers what a stage holds at once is counted as if all were the widest.
+bool StageOptions::keepsOneClass() const {
+  return costs.commonRecompute || (!oneKind && chunksOf(plan.schedule, plan.virtualStages) > 1);
+}
+
+// Puts the range on the stage, all in one class. Returns the table in which it is priced: layers that are alike are
+// counted, others are one segment.
+const CostTable &StageOptions::place(StageContent &content, int first, int count, Recompute recompute) {
+  int index = static_cast<int>(recompute);
+  if (ranges) {
+    range.kinds[0] = ranges->of(first, count);
+    content.layers.assign(1, {});
+    content.layers[0][index] = 1;
+    return range;
+  }
+  content.layers.assign(problem.kinds.size(), {});
+  content.layers[costs.layerKinds.front()][index] = count;
+  return costs;
+}
+
+StageOption StageOptions::finish(const CostTable &table, const StageContent &content) const {
   StageOption option;
   StageMemory memory = stageMemory(problem, table, content);
   option.bytes = memory.total();
   option.hostBytes = memory.host();
   option.fits = option.bytes <= problem.machine.memoryBytes && option.hostBytes <= problem.machine.hostShareBytes();
   option.seconds = chunkSeconds(table, content);
+  option.leastBackward = option.seconds.backward;
   option.stepSeconds = stepPhase(table, content).total();
-  option.kept = kept;
   return option;
 }
 
-std::vector<Recompute> StageOption::recompute() const {
-  std::vector<Recompute> list(kept[2], Recompute::Full);
-  list.insert(list.end(), kept[1], Recompute::Selective);
-  list.insert(list.end(), kept[0], Recompute::None);
+std::vector<int> StageOptions::kindsIn(int first, int count) const {
+  if (oneKind)
+    return {costs.layerKinds.front()};
+  std::vector<int> kinds(costs.layerKinds.begin() + first, costs.layerKinds.begin() + first + count);
+  std::ranges::sort(kinds);
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  return kinds;
+}
+
+RecomputeChoice StageOptions::chooseMixed(int stage, int first, int count, int64_t budget) {
+  StageContent content = contentOf(stage);
+  std::vector<RecomputeItem> items;
+  double saved = 0; // with nothing repeated
+  for (int kind : kindsIn(first, count)) {
+    const SegmentCost &cost = costs.kinds[kind];
+    RecomputeItem item;
+    item.layers = oneKind ? count : countOf(kind, first, count);
+    for (int i = 0; i < 3; ++i) {
+      item.savedBytes[i] = cost.savedBytes[i] * content.inFlight;
+      item.repeatSeconds[i] = cost.recompute[i].total();
+      item.peakBytes[i] = peakBytes(cost, i);
+    }
+    saved += item.layers * item.savedBytes[0];
+    items.push_back(item);
+  }
+  StageMemory memory = stageMemory(problem, place(content, first, count, Recompute::None), content);
+  double ends = std::max(content.embed ? peakBytes(costs.embed, 0) : 0, content.head ? peakBytes(costs.head, 0) : 0);
+  double others = memory.total() - memory.workspace - saved;
+  // What fits only by rounding is left out.
+  return chooseRecompute(items, ends, problem.machine.memoryBytes * (1 - 1e-13) - others, budget);
+}
+
+int StageOptions::countOf(int kind, int first, int count) const {
+  auto begin = costs.layerKinds.begin() + first;
+  return static_cast<int>(std::count(begin, begin + count, kind));
+}
+
+std::vector<Recompute> StageOptions::keep(int stage, int first, int count) {
+  bool fits = best(stage, first, count).fits;
+  StageContent content = contentOf(stage);
+  if (keepsOneClass())
+    return std::vector<Recompute>(count, uniformClass(content, first, count));
+  if (fits && finish(place(content, first, count, Recompute::None), content).fits)
+    return std::vector<Recompute>(count, Recompute::None);
+  std::vector<std::array<int, 3>> left = chooseMixed(stage, first, count, recomputeBudget).layers;
+  std::vector<int> kinds = kindsIn(first, count);
+  std::vector<Recompute> list;
+  for (int layer = first; layer < first + count; ++layer) {
+    auto item = std::ranges::lower_bound(kinds, costs.layerKinds[layer]) - kinds.begin();
+    int index = left[item][2] > 0 ? 2 : left[item][1] > 0 ? 1 : 0; // those that repeat most first
+    --left[item][index];
+    list.push_back(static_cast<Recompute>(index));
+  }
   return list;
 }
 
@@ -162,80 +262,25 @@ bool better(const StageOption &a, const StageOption &b) {
   return a.bytes < b.bytes;
 }
 
-// A choice while it is compared: only what differs between choices.
-struct Choice {
-  std::array<int, 3> kept{};
-  double repeated = 0, bytes = 0;
-};
-
 } // namespace
 
-// Saved bytes are linear in the counts and the workspace is that of the widest class present, so
-// the least bytes are reached where all layers keep the same: when none of those three fits,
-// nothing does.
-StageOption StageOptions::chooseAlike(StageContent content, int kind, int count) const {
-  const SegmentCost &cost = costs.kinds[kind];
-  std::array<double, 3> saved{}, repeats{};
-  for (int i = 0; i < 3; ++i) {
-    saved[i] = cost.savedBytes[i] * content.inFlight;
-    repeats[i] = cost.recompute[i].total();
-  }
-  std::optional<Choice> best;
-  auto bytesOf = [&](const std::array<int, 3> &kept) {
-    content.layers[kind] = kept;
-    return stageMemory(problem, costs, content).total();
-  };
-  auto consider = [&](int selective, int full) {
-    Choice choice{{count - selective - full, selective, full}, selective * repeats[1] + full * repeats[2]};
-    if (best && choice.repeated > best->repeated)
-      return;
-    choice.bytes = bytesOf(choice.kept);
-    if (choice.bytes <= problem.machine.memoryBytes &&
-        (!best || std::tie(choice.repeated, choice.bytes) < std::tie(best->repeated, best->bytes)))
-      best = choice;
-  };
-  consider(0, 0);
-  if (!best) {
-    consider(count, 0);
-    consider(0, count);
-    for (int full = 0; best && full < count && full * repeats[2] <= best->repeated; ++full) {
-      int rest = count - full;
-      consider(0, full);
-      consider(rest, full);
-      if (rest < 2 || saved[0] <= saved[1])
-        continue;
-      // Fewest selective layers beside layers that keep everything.
-      double over = bytesOf({rest - 1, 1, full}) - problem.machine.memoryBytes;
-      int selective = over <= 0 ? 1 : 1 + static_cast<int>(std::ceil(over / (saved[0] - saved[1]) - 1e-9));
-      for (int more = 0; more < 2 && selective + more < rest; ++more) // the second guards against rounding
-        consider(selective + more, full);
+Recompute StageOptions::uniformClass(StageContent content, int first, int count) {
+  if (costs.commonRecompute)
+    return *costs.commonRecompute;
+  std::optional<StageOption> best;
+  Recompute chosen = Recompute::None;
+  for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    StageOption option = finish(place(content, first, count, recompute), content);
+    if (!best || better(option, *best)) {
+      best = option;
+      chosen = recompute;
     }
   }
-  std::array<int, 3> kept = best ? best->kept : std::array<int, 3>{0, 0, count};
-  if (!best) // for the report: whichever needs least
-    for (const std::array<int, 3> &other : {std::array<int, 3>{count, 0, 0}, std::array<int, 3>{0, count, 0}})
-      if (bytesOf(other) < bytesOf(kept))
-        kept = other;
-  content.layers[kind] = kept;
-  return finish(costs, content, kept);
+  return chosen;
 }
 
 StageOption StageOptions::chooseUniform(StageContent content, int first, int count) {
-  std::optional<StageOption> best;
-  range.kinds[0] = ranges->of(first, count);
-  for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    if (costs.commonRecompute && recompute != *costs.commonRecompute)
-      continue;
-    int index = static_cast<int>(recompute);
-    content.layers.assign(1, {});
-    content.layers[0][index] = 1;
-    std::array<int, 3> kept{};
-    kept[index] = count;
-    StageOption option = finish(range, content, kept);
-    if (!best || better(option, *best))
-      best = option;
-  }
-  return *best;
+  return finish(place(content, first, count, uniformClass(content, first, count)), content);
 }
 
 } // namespace espalier::planner

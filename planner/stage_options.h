@@ -4,12 +4,13 @@
 #pragma once
 
 #include "planner/range_costs.h"
+#include "planner/recompute_choice.h"
 #include "planner/schedule.h"
 #include "planner/simulate.h"
 
 #include <array>
+#include <deque>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 namespace espalier::planner {
@@ -17,45 +18,68 @@ namespace espalier::planner {
 /// One chunk of layers on a stage, with its choice of what is kept.
 struct StageOption {
   bool fits = false;
-  ChunkSeconds seconds;      ///< of one chunk's layers; see edgeSeconds
-  double stepSeconds = 0;    ///< of the whole stage, once per step
-  double bytes = 0;          ///< of the whole stage; when nothing fits, of the least choice
-  double hostBytes = 0;      ///< of the whole stage, in host memory
-  std::array<int, 3> kept{}; ///< layers of one chunk per Recompute
-
-  /// Per layer of one chunk: those that repeat most first.
-  std::vector<Recompute> recompute() const;
+  ChunkSeconds seconds;   ///< of one chunk's layers; see edgeSeconds
+  double stepSeconds = 0; ///< of the whole stage, once per step
+  double bytes = 0;       ///< of the whole stage; when nothing fits, of the least choice
+  double hostBytes = 0;   ///< of the whole stage, in host memory
+  /// No choice of what is kept has a shorter backward; less than that of `seconds` where its choice is not proved best.
+  double leastBackward = 0;
+  bool isProved() const { return leastBackward >= seconds.backward; }
 };
 
 /// Options of one choice of axes; remembers what it computed.
 class StageOptions {
 public:
-  /// `plan` gives axes, micro-batches and schedule; its stages are not looked at.
-  StageOptions(const Problem &problem, const Plan &plan);
+  /// `plan` gives axes, micro-batches and schedule; its stages are not looked at. Plans of one search share
+  /// `schedules`.
+  StageOptions(const Problem &problem, const Plan &plan,
+               std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>());
 
   /// Layers first .. first + count - 1 on `stage`. With several chunks per stage all chunks have
   /// `count` layers and keep the same.
   const StageOption &best(int stage, int first, int count);
 
+  /// The same with less care for what is kept: whether it fits and the least backward hold.
+  const StageOption &bound(int stage, int first, int count);
+
+  /// What each layer keeps under best(): of each kind those that repeat most first.
+  std::vector<Recompute> keep(int stage, int first, int count);
+
   const CostTable &table() const { return costs; }
   const Plan &axes() const { return plan; }
+  /// The schedule of the axes.
+  std::shared_ptr<const OrderedSchedule> schedule() const;
 
 private:
   void countInFlight();
-  StageOption choose(int stage, int first, int count);
-  StageOption chooseAlike(StageContent content, int kind, int count) const;
+  const StageOption &known(int stage, int first, int count, int64_t budget);
+  StageOption choose(int stage, int first, int count, int64_t budget);
   StageOption chooseUniform(StageContent content, int first, int count);
+  Recompute uniformClass(StageContent content, int first, int count);
+  RecomputeChoice chooseMixed(int stage, int first, int count, int64_t budget);
+  bool keepsOneClass() const;
+  const CostTable &place(StageContent &content, int first, int count, Recompute recompute);
+  std::vector<int> kindsIn(int first, int count) const;
+  int countOf(int kind, int first, int count) const;
   StageContent contentOf(int stage) const;
-  StageOption finish(const CostTable &table, const StageContent &content, std::array<int, 3> kept) const;
+  StageOption finish(const CostTable &table, const StageContent &content) const;
+
+  static constexpr int64_t recomputeBudget = 4000;
+  struct Known {
+    StageOption option;
+    int64_t budget = 0; ///< that it was chosen with
+  };
 
   const Problem &problem;
   Plan plan;
   CostTable costs;
+  std::shared_ptr<ScheduleCache> schedules;
   bool oneKind = true;
-  std::vector<double> inFlight;                    // per stage
-  std::optional<RangeCosts> ranges;                // with several kinds of layers
-  CostTable range;                                 // ends as costs, one kind: the range that is priced
-  std::unordered_map<uint64_t, StageOption> known; // by stage class, first and count
+  std::vector<double> inFlight;     // per stage
+  std::optional<RangeCosts> ranges; // with several kinds of layers
+  CostTable range;                  // ends as costs, one kind: the range that is priced
+  std::deque<Known> entries;
+  std::vector<std::vector<std::vector<uint32_t>>> placesOf; // [stage class][first][count] -> place in entries, from 1
 };
 
 /// Time of the layers of one chunk.

@@ -223,11 +223,11 @@ void addFusionPasses(OpPassManager &passes) {
   // Derivatives repeat subexpressions of the forward part; a group should see each once.
   passes.addPass(createCSEPass());
   passes.addPass(createFuseKernels());
+  // Groups are what moves; once buffers are shared, their reuse would forbid it.
+  passes.addPass(createOverlapCommunication());
 }
 
 void addBufferPasses(OpPassManager &passes) {
-  // Groups are what moves; once buffers are shared, their reuse would forbid it.
-  passes.addPass(createOverlapCommunication());
   // Buffers only exist once groups are known: what lives inside of a kernel needs none.
   passes.addPass(createLowerToExec());
   passes.addPass(createPlanBuffers());

@@ -11,7 +11,8 @@ namespace espalier {
 /// Adds the passes from local functions to programs: fuse-kernels, overlap-communication, lower-to-exec,
 /// plan-buffers.
 void addCodegenPasses(mlir::OpPassManager &passes);
-/// The first part of them: groups ops into kernels. The second part makes programs over buffers.
+/// The first part of them: groups ops into kernels, in the order in which they run. The second part makes programs over
+/// buffers.
 void addFusionPasses(mlir::OpPassManager &passes);
 void addBufferPasses(mlir::OpPassManager &passes);
 

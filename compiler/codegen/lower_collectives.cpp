@@ -1,6 +1,6 @@
 // Collectives become a start where their operand is ready and a wait before the first instruction that touches their
 // buffers, so that what stands in between hides them. The runtime gathers and scatters whole buffers: along an inner
-// dimension the parts are packed or unpacked by strided copies.
+// dimension the parts are packed before the start, or unpacked where the result is needed, by strided copies.
 #include "compiler/codegen/program_builder.h"
 
 #include "dialects/dist/dialect.h"
@@ -91,6 +91,16 @@ void ProgramBuilder::start(StringRef kind, StringRef reduction, ArrayAttr axes, 
 }
 
 void ProgramBuilder::waitFor(Operation *instruction) {
+  exec::visitBuffers(instruction, [&](exec::BufferAttr buffer, bool) {
+    auto touched = llvm::find_if(unpacks, [&](const Unpack &unpack) { return overlap(buffer, unpack.result); });
+    if (touched == unpacks.end())
+      return;
+    Unpack unpack = std::move(*touched);
+    unpacks.erase(touched);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(instruction);
+    unpack.copy(); // which waits for the collective
+  });
   exec::visitBuffers(instruction, [&](exec::BufferAttr buffer, bool isWritten) {
     for (size_t i = 0; i < pending.size();) {
       if (!overlap(buffer, pending[i].to) && !(isWritten && overlap(buffer, pending[i].from))) {
@@ -105,6 +115,8 @@ void ProgramBuilder::waitFor(Operation *instruction) {
 }
 
 void ProgramBuilder::waitForAll() {
+  for (const Unpack &unpack : std::exchange(unpacks, {}))
+    unpack.copy();
   for (const Pending &collective : pending)
     builder.create<exec::WaitOp>(collective.id);
   pending.clear();
@@ -129,11 +141,16 @@ LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
   Type element = elementOf(gather.getX());
   start("all_gather", "sum", gather.getAxes(), element, place(gather.getX()), gathered,
         cast<RankedTensorType>(gather.getType()).getNumElements());
-  int64_t stride = cut.parts * cut.bytes;
-  for (int64_t i = 0; cut.outer > 1 && i < cut.parts; ++i)
-    copy(part(gathered, i * cut.outer * cut.bytes, cut.outer * cut.bytes, {}),
-         part(result, i * cut.bytes, (cut.outer - 1) * stride + cut.bytes, {}), element,
-         {cut.outer, cut.bytes, stride, cut.bytes});
+  if (cut.outer == 1)
+    return success();
+  unpacks.push_back({result, [this, cut, gathered, result, element, loc = op->getLoc()] {
+                       builder.setLoc(loc);
+                       int64_t stride = cut.parts * cut.bytes;
+                       for (int64_t i = 0; i < cut.parts; ++i)
+                         copy(part(gathered, i * cut.outer * cut.bytes, cut.outer * cut.bytes, {}),
+                              part(result, i * cut.bytes, (cut.outer - 1) * stride + cut.bytes, {}), element,
+                              {cut.outer, cut.bytes, stride, cut.bytes});
+                     }});
   return success();
 }
 

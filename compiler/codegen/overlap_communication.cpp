@@ -1,7 +1,8 @@
 // Between the start of a collective and its wait other work hides it. The wait stands before the first instruction that
 // needs the result (lower-to-exec); this pass brings work in between, without a change to any value: a collective
 // starts as soon as its operand exists, and gradients of weights, which nothing in the program waits for, are computed
-// after the next collective has started. Collectives keep their order, so that all members of a group agree on it.
+// after the next collective has started. All members of a group run the same program, so that they agree on the order
+// of collectives.
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
@@ -20,13 +21,31 @@ namespace {
 
 bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp>(op); }
 
-/// Moves each collective up to its operand's producer, but not past another collective.
+/// The first op that waits for a collective's result.
+Operation *firstUser(Operation *collective) {
+  Operation *first = nullptr;
+  for (Operation *user : collective->getUsers())
+    if (!first || user->isBeforeInBlock(first))
+      first = user;
+  return first;
+}
+
+/// Moves each collective up to its operand's producer, but not past another one, except where that is needed later:
+/// collectives start in the order in which they are waited for, which a device that moves one after the other needs.
 void hoistCollectives(Block &block) {
   Operation *previous = nullptr;
+  auto isNeededBefore = [](Operation *a, Operation *b) {
+    Operation *userA = firstUser(a), *userB = firstUser(b);
+    return userA && userB && userA->isBeforeInBlock(userB);
+  };
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (!isCollective(&op))
       continue;
     Operation *after = op.getOperand(0).getDefiningOp();
+    if (previous && (!after || after->isBeforeInBlock(previous)) && isNeededBefore(&op, previous)) {
+      op.moveBefore(previous);
+      continue;
+    }
     if (previous && (!after || after->isBeforeInBlock(previous)))
       after = previous;
     if (after)
@@ -43,15 +62,6 @@ bool isWeightGradient(Operation &op) {
            auto accumulate = dyn_cast<model::AccumulateOp>(user);
            return accumulate && isa<BlockArgument>(accumulate.getAccumulator());
          });
-}
-
-/// The first op that waits for a collective's result.
-Operation *firstUser(Operation *collective) {
-  Operation *first = nullptr;
-  for (Operation *user : collective->getUsers())
-    if (!first || user->isBeforeInBlock(first))
-      first = user;
-  return first;
 }
 
 /// Moves weight gradients that hide nothing where they stand behind the next collective.

@@ -108,6 +108,13 @@ private:
   llvm::DenseMap<mlir::Value, exec::BufferAttr> places;
   llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< at the end of the program
   llvm::SmallVector<Pending> pending;
+  /// A gathered tensor whose parts are still to be copied to their places, before the first instruction that touches
+  /// it.
+  struct Unpack {
+    exec::BufferAttr result;
+    std::function<void()> copy;
+  };
+  llvm::SmallVector<Unpack> unpacks;
   int64_t buffers = 0, collectives = 0;
 };
 

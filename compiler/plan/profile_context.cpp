@@ -1,5 +1,7 @@
 #include "compiler/plan/profile_context.h"
 
+#include "planner/cost.h"
+
 #include <algorithm>
 
 namespace espalier {
@@ -29,7 +31,7 @@ std::vector<Term> replaced(const std::vector<Term> &whole, const std::vector<Ter
 std::vector<int> profiledContextRanks(int64_t positions) {
   std::vector<int> ranks;
   int divisor = 2;
-  for (int wanted : {2, 4, 16}) {
+  for (int wanted : {2, 4, 16, 64}) {
     divisor = std::max(divisor, wanted);
     while (divisor <= mostContextRanks && positions % divisor != 0)
       ++divisor;
@@ -54,6 +56,7 @@ planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const
   terms.savedBytes = split.savedBytes;
   for (int policy = 0; policy < 3; ++policy)
     terms.contextBytes[policy] = workspaces[policy];
+  planner::orderTerms(terms);
   return terms;
 }
 

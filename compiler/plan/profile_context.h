@@ -11,8 +11,9 @@ namespace espalier {
 /// Samples of a micro-batch at which workspaces are planned where the sequence is split.
 constexpr int64_t contextSamples[] = {1, 4};
 
-/// The numbers of context ranks to build for where `positions` can be split, ascending: the first divisors from 2, 4
-/// and 16 on, as far as 64. Few ranks are the common choice and known exactly where powers of two divide.
+/// The numbers of context ranks to build for where `positions` can be split, ascending: the first divisors from 2, 4,
+/// 16 and 64 on, as far as 64. Few ranks are the common choice and known exactly where powers of two divide; many are
+/// built for because what lies beyond the last would be taken as too small.
 std::vector<int> profiledContextRanks(int64_t positions);
 
 /// Workspaces of a segment by recompute policy.

@@ -7,10 +7,12 @@
 #include "compiler/plan/profile_context.h"
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
+#include "planner/cost.h"
 
 #include "mlir/Pass/PassManager.h"
 
 #include <atomic>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -369,7 +371,8 @@ private:
       bool isGather = term.kind == planner::CollectiveKind::AllGather;
       if (term.phase == planner::Phase::Step && term.axis == Axis::Dp &&
           (isGather || term.kind == planner::CollectiveKind::ReduceScatter)) {
-        term.canHide = true;
+        term.start = -1; // before the first kernel, for its own or another layer
+        term.wait = std::numeric_limits<int>::max();
         term.phase = planner::Phase::Backward;
         if (isGather) {
           moved.push_back(term);
@@ -379,6 +382,7 @@ private:
       moved.push_back(term);
     }
     pattern.collectives = std::move(moved);
+    planner::orderTerms(pattern);
     return pattern;
   }
 

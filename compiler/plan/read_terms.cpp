@@ -86,6 +86,15 @@ planner::Axis axisNamed(StringRef name) {
 /// The outermost axis of the group.
 planner::Axis axisOf(Operation *op) { return axisNamed(cast<StringAttr>(axesOf(op)[0]).getValue()); }
 
+using Positions = llvm::DenseMap<Operation *, int>; ///< of ops in the block of their function
+
+Positions positionsIn(func::FuncOp function) {
+  Positions positions;
+  for (auto [index, op] : llvm::enumerate(function.getBody().front()))
+    positions[&op] = static_cast<int>(index);
+  return positions;
+}
+
 /// Same work in another function: op, place in the model file, types.
 std::string signature(Operation *op) {
   std::string text;
@@ -195,6 +204,7 @@ private:
     return term;
   }
 
+  /// Without positions: what stands beside it in a program is not known.
   CollectiveTerm collectiveTerm(Operation *op, Phase phase) const {
     CollectiveTerm term;
     term.name = op->getName().stripDialect().str();
@@ -206,14 +216,31 @@ private:
     return term;
   }
 
+  /// A collective starts where it stands and is waited for by the first user of its result.
+  CollectiveTerm collectiveTerm(Operation *op, Phase phase, const Positions &positions) const {
+    CollectiveTerm term = collectiveTerm(op, phase);
+    term.start = positions.lookup(op);
+    term.wait = positions.lookup(op->getBlock()->getTerminator());
+    for (Operation *user : op->getUsers())
+      term.wait = std::min(term.wait, positions.lookup(user));
+    return term;
+  }
+
+  static ComputeTerm at(ComputeTerm term, int position) {
+    term.position = position;
+    return term;
+  }
+
   void readPhase(func::FuncOp phaseFunction, Phase phase) {
+    Positions positions = positionsIn(phaseFunction);
     for (Operation &op : phaseFunction.getBody().front()) {
       if (isCollective(&op))
-        terms.collectives.push_back(collectiveTerm(&op, phase));
+        terms.collectives.push_back(collectiveTerm(&op, phase, positions));
       else if (isSingle(&op))
-        terms.compute.push_back(singleTerm(&op, phase));
+        terms.compute.push_back(at(singleTerm(&op, phase), positions.lookup(&op)));
       else if (movesBytes(&op))
-        terms.compute.push_back(memoryTerm(op.getName().stripDialect().str(), phase, trafficOf(&op)));
+        terms.compute.push_back(
+            at(memoryTerm(op.getName().stripDialect().str(), phase, trafficOf(&op)), positions.lookup(&op)));
     }
   }
 
@@ -231,6 +258,8 @@ private:
       (index == 1 ? term.repeatedSelective : term.repeatedFull) = true;
       return term;
     };
+    Positions positions = positionsIn(policy);
+    size_t first = terms.compute.size();
     for (Operation &op : policy.getBody().front()) {
       if (movesBytes(&op))
         for (const Monomial &part : trafficOf(&op))
@@ -238,11 +267,13 @@ private:
       if (!isSingle(&op) || known[signature(&op)]-- > 0)
         continue;
       if (isCollective(&op))
-        terms.collectives.push_back(flag(collectiveTerm(&op, Phase::Repeat)));
+        terms.collectives.push_back(flag(collectiveTerm(&op, Phase::Repeat, positions)));
       else
-        terms.compute.push_back(flag(singleTerm(&op, Phase::Repeat)));
+        terms.compute.push_back(at(flag(singleTerm(&op, Phase::Repeat)), positions.lookup(&op)));
     }
-    terms.compute.push_back(flag(memoryTerm("element-wise work again", Phase::Repeat, bytes)));
+    // The difference of two programs has no place in either: it stands before all and hides nothing.
+    terms.compute.insert(terms.compute.begin() + first,
+                         at(flag(memoryTerm("element-wise work again", Phase::Repeat, bytes)), -1));
   }
 
   /// A call keeps its incoming stream where backward reads it, and the results with the role `saved`.

@@ -1,5 +1,5 @@
 // Reads the planner's terms off the compiler's own IR: a partitioned model whose element-wise work is grouped into
-// kernels (after fuse-kernels, before programs are made).
+// kernels, in the order in which they run (after overlap-communication, before programs are made).
 #pragma once
 
 #include "compiler/pipeline/segment_layout.h"

@@ -6,6 +6,9 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cmath>
+#include <random>
+
 namespace espalier::planner {
 namespace {
 
@@ -39,7 +42,8 @@ void runWhyNot(benchmark::State &state, const Problem &problem, const Pins &wish
   WhyNot answer;
   for (auto _ : state)
     answer = whyNot(problem, chosen, wish, options);
-  state.counters["gap"] = std::max(0.0, 1 - answer.lowerBoundSeconds / answer.best.prediction.stepSeconds);
+  state.counters["gap"] =
+      answer.violated.empty() ? std::max(0.0, 1 - answer.lowerBoundSeconds / answer.best.prediction.stepSeconds) : 0;
 }
 
 Pins tensorRanks(int tp, int pp) {
@@ -55,12 +59,70 @@ Pins stages(int pp) {
   return wish;
 }
 
+// Does not fit: every rank would hold the whole model.
+Pins everywhere() {
+  Pins wish;
+  wish.tp = wish.pp = 1;
+  wish.zero = 0;
+  return wish;
+}
+
 Pins fullRecompute() {
   Pins wish;
   wish.recompute = Recompute::Full;
   return wish;
 }
 
+// A pipeline under 1F1B with at most as many micro-batches as stages: the longest path turns often. Memory is scarce or
+// not, links are fast or slow, layers alike or not.
+Problem fewMicroBatches(std::mt19937 &random) {
+  auto between = [&](double low, double high) {
+    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+  };
+  int stages = 3 + static_cast<int>(random() % 14), layers = stages + static_cast<int>(random() % (5 * stages));
+  int microBatches = 1 + static_cast<int>(random() % stages), replicas = 1 << random() % 3;
+  Machine machine = testMachine(1, stages * replicas);
+  machine.link.bytesPerSecond = between(1e9, 2e11);
+  int64_t vocab = 1000 * (1 + static_cast<int64_t>(random() % 64));
+  Problem problem = random() % 4 ? shapeProblem(gpt(layers, 512, 8, vocab), System{}, machine, microBatches * replicas)
+                                 : distinctLayers(layers, 512, 8, machine, microBatches * replicas);
+  problem.pins.dp = replicas;
+  problem.pins.pp = stages;
+  problem.pins.microBatchSize = 1;
+  problem.pins.schedule = Schedule::OneFOneB;
+  SearchOptions options;
+  options.relax = false;
+  Problem none = problem;
+  none.machine.memoryBytes = 1;
+  if (double least = search(none, options).nearest.prediction.peakBytes; least > 0)
+    problem.machine.memoryBytes = least * between(1, 4);
+  return problem;
+}
+
+// How many of random problems are proved, and the largest gap of the others.
+void runRandomFew(benchmark::State &state) {
+  std::mt19937 random(static_cast<unsigned>(state.range(1)));
+  std::vector<Problem> problems;
+  for (int64_t i = 0; i < state.range(0); ++i)
+    problems.push_back(fewMicroBatches(random));
+  int solved = 0, proved = 0;
+  double worst = 0;
+  for (auto _ : state)
+    for (const Problem &problem : problems) {
+      SearchResult result = search(problem);
+      if (result.plans.empty())
+        continue;
+      ++solved;
+      proved += result.statistics.optimal;
+      if (!result.statistics.optimal)
+        worst = std::max(worst, 1 - result.statistics.lowerBoundSeconds / result.plans[0].prediction.stepSeconds);
+    }
+  state.counters["solved"] = solved;
+  state.counters["proved"] = proved;
+  state.counters["gap"] = worst;
+}
+
+BENCHMARK(runRandomFew)->Args({300, 1})->ArgNames({"problems", "seed"})->Iterations(1)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 13b_on_32, shapeProblem(gpt(40, 5120, 40), System{}, testMachine(4, 8), 64), false)
     ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 13b_on_32_all, shapeProblem(gpt(40, 5120, 40), System{}, testMachine(4, 8), 64), true)
@@ -75,6 +137,14 @@ BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16, large(1536), tensorRanks(8, 16), f
 BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16_all, large(1536), tensorRanks(8, 16), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_pp_16_all, large(1536), stages(16), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_full_recompute_all, large(1536), fullRecompute(), true)->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runWhyNot, 175b_everywhere_all, large(1536), everywhere(), true)->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16_all_offload, withHosts(large(1536)), tensorRanks(8, 16), true)
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runWhyNot, 175b_pp_16_all_offload, withHosts(large(1536)), stages(16), true)->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runWhyNot, 175b_full_recompute_all_offload, withHosts(large(1536)), fullRecompute(), true)
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runWhyNot, 175b_everywhere_all_offload, withHosts(large(1536)), everywhere(), true)
+    ->MeasureProcessCPUTime();
 
 } // namespace
 } // namespace espalier::planner

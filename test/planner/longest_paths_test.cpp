@@ -13,7 +13,7 @@ namespace {
 constexpr Schedule kOneChunk[] = {Schedule::GPipe, Schedule::OneFOneB, Schedule::ZeroBubbleH1};
 
 double played(Schedule schedule, const std::vector<ChunkSeconds> &chunks, const std::vector<double> &steps, int m) {
-  return playedStepSeconds(buildSchedule(schedule, static_cast<int>(chunks.size()), m), chunks, steps);
+  return playedStepSeconds(OrderedSchedule(buildSchedule(schedule, static_cast<int>(chunks.size()), m)), chunks, steps);
 }
 
 } // namespace

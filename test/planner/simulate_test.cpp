@@ -51,6 +51,23 @@ TEST(Simulate, LessMemoryOfTheVCostsBubbleAtItsEndsOnly) {
   }
 }
 
+// A schedule is put in order once and played with any durations.
+TEST(Simulate, KeptSchedulesPlayAsNewOnes) {
+  ScheduleCache cache;
+  for (Schedule schedule : kSchedules) {
+    int virtualStages = schedule == Schedule::Interleaved ? 3 : 1;
+    auto kept = cache.get(schedule, 4, 8, virtualStages);
+    EXPECT_EQ(kept, cache.get(schedule, 4, 8, virtualStages)); // built once
+    ScheduleTable table = buildSchedule(schedule, 4, 8, virtualStages);
+    for (double weight : {0.5, 2.0}) {
+      std::vector<ChunkSeconds> chunks(4 * table.chunksPerStage, {1, 1, weight});
+      EXPECT_EQ(kept->play(chunks).seconds, play(table, chunks).seconds) << scheduleName(schedule);
+    }
+    for (int stage = 0; stage < 4; ++stage)
+      EXPECT_EQ(kept->inFlight()[stage], peakInFlight(table, stage));
+  }
+}
+
 TEST(Simulate, OneStageHasNoBubble) {
   Played played = play(buildSchedule(Schedule::OneFOneB, 1, 5), {{1, 2, 0}});
   EXPECT_DOUBLE_EQ(played.seconds, 15);

@@ -35,3 +35,25 @@ func.func @block.squared_norm(%n: tensor<f32> {model.role = "statistic", model.n
   %5 = model.accumulate %3, %4 {always} : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %5 : tensor<f32>
 }
+
+!half = tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>
+
+// A gather along an inner dimension is unpacked where its result is needed, not where it starts: the product of other
+// operands runs beside it.
+// CHECK-LABEL: exec.program @gather.forward
+// CHECK: exec.start {{.*}}kind = "all_gather"
+// CHECK-NEXT: exec.call {{.*}}function = "matmul"
+// CHECK-NEXT: exec.wait
+// CHECK-NEXT: exec.call {{.*}}function = "copy"
+// CHECK-NEXT: exec.call {{.*}}function = "copy"
+// CHECK-NEXT: exec.call {{.*}}function = "matmul"
+func.func @gather.forward(%x: !x {model.role = "stream", model.name = "x"},
+                          %part: !half {model.role = "saved", model.name = "part"},
+                          %w: !w {model.role = "parameter", model.name = "w"})
+    -> (!y {model.role = "stream", model.name = "x"}) {
+  %g = dist.all_gather %part over ["tp"] dim 2 : (!half) -> !x
+  %p = model.contract %x, %w : (!x, !w) -> !y
+  %q = model.contract %g, %w : (!x, !w) -> !y
+  %s = model.add %p, %q : (!y, !y) -> !y
+  return %s : !y
+}

@@ -63,3 +63,28 @@ func.func @keeps_the_order(%x: !x, %part: !half) -> !x {
   %y = model.add %e, %g : (!x, !x) -> !x
   return %y : !x
 }
+
+// -----
+
+!x = tensor<4x6xf32, #model.dims<batch, hidden>>
+!half = tensor<2x6xf32, #model.dims<batch, hidden>>
+!w = tensor<6x10xf32, #model.dims<hidden, ffn>>
+!y = tensor<4x10xf32, #model.dims<batch, ffn>>
+
+// The gather is needed before the result of the sum: it starts first.
+// CHECK-LABEL: func.func @in_the_order_of_need
+// CHECK: %[[DX:.*]] = model.contract
+// CHECK-NEXT: %[[G:.*]] = dist.all_gather
+// CHECK-NEXT: %[[SUM:.*]] = dist.all_reduce %[[DX]]
+// CHECK-NEXT: model.contract %[[G]], %arg0
+// CHECK-NEXT: model.accumulate
+// CHECK-NEXT: model.tanh %[[SUM]]
+func.func @in_the_order_of_need(%dy: !y, %w: !w, %part: !half, %acc: !w) -> (!x, !w) {
+  %dx = model.contract %dy, %w : (!y, !w) -> !x
+  %sum = dist.all_reduce %dx over ["tp"] "sum" : (!x) -> !x
+  %x = dist.all_gather %part over ["tp"] dim 0 : (!half) -> !x
+  %dw = model.contract %x, %dy : (!x, !y) -> !w
+  %a = model.accumulate %acc, %dw : (!w, !w) -> !w
+  %t = model.tanh %sum : (!x) -> !x
+  return %t, %a : !x, !w
+}

@@ -150,6 +150,34 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
   }
 }
 
+// Profiled are 2, 4, 16 and 64 context ranks. A workspace is the largest of several sets of live values, each affine in
+// the part of the sequence, hence convex: in between it is taken as too large, if at all.
+TEST(ProfileModel, WorkspacesBetweenProfiledContextRanksAreNotTooSmall) {
+  RunConfig run = importConfig("tiny_gpt", {"model.model_config.seq_length=2048"}, "cpu_local");
+  run.pins = {};
+  MLIRContext context;
+  std::optional<planner::Problem> problem = profileModel(context, run);
+  ASSERT_TRUE(problem);
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  for (planner::Recompute recompute : {planner::Recompute::None, planner::Recompute::Full})
+    for (int cp : {8, 32}) {
+      planner::Plan plan;
+      plan.cp = cp;
+      plan.tp = 2;
+      plan.sequenceParallel = true;
+      plan.microBatchSize = 4;
+      plan.stages = {{0, 4, std::vector<planner::Recompute>(4, recompute)}};
+      std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
+      ASSERT_TRUE(compiled);
+      double arena = static_cast<double>(compiled->plan.stages(0).arena_bytes());
+      double error = planner::pricePlan(*problem, plan).prediction.memory[0].total() / arena - 1;
+      std::printf("%s: error %.3f %%\n", planner::describePlan(plan).c_str(), 100 * error);
+      EXPECT_GT(error, -1e-4) << planner::describePlan(plan);
+      EXPECT_LT(error, cp == 8 ? 0.05 : 0.02) << planner::describePlan(plan);
+    }
+}
+
 /// Bytes of whole buffers by collective and axis; all replicas apart from those of dp alone.
 using Traffic = std::map<std::tuple<planner::CollectiveKind, planner::Axis, bool>, double>;
 

@@ -1,0 +1,82 @@
+// Patterns are compared term by term, once per problem.
+#include "planner/kind_costs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+
+namespace espalier::planner {
+
+namespace {
+
+// The terms of micro-batches alone, or those of the step and the parameters alone.
+PatternTerms partOf(const PatternTerms &terms, bool step) {
+  PatternTerms part = step ? PatternTerms{} : terms;
+  part.pattern = step ? terms.pattern : Pattern{};
+  auto keep = [&](const auto &from, auto &to) {
+    to.clear();
+    std::ranges::copy_if(from, std::back_inserter(to), [&](const auto &t) { return (t.phase == Phase::Step) == step; });
+  };
+  keep(terms.compute, part.compute);
+  keep(terms.collectives, part.collectives);
+  part.parameters.clear();
+  part.stepBytes.clear();
+  part.stepPeakBytes.clear();
+  if (step) {
+    part.parameters = terms.parameters;
+    part.stepBytes = terms.stepBytes;
+    part.stepPeakBytes = terms.stepPeakBytes;
+  }
+  return part;
+}
+
+bool differOnlyInZero(const Plan &a, const Plan &b) {
+  auto rest = [](const Plan &plan) {
+    return std::tie(plan.dp, plan.tp, plan.pp, plan.cp, plan.ep, plan.microBatchSize, plan.sequenceParallel,
+                    plan.vocabParallel, plan.keepTensorParallelResults, plan.sliceRecomputedInputs, plan.schedule);
+  };
+  return rest(a) == rest(b);
+}
+
+} // namespace
+
+KindCosts::KindCosts(const Problem &problem) : problem(problem) {
+  once.dimensions = problem.dimensions;
+  once.machine = problem.machine;
+  for (const SegmentKind &kind : problem.kinds) {
+    SegmentKind step{kind.name, {}};
+    std::vector<PatternTerms> microBatches;
+    std::vector<int> group;
+    for (const PatternTerms &terms : kind.patterns) {
+      step.patterns.push_back(partOf(terms, /*step=*/true));
+      microBatches.push_back(partOf(terms, /*step=*/false));
+      group.push_back(static_cast<int>(std::ranges::find(microBatches, microBatches.back()) - microBatches.begin()));
+    }
+    once.kinds.push_back(std::move(step));
+    groups.push_back(std::move(group));
+  }
+}
+
+void KindCosts::price(int kind, const Plan &plan, Last &last) const {
+  bool isNear = last.plan && differOnlyInZero(*last.plan, plan);
+  if (isNear && last.plan->zero == plan.zero)
+    return; // offloading is added by others
+  const std::vector<PatternTerms> &patterns = problem.kinds[kind].patterns;
+  auto terms = std::ranges::find_if(patterns, [&](const PatternTerms &t) { return matches(t.pattern, plan); });
+  int group = terms == patterns.end() ? -1 : groups[kind][terms - patterns.begin()];
+  if (group < 0 || group != last.group || !isNear) {
+    last.cost = segmentCost(problem, kind, plan, &last.found);
+  } else {
+    SegmentCost cost = segmentCost(once, kind, plan), &before = last.cost;
+    cost.forward = before.forward, cost.backward = before.backward, cost.weight = before.weight;
+    cost.recompute = before.recompute;
+    cost.savedBytes = before.savedBytes;
+    cost.forwardPeakBytes = before.forwardPeakBytes, cost.backwardPeakBytes = before.backwardPeakBytes;
+    cost.workspaceBytes = before.workspaceBytes;
+    last.cost = cost;
+  }
+  last.plan = plan;
+  last.group = group;
+}
+
+} // namespace espalier::planner

@@ -1,0 +1,226 @@
+// Enumerates axes, micro-batches and flags; schedules come when a choice is due. A choice of axes is cheap to list and
+// dear to sum, so sums are made in parallel, and by the schedules that a choice has only those are counted.
+#include "planner/search_space.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <span>
+#include <thread>
+
+namespace espalier::planner {
+
+namespace {
+
+std::vector<int> divisors(int value, const std::optional<int> &pin) {
+  std::vector<int> list;
+  for (int i = 1; i <= value; ++i)
+    if (value % i == 0 && (!pin || *pin == i))
+      list.push_back(i);
+  return list;
+}
+
+double binomial(int n, int k) {
+  double value = 1;
+  for (int i = 1; i <= k; ++i)
+    value = value * (n - k + i) / i;
+  return value;
+}
+
+// Memory for actions of a table is bounded before one is built.
+constexpr double kMostActions = 4e6;
+
+// Only one of several chunks of a stage may be without layers.
+bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
+  return static_cast<int>(pinned.size()) == chunks && (chunks > stages || std::ranges::count(pinned, 0) == 0);
+}
+
+} // namespace
+
+void forEachParallel(size_t count, int threads, const std::function<void(size_t)> &work) {
+  std::atomic<size_t> next = 0;
+  auto loop = [&] {
+    for (size_t i = next++; i < count; i = next++)
+      work(i);
+  };
+  std::vector<std::jthread> pool;
+  for (size_t i = 1; i < std::min(static_cast<size_t>(std::max(threads, 1)), count); ++i)
+    pool.emplace_back(loop);
+  loop();
+}
+
+SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options) : problem(problem), all(options.all) {
+  enumerateAxes();
+  sumChoices(options.threads);
+}
+
+const Candidate *SearchSpace::at(size_t place) {
+  while (taken.size() <= place && !waiting.empty()) {
+    Candidate least = waiting.top();
+    waiting.pop();
+    if (least.schedule == 0)
+      spread(least.choice);
+    else
+      taken.push_back(least);
+  }
+  return place < taken.size() ? &taken[place] : nullptr;
+}
+
+double SearchSpace::leastBytes(const Candidate &candidate) const {
+  return evenBytes(*works[candidate.choice], problem.machine, axes(candidate));
+}
+
+Plan SearchSpace::axes(const Candidate &candidate) const {
+  Plan plan = choices[candidate.choice];
+  const Schedules &known = schedules.at({plan.pp, plan.microBatches, plan.offloadActivations});
+  std::tie(plan.schedule, plan.virtualStages) = known.list[candidate.schedule - 1];
+  return plan;
+}
+
+// Chunks on a stage of any plan of the space; the executor runs one.
+int SearchSpace::mostChunks(int stages) const {
+  const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
+  int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount();
+  return all ? std::max(1, chunks / stages) : 1;
+}
+
+void SearchSpace::enumerateAxes() {
+  int devices = problem.machine.devices();
+  const Pins &pins = problem.pins;
+  bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
+  for (int tp : divisors(devices, pins.tp))
+    for (int pp : divisors(devices / tp, pins.pp))
+      for (int cp : divisors(devices / tp / pp, pins.cp))
+        for (int ep : divisors(hasExperts ? devices / tp / pp / cp : 1, pins.ep)) {
+          Plan plan;
+          plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep;
+          plan.dp = devices / tp / pp / cp / ep;
+          if (!pins.dp || *pins.dp == plan.dp)
+            addMicroBatches(plan);
+        }
+}
+
+void SearchSpace::addMicroBatches(Plan plan) {
+  if (problem.globalBatch % plan.replicas() != 0 || plan.pp > problem.layerCount())
+    return;
+  if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(plan.pp) != 0)
+    return;
+  int64_t perReplica = problem.globalBatch / plan.replicas();
+  for (int64_t size = 1; size <= perReplica; ++size) {
+    if (perReplica % size != 0 || perReplica / size > (1 << 20))
+      continue;
+    plan.microBatchSize = size;
+    plan.microBatches = perReplica / size;
+    const Pins &pins = problem.pins;
+    if ((!pins.microBatchSize || *pins.microBatchSize == size) &&
+        (!pins.microBatches || *pins.microBatches == plan.microBatches))
+      addFlags(plan);
+  }
+}
+
+void SearchSpace::addFlags(Plan plan) {
+  for (bool sequenceParallel : {false, true})
+    for (bool vocabParallel : {true, false})
+      for (int zero = 0; zero <= 3; ++zero) {
+        const Pins &pins = problem.pins;
+        if (vocabParallel != pins.vocabParallel.value_or(true) ||
+            (pins.sequenceParallel && plan.tp > 1 && *pins.sequenceParallel != sequenceParallel) ||
+            (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
+            (!pins.zero && zero > 0 && plan.replicas() * plan.cp == 1))
+          continue;
+        plan.sequenceParallel = sequenceParallel;
+        plan.vocabParallel = vocabParallel;
+        plan.zero = zero;
+        // Of the schedule, costs only depend on whether it splits backward, which makes nothing faster: bounds hold.
+        plan.schedule = Schedule::OneFOneB;
+        if ((all || isExecutable(problem, plan)) && structuralViolations(problem, plan).empty())
+          addOffloads(plan);
+      }
+}
+
+// The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
+// each class of recompute is a way of its own.
+void SearchSpace::addOffloads(Plan plan) {
+  const Pins &pins = problem.pins;
+  bool mayOffload = all && problem.machine.canOffload();
+  for (bool optimizer : {false, true})
+    for (bool activations : {false, true})
+      for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+        if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+            pins.offloadActivations.value_or(activations) != activations ||
+            (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
+          continue;
+        plan.offloadOptimizer = optimizer;
+        plan.offloadActivations = activations;
+        plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
+        choices.push_back(plan);
+      }
+}
+
+// The work of each choice, and the least bound of its schedules: work spread evenly, in as many chunks as any has.
+void SearchSpace::sumChoices(int threads) {
+  works.resize(choices.size());
+  KindCosts costs(problem);
+  constexpr size_t block = 256;
+  forEachParallel((choices.size() + block - 1) / block, threads, [&](size_t i) {
+    size_t begin = i * block;
+    std::span<const Plan> part(choices.begin() + begin, std::min(block, choices.size() - begin));
+    std::ranges::move(sumWorks(problem, costs, part, [&](int stages) { return mostChunks(stages); }),
+                      works.begin() + begin);
+  });
+  std::vector<Candidate> list;
+  for (uint32_t i = 0; i < choices.size(); ++i) {
+    const Plan &plan = choices[i];
+    if (!works[i])
+      continue;
+    planCount = std::min(planCount + schedulesOf(plan).plans, 1e300);
+    list.push_back({evenBound(*works[i], problem.machine, plan, mostChunks(plan.pp)), i, 0});
+  }
+  waiting = decltype(waiting)(std::greater<>(), std::move(list));
+}
+
+const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
+  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches, plan.offloadActivations});
+  if (!inserted)
+    return place->second;
+  Plan with = plan;
+  for (Schedule schedule : kSchedules) {
+    const auto &pin = problem.pins.schedule;
+    if (pin ? schedule != *pin : plan.pp == 1 && schedule != Schedule::OneFOneB)
+      continue;
+    int most = schedule == Schedule::Interleaved ? mostChunks(plan.pp) : 1;
+    for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {
+      with.schedule = schedule;
+      with.virtualStages = isVShaped(schedule) ? 2 : virtualStages;
+      addSchedule(with, place->second);
+    }
+  }
+  return place->second;
+}
+
+void SearchSpace::addSchedule(const Plan &plan, Schedules &schedules) const {
+  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
+  const Pins &pins = problem.pins;
+  bool even = chunks > plan.pp, pinned = pins.stageLayers.has_value();
+  if (pins.virtualStages.value_or(plan.virtualStages) != plan.virtualStages ||
+      (pinned && !maySplit(*pins.stageLayers, plan.pp, chunks)) || (!all && !isExecutable(problem, plan)) ||
+      (!pinned && (chunks > layers || (even && layers % chunks != 0))) ||
+      static_cast<double>(plan.microBatches) * chunks > kMostActions ||
+      !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
+      !whyNotOffloadable(problem.machine, plan).empty())
+    return;
+  schedules.list.emplace_back(plan.schedule, plan.virtualStages);
+  schedules.plans += even || pinned ? 1 : binomial(layers - 1, plan.pp - 1);
+}
+
+void SearchSpace::spread(uint32_t choice) {
+  Plan plan = choices[choice];
+  const Schedules &known = schedulesOf(plan);
+  for (uint32_t i = 0; i < known.list.size(); ++i) {
+    std::tie(plan.schedule, plan.virtualStages) = known.list[i];
+    double bound = relaxedBound(*works[choice], problem.machine, plan, /*evenChunks=*/!problem.pins.stageLayers);
+    waiting.push({bound, choice, i + 1});
+  }
+}
+
+} // namespace espalier::planner

@@ -1,0 +1,80 @@
+// The space of a search: every choice of axes, micro-batch, flags and schedule under the pins, handed out by rising
+// bound. There are hundreds of thousands, of which a search looks at a few: a choice is not spread over its schedules
+// before its own bound is due.
+#pragma once
+
+#include "planner/search.h"
+#include "planner/split_layers.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace espalier::planner {
+
+/// Everything but the split of layers: one of the choices of axes, and the schedule.
+struct Candidate {
+  double bound = 0; ///< no split of it is faster
+  uint32_t choice = 0;
+  uint32_t schedule = 0; ///< place among those of the choice, from 1; 0: the choice itself
+  /// Equal bounds keep the order of enumeration.
+  bool operator>(const Candidate &other) const {
+    return std::tie(bound, choice, schedule) > std::tie(other.bound, other.choice, other.schedule);
+  }
+};
+
+class SearchSpace {
+public:
+  /// Enumerates the choices and sums their work; `problem` must outlive this.
+  SearchSpace(const Problem &problem, const SearchOptions &options);
+
+  /// Candidates times the ways to spread the layers, at most 1e300.
+  double plans() const { return planCount; }
+
+  /// The candidate at a place in the order of rising bounds; null behind the last.
+  const Candidate *at(size_t place);
+
+  /// Bytes that the fullest stage needs at least.
+  double leastBytes(const Candidate &candidate) const;
+
+  /// Its plan, without stages.
+  Plan axes(const Candidate &candidate) const;
+
+private:
+  /// What decides which schedules there are: stages, micro-batches, and whether activations are offloaded.
+  using ScheduleKey = std::tuple<int, int64_t, bool>;
+  struct Schedules {
+    std::vector<std::pair<Schedule, int>> list; ///< with virtual stages
+    double plans = 0;                           ///< the ways to spread the layers, over all of them
+  };
+
+  void enumerateAxes();
+  void addMicroBatches(Plan plan);
+  void addFlags(Plan plan);
+  void addOffloads(Plan plan);
+  void sumChoices(int threads);
+  int mostChunks(int stages) const;
+  const Schedules &schedulesOf(const Plan &plan);
+  void addSchedule(const Plan &plan, Schedules &schedules) const;
+  void spread(uint32_t choice);
+
+  const Problem &problem;
+  bool all;                  ///< also plans that cannot be executed yet
+  std::vector<Plan> choices; ///< all but the schedule
+  std::vector<std::optional<WorkSum>> works;
+  std::map<ScheduleKey, Schedules> schedules;
+  double planCount = 0;
+  /// Candidates, and choices that are not spread yet under the least bound that any schedule of theirs can have.
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> waiting;
+  std::vector<Candidate> taken; ///< by rising bound
+};
+
+/// Calls work(i) for i below `count`, each on any of the threads.
+void forEachParallel(size_t count, int threads, const std::function<void(size_t)> &work);
+
+} // namespace espalier::planner

@@ -1,0 +1,185 @@
+// What the planner takes to run beside communication, against what the compiled programs and schedules do.
+#include "compiler/driver.h"
+#include "compiler/import/import_run.h"
+#include "compiler/plan/profile_model.h"
+#include "planner/cost.h"
+#include "planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace espalier;
+using namespace mlir;
+using planner::Phase;
+
+namespace {
+
+/// Without the plan that the file pins, for devices that transfer beside compute.
+RunConfig importConfig(const std::string &name, const std::string &cluster = "h100_dgx") {
+  ImportOptions options;
+  options.cluster = cluster;
+  ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + name + ".yaml", options);
+  EXPECT_TRUE(imported.ok()) << imported.diagnostics.render();
+  imported.config.pins = {};
+  imported.config.pins.cp = 1; // one way to split sequences less to profile
+  return imported.config;
+}
+
+/// One stage over `tp` ranks, micro-batches of 2 samples as the terms are read.
+planner::Plan tensorPlan(const RunConfig &run, int tp, bool sequenceParallel) {
+  planner::Plan plan;
+  plan.tp = tp;
+  plan.sequenceParallel = sequenceParallel;
+  plan.microBatchSize = 2;
+  planner::StagePlan stage{0, run.model.layerCount(), {}};
+  stage.recompute.assign(stage.layers, planner::Recompute::None);
+  stage.recompute[0] = planner::Recompute::Full;
+  plan.stages = {stage};
+  return plan;
+}
+
+class Overlap : public testing::TestWithParam<bool> { // whether sequences are split over tensor ranks
+protected:
+  void SetUp() override {
+    problem = profileModel(context, run);
+    ASSERT_TRUE(problem);
+    plan = tensorPlan(run, 2, GetParam());
+  }
+
+  const planner::PatternTerms &termsOf(const std::string &kind) const {
+    for (const planner::SegmentKind &segment : problem->kinds)
+      for (const planner::PatternTerms &terms : segment.patterns)
+        if (segment.name == kind && planner::matches(terms.pattern, plan))
+          return terms;
+    ADD_FAILURE() << "no terms of " << kind;
+    return problem->kinds[0].patterns[0];
+  }
+
+  MLIRContext context;
+  RunConfig run = importConfig("tiny_gpt");
+  std::optional<planner::Problem> problem;
+  planner::Plan plan;
+};
+
+INSTANTIATE_TEST_SUITE_P(Profile, Overlap, testing::Bool(),
+                         [](const auto &info) { return info.param ? "sequence_parallel" : "tensor_parallel"; });
+
+/// Matrix products that run beside each collective, in the order of starts.
+std::vector<int> productsBeside(const planner::PatternTerms &terms, Phase phase) {
+  std::vector<int> products;
+  for (const planner::CollectiveTerm &collective : terms.collectives) {
+    if (collective.phase != phase)
+      continue;
+    products.push_back(llvm::count_if(terms.compute, [&](const planner::ComputeTerm &term) {
+      bool isOfProgram = term.phase == phase || (phase == Phase::Backward && term.phase == Phase::Weight);
+      return isOfProgram && term.kind == planner::ComputeClass::MatMul && term.position >= collective.start &&
+             term.position < collective.wait;
+    }));
+  }
+  return products;
+}
+
+/// The same, counted in a program of the run plan. Collectives must be waited for in the order of their starts.
+std::vector<int> productsBeside(const rt::pb::Plan &plan, const std::string &program) {
+  auto found = llvm::find_if(plan.subprograms(), [&](const auto &candidate) { return candidate.name() == program; });
+  if (found == plan.subprograms().end()) {
+    ADD_FAILURE() << "no program " << program;
+    return {};
+  }
+  std::vector<int> products, inFlight;
+  std::vector<int64_t> ids;
+  size_t waits = 0;
+  for (const rt::pb::Instruction &instruction : found->instructions()) {
+    if (instruction.has_start()) {
+      inFlight.push_back(static_cast<int>(products.size()));
+      products.push_back(0);
+      ids.push_back(instruction.start().id());
+    } else if (instruction.has_wait()) {
+      EXPECT_EQ(instruction.wait().id(), ids.at(waits++)) << program;
+      inFlight.erase(inFlight.begin());
+    } else if (instruction.has_call() && instruction.call().function() == rt::pb::LibraryCall::MATMUL) {
+      for (int collective : inFlight)
+        ++products[collective];
+    }
+  }
+  return products;
+}
+
+TEST_P(Overlap, IsWhatStandsBetweenStartAndWaitOfTheCompiledProgram) {
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  plan.microBatches = run.globalBatch / plan.microBatchSize;
+  std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
+  ASSERT_TRUE(compiled);
+  for (const char *kind : {"embed", "block", "head"}) {
+    EXPECT_EQ(productsBeside(termsOf(kind), Phase::Forward),
+              productsBeside(compiled->plan, std::string(kind) + ".none.forward"));
+    EXPECT_EQ(productsBeside(termsOf(kind), Phase::Backward),
+              productsBeside(compiled->plan, std::string(kind) + ".none.backward"));
+  }
+  // Of GPT's layer. Backward without sequence parallelism: the sum before the feed-forward part runs beside its two
+  // weight gradients, the one before attention beside four. With it the gathers of gradients are needed at once, those
+  // of inputs run beside products, the last one beside a weight gradient and the input's way through attention.
+  std::vector<int> forward(GetParam() ? 4 : 2, 0),
+      backward = GetParam() ? std::vector<int>{0, 1, 1, 0, 5, 3} : std::vector<int>{2, 4};
+  EXPECT_EQ(productsBeside(termsOf("block"), Phase::Forward), forward);
+  EXPECT_EQ(productsBeside(termsOf("block"), Phase::Backward), backward);
+}
+
+TEST_P(Overlap, MakesStepsShorterButHidesNoForwardOfTensorRanks) {
+  planner::Problem exposed = *problem;
+  for (planner::SegmentKind &kind : exposed.kinds)
+    for (planner::PatternTerms &terms : kind.patterns)
+      for (planner::CollectiveTerm &term : terms.collectives)
+        term.wait = term.start;
+  auto seconds = [](const planner::Problem &of, const planner::Plan &plan) {
+    return planner::pricePlan(of, plan).prediction.stepSeconds;
+  };
+  auto block = [&](const planner::Problem &of) { return planner::segmentCost(of, of.layers[0].kind, plan); };
+  EXPECT_EQ(block(*problem).forward.total(), block(exposed).forward.total());
+  EXPECT_LT(block(*problem).backward.total(), block(exposed).backward.total());
+  std::mt19937 random(1);
+  for (int i = 0; i < 50; ++i) {
+    planner::Plan any = plan;
+    any.tp = 1 << random() % 3;
+    any.dp = 1 + static_cast<int>(random() % 3);
+    any.pp = 1 << random() % 3;
+    any.zero = static_cast<int>(random() % 4);
+    any.sequenceParallel = GetParam() && any.tp > 1;
+    any.microBatches = 4;
+    any.schedule = random() % 2 ? planner::Schedule::ZeroBubbleH1 : planner::Schedule::OneFOneB;
+    any.stages.clear();
+    EXPECT_LE(seconds(*problem, any), seconds(exposed, any) * (1 + 1e-12)) << "plan " << i;
+  }
+}
+
+// The executor sums gradients after the last backward: nothing may be priced as if they were summed beside it.
+TEST_P(Overlap, SumsOfGradientsAreExposedAsTheScheduleRunsThem) {
+  plan.dp = 2;
+  plan.microBatches = 2;
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
+  ASSERT_TRUE(compiled);
+  bool isBesideBackward = false, reduces = false;
+  for (const rt::pb::Action &action : compiled->plan.stages(0).schedule()) {
+    isBesideBackward = isBesideBackward || (reduces && action.kind() == rt::pb::Action::BACKWARD);
+    reduces = reduces || action.kind() == rt::pb::Action::REDUCE_GRADIENTS;
+  }
+  ASSERT_TRUE(reduces);
+  double sums = 0;
+  std::vector<double> symbols = planner::symbolValues(*problem, plan);
+  for (const char *kind : {"embed", "block", "head"})
+    for (const planner::CollectiveTerm &term : termsOf(kind).collectives) {
+      EXPECT_EQ(term.besideLastBackward && term.phase == Phase::Step, isBesideBackward && term.phase == Phase::Step);
+      if (term.phase == Phase::Step && term.axis == planner::Axis::Dp)
+        sums += (kind == std::string("block") ? run.model.layerCount() : 1) *
+                planner::collectiveSeconds(term.kind, planner::evaluate(term.bytes, symbols), term.calls,
+                                           planner::groupOf(term.axis, plan, problem->machine));
+    }
+  EXPECT_GT(sums, 0);
+  EXPECT_NEAR(planner::pricePlan(*problem, plan).prediction.time.dataCommunication, sums, 1e-9 * sums);
+}
+
+} // namespace
