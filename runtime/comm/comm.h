@@ -72,8 +72,8 @@ public:
   virtual uint32_t openReceive(int peer, Stream stream) = 0;
 
   /// Starts a collective: `from` and `to` have one address per buffer of the shape. The arrays, the
-  /// shape and the memory stay untouched until the ticket is Done. plan.proto says which places may
-  /// coincide.
+  /// shape and the memory stay untouched until the ticket is Done, or, after an abort, until all
+  /// ranks have seen that they are Stopped. plan.proto says which places may coincide.
   virtual Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) = 0;
   virtual Ticket startSend(uint32_t link, const void *data, size_t bytes) = 0;
   virtual Ticket startReceive(uint32_t link, void *data, size_t bytes) = 0;

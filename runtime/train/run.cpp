@@ -7,6 +7,7 @@
 #include "runtime/train/trainer.h"
 
 #include <fmt/format.h>
+#include <latch>
 #include <thread>
 
 namespace espalier::rt {
@@ -30,8 +31,9 @@ int64_t evaluationSamples(const Program &program, const RunOptions &options) {
   return options.evalBatches * microBatch * dataReplicas(program.mesh());
 }
 
-/// Runs one rank to its end or to the first failure of any.
-void runRank(RunContext &context, LocalWorld &world, int rank, int threads, int spins) {
+/// Runs one rank to its end or to the first failure of any. Its memory lasts until all ranks have come to `ended`:
+/// after a failure others may still move it, until they have seen the stop.
+void runRank(RunContext &context, LocalWorld &world, std::latch &ended, int rank, int threads, int spins) {
   std::unique_ptr<Communicator> communicator = world.communicator(rank);
   std::optional<Executor> executor;
   try {
@@ -47,6 +49,7 @@ void runRank(RunContext &context, LocalWorld &world, int rank, int threads, int 
     failure.message = error.what();
     communicator->abort(executor ? executor->describe(error.what()) : failure);
   }
+  ended.arrive_and_wait();
 }
 
 } // namespace
@@ -76,11 +79,12 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
   if (program.plan().settings().flops_per_step() > 0)
     context.peakFlops = measurePeakFlops(std::min(cores, ranks * threads));
   LocalWorld world(ranks);
+  std::latch ended(ranks);
   {
     std::vector<std::jthread> others;
     for (int rank = 1; rank < ranks; ++rank)
-      others.emplace_back([&, rank] { runRank(context, world, rank, threads, spins); });
-    runRank(context, world, 0, threads, spins);
+      others.emplace_back([&, rank] { runRank(context, world, ended, rank, threads, spins); });
+    runRank(context, world, ended, 0, threads, spins);
   }
   if (std::optional<Failure> failure = world.failure())
     throw RankFailure(*failure);

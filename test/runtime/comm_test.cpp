@@ -5,6 +5,7 @@
 
 #include "runtime/kernels/dtype.h"
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <gmock/gmock.h>
@@ -269,12 +270,17 @@ TEST_P(Comm, AbortWakesEveryWaitingRank) {
 }
 
 TEST_P(Comm, MembersThatDisagreeStop) {
+  // They outlive both ranks: one may look at what the other gave when that has stopped already.
+  std::array<CollectiveShape, 2> shapes;
+  std::array<std::vector<float>, 2> values;
+  std::array<void *, 2> places{};
   std::optional<Failure> failure = GetParam().run(2, [&](Communicator &comm) {
+    int rank = comm.rank();
     uint32_t group = comm.joinGroup(all(2));
-    std::vector<float> values(8);
-    CollectiveShape shape{pb::Collective::ALL_REDUCE, pb::Collective::SUM, pb::F32, {4 + comm.rank()}};
-    void *place = values.data();
-    Ticket ticket = comm.startCollective(group, shape, &place, &place);
+    values[rank].resize(8);
+    places[rank] = values[rank].data();
+    shapes[rank] = {pb::Collective::ALL_REDUCE, pb::Collective::SUM, pb::F32, {4 + rank}};
+    Ticket ticket = comm.startCollective(group, shapes[rank], &places[rank], &places[rank]);
     EXPECT_THROW(comm.wait(ticket, 10), RankStopped);
   });
   ASSERT_TRUE(failure);
