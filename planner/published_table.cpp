@@ -1,6 +1,7 @@
 // One pass over the text to records of cells, one over the records to rows.
 #include "planner/published_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <set>
@@ -74,6 +75,8 @@ PublishedTable readTable(const std::string &csv) {
   }
   const Record &heading = records.front();
   checkHeading(heading, table.faults);
+  if (!std::ranges::count(heading.cells, "gpu"))
+    return table; // some other file: its rows have nothing to tell
   for (size_t i = 1; i < records.size(); ++i) {
     const Record &record = records[i];
     if (record.isEmpty())
