@@ -230,7 +230,7 @@ void keepWhatFits(const Problem &problem, Plan &plan) {
   std::vector<int> counts;
   for (const StagePlan &part : even.plan.stages)
     counts.push_back(part.layers);
-  plan.stages = layChunks(options, counts);
+  plan.stages = layStages(problem, options, counts).stages;
 }
 
 enum class Outcome { Ran, OutOfMemory, Analytic, Unknown };

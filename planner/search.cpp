@@ -72,7 +72,7 @@ private:
 // Turns counts into stages with what each layer keeps.
 Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &counts) {
   StageOptions options(problem, plan);
-  plan.stages = layChunks(options, counts);
+  plan.stages = layStages(problem, options, counts).stages;
   return plan;
 }
 

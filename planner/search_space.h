@@ -65,6 +65,7 @@ private:
 
   const Problem &problem;
   bool all;                  ///< also plans that cannot be executed yet
+  bool isOneKind = true;     ///< all layers are alike
   std::vector<Plan> choices; ///< all but the schedule
   std::vector<std::optional<WorkSum>> works;
   std::map<ScheduleKey, Schedules> schedules;

@@ -19,10 +19,12 @@ struct Slots {
 
 } // namespace
 
-OrderedSchedule::OrderedSchedule(const ScheduleTable &table) : splitsBackward(table.splitsBackward) {
+OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
+    : splitsBackward(table.splitsBackward), stages(table.stages.size()) {
   int microBatches = 0;
-  for (size_t stage = 0; stage < table.stages.size(); ++stage) {
-    held.push_back(peakInFlight(table, static_cast<int>(stage)));
+  for (size_t stage = 0; stage < stages; ++stage) {
+    if (table.vShape)
+      held.push_back(mostHeld(table, static_cast<int>(stage)));
     for (const Action &action : table.stages[stage])
       microBatches = std::max(microBatches, action.microBatch + 1);
   }
@@ -69,16 +71,21 @@ void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches)
   finished = order.size() == total;
 }
 
+std::vector<std::array<double, 3>> OrderedSchedule::durationsOf(const std::vector<ChunkSeconds> &chunks) const {
+  std::vector<std::array<double, 3>> durations;
+  for (const ChunkSeconds &chunk : chunks)
+    durations.push_back({chunk.forward, splitsBackward ? chunk.backward : chunk.backward + chunk.weight, chunk.weight});
+  return durations;
+}
+
 Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace, double turnSeconds) const {
   Played result;
   result.finished = finished;
-  result.busySeconds.assign(held.size(), 0);
-  result.endSeconds.assign(held.size(), 0);
+  result.busySeconds.assign(stages, 0);
+  result.endSeconds.assign(stages, 0);
   if (wantTrace)
-    result.trace.resize(held.size());
-  std::vector<std::array<double, 3>> durations; // by ActionKind
-  for (const ChunkSeconds &chunk : chunks)
-    durations.push_back({chunk.forward, splitsBackward ? chunk.backward : chunk.backward + chunk.weight, chunk.weight});
+    result.trace.resize(stages);
+  std::vector<std::array<double, 3>> durations = durationsOf(chunks);
   int last = static_cast<int>(chunks.size()) - 1;
   std::vector<double> ends(slots);
   for (const Step &step : order) {
@@ -93,6 +100,32 @@ Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantT
   for (double end : result.endSeconds)
     result.seconds = std::max(result.seconds, end);
   return result;
+}
+
+Chain OrderedSchedule::longestChain(const std::vector<ChunkSeconds> &chunks,
+                                    const std::vector<double> &stepSeconds) const {
+  constexpr uint32_t none = ~0U;
+  std::vector<std::array<double, 3>> durations = durationsOf(chunks);
+  std::vector<double> ends(slots), free(stages);
+  std::vector<uint32_t> before(order.size()), endedBy(slots, none), lastOf(stages, none); // places in `order`
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    const Step &step = order[i];
+    bool waits = ends[step.waitsFor] > free[step.stage];
+    before[i] = waits ? endedBy[step.waitsFor] : lastOf[step.stage];
+    double start = waits ? ends[step.waitsFor] : free[step.stage];
+    ends[step.end] = free[step.stage] = start + durations[step.chunk][static_cast<int>(step.action.kind)];
+    endedBy[step.end] = lastOf[step.stage] = i;
+  }
+  Chain chain;
+  for (size_t stage = 0; stage < stages; ++stage)
+    if (double seconds = free[stage] + stepSeconds[stage]; seconds > chain.seconds) {
+      chain.seconds = seconds;
+      chain.lastStage = static_cast<int>(stage);
+    }
+  chain.times.resize(chunks.size());
+  for (uint32_t i = lastOf[chain.lastStage]; i != none; i = before[i])
+    ++chain.times[order[i].chunk][static_cast<int>(order[i].action.kind)];
+  return chain;
 }
 
 Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace) {

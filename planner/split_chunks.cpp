@@ -1,116 +1,372 @@
+// A chain of actions bounds every split: it is a sum over stages of what each adds for the layers that it has. The
+// longest chain of a split that was played is such a bound for all the others; splits are gone through as far as none of
+// the chains so far is too long.
 #include "planner/split_chunks.h"
 
 #include "planner/search.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace espalier::planner {
 
 namespace {
 
-// Whether stages of chunks end before `limit` as far as their own work and the way of the first micro-batch down to
-// them tell; the interleaved schedule's last backward goes the same way up again.
-bool mayEndBefore(double limit, const Plan &axes, const std::vector<ChunkSeconds> &seconds) {
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
-  bool vShape = isVShaped(axes.schedule);
-  double above = 0;
-  for (int stage = 0; stage < axes.pp; ++stage) {
-    double busy = 0;
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk)
-      busy += seconds[modelChunk(stage, chunk, axes.pp, vShape)].total();
-    if (above + static_cast<double>(axes.microBatches) * busy >= limit)
-      return false;
-    above += vShape ? seconds[stage].forward : seconds[stage].total();
-  }
-  return true;
-}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kNodeCost = 2;             // a step of the descent, per chain, in played actions
+constexpr int64_t kQuickPlays = 4;           // of a first look
+constexpr double kSlack = 1 - 1e-9;          // for rounding
+constexpr double kLongest = std::numeric_limits<double>::max();
 
-} // namespace
+// Layers that each stage may have, from least to most.
+struct Ranges {
+  std::vector<int> least, most;
+};
 
-SplitResult evenChunks(StageOptions &options, double limit) {
-  const Plan &axes = options.axes();
-  const CostTable &table = options.table();
-  SplitResult result;
-  result.lowerBound = std::max(limit, 0.0);
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  int layers = static_cast<int>(table.layerKinds.size());
-  const std::vector<int> &kinds = table.layerKinds;
-  if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
-    return result;
-  int count = layers / chunks;
-  bool vShape = isVShaped(axes.schedule);
-  const SegmentCost &layer = table.kinds[kinds.front()];
-  int kept = static_cast<int>(table.commonRecompute.value_or(Recompute::None)); // takes least, or is the only choice
-  double forward = layer.forward.total() + layer.forwardTransfer[kept], repeated = layer.recompute[kept].total();
-  std::vector<ChunkSeconds> seconds(chunks), edges(chunks);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const ChunkSeconds &edge = edges[chunk] = edgeSeconds(table, chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {count * forward + edge.forward, count * (layer.backward.total() + repeated) + edge.backward,
-                      count * layer.weight.total() + edge.weight};
+// What a chain takes under the splits of some ranges.
+struct Bound {
+  std::vector<std::vector<double>> own;  ///< [stage][layers - least]
+  std::vector<std::vector<double>> rest; ///< [stage][layers above - least above]: least of this stage and those below it
+};
+
+class ChunkSearch {
+public:
+  ChunkSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
+      : stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()),
+        stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
+        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget) {
+    for (int chunk = 0; chunk < stages * perStage; ++chunk)
+      edges.push_back(edgeSeconds(stageOptions.table(), chunk, stages, perStage, isVShaped(axes.schedule)));
+    for (int stage = 0; stage < stages; ++stage)
+      fewest.push_back(leastLayers(problem, axes, stage));
   }
-  if (!mayEndBefore(limit, axes, seconds))
-    return result;
-  std::vector<double> steps(axes.pp);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
-    const StageOption &option = options.best(stage, chunk * count, count);
-    if (!option.fits)
+
+  SplitResult run(double limit) {
+    SplitResult result;
+    result.lowerBound = std::max(limit, 0.0);
+    if (!rangesWithin(std::min(limit * kSlack, kLongest)))
       return result;
-    seconds[chunk] = {option.seconds.forward + edges[chunk].forward, option.seconds.backward + edges[chunk].backward,
-                      option.seconds.weight + edges[chunk].weight};
-    steps[stage] = option.stepSeconds;
-  }
-  if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
+    int64_t given = budget, plays = budget > 0 ? std::numeric_limits<int64_t>::max() : kQuickPlays;
+    if (budget <= 0)
+      budget = std::numeric_limits<int32_t>::max();
+    std::vector<int> totals = balanced(limit);
+    bool complete = false;
+    while (plays-- > 0 && budget > 0) {
+      Chain chain = play(totals, result);
+      double target = std::min(limit, result.seconds) * kSlack;
+      if (!rangesWithin(target)) { // no stage can have fewer
+        complete = true;
+        break;
+      }
+      chains.push_back(std::move(chain));
+      rebound();
+      if (!next(target, totals)) {
+        complete = budget > 0;
+        break;
+      }
+    }
+    result.spent = given > 0 ? given - budget : 0;
+    result.lowerBound = std::min(limit, result.seconds);
+    if (!complete) {
+      double bound = 0;
+      for (const Bound &known : bounds)
+        bound = std::max(bound, known.rest[0][0]);
+      result.lowerBound = std::min(result.lowerBound, bound);
+    }
     return result;
-  double played = playedStepSeconds(*options.schedule(), seconds, steps);
-  result.played = 1;
-  if (played < limit) {
-    result.seconds = result.lowerBound = played;
-    result.counts.assign(chunks, count);
   }
-  return result;
-}
 
-std::vector<StagePlan> layChunks(StageOptions &options, const std::vector<int> &counts) {
-  const Plan &axes = options.axes();
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
-  bool vShape = isVShaped(axes.schedule);
-  std::vector<StagePlan> stages;
-  for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size()); first += counts[chunk++])
-    stages.push_back({first, counts[chunk], {}});
-  for (int stage = 0; stage < axes.pp; ++stage) {
-    const StagePlan *widest = nullptr;
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk) {
-      const StagePlan &part = stages[modelChunk(stage, chunk, axes.pp, vShape)];
-      if (!widest || part.layers > widest->layers)
-        widest = &part;
+private:
+  // What a stage takes alone, whatever the others have; infinite where it does not fit.
+  double alone(int stage, int count) {
+    const ChunkOption &option = options.best(stage, count);
+    if (!option.fits)
+      return kInfinity;
+    double work = 0;
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      work += option.seconds[chunk].total() + edges[position(stage, chunk)].total();
+    return waitFor(stage) + static_cast<double>(axes.microBatches) * work + option.stepSeconds;
+  }
+
+  // The first micro-batch comes down to a stage by way of the edges and at least so many layers above.
+  double waitFor(int stage) {
+    double seconds = 0;
+    for (int above = 0; above < stage; ++above)
+      seconds += edges[above].forward;
+    return seconds;
+  }
+
+  int position(int stage, int chunk) const { return modelChunk(stage, chunk, stages, isVShaped(axes.schedule)); }
+
+  // The layers that a stage may have if it alone is to end by `target`, and if the others are to have the rest. False
+  // when that leaves nothing.
+  bool rangesWithin(double target) {
+    Ranges found{fewest, std::vector<int>(stages)};
+    int64_t sum = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      int low = fewest[stage] - 1, high = layers - std::accumulate(fewest.begin(), fewest.end(), 0) + fewest[stage];
+      if (!ranges.most.empty())
+        high = ranges.most[stage];
+      while (low < high) { // grows with layers
+        int middle = low + (high - low + 1) / 2;
+        if (alone(stage, middle) <= target)
+          low = middle;
+        else
+          high = middle - 1;
+      }
+      if (low < fewest[stage])
+        return false;
+      found.most[stage] = low;
+      sum += low;
     }
-    if (widest->layers == 0)
-      continue;
-    std::vector<Recompute> kept = options.keep(stage, widest->firstLayer, widest->layers);
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk) {
-      StagePlan &part = stages[modelChunk(stage, chunk, axes.pp, vShape)];
-      part.recompute.assign(kept.end() - part.layers, kept.end());
+    if (sum < layers)
+      return false;
+    for (int stage = 0; stage < stages; ++stage)
+      found.least[stage] = std::max<int>(fewest[stage], static_cast<int>(layers - (sum - found.most[stage])));
+    ranges = std::move(found);
+    return true;
+  }
+
+  // A split whose fullest stage takes least, within the ranges.
+  std::vector<int> balanced(double limit) {
+    double low = 0, high = 0;
+    std::vector<int> totals = ranges.most;
+    for (int stage = 0; stage < stages; ++stage)
+      high = std::max(high, alone(stage, totals[stage]));
+    high = std::min(high, limit);
+    auto within = [&](double target) {
+      std::vector<int> counts;
+      for (int stage = 0; stage < stages; ++stage) {
+        int count = ranges.most[stage];
+        for (int least = ranges.least[stage]; count > least;) {
+          int middle = least + (count - least) / 2;
+          if (alone(stage, middle + 1) <= target)
+            least = middle + 1;
+          else
+            count = middle;
+        }
+        counts.push_back(count);
+      }
+      return counts;
+    };
+    for (int i = 0; i < 40 && high > low * (1 + 1e-6); ++i) {
+      double target = (low + high) / 2;
+      std::vector<int> counts = within(target);
+      bool isEnough = std::accumulate(counts.begin(), counts.end(), 0) >= layers;
+      for (int stage = 0; stage < stages; ++stage)
+        isEnough = isEnough && alone(stage, counts[stage]) <= target;
+      (isEnough ? high : low) = target;
+      if (isEnough)
+        totals = std::move(counts);
+    }
+    for (int over = std::accumulate(totals.begin(), totals.end(), 0) - layers; over > 0; --over) {
+      int slowest = -1;
+      for (int stage = 0; stage < stages; ++stage)
+        if (totals[stage] > ranges.least[stage] &&
+            (slowest < 0 || alone(stage, totals[stage]) > alone(slowest, totals[slowest])))
+          slowest = stage;
+      --totals[slowest];
+    }
+    return totals;
+  }
+
+  // Plays a split, keeps it when it is faster, and returns its longest chain.
+  Chain play(const std::vector<int> &totals, SplitResult &result) {
+    std::vector<ChunkSeconds> seconds(edges.size());
+    std::vector<double> steps;
+    for (int stage = 0; stage < stages; ++stage) {
+      const ChunkOption &option = options.best(stage, totals[stage]);
+      for (int chunk = 0; chunk < perStage; ++chunk) {
+        const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
+        seconds[position(stage, chunk)] = {inner.forward + edge.forward, inner.backward + edge.backward,
+                                           inner.weight + edge.weight};
+      }
+      steps.push_back(option.stepSeconds);
+    }
+    if (!schedule)
+      schedule = stageOptions.schedule();
+    budget -= static_cast<int64_t>(schedule->actions());
+    ++result.played;
+    Chain chain = schedule->longestChain(seconds, steps);
+    if (chain.seconds < result.seconds) {
+      result.seconds = chain.seconds;
+      result.counts = spreadOverChunks(axes, totals);
+    }
+    return chain;
+  }
+
+  double chainSeconds(const Chain &chain, int stage, int count) {
+    const ChunkOption &option = options.best(stage, count);
+    double seconds = chain.lastStage == stage ? option.stepSeconds : 0;
+    bool splits = splitsBackward(axes.schedule);
+    for (int chunk = 0; chunk < perStage; ++chunk) {
+      const std::array<int, 3> &times = chain.times[position(stage, chunk)];
+      const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
+      double weight = inner.weight + edge.weight;
+      seconds += times[0] * (inner.forward + edge.forward) +
+                 times[1] * (inner.backward + edge.backward + (splits ? 0 : weight)) + times[2] * weight;
+    }
+    return seconds;
+  }
+
+  // Sums the chains anew for the present ranges.
+  void rebound() {
+    std::vector<int> lowest(stages + 1), highest(stages + 1); // layers above a stage
+    for (int stage = 0; stage < stages; ++stage) {
+      lowest[stage + 1] = lowest[stage] + ranges.least[stage];
+      highest[stage + 1] = highest[stage] + ranges.most[stage];
+    }
+    bounds.clear();
+    for (const Chain &chain : chains) {
+      Bound bound;
+      bound.own.resize(stages);
+      bound.rest.resize(stages + 1);
+      bound.rest[stages].assign(highest[stages] - lowest[stages] + 1, kInfinity);
+      bound.rest[stages][layers - lowest[stages]] = 0;
+      for (int stage = stages - 1; stage >= 0; --stage) {
+        std::vector<double> &own = bound.own[stage], &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
+        for (int count = ranges.least[stage]; count <= ranges.most[stage]; ++count)
+          own.push_back(chainSeconds(chain, stage, count));
+        rest.assign(highest[stage] - lowest[stage] + 1, kInfinity);
+        for (size_t used = 0; used < rest.size(); ++used)
+          for (size_t more = 0; more < own.size(); ++more)
+            rest[used] = std::min(rest[used], own[more] + behind[used + more]);
+      }
+      bounds.push_back(std::move(bound));
     }
   }
-  return stages;
-}
 
-SplitResult pinnedChunks(const Problem &problem, StageOptions &options, double limit) {
+  // The next split, nearest to `totals`, under which no chain is longer than `target`. False when there is none.
+  bool next(double target, std::vector<int> &totals) {
+    std::vector<int> found;
+    std::vector<double> sums(bounds.size());
+    if (!descend(target, totals, 0, sums, found))
+      return false;
+    totals = std::move(found);
+    return true;
+  }
+
+  bool descend(double target, const std::vector<int> &near, int used, const std::vector<double> &sums,
+               std::vector<int> &found) {
+    size_t stage = found.size();
+    budget -= kNodeCost * static_cast<int64_t>(bounds.size());
+    if (budget < 0)
+      return false;
+    if (stage == static_cast<size_t>(stages))
+      return true;
+    int least = ranges.least[stage], most = ranges.most[stage];
+    std::vector<int> order(most - least + 1);
+    std::iota(order.begin(), order.end(), least);
+    std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage]), count); });
+    std::vector<double> with(bounds.size());
+    for (int count : order) {
+      bool isInTime = true;
+      for (size_t i = 0; i < bounds.size() && isInTime; ++i) {
+        with[i] = sums[i] + bounds[i].own[stage][count - least];
+        isInTime = with[i] + bounds[i].rest[stage + 1][used + count - least] <= target;
+      }
+      if (!isInTime)
+        continue;
+      found.push_back(count);
+      if (descend(target, near, used + count - least, with, found))
+        return true;
+      found.pop_back();
+    }
+    return false;
+  }
+
+  StageOptions &stageOptions;
+  ChunkOptions options;
+  const Plan &axes;
+  int stages, layers, perStage;
+  int64_t budget;
+  std::vector<ChunkSeconds> edges; // per chunk in model order
+  std::vector<int> fewest;         // layers per stage
+  Ranges ranges;
+  std::vector<Chain> chains;
+  std::vector<Bound> bounds; // of the chains, within the ranges
+  std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
+};
+
+// The one split that is looked at.
+SplitResult givenChunks(const Problem &problem, StageOptions &options, const std::vector<int> &counts, double limit) {
   SplitResult result;
   result.lowerBound = std::max(limit, 0.0);
   Plan plan = options.axes();
-  plan.stages = layChunks(options, *problem.pins.stageLayers);
+  plan.stages = layStages(problem, options, counts).stages;
   Prediction prediction = pricePlan(problem, plan).prediction;
   result.played = 1;
   if (!prediction.fits() || prediction.stepSeconds >= limit)
     return result;
-  result.counts = *problem.pins.stageLayers;
-  result.seconds = prediction.stepSeconds;
-  for (StagePlan &stage : plan.stages)
-    stage.recompute.assign(stage.layers, options.table().commonRecompute.value_or(Recompute::None));
-  result.lowerBound = std::min(result.seconds, pricePlan(problem, plan).prediction.stepSeconds);
+  result.counts = counts;
+  result.seconds = result.lowerBound = prediction.stepSeconds;
   return result;
+}
+
+} // namespace
+
+SplitResult bestChunks(const Problem &problem, StageOptions &options, double limit, int64_t budget) {
+  if (problem.pins.stageLayers)
+    return givenChunks(problem, options, *problem.pins.stageLayers, limit);
+  if (!options.hasOneKind())
+    return givenChunks(problem, options, evenChunks(problem, options.axes()), limit);
+  return ChunkSearch(problem, options, budget).run(limit);
+}
+
+std::vector<int> evenChunks(const Problem &problem, const Plan &axes) {
+  std::vector<int> totals;
+  std::vector<bool> isEnd;
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    StageContent ends = stageEnds(axes, stage);
+    isEnd.push_back(ends.embed || ends.head);
+    totals.push_back(leastLayers(problem, axes, stage));
+  }
+  int left = problem.layerCount() - std::accumulate(totals.begin(), totals.end(), 0);
+  if (left < 0) { // too few for so many chunks
+    left = problem.layerCount();
+    std::ranges::fill(totals, 0);
+  }
+  for (; left > 0; --left) {
+    int least = 0;
+    for (int stage = 1; stage < axes.pp; ++stage)
+      if (std::pair(totals[stage], isEnd[stage]) < std::pair(totals[least], isEnd[least]))
+        least = stage;
+    ++totals[least];
+  }
+  return spreadOverChunks(axes, totals);
+}
+
+LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts) {
+  const Plan &axes = options.axes();
+  int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  ChunkOptions choices(problem, options);
+  LaidStages laid;
+  for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
+    laid.stages.push_back({static_cast<int>(first), counts[chunk], {}});
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    if (perStage == 1) {
+      StagePlan &here = laid.stages[stage];
+      here.recompute = options.keep(stage, here.firstLayer, here.layers);
+      const StageOption &option = options.best(stage, here.firstLayer, here.layers);
+      laid.bytes.push_back(option.bytes);
+      laid.hostBytes.push_back(option.hostBytes);
+      continue;
+    }
+    std::vector<LayerRange> own;
+    std::vector<StagePlan *> chunks;
+    for (int i = 0; i < perStage; ++i) {
+      chunks.push_back(&laid.stages[modelChunk(stage, i, axes.pp, isVShaped(axes.schedule))]);
+      own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
+    }
+    ChunkOption option = choices.best(stage, own);
+    std::vector<std::vector<Recompute>> kept = choices.keep(own, option.repeated);
+    for (int i = 0; i < perStage; ++i)
+      chunks[i]->recompute = std::move(kept[i]);
+    laid.bytes.push_back(option.bytes);
+    laid.hostBytes.push_back(option.hostBytes);
+  }
+  return laid;
 }
 
 } // namespace espalier::planner

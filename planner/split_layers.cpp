@@ -47,6 +47,8 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
   sum.once += count * cost.step.total();
   if (forward + rest + most > 0)
     sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
+  if (repeats)
+    sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, forward + rest + most);
 }
 
 } // namespace
@@ -146,7 +148,7 @@ double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, i
   return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
 }
 
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks) {
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike) {
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
   if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
@@ -157,18 +159,20 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
   // backward, which are at least the mean, m - 1 times more.
   if (axes.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
-  if (chunks > 1 && !evenChunks) // a stage's first chunk may have next to nothing
+  if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
     return bound;
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
   // goes forward. The V ends where it starts, so its head is not part of the first chunks.
   double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
   double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
-  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p));
+  // Its first chunk has its share, rounded up; on the first stage of interleaved rounded down.
+  double less = axes.schedule == Schedule::Interleaved ? (chunks - 1.0) / chunks * sum.mostLayerSeconds : 0;
+  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p) - less);
   // Without split weights the last backward goes up again to the first stage, which sends none.
   if (axes.schedule == Schedule::OneFOneB)
     bound = std::max(bound, waitingSeconds(1, work, 0, m, p));
   if (axes.schedule == Schedule::Interleaved)
-    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds);
+    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds - less);
   return bound;
 }
 
@@ -585,7 +589,7 @@ private:
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return problem.pins.stageLayers ? pinnedChunks(problem, options, limitSeconds) : evenChunks(options, limitSeconds);
+    return bestChunks(problem, options, limitSeconds, budget);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

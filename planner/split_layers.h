@@ -40,6 +40,7 @@ struct WorkSum {
   double layerWork = 0;    ///< the same without embedding and head
   double once = 0;         ///< once per step
   double forwardShare = 1; ///< least share of forward in any segment
+  double mostLayerSeconds = 0; ///< of one layer, with the most that may be repeated
   double boundarySeconds = 0;
   double stateBytes = 0; ///< parameters, gradients and optimizer of all layers
   double savedBytes = 0; ///< least that one micro-batch keeps in all layers
@@ -61,7 +62,7 @@ double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);
 double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks);
 
 /// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
-/// `evenChunks`: the chunks of a stage have equally many layers.
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks);
+/// `chunksAlike`: the chunks of a stage differ by at most one of layers that are all alike.
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike);
 
 } // namespace espalier::planner

@@ -246,7 +246,7 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
         double seconds = pricePlan(problem, priced).prediction.stepSeconds;
         StageOptions options(problem, plan);
         WorkSum work = sumWork(problem, options.table());
-        EXPECT_LE(relaxedBound(work, problem.machine, plan, /*evenChunks=*/true), seconds * (1 + 1e-12));
+        EXPECT_LE(relaxedBound(work, problem.machine, plan, /*chunksAlike=*/true), seconds * (1 + 1e-12));
         SplitResult split = bestSplit(problem, options, seconds * (1 + 1e-6));
         EXPECT_NEAR(split.seconds, seconds, 1e-12 * seconds) << speed << " " << scheduleName(schedule);
         EXPECT_NEAR(split.lowerBound, seconds, 1e-8 * seconds);

@@ -1,4 +1,5 @@
 // The search against brute force on random small problems, pins, threads and the certificate.
+#include "planner/chunk_options.h"
 #include "planner/search.h"
 #include "planner/split_layers.h"
 #include "test/planner/shapes.h"
@@ -62,18 +63,75 @@ std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &kinds) {
   return choices;
 }
 
+// Every number of layers per stage, from so few on.
+void totals(int left, const std::vector<int> &least, std::vector<int> &head, const std::function<void()> &visit) {
+  if (head.size() == least.size()) {
+    if (left == 0)
+      visit();
+    return;
+  }
+  for (int count = least[head.size()]; count <= left; ++count) {
+    head.push_back(count);
+    totals(left - count, least, head, visit);
+    head.pop_back();
+  }
+}
+
+// Plans of several chunks per stage: every number of layers of each stage, of which any number repeat work.
+double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+  double best = std::numeric_limits<double>::infinity();
+  int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  StageOptions options(problem, axes);
+  ChunkOptions choices(problem, options);
+  std::vector<int> least, counts;
+  for (int stage = 0; stage < axes.pp; ++stage)
+    least.push_back(leastLayers(problem, axes, stage));
+  totals(problem.layerCount(), least, counts, [&] {
+    Plan plan = axes;
+    plan.stages.clear();
+    int first = 0;
+    for (int count : spreadOverChunks(axes, counts)) {
+      plan.stages.push_back({first, count, {}});
+      first += count;
+    }
+    std::function<void(int)> choose = [&](int stage) {
+      if (stage == axes.pp) {
+        PricedPlan priced = pricePlan(problem, plan);
+        if (priced.prediction.fits())
+          best = std::min(best, priced.prediction.stepSeconds);
+        return;
+      }
+      std::vector<StagePlan *> chunks;
+      std::vector<LayerRange> ranges;
+      for (int i = 0; i < perStage; ++i) {
+        chunks.push_back(&plan.stages[modelChunk(stage, i, axes.pp, isVShaped(axes.schedule))]);
+        ranges.push_back({chunks.back()->firstLayer, chunks.back()->layers});
+      }
+      for (int full = 0; full <= counts[stage]; ++full)
+        for (int selective = 0; full + selective <= counts[stage]; ++selective) {
+          std::array<int, 3> kept = {counts[stage] - full - selective, selective, full};
+          if (axes.offloadActivations && kept[static_cast<int>(*axes.commonRecompute)] != counts[stage])
+            continue; // what is offloaded is of one class in all layers
+          auto classes = choices.keep(ranges, {full, selective});
+          for (int i = 0; i < perStage; ++i)
+            chunks[i]->recompute = classes[i];
+          choose(stage + 1);
+        }
+    };
+    choose(0);
+  });
+  return best;
+}
+
 // Least step time over everything under fixed axes, by pricing each plan.
 double bruteForceUnder(const Problem &problem, const Plan &axes) {
   double best = std::numeric_limits<double>::infinity();
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
+  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
+    return bruteForceOverChunks(problem, axes);
   std::vector<int> counts, kinds = kindsOfLayers(problem);
-  splits(problem.layerCount(), chunks, counts, [&] {
-    if (chunksPerStage > 1)
-      for (int count : counts)
-        if (count != counts.front())
-          return;
+  splits(problem.layerCount(), axes.pp, counts, [&] {
     Plan plan = axes;
-    plan.stages.assign(chunks, {});
+    plan.stages.assign(axes.pp, {});
     std::function<void(int, int)> choose = [&](int stage, int first) {
       if (stage == axes.pp) {
         PricedPlan priced = pricePlan(problem, plan);
@@ -85,9 +143,7 @@ double bruteForceUnder(const Problem &problem, const Plan &axes) {
       for (const std::vector<Recompute> &kept : keptChoices(here)) {
         if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
           continue; // what is offloaded is of one class in all layers
-        for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
-          if (stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule)) == stage)
-            plan.stages[chunk] = {position, counts[chunk], kept};
+        plan.stages[stage] = {first, counts[stage], kept};
         choose(stage + 1, first + counts[stage]);
       }
     };
@@ -121,8 +177,8 @@ double bruteForce(const Problem &problem, bool all) {
         if (devices % (tp * pp * cp * ep) != 0)
           continue;
         for (int64_t size = 1; size <= problem.globalBatch; ++size)
-          for (int flags = 0; flags < 2 * 4 * 5; ++flags)
-            for (int virtualStages = 1; virtualStages <= layers; ++virtualStages) {
+          for (int flags = 0; flags < 2 * 4 * static_cast<int>(std::size(kSchedules)); ++flags)
+            for (int virtualStages = 1; virtualStages <= layers + 2; ++virtualStages) {
               Plan plan;
               plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep, plan.dp = devices / tp / pp / cp / ep;
               plan.microBatchSize = size;
