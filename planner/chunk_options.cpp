@@ -1,6 +1,7 @@
 #include "planner/chunk_options.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace espalier::planner {
@@ -38,82 +39,152 @@ int leastLayers(const Problem &problem, const Plan &axes) {
   return chunks == axes.pp ? chunks : chunks - (problem.embed >= 0) - (problem.head >= 0);
 }
 
+namespace {
+
+// Which layers repeat work, so that a stage fits and repeats least. The bytes of a choice are those that every choice
+// takes and the larger of what runs once per step and what is held with the largest transient.
+class RepeatChoice {
+public:
+  RepeatChoice(const CostTable &costs, std::span<const LayerRange> chunks, const HeldChunks &held,
+               const std::vector<double> &ends)
+      : costs(costs), held(held), ends(ends), saved(chunks.size()) {
+    int most = 0;
+    for (const LayerRange &chunk : chunks)
+      most = std::max(most, chunk.count);
+    for (int place = 0; place < most; ++place)
+      for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+        if (place < chunks[chunk].count)
+          order.push_back({static_cast<int>(chunk), costs.layerKinds[chunks[chunk].first + place]});
+  }
+
+  // `room`: for what is held and the largest transient; `endsPeak`: the transient of embedding or head.
+  RepeatedLayers choose(double room, double endsPeak) {
+    int layers = static_cast<int>(order.size());
+    RepeatedLayers best, least;
+    double bestSeconds = std::numeric_limits<double>::infinity(), leastBytes = bestSeconds;
+    auto fits = [&](const RepeatedLayers &repeated) {
+      double bytes = bytesOf(repeated, endsPeak);
+      if (bytes < leastBytes) {
+        leastBytes = bytes;
+        least = repeated;
+      }
+      return bytes <= room;
+    };
+    for (int full = 0; full <= layers && secondsOf({full, 0}) < bestSeconds; ++full) {
+      int selective = 0;
+      if (!fits({full, 0})) {
+        int low = 0;
+        selective = layers - full;
+        if (!fits({full, selective}))
+          continue;
+        while (selective > low + 1) { // keeping less takes less
+          int middle = (low + selective) / 2;
+          (fits({full, middle}) ? selective : low) = middle;
+        }
+      }
+      if (double seconds = secondsOf({full, selective}); seconds < bestSeconds) {
+        bestSeconds = seconds;
+        best = {full, selective};
+      }
+    }
+    return bestSeconds < std::numeric_limits<double>::infinity() ? best : least;
+  }
+
+private:
+  struct Place {
+    int chunk, kind;
+  };
+
+  static int classOf(const RepeatedLayers &repeated, int i) {
+    return i < repeated.full ? 2 : i < repeated.full + repeated.selective ? 1 : 0;
+  }
+
+  double secondsOf(const RepeatedLayers &repeated) const {
+    double seconds = 0;
+    for (int i = 0; i < repeated.full + repeated.selective; ++i)
+      seconds += costs.kinds[order[i].kind].recompute[classOf(repeated, i)].total();
+    return seconds;
+  }
+
+  double bytesOf(const RepeatedLayers &repeated, double peak) {
+    saved = ends;
+    for (int i = 0; i < static_cast<int>(order.size()); ++i) {
+      const SegmentCost &cost = costs.kinds[order[i].kind];
+      int recompute = classOf(repeated, i);
+      saved[order[i].chunk] += cost.savedBytes[recompute];
+      peak = std::max(peak, peakBytes(cost, recompute));
+    }
+    double most = 0;
+    for (const std::vector<int> &moment : held) {
+      double bytes = 0;
+      for (size_t chunk = 0; chunk < saved.size(); ++chunk)
+        bytes += moment[chunk] * saved[chunk];
+      most = std::max(most, bytes);
+    }
+    return most + peak;
+  }
+
+  const CostTable &costs;
+  const HeldChunks &held;
+  const std::vector<double> &ends; // per chunk, of a micro-batch
+  std::vector<Place> order;        // layers as they repeat work
+  std::vector<double> saved;       // per chunk
+};
+
+} // namespace
+
 ChunkOptions::ChunkOptions(const Problem &problem, const StageOptions &options)
-    : problem(problem), options(options), perStage(chunksOf(axes().schedule, axes().virtualStages)) {}
+    : problem(problem), options(options), axes(options.axes()), costs(options.table()),
+      perStage(chunksOf(axes.schedule, axes.virtualStages)) {}
 
 // A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
 void ChunkOptions::countHeld() {
-  const Plan &plan = axes();
-  if (isVShaped(plan.schedule))
-    held = options.schedule()->mostHeldOf();
-  else
-    for (int stage = 0; stage < plan.pp; ++stage)
-      held.push_back(
-          mostHeld(plan.schedule, stage, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages));
-  for (int stage = 0; stage < plan.pp; ++stage) {
-    bool isLike = stage > 1 && stage < plan.pp - 1 && held[stage] == held[stage - 1];
+  held = options.mostHeld();
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    bool isLike = stage > 1 && stage < axes.pp - 1 && (*held)[stage] == (*held)[stage - 1];
     likeStage.push_back(isLike ? likeStage.back() : stage);
   }
-  known.resize(plan.pp);
+  known.resize(axes.pp);
 }
 
 const ChunkOption &ChunkOptions::best(int stage, int layers) {
-  if (held.empty())
+  if (!held)
     countHeld();
-  std::vector<std::optional<ChunkOption>> &options = known[likeStage[stage]];
-  if (options.size() <= static_cast<size_t>(layers))
-    options.resize(layers + 1);
-  if (!options[layers]) {
+  std::vector<std::optional<ChunkOption>> &places = known[likeStage[stage]];
+  if (places.size() <= static_cast<size_t>(layers))
+    places.resize(layers + 1);
+  if (!places[layers]) {
     std::vector<LayerRange> chunks;
-    for (int count : chunkLayers(axes(), stage, layers))
+    for (int count : chunkLayers(axes, stage, layers))
       chunks.push_back({0, count});
-    options[layers] = best(stage, chunks);
+    places[layers] = best(stage, chunks);
   }
-  return *options[layers];
+  return *places[layers];
 }
 
 ChunkOption ChunkOptions::best(int stage, std::span<const LayerRange> chunks) {
-  if (held.empty())
+  if (!held)
     countHeld();
   int layers = 0;
   for (const LayerRange &chunk : chunks)
     layers += chunk.count;
-  if (table().commonRecompute) {
+  if (costs.commonRecompute) {
     RepeatedLayers all;
-    (*table().commonRecompute == Recompute::Full ? all.full : all.selective) =
-        *table().commonRecompute == Recompute::None ? 0 : layers;
+    if (*costs.commonRecompute != Recompute::None)
+      (*costs.commonRecompute == Recompute::Full ? all.full : all.selective) = layers;
     return price(stage, chunks, all);
   }
-  ChunkOption best = price(stage, chunks, {});
-  for (int full = 0; full <= layers && !(best.fits && best.repeated.full + best.repeated.selective == 0); ++full) {
-    if (best.fits && price(stage, chunks, {full, 0}).repeatSeconds >= best.repeatSeconds)
-      break; // more only repeat more
-    ChunkOption option = fewestSelective(stage, chunks, full);
-    bool isLess = option.fits ? !best.fits || option.repeatSeconds < best.repeatSeconds
-                              : !best.fits && option.bytes < best.bytes;
-    if (isLess)
-      best = std::move(option);
-  }
-  return best;
-}
-
-// Each that keeps less takes fewer bytes, but the first may bring a larger transient.
-ChunkOption ChunkOptions::fewestSelective(int stage, std::span<const LayerRange> chunks, int full) const {
-  int left = -full;
-  for (const LayerRange &chunk : chunks)
-    left += chunk.count;
-  ChunkOption none = price(stage, chunks, {full, 0}), most = price(stage, chunks, {full, left});
-  if (none.fits || (!most.fits && none.bytes <= most.bytes) || left == 0)
-    return none;
-  int low = 0; // does not fit
-  while (most.fits && most.repeated.selective > low + 1) {
-    ChunkOption middle = price(stage, chunks, {full, (low + most.repeated.selective) / 2});
-    if (middle.fits)
-      most = std::move(middle);
-    else
-      low = middle.repeated.selective;
-  }
-  return most;
+  ChunkOption option = price(stage, chunks, {});
+  if (option.fits || layers == 0)
+    return option;
+  StageContent ends = stageEnds(axes, stage);
+  std::vector<double> saved(perStage, costs.inputBytes);
+  saved.front() += ends.embed ? costs.embed.savedBytes[0] : 0;
+  saved.back() += ends.head ? costs.head.savedBytes[0] : 0;
+  double endsPeak = std::max(ends.embed ? peakBytes(costs.embed, 0) : 0, ends.head ? peakBytes(costs.head, 0) : 0);
+  // What fits only by rounding is left out.
+  double room = problem.machine.memoryBytes * (1 - 1e-13) - option.fixedBytes;
+  return price(stage, chunks, RepeatChoice(costs, chunks, (*held)[stage], saved).choose(room, endsPeak));
 }
 
 std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRange> chunks,
@@ -136,37 +207,36 @@ std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRang
 }
 
 ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated) const {
-  const Plan &plan = axes();
-  const CostTable &costs = table();
   std::vector<std::vector<Recompute>> kept = keep(chunks, repeated);
-  StageContent content = stageEnds(plan, stage);
+  StageContent content = stageEnds(axes, stage);
   content.layers.resize(problem.kinds.size());
   std::vector<SavedBytes> saved;
   ChunkOption option;
   option.repeated = repeated;
   for (int chunk = 0; chunk < perStage; ++chunk) {
-    int position = modelChunk(stage, chunk, plan.pp, isVShaped(plan.schedule));
+    int position = modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule));
     StageContent alone;
     alone.embed = position == 0;
-    alone.head = position == plan.pp * perStage - 1;
+    alone.head = position == axes.pp * perStage - 1;
     alone.layers.resize(problem.kinds.size());
     for (int layer = 0; layer < chunks[chunk].count; ++layer) {
       int kind = costs.layerKinds[chunks[chunk].first + layer], recompute = static_cast<int>(kept[chunk][layer]);
       ++alone.layers[kind][recompute];
       ++content.layers[kind][recompute];
-      option.repeatSeconds += costs.kinds[kind].recompute[recompute].total();
     }
     saved.push_back(savedBytes(costs, alone));
     option.seconds.push_back(chunkSeconds(costs, alone));
   }
-  for (const std::vector<int> &moment : held[stage])
+  const HeldChunks &moments = (*held)[stage];
+  for (const std::vector<int> &moment : moments)
     content.inFlight = std::max<double>(content.inFlight, std::accumulate(moment.begin(), moment.end(), 0));
-  content.held = heldBytes(held[stage], saved, plan.offloadActivations);
+  content.held = heldBytes(moments, saved, axes.offloadActivations);
   StageMemory memory = stageMemory(problem, costs, content);
   option.bytes = memory.total();
   option.hostBytes = memory.host();
   option.fits = option.bytes <= problem.machine.memoryBytes && option.hostBytes <= problem.machine.hostShareBytes();
   option.stepSeconds = stepPhase(costs, content).total();
+  option.fixedBytes = option.bytes - memory.activations - memory.workspace;
   return option;
 }
 

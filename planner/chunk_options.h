@@ -26,8 +26,8 @@ struct ChunkOption {
   bool fits = false;
   std::vector<ChunkSeconds> seconds; ///< of the layers of each chunk; see edgeSeconds
   double stepSeconds = 0;            ///< of the whole stage, once per step
-  double repeatSeconds = 0;          ///< of what layers repeat for one micro-batch
   double bytes = 0, hostBytes = 0;   ///< of the whole stage, on the device and in host memory; when nothing fits, least
+  double fixedBytes = 0;             ///< of `bytes`, what does not depend on what is kept
   RepeatedLayers repeated;
 };
 
@@ -36,7 +36,7 @@ public:
   /// `options` gives the axes, their costs and their schedule; both must outlive this.
   ChunkOptions(const Problem &problem, const StageOptions &options);
 
-  /// The choice that fits and repeats least; of equal ones that of fewest bytes.
+  /// The choice that fits and repeats least.
   ChunkOption best(int stage, std::span<const LayerRange> chunks);
 
   /// The same for layers that are all alike, remembered.
@@ -46,19 +46,17 @@ public:
   /// every chunk before the second of any, so that chunks repeat as evenly as they can.
   std::vector<std::vector<Recompute>> keep(std::span<const LayerRange> chunks, const RepeatedLayers &repeated) const;
 
-  const CostTable &table() const { return options.table(); }
-  const Plan &axes() const { return options.axes(); }
-
 private:
   void countHeld();
   ChunkOption price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated) const;
-  ChunkOption fewestSelective(int stage, std::span<const LayerRange> chunks, int full) const;
 
   const Problem &problem;
   const StageOptions &options;
+  const Plan &axes;
+  const CostTable &costs;
   int perStage;
-  std::vector<HeldChunks> held;                         // per stage
-  std::vector<int> likeStage;                           // the first stage that holds and costs the same
+  std::shared_ptr<const std::vector<HeldChunks>> held;        // per stage
+  std::vector<int> likeStage;                                 // the first stage that holds and costs the same
   std::vector<std::vector<std::optional<ChunkOption>>> known; // [stage][layers]
 };
 

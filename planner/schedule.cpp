@@ -315,7 +315,7 @@ HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, 
   case Schedule::ZeroBubbleH1:
     return {{std::min(microBatches, stages)}};
   case Schedule::Interleaved:
-    microBatches = std::min(microBatches, 3 * stages); // warm-up, what repeats, and cool-down
+    microBatches = std::min(microBatches, kRepeatedBatches * stages);
     return mostHeld({.stages = {interleavedStage(stage, stages, microBatches, virtualStages)},
                      .chunksPerStage = virtualStages},
                     0);

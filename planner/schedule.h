@@ -72,6 +72,7 @@ HeldChunks mostHeld(const ScheduleTable &table, int stage);
 
 /// The same by closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p); interleaved repeats itself after p
 /// micro-batches, so that a short list is played. V-shaped schedules have none: their table is built.
+inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, what repeats itself, cool-down
 HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
 /// Faults of a table: an action missing or twice, a backward before its forward, a dependency

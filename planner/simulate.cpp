@@ -134,7 +134,7 @@ Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks,
 
 std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int stages, int microBatches,
                                                           int virtualStages) {
-  std::tuple key(schedule, stages, microBatches, virtualStages);
+  Key key(schedule, stages, microBatches, virtualStages);
   {
     std::lock_guard lock(mutex);
     if (auto found = known.find(key); found != known.end())
@@ -145,6 +145,26 @@ std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int
   if (actions + built->actions() <= mostActions && known.emplace(key, built).second)
     actions += built->actions();
   return built;
+}
+
+std::shared_ptr<const std::vector<HeldChunks>> ScheduleCache::mostHeld(Schedule schedule, int stages, int microBatches,
+                                                                       int virtualStages) {
+  if (isVShaped(schedule)) { // read off the table
+    std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
+    return {ordered, &ordered->mostHeldOf()};
+  }
+  Key key(schedule, stages, std::min(microBatches, kRepeatedBatches * stages), virtualStages);
+  {
+    std::lock_guard lock(mutex);
+    if (auto found = held.find(key); found != held.end())
+      return found->second;
+  }
+  std::vector<HeldChunks> moments;
+  for (int stage = 0; stage < stages; ++stage)
+    moments.push_back(planner::mostHeld(schedule, stage, stages, microBatches, virtualStages));
+  auto shared = std::make_shared<const std::vector<HeldChunks>>(std::move(moments));
+  std::lock_guard lock(mutex);
+  return held.emplace(key, shared).first->second;
 }
 
 } // namespace espalier::planner

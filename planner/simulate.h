@@ -89,11 +89,17 @@ public:
   /// Requires whyNotSchedulable() to be empty.
   std::shared_ptr<const OrderedSchedule> get(Schedule schedule, int stages, int microBatches, int virtualStages);
 
+  /// mostHeld() of each stage.
+  std::shared_ptr<const std::vector<HeldChunks>> mostHeld(Schedule schedule, int stages, int microBatches,
+                                                          int virtualStages);
+
 private:
   static constexpr size_t mostActions = 1 << 22; ///< kept; what comes later is built each time it is asked for
 
   std::mutex mutex;
-  std::map<std::tuple<Schedule, int, int, int>, std::shared_ptr<const OrderedSchedule>> known;
+  using Key = std::tuple<Schedule, int, int, int>;
+  std::map<Key, std::shared_ptr<const OrderedSchedule>> known;
+  std::map<Key, std::shared_ptr<const std::vector<HeldChunks>>> held;
   size_t actions = 0;
 };
 

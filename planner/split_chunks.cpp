@@ -35,11 +35,21 @@ public:
   ChunkSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
       : stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()),
         stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
-        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget) {
-    for (int chunk = 0; chunk < stages * perStage; ++chunk)
-      edges.push_back(edgeSeconds(stageOptions.table(), chunk, stages, perStage, isVShaped(axes.schedule)));
-    for (int stage = 0; stage < stages; ++stage)
+        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget), stageEdges(axes.pp) {
+    const CostTable &costs = stageOptions.table();
+    bool vShape = isVShaped(axes.schedule);
+    for (int chunk = 0; chunk < stages * perStage; ++chunk) {
+      edges.push_back(edgeSeconds(costs, chunk, stages, perStage, vShape));
+      stageEdges[stageOfChunk(chunk, stages, perStage, vShape)] += edges.back().total();
+    }
+    for (int stage = 0; stage < stages; ++stage) {
       fewest.push_back(leastLayers(problem, axes, stage));
+      waits.push_back(stage > 0 ? waits.back() + edges[stage - 1].forward : 0);
+    }
+    const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
+    auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
+    layerSeconds = layer.forward.total() + layer.forwardTransfer[kept] + layer.backward.total() +
+                   layer.recompute[kept].total() + layer.weight.total();
   }
 
   SplitResult run(double limit) {
@@ -78,23 +88,19 @@ public:
   }
 
 private:
-  // What a stage takes alone, whatever the others have; infinite where it does not fit.
-  double alone(int stage, int count) {
+  // What a stage takes alone, whatever the others have, down to which the first micro-batch comes by way of the edges
+  // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
+  double alone(int stage, int count, double target = kLongest) {
+    double m = static_cast<double>(axes.microBatches);
+    if (waits[stage] + m * (stageEdges[stage] + count * layerSeconds) > target * (1 + 1e-9))
+      return kInfinity;
     const ChunkOption &option = options.best(stage, count);
     if (!option.fits)
       return kInfinity;
-    double work = 0;
-    for (int chunk = 0; chunk < perStage; ++chunk)
-      work += option.seconds[chunk].total() + edges[position(stage, chunk)].total();
-    return waitFor(stage) + static_cast<double>(axes.microBatches) * work + option.stepSeconds;
-  }
-
-  // The first micro-batch comes down to a stage by way of the edges and at least so many layers above.
-  double waitFor(int stage) {
-    double seconds = 0;
-    for (int above = 0; above < stage; ++above)
-      seconds += edges[above].forward;
-    return seconds;
+    double work = stageEdges[stage];
+    for (const ChunkSeconds &chunk : option.seconds)
+      work += chunk.total();
+    return waits[stage] + m * work + option.stepSeconds;
   }
 
   int position(int stage, int chunk) const { return modelChunk(stage, chunk, stages, isVShaped(axes.schedule)); }
@@ -110,7 +116,7 @@ private:
         high = ranges.most[stage];
       while (low < high) { // grows with layers
         int middle = low + (high - low + 1) / 2;
-        if (alone(stage, middle) <= target)
+        if (alone(stage, middle, target) <= target)
           low = middle;
         else
           high = middle - 1;
@@ -141,7 +147,7 @@ private:
         int count = ranges.most[stage];
         for (int least = ranges.least[stage]; count > least;) {
           int middle = least + (count - least) / 2;
-          if (alone(stage, middle + 1) <= target)
+          if (alone(stage, middle + 1, target) <= target)
             least = middle + 1;
           else
             count = middle;
@@ -155,7 +161,7 @@ private:
       std::vector<int> counts = within(target);
       bool isEnough = std::accumulate(counts.begin(), counts.end(), 0) >= layers;
       for (int stage = 0; stage < stages; ++stage)
-        isEnough = isEnough && alone(stage, counts[stage]) <= target;
+        isEnough = isEnough && alone(stage, counts[stage], target) <= target;
       (isEnough ? high : low) = target;
       if (isEnough)
         totals = std::move(counts);
@@ -282,6 +288,9 @@ private:
   int stages, layers, perStage;
   int64_t budget;
   std::vector<ChunkSeconds> edges; // per chunk in model order
+  std::vector<double> stageEdges;  // those of all chunks of a stage
+  std::vector<double> waits;       // forwards of the edges above each stage
+  double layerSeconds = 0;         // of a layer that repeats least
   std::vector<int> fewest;         // layers per stage
   Ranges ranges;
   std::vector<Chain> chains;

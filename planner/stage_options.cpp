@@ -66,6 +66,10 @@ std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
   return schedules->get(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
 }
 
+std::shared_ptr<const std::vector<HeldChunks>> StageOptions::mostHeld() const {
+  return schedules->mostHeld(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
+}
+
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
   int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, chunksPerStage, vShape);
   ChunkSeconds seconds;
@@ -108,8 +112,10 @@ const StageOption &StageOptions::bound(int stage, int first, int count) { return
 const StageOption &StageOptions::known(int stage, int first, int count, int64_t budget) {
   // Stages between the ends that hold equally much are alike, and so are positions of equal layers.
   if (inFlight.empty()) {
-    for (int i = 0; i < plan.pp; ++i)
-      inFlight.push_back(mostHeld(plan.schedule, i, plan.pp, static_cast<int>(plan.microBatches), 1).front().front());
+    for (int i = 0; i < plan.pp; ++i) {
+      auto microBatches = static_cast<int>(plan.microBatches);
+      inFlight.push_back(planner::mostHeld(plan.schedule, i, plan.pp, microBatches, 1).front().front());
+    }
     placesOf.assign(plan.pp, std::vector<std::vector<uint32_t>>(oneKind ? 1 : costs.layerKinds.size()));
   }
   int stageClass = stage;

@@ -49,6 +49,8 @@ public:
   bool hasOneKind() const { return oneKind; }
   /// The schedule of the axes.
   std::shared_ptr<const OrderedSchedule> schedule() const;
+  /// What each stage holds under it.
+  std::shared_ptr<const std::vector<HeldChunks>> mostHeld() const;
 
 private:
   const StageOption &known(int stage, int first, int count, int64_t budget);
