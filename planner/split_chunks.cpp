@@ -48,14 +48,16 @@ public:
     }
     const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
     auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
-    layerSeconds = layer.forward.total() + layer.forwardTransfer[kept] + layer.backward.total() +
-                   layer.recompute[kept].total() + layer.weight.total();
+    least = {layer.forward.total() + layer.forwardTransfer[kept],
+             layer.backward.total() + layer.recompute[kept].total(), layer.weight.total()};
   }
 
   SplitResult run(double limit) {
     SplitResult result;
     result.lowerBound = std::max(limit, 0.0);
-    if (!rangesWithin(std::min(limit * kSlack, kLongest)))
+    if (limit < kLongest && (!mayEndWithin(limit * kSlack) || !rangesWithin(limit * kSlack)))
+      return result;
+    if (limit >= kLongest && !rangesWithin(kLongest))
       return result;
     int64_t given = budget, plays = budget > 0 ? std::numeric_limits<int64_t>::max() : kQuickPlays;
     if (budget <= 0)
@@ -92,7 +94,7 @@ private:
   // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
   double alone(int stage, int count, double target = kLongest) {
     double m = static_cast<double>(axes.microBatches);
-    if (waits[stage] + m * (stageEdges[stage] + count * layerSeconds) > target * (1 + 1e-9))
+    if (waits[stage] + m * (stageEdges[stage] + count * least.total()) > target * (1 + 1e-9))
       return kInfinity;
     const ChunkOption &option = options.best(stage, count);
     if (!option.fits)
@@ -101,6 +103,30 @@ private:
     for (const ChunkSeconds &chunk : option.seconds)
       work += chunk.total();
     return waits[stage] + m * work + option.stepSeconds;
+  }
+
+  // Whether a split may end by `target` as far as the time tells that its layers take when they repeat least: each stage
+  // alone, and the chain that is longest when all actions are alike.
+  bool mayEndWithin(double target) {
+    double m = static_cast<double>(axes.microBatches);
+    Ranges within{fewest, std::vector<int>(stages)};
+    int64_t sum = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      double most = std::floor(((target * (1 + 1e-9) - waits[stage]) / m - stageEdges[stage]) / least.total());
+      if (most < fewest[stage])
+        return false;
+      within.most[stage] = static_cast<int>(std::min<double>(most, layers));
+      sum += within.most[stage];
+    }
+    for (int stage = 0; stage < stages; ++stage)
+      within.least[stage] = std::max<int>(fewest[stage], static_cast<int>(layers - (sum - within.most[stage])));
+    if (sum < layers)
+      return false;
+    if (!schedule)
+      schedule = stageOptions.schedule();
+    const Chain &chain = schedule->unitChain();
+    return boundOf(within, [&](int stage, int count) { return leastChainSeconds(chain, stage, count); })
+               .rest[0][0] <= target * (1 + 1e-9);
   }
 
   int position(int stage, int chunk) const { return modelChunk(stage, chunk, stages, isVShaped(axes.schedule)); }
@@ -216,31 +242,52 @@ private:
     return seconds;
   }
 
-  // Sums the chains anew for the present ranges.
-  void rebound() {
+  // The same without the work once per step, with layers that repeat least.
+  double leastChainSeconds(const Chain &chain, int stage, int count) const {
+    std::vector<int> counts = chunkLayers(axes, stage, count);
+    bool splits = splitsBackward(axes.schedule);
+    double seconds = 0;
+    for (int chunk = 0; chunk < perStage; ++chunk) {
+      const std::array<int, 3> &times = chain.times[position(stage, chunk)];
+      const ChunkSeconds &edge = edges[position(stage, chunk)];
+      double weight = edge.weight + counts[chunk] * least.weight;
+      seconds += times[0] * (edge.forward + counts[chunk] * least.forward) +
+                 times[1] * (edge.backward + counts[chunk] * least.backward + (splits ? 0 : weight)) +
+                 times[2] * weight;
+    }
+    return seconds;
+  }
+
+  // What a chain takes, as the sum over stages of secondsOf(stage, layers).
+  template <typename SecondsOf>
+  Bound boundOf(const Ranges &within, SecondsOf secondsOf) const {
     std::vector<int> lowest(stages + 1), highest(stages + 1); // layers above a stage
     for (int stage = 0; stage < stages; ++stage) {
-      lowest[stage + 1] = lowest[stage] + ranges.least[stage];
-      highest[stage + 1] = highest[stage] + ranges.most[stage];
+      lowest[stage + 1] = lowest[stage] + within.least[stage];
+      highest[stage + 1] = highest[stage] + within.most[stage];
     }
+    Bound bound;
+    bound.own.resize(stages);
+    bound.rest.resize(stages + 1);
+    bound.rest[stages].assign(highest[stages] - lowest[stages] + 1, kInfinity);
+    bound.rest[stages][layers - lowest[stages]] = 0;
+    for (int stage = stages - 1; stage >= 0; --stage) {
+      std::vector<double> &own = bound.own[stage], &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
+      for (int count = within.least[stage]; count <= within.most[stage]; ++count)
+        own.push_back(secondsOf(stage, count));
+      rest.assign(highest[stage] - lowest[stage] + 1, kInfinity);
+      for (size_t used = 0; used < rest.size(); ++used)
+        for (size_t more = 0; more < own.size(); ++more)
+          rest[used] = std::min(rest[used], own[more] + behind[used + more]);
+    }
+    return bound;
+  }
+
+  // Sums the chains anew for the present ranges.
+  void rebound() {
     bounds.clear();
-    for (const Chain &chain : chains) {
-      Bound bound;
-      bound.own.resize(stages);
-      bound.rest.resize(stages + 1);
-      bound.rest[stages].assign(highest[stages] - lowest[stages] + 1, kInfinity);
-      bound.rest[stages][layers - lowest[stages]] = 0;
-      for (int stage = stages - 1; stage >= 0; --stage) {
-        std::vector<double> &own = bound.own[stage], &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
-        for (int count = ranges.least[stage]; count <= ranges.most[stage]; ++count)
-          own.push_back(chainSeconds(chain, stage, count));
-        rest.assign(highest[stage] - lowest[stage] + 1, kInfinity);
-        for (size_t used = 0; used < rest.size(); ++used)
-          for (size_t more = 0; more < own.size(); ++more)
-            rest[used] = std::min(rest[used], own[more] + behind[used + more]);
-      }
-      bounds.push_back(std::move(bound));
-    }
+    for (const Chain &chain : chains)
+      bounds.push_back(boundOf(ranges, [&](int stage, int count) { return chainSeconds(chain, stage, count); }));
   }
 
   // The next split, nearest to `totals`, under which no chain is longer than `target`. False when there is none.
@@ -290,7 +337,7 @@ private:
   std::vector<ChunkSeconds> edges; // per chunk in model order
   std::vector<double> stageEdges;  // those of all chunks of a stage
   std::vector<double> waits;       // forwards of the edges above each stage
-  double layerSeconds = 0;         // of a layer that repeats least
+  ChunkSeconds least;              // of a layer that repeats least
   std::vector<int> fewest;         // layers per stage
   Ranges ranges;
   std::vector<Chain> chains;

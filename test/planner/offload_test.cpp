@@ -242,7 +242,7 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
         Plan priced = plan;
         for (int first = 0; first < 8; first += layers)
           priced.stages.push_back({first, layers, std::vector<Recompute>(layers, recompute)});
-        problem.pins.stageLayers = schedule == Schedule::Interleaved ? std::nullopt : std::optional(std::vector{4, 4});
+        problem.pins.stageLayers = std::vector<int>(8 / layers, layers);
         double seconds = pricePlan(problem, priced).prediction.stepSeconds;
         StageOptions options(problem, plan);
         WorkSum work = sumWork(problem, options.table());

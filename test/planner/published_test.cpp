@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Tables, Published,
                                          Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.001},
                                          Wanted{"llm_foundry_mpt.csv", 108, 0.048, 0, 0},
                                          Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
-                                         Wanted{"megatron_bridge_perf.csv", 48, 0.058, 0, 0},
+                                         Wanted{"megatron_bridge_perf.csv", 48, 0.059, 0, 0},
                                          Wanted{"bigscience_v100.csv", 39, 0.19, 11, 0.13},
                                          Wanted{"torchtitan_llama3_h100.csv", 12, 0.049, 6, 0.05}));
 
