@@ -30,8 +30,7 @@ int leastLayers(const Problem &problem, const Plan &axes, int stage) {
   if (chunks == 1)
     return 1;
   StageContent ends = stageEnds(axes, stage);
-  return chunks - (ends.embed && problem.embed >= 0) -
-         (ends.head && problem.head >= 0);
+  return chunks - (ends.embed && problem.embed >= 0) - (ends.head && problem.head >= 0);
 }
 
 int leastLayers(const Problem &problem, const Plan &axes) {
@@ -141,8 +140,11 @@ ChunkOptions::ChunkOptions(const Problem &problem, const StageOptions &options)
 void ChunkOptions::countHeld() {
   held = options.mostHeld();
   for (int stage = 0; stage < axes.pp; ++stage) {
-    bool isLike = stage > 1 && stage < axes.pp - 1 && (*held)[stage] == (*held)[stage - 1];
-    likeStage.push_back(isLike ? likeStage.back() : stage);
+    int like = stage;
+    if (stage < axes.pp - 1) // between the ends
+      for (int other = 1; other < stage && like == stage; ++other)
+        like = likeStage[other] == other && (*held)[other] == (*held)[stage] ? other : stage;
+    likeStage.push_back(like);
   }
   known.resize(axes.pp);
 }

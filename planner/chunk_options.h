@@ -60,8 +60,9 @@ private:
   std::vector<std::vector<std::optional<ChunkOption>>> known; // [stage][layers]
 };
 
-/// Layers of each chunk in model order where stages hold `totals`. The chunks of a stage differ by at most one layer; the
-/// first ones have more, but on the first stage of an interleaved schedule, whose first chunk has the embedding, the last.
+/// Layers of each chunk in model order where stages hold `totals`. The chunks of a stage differ by at most one layer;
+/// the first ones have more, but on the first stage of an interleaved schedule, whose first chunk has the embedding,
+/// the last.
 std::vector<int> spreadOverChunks(const Plan &axes, const std::vector<int> &totals);
 
 /// The chunks of one stage alone, in its own order, as spreadOverChunks() lays them.

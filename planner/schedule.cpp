@@ -316,9 +316,8 @@ HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, 
     return {{std::min(microBatches, stages)}};
   case Schedule::Interleaved:
     microBatches = std::min(microBatches, kRepeatedBatches * stages);
-    return mostHeld({.stages = {interleavedStage(stage, stages, microBatches, virtualStages)},
-                     .chunksPerStage = virtualStages},
-                    0);
+    return mostHeld(
+        {.stages = {interleavedStage(stage, stages, microBatches, virtualStages)}, .chunksPerStage = virtualStages}, 0);
   case Schedule::ZeroBubbleV:
   case Schedule::VHalf:
   case Schedule::VMin:

@@ -232,7 +232,8 @@ void SearchSpace::spread(uint32_t choice) {
   const Schedules &known = schedulesOf(plan);
   for (uint32_t i = 0; i < known.list.size(); ++i) {
     std::tie(plan.schedule, plan.virtualStages) = known.list[i];
-    double bound = relaxedBound(*works[choice], problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
+    double bound =
+        relaxedBound(*works[choice], problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
     waiting.push({bound, choice, i + 1});
   }
 }

@@ -30,7 +30,8 @@ OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
   }
   orderActions(table, microBatches);
   if (table.chunksPerStage > 1 && finished)
-    unit = longestChain(std::vector<ChunkSeconds>(stages * table.chunksPerStage, {1, 1, 1}), std::vector<double>(stages));
+    unit =
+        longestChain(std::vector<ChunkSeconds>(stages * table.chunksPerStage, {1, 1, 1}), std::vector<double>(stages));
 }
 
 void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches) {

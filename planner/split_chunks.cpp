@@ -1,6 +1,6 @@
 // A chain of actions bounds every split: it is a sum over stages of what each adds for the layers that it has. The
-// longest chain of a split that was played is such a bound for all the others; splits are gone through as far as none of
-// the chains so far is too long.
+// longest chain of a split that was played is such a bound for all the others; splits are gone through as far as none
+// of the chains so far is too long.
 #include "planner/split_chunks.h"
 
 #include "planner/search.h"
@@ -14,9 +14,9 @@ namespace espalier::planner {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kNodeCost = 2;             // a step of the descent, per chain, in played actions
-constexpr int64_t kQuickPlays = 4;           // of a first look
-constexpr double kSlack = 1 - 1e-9;          // for rounding
+constexpr int64_t kNodeCost = 2;    // a step of the descent, per chain, in played actions
+constexpr int64_t kQuickPlays = 4;  // of a first look
+constexpr double kSlack = 1 - 1e-9; // for rounding
 constexpr double kLongest = std::numeric_limits<double>::max();
 
 // Layers that each stage may have, from least to most.
@@ -26,15 +26,16 @@ struct Ranges {
 
 // What a chain takes under the splits of some ranges.
 struct Bound {
-  std::vector<std::vector<double>> own;  ///< [stage][layers - least]
-  std::vector<std::vector<double>> rest; ///< [stage][layers above - least above]: least of this stage and those below it
+  std::vector<std::vector<double>> own; ///< [stage][layers - least]
+  std::vector<std::vector<double>>
+      rest; ///< [stage][layers above - least above]: least of this stage and those below it
 };
 
 class ChunkSearch {
 public:
   ChunkSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
-      : stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()),
-        stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
+      : stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()), stages(axes.pp),
+        layers(static_cast<int>(stageOptions.table().layerKinds.size())),
         perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget), stageEdges(axes.pp) {
     const CostTable &costs = stageOptions.table();
     bool vShape = isVShaped(axes.schedule);
@@ -105,43 +106,64 @@ private:
     return waits[stage] + m * work + option.stepSeconds;
   }
 
-  // Whether a split may end by `target` as far as the time tells that its layers take when they repeat least: each stage
-  // alone, and the chain that is longest when all actions are alike.
+  // Whether a split may end by `target` as far as that time tells, also on the chain that is longest when all actions
+  // are alike.
   bool mayEndWithin(double target) {
-    double m = static_cast<double>(axes.microBatches);
-    Ranges within{fewest, std::vector<int>(stages)};
-    int64_t sum = 0;
-    for (int stage = 0; stage < stages; ++stage) {
-      double most = std::floor(((target * (1 + 1e-9) - waits[stage]) / m - stageEdges[stage]) / least.total());
-      if (most < fewest[stage])
-        return false;
-      within.most[stage] = static_cast<int>(std::min<double>(most, layers));
-      sum += within.most[stage];
-    }
-    for (int stage = 0; stage < stages; ++stage)
-      within.least[stage] = std::max<int>(fewest[stage], static_cast<int>(layers - (sum - within.most[stage])));
-    if (sum < layers)
+    std::vector<int> most = mostInTime(target);
+    if (most.empty())
       return false;
     if (!schedule)
       schedule = stageOptions.schedule();
     const Chain &chain = schedule->unitChain();
-    return boundOf(within, [&](int stage, int count) { return leastChainSeconds(chain, stage, count); })
-               .rest[0][0] <= target * (1 + 1e-9);
+    return boundOf(rangesUpTo(std::move(most)), [&](int stage, int count) {
+             return leastChainSeconds(chain, stage, count);
+           }).rest[0][0] <= target * (1 + 1e-9);
   }
 
   int position(int stage, int chunk) const { return modelChunk(stage, chunk, stages, isVShaped(axes.schedule)); }
 
+  // Most layers of each stage as far as the time tells that they take when they repeat least; empty when those are too
+  // few.
+  std::vector<int> mostInTime(double target) const {
+    double m = static_cast<double>(axes.microBatches);
+    int others = std::accumulate(fewest.begin(), fewest.end(), 0);
+    int64_t sum = 0;
+    std::vector<int> most;
+    for (int stage = 0; stage < stages; ++stage) {
+      double count = std::floor(((target * (1 + 1e-9) - waits[stage]) / m - stageEdges[stage]) / least.total());
+      if (count < fewest[stage])
+        return {};
+      most.push_back(static_cast<int>(std::min<double>(count, layers - others + fewest[stage])));
+      sum += most.back();
+    }
+    return sum < layers ? std::vector<int>() : most;
+  }
+
+  // What a stage must have when the others have at most so many.
+  Ranges rangesUpTo(std::vector<int> most) const {
+    int sum = std::accumulate(most.begin(), most.end(), 0);
+    Ranges found{fewest, std::move(most)};
+    for (int stage = 0; stage < stages; ++stage)
+      found.least[stage] = std::max(fewest[stage], layers - (sum - found.most[stage]));
+    return found;
+  }
+
   // The layers that a stage may have if it alone is to end by `target`, and if the others are to have the rest. False
   // when that leaves nothing.
   bool rangesWithin(double target) {
-    Ranges found{fewest, std::vector<int>(stages)};
-    int64_t sum = 0;
+    std::vector<int> most = mostInTime(target);
+    if (most.empty())
+      return false;
+    int sum = 0;
     for (int stage = 0; stage < stages; ++stage) {
-      int low = fewest[stage] - 1, high = layers - std::accumulate(fewest.begin(), fewest.end(), 0) + fewest[stage];
       if (!ranges.most.empty())
-        high = ranges.most[stage];
-      while (low < high) { // grows with layers
-        int middle = low + (high - low + 1) / 2;
+        most[stage] = std::min(most[stage], ranges.most[stage]);
+      sum += most[stage];
+    }
+    for (int stage = 0; stage < stages && sum >= layers; ++stage) {
+      int low = fewest[stage] - 1, high = most[stage];
+      while (low < high) {                    // grows with layers
+        int middle = high - (high - low) / 4; // most often nearly all of them do
         if (alone(stage, middle, target) <= target)
           low = middle;
         else
@@ -149,14 +171,12 @@ private:
       }
       if (low < fewest[stage])
         return false;
-      found.most[stage] = low;
-      sum += low;
+      sum -= most[stage] - low;
+      most[stage] = low;
     }
     if (sum < layers)
       return false;
-    for (int stage = 0; stage < stages; ++stage)
-      found.least[stage] = std::max<int>(fewest[stage], static_cast<int>(layers - (sum - found.most[stage])));
-    ranges = std::move(found);
+    ranges = rangesUpTo(std::move(most));
     return true;
   }
 
@@ -259,8 +279,7 @@ private:
   }
 
   // What a chain takes, as the sum over stages of secondsOf(stage, layers).
-  template <typename SecondsOf>
-  Bound boundOf(const Ranges &within, SecondsOf secondsOf) const {
+  template <typename SecondsOf> Bound boundOf(const Ranges &within, SecondsOf secondsOf) const {
     std::vector<int> lowest(stages + 1), highest(stages + 1); // layers above a stage
     for (int stage = 0; stage < stages; ++stage) {
       lowest[stage + 1] = lowest[stage] + within.least[stage];
@@ -341,7 +360,7 @@ private:
   std::vector<int> fewest;         // layers per stage
   Ranges ranges;
   std::vector<Chain> chains;
-  std::vector<Bound> bounds; // of the chains, within the ranges
+  std::vector<Bound> bounds;                       // of the chains, within the ranges
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 

@@ -13,16 +13,16 @@ SplitResult bestChunks(const Problem &problem, StageOptions &options, double lim
 
 /// What stages hold and need.
 struct LaidStages {
-  std::vector<StagePlan> stages;             ///< per chunk in model order
-  std::vector<double> bytes, hostBytes;      ///< per stage
+  std::vector<StagePlan> stages;        ///< per chunk in model order
+  std::vector<double> bytes, hostBytes; ///< per stage
 };
 
 /// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what they keep: what fits
 /// and repeats least, or needs the least bytes.
 LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts);
 
-/// Layers spread evenly over stages, one more first for those between the ends, and over their chunks by rule: per chunk
-/// in model order.
+/// Layers spread evenly over stages, one more first for those between the ends, and over their chunks by rule: per
+/// chunk in model order.
 std::vector<int> evenChunks(const Problem &problem, const Plan &axes);
 
 } // namespace espalier::planner

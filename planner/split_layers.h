@@ -36,10 +36,10 @@ double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<Chun
 
 /// What all stages do together under one choice of axes.
 struct WorkSum {
-  double work = 0;         ///< one micro-batch through all layers, with the least that may be repeated
-  double layerWork = 0;    ///< the same without embedding and head
-  double once = 0;         ///< once per step
-  double forwardShare = 1; ///< least share of forward in any segment
+  double work = 0;             ///< one micro-batch through all layers, with the least that may be repeated
+  double layerWork = 0;        ///< the same without embedding and head
+  double once = 0;             ///< once per step
+  double forwardShare = 1;     ///< least share of forward in any segment
   double mostLayerSeconds = 0; ///< of one layer, with the most that may be repeated
   double boundarySeconds = 0;
   double stateBytes = 0; ///< parameters, gradients and optimizer of all layers

@@ -1,6 +1,6 @@
 // The player against closed forms, and its monotonicity on random tables.
-#include "planner/split_layers.h"
 #include "planner/simulate.h"
+#include "planner/split_layers.h"
 
 #include "planner/memory.h"
 
@@ -132,8 +132,8 @@ TEST(Simulate, TheLongestChainBoundsAllDurations) {
       double seconds = steps[chain.lastStage];
       for (size_t i = 0; i < chunks.size(); ++i) {
         double backward = chunks[i].backward + (splitsBackward(schedule) ? 0 : chunks[i].weight);
-        seconds += chain.times[i][0] * chunks[i].forward + chain.times[i][1] * backward +
-                   chain.times[i][2] * chunks[i].weight;
+        seconds +=
+            chain.times[i][0] * chunks[i].forward + chain.times[i][1] * backward + chain.times[i][2] * chunks[i].weight;
       }
       return seconds;
     };
