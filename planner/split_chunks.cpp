@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kNodeCost = 2;    // a step of the descent, per chain, in played actions
-constexpr int64_t kQuickPlays = 4;  // of a first look
+constexpr int64_t kQuickPlays = 4, kQuickBudget = 2'000'000; // of a first look
 constexpr double kSlack = 1 - 1e-9; // for rounding
 constexpr double kLongest = std::numeric_limits<double>::max();
 
@@ -62,7 +62,7 @@ public:
       return result;
     int64_t given = budget, plays = budget > 0 ? std::numeric_limits<int64_t>::max() : kQuickPlays;
     if (budget <= 0)
-      budget = std::numeric_limits<int32_t>::max();
+      budget = kQuickBudget;
     std::vector<int> totals = balanced(limit);
     bool complete = false;
     while (plays-- > 0 && budget > 0) {

@@ -179,7 +179,7 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
 namespace {
 
 constexpr int64_t kNodeCost = 20;              // a step of the descent costs about as much as playing this many actions
-constexpr int64_t kMostUpperActions = 200'000; // of stages x stages x micro-batches: what their tables may hold
+constexpr size_t kMostChains = 32;             // of splits that were played
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -453,9 +453,9 @@ private:
     }
   }
 
-  // Plays a split and keeps it when it is faster. Where what a stage keeps is not proved best, playing the least that
+  // Plays a split, keeps it when it is faster, and returns its longest chain. Where what a stage keeps is not proved best, playing the least that
   // it could be bounds the split.
-  void take(const std::vector<int> &counts, SplitResult &result) {
+  Chain take(const std::vector<int> &counts, SplitResult &result) {
     std::vector<ChunkSeconds> chunks, least;
     std::vector<double> steps;
     bool proved = true;
@@ -469,14 +469,15 @@ private:
     }
     if (!schedule)
       schedule = options.schedule();
-    double seconds = playedStepSeconds(*schedule, chunks, steps);
+    Chain chain = schedule->longestChain(chunks, steps);
     ++result.played;
     if (!proved)
       unproved = std::min(unproved, playedStepSeconds(*schedule, least, steps));
-    if (seconds < result.seconds) {
-      result.seconds = seconds;
+    if (chain.seconds < result.seconds) {
+      result.seconds = chain.seconds;
       result.counts = counts;
     }
+    return chain;
   }
 
   // Plays every split whose bound is below the best.
@@ -505,37 +506,13 @@ private:
           if (step.start <= most)
             slack[stage][used] = std::max(slack[stage][used], most);
         });
+    for (PlayedChain &one : played)
+      sumRest(one, target);
     std::vector<int> counts;
     isExact = true;
     bool complete = descend(0, 0, 0, limit, slack, counts, result);
     isExact = false;
     return complete;
-  }
-
-  // The step as the first stages alone play it: each micro-batch comes back up after what it takes below them at least.
-  // Chains may turn among them as often as they like.
-  double upperSeconds(const std::vector<int> &counts, int used) {
-    int upper = static_cast<int>(counts.size());
-    if (uppers.empty()) {
-      ScheduleTable table = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
-      uppers.resize(stages);
-      for (int last = stages - 1; last > 0; --last) {
-        table.stages.resize(last);
-        if (static_cast<int64_t>(last) * last * axes.microBatches <= kMostUpperActions)
-          uppers[last] = std::make_unique<OrderedSchedule>(table);
-      }
-    }
-    if (!uppers[upper])
-      return 0;
-    budget -= axes.microBatches * upper * 2;
-    std::vector<ChunkSeconds> chunks;
-    std::vector<double> steps;
-    for (int stage = 0, first = 0; stage < upper; first += counts[stage++]) {
-      const StageOption &option = options.best(stage, first, counts[stage]);
-      chunks.push_back(leastSecondsOf(stage, option));
-      steps.push_back(option.stepSeconds);
-    }
-    return playedStepSeconds(*uppers[upper], chunks, steps, passingBelow(upper - 1, used));
   }
 
   bool descend(int used, int stage, double start, double limit, const std::vector<std::vector<double>> &slack,
@@ -545,11 +522,10 @@ private:
       return false;
     if (stage == stages) {
       budget -= axes.microBatches * stages * 2;
-      take(counts, result);
+      Chain chain = take(counts, result);
+      addPlayed(std::move(chain), std::min(limit, result.seconds) * (1 - 1e-9));
       return true;
     }
-    if (stage > 1 && upperSeconds(counts, used) >= std::min(limit, result.seconds) * (1 - 1e-9))
-      return true;
     bool complete = true;
     visitOptions(stage, used, limit, [&](int count, const Step &step) {
       double target = std::min(limit, result.seconds) * (1 - 1e-9);
@@ -557,10 +533,62 @@ private:
       if (!complete || here + step.turning > target || here + step.passing > slack[stage + 1][used + count])
         return;
       counts.push_back(count);
-      complete = descend(used + count, stage + 1, here + step.passing, limit, slack, counts, result);
+      if (mayEndWithin(target, counts, used))
+        complete = descend(used + count, stage + 1, here + step.passing, limit, slack, counts, result);
       counts.pop_back();
     });
     return complete;
+  }
+
+  // What a chain takes on a stage with these layers, at least.
+  double secondsOn(const Chain &chain, int stage, int first, int count) {
+    const StageOption &option = options.bound(stage, first, count);
+    ChunkSeconds seconds = leastSecondsOf(stage, option);
+    const std::array<int, 3> &times = chain.times[stage];
+    double backward = seconds.backward + (splitsBackward(axes.schedule) ? 0 : seconds.weight);
+    return times[0] * seconds.forward + times[1] * backward + times[2] * seconds.weight +
+           (chain.lastStage == stage ? option.stepSeconds : 0);
+  }
+
+  // A chain, and the least that it takes on each stage and those below it, behind so many layers.
+  struct PlayedChain {
+    Chain chain;
+    std::vector<std::vector<double>> rest;
+  };
+
+  void sumRest(PlayedChain &played, double target) {
+    played.rest.assign(stages + 1, std::vector<double>(layers + 1, kInfinity));
+    played.rest[stages][layers] = 0;
+    for (int stage = stages - 1; stage >= 0; --stage)
+      for (int used = lowest[stage]; used <= highest[stage]; ++used)
+        visitOptions(stage, used, target, [&](int count, const Step &) {
+          double &rest = played.rest[stage][used];
+          rest = std::min(rest, secondsOn(played.chain, stage, used, count) + played.rest[stage + 1][used + count]);
+        });
+  }
+
+  void addPlayed(Chain chain, double target) {
+    if (played.size() >= kMostChains)
+      played.erase(played.begin());
+    played.push_back({std::move(chain), {}});
+    budget -= static_cast<int64_t>(stages) * layers;
+    sumRest(played.back(), target);
+  }
+
+  // Whether the chains of splits played before leave time for the first stages of a split; the last of them is new.
+  bool mayEndWithin(double target, const std::vector<int> &counts, int used) {
+    budget -= static_cast<int64_t>(played.size() * counts.size()) / 4;
+    for (const PlayedChain &one : played) {
+      int first = used + counts.back();
+      double seconds = one.rest[counts.size()][first];
+      for (size_t stage = counts.size(); stage-- > 0 && seconds <= target;) {
+        first -= counts[stage];
+        seconds += secondsOn(one.chain, static_cast<int>(stage), first, counts[stage]);
+      }
+      if (seconds > target)
+        return false;
+    }
+    return true;
   }
 
   const Problem &problem;
@@ -579,7 +607,7 @@ private:
   bool isExact = false;                  // what a stage keeps is chosen, not only bounded
   double firstEnding = 0;                // the least of the endings of those in time for the last target
   std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
-  std::vector<std::unique_ptr<OrderedSchedule>> uppers; // of so many first stages; none where there is too much to play
+  std::vector<PlayedChain> played;       // with what they take for the last target narrowed to
   double unproved = kInfinity; // least bound of the splits that were played without proof of what is kept
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
