@@ -4,7 +4,7 @@
 #pragma once
 
 #include "planner/search.h"
-#include "planner/split_layers.h"
+#include "planner/work_bounds.h"
 
 #include <cstdint>
 #include <functional>

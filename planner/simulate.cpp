@@ -81,7 +81,7 @@ std::vector<std::array<double, 3>> OrderedSchedule::durationsOf(const std::vecto
   return durations;
 }
 
-Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace, double turnSeconds) const {
+Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace) const {
   Played result;
   result.finished = finished;
   result.busySeconds.assign(stages, 0);
@@ -89,11 +89,9 @@ Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantT
   if (wantTrace)
     result.trace.resize(stages);
   std::vector<std::array<double, 3>> durations = durationsOf(chunks);
-  int last = static_cast<int>(chunks.size()) - 1;
   std::vector<double> ends(slots);
   for (const Step &step : order) {
-    bool turns = step.action.kind == ActionKind::Backward && step.chunk == last;
-    double start = std::max(ends[step.waitsFor] + (turns ? turnSeconds : 0), result.endSeconds[step.stage]);
+    double start = std::max(ends[step.waitsFor], result.endSeconds[step.stage]);
     double seconds = durations[step.chunk][static_cast<int>(step.action.kind)];
     ends[step.end] = result.endSeconds[step.stage] = start + seconds;
     result.busySeconds[step.stage] += seconds;

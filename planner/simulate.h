@@ -51,9 +51,8 @@ class OrderedSchedule {
 public:
   explicit OrderedSchedule(const ScheduleTable &table);
 
-  /// chunks[i] belongs to model chunk i. `turnSeconds` lie between each forward of the last chunk and its backward:
-  /// what stages below, which the table does not hold, take at least.
-  Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false, double turnSeconds = 0) const;
+  /// chunks[i] belongs to model chunk i.
+  Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false) const;
 
   /// A longest chain of actions and the work once per step behind it.
   Chain longestChain(const std::vector<ChunkSeconds> &chunks, const std::vector<double> &stepSeconds) const;

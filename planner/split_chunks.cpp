@@ -14,9 +14,9 @@ namespace espalier::planner {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kNodeCost = 2;    // a step of the descent, per chain, in played actions
+constexpr int64_t kNodeCost = 2;                             // a step of the descent, per chain, in played actions
 constexpr int64_t kQuickPlays = 4, kQuickBudget = 2'000'000; // of a first look
-constexpr double kSlack = 1 - 1e-9; // for rounding
+constexpr double kSlack = 1 - 1e-9;                          // for rounding
 constexpr double kLongest = std::numeric_limits<double>::max();
 
 // Layers that each stage may have, from least to most.

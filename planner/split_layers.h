@@ -2,14 +2,10 @@
 // a dynamic program over a lower bound and a search through what the bound leaves open.
 #pragma once
 
-#include "planner/kind_costs.h"
 #include "planner/stage_options.h"
 
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <optional>
-#include <span>
 #include <vector>
 
 namespace espalier::planner {
@@ -29,40 +25,8 @@ struct SplitResult {
 /// the bound is returned with a gap.
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
-/// Step time of given durations: the stage that ends last, with its work once per step behind it. `turnSeconds`: see
-/// OrderedSchedule::play.
+/// Step time of given durations: the stage that ends last, with its work once per step behind it.
 double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
-                         const std::vector<double> &stepSeconds, double turnSeconds = 0);
-
-/// What all stages do together under one choice of axes.
-struct WorkSum {
-  double work = 0;             ///< one micro-batch through all layers, with the least that may be repeated
-  double layerWork = 0;        ///< the same without embedding and head
-  double once = 0;             ///< once per step
-  double forwardShare = 1;     ///< least share of forward in any segment
-  double mostLayerSeconds = 0; ///< of one layer, with the most that may be repeated
-  double boundarySeconds = 0;
-  double stateBytes = 0; ///< parameters, gradients and optimizer of all layers
-  double savedBytes = 0; ///< least that one micro-batch keeps in all layers
-};
-
-WorkSum sumWork(const Problem &problem, const CostTable &table);
-
-/// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
-/// the terms of a kind are at hand for all choices; `costs` are those of the problem.
-/// `mostChunks`: of a stage, by the number of stages. A choice under which not even so many chunks fit is not summed to
-/// its end: what there is shows that.
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
-                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks);
-
-/// Bytes of the fullest stage, at least: state and what is kept, spread evenly.
-double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);
-
-/// A bound for all schedules with at most `chunks` chunks on a stage and all splits: every stage works all the time.
-double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks);
-
-/// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
-/// `chunksAlike`: the chunks of a stage differ by at most one of layers that are all alike.
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike);
+                         const std::vector<double> &stepSeconds);
 
 } // namespace espalier::planner

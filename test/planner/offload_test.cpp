@@ -4,6 +4,7 @@
 #include "planner/memory.h"
 #include "planner/search.h"
 #include "planner/split_layers.h"
+#include "planner/work_bounds.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>
