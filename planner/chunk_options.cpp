@@ -1,27 +1,25 @@
 #include "planner/chunk_options.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
 namespace espalier::planner {
 
-std::vector<int> chunkLayers(const Plan &axes, int stage, int layers) {
-  int perStage = chunksOf(axes.schedule, axes.virtualStages);
-  std::vector<int> counts(perStage, layers / perStage);
-  bool lastFirst = stage == 0 && !isVShaped(axes.schedule);
-  for (int i = 0; i < layers % perStage; ++i)
-    ++counts[lastFirst ? perStage - 1 - i : i];
-  return counts;
+int layersOfChunk(const Plan &axes, int stage, int chunk, int layers) {
+  int perStage = chunksOf(axes.schedule, axes.virtualStages), more = layers % perStage;
+  bool isLastFirst = stage == 0 && !isVShaped(axes.schedule);
+  return layers / perStage + (isLastFirst ? chunk >= perStage - more : chunk < more);
 }
 
 std::vector<int> spreadOverChunks(const Plan &axes, const std::vector<int> &totals) {
-  std::vector<int> counts(totals.size() * chunksOf(axes.schedule, axes.virtualStages));
-  for (int stage = 0; stage < axes.pp; ++stage) {
-    std::vector<int> own = chunkLayers(axes, stage, totals[stage]);
-    for (size_t chunk = 0; chunk < own.size(); ++chunk)
-      counts[modelChunk(stage, static_cast<int>(chunk), axes.pp, isVShaped(axes.schedule))] = own[chunk];
-  }
+  int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  std::vector<int> counts(totals.size() * perStage);
+  for (int stage = 0; stage < axes.pp; ++stage)
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      counts[modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule))] =
+          layersOfChunk(axes, stage, chunk, totals[stage]);
   return counts;
 }
 
@@ -56,11 +54,14 @@ public:
           order.push_back({static_cast<int>(chunk), costs.layerKinds[chunks[chunk].first + place]});
   }
 
-  // `room`: for what is held and the largest transient; `endsPeak`: the transient of embedding or head.
-  RepeatedLayers choose(double room, double endsPeak) {
+  // Of each number of layers in full the fewest selective ones that fit into `room`, which is for what is held and the
+  // largest transient; `endsPeak` is that of embedding or head. When nothing fits, what takes least. `isOne`: none
+  // behind that which repeats least.
+  std::vector<RepeatedLayers> choose(double room, double endsPeak, bool isOne) {
     int layers = static_cast<int>(order.size());
-    RepeatedLayers best, least;
-    double bestSeconds = std::numeric_limits<double>::infinity(), leastBytes = bestSeconds;
+    std::vector<RepeatedLayers> fitting;
+    RepeatedLayers least;
+    double leastBytes = std::numeric_limits<double>::infinity(), leastSeconds = leastBytes;
     auto fits = [&](const RepeatedLayers &repeated) {
       double bytes = bytesOf(repeated, endsPeak);
       if (bytes < leastBytes) {
@@ -69,24 +70,38 @@ public:
       }
       return bytes <= room;
     };
-    for (int full = 0; full <= layers && secondsOf({full, 0}) < bestSeconds; ++full) {
-      int selective = 0;
-      if (!fits({full, 0})) {
-        int low = 0;
-        selective = layers - full;
-        if (!fits({full, selective}))
-          continue;
-        while (selective > low + 1) { // keeping less takes less
-          int middle = (low + selective) / 2;
-          (fits({full, middle}) ? selective : low) = middle;
-        }
+    auto add = [&](const RepeatedLayers &repeated) {
+      fitting.push_back(repeated);
+      leastSeconds = std::min(leastSeconds, secondsOf(repeated).back());
+    };
+    for (int full = 0; full <= layers; ++full) {
+      if (isOne && !fitting.empty() && secondsOf({full, 0}).back() >= leastSeconds)
+        break;
+      if (fits({full, 0})) {
+        add({full, 0});
+        break; // more only repeat more
       }
-      if (double seconds = secondsOf({full, selective}); seconds < bestSeconds) {
-        bestSeconds = seconds;
-        best = {full, selective};
+      int low = 0, selective = layers - full;
+      if (!fits({full, selective}))
+        continue;
+      while (selective > low + 1) { // keeping less takes less
+        int middle = (low + selective) / 2;
+        (fits({full, middle}) ? selective : low) = middle;
       }
+      add({full, selective});
     }
-    return bestSeconds < std::numeric_limits<double>::infinity() ? best : least;
+    return fitting.empty() ? std::vector<RepeatedLayers>{least} : fitting;
+  }
+
+  // What each chunk repeats, and all together behind them.
+  std::vector<double> secondsOf(const RepeatedLayers &repeated) const {
+    std::vector<double> seconds(saved.size() + 1);
+    for (int i = 0; i < repeated.full + repeated.selective; ++i) {
+      double more = costs.kinds[order[i].kind].recompute[classOf(repeated, i)].total();
+      seconds[order[i].chunk] += more;
+      seconds.back() += more;
+    }
+    return seconds;
   }
 
 private:
@@ -96,13 +111,6 @@ private:
 
   static int classOf(const RepeatedLayers &repeated, int i) {
     return i < repeated.full ? 2 : i < repeated.full + repeated.selective ? 1 : 0;
-  }
-
-  double secondsOf(const RepeatedLayers &repeated) const {
-    double seconds = 0;
-    for (int i = 0; i < repeated.full + repeated.selective; ++i)
-      seconds += costs.kinds[order[i].kind].recompute[classOf(repeated, i)].total();
-    return seconds;
   }
 
   double bytesOf(const RepeatedLayers &repeated, double peak) {
@@ -146,27 +154,43 @@ void ChunkOptions::countHeld() {
         like = likeStage[other] == other && (*held)[other] == (*held)[stage] ? other : stage;
     likeStage.push_back(like);
   }
-  known.resize(axes.pp);
+}
+
+template <typename Find>
+const std::vector<ChunkOption> &ChunkOptions::remembered(Table &table, int stage, int layers, Find find) {
+  if (!held)
+    countHeld();
+  table.resize(axes.pp);
+  std::vector<std::vector<ChunkOption>> &places = table[likeStage[stage]];
+  if (places.size() <= static_cast<size_t>(layers))
+    places.resize(layers + 1);
+  if (places[layers].empty()) {
+    std::vector<LayerRange> chunks;
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      chunks.push_back({0, layersOfChunk(axes, stage, chunk, layers)});
+    places[layers] = find(chunks);
+  }
+  return places[layers];
+}
+
+const std::vector<ChunkOption> &ChunkOptions::choices(int stage, int layers) {
+  return remembered(all, stage, layers, [&](const auto &chunks) { return choose(stage, chunks, /*isOne=*/false); });
 }
 
 const ChunkOption &ChunkOptions::best(int stage, int layers) {
-  if (!held)
-    countHeld();
-  std::vector<std::optional<ChunkOption>> &places = known[likeStage[stage]];
-  if (places.size() <= static_cast<size_t>(layers))
-    places.resize(layers + 1);
-  if (!places[layers]) {
-    std::vector<LayerRange> chunks;
-    for (int count : chunkLayers(axes, stage, layers))
-      chunks.push_back({0, count});
-    places[layers] = best(stage, chunks);
-  }
-  return *places[layers];
+  return remembered(first, stage, layers, [&](const auto &chunks) { return choose(stage, chunks, /*isOne=*/true); })
+      .front();
+}
+
+std::vector<ChunkOption> ChunkOptions::choices(int stage, std::span<const LayerRange> chunks) {
+  return choose(stage, chunks, /*isOne=*/false);
 }
 
 ChunkOption ChunkOptions::best(int stage, std::span<const LayerRange> chunks) {
-  if (!held)
-    countHeld();
+  return choose(stage, chunks, /*isOne=*/true).front();
+}
+
+std::vector<ChunkOption> ChunkOptions::choose(int stage, std::span<const LayerRange> chunks, bool isOne) {
   int layers = 0;
   for (const LayerRange &chunk : chunks)
     layers += chunk.count;
@@ -174,19 +198,43 @@ ChunkOption ChunkOptions::best(int stage, std::span<const LayerRange> chunks) {
     RepeatedLayers all;
     if (*costs.commonRecompute != Recompute::None)
       (*costs.commonRecompute == Recompute::Full ? all.full : all.selective) = layers;
-    return price(stage, chunks, all);
+    return {price(stage, chunks, all)};
   }
-  ChunkOption option = price(stage, chunks, {});
-  if (option.fits || layers == 0)
-    return option;
+  ChunkOption none = price(stage, chunks, {});
+  if (none.fits || layers == 0)
+    return {none};
   StageContent ends = stageEnds(axes, stage);
   std::vector<double> saved(perStage, costs.inputBytes);
   saved.front() += ends.embed ? costs.embed.savedBytes[0] : 0;
   saved.back() += ends.head ? costs.head.savedBytes[0] : 0;
   double endsPeak = std::max(ends.embed ? peakBytes(costs.embed, 0) : 0, ends.head ? peakBytes(costs.head, 0) : 0);
+  RepeatChoice choice(costs, chunks, (*held)[stage], saved);
   // What fits only by rounding is left out.
-  double room = problem.machine.memoryBytes * (1 - 1e-13) - option.fixedBytes;
-  return price(stage, chunks, RepeatChoice(costs, chunks, (*held)[stage], saved).choose(room, endsPeak));
+  std::vector<RepeatedLayers> fitting =
+      choice.choose(problem.machine.memoryBytes * (1 - 1e-13) - none.fixedBytes, endsPeak, isOne);
+  std::vector<std::pair<std::vector<double>, RepeatedLayers>> seconds;
+  for (const RepeatedLayers &repeated : fitting)
+    seconds.emplace_back(choice.secondsOf(repeated), repeated);
+  std::ranges::sort(seconds, {}, [](const auto &one) { return std::pair(one.first.back(), one.second.full); });
+  if (isOne)
+    seconds.resize(1);
+  std::vector<ChunkOption> options;
+  for (auto one = seconds.begin(); one != seconds.end(); ++one) {
+    auto isCovered = [&](const auto &other) {
+      return std::ranges::equal(other.first, one->first, std::less_equal<>());
+    };
+    if (std::any_of(seconds.begin(), one, isCovered))
+      continue;
+    if (options.empty()) {
+      options.push_back(price(stage, chunks, one->second));
+      continue;
+    }
+    options.push_back(options.front()); // they differ in what is repeated
+    options.back().repeated = one->second;
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      options.back().seconds[chunk].backward += one->first[chunk] - seconds.front().first[chunk];
+  }
+  return options;
 }
 
 std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRange> chunks,
@@ -208,7 +256,9 @@ std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRang
   return kept;
 }
 
-ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated) const {
+ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated) {
+  if (!held)
+    countHeld();
   std::vector<std::vector<Recompute>> kept = keep(chunks, repeated);
   StageContent content = stageEnds(axes, stage);
   content.layers.resize(problem.kinds.size());

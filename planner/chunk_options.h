@@ -3,9 +3,8 @@
 // only how much of each is chosen.
 #pragma once
 
-#include "planner/stage_options.h"
+#include "planner/split_layers.h"
 
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,11 +13,6 @@ namespace espalier::planner {
 /// A chunk's layers: first .. first + count - 1.
 struct LayerRange {
   int first = 0, count = 0;
-};
-
-/// How many layers of a stage repeat work: the first `full` in spreading order, then `selective`.
-struct RepeatedLayers {
-  int full = 0, selective = 0;
 };
 
 /// The chunks of one stage with what they keep.
@@ -36,11 +30,19 @@ public:
   /// `options` gives the axes, their costs and their schedule; both must outlive this.
   ChunkOptions(const Problem &problem, const StageOptions &options);
 
-  /// The choice that fits and repeats least.
+  /// Choices that fit: of any two each repeats less on some chunk. That which repeats least comes first. When nothing
+  /// fits, that which needs the fewest bytes.
+  std::vector<ChunkOption> choices(int stage, std::span<const LayerRange> chunks);
+
+  /// The first of them alone, which is quicker.
   ChunkOption best(int stage, std::span<const LayerRange> chunks);
 
   /// The same for layers that are all alike, remembered.
+  const std::vector<ChunkOption> &choices(int stage, int layers);
   const ChunkOption &best(int stage, int layers);
+
+  /// A given choice.
+  ChunkOption price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated);
 
   /// What each layer of each chunk keeps. Layers repeat work in the order of their places in their chunks, the first of
   /// every chunk before the second of any, so that chunks repeat as evenly as they can.
@@ -48,16 +50,18 @@ public:
 
 private:
   void countHeld();
-  ChunkOption price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated) const;
+  std::vector<ChunkOption> choose(int stage, std::span<const LayerRange> chunks, bool isOne);
+  using Table = std::vector<std::vector<std::vector<ChunkOption>>>; ///< [stage][layers]
+  template <typename Find> const std::vector<ChunkOption> &remembered(Table &table, int stage, int layers, Find find);
 
   const Problem &problem;
   const StageOptions &options;
   const Plan &axes;
   const CostTable &costs;
   int perStage;
-  std::shared_ptr<const std::vector<HeldChunks>> held;        // per stage
-  std::vector<int> likeStage;                                 // the first stage that holds and costs the same
-  std::vector<std::vector<std::optional<ChunkOption>>> known; // [stage][layers]
+  std::shared_ptr<const std::vector<HeldChunks>> held; // per stage
+  std::vector<int> likeStage;                          // the first stage that holds and costs the same
+  Table all, first;
 };
 
 /// Layers of each chunk in model order where stages hold `totals`. The chunks of a stage differ by at most one layer;
@@ -65,8 +69,8 @@ private:
 /// the last.
 std::vector<int> spreadOverChunks(const Plan &axes, const std::vector<int> &totals);
 
-/// The chunks of one stage alone, in its own order, as spreadOverChunks() lays them.
-std::vector<int> chunkLayers(const Plan &axes, int stage, int layers);
+/// The layers of one of the chunks of a stage, in its own order, when the stage holds `layers`.
+int layersOfChunk(const Plan &axes, int stage, int chunk, int layers);
 
 /// Fewest layers of a stage: one for each chunk, but of several for those that hold the embedding or the head.
 int leastLayers(const Problem &problem, const Plan &axes, int stage);

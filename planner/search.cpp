@@ -73,10 +73,10 @@ private:
   std::map<KindKey, std::pair<Plan, SplitResult>> best;
 };
 
-// Turns counts into stages with what each layer keeps.
-Plan withStages(const Problem &problem, Plan plan, const std::vector<int> &counts) {
+// Turns a split into stages with what each layer keeps.
+Plan withStages(const Problem &problem, Plan plan, const SplitResult &split) {
   StageOptions options(problem, plan);
-  plan.stages = layStages(problem, options, counts).stages;
+  plan.stages = layStages(problem, options, split.counts, split.repeated).stages;
   return plan;
 }
 
@@ -207,7 +207,7 @@ SearchResult search(const Problem &given, const SearchOptions &options) {
   BranchAndBound solver(problem, options);
   result.statistics = solver.run();
   for (const auto &[axes, solved] : solver.best())
-    result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved.counts)));
+    result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved)));
   if (result.plans.empty() && options.diagnose)
     diagnose(problem, options, solver.axes(), result);
   result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

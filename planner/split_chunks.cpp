@@ -24,18 +24,25 @@ struct Ranges {
   std::vector<int> least, most;
 };
 
+// Layers of a stage, and which of the choices of what they repeat.
+struct StageChoice {
+  int layers = 0;
+  size_t choice = 0;
+};
+
 // What a chain takes under the splits of some ranges.
 struct Bound {
-  std::vector<std::vector<double>> own; ///< [stage][layers - least]
-  std::vector<std::vector<double>>
-      rest; ///< [stage][layers above - least above]: least of this stage and those below it
+  std::vector<std::vector<std::vector<double>>> own; ///< [stage][layers - least][choice]
+  /// [stage][layers above - least above]: least of this stage and those below it.
+  std::vector<std::vector<double>> rest;
 };
 
 class ChunkSearch {
 public:
-  ChunkSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
-      : stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()), stages(axes.pp),
-        layers(static_cast<int>(stageOptions.table().layerKinds.size())),
+  // `given`: the layers of each chunk; empty where all are alike and free.
+  ChunkSearch(const Problem &problem, StageOptions &stageOptions, std::vector<int> given, int64_t budget)
+      : given(std::move(given)), stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()),
+        stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
         perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget), stageEdges(axes.pp) {
     const CostTable &costs = stageOptions.table();
     bool vShape = isVShaped(axes.schedule);
@@ -44,29 +51,34 @@ public:
       stageEdges[stageOfChunk(chunk, stages, perStage, vShape)] += edges.back().total();
     }
     for (int stage = 0; stage < stages; ++stage) {
-      fewest.push_back(leastLayers(problem, axes, stage));
+      fewest.push_back(this->given.empty() ? leastLayers(problem, axes, stage) : 0);
       waits.push_back(stage > 0 ? waits.back() + edges[stage - 1].forward : 0);
     }
+    if (!this->given.empty())
+      layGiven();
     const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
     auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
     least = {layer.forward.total() + layer.forwardTransfer[kept],
              layer.backward.total() + layer.recompute[kept].total(), layer.weight.total()};
   }
 
-  SplitResult run(double limit) {
+  SplitResult run(double limitSeconds) {
+    limit = limitSeconds;
     SplitResult result;
     result.lowerBound = std::max(limit, 0.0);
     if (limit < kLongest && (!mayEndWithin(limit * kSlack) || !rangesWithin(limit * kSlack)))
       return result;
     if (limit >= kLongest && !rangesWithin(kLongest))
       return result;
-    int64_t given = budget, plays = budget > 0 ? std::numeric_limits<int64_t>::max() : kQuickPlays;
+    int64_t budgetGiven = budget, plays = budget > 0 ? std::numeric_limits<int64_t>::max() : kQuickPlays;
     if (budget <= 0)
       budget = kQuickBudget;
-    std::vector<int> totals = balanced(limit);
+    std::vector<StageChoice> split;
+    for (int layers : balanced())
+      split.push_back({layers, 0});
     bool complete = false;
     while (plays-- > 0 && budget > 0) {
-      Chain chain = play(totals, result);
+      Chain chain = play(split, result);
       double target = std::min(limit, result.seconds) * kSlack;
       if (!rangesWithin(target)) { // no stage can have fewer
         complete = true;
@@ -74,12 +86,12 @@ public:
       }
       chains.push_back(std::move(chain));
       rebound();
-      if (!next(target, totals)) {
+      if (!next(target, split)) {
         complete = budget > 0;
         break;
       }
     }
-    result.spent = given > 0 ? given - budget : 0;
+    result.spent = budgetGiven > 0 ? budgetGiven - budget : 0;
     result.lowerBound = std::min(limit, result.seconds);
     if (!complete) {
       double bound = 0;
@@ -91,13 +103,28 @@ public:
   }
 
 private:
+  void layGiven() {
+    std::vector<std::vector<LayerRange>> ranges(stages);
+    for (int chunk = 0, first = 0; chunk < stages * perStage; first += given[chunk++]) {
+      int stage = stageOfChunk(chunk, stages, perStage, isVShaped(axes.schedule));
+      ranges[stage].push_back({first, given[chunk]});
+      fewest[stage] += given[chunk];
+    }
+    for (int stage = 0; stage < stages; ++stage)
+      givenChoices.push_back(options.choices(stage, ranges[stage]));
+  }
+
+  const std::vector<ChunkOption> &choices(int stage, int count) {
+    return given.empty() ? options.choices(stage, count) : givenChoices[stage];
+  }
+
   // What a stage takes alone, whatever the others have, down to which the first micro-batch comes by way of the edges
   // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
   double alone(int stage, int count, double target = kLongest) {
     double m = static_cast<double>(axes.microBatches);
-    if (waits[stage] + m * (stageEdges[stage] + count * least.total()) > target * (1 + 1e-9))
+    if (given.empty() && waits[stage] + m * (stageEdges[stage] + count * least.total()) > target * (1 + 1e-9))
       return kInfinity;
-    const ChunkOption &option = options.best(stage, count);
+    const ChunkOption &option = given.empty() ? options.best(stage, count) : givenChoices[stage].front();
     if (!option.fits)
       return kInfinity;
     double work = stageEdges[stage];
@@ -109,15 +136,28 @@ private:
   // Whether a split may end by `target` as far as that time tells, also on the chain that is longest when all actions
   // are alike.
   bool mayEndWithin(double target) {
+    if (!given.empty())
+      return true;
     std::vector<int> most = mostInTime(target);
     if (most.empty())
       return false;
     if (!schedule)
       schedule = stageOptions.schedule();
-    const Chain &chain = schedule->unitChain();
-    return boundOf(rangesUpTo(std::move(most)), [&](int stage, int count) {
-             return leastChainSeconds(chain, stage, count);
-           }).rest[0][0] <= target * (1 + 1e-9);
+    Ranges within = rangesUpTo(std::move(most));
+    // The least of the first stages, by the layers that they have more than their least.
+    std::vector<double> sums = {0}, own, next;
+    for (int stage = 0; stage < stages; ++stage) {
+      own.clear();
+      for (int count = within.least[stage]; count <= within.most[stage]; ++count)
+        own.push_back(leastChainSeconds(schedule->unitChain(), stage, count));
+      next.assign(sums.size() + own.size() - 1, kInfinity);
+      for (size_t i = 0; i < sums.size(); ++i)
+        for (size_t k = 0; k < own.size(); ++k)
+          next[i + k] = std::min(next[i + k], sums[i] + own[k]);
+      std::swap(sums, next);
+    }
+    int over = layers - std::accumulate(within.least.begin(), within.least.end(), 0);
+    return sums[over] <= target * (1 + 1e-9);
   }
 
   int position(int stage, int chunk) const { return modelChunk(stage, chunk, stages, isVShaped(axes.schedule)); }
@@ -125,6 +165,8 @@ private:
   // Most layers of each stage as far as the time tells that they take when they repeat least; empty when those are too
   // few.
   std::vector<int> mostInTime(double target) const {
+    if (!given.empty())
+      return fewest;
     double m = static_cast<double>(axes.microBatches);
     int others = std::accumulate(fewest.begin(), fewest.end(), 0);
     int64_t sum = 0;
@@ -181,7 +223,7 @@ private:
   }
 
   // A split whose fullest stage takes least, within the ranges.
-  std::vector<int> balanced(double limit) {
+  std::vector<int> balanced() {
     double low = 0, high = 0;
     std::vector<int> totals = ranges.most;
     for (int stage = 0; stage < stages; ++stage)
@@ -224,11 +266,11 @@ private:
   }
 
   // Plays a split, keeps it when it is faster, and returns its longest chain.
-  Chain play(const std::vector<int> &totals, SplitResult &result) {
+  Chain play(const std::vector<StageChoice> &split, SplitResult &result) {
     std::vector<ChunkSeconds> seconds(edges.size());
     std::vector<double> steps;
     for (int stage = 0; stage < stages; ++stage) {
-      const ChunkOption &option = options.best(stage, totals[stage]);
+      const ChunkOption &option = choices(stage, split[stage].layers)[split[stage].choice];
       for (int chunk = 0; chunk < perStage; ++chunk) {
         const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
         seconds[position(stage, chunk)] = {inner.forward + edge.forward, inner.backward + edge.backward,
@@ -241,49 +283,58 @@ private:
     budget -= static_cast<int64_t>(schedule->actions());
     ++result.played;
     Chain chain = schedule->longestChain(seconds, steps);
-    if (chain.seconds < result.seconds) {
+    if (chain.seconds < result.seconds && chain.seconds < limit) {
       result.seconds = chain.seconds;
-      result.counts = spreadOverChunks(axes, totals);
+      std::vector<int> totals;
+      result.repeated.clear();
+      for (int stage = 0; stage < stages; ++stage) {
+        totals.push_back(split[stage].layers);
+        result.repeated.push_back(choices(stage, split[stage].layers)[split[stage].choice].repeated);
+      }
+      result.counts = given.empty() ? spreadOverChunks(axes, totals) : given;
     }
     return chain;
   }
 
-  double chainSeconds(const Chain &chain, int stage, int count) {
-    const ChunkOption &option = options.best(stage, count);
-    double seconds = chain.lastStage == stage ? option.stepSeconds : 0;
+  // What a chain takes on a stage, under each of its choices.
+  std::vector<double> chainSeconds(const Chain &chain, int stage, int count) {
+    std::vector<double> sums;
     bool splits = splitsBackward(axes.schedule);
-    for (int chunk = 0; chunk < perStage; ++chunk) {
-      const std::array<int, 3> &times = chain.times[position(stage, chunk)];
-      const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
-      double weight = inner.weight + edge.weight;
-      seconds += times[0] * (inner.forward + edge.forward) +
-                 times[1] * (inner.backward + edge.backward + (splits ? 0 : weight)) + times[2] * weight;
+    for (const ChunkOption &option : choices(stage, count)) {
+      double seconds = chain.lastStage == stage ? option.stepSeconds : 0;
+      for (int chunk = 0; chunk < perStage; ++chunk) {
+        const std::array<int, 3> &times = chain.times[position(stage, chunk)];
+        const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
+        double weight = inner.weight + edge.weight;
+        seconds += times[0] * (inner.forward + edge.forward) +
+                   times[1] * (inner.backward + edge.backward + (splits ? 0 : weight)) + times[2] * weight;
+      }
+      sums.push_back(seconds);
     }
-    return seconds;
+    return sums;
   }
 
   // The same without the work once per step, with layers that repeat least.
   double leastChainSeconds(const Chain &chain, int stage, int count) const {
-    std::vector<int> counts = chunkLayers(axes, stage, count);
     bool splits = splitsBackward(axes.schedule);
     double seconds = 0;
     for (int chunk = 0; chunk < perStage; ++chunk) {
       const std::array<int, 3> &times = chain.times[position(stage, chunk)];
       const ChunkSeconds &edge = edges[position(stage, chunk)];
-      double weight = edge.weight + counts[chunk] * least.weight;
-      seconds += times[0] * (edge.forward + counts[chunk] * least.forward) +
-                 times[1] * (edge.backward + counts[chunk] * least.backward + (splits ? 0 : weight)) +
-                 times[2] * weight;
+      int here = layersOfChunk(axes, stage, chunk, count);
+      double weight = edge.weight + here * least.weight;
+      seconds += times[0] * (edge.forward + here * least.forward) +
+                 times[1] * (edge.backward + here * least.backward + (splits ? 0 : weight)) + times[2] * weight;
     }
     return seconds;
   }
 
-  // What a chain takes, as the sum over stages of secondsOf(stage, layers).
-  template <typename SecondsOf> Bound boundOf(const Ranges &within, SecondsOf secondsOf) const {
+  // What a chain takes within the present ranges.
+  Bound boundOf(const Chain &chain) {
     std::vector<int> lowest(stages + 1), highest(stages + 1); // layers above a stage
     for (int stage = 0; stage < stages; ++stage) {
-      lowest[stage + 1] = lowest[stage] + within.least[stage];
-      highest[stage + 1] = highest[stage] + within.most[stage];
+      lowest[stage + 1] = lowest[stage] + ranges.least[stage];
+      highest[stage + 1] = highest[stage] + ranges.most[stage];
     }
     Bound bound;
     bound.own.resize(stages);
@@ -291,9 +342,11 @@ private:
     bound.rest[stages].assign(highest[stages] - lowest[stages] + 1, kInfinity);
     bound.rest[stages][layers - lowest[stages]] = 0;
     for (int stage = stages - 1; stage >= 0; --stage) {
-      std::vector<double> &own = bound.own[stage], &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
-      for (int count = within.least[stage]; count <= within.most[stage]; ++count)
-        own.push_back(secondsOf(stage, count));
+      std::vector<double> own, &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
+      for (int count = ranges.least[stage]; count <= ranges.most[stage]; ++count) {
+        bound.own[stage].push_back(chainSeconds(chain, stage, count));
+        own.push_back(*std::ranges::min_element(bound.own[stage].back()));
+      }
       rest.assign(highest[stage] - lowest[stage] + 1, kInfinity);
       for (size_t used = 0; used < rest.size(); ++used)
         for (size_t more = 0; more < own.size(); ++more)
@@ -306,21 +359,21 @@ private:
   void rebound() {
     bounds.clear();
     for (const Chain &chain : chains)
-      bounds.push_back(boundOf(ranges, [&](int stage, int count) { return chainSeconds(chain, stage, count); }));
+      bounds.push_back(boundOf(chain));
   }
 
-  // The next split, nearest to `totals`, under which no chain is longer than `target`. False when there is none.
-  bool next(double target, std::vector<int> &totals) {
-    std::vector<int> found;
+  // The next split, nearest to `split`, under which no chain is longer than `target`. False when there is none.
+  bool next(double target, std::vector<StageChoice> &split) {
+    std::vector<StageChoice> found;
     std::vector<double> sums(bounds.size());
-    if (!descend(target, totals, 0, sums, found))
+    if (!descend(target, split, 0, sums, found))
       return false;
-    totals = std::move(found);
+    split = std::move(found);
     return true;
   }
 
-  bool descend(double target, const std::vector<int> &near, int used, const std::vector<double> &sums,
-               std::vector<int> &found) {
+  bool descend(double target, const std::vector<StageChoice> &near, int used, const std::vector<double> &sums,
+               std::vector<StageChoice> &found) {
     size_t stage = found.size();
     budget -= kNodeCost * static_cast<int64_t>(bounds.size());
     if (budget < 0)
@@ -330,29 +383,33 @@ private:
     int least = ranges.least[stage], most = ranges.most[stage];
     std::vector<int> order(most - least + 1);
     std::iota(order.begin(), order.end(), least);
-    std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage]), count); });
+    std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage].layers), count); });
     std::vector<double> with(bounds.size());
-    for (int count : order) {
-      bool isInTime = true;
-      for (size_t i = 0; i < bounds.size() && isInTime; ++i) {
-        with[i] = sums[i] + bounds[i].own[stage][count - least];
-        isInTime = with[i] + bounds[i].rest[stage + 1][used + count - least] <= target;
+    for (int count : order)
+      for (size_t choice = 0; choice < bounds[0].own[stage][count - least].size(); ++choice) {
+        bool isInTime = true;
+        for (size_t i = 0; i < bounds.size() && isInTime; ++i) {
+          with[i] = sums[i] + bounds[i].own[stage][count - least][choice];
+          isInTime = with[i] + bounds[i].rest[stage + 1][used + count - least] <= target;
+        }
+        if (!isInTime)
+          continue;
+        found.push_back({count, choice});
+        if (descend(target, near, used + count - least, with, found))
+          return true;
+        found.pop_back();
       }
-      if (!isInTime)
-        continue;
-      found.push_back(count);
-      if (descend(target, near, used + count - least, with, found))
-        return true;
-      found.pop_back();
-    }
     return false;
   }
 
+  std::vector<int> given;
+  std::vector<std::vector<ChunkOption>> givenChoices; // per stage
   StageOptions &stageOptions;
   ChunkOptions options;
   const Plan &axes;
   int stages, layers, perStage;
   int64_t budget;
+  double limit = kInfinity;
   std::vector<ChunkSeconds> edges; // per chunk in model order
   std::vector<double> stageEdges;  // those of all chunks of a stage
   std::vector<double> waits;       // forwards of the edges above each stage
@@ -364,29 +421,15 @@ private:
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 
-// The one split that is looked at.
-SplitResult givenChunks(const Problem &problem, StageOptions &options, const std::vector<int> &counts, double limit) {
-  SplitResult result;
-  result.lowerBound = std::max(limit, 0.0);
-  Plan plan = options.axes();
-  plan.stages = layStages(problem, options, counts).stages;
-  Prediction prediction = pricePlan(problem, plan).prediction;
-  result.played = 1;
-  if (!prediction.fits() || prediction.stepSeconds >= limit)
-    return result;
-  result.counts = counts;
-  result.seconds = result.lowerBound = prediction.stepSeconds;
-  return result;
-}
-
 } // namespace
 
 SplitResult bestChunks(const Problem &problem, StageOptions &options, double limit, int64_t budget) {
+  std::vector<int> given;
   if (problem.pins.stageLayers)
-    return givenChunks(problem, options, *problem.pins.stageLayers, limit);
-  if (!options.hasOneKind())
-    return givenChunks(problem, options, evenChunks(problem, options.axes()), limit);
-  return ChunkSearch(problem, options, budget).run(limit);
+    given = *problem.pins.stageLayers;
+  else if (!options.hasOneKind())
+    given = evenChunks(problem, options.axes());
+  return ChunkSearch(problem, options, std::move(given), budget).run(limit);
 }
 
 std::vector<int> evenChunks(const Problem &problem, const Plan &axes) {
@@ -412,7 +455,8 @@ std::vector<int> evenChunks(const Problem &problem, const Plan &axes) {
   return spreadOverChunks(axes, totals);
 }
 
-LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts) {
+LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts,
+                     const std::vector<RepeatedLayers> &repeated) {
   const Plan &axes = options.axes();
   int perStage = chunksOf(axes.schedule, axes.virtualStages);
   ChunkOptions choices(problem, options);
@@ -434,7 +478,7 @@ LaidStages layStages(const Problem &problem, StageOptions &options, const std::v
       chunks.push_back(&laid.stages[modelChunk(stage, i, axes.pp, isVShaped(axes.schedule))]);
       own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
     }
-    ChunkOption option = choices.best(stage, own);
+    ChunkOption option = repeated.empty() ? choices.best(stage, own) : choices.price(stage, own, repeated[stage]);
     std::vector<std::vector<Recompute>> kept = choices.keep(own, option.repeated);
     for (int i = 0; i < perStage; ++i)
       chunks[i]->recompute = std::move(kept[i]);

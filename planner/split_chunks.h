@@ -7,8 +7,8 @@
 
 namespace espalier::planner {
 
-/// The best split, as bestSplit(). Layers that are all alike: any number on each stage. Unlike layers: equally many on
-/// each stage, as far as they go. Pinned chunks: those.
+/// The best split and what it repeats, as bestSplit(). Layers that are all alike: any number on each stage. Unlike
+/// layers: equally many on each stage, as far as they go. Pinned chunks: those.
 SplitResult bestChunks(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
 
 /// What stages hold and need.
@@ -17,9 +17,11 @@ struct LaidStages {
   std::vector<double> bytes, hostBytes; ///< per stage
 };
 
-/// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what they keep: what fits
-/// and repeats least, or needs the least bytes.
-LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts);
+/// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what they keep: with
+/// several chunks per stage what `repeated` says for each, otherwise what fits and repeats least, or needs the fewest
+/// bytes.
+LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts,
+                     const std::vector<RepeatedLayers> &repeated = {});
 
 /// Layers spread evenly over stages, one more first for those between the ends, and over their chunks by rule: per
 /// chunk in model order.

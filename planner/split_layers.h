@@ -10,11 +10,17 @@
 
 namespace espalier::planner {
 
+/// How many layers of a stage repeat work: the first `full` in the order of ChunkOptions, then `selective`.
+struct RepeatedLayers {
+  int full = 0, selective = 0;
+};
+
 /// The best split found. lowerBound holds for every split that fits; it equals `seconds` when the
 /// split is proven best. Without a split that fits and beats the limit, `counts` is empty and
 /// lowerBound >= limit.
 struct SplitResult {
-  std::vector<int> counts; ///< layers per stage (per chunk with several chunks), in model order of stages
+  std::vector<int> counts;              ///< layers per stage (per chunk with several chunks), in model order of stages
+  std::vector<RepeatedLayers> repeated; ///< per stage, with several chunks
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;
