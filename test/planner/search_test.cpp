@@ -3,164 +3,19 @@
 #include "planner/search.h"
 #include "planner/split_layers.h"
 #include "planner/work_bounds.h"
+#include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
-#include <set>
 
 using namespace espalier::planner;
 
 namespace {
-
-// All ways to write `total` as `parts` positive numbers.
-void splits(int total, int parts, std::vector<int> &head, const std::function<void()> &visit) {
-  if (parts == 1) {
-    head.push_back(total);
-    visit();
-    head.pop_back();
-    return;
-  }
-  for (int first = 1; first <= total - parts + 1; ++first) {
-    head.push_back(first);
-    splits(total - first, parts - 1, head, visit);
-    head.pop_back();
-  }
-}
-
-std::vector<int> kindsOfLayers(const Problem &problem) {
-  std::vector<int> kinds;
-  for (const LayerRun &run : problem.layers)
-    kinds.insert(kinds.end(), run.count, run.kind);
-  return kinds;
-}
-
-// Every choice of what successive layers keep; of equal layers only how many keep what matters.
-std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &kinds) {
-  std::vector<std::vector<Recompute>> choices;
-  std::vector<Recompute> choice;
-  std::function<void()> extend = [&] {
-    size_t layer = choice.size();
-    if (layer == kinds.size()) {
-      choices.push_back(choice);
-      return;
-    }
-    Recompute most = Recompute::Full; // not more than the last layer of this kind
-    for (size_t other = 0; other < layer; ++other)
-      if (kinds[other] == kinds[layer])
-        most = choice[other];
-    for (Recompute recompute : {Recompute::Full, Recompute::Selective, Recompute::None})
-      if (recompute <= most) {
-        choice.push_back(recompute);
-        extend();
-        choice.pop_back();
-      }
-  };
-  extend();
-  return choices;
-}
-
-// Every number of layers per stage, from so few on.
-void totals(int left, const std::vector<int> &least, std::vector<int> &head, const std::function<void()> &visit) {
-  if (head.size() == least.size()) {
-    if (left == 0)
-      visit();
-    return;
-  }
-  for (int count = least[head.size()]; count <= left; ++count) {
-    head.push_back(count);
-    totals(left - count, least, head, visit);
-    head.pop_back();
-  }
-}
-
-std::vector<StagePlan *> chunksOfStage(Plan &plan, int stage) {
-  std::vector<StagePlan *> chunks;
-  for (int i = 0; i < chunksOf(plan.schedule, plan.virtualStages); ++i)
-    chunks.push_back(&plan.stages[modelChunk(stage, i, plan.pp, isVShaped(plan.schedule))]);
-  return chunks;
-}
-
-std::vector<LayerRange> rangesOf(const std::vector<StagePlan *> &chunks) {
-  std::vector<LayerRange> ranges;
-  for (const StagePlan *chunk : chunks)
-    ranges.push_back({chunk->firstLayer, chunk->layers});
-  return ranges;
-}
-
-// Plans of several chunks per stage: every number of layers of each stage, of which any number repeat work.
-double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
-  double best = std::numeric_limits<double>::infinity();
-  StageOptions options(problem, axes);
-  ChunkOptions choices(problem, options);
-  std::vector<int> least, counts;
-  for (int stage = 0; stage < axes.pp; ++stage)
-    least.push_back(leastLayers(problem, axes, stage));
-  totals(problem.layerCount(), least, counts, [&] {
-    Plan plan = axes;
-    plan.stages.clear();
-    int first = 0;
-    for (int count : spreadOverChunks(axes, counts)) {
-      plan.stages.push_back({first, count, {}});
-      first += count;
-    }
-    std::function<void(int)> choose = [&](int stage) {
-      if (stage == axes.pp) {
-        PricedPlan priced = pricePlan(problem, plan);
-        if (priced.prediction.fits())
-          best = std::min(best, priced.prediction.stepSeconds);
-        return;
-      }
-      std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
-      for (int full = 0; full <= counts[stage]; ++full)
-        for (int selective = 0; full + selective <= counts[stage]; ++selective) {
-          std::array<int, 3> kept = {counts[stage] - full - selective, selective, full};
-          if (axes.offloadActivations && kept[static_cast<int>(*axes.commonRecompute)] != counts[stage])
-            continue; // what is offloaded is of one class in all layers
-          auto classes = choices.keep(rangesOf(chunks), {full, selective});
-          for (size_t i = 0; i < chunks.size(); ++i)
-            chunks[i]->recompute = classes[i];
-          choose(stage + 1);
-        }
-    };
-    choose(0);
-  });
-  return best;
-}
-
-// Least step time over everything under fixed axes, by pricing each plan.
-double bruteForceUnder(const Problem &problem, const Plan &axes) {
-  double best = std::numeric_limits<double>::infinity();
-  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return bruteForceOverChunks(problem, axes);
-  std::vector<int> counts, kinds = kindsOfLayers(problem);
-  splits(problem.layerCount(), axes.pp, counts, [&] {
-    Plan plan = axes;
-    plan.stages.assign(axes.pp, {});
-    std::function<void(int, int)> choose = [&](int stage, int first) {
-      if (stage == axes.pp) {
-        PricedPlan priced = pricePlan(problem, plan);
-        if (priced.prediction.fits())
-          best = std::min(best, priced.prediction.stepSeconds);
-        return;
-      }
-      std::vector<int> here(kinds.begin() + first, kinds.begin() + first + counts[stage]);
-      for (const std::vector<Recompute> &kept : keptChoices(here)) {
-        if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
-          continue; // what is offloaded is of one class in all layers
-        plan.stages[stage] = {first, counts[stage], kept};
-        choose(stage + 1, first + counts[stage]);
-      }
-    };
-    choose(0, 0);
-  });
-  return best;
-}
 
 // Every way to offload under the axes of a plan.
 double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
@@ -323,66 +178,6 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
   EXPECT_GT(mixed, 20);
 }
 
-// Schedules with several chunks per stage: every number of layers on each stage, of which any number repeat work, under
-// memory that is scarce, with ends that weigh little or much.
-TEST(Search, SplitsOverChunksAreThoseOfBruteForce) {
-  std::mt19937 random(29);
-  int fitting = 0, uneven = 0, mixed = 0, empty = 0;
-  for (int trial = 0; trial < 200; ++trial) {
-    int stages = 2 + trial % 2;
-    Plan axes;
-    axes.pp = stages;
-    axes.schedule =
-        std::array{Schedule::Interleaved, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}[random() % 4];
-    axes.virtualStages = axes.schedule == Schedule::Interleaved ? 2 + static_cast<int>(random() % 2) : 2;
-    axes.microBatches = stages * (1 + static_cast<int>(random() % 3));
-    int layers = axes.virtualStages * stages - 2 + static_cast<int>(random() % 4);
-    Machine machine = testMachine(1, stages);
-    machine.link.bytesPerSecond =
-        std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
-    Problem problem =
-        shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
-    problem.pins.pp = stages;
-    problem.pins.microBatchSize = 1;
-    problem.pins.schedule = axes.schedule;
-    problem.pins.virtualStages = axes.virtualStages;
-    SearchOptions options;
-    options.all = true;
-    options.relax = false;
-    problem.machine.memoryBytes = 1;
-    double least = search(problem, options).nearest.prediction.peakBytes;
-    problem.machine.memoryBytes = least * std::uniform_real_distribution<double>(0.98, 1.12)(random);
-    SearchResult result = search(problem, options);
-    double best = bruteForceUnder(problem, axes);
-    ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
-    if (result.plans.empty())
-      continue;
-    ++fitting;
-    Plan plan = result.plans[0].plan;
-    int first = 0, classes = 0;
-    for (int stage = 0; stage < stages; ++stage) {
-      int total = 0;
-      std::set<Recompute> kept;
-      for (const StagePlan *chunk : chunksOfStage(plan, stage)) {
-        total += chunk->layers;
-        kept.insert(chunk->recompute.begin(), chunk->recompute.end());
-        empty += chunk->layers == 0;
-      }
-      first = stage == 0 ? total : first;
-      uneven += stage > 0 && total != first;
-      classes = std::max<int>(classes, static_cast<int>(kept.size()));
-    }
-    mixed += classes > 1;
-    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
-    EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
-    EXPECT_TRUE(result.statistics.optimal) << trial;
-  }
-  EXPECT_GT(fitting, 120);
-  EXPECT_GT(uneven, 50);
-  EXPECT_GT(mixed, 20);
-  EXPECT_GT(empty, 10);
-}
-
 TEST(Search, FindsWhatBruteForceFindsWithExperts) {
   std::mt19937 random(13);
   int fitting = 0, split = 0;
@@ -459,70 +254,6 @@ TEST(Search, HonoursPins) {
   ASSERT_EQ(plan.stages.size(), 2u);
   EXPECT_EQ(plan.stages[0].layers, 7);
   EXPECT_EQ(plan.stages[1].recompute, std::vector<Recompute>(5, Recompute::Full));
-}
-
-// Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
-TEST(Search, PinnedChunksMayBeWithoutLayers) {
-  Problem problem = shapeProblem(gpt(6, 1024, 16), System{}, testMachine(1, 4), 32);
-  SearchOptions all;
-  all.all = true;
-  problem.pins.stageLayers = std::vector<int>{0, 1, 1, 1, 1, 1, 1, 0};
-  problem.pins.pp = 2;
-  problem.pins.virtualStages = 4;
-  SearchResult result = search(problem, all);
-  ASSERT_FALSE(result.plans.empty());
-  EXPECT_TRUE(result.statistics.optimal);
-  const PricedPlan &best = result.plans[0];
-  EXPECT_EQ(best.plan.schedule, Schedule::Interleaved);
-  ASSERT_EQ(best.plan.stages.size(), 8u);
-  EXPECT_EQ(best.plan.stages[0].layers, 0);
-  EXPECT_EQ(best.plan.stages[7].layers, 0);
-  EXPECT_EQ(violations(problem, best.plan), std::vector<std::string>{});
-  EXPECT_NEAR(best.prediction.time.total(), best.prediction.stepSeconds, 1e-9 * best.prediction.stepSeconds);
-  problem.pins.virtualStages = 3; // eight chunks are not two stages of three
-  EXPECT_FALSE(search(problem, all).errors.empty());
-  problem.pins.virtualStages = {};
-  problem.pins.schedule = Schedule::OneFOneB; // one chunk per stage: every stage needs a layer
-  EXPECT_TRUE(search(problem, all).plans.empty());
-}
-
-// Llama 3.1 405B has 126 layers so that the embedding and the head stand in for one each: 16 stages of 8 chunks.
-TEST(Search, EndsWithoutLayersAreInTheSpace) {
-  Problem problem = shapeProblem(gpt(126, 1024, 16), System{}, testMachine(2, 8), 64);
-  problem.pins.pp = 16;
-  problem.pins.schedule = Schedule::Interleaved;
-  problem.pins.virtualStages = 8;
-  SearchOptions all;
-  all.all = true;
-  SearchResult result = search(problem, all);
-  ASSERT_FALSE(result.plans.empty());
-  EXPECT_TRUE(result.statistics.optimal);
-  const std::vector<StagePlan> &chunks = result.plans[0].plan.stages;
-  ASSERT_EQ(chunks.size(), 128u);
-  for (size_t i = 0; i < chunks.size(); ++i)
-    EXPECT_EQ(chunks[i].layers, i > 0 && i + 1 < chunks.size()) << i;
-}
-
-// Pinned chunks repeat as few layers as they must.
-TEST(Search, PinnedChunksRepeatWhatTheyMust) {
-  Problem problem = shapeProblem(gpt(12, 1024, 16), System{}, testMachine(1, 4), 32);
-  problem.pins.stageLayers = std::vector<int>{2, 4, 4, 2};
-  problem.pins.pp = 2;
-  problem.pins.schedule = Schedule::ZeroBubbleV;
-  SearchOptions all;
-  all.all = true;
-  all.relax = false;
-  bool repeated = false;
-  for (double bytes : {1e9, 1.5e9, 2e9, 3e9, 4e9, 6e9, 8e9, 16e9}) {
-    problem.machine.memoryBytes = bytes;
-    SearchResult result = search(problem, all);
-    if (result.plans.empty())
-      continue;
-    EXPECT_TRUE(result.plans[0].prediction.fits());
-    EXPECT_TRUE(result.statistics.optimal);
-    repeated = repeated || result.plans[0].prediction.time.recompute > 0;
-  }
-  EXPECT_TRUE(repeated);
 }
 
 // Repeats any number of layers on each stage.
