@@ -1,0 +1,29 @@
+// Which variant of system a row of a table of published runs used, and what such a system does where the row is silent.
+#pragma once
+
+#include "planner/published.h"
+#include "planner/published_table.h"
+
+namespace espalier::planner {
+
+/// What the TFLOP/s of a system's runs count.
+enum class PublishedFlops {
+  Model,
+  WithRecompute, ///< as was usual until 2022
+  Unknown        ///< the formula changed
+};
+
+struct PublishedSystem {
+  System system;
+  /// With tensor parallelism the sequence is split too, where the row does not say.
+  bool impliesSequenceParallel = false;
+  int impliedZero = 1;     ///< where the row does not say
+  bool isPyTorch = false;  ///< runs PyTorch's own sharding and attention
+  bool hasDropout = false; ///< trained with dropout
+  PublishedFlops flops = PublishedFlops::Model;
+};
+
+/// Follows from gpu, precision, ZeRO, source, model and notes of a row; published_systems.cpp has the table.
+PublishedSystem systemOf(const PublishedRow &row);
+
+} // namespace espalier::planner
