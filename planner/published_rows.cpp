@@ -122,9 +122,9 @@ std::optional<int> zeroOf(const PublishedRow &row, std::string &fault) {
     return std::nullopt;
   if (containsOneOf(text, {"fsdp", "hsdp"}))
     return 3;
-  for (const char *prefix : {"deepspeed", "zero", "stage", "-", " ", "_"})
-    for (size_t place = text.find(prefix); place == 0; place = text.find(prefix))
-      text.erase(0, std::string(prefix).size());
+  for (const std::string word : {"deepspeed", "zero", "stage", "-", "_", " "})
+    for (size_t place = text.find(word); place != std::string::npos; place = text.find(word))
+      text.erase(place, word.size());
   if (std::optional<double> stage = readNumber(text);
       stage && (*stage == 0 || *stage == 1 || *stage == 2 || *stage == 3))
     return static_cast<int>(*stage);
