@@ -75,19 +75,21 @@ PublishedSystem megatronDeepSpeed(const PublishedRow &row) {
   return result;
 }
 
-// Megatron of 2021 and 2022 stored scores and kept f32 gradients.
+// Megatron of 2020 to 2022 stored scores. For fp16 its default were 16-bit gradients, summed by a kernel of their own
+// and copied in f32 to update; Korthikanti's runs kept f32 gradients.
 PublishedSystem unfusedMegatron(const PublishedRow &row) {
   PublishedSystem result;
   System &system = result.system;
-  std::string source = lowerCase(row.text("source"));
+  std::string source = lowerCase(row.text("source")), precision = lowerCase(row.text("precision"));
   system.name = "megatron-2022";
   system.fusedAttention = false;
   system.scattersBoundary = true;
   system.gradientPasses = 7; // unscale 2, norm 1, clip 2, update 1, clear 1
   system.hidesInputGradients = holdsOneOf(source, {"korthikanti", "calculon"});
-  if (holdsOneOf(source, {"narayanan"})) { // 2021: 16-bit gradients, summed by a kernel of their own and copied in f32
+  bool isWide = holdsOneOf(source, {"korthikanti", "calculon", "alpa-projects", "superscaler"}) ||
+                holdsOneOf(precision, {"bf16", "bfloat16"});
+  if (!isWide)
     system.gradientBytes = 2, system.updateBytes = 4, system.accumulationBytes = 6;
-  }
   result.hasDropout = true;
   result.flops = PublishedFlops::WithRecompute;
   return result;
