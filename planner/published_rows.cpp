@@ -236,13 +236,19 @@ std::optional<Recompute> recomputeOf(const std::string &cell, std::string &fault
 
 // Megatron may count embedding and loss as layers of their own, which then take the place of one in the first and the
 // last chunk. Where layers do not divide otherwise, a table that prints no layout must mean that.
-void placeEdges(Problem &problem, const Plan &plan) {
+void placeLayers(Problem &problem, const Plan &plan, bool fillsFirstStages) {
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
-  if (chunks < 2 || layers % chunks == 0 || (layers + 2) % chunks != 0)
+  if (chunks < 2 || layers % chunks == 0)
     return;
-  std::vector<int> counts(chunks, (layers + 2) / chunks);
-  --counts.front();
-  --counts.back();
+  bool countsEdges = (layers + 2) % chunks == 0;
+  int most = (layers + chunks - 1) / chunks, last = layers - (chunks - 1) * most;
+  if (!countsEdges && (!fillsFirstStages || last < 1))
+    return;
+  std::vector<int> counts(chunks, most);
+  if (countsEdges)
+    --counts.front(), --counts.back();
+  else
+    counts.back() = last;
   problem.pins.stageLayers = std::move(counts);
 }
 
@@ -326,7 +332,7 @@ PublishedCase caseOf(const PublishedRow &row) {
     return result.seconds > 0 && outcome == Outcome::Ran ? result : refuse("nothing measured");
   }
   result.problem.pins.recompute = recompute;
-  placeEdges(result.problem, result.plan);
+  placeLayers(result.problem, result.plan, used.fillsFirstStages);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());
   result.outOfMemory = outcome == Outcome::OutOfMemory;

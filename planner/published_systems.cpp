@@ -60,6 +60,7 @@ PublishedSystem megatronDeepSpeed(const PublishedRow &row) {
   system.name = "megatron-deepspeed";
   system.fusedAttention = false;
   system.scattersBoundary = true; // PipelineEngine sends partitioned activations
+  result.fillsFirstStages = true; // partition_balanced
   // bf16: gradients in both types, and two bytes more as measured; fp16: one f32 copy of the
   // gradients of the own partition at the update.
   bool wide = holdsOneOf(precision, {"fp32 grad"}) || precision == "bf16";
@@ -114,13 +115,16 @@ PublishedSystem torchtitan(const PublishedRow &row) {
   bool isCompiled = holdsOneOf(row.text("notes"), {"compile"});
   system.elementwiseShare = isCompiled ? 1.2 : 2;
   system.parameterBytes = 4, system.gradientBytes = 4, system.optimizerBytes = 8;
-  // Backward of the loss: log-softmax, its gradient and that of the logits; split over tp also its exponent.
+  // Backward of the loss: log-softmax, its gradient and that of the logits; split over tp also its exponent. The logits
+  // in 16 bits are gone by then, but the table gives what the allocator holds, and their block is too small for f32.
   system.lossBytes = row.number("tp", 1) > 1 ? 16 : 12;
+  system.cachedLossBytes = 2;
   // From 2025 the loss is compiled with the model: logits and their gradient in 16 bits are all that is left.
   if (isCompiled && holdsOneOf(row.text("source"), {"2025", "2026"}))
-    system.lossBytes = 4;
+    system.lossBytes = 4, system.cachedLossBytes = 0;
   system.keepsGatheredInputs = true;
   system.repeatsSecondProducts = true;
+  system.keepsLastProduct = !isCompiled; // a compiled layer keeps what its backward reads
   result.isPyTorch = true;
   return result;
 }

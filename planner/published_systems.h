@@ -20,6 +20,9 @@ struct PublishedSystem {
   int impliedZero = 1;     ///< where the row does not say
   bool isPyTorch = false;  ///< runs PyTorch's own sharding and attention
   bool hasDropout = false; ///< trained with dropout
+  /// Layers that do not divide by the stages go to the first ones, as many each as the fullest has (DeepSpeed until
+  /// 2023).
+  bool fillsFirstStages = false;
   PublishedFlops flops = PublishedFlops::Model;
 };
 

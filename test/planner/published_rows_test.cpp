@@ -200,6 +200,19 @@ TEST(PublishedRows, WhoShardsParametersAndNamesNoOtherAxisHasNone) {
   EXPECT_EQ(caseWith(nothing).reason, "no tp published");
 }
 
+// "The last stage has 1 block, while the rest have 7", as the page behind the BLOOM table says of 78 layers.
+TEST(PublishedRows, LayersThatDoNotDivideAreLaidAsTheSystemDoes) {
+  auto counts = [](const char *layers, const char *gpu) {
+    return caseWith({{"layers", layers}, {"pp", "4"}, {"dp", "2"}, {"gpu", gpu}}).problem.pins.stageLayers;
+  };
+  using Counts = std::vector<int>;
+  EXPECT_EQ(counts("9", "A100 (Jean Zay)"), std::nullopt); // the fourth would be empty
+  EXPECT_EQ(counts("13", "A100 (Jean Zay)"), (Counts{4, 4, 4, 1}));
+  EXPECT_EQ(counts("13", "A100"), std::nullopt);
+  for (const char *gpu : {"A100 (Jean Zay)", "A100"})
+    EXPECT_EQ(counts("14", gpu), (Counts{3, 4, 4, 3})) << gpu;
+}
+
 TEST(PublishedRows, ShapesFollowFromTheFamilyOfTheModel) {
   auto parameters = [](const Changes &changes) { return caseWith(changes).problem.parameters; };
   Changes llama = {{"model", "LLaMA-7B"}, {"layers", "32"}, {"hidden", "4096"}, {"heads", "32"}, {"vocab", "32000"}};
@@ -240,6 +253,10 @@ TEST(PublishedSystems, FollowFromSourceMachineAndSharding) {
   PublishedSystem early = systemOf(rowWith({{"source", "torchtitan 2024"}, {"notes", "compile"}}));
   PublishedSystem late = systemOf(rowWith({{"source", "torchtitan 2025"}, {"notes", "compile"}}));
   EXPECT_GT(early.system.lossBytes, late.system.lossBytes);
+  EXPECT_EQ(early.system.cachedLossBytes, 2);
+  EXPECT_EQ(late.system.cachedLossBytes, 0);
+  EXPECT_FALSE(late.system.keepsLastProduct);
+  EXPECT_TRUE(systemOf(rowWith({{"source", "torchtitan 2024"}})).system.keepsLastProduct);
 }
 
 // Under PyTorch Hopper reaches less: the machine of llm-foundry's runs says how much.
