@@ -175,7 +175,8 @@ std::optional<bool> sequenceParallelOf(const PublishedRow &row, std::string &fau
   return std::nullopt;
 }
 
-std::string fillPlan(const PublishedRow &row, const PublishedSystem &system, Plan &plan) {
+std::string fillPlan(const PublishedRow &row, const PublishedSystem &system, Plan &plan,
+                     std::vector<std::string> &assumed) {
   if (row.number("ep", 1) > 1)
     return "expert parallelism is not modelled for published shapes";
   std::string notes = lowerCase(row.text("notes")), fault;
@@ -199,9 +200,18 @@ std::string fillPlan(const PublishedRow &row, const PublishedSystem &system, Pla
   plan.microBatchSize = whole(row, "mbs", 1);
   plan.microBatches = static_cast<int64_t>(batches);
   plan.sequenceParallel = plan.tp > 1 && sequenceParallel.value_or(system.impliesSequenceParallel);
-  if (plan.pp > 1 && contains(row.text("source"), "torchtitan"))
-    return "the micro-batch is not published";
+  if (system.shardsPerStep)
+    plan.zero = std::min(plan.zero, 1);
+  if (system.cutsBatchByStages) {
+    if (plan.microBatchSize % plan.pp != 0)
+      return "the micro-batch is not published";
+    plan.microBatchSize /= plan.pp;
+    plan.microBatches *= plan.pp;
+    assumed.push_back("as many micro-batches as stages");
+  }
   plan.virtualStages = static_cast<int>(whole(row, "vpp", 1));
+  if (plan.virtualStages == 1 && containsOneOf(notes, {"interleaved 1f1b"}))
+    return "interleaved, and no vpp published";
   if (plan.virtualStages > 1)
     plan.schedule = Schedule::Interleaved;
   constexpr double mostActions = 1e7;
@@ -310,7 +320,7 @@ PublishedCase caseOf(const PublishedRow &row) {
   result.withoutPlan = givesNoPlan(row);
   if (std::string fault = checkCells(row, result.withoutPlan); !fault.empty())
     return refuse(fault);
-  if (std::string fault = result.withoutPlan ? "" : fillPlan(row, used, result.plan); !fault.empty())
+  if (std::string fault = result.withoutPlan ? "" : fillPlan(row, used, result.plan, result.assumed); !fault.empty())
     return refuse(fault);
   if (std::string fault = fillShape(row, used, result.plan.tp, shape, result.assumed); !fault.empty())
     return refuse(fault);
@@ -332,6 +342,9 @@ PublishedCase caseOf(const PublishedRow &row) {
     return result.seconds > 0 && outcome == Outcome::Ran ? result : refuse("nothing measured");
   }
   result.problem.pins.recompute = recompute;
+  if (used.cutsBatchByStages)
+    result.problem.streamBuffers.sends =
+        2.0 * static_cast<double>(result.plan.microBatches) * result.plan.virtualStages;
   placeLayers(result.problem, result.plan, used.fillsFirstStages);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());

@@ -126,6 +126,12 @@ PublishedSystem torchtitan(const PublishedRow &row) {
   system.repeatsSecondProducts = true;
   system.keepsLastProduct = !isCompiled; // a compiled layer keeps what its backward reads
   result.isPyTorch = true;
+  // Stages do not free parameters behind forward and sum gradients in f32 before they reduce them, layer by layer
+  // beside the last backward (`reshard_after_forward`, `unsharded_accumulated_grad`).
+  if (row.number("pp", 1) > 1) {
+    result.shardsPerStep = result.cutsBatchByStages = true;
+    system.parameterBytes = 2, system.optimizerBytes = 12, system.hidesGradients = true;
+  }
   return result;
 }
 

@@ -20,9 +20,14 @@ struct PublishedSystem {
   int impliedZero = 1;     ///< where the row does not say
   bool isPyTorch = false;  ///< runs PyTorch's own sharding and attention
   bool hasDropout = false; ///< trained with dropout
-  /// Layers that do not divide by the stages go to the first ones, as many each as the fullest has (DeepSpeed until
-  /// 2023).
+  /// Layers that do not divide by the stages fill the first ones, as full as the fullest (DeepSpeed until 2023).
   bool fillsFirstStages = false;
+  /// ZeRO 3 gathers parameters once for all micro-batches of a pipeline and reduces gradients behind the last: ZeRO 1.
+  bool shardsPerStep = false;
+  /// mbs is the batch of a pipeline, which makes as many micro-batches as it has stages. A stage keeps its outputs and
+  /// buffers for their gradients, of all micro-batches (torch.distributed.pipelining's `output_chunks`,
+  /// `grad_recv_info`).
+  bool cutsBatchByStages = false;
   PublishedFlops flops = PublishedFlops::Model;
 };
 

@@ -213,6 +213,24 @@ TEST(PublishedRows, LayersThatDoNotDivideAreLaidAsTheSystemDoes) {
     EXPECT_EQ(counts("14", gpu), (Counts{3, 4, 4, 3})) << gpu;
 }
 
+// torchtitan's mbs is the batch of a rank. Its pipelines shard per step and keep what stages send.
+TEST(PublishedRows, PipelinesOfPyTorchCutABatchAndShardPerStep) {
+  Changes changes{{"source", "pytorch/torchtitan"}, {"zero", "3"}, {"mbs", "8"}};
+  PublishedCase staged = caseWith(changes);
+  EXPECT_EQ(staged.plan.microBatchSize, 4);
+  EXPECT_EQ(staged.plan.microBatches, 2);
+  EXPECT_EQ(staged.plan.zero, 1);
+  EXPECT_EQ(staged.problem.streamBuffers.sends, 4);
+  EXPECT_EQ(staged.assumed.front(), "as many micro-batches as stages");
+  changes["vpp"] = "2";
+  EXPECT_EQ(caseWith(changes).problem.streamBuffers.sends, 8);
+  changes["mbs"] = "1";
+  EXPECT_EQ(caseWith(changes).reason, "the micro-batch is not published");
+  changes["pp"] = "1", changes["dp"] = "8", changes["vpp"] = "";
+  EXPECT_EQ(caseWith(changes).plan.zero, 3);
+  EXPECT_EQ(caseWith({{"notes", "AsyncTP, Interleaved 1F1B"}}).reason, "interleaved, and no vpp published");
+}
+
 TEST(PublishedRows, ShapesFollowFromTheFamilyOfTheModel) {
   auto parameters = [](const Changes &changes) { return caseWith(changes).problem.parameters; };
   Changes llama = {{"model", "LLaMA-7B"}, {"layers", "32"}, {"hidden", "4096"}, {"heads", "32"}, {"vocab", "32000"}};
