@@ -104,6 +104,8 @@ public:
     statistics.space = space.plans();
     std::vector<std::pair<double, size_t>> open; // (bound, place of the candidate) that may beat the best
     double bound = std::numeric_limits<double>::infinity();
+    if (!space.hasOneKind())
+      offerProportional(statistics);
     size_t next = 0;
     for (const Candidate *first; (first = space.at(next)) && first->bound < leaders.kthSeconds();) {
       if (!options.prove && next >= quickCandidates && leaders.bestSeconds() < bound) {
@@ -150,11 +152,36 @@ public:
   std::vector<std::pair<Plan, SplitResult>> best() const { return leaders.sorted(); }
 
 private:
+  static constexpr size_t kinds = 32;
+  static constexpr int64_t mostPlayed = 1 << 17;       // stages times micro-batches that take no time to play
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
   static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
   static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
   static constexpr size_t quickCandidates = 3000;
+
+  // Splits of unlike layers take long to search without a plan to beat: one for each of the most promising kinds of
+  // plan.
+  void offerProportional(SearchStatistics &statistics) {
+    std::map<KindKey, Plan> seeds;
+    for (size_t i = 0; i < 16 * kinds && seeds.size() < kinds && space.at(i); ++i)
+      if (Plan plan = space.axes(*space.at(i));
+          chunksOf(plan.schedule, plan.virtualStages) == 1 && plan.pp * plan.microBatches < mostPlayed)
+        seeds.try_emplace(kindOf(plan), plan);
+    std::vector<Plan> plans;
+    for (const auto &[kind, plan] : seeds)
+      plans.push_back(plan);
+    std::vector<SplitResult> results(plans.size());
+    forEachParallel(plans.size(), options.threads, [&](size_t i) {
+      StageOptions stages(problem, plans[i], schedules);
+      results[i] = proportionalSplit(problem, stages);
+    });
+    for (size_t i = 0; i < plans.size(); ++i)
+      if (!results[i].counts.empty()) {
+        ++statistics.evaluated;
+        leaders.offer(plans[i], results[i]);
+      }
+  }
 
   // Returns the actions that were spent.
   int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,

@@ -42,6 +42,8 @@ public:
   /// Bytes that the fullest stage needs at least.
   double leastBytes(const Candidate &candidate) const;
 
+  bool hasOneKind() const { return isOneKind; }
+
   /// Its plan, without stages.
   Plan axes(const Candidate &candidate) const;
 

@@ -61,6 +61,23 @@ public:
     return result;
   }
 
+  SplitResult proportional() {
+    SplitResult result;
+    std::vector<int> counts;
+    double whole = layerSums[layers].passing();
+    for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
+      int most = layers - first - (stages - stage - 1), count = stage + 1 < stages ? 1 : most;
+      while (count < most && layerSums[first + count].passing() < whole * (stage + 1) / stages)
+        ++count;
+      counts.push_back(count);
+      if (!options.best(stage, first, count).fits)
+        return result;
+    }
+    result.lowerBound = 0;
+    take(counts, result);
+    return result;
+  }
+
 private:
   // What one micro-batch takes in the layers before each layer, and in the edges of the stages before each stage, with
   // the least that may be repeated. Forwards do not depend on what is kept, or all layers keep the same.
@@ -460,6 +477,10 @@ private:
 };
 
 } // namespace
+
+SplitResult proportionalSplit(const Problem &problem, StageOptions &options) {
+  return SplitSearch(problem, options, /*budget=*/0).proportional();
+}
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
