@@ -30,6 +30,20 @@ TEST_P(RunFault, IsReported) {
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
 }
 
+// What is misspelt is not missing, too; what is really missing is told beside it.
+TEST(ClusterFault, AMisspeltConstantIsOneError) {
+  const std::string cluster =
+      "cluster={hosts: 2, devices_per_host: 4, memory_bytes: 1GB, memory_bandwith: 1e9, "
+      "peak_flops: {f23: 1e9}, matmul_efficiency: 0.5, link: {bandwidth: 1e9}, network: {zzz: 1}}";
+  std::vector<std::string> errors;
+  for (const Diagnostic &diagnostic : tiny({cluster}).diagnostics.sorted())
+    errors.push_back(diagnostic.message);
+  EXPECT_THAT(errors, testing::UnorderedElementsAre(
+                          HasSubstr("unknown key 'memory_bandwith' in cluster, did you mean 'memory_bandwidth'?"),
+                          HasSubstr("unknown key 'f23' in cluster.peak_flops"),
+                          HasSubstr("unknown key 'zzz' in cluster.network"), HasSubstr("has no network.bandwidth")));
+}
+
 const std::string modelConfig = "model.model_config.";
 
 INSTANTIATE_TEST_SUITE_P(
