@@ -254,10 +254,11 @@ private:
       return Success;
     bool onHost = first.peakBytes <= first.memoryLimitBytes;
     fmt::print(stderr,
-               "{}: error: the pinned plan needs {:.2f} GB {}per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
+               "{}: error: the pinned plan needs {} {}per rank, have {}; parallel.parallel_mode=2 leaves "
                "the choice to the planner\n",
-               arguments.file, (onHost ? first.hostPeakBytes : first.peakBytes) / 1e9, onHost ? "of host memory " : "",
-               (onHost ? first.hostLimitBytes : first.memoryLimitBytes) / 1e9);
+               arguments.file, planner::describeBytes(onHost ? first.hostPeakBytes : first.peakBytes),
+               onHost ? "of host memory " : "",
+               planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes));
     return NothingFits;
   }
 

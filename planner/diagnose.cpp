@@ -1,21 +1,15 @@
 // Relaxations are tried by searching again with one thing changed, from the cheapest change on.
 #include "planner/diagnose.h"
 
+#include "planner/explain.h"
 #include "planner/split_chunks.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 
 namespace espalier::planner {
 
 namespace {
-
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1e8 ? "%.3g GB" : "%.1f GB", bytes / 1e9);
-  return text;
-}
 
 // The share of what a rank may use that it takes, on the device or in its host's memory, whichever is tighter.
 double memoryShare(const Machine &machine, double bytes, double hostBytes) {
@@ -90,7 +84,7 @@ std::string largestClass(const StageMemory &memory) {
   for (const auto &entry : classes)
     if (entry.first > largest->first)
       largest = &entry;
-  return std::string(largest->second) + " " + gigabytes(largest->first);
+  return std::string(largest->second) + " " + describeBytes(largest->first);
 }
 
 // Searches the changed problem; when it fits, reports what the best plan needs.
@@ -203,12 +197,12 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
   int stage = fullest(prediction, onHost);
   const StageMemory &memory = prediction.memory[stage];
   std::string text = std::string(onHost ? "host memory" : "memory") + ": the plan that needs least takes " +
-                     gigabytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
+                     describeBytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
                      std::to_string(stage) + ", have ";
   if (onHost)
-    return text + gigabytes(prediction.hostLimitBytes) + ", the share of one of " +
-           std::to_string(machine.devicesPerHost) + " devices in " + gigabytes(machine.host.bytes);
-  return text + gigabytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
+    return text + describeBytes(prediction.hostLimitBytes) + ", the share of one of " +
+           std::to_string(machine.devicesPerHost) + " devices in " + describeBytes(machine.host.bytes);
+  return text + describeBytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
 }
 
 } // namespace

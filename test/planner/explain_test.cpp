@@ -7,6 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <sstream>
+
 using namespace espalier::planner;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -45,7 +48,7 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   wish.recompute = Recompute::None;
   WhyNot answer = whyNot(problem(), result.plans[0], wish);
   ASSERT_FALSE(answer.violated.empty());
-  EXPECT_THAT(answer.violated[0], HasSubstr("have 24.0 GB"));
+  EXPECT_THAT(answer.violated[0], HasSubstr("have 22.35 GB"));
   wish = {};
   wish.tp = 5;
   EXPECT_THAT(whyNot(problem(), result.plans[0], wish).violated[0], HasSubstr("does not divide"));
@@ -59,6 +62,35 @@ TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
   EXPECT_THAT(text, HasSubstr("\n    3 "));
   EXPECT_THAT(text, HasSubstr("proved best"));
   EXPECT_THAT(text, HasSubstr("compute is"));
+}
+
+TEST(Explain, LinesHaveAtMostAHundredColumns) {
+  Problem large = shapeProblem(gpt(24, 8192, 64), System{}, withHost(testMachine(16, 8, 24e9)), 1024);
+  SearchOptions all;
+  all.all = true;
+  std::istringstream lines(explainPlans(search(large, all)));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_GT(count, 12);
+}
+
+TEST(Explain, BytesAreInTheUnitsOfRunFiles) {
+  EXPECT_EQ(describeBytes(30 * 0x1p30), "30.00 GB");
+  EXPECT_EQ(describeBytes(4.1 * 0x1p20), "4.10 MB");
+  EXPECT_EQ(describeBytes(200), "200 B");
+  // No class of a small model is shown as nothing.
+  std::string text = explainPlans(search(shapeProblem(gpt(2, 64, 4, 256, 64), System{}, testMachine(1, 1, 2e9), 4)));
+  EXPECT_THAT(text, HasSubstr("memory MB"));
+  EXPECT_THAT(text, HasSubstr("(MB per rank)"));
+  EXPECT_THAT(text, HasSubstr(" MB of 1.86 GB)"));
+}
+
+// Sums are rounded; the rest of a step without a pipeline is still no less than nothing.
+TEST(Explain, NoBubbleIsNegative) {
+  for (int devices : {1, 2, 3, 4, 6, 7, 8})
+    for (const PricedPlan &priced : search(shapeProblem(gpt(5, 768, 12), System{}, testMachine(1, devices), 840)).plans)
+      EXPECT_FALSE(std::signbit(priced.prediction.time.bubble)) << describePlan(priced.plan);
 }
 
 TEST(Explain, TraceHasEveryAction) {
