@@ -138,6 +138,10 @@ private:
   void checkSequence() {
     int64_t tp = pins.sequenceParallel.value_or(false) ? pins.tp.value_or(1) : 1, cp = pins.cp.value_or(1);
     std::optional<int64_t> seq = dim("seq");
+    if (pins.sequenceParallel.value_or(false) && pins.tp == 1)
+      reader.error(
+          "planner.pin.sequence_parallel",
+          "sequence parallelism splits over tensor ranks, tp is 1; sequence_parallel: True → False, or tp above 1");
     if (std::string path = key("cp", "context_parallel"); seq && *seq % cp != 0)
       reader.error(path, fmt::format("seq {} is not a multiple of {} {}; {}: {} → {}", *seq, last(path), cp, last(path),
                                      cp, nearestDivisors(*seq, cp)));
@@ -153,6 +157,9 @@ private:
     std::optional<int64_t> experts = dim("expert");
     if (experts && pins.cp.value_or(1) > 1)
       reader.error(key("cp", "context_parallel"), "experts are chosen over whole sequences, which cp splits: cp → 1");
+    if (!pins.expertTensorParallel.value_or(true) && !config.model.hasExperts())
+      reader.error("planner.pin.expert_tensor_parallel",
+                   "expert_tensor_parallel says how experts are split, the model is dense: False → True");
     if (ep > 1 && !config.model.hasExperts())
       reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
     else if (int64_t tp = pins.tp.value_or(1);

@@ -54,6 +54,21 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   EXPECT_THAT(whyNot(problem(), result.plans[0], wish).violated[0], HasSubstr("does not divide"));
 }
 
+// With one tensor rank there is nothing to split: a wish for sequence parallelism is one for more of them.
+TEST(Explain, WishForSequenceParallelismIsHonoured) {
+  Problem small = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 64);
+  SearchResult result = search(small);
+  ASSERT_EQ(result.plans[0].plan.tp, 1);
+  Pins wish;
+  wish.sequenceParallel = true;
+  WhyNot answer = whyNot(small, result.plans[0], wish);
+  EXPECT_TRUE(answer.best.plan.sequenceParallel);
+  EXPECT_GT(answer.best.plan.tp, 1);
+  EXPECT_GT(answer.moreSeconds, 0);
+  wish.tp = 1;
+  EXPECT_TRUE(whyNot(small, result.plans[0], wish).impossible);
+}
+
 TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
   Problem pinned = problem();
   pinned.pins.pp = 4;
