@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -178,6 +179,66 @@ TEST(Export, MindFormersAndTorchtitan) {
   ExportedPlan titan = exportTorchtitan(problem(), plan);
   EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_schedule = \"1F1B\""));
   EXPECT_EQ(titan.notExpressed.size(), 2u); // ZeRO 1, no sequence parallelism
+}
+
+// What the search chooses most often: stages that repeat different numbers of layers.
+TEST(Export, RecomputeOfSomeLayers) {
+  constexpr Recompute None = Recompute::None, Selective = Recompute::Selective, Full = Recompute::Full;
+  Plan plan;
+  plan.dp = 8, plan.pp = 2, plan.microBatches = 16, plan.zero = 1;
+  plan.stages = {{0, 12, std::vector<Recompute>(12)}, {12, 12, std::vector<Recompute>(12)}};
+  std::fill_n(plan.stages[0].recompute.begin(), 5, Selective);
+  ExportedPlan megatron = exportMegatron(problem(), plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-granularity selective\n")); // else it would not fit
+  EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have selective recompute in all layers")));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, HasSubstr("mode = \"selective\""));
+  ExportedPlan mindFormers = exportMindFormers(problem(), plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("  recompute: [0, 0]\n  select_recompute: [5, 0]\n"));
+  EXPECT_TRUE(mindFormers.notExpressed.empty());
+  std::fill_n(plan.stages[0].recompute.begin(), 2, Full);
+  EXPECT_THAT(exportMegatron(problem(), plan).text, HasSubstr("--recompute-granularity selective\n")); // less, and fits
+  Problem tight = problem();
+  tight.machine.memoryBytes = 1e9;
+  megatron = exportMegatron(tight, plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-method uniform\n--recompute-num-layers 1\n"));
+  EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have full recompute in all layers")));
+  EXPECT_THAT(exportMindFormers(problem(), plan).text, HasSubstr("  recompute: [2, 0]\n  select_recompute: [5, 0]\n"));
+  for (StagePlan &stage : plan.stages) {
+    std::fill(stage.recompute.begin(), stage.recompute.end(), None);
+    std::fill_n(stage.recompute.begin(), 3, Full);
+  }
+  megatron = exportMegatron(problem(), plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-method block\n--recompute-num-layers 3\n"));
+  EXPECT_TRUE(megatron.notExpressed.empty());
+}
+
+TEST(Export, StagesAndVocabulary) {
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.sequenceParallel = true;
+  for (int layers : {5, 7, 7, 5})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  plan.schedule = Schedule::GPipe;
+  ExportedPlan mindFormers = exportMindFormers(problem(), plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("model:\n  model_config:\n    offset: [-1, 1, 1, -1]\n"));
+  EXPECT_THAT(mindFormers.text, HasSubstr("    pipeline_scheduler: gpipe\n"));
+  EXPECT_TRUE(mindFormers.notExpressed.empty());
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, testing::Not(HasSubstr("layers_per_stage")));
+  plan.schedule = Schedule::OneFOneB;
+  for (StagePlan &stage : plan.stages)
+    stage = {0, 6, std::vector<Recompute>(6)};
+  // torchtitan takes a layer from each end otherwise.
+  ExportedPlan titan = exportTorchtitan(problem(), plan);
+  EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_layers_per_stage = 6\n"
+                                    "pipeline_parallel_first_stage_less_layers = 0\n"
+                                    "pipeline_parallel_last_stage_less_layers = 0\n"));
+  EXPECT_TRUE(titan.notExpressed.empty());
+  plan.vocabParallel = false, plan.microBatches = 2;
+  EXPECT_THAT(exportMegatron(problem(), plan).notExpressed,
+              ElementsAre("embedding and head whole on every tensor rank"));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).notExpressed,
+              ElementsAre("embedding and head whole on every tensor rank"));
+  EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed,
+              ElementsAre(HasSubstr("of a pipeline"), "fewer micro-batches (2) than stages (4)"));
 }
 
 // Only where there is something to slice: inputs kept under full recompute, not split by sequence parallelism already.
