@@ -11,9 +11,6 @@
 #include "compiler/write_whole.h"
 #include "planner/explain.h"
 
-#include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Location.h"
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -64,17 +61,6 @@ CLI::App *addImportArgsVerb(CLI::App &app, ArgsArguments &arguments) {
   verb->add_option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
   verb->add_option("--base", arguments.base, "run file that holds what the flags do not say");
   return verb;
-}
-
-/// Prints diagnostics in the form of the import: FILE:LINE:COL: error: ...
-void printDiagnostics(mlir::MLIRContext &context) {
-  context.getDiagEngine().registerHandler([](mlir::Diagnostic &diagnostic) {
-    std::string place = "espalier";
-    if (auto at = diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
-      place = fmt::format("{}:{}:{}", at.getFilename().str(), at.getLine(), at.getColumn());
-    fmt::print(stderr, "{}: error: {}\n", place, diagnostic.str());
-    return mlir::success();
-  });
 }
 
 std::optional<RunConfig> importOrReport(const RunArguments &arguments) {

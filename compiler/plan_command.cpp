@@ -2,6 +2,7 @@
 // goes through the same checks, so that what cannot be is refused with its place whoever asks for it.
 #include "compiler/plan_command.h"
 
+#include "compiler/driver.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
@@ -51,6 +52,7 @@ class PlanQuestion {
 public:
   explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
     options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    printDiagnostics(context);
   }
 
   int answer() {

@@ -30,6 +30,19 @@ TEST_P(RunFault, IsReported) {
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
 }
 
+// Not only the verifier of the op knows it, whose place is in the model file.
+TEST(ModelFault, RotaryPositionsNeedPairs) {
+  ImportOptions options;
+  options.sets = {"model.model_config.hidden_size=4128"};
+  std::string text = importRun(ESPALIER_SOURCE_DIR "/configs/llama2_7b.yaml", options).diagnostics.render();
+  EXPECT_THAT(
+      text,
+      HasSubstr("--set: error: rotary positions turn pairs of a head's values, wanted an even head_dim, got 129"));
+  options.sets = {"model.model_config.head_dim=127"};
+  text = importRun(ESPALIER_SOURCE_DIR "/configs/qwen3_30b_a3b.yaml", options).diagnostics.render();
+  EXPECT_THAT(text, HasSubstr("wanted an even head_dim, got 127"));
+}
+
 // What is misspelt is not missing, too; what is really missing is told beside it.
 TEST(ClusterFault, AMisspeltConstantIsOneError) {
   const std::string cluster =
