@@ -33,10 +33,13 @@ struct Solved {
   std::optional<planner::PricedPlan> best; ///< the planner's own choice where the run pins a plan
 };
 
-/// Imports and reports; empty where there are errors.
-std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options) {
+/// Imports and reports, but for what is told already; empty where there are errors.
+std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
   ImportedRun imported = importRun(file, options);
-  fmt::print(stderr, "{}", imported.diagnostics.render());
+  if (std::string text = imported.diagnostics.render(); text != told) {
+    fmt::print(stderr, "{}", text);
+    told = text;
+  }
   if (!imported.ok())
     return std::nullopt;
   return std::move(imported.config);
@@ -87,7 +90,7 @@ private:
     bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
     if (!isOtherCluster)
       plain.cluster = arguments.import.cluster; // the file names none, or one that cannot be used
-    std::optional<RunConfig> run = importOrReport(arguments.file, plain);
+    std::optional<RunConfig> run = importOrReport(arguments.file, plain, told);
     if (!run)
       return false;
     present = std::move(*run);
@@ -98,7 +101,7 @@ private:
     bool keepsPlan = isOtherCluster && !arguments.devices && arguments.loseNodes == 0 && !arguments.pin;
     if (keepsPlan && importRun(arguments.file, arguments.import).ok())
       other = arguments.import; // the file's plan holds on the other cluster, too
-    changed = importOrReport(arguments.file, other);
+    changed = importOrReport(arguments.file, other, told);
     return changed && readWish(other);
   }
 
@@ -108,7 +111,7 @@ private:
       return true;
     asked.freeAtBatch = present.globalBatch;
     asked.pins.push_back({"--why-not", *arguments.whyNot});
-    wished = importOrReport(arguments.file, asked);
+    wished = importOrReport(arguments.file, asked, told);
     return wished.has_value();
   }
 
@@ -285,6 +288,7 @@ private:
   RunConfig present;
   std::optional<RunConfig> changed, wished;
   bool asksWhatIf = false;
+  std::string told; ///< findings of the latest reading: another one that finds the same says nothing
   int idleDevices = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "planner/stage_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
@@ -281,10 +282,17 @@ std::string printWhyNot(const WhyNot &answer) {
   if (!answer.violated.empty())
     return text;
   text = describePlan(answer.best.plan) + "\n";
+  // Four digits of the step, so that differences of short steps are not all 0.0000.
+  int decimals = 4;
+  for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)
+    ++decimals;
+  auto row = [&](double seconds, const std::string &name) {
+    return format("  %+10.*f s  %s\n", decimals, seconds, name.c_str());
+  };
   for (const auto &[name, seconds] : answer.items)
-    if (seconds != 0)
-      text += format("  %+10.4f s  %s\n", seconds, name.c_str());
-  text += format("  %+10.4f s  in all\n", answer.moreSeconds);
+    if (std::abs(seconds) > 0.5 * std::pow(10, -decimals))
+      text += row(seconds, name);
+  text += row(answer.moreSeconds, "in all");
   if (answer.lowerBoundSeconds < answer.best.prediction.stepSeconds * (1 - 1e-8))
     text += format("no plan as wished is faster than %.4g s, this one takes %.4g s\n", answer.lowerBoundSeconds,
                    answer.best.prediction.stepSeconds);

@@ -34,6 +34,16 @@ TEST(Explain, WhyNotSumsToTheDifference) {
   EXPECT_THAT(printWhyNot(answer), HasSubstr("in all"));
 }
 
+// A step of 3 ms that takes 20 us more; what is less than the last digit is not shown.
+TEST(Explain, WhyNotOfShortStepsHasDigits) {
+  WhyNot answer;
+  answer.best.prediction.stepSeconds = answer.lowerBoundSeconds = 0.003;
+  answer.items = {{"compute", 2.1e-5}, {"bubble", -1e-6}, {"optimizer", -1e-9}};
+  answer.moreSeconds = 2e-5;
+  EXPECT_THAT(printWhyNot(answer),
+              HasSubstr("   +0.000021 s  compute\n   -0.000001 s  bubble\n   +0.000020 s  in all\n"));
+}
+
 TEST(Explain, WhyNotTellsTheGapThatIsNotProved) {
   WhyNot answer;
   answer.best.prediction.stepSeconds = answer.lowerBoundSeconds = 2;
