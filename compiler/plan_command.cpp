@@ -67,8 +67,10 @@ public:
     if (!solved->problem.executable && !arguments.all)
       fmt::print(stderr, "{}: note: plans of {} are shown as with --all: none of them can be executed yet\n",
                  arguments.file, solved->problem.name);
-    if (asksWhatIf)
+    if (asksWhatIf) {
       leaveHostsIdle(*solved);
+      tellFewerHosts(*solved);
+    }
     if (wished && !solved->result.plans.empty())
       return answerWish(*solved);
     std::optional<planner::WhatIf> comparison;
@@ -196,6 +198,31 @@ private:
       }
       return;
     }
+  }
+
+  /// A plan uses all devices of its machine. Where their number divides badly, fewer hosts may take a shorter step.
+  void tellFewerHosts(const Solved &solved) const {
+    if (solved.result.plans.empty() || solved.run.pins.pinned || idleDevices > 0)
+      return;
+    planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
+    planner::SearchOptions quick = options;
+    quick.diagnose = quick.prove = false;
+    quick.alternatives = 0;
+    quick.all = arguments.all || !planner::isExecutable(problem, problem.pins);
+    constexpr double worthTelling = 0.99;
+    const int hosts = problem.machine.hosts;
+    planner::PricedPlan best = solved.result.plans.front();
+    for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
+      problem.machine.hosts = hosts - idle;
+      planner::SearchResult fewer = planner::search(problem, quick);
+      if (!fewer.plans.empty() &&
+          fewer.plans.front().prediction.stepSeconds < worthTelling * best.prediction.stepSeconds)
+        best = fewer.plans.front();
+    }
+    int used = best.plan.ranks() / problem.machine.devicesPerHost;
+    if (used < hosts)
+      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {:.4g} s: {}\n", arguments.file, used, hosts,
+                 best.prediction.stepSeconds, planner::describePlan(best.plan));
   }
 
   std::optional<planner::WhatIf> compare(const Solved &solved) {
