@@ -212,10 +212,11 @@ INSTANTIATE_TEST_SUITE_P(
               "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
               "dp 2"},
         Fault{{"parallel.parallel_mode=2", "planner={global_batch: 9, pin: {dp: 2}}"},
-              "global batch 9 is not a multiple of dp 2"},
+              "global batch 9 is not a multiple of dp 2 · micro-batch size 1 · micro-batches 1; planner.global_batch: "
+              "9 → 8 or 10"},
         Fault{{"parallel.parallel_mode=2",
                "planner={global_batch: 9, pin: {dp: 2, micro_batch_size: 2, micro_batches: 2}}"},
-              "global batch 9 is not dp 2 · micro-batch size 2 · micro-batches 2"},
+              "global batch 9 is not dp 2 · micro-batch size 2 · micro-batches 2; planner.global_batch: 9 → 8"},
         Fault{{"parallel.parallel_mode=2", "planner.pin.tp=3"},
               "needs a multiple of 3 devices, cluster cpu_local has 8"},
         Fault{{"runner_config.batch_size=1000000000000"}, "the global batch is above 10000000 samples"},
