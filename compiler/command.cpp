@@ -11,9 +11,6 @@
 #include "compiler/write_whole.h"
 #include "planner/explain.h"
 
-#include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Location.h"
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -46,14 +43,18 @@ CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
   CLI::App *plan = app.add_subcommand("plan", "the best plans of a run with time, memory and reasons");
   addRunArguments(*plan, arguments.file, arguments.import);
   plan->add_flag("--all", arguments.all, "also plans that cannot be executed yet");
-  plan->add_flag("--json", arguments.json, "as JSON");
+  CLI::Option *json = plan->add_flag("--json", arguments.json, "as JSON");
   plan->add_option("--pin", arguments.pin, "only plans like this: tp=8,pp=4,zero=1; all keys of planner.pin");
   plan->add_option("--devices", arguments.devices, "what if the cluster had so many devices");
   plan->add_option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
-  plan->add_option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
-  plan->add_option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format");
+  CLI::Option *whyNot = plan->add_option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
+  // A wish is answered instead of a plan, an export is printed instead of the table.
+  plan->add_option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format")
+      ->excludes(whyNot);
   plan->add_option("--export", arguments.exportTo, "print the plan as another system's flags or YAML")
-      ->check(CLI::IsMember({"megatron", "mindformers", "torchtitan"}));
+      ->check(CLI::IsMember({"megatron", "mindformers", "torchtitan"}))
+      ->excludes(whyNot)
+      ->excludes(json);
   return plan;
 }
 
@@ -64,17 +65,6 @@ CLI::App *addImportArgsVerb(CLI::App &app, ArgsArguments &arguments) {
   verb->add_option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
   verb->add_option("--base", arguments.base, "run file that holds what the flags do not say");
   return verb;
-}
-
-/// Prints diagnostics in the form of the import: FILE:LINE:COL: error: ...
-void printDiagnostics(mlir::MLIRContext &context) {
-  context.getDiagEngine().registerHandler([](mlir::Diagnostic &diagnostic) {
-    std::string place = "espalier";
-    if (auto at = diagnostic.getLocation()->findInstanceOf<mlir::FileLineColLoc>())
-      place = fmt::format("{}:{}:{}", at.getFilename().str(), at.getLine(), at.getColumn());
-    fmt::print(stderr, "{}: error: {}\n", place, diagnostic.str());
-    return mlir::success();
-  });
 }
 
 std::optional<RunConfig> importOrReport(const RunArguments &arguments) {

@@ -17,6 +17,9 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -170,6 +173,16 @@ Compilation start(MLIRContext &context, const RunConfig &run, const planner::Pla
 }
 
 } // namespace
+
+void printDiagnostics(MLIRContext &context) {
+  context.getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
+    std::string place = "espalier";
+    if (auto at = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>())
+      place = fmt::format("{}:{}:{}", at.getFilename().str(), at.getLine(), at.getColumn());
+    fmt::print(stderr, "{}: error: {}\n", place, diagnostic.str());
+    return success();
+  });
+}
 
 std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
   CompileOptions options;

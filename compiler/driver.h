@@ -31,6 +31,9 @@ struct Compiled {
   std::string ir;
 };
 
+/// Faults of IR go to standard error in the form of the import: FILE:LINE:COL: error: ...
+void printDiagnostics(mlir::MLIRContext &context);
+
 /// A model after partitioning and phase splitting: what the interpreter runs and code generation reads.
 struct PartitionedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -2,6 +2,7 @@
 // goes through the same checks, so that what cannot be is refused with its place whoever asks for it.
 #include "compiler/plan_command.h"
 
+#include "compiler/driver.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
@@ -32,10 +33,13 @@ struct Solved {
   std::optional<planner::PricedPlan> best; ///< the planner's own choice where the run pins a plan
 };
 
-/// Imports and reports; empty where there are errors.
-std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options) {
+/// Imports and reports, but for what is told already; empty where there are errors.
+std::optional<RunConfig> importOrReport(const std::string &file, const ImportOptions &options, std::string &told) {
   ImportedRun imported = importRun(file, options);
-  fmt::print(stderr, "{}", imported.diagnostics.render());
+  if (std::string text = imported.diagnostics.render(); text != told) {
+    fmt::print(stderr, "{}", text);
+    told = text;
+  }
   if (!imported.ok())
     return std::nullopt;
   return std::move(imported.config);
@@ -51,6 +55,7 @@ class PlanQuestion {
 public:
   explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
     options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    printDiagnostics(context);
   }
 
   int answer() {
@@ -62,8 +67,10 @@ public:
     if (!solved->problem.executable && !arguments.all)
       fmt::print(stderr, "{}: note: plans of {} are shown as with --all: none of them can be executed yet\n",
                  arguments.file, solved->problem.name);
-    if (asksWhatIf)
+    if (asksWhatIf) {
       leaveHostsIdle(*solved);
+      tellFewerHosts(*solved);
+    }
     if (wished && !solved->result.plans.empty())
       return answerWish(*solved);
     std::optional<planner::WhatIf> comparison;
@@ -85,7 +92,7 @@ private:
     bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
     if (!isOtherCluster)
       plain.cluster = arguments.import.cluster; // the file names none, or one that cannot be used
-    std::optional<RunConfig> run = importOrReport(arguments.file, plain);
+    std::optional<RunConfig> run = importOrReport(arguments.file, plain, told);
     if (!run)
       return false;
     present = std::move(*run);
@@ -96,7 +103,7 @@ private:
     bool keepsPlan = isOtherCluster && !arguments.devices && arguments.loseNodes == 0 && !arguments.pin;
     if (keepsPlan && importRun(arguments.file, arguments.import).ok())
       other = arguments.import; // the file's plan holds on the other cluster, too
-    changed = importOrReport(arguments.file, other);
+    changed = importOrReport(arguments.file, other, told);
     return changed && readWish(other);
   }
 
@@ -106,7 +113,7 @@ private:
       return true;
     asked.freeAtBatch = present.globalBatch;
     asked.pins.push_back({"--why-not", *arguments.whyNot});
-    wished = importOrReport(arguments.file, asked);
+    wished = importOrReport(arguments.file, asked, told);
     return wished.has_value();
   }
 
@@ -193,6 +200,31 @@ private:
     }
   }
 
+  /// A plan uses all devices of its machine. Where their number divides badly, fewer hosts may take a shorter step.
+  void tellFewerHosts(const Solved &solved) const {
+    if (solved.result.plans.empty() || solved.run.pins.pinned || idleDevices > 0)
+      return;
+    planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
+    planner::SearchOptions quick = options;
+    quick.diagnose = quick.prove = false;
+    quick.alternatives = 0;
+    quick.all = arguments.all || !planner::isExecutable(problem, problem.pins);
+    constexpr double worthTelling = 0.99;
+    const int hosts = problem.machine.hosts;
+    planner::PricedPlan best = solved.result.plans.front();
+    for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
+      problem.machine.hosts = hosts - idle;
+      planner::SearchResult fewer = planner::search(problem, quick);
+      if (!fewer.plans.empty() &&
+          fewer.plans.front().prediction.stepSeconds < worthTelling * best.prediction.stepSeconds)
+        best = fewer.plans.front();
+    }
+    int used = best.plan.ranks() / problem.machine.devicesPerHost;
+    if (used < hosts)
+      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {:.4g} s: {}\n", arguments.file, used, hosts,
+                 best.prediction.stepSeconds, planner::describePlan(best.plan));
+  }
+
   std::optional<planner::WhatIf> compare(const Solved &solved) {
     std::optional<Solved> before = solve(present, /*alternatives=*/0);
     if (!before || before->result.plans.empty()) {
@@ -254,10 +286,11 @@ private:
       return Success;
     bool onHost = first.peakBytes <= first.memoryLimitBytes;
     fmt::print(stderr,
-               "{}: error: the pinned plan needs {:.2f} GB {}per rank, have {:.2f} GB; parallel.parallel_mode=2 leaves "
+               "{}: error: the pinned plan needs {} {}per rank, have {}; parallel.parallel_mode=2 leaves "
                "the choice to the planner\n",
-               arguments.file, (onHost ? first.hostPeakBytes : first.peakBytes) / 1e9, onHost ? "of host memory " : "",
-               (onHost ? first.hostLimitBytes : first.memoryLimitBytes) / 1e9);
+               arguments.file, planner::describeBytes(onHost ? first.hostPeakBytes : first.peakBytes),
+               onHost ? "of host memory " : "",
+               planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes));
     return NothingFits;
   }
 
@@ -282,6 +315,7 @@ private:
   RunConfig present;
   std::optional<RunConfig> changed, wished;
   bool asksWhatIf = false;
+  std::string told; ///< findings of the latest reading: another one that finds the same says nothing
   int idleDevices = 0;
 };
 

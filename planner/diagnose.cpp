@@ -1,21 +1,16 @@
 // Relaxations are tried by searching again with one thing changed, from the cheapest change on.
 #include "planner/diagnose.h"
 
+#include "planner/explain.h"
 #include "planner/split_chunks.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
+#include <optional>
 
 namespace espalier::planner {
 
 namespace {
-
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1e8 ? "%.3g GB" : "%.1f GB", bytes / 1e9);
-  return text;
-}
 
 // The share of what a rank may use that it takes, on the device or in its host's memory, whichever is tighter.
 double memoryShare(const Machine &machine, double bytes, double hostBytes) {
@@ -79,26 +74,90 @@ std::string largestClass(const StageMemory &memory) {
   for (const auto &entry : classes)
     if (entry.first > largest->first)
       largest = &entry;
-  return std::string(largest->second) + " " + gigabytes(largest->first);
+  return std::string(largest->second) + " " + describeBytes(largest->first);
 }
 
-// Searches the changed problem; when it fits, reports what the best plan needs.
-void tryChange(const Problem &problem, SearchOptions options, const std::string &change, SearchResult &result) {
+// What the fullest stage of the changed problem's best plan needs, where one fits.
+std::optional<double> bytesOfBest(const Problem &problem, SearchOptions options) {
   options.diagnose = false;
   options.alternatives = 0;
   SearchResult changed = search(problem, options);
-  if (!changed.plans.empty())
-    result.relaxations.push_back({change, changed.plans.front().prediction.peakBytes});
+  return changed.plans.empty() ? std::nullopt : std::optional(changed.plans.front().prediction.peakBytes);
 }
 
-template <typename Pin>
-void tryUnpin(const Problem &problem, const SearchOptions &options, Pin Pins::*pin, const char *name,
-              SearchResult &result) {
-  if (!(problem.pins.*pin))
+// Searches the changed problem; when it fits, reports what the best plan needs.
+void tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
+  if (std::optional<double> bytes = bytesOfBest(problem, options))
+    result.relaxations.push_back({change, *bytes});
+}
+
+// A pin that may be left to the planner.
+struct FreeablePin {
+  const char *name;
+  bool (*isSet)(const Pins &);
+  void (*reset)(Pins &);
+};
+
+template <auto pin> FreeablePin freeable(const char *name) {
+  return {name, [](const Pins &pins) { return (pins.*pin).has_value(); }, [](Pins &pins) { (pins.*pin).reset(); }};
+}
+
+// Those that are set, from the cheapest to give up on.
+std::vector<FreeablePin> setPins(const Pins &pins) {
+  std::vector<FreeablePin> list = {freeable<&Pins::recompute>("recompute"),
+                                   freeable<&Pins::microBatchSize>("the micro-batch size"),
+                                   freeable<&Pins::microBatches>("the number of micro-batches"),
+                                   freeable<&Pins::zero>("the ZeRO stage"),
+                                   freeable<&Pins::sequenceParallel>("sequence parallelism"),
+                                   freeable<&Pins::stageLayers>("the layers of each stage"),
+                                   freeable<&Pins::schedule>("the schedule"),
+                                   freeable<&Pins::virtualStages>("virtual stages"),
+                                   freeable<&Pins::offloadOptimizer>("where optimizer state lives"),
+                                   freeable<&Pins::offloadActivations>("where activations wait"),
+                                   freeable<&Pins::dp>("dp"),
+                                   freeable<&Pins::tp>("tp"),
+                                   freeable<&Pins::pp>("pp"),
+                                   freeable<&Pins::cp>("cp"),
+                                   freeable<&Pins::ep>("ep")};
+  std::erase_if(list, [&](const FreeablePin &pin) { return !pin.isSet(pins); });
+  return list;
+}
+
+// "a, b and c left to the planner".
+std::string leaving(const std::vector<FreeablePin> &pins) {
+  std::string text;
+  for (size_t i = 0; i < pins.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < pins.size() ? ", " : " and ") + std::string(pins[i].name);
+  return text + " left to the planner";
+}
+
+// Single pins where one is enough, else a set of which each one is needed.
+void tryUnpinning(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  auto without = [&](const std::vector<FreeablePin> &pins) {
+    Problem changed = problem;
+    for (const FreeablePin &pin : pins)
+      pin.reset(changed.pins);
+    return bytesOfBest(changed, options);
+  };
+  std::vector<FreeablePin> freed = setPins(problem.pins);
+  size_t before = result.relaxations.size();
+  for (const FreeablePin &pin : freed)
+    if (std::optional<double> bytes = without({pin}))
+      result.relaxations.push_back({leaving({pin}), *bytes});
+  if (result.relaxations.size() > before || freed.size() < 2)
     return;
-  Problem changed = problem;
-  (changed.pins.*pin).reset();
-  tryChange(changed, options, std::string("leave ") + name + " to the planner", result);
+  std::optional<double> bytes = without(freed);
+  if (!bytes)
+    return;
+  for (size_t i = freed.size(); i-- > 0;) { // back in place, the axes first
+    std::vector<FreeablePin> fewer = freed;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (std::optional<double> still = without(fewer)) {
+      freed = std::move(fewer);
+      bytes = still;
+    }
+  }
+  result.relaxations.push_back({leaving(freed), *bytes});
 }
 
 // What may move to the host under plans that the executor could run otherwise; both kinds only where one is too little.
@@ -123,37 +182,39 @@ void tryOffload(const Problem &problem, SearchOptions options, SearchResult &res
     attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)");
 }
 
-void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
-  const Pins &pins = problem.pins;
-  tryUnpin(problem, options, &Pins::recompute, "recompute", result);
-  tryUnpin(problem, options, &Pins::microBatchSize, "the micro-batch size", result);
-  tryUnpin(problem, options, &Pins::microBatches, "the number of micro-batches", result);
-  tryUnpin(problem, options, &Pins::zero, "the ZeRO stage", result);
-  tryUnpin(problem, options, &Pins::sequenceParallel, "sequence parallelism", result);
-  tryUnpin(problem, options, &Pins::stageLayers, "the layers of each stage", result);
-  tryUnpin(problem, options, &Pins::offloadOptimizer, "where optimizer state lives", result);
-  tryUnpin(problem, options, &Pins::offloadActivations, "where activations wait", result);
-  tryOffload(problem, options, result);
-  if (pins.dp || pins.tp || pins.pp || pins.cp || pins.ep) {
-    Problem changed = problem;
-    changed.pins.dp = changed.pins.tp = changed.pins.pp = changed.pins.cp = changed.pins.ep = {};
-    changed.pins.microBatchSize = changed.pins.microBatches = {};
-    changed.pins.stageLayers = {};
-    tryChange(changed, options, "leave the axes to the planner", result);
+// Doubles the hosts until a plan fits, then looks for fewer of them by eighths of the last step.
+void tryMoreDevices(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  Problem changed = problem;
+  auto attempt = [&](int64_t hosts) {
+    changed.machine.hosts = static_cast<int>(hosts);
+    size_t before = result.relaxations.size();
+    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()), result);
+    return result.relaxations.size() > before;
+  };
+  constexpr int64_t most = 64;
+  for (int64_t below = problem.machine.hosts, above = 2 * below; above <= most * problem.machine.hosts;
+       below = above, above *= 2) {
+    if (!attempt(above))
+      continue;
+    Relaxation doubled = result.relaxations.back();
+    result.relaxations.pop_back();
+    for (int64_t step = std::max<int64_t>(1, (above - below) / 8), hosts = below + step; hosts < above; hosts += step)
+      if (attempt(hosts))
+        return;
+    result.relaxations.push_back(doubled);
+    return;
   }
+}
+
+void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  tryUnpinning(problem, options, result);
+  tryOffload(problem, options, result);
   if (!options.all) {
     SearchOptions all = options;
     all.all = true;
-    tryChange(problem, all, "allow plans that cannot be executed yet (--all)", result);
+    tryChange(problem, all, "plans that cannot be executed yet (--all)", result);
   }
-  for (int times = 2; times <= 64; times *= 2) {
-    Problem changed = problem;
-    changed.machine.hosts *= times;
-    size_t before = result.relaxations.size();
-    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()), result);
-    if (result.relaxations.size() > before)
-      break;
-  }
+  tryMoreDevices(problem, options, result);
 }
 
 // The nearest global batches below and above for which there are plans: multiples of a number of replicas that the
@@ -192,12 +253,12 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
   int stage = fullest(prediction, onHost);
   const StageMemory &memory = prediction.memory[stage];
   std::string text = std::string(onHost ? "host memory" : "memory") + ": the plan that needs least takes " +
-                     gigabytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
+                     describeBytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
                      std::to_string(stage) + ", have ";
   if (onHost)
-    return text + gigabytes(prediction.hostLimitBytes) + ", the share of one of " +
-           std::to_string(machine.devicesPerHost) + " devices in " + gigabytes(machine.host.bytes);
-  return text + gigabytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
+    return text + describeBytes(prediction.hostLimitBytes) + ", the share of one of " +
+           std::to_string(machine.devicesPerHost) + " devices in " + describeBytes(machine.host.bytes);
+  return text + describeBytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
 }
 
 } // namespace

@@ -5,12 +5,15 @@
 #include "planner/stage_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
 namespace espalier::planner {
 
 namespace {
+
+constexpr double kLeastGigabytes = 100 * 0x1p20; // below, bytes are told in a smaller unit
 
 std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
 std::string format(const char *pattern, ...) {
@@ -41,7 +44,35 @@ double exposed(const TimeBreakdown &time) {
          time.pipelineCommunication;
 }
 
+// Breaks a line behind commas and semicolons at what a terminal or a page has; what follows is indented.
+std::string wrapped(const std::string &line, size_t indent) {
+  constexpr size_t columns = 100;
+  std::string text, rest = line;
+  while (rest.size() > columns) {
+    size_t end = rest.find_last_of(",;", columns - 1);
+    if (end == std::string::npos || end <= indent)
+      break;
+    text += rest.substr(0, end + 1) + "\n";
+    rest = std::string(indent, ' ') + rest.substr(rest.find_first_not_of(' ', end + 1));
+  }
+  return text + rest + "\n";
+}
+
+// Small models are told in a smaller unit, so that their classes are not all 0.00.
+struct Unit {
+  double bytes;
+  const char *name;
+};
+Unit unitOf(double bytes) { return bytes < kLeastGigabytes ? Unit{0x1p20, "MB"} : Unit{0x1p30, "GB"}; }
+
 } // namespace
+
+std::string describeBytes(double bytes) {
+  if (bytes < 100 * 0x1p10)
+    return format("%.0f B", bytes);
+  Unit unit = unitOf(bytes);
+  return format("%.2f %s", bytes / unit.bytes, unit.name);
+}
 
 const char *recomputeName(Recompute recompute) {
   static constexpr const char *names[] = {"none", "selective", "full"};
@@ -81,7 +112,7 @@ std::string describePlan(const Plan &plan) {
       text += format(", %s recompute in %d of %d layers", recomputeName(static_cast<Recompute>(i)), counts[i], layers);
   if (counts[static_cast<int>(Recompute::Full)] > 0 && plan.slicesInputs())
     text += ", its inputs sliced over tp";
-  return text;
+  return text + (plan.executable ? "" : ", not executable yet");
 }
 
 std::string whatBinds(const Prediction &prediction) {
@@ -93,11 +124,51 @@ std::string whatBinds(const Prediction &prediction) {
   std::string text = format("compute is %.1f %% of the step", 100 * prediction.time.compute / prediction.stepSeconds);
   for (int i = 0; i < 3 && list[i].second > 0.001 * prediction.stepSeconds; ++i)
     text += format(", %s %.1f %%", list[i].first.c_str(), 100 * list[i].second / prediction.stepSeconds);
-  text += format("; memory is %.1f %% full", 100 * prediction.peakBytes / prediction.memoryLimitBytes);
+  auto full = [](double bytes, double limit) {
+    return format("%.1f %% full (%s of %s)", 100 * bytes / limit, describeBytes(bytes).c_str(),
+                  describeBytes(limit).c_str());
+  };
+  text += "; memory is " + full(prediction.peakBytes, prediction.memoryLimitBytes);
   if (prediction.hostPeakBytes > 0)
-    text += format(", host memory %.1f %%", 100 * prediction.hostPeakBytes / prediction.hostLimitBytes);
+    text += ", host memory " + full(prediction.hostPeakBytes, prediction.hostLimitBytes);
   return text;
 }
+
+namespace {
+
+std::string planTable(const std::vector<PricedPlan> &plans) {
+  double peak = 0;
+  for (const PricedPlan &priced : plans)
+    peak = std::max(peak, priced.prediction.peakBytes);
+  Unit unit = unitOf(peak);
+  std::string text = format("   step s   tokens/s    MFU  bubble  exposed  memory %s  plan\n", unit.name);
+  for (const PricedPlan &priced : plans) {
+    const Prediction &p = priced.prediction;
+    std::string line =
+        format("%9.4g %10.0f %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds, p.tokensPerSecond, 100 * p.mfu,
+               100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds, p.peakBytes / unit.bytes);
+    text += wrapped(line + describePlan(priced.plan), line.size());
+  }
+  return text;
+}
+
+std::string stageTable(const Prediction &prediction) {
+  Unit unit = unitOf(prediction.peakBytes);
+  bool usesHost = prediction.hostPeakBytes > 0;
+  std::string text = format("stage  parameters gradients optimizer activations workspace buffers   total %s(%s per "
+                            "rank)\n",
+                            usesHost ? "on host " : "", unit.name);
+  for (size_t stage = 0; stage < prediction.memory.size(); ++stage) {
+    const StageMemory &m = prediction.memory[stage];
+    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %7.2f", stage, m.parameters / unit.bytes,
+                   m.gradients / unit.bytes, m.optimizer / unit.bytes, m.activations / unit.bytes,
+                   m.workspace / unit.bytes, m.communication / unit.bytes, m.total() / unit.bytes);
+    text += usesHost ? format(" %7.2f\n", m.host() / unit.bytes) : "\n";
+  }
+  return text;
+}
+
+} // namespace
 
 std::string explainPlans(const SearchResult &result) {
   if (result.plans.empty()) {
@@ -107,30 +178,11 @@ std::string explainPlans(const SearchResult &result) {
     if (!result.binding.empty())
       text += "no plan: " + result.binding + "\n";
     for (const Relaxation &relaxation : result.relaxations)
-      text += format("  fits with %s (%.1f GB per rank)\n", relaxation.change.c_str(), relaxation.needBytes / 1e9);
+      text += "  fits with " + relaxation.change + " (" + describeBytes(relaxation.needBytes) + " per rank)\n";
     return text;
   }
-  std::string text = "   step s   tokens/s    MFU  bubble  exposed  memory GB  plan\n";
-  for (const PricedPlan &priced : result.plans) {
-    const Prediction &p = priced.prediction;
-    text += format("%9.4g %10.0f %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds, p.tokensPerSecond, 100 * p.mfu,
-                   100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds, p.peakBytes / 1e9) +
-            describePlan(priced.plan) + (priced.plan.executable ? "" : "  (not executable yet)") + "\n";
-  }
   const Prediction &best = result.plans.front().prediction;
-  const std::vector<StageMemory> &memory = best.memory;
-  bool usesHost = best.hostPeakBytes > 0;
-  text +=
-      format("stage  parameters gradients optimizer activations workspace buffers reserved   total %s(GB per rank)\n",
-             usesHost ? "on host " : "");
-  for (size_t stage = 0; stage < memory.size(); ++stage) {
-    const StageMemory &m = memory[stage];
-    text += format("%5zu %11.2f %9.2f %9.2f %11.2f %9.2f %7.2f %8.2f %7.2f", stage, m.parameters / 1e9,
-                   m.gradients / 1e9, m.optimizer / 1e9, m.activations / 1e9, m.workspace / 1e9, m.communication / 1e9,
-                   m.reserved / 1e9, m.total() / 1e9);
-    text += usesHost ? format(" %7.2f\n", m.host() / 1e9) : "\n";
-  }
-  text += whatBinds(result.plans.front().prediction) + "\n";
+  std::string text = planTable(result.plans) + stageTable(best) + wrapped(whatBinds(best), 2);
   text += format("%lld plans played of a space of %.3g, %s\n", static_cast<long long>(result.statistics.evaluated),
                  result.statistics.space,
                  result.statistics.optimal
@@ -230,10 +282,17 @@ std::string printWhyNot(const WhyNot &answer) {
   if (!answer.violated.empty())
     return text;
   text = describePlan(answer.best.plan) + "\n";
+  // Four digits of the step, so that differences of short steps are not all 0.0000.
+  int decimals = 4;
+  for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)
+    ++decimals;
+  auto row = [&](double seconds, const std::string &name) {
+    return format("  %+10.*f s  %s\n", decimals, seconds, name.c_str());
+  };
   for (const auto &[name, seconds] : answer.items)
-    if (seconds != 0)
-      text += format("  %+10.4f s  %s\n", seconds, name.c_str());
-  text += format("  %+10.4f s  in all\n", answer.moreSeconds);
+    if (std::abs(seconds) > 0.5 * std::pow(10, -decimals))
+      text += row(seconds, name);
+  text += row(answer.moreSeconds, "in all");
   if (answer.lowerBoundSeconds < answer.best.prediction.stepSeconds * (1 - 1e-8))
     text += format("no plan as wished is faster than %.4g s, this one takes %.4g s\n", answer.lowerBoundSeconds,
                    answer.best.prediction.stepSeconds);

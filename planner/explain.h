@@ -12,14 +12,18 @@
 namespace espalier::planner {
 
 /// "dp 8, tp 2, pp 4, micro-batch 1 x 96, 1f1b, zero 1, sequence parallel, full recompute in 3 of
-/// 40 layers".
+/// 40 layers", and "not executable yet" where that is so.
 std::string describePlan(const Plan &plan);
+
+/// "1.50 GB", "12.25 MB" or "80 B": binary units, as run files have them (1GB = 2^30).
+std::string describeBytes(double bytes);
 
 /// Name as the run file spells it: none, selective, full.
 const char *recomputeName(Recompute recompute);
 
-/// One line per plan: step time, tokens per second, MFU, bubble, exposed communication, peak
-/// memory. Then the memory of each stage of the best plan by class, and what binds.
+/// For each plan step time, tokens per second, MFU, bubble, exposed communication, peak memory. Then the memory of each
+/// stage of the first plan by class, and what binds. Lines have at most 100 columns. What a machine's software reserves
+/// is in the totals and in no column: a run file's limit is what it leaves.
 std::string explainPlans(const SearchResult &result);
 
 /// What limits a plan, largest first: shares of the step that are not compute, and how full memory

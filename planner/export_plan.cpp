@@ -1,6 +1,10 @@
 // Each export states what its system has no word for instead of dropping it.
 #include "planner/export_plan.h"
 
+#include "planner/explain.h"
+#include "planner/schedule.h"
+#include "planner/search.h"
+
 #include <algorithm>
 #include <sstream>
 
@@ -22,22 +26,34 @@ std::optional<Recompute> commonRecompute(const Plan &plan) {
   return common.value_or(Recompute::None);
 }
 
-// Layers with full recompute at the start of each stage, when all stages have equally many and the
-// rest keeps everything: Megatron's block method.
-std::optional<int> fullPrefix(const Plan &plan) {
-  std::optional<int> common;
+// What a chunk repeats, as lists count it: the first `full` layers all, those up to `any` at least something.
+struct Repeated {
+  int full = 0, any = 0;
+};
+
+// Per chunk; nothing where layers that repeat less come before others that repeat more.
+std::optional<std::vector<Repeated>> repeatedLayers(const Plan &plan) {
+  std::vector<Repeated> chunks;
   for (const StagePlan &stage : plan.stages) {
-    int full = 0;
-    while (full < stage.layers && stage.recompute[full] == Recompute::Full)
-      ++full;
-    for (int i = full; i < stage.layers; ++i)
-      if (stage.recompute[i] != Recompute::None)
+    Repeated repeated;
+    for (int i = 0; i < stage.layers; ++i) {
+      if (i > 0 && stage.recompute[i] > stage.recompute[i - 1])
         return std::nullopt;
-    if (common && *common != full)
-      return std::nullopt;
-    common = full;
+      repeated.full += stage.recompute[i] == Recompute::Full;
+      repeated.any += stage.recompute[i] != Recompute::None;
+    }
+    chunks.push_back(repeated);
   }
-  return common;
+  return chunks;
+}
+
+// For systems that cannot say how layers differ: the class of all of them that repeats least and fits.
+Recompute commonThatFits(const Problem &problem, Plan plan) {
+  if (std::optional<Recompute> common = commonRecompute(plan))
+    return *common;
+  for (StagePlan &stage : plan.stages)
+    std::ranges::fill(stage.recompute, Recompute::Selective);
+  return pricePlan(problem, plan).prediction.fits() ? Recompute::Selective : Recompute::Full;
 }
 
 bool isEven(const Plan &plan) {
@@ -83,6 +99,58 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
 
 bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
 
+/// Layers at the start of each chunk that are all that is repeated, in full, and as many in each: Megatron's block
+/// method. Nothing where they differ.
+std::optional<int> fullBlock(const Plan &plan) {
+  std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
+  if (!repeated)
+    return std::nullopt;
+  int layers = repeated->front().full;
+  bool isBlock = std::ranges::all_of(
+      *repeated, [&](const Repeated &chunk) { return chunk.full == layers && chunk.any == layers; });
+  return isBlock ? std::optional(layers) : std::nullopt;
+}
+
+void addMegatronRecompute(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  constexpr const char *full = "--recompute-granularity full\n";
+  std::optional<Recompute> common = commonRecompute(plan);
+  std::optional<int> block = common ? std::nullopt : fullBlock(plan);
+  if (block) {
+    result.text += full + std::string("--recompute-method block\n") + line("--recompute-num-layers", *block);
+    return;
+  }
+  Recompute recompute = commonThatFits(problem, plan);
+  if (recompute == Recompute::Selective)
+    result.text += "--recompute-granularity selective\n";
+  else if (recompute == Recompute::Full)
+    result.text += full + std::string("--recompute-method uniform\n") + line("--recompute-num-layers", 1);
+  if (!common)
+    result.notExpressed.push_back(std::string("recompute that differs between stages; the flags have ") +
+                                  recomputeName(recompute) + " recompute in all layers");
+}
+
+/// True, False, or how many layers of each stage.
+void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  std::optional<Recompute> common = commonRecompute(plan);
+  std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
+  bool isListed = !common && repeated && chunksOf(plan.schedule, plan.virtualStages) == 1;
+  Recompute all = commonThatFits(problem, plan);
+  auto entry = [&](const char *key, Recompute recompute, int Repeated::*count) {
+    std::string list;
+    for (size_t stage = 0; isListed && stage < repeated->size(); ++stage)
+      list += (stage ? ", " : "") + std::to_string((*repeated)[stage].*count);
+    result.text += std::string("  ") + key + ": " +
+                   (isListed ? "[" + list + "]" : std::string(all == recompute ? "True" : "False")) + "\n";
+  };
+  result.text += "recompute_config:\n";
+  entry("recompute", Recompute::Full, &Repeated::full);
+  entry("select_recompute", Recompute::Selective, &Repeated::any);
+  result.text += std::string("  mp_comm_recompute: ") + (plan.keepTensorParallelResults ? "False\n" : "True\n");
+  if (!common && !isListed)
+    result.notExpressed.push_back(std::string("recompute that differs between layers; the file has ") +
+                                  recomputeName(all) + " recompute in all of them");
+}
+
 } // namespace
 
 ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
@@ -115,18 +183,11 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
     else
       result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
   }
-  std::optional<Recompute> recompute = commonRecompute(plan);
-  std::optional<int> prefix = fullPrefix(plan);
-  if (recompute == Recompute::Selective)
-    text += "--recompute-granularity selective\n";
-  else if (recompute == Recompute::Full)
-    text += "--recompute-granularity full\n--recompute-method uniform\n" + line("--recompute-num-layers", 1);
-  else if (!recompute && prefix)
-    text += "--recompute-granularity full\n--recompute-method block\n" + line("--recompute-num-layers", *prefix);
-  else if (!recompute)
-    result.notExpressed.push_back("recompute that differs between stages");
+  addMegatronRecompute(problem, plan, result);
+  if (!plan.vocabParallel && plan.tp > 1)
+    result.notExpressed.push_back("embedding and head whole on every tensor rank");
   // Megatron offloads whole layers without pipeline and recompute, and the last layer never.
-  if (plan.offloadActivations && plan.pp == 1 && recompute == Recompute::None)
+  if (plan.offloadActivations && plan.pp == 1 && commonRecompute(plan) == Recompute::None)
     text += line("--cpu-offloading-num-layers", problem.layerCount() - 1);
   else if (plan.offloadActivations)
     result.notExpressed.push_back("offloaded activations beside a pipeline or recompute");
@@ -153,6 +214,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += "  enable_alltoall: True\n";
   if (plan.zero >= 2)
     text += "  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n";
+  if (plan.pp > 1 && plan.schedule == Schedule::GPipe)
+    text += "  pipeline_config:\n    pipeline_scheduler: gpipe\n";
   text += "parallel_config:\n" + entry("data_parallel", static_cast<int64_t>(plan.dp) * plan.ep) +
           entry("model_parallel", plan.tp) + entry("pipeline_stage", plan.pp) +
           entry("micro_batch_num", plan.pp > 1 ? plan.microBatches : 1);
@@ -161,33 +224,31 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
   if (plan.ep > 1)
     text += entry("expert_parallel", plan.ep);
   text += "  use_seq_parallel: " + boolean(plan.sequenceParallel) + "  vocab_emb_dp: " + boolean(!plan.vocabParallel);
-  std::optional<Recompute> recompute = commonRecompute(plan);
-  std::optional<int> prefix = fullPrefix(plan);
-  text += "recompute_config:\n  recompute: ";
-  if (!recompute && prefix) {
-    text += "[";
-    for (size_t i = 0; i < plan.stages.size(); ++i)
-      text += (i ? ", " : "") + std::to_string(*prefix);
-    text += "]\n";
-  } else {
-    text += boolean(recompute == Recompute::Full);
-  }
-  text += "  select_recompute: " + boolean(recompute == Recompute::Selective);
-  text += "  mp_comm_recompute: " + boolean(!plan.keepTensorParallelResults);
+  addMindFormersRecompute(problem, plan, result);
   if (plan.offloadActivations)
     text += "swap_config:\n  swap: True\n  layer_swap:\n    - backward_prefetch: 1\n      layers: True\n";
   if (plan.offloadOptimizer)
     result.notExpressed.push_back("offloaded optimizer state");
   if (!plan.splitsExperts && plan.tp > 1)
     result.notExpressed.push_back("whole experts on tensor ranks");
-  if (!recompute && !prefix)
-    result.notExpressed.push_back("recompute that mixes selective and full layers");
   if (plan.zero == 3)
     result.notExpressed.push_back("ZeRO stage 3");
-  if (!isEven(plan))
-    result.notExpressed.push_back("uneven stages (" + joined(plan) + "); set the offset key of the model");
-  if (!isOneFOneB(plan))
-    result.notExpressed.push_back("a schedule other than 1F1B");
+  if (!isEven(plan) && plan.stages.size() == static_cast<size_t>(plan.pp)) {
+    text += "model:\n  model_config:\n    offset: [";
+    for (const StagePlan &stage : plan.stages)
+      text +=
+          (&stage == &plan.stages.front() ? "" : ", ") + std::to_string(stage.layers - problem.layerCount() / plan.pp);
+    text += "]\n";
+  } else if (!isEven(plan)) {
+    result.notExpressed.push_back("uneven chunks (" + joined(plan) + ")");
+  }
+  if (!plan.vocabParallel && plan.tp > 1 && plan.pp > 1)
+    result.notExpressed.push_back("embedding and head whole on every tensor rank of a pipeline");
+  if (plan.microBatches < plan.pp)
+    result.notExpressed.push_back("fewer micro-batches (" + std::to_string(plan.microBatches) + ") than stages (" +
+                                  std::to_string(plan.pp) + ")");
+  if (!isOneFOneB(plan) && plan.schedule != Schedule::GPipe)
+    result.notExpressed.push_back("a schedule other than 1F1B and GPipe");
   return result;
 }
 
@@ -217,18 +278,24 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
     else
       result.notExpressed.push_back("the ZB-H1 schedule");
     text += entry("pipeline_parallel_microbatch_size", plan.microBatchSize);
+    if (isEven(plan)) // by default embedding and head count as a layer each
+      text += entry("pipeline_parallel_layers_per_stage", plan.stages.front().layers) +
+              entry("pipeline_parallel_first_stage_less_layers", 0) +
+              entry("pipeline_parallel_last_stage_less_layers", 0);
   }
   if (plan.zero == 1 || plan.zero == 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) + " (fully sharded is stage 3)");
   if (plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("tensor parallelism without sequence parallelism");
   std::optional<Recompute> recompute = commonRecompute(plan);
+  Recompute all = commonThatFits(problem, plan);
   if (!recompute)
-    result.notExpressed.push_back("recompute that differs between layers");
+    result.notExpressed.push_back("recompute that differs between layers; the file has it in all of them");
+  if (!plan.vocabParallel && plan.tp > 1)
+    result.notExpressed.push_back("embedding and head whole on every tensor rank");
   static constexpr const char *modes[] = {"none", "selective", "full"};
-  text += std::string("\n[activation_checkpoint]\nmode = \"") +
-          modes[static_cast<int>(recompute.value_or(Recompute::Full))] + "\"\n";
-  if (recompute == Recompute::Selective)
+  text += std::string("\n[activation_checkpoint]\nmode = \"") + modes[static_cast<int>(all)] + "\"\n";
+  if (all == Recompute::Selective)
     text += "selective_ac_option = \"op\"\n";
   if (plan.offloadActivations)
     result.notExpressed.push_back("offloaded activations");

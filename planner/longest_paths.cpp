@@ -30,23 +30,4 @@ double LongestPaths::ending(int stage, const ChunkSeconds &seconds, double stepS
   return stepSeconds + (splitsBackward ? std::min(microBatches, stage + 1.0) * seconds.weight : 0);
 }
 
-double longestPathSeconds(Schedule schedule, const std::vector<ChunkSeconds> &chunks,
-                          const std::vector<double> &stepSeconds, int64_t microBatches) {
-  LongestPaths paths(schedule, static_cast<int>(chunks.size()), microBatches);
-  double below = 0, bound = 0, above = 0;
-  for (const ChunkSeconds &chunk : chunks)
-    below += paths.passing(chunk);
-  double forwards = 0; // down to the stage
-  for (size_t stage = 0; stage < chunks.size(); ++stage) {
-    const ChunkSeconds &chunk = chunks[stage];
-    below -= paths.passing(chunk);
-    int s = static_cast<int>(stage);
-    above = std::max(above, forwards + paths.ending(s, chunk, stepSeconds[stage]));
-    bound = std::max(bound, above + paths.turning(s, chunk, below));
-    above += paths.passing(chunk);
-    forwards += chunk.forward;
-  }
-  return bound;
-}
-
 } // namespace espalier::planner

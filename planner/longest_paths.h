@@ -7,8 +7,6 @@
 
 #include "planner/simulate.h"
 
-#include <vector>
-
 namespace espalier::planner {
 
 /// The chains of one schedule; seconds throughout.
@@ -33,9 +31,5 @@ private:
   double microBatches;
   bool splitsBackward;
 };
-
-/// Lower bound of a step: all stages end, with `stepSeconds` behind their last actions.
-double longestPathSeconds(Schedule schedule, const std::vector<ChunkSeconds> &chunks,
-                          const std::vector<double> &stepSeconds, int64_t microBatches);
 
 } // namespace espalier::planner

@@ -256,7 +256,7 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
     time.pipelineCommunication += m * neighbours * layout.table.boundarySeconds;
   }
   PhaseSeconds step = layout.step[stage];
-  time.bubble += stepSeconds - played.busySeconds[stage] - step.total();
+  time.bubble += std::max(0.0, stepSeconds - played.busySeconds[stage] - step.total()); // sums are rounded
   time.optimizer += step.compute;
   step.compute = 0;
   addPhase(time, step, 1);

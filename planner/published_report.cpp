@@ -227,11 +227,15 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
 }
 
 std::string printReport(const TableReport &report, bool perRow) {
-  std::string text = format("%s: %d rows; time %.2f %% over %d (null model %.2f %%); memory %.2f %% over %d; "
-                            "out-of-memory rows refused %d of %d; fits refused %d of %d\n",
-                            report.name.c_str(), report.rows, 100 * report.time.mean(), report.time.rows,
-                            100 * report.nullTime.mean(), 100 * report.memory.mean(), report.memory.rows,
-                            report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
+  auto mean = [](const MeanError &error) { // no error where nothing was measured
+    return error.rows ? format("%.2f %% over %d", 100 * error.mean(), error.rows) : std::string("of no row");
+  };
+  std::string null = report.nullTime.rows ? format(" (null model %.2f %%)", 100 * report.nullTime.mean()) : "";
+  std::string text =
+      format("%s: %d rows; time %s%s; memory %s; out-of-memory rows refused %d of %d; fits refused %d of "
+             "%d\n",
+             report.name.c_str(), report.rows, mean(report.time).c_str(), null.c_str(), mean(report.memory).c_str(),
+             report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
   for (const auto &[reason, rows] : report.skipped)
     text += format("  not evaluated: %d rows, %s\n", rows, reason.c_str());
   for (const auto &[what, rows] : report.assumed)

@@ -128,7 +128,7 @@ void SearchSpace::addFlags(Plan plan) {
       for (int zero = 0; zero <= 3; ++zero) {
         const Pins &pins = problem.pins;
         if (vocabParallel != pins.vocabParallel.value_or(true) ||
-            (pins.sequenceParallel && plan.tp > 1 && *pins.sequenceParallel != sequenceParallel) ||
+            (pins.sequenceParallel && *pins.sequenceParallel != sequenceParallel) ||
             (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
             (!pins.zero && zero > 0 && plan.replicas() * plan.cp == 1))
           continue;

@@ -138,6 +138,10 @@ private:
   void checkSequence() {
     int64_t tp = pins.sequenceParallel.value_or(false) ? pins.tp.value_or(1) : 1, cp = pins.cp.value_or(1);
     std::optional<int64_t> seq = dim("seq");
+    if (pins.sequenceParallel.value_or(false) && pins.tp == 1)
+      reader.error(
+          "planner.pin.sequence_parallel",
+          "sequence parallelism splits over tensor ranks, tp is 1; sequence_parallel: True → False, or tp above 1");
     if (std::string path = key("cp", "context_parallel"); seq && *seq % cp != 0)
       reader.error(path, fmt::format("seq {} is not a multiple of {} {}; {}: {} → {}", *seq, last(path), cp, last(path),
                                      cp, nearestDivisors(*seq, cp)));
@@ -153,6 +157,9 @@ private:
     std::optional<int64_t> experts = dim("expert");
     if (experts && pins.cp.value_or(1) > 1)
       reader.error(key("cp", "context_parallel"), "experts are chosen over whole sequences, which cp splits: cp → 1");
+    if (!pins.expertTensorParallel.value_or(true) && !config.model.hasExperts())
+      reader.error("planner.pin.expert_tensor_parallel",
+                   "expert_tensor_parallel says how experts are split, the model is dense: False → True");
     if (ep > 1 && !config.model.hasExperts())
       reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
     else if (int64_t tp = pins.tp.value_or(1);
@@ -171,12 +178,11 @@ private:
     if (layers > 0 && pp > layers)
       reader.error(path, fmt::format("{} pipeline stages need as many layers, the model has {}; {}: {} → {}", pp,
                                      layers, last(path), pp, nearestDivisors(layers, pp)));
-    bool statesBatches = config.pins.microBatches.has_value(); // what follows from other pins may be fewer
-    if (pp > 1 && statesBatches && *pins.microBatches < pp) {
-      std::string batches = key("micro_batches", "micro_batch_num");
+    // MindFormers' rule for its own keys; the planner prices fewer where the schedule allows them.
+    const char *batches = "parallel_config.micro_batch_num";
+    if (pp > 1 && pins.pinned && !reader.has("planner.pin.micro_batches") && *pins.microBatches < pp)
       reader.error(batches, fmt::format("{} micro-batches cannot fill {} pipeline stages; {}: {} → {}",
                                         *pins.microBatches, pp, last(batches), *pins.microBatches, pp));
-    }
   }
 
   void checkStageLayers() {
@@ -218,10 +224,26 @@ private:
     bool allSet = pins.dp && knowsExpertAxis() && pins.microBatchSize && pins.microBatches;
     double batch = static_cast<double>(config.globalBatch);
     if (allSet ? batch != share : std::fmod(batch, share) != 0)
-      reader.error(reader.has("planner.global_batch") ? "planner.global_batch" : key("dp", "data_parallel"),
-                   fmt::format("global batch {} is not {}dp {}{} · micro-batch size {} · micro-batches {}",
+      reader.error(batchPath(),
+                   fmt::format("global batch {} is not {}dp {}{} · micro-batch size {} · micro-batches {}; "
+                               "planner.global_batch: {} → {}",
                                config.globalBatch, allSet ? "" : "a multiple of ", pins.dp.value_or(1), timesEp(),
-                               pins.microBatchSize.value_or(1), pins.microBatches.value_or(1)));
+                               pins.microBatchSize.value_or(1), pins.microBatches.value_or(1), config.globalBatch,
+                               allSet ? fmt::format("{:.0f}", share) : nearestMultiples(share, batch)));
+  }
+
+  /// The pin that the global batch does not divide by, else the batch itself.
+  std::string batchPath() const {
+    for (const char *pin : {"dp", "ep", "micro_batch_size", "micro_batches"})
+      if (std::string path = std::string("planner.pin.") + pin; reader.has(path))
+        return path;
+    return reader.has("planner.global_batch") ? "planner.global_batch" : key("dp", "data_parallel");
+  }
+
+  /// "8 or 16" of 8, for a value in between.
+  static std::string nearestMultiples(double number, double value) {
+    double below = std::floor(value / number) * number;
+    return below > 0 ? fmt::format("{:.0f} or {:.0f}", below, below + number) : fmt::format("{:.0f}", number);
   }
 
   void checkChoices() {

@@ -78,6 +78,8 @@ private:
                           fmt::format("{} is {:.10g}, must be between 1 and 1e12", entry.key, *value.value));
       } else {
         model.dims[entry.key] = static_cast<int64_t>(*value.value);
+        if (entry.key == "head_dim")
+          headDimPlace = blame(value, entry.value->where);
       }
     }
   }
@@ -114,6 +116,7 @@ private:
   const SizeTable &sizes;
   Diagnostics &diagnostics;
   ModelDescription model;
+  SourceLocation headDimPlace; ///< of the value that head_dim comes from
 };
 
 void ModelDescriber::readSegment(const YamlEntry &entry) {
@@ -245,6 +248,11 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
     diagnostics.error(
         node.where, fmt::format("no activation '{}', there are {}", op.strings["kind"], fmt::join(activations, ", ")));
   auto headDim = model.dims.find("head_dim");
+  if (op.kind == "rope" && headDim != model.dims.end() && headDim->second % 2 != 0)
+    diagnostics.error(headDimPlace,
+                      fmt::format("rotary positions turn pairs of a head's values, wanted an even head_dim, got {}; "
+                                  "choose hidden_size and num_heads so",
+                                  headDim->second));
   if (op.kind == "attention" && op.numbers["scale"] == 0 && headDim != model.dims.end())
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(headDim->second));
 }

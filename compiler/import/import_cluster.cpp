@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <map>
+#include <set>
 
 namespace espalier {
 namespace {
@@ -100,8 +101,15 @@ private:
   Diagnostics &diagnostics;
 };
 
-/// Unknown keys of a cluster file; the names are those of the run file's `cluster` section.
-void checkClusterKeys(const YamlNode &map, const std::string &prefix, Diagnostics &diagnostics) {
+/// A key that no cluster has, and the path of the one that it seems to stand for; the names are those of the run file's
+/// `cluster` section.
+struct UnknownKey {
+  const YamlEntry *entry;
+  std::vector<std::string> known; ///< beside it
+  std::string meant;              ///< "cluster.link.bandwidth"; the map's own path where no name is near
+};
+
+void findUnknownKeys(const YamlNode &map, const std::string &prefix, std::vector<UnknownKey> &found) {
   std::vector<std::string> known;
   for (const KeyRule &rule : runKeys())
     if (rule.path.starts_with(prefix)) {
@@ -110,10 +118,9 @@ void checkClusterKeys(const YamlNode &map, const std::string &prefix, Diagnostic
     }
   for (const YamlEntry &entry : map.entries) {
     if (std::find(known.begin(), known.end(), entry.key) == known.end())
-      diagnostics.error(entry.keyWhere,
-                        fmt::format("unknown key '{}' in a cluster{}", entry.key, didYouMean(entry.key, known)));
+      found.push_back({&entry, known, prefix + nearestName(entry.key, known)});
     else if (entry.value->isMap())
-      checkClusterKeys(*entry.value, prefix + entry.key + ".", diagnostics);
+      findUnknownKeys(*entry.value, prefix + entry.key + ".", found);
   }
 }
 
@@ -140,9 +147,10 @@ public:
     YamlPtr root = loadYaml(file, reader.diagnostics());
     if (!root)
       return;
-    checkClusterKeys(*root, "cluster.", reader.diagnostics());
     cluster().name = name;
-    readConstants(*root);
+    for (const UnknownKey &key : readConstants(*root))
+      reader.diagnostics().error(key.entry->keyWhere, fmt::format("unknown key '{}' in a cluster{}", key.entry->key,
+                                                                  didYouMean(key.entry->key, key.known)));
     if (hasShape && (hosts < 1 || devices < 1))
       reader.diagnostics().error(
           where, fmt::format("a cluster needs at least one host and one device per host, got {}x{}", hosts, devices));
@@ -182,8 +190,14 @@ public:
                                              devices, name));
   }
 
-  void readConstants(const YamlNode &map) {
+  /// Returns the keys that are not known: the run file's own are reported with all of its keys.
+  std::vector<UnknownKey> readConstants(const YamlNode &map) {
+    std::vector<UnknownKey> unknown;
+    findUnknownKeys(map, "cluster.", unknown);
+    for (const UnknownKey &key : unknown)
+      misspelt.insert(key.meant);
     ConstantReader(cluster(), reader.config().places, reader.diagnostics()).read(map, reader.config().dtypes.compute);
+    return unknown;
   }
 
   /// As if the cluster had other devices: --devices keeps the size of hosts, --lose-node takes whole hosts away.
@@ -215,6 +229,11 @@ public:
   }
   ClusterConfig &cluster() { return reader.config().cluster; }
 
+  /// Whether an unknown key seems to stand for a constant, or for a part of it: that is told already.
+  bool isMisspelt(const std::string &key) const {
+    return std::ranges::any_of(misspelt, [&](const std::string &path) { return path.starts_with(key); });
+  }
+
 private:
   std::string findFile(const std::string &name) const {
     namespace fs = std::filesystem;
@@ -241,9 +260,10 @@ private:
 
   const RunReader &reader;
   const std::vector<std::string> &folders;
+  std::set<std::string> misspelt; ///< paths of keys that unknown ones seem to stand for
 };
 
-void checkConstants(const RunReader &reader) {
+void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
   const ClusterConfig &cluster = reader.config().cluster;
   const std::pair<const char *, double> needed[] = {
       {"memory_bytes beyond the reserved ones", cluster.memoryBytes - cluster.reservedBytes},
@@ -256,10 +276,12 @@ void checkConstants(const RunReader &reader) {
       {"host.memory_bytes", cluster.hostBandwidth > 0 ? cluster.hostMemoryBytes : 1}};
   const Places &places = reader.config().places;
   for (auto [name, value] : needed) {
-    if (value > 0)
+    std::string key = std::string("cluster.") + name;
+    key.resize(std::min(key.find(' '), key.size()));
+    if (value > 0 || importer.isMisspelt(key))
       continue;
-    std::string key = std::string("cluster.") + name; // "cluster.link.bandwidth": the link's place, else the cluster's
-    auto place = places.find(key.substr(0, key.find_first_of(". ", std::string_view("cluster.").size())));
+    // "cluster.link.bandwidth": the link's place, else the cluster's
+    auto place = places.find(key.substr(0, key.find('.', std::string_view("cluster.").size())));
     if (place == places.end())
       place = places.find("cluster");
     reader.diagnostics().error(place == places.end() ? reader.where("cluster") : place->second,
@@ -290,7 +312,7 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
   if (!cluster.name.empty()) { // else not readable, which is reported already
     if (options.devices || options.loseNodes != 0)
       importer.change(options);
-    checkConstants(reader);
+    checkConstants(reader, importer);
   }
   if (static_cast<int64_t>(cluster.hosts) * cluster.devicesPerHost > 1000000) {
     reader.error("cluster", "a cluster has at most 1000000 devices");

@@ -23,15 +23,6 @@ const rt::pb::Stage &fullestStage(const rt::pb::Plan &plan) {
   return plan.stages(fullest);
 }
 
-/// Binary units, as in run files, small enough that a small model's classes are not all 0.00.
-std::string readable(uint64_t bytes) {
-  if (bytes >= uint64_t(100) << 20)
-    return fmt::format("{:.2f} GB", static_cast<double>(bytes) / (1 << 30));
-  if (bytes >= 100 << 10)
-    return fmt::format("{:.2f} MB", static_cast<double>(bytes) / (1 << 20));
-  return fmt::format("{} B", bytes);
-}
-
 struct Change {
   std::string name;
   planner::Plan plan;
@@ -96,16 +87,18 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
     return "";
   std::string classes;
   for (const rt::pb::MemoryClass &entry : stage.memory())
-    classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ", entry.name(), readable(entry.bytes()));
-  std::string text = fmt::format("needs {} per rank, have {} ({}): {}", readable(stage.arena_bytes()), readable(limit),
-                                 describePlan(plan), classes);
+    classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ", entry.name(),
+                           planner::describeBytes(static_cast<double>(entry.bytes())));
+  std::string text = fmt::format("needs {} per rank, have {} ({}): {}",
+                                 planner::describeBytes(static_cast<double>(stage.arena_bytes())),
+                                 planner::describeBytes(limit), describePlan(plan), classes);
   CompileOptions sizesOnly;
   sizesOnly.emitKernels = false;
   for (const Change &change : changesOf(run, plan)) {
     std::optional<Compiled> changed = compileRun(context, run, change.plan, sizesOnly);
     if (changed && fullestStage(changed->plan).arena_bytes() <= limit)
-      return text +
-             fmt::format("; fits with {} ({})", change.name, readable(fullestStage(changed->plan).arena_bytes()));
+      return text + fmt::format("; fits with {} ({})", change.name,
+                                planner::describeBytes(static_cast<double>(fullestStage(changed->plan).arena_bytes())));
   }
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
 }
@@ -127,8 +120,8 @@ std::string join(const std::vector<std::string> &parts) { return fmt::format("{}
 ChosenPlan nothingFits(const planner::SearchResult &result) {
   std::string text = "error: no plan: " + result.binding;
   for (const planner::Relaxation &relaxation : result.relaxations)
-    text += fmt::format("; fits with {} ({} per rank)", relaxation.change,
-                        readable(static_cast<uint64_t>(relaxation.needBytes)));
+    text +=
+        fmt::format("; fits with {} ({} per rank)", relaxation.change, planner::describeBytes(relaxation.needBytes));
   return {std::nullopt, text, false};
 }
 
@@ -166,8 +159,8 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
     problem.machine.memoryBytes = problem.machine.memoryBytes / excess * 0.995;
   }
   result.plans.clear();
-  result.binding = fmt::format("memory: the plans that should fit {} do not once they are compiled",
-                               readable(static_cast<uint64_t>(limit)));
+  result.binding =
+      fmt::format("memory: the plans that should fit {} do not once they are compiled", planner::describeBytes(limit));
   return result;
 }
 

@@ -43,8 +43,13 @@ LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
   }
   ::gzbuffer(file, blockBytes);
   buffer.resize(2 * blockBytes);
-  if (begin == 0)
+  if (begin == 0) {
+    if (name.ends_with(".gz") && ::gzdirect(file)) {
+      ::gzclose_r(file);
+      throw DataError(name, "the name says gzip, the first bytes do not; rename the file or compress it");
+    }
     return;
+  }
   std::string_view rest;
   --offset;
   next(rest);

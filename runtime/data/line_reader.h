@@ -13,7 +13,8 @@ namespace espalier::rt {
 class LineReader {
 public:
   /// "-" is standard input; gzip is recognised by its first bytes. Of a plain file, [begin, end) gives the lines that
-  /// start there, so that ranges which share no byte and leave none out give every line once. Throws DataError.
+  /// start there, so that ranges which share no byte and leave none out give every line once. Throws DataError, also
+  /// for a file named .gz that is not gzip.
   explicit LineReader(const std::string &path, int64_t begin = 0, int64_t end = std::numeric_limits<int64_t>::max());
   ~LineReader();
   LineReader(const LineReader &) = delete;

@@ -200,40 +200,52 @@ class Llama:
         yield "head.norm_weight", (h,), "ones", 0, False
         yield "head.lm_head_weight", (c["vocab"], h), "normal", std, True
 
-    def block(self, w, prefix, x):
-        get = lambda name: w[prefix + name + "_weight"]
-        eps, theta = self.config["norm_epsilon"], self.config["theta"]
-        n1, back_n1 = rms_norm(x, get("attn_norm"), eps)
-        heads = {name: linear(n1, get("attn_" + name)) for name in "qkv"}
-        q, back_q = rope(heads["q"][0], theta)
-        k, back_k = rope(heads["k"][0], theta)
-        mixed, back_mixed = attention(q, k, heads["v"][0])
-        projected, back_projected = linear(mixed, get("attn_o"))
-        middle = x + projected
-        n2, back_n2 = rms_norm(middle, get("mlp_norm"), eps)
-        gate, back_gate = linear(n2, get("mlp_gate"))
-        up, back_up = linear(n2, get("mlp_up"))
+    def turn(self, get, name, x):
+        """The q or k that attention reads, of what was projected; backward gives the gradient of that."""
+        turned, back = rope(x, self.config["theta"])
+        return turned, lambda dy, put: back(dy)
+
+    def mlp(self, get, x):
+        gate, back_gate = linear(x, get("mlp_gate"))
+        up, back_up = linear(x, get("mlp_up"))
         active, back_active = silu(gate)
         narrow, back_narrow = linear(active * up, get("mlp_down"))
 
-        def backward(dy, gradients):
-            def put(name, gradient):
-                gradients[prefix + name + "_weight"] = gradient
-
+        def backward(dy, put):
             dwide, g = back_narrow(dy)
             put("mlp_down", g)
             dgate, g = back_gate(back_active(dwide * up))
             put("mlp_gate", g)
             dup, g = back_up(dwide * active)
             put("mlp_up", g)
-            dm, g = back_n2(dgate + dup)
+            return dgate + dup
+
+        return narrow, backward
+
+    def block(self, w, prefix, x):
+        get = lambda name: w[prefix + name + "_weight"]
+        eps = self.config["norm_epsilon"]
+        n1, back_n1 = rms_norm(x, get("attn_norm"), eps)
+        heads = {name: linear(n1, get("attn_" + name)) for name in "qkv"}
+        turned = {name: self.turn(get, name, heads[name][0]) for name in "qk"}
+        mixed, back_mixed = attention(turned["q"][0], turned["k"][0], heads["v"][0])
+        projected, back_projected = linear(mixed, get("attn_o"))
+        middle = x + projected
+        n2, back_n2 = rms_norm(middle, get("mlp_norm"), eps)
+        narrow, back_mlp = self.mlp(get, n2)
+
+        def backward(dy, gradients):
+            def put(name, gradient):
+                gradients[prefix + name + "_weight"] = gradient
+
+            dm, g = back_n2(back_mlp(dy, put))
             put("mlp_norm", g)
             dm = dm + dy
             dmixed, g = back_projected(dm)
             put("attn_o", g)
             dq, dk, dv = back_mixed(dmixed)
             dn1 = 0
-            for name, d in (("q", back_q(dq)), ("k", back_k(dk)), ("v", dv)):
+            for name, d in (("q", turned["q"][1](dq, put)), ("k", turned["k"][1](dk, put)), ("v", dv)):
                 part, g = heads[name][1](d)
                 put("attn_" + name, g)
                 dn1 = dn1 + part
@@ -281,49 +293,30 @@ class Qwen3Moe(Llama):
             if own in ("attn_q_weight", "attn_k_weight"):
                 yield f"{p}.{own[:6]}_norm_weight", (c["head_dim"],), "ones", 0, False
 
-    def block(self, w, prefix, x):
-        get = lambda name: w[prefix + name + "_weight"]
-        c = self.config
-        eps, theta = c["norm_epsilon"], c["theta"]
-        n1, back_n1 = rms_norm(x, get("attn_norm"), eps)
-        heads = {name: linear(n1, get("attn_" + name)) for name in "qkv"}
-        normal = {name: rms_norm(heads[name][0], get(f"attn_{name}_norm"), eps) for name in "qk"}
-        turned = {name: rope(normal[name][0], theta) for name in "qk"}
-        mixed, back_mixed = attention(turned["q"][0], turned["k"][0], heads["v"][0])
-        projected, back_projected = linear(mixed, get("attn_o"))
-        middle = x + projected
-        n2, back_n2 = rms_norm(middle, get("mlp_norm"), eps)
-        weights = [get(name) for name in ("router", "expert_gate", "expert_up", "expert_down")]
-        experts, balance, back_experts = mixture(n2, *weights, c["choices"], c["capacity"], c["balance"], self.share)
+    def turn(self, get, name, x):
+        normal, back_normal = rms_norm(x, get(f"attn_{name}_norm"), self.config["norm_epsilon"])
+        turned, back_turned = super().turn(get, name, normal)
+
+        def backward(dy, put):
+            dx, g = back_normal(back_turned(dy, put))
+            put(f"attn_{name}_norm", g)
+            return dx
+
+        return turned, backward
+
+    def mlp(self, get, x):
+        c, names = self.config, ("router", "expert_gate", "expert_up", "expert_down")
+        experts, balance, back_experts = mixture(x, *map(get, names), c["choices"], c["capacity"], c["balance"],
+                                                 self.share)
         self.balances.append(balance)
 
-        def backward(dy, gradients):
-            def put(name, gradient):
-                gradients[prefix + name + "_weight"] = gradient
-
-            dn2, *g = back_experts(dy)
-            for name, gradient in zip(("router", "expert_gate", "expert_up", "expert_down"), g):
+        def backward(dy, put):
+            dx, *gradients = back_experts(dy)
+            for name, gradient in zip(names, gradients):
                 put(name, gradient)
-            dm, g = back_n2(dn2)
-            put("mlp_norm", g)
-            dm = dm + dy
-            dmixed, g = back_projected(dm)
-            put("attn_o", g)
-            dq, dk, dv = back_mixed(dmixed)
-            dheads = {"v": dv}
-            for name, d in (("q", dq), ("k", dk)):
-                dheads[name], g = normal[name][1](turned[name][1](d))
-                put(f"attn_{name}_norm", g)
-            dn1 = 0
-            for name, d in dheads.items():
-                part, g = heads[name][1](d)
-                put("attn_" + name, g)
-                dn1 = dn1 + part
-            dx, g = back_n1(dn1)
-            put("attn_norm", g)
-            return dx + dm
+            return dx
 
-        return middle + experts, backward
+        return experts, backward
 
     def step(self, w, tokens, labels, weights):
         self.share, self.balances = weights / weights.sum(), []

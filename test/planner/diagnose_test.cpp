@@ -12,7 +12,7 @@ TEST(Diagnose, TooLittleMemoryNamesTheBytesAndMoreDevicesHelp) {
   Problem problem = shapeProblem(gpt(48, 6144, 64), System{}, testMachine(1, 8, 20e9), 64);
   SearchResult result = search(problem);
   ASSERT_TRUE(result.plans.empty());
-  EXPECT_THAT(result.binding, HasSubstr("have 20.0 GB"));
+  EXPECT_THAT(result.binding, HasSubstr("have 18.63 GB"));
   EXPECT_GT(result.nearest.prediction.peakBytes, 20e9);
   ASSERT_FALSE(result.relaxations.empty());
   EXPECT_THAT(result.relaxations.back().change, HasSubstr("devices="));
@@ -33,6 +33,45 @@ TEST(Diagnose, PinsThatMakeItTooLargeAreNamed) {
   for (const Relaxation &relaxation : result.relaxations)
     changes.push_back(relaxation.change);
   EXPECT_THAT(changes, testing::Contains(HasSubstr("micro-batch size")));
+}
+
+// No single pin is to blame; those that are named are enough, and each of them is needed.
+TEST(Diagnose, PinsThatAreTooMuchTogetherAreNamedTogether) {
+  Problem problem = shapeProblem(gpt(24, 4096, 32), System{}, testMachine(1, 8, 40e9), 64);
+  problem.pins.microBatchSize = 16;
+  problem.pins.recompute = Recompute::None;
+  problem.pins.zero = 0;
+  problem.pins.dp = 4, problem.pins.tp = 2;
+  problem.pins.pp = problem.pins.cp = 1;
+  SearchResult result = search(problem);
+  ASSERT_TRUE(result.plans.empty());
+  ASSERT_FALSE(result.relaxations.empty());
+  const std::string &change = result.relaxations.front().change;
+  EXPECT_EQ(change, "recompute and the ZeRO stage left to the planner");
+  for (bool recompute : {false, true})
+    for (bool zero : {false, true}) {
+      Problem changed = problem;
+      if (recompute)
+        changed.pins.recompute.reset();
+      if (zero)
+        changed.pins.zero.reset();
+      SearchOptions quick;
+      quick.diagnose = false;
+      EXPECT_EQ(search(changed, quick).plans.empty(), !(recompute && zero));
+    }
+}
+
+// Three hosts are enough: four are not the smallest change.
+TEST(Diagnose, DevicesAreAsFewAsNeeded) {
+  Problem problem = shapeProblem(gpt(24, 6144, 48), System{}, testMachine(1, 8, 12e9), 48);
+  SearchResult result = search(problem);
+  ASSERT_TRUE(result.plans.empty());
+  ASSERT_FALSE(result.relaxations.empty());
+  EXPECT_EQ(result.relaxations.back().change, "devices=24");
+  problem.machine.hosts = 2;
+  EXPECT_TRUE(search(problem).plans.empty());
+  problem.machine.hosts = 3;
+  EXPECT_FALSE(search(problem).plans.empty());
 }
 
 TEST(Diagnose, NothingDivides) {

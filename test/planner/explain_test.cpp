@@ -7,6 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
 using namespace espalier::planner;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -30,6 +34,16 @@ TEST(Explain, WhyNotSumsToTheDifference) {
   EXPECT_THAT(printWhyNot(answer), HasSubstr("in all"));
 }
 
+// A step of 3 ms that takes 20 us more; what is less than the last digit is not shown.
+TEST(Explain, WhyNotOfShortStepsHasDigits) {
+  WhyNot answer;
+  answer.best.prediction.stepSeconds = answer.lowerBoundSeconds = 0.003;
+  answer.items = {{"compute", 2.1e-5}, {"bubble", -1e-6}, {"optimizer", -1e-9}};
+  answer.moreSeconds = 2e-5;
+  EXPECT_THAT(printWhyNot(answer),
+              HasSubstr("   +0.000021 s  compute\n   -0.000001 s  bubble\n   +0.000020 s  in all\n"));
+}
+
 TEST(Explain, WhyNotTellsTheGapThatIsNotProved) {
   WhyNot answer;
   answer.best.prediction.stepSeconds = answer.lowerBoundSeconds = 2;
@@ -45,10 +59,25 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   wish.recompute = Recompute::None;
   WhyNot answer = whyNot(problem(), result.plans[0], wish);
   ASSERT_FALSE(answer.violated.empty());
-  EXPECT_THAT(answer.violated[0], HasSubstr("have 24.0 GB"));
+  EXPECT_THAT(answer.violated[0], HasSubstr("have 22.35 GB"));
   wish = {};
   wish.tp = 5;
   EXPECT_THAT(whyNot(problem(), result.plans[0], wish).violated[0], HasSubstr("does not divide"));
+}
+
+// With one tensor rank there is nothing to split: a wish for sequence parallelism is one for more of them.
+TEST(Explain, WishForSequenceParallelismIsHonoured) {
+  Problem small = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 64);
+  SearchResult result = search(small);
+  ASSERT_EQ(result.plans[0].plan.tp, 1);
+  Pins wish;
+  wish.sequenceParallel = true;
+  WhyNot answer = whyNot(small, result.plans[0], wish);
+  EXPECT_TRUE(answer.best.plan.sequenceParallel);
+  EXPECT_GT(answer.best.plan.tp, 1);
+  EXPECT_GT(answer.moreSeconds, 0);
+  wish.tp = 1;
+  EXPECT_TRUE(whyNot(small, result.plans[0], wish).impossible);
 }
 
 TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
@@ -59,6 +88,35 @@ TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
   EXPECT_THAT(text, HasSubstr("\n    3 "));
   EXPECT_THAT(text, HasSubstr("proved best"));
   EXPECT_THAT(text, HasSubstr("compute is"));
+}
+
+TEST(Explain, LinesHaveAtMostAHundredColumns) {
+  Problem large = shapeProblem(gpt(24, 8192, 64), System{}, withHost(testMachine(16, 8, 24e9)), 1024);
+  SearchOptions all;
+  all.all = true;
+  std::istringstream lines(explainPlans(search(large, all)));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_GT(count, 12);
+}
+
+TEST(Explain, BytesAreInTheUnitsOfRunFiles) {
+  EXPECT_EQ(describeBytes(30 * 0x1p30), "30.00 GB");
+  EXPECT_EQ(describeBytes(4.1 * 0x1p20), "4.10 MB");
+  EXPECT_EQ(describeBytes(200), "200 B");
+  // No class of a small model is shown as nothing.
+  std::string text = explainPlans(search(shapeProblem(gpt(2, 64, 4, 256, 64), System{}, testMachine(1, 1, 2e9), 4)));
+  EXPECT_THAT(text, HasSubstr("memory MB"));
+  EXPECT_THAT(text, HasSubstr("(MB per rank)"));
+  EXPECT_THAT(text, HasSubstr(" MB of 1.86 GB)"));
+}
+
+// Sums are rounded; the rest of a step without a pipeline is still no less than nothing.
+TEST(Explain, NoBubbleIsNegative) {
+  for (int devices : {1, 2, 3, 4, 6, 7, 8})
+    for (const PricedPlan &priced : search(shapeProblem(gpt(5, 768, 12), System{}, testMachine(1, devices), 840)).plans)
+      EXPECT_FALSE(std::signbit(priced.prediction.time.bubble)) << describePlan(priced.plan);
 }
 
 TEST(Explain, TraceHasEveryAction) {
@@ -131,6 +189,66 @@ TEST(Export, MindFormersAndTorchtitan) {
   ExportedPlan titan = exportTorchtitan(problem(), plan);
   EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_schedule = \"1F1B\""));
   EXPECT_EQ(titan.notExpressed.size(), 2u); // ZeRO 1, no sequence parallelism
+}
+
+// What the search chooses most often: stages that repeat different numbers of layers.
+TEST(Export, RecomputeOfSomeLayers) {
+  constexpr Recompute None = Recompute::None, Selective = Recompute::Selective, Full = Recompute::Full;
+  Plan plan;
+  plan.dp = 8, plan.pp = 2, plan.microBatches = 16, plan.zero = 1;
+  plan.stages = {{0, 12, std::vector<Recompute>(12)}, {12, 12, std::vector<Recompute>(12)}};
+  std::fill_n(plan.stages[0].recompute.begin(), 5, Selective);
+  ExportedPlan megatron = exportMegatron(problem(), plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-granularity selective\n")); // else it would not fit
+  EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have selective recompute in all layers")));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, HasSubstr("mode = \"selective\""));
+  ExportedPlan mindFormers = exportMindFormers(problem(), plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("  recompute: [0, 0]\n  select_recompute: [5, 0]\n"));
+  EXPECT_TRUE(mindFormers.notExpressed.empty());
+  std::fill_n(plan.stages[0].recompute.begin(), 2, Full);
+  EXPECT_THAT(exportMegatron(problem(), plan).text, HasSubstr("--recompute-granularity selective\n")); // less, and fits
+  Problem tight = problem();
+  tight.machine.memoryBytes = 1e9;
+  megatron = exportMegatron(tight, plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-method uniform\n--recompute-num-layers 1\n"));
+  EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have full recompute in all layers")));
+  EXPECT_THAT(exportMindFormers(problem(), plan).text, HasSubstr("  recompute: [2, 0]\n  select_recompute: [5, 0]\n"));
+  for (StagePlan &stage : plan.stages) {
+    std::fill(stage.recompute.begin(), stage.recompute.end(), None);
+    std::fill_n(stage.recompute.begin(), 3, Full);
+  }
+  megatron = exportMegatron(problem(), plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-method block\n--recompute-num-layers 3\n"));
+  EXPECT_TRUE(megatron.notExpressed.empty());
+}
+
+TEST(Export, StagesAndVocabulary) {
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.sequenceParallel = true;
+  for (int layers : {5, 7, 7, 5})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  plan.schedule = Schedule::GPipe;
+  ExportedPlan mindFormers = exportMindFormers(problem(), plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("model:\n  model_config:\n    offset: [-1, 1, 1, -1]\n"));
+  EXPECT_THAT(mindFormers.text, HasSubstr("    pipeline_scheduler: gpipe\n"));
+  EXPECT_TRUE(mindFormers.notExpressed.empty());
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, testing::Not(HasSubstr("layers_per_stage")));
+  plan.schedule = Schedule::OneFOneB;
+  for (StagePlan &stage : plan.stages)
+    stage = {0, 6, std::vector<Recompute>(6)};
+  // torchtitan takes a layer from each end otherwise.
+  ExportedPlan titan = exportTorchtitan(problem(), plan);
+  EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_layers_per_stage = 6\n"
+                                    "pipeline_parallel_first_stage_less_layers = 0\n"
+                                    "pipeline_parallel_last_stage_less_layers = 0\n"));
+  EXPECT_TRUE(titan.notExpressed.empty());
+  plan.vocabParallel = false, plan.microBatches = 2;
+  EXPECT_THAT(exportMegatron(problem(), plan).notExpressed,
+              ElementsAre("embedding and head whole on every tensor rank"));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).notExpressed,
+              ElementsAre("embedding and head whole on every tensor rank"));
+  EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed,
+              ElementsAre(HasSubstr("of a pipeline"), "fewer micro-batches (2) than stages (4)"));
 }
 
 // Only where there is something to slice: inputs kept under full recompute, not split by sequence parallelism already.

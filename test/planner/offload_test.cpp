@@ -204,7 +204,7 @@ TEST_F(OnlyOffloaded, HostMemoryIsALimitOfItsOwn) {
   result = search(problem, options);
   ASSERT_TRUE(result.plans.empty());
   EXPECT_THAT(result.binding, HasSubstr("host memory: the plan that needs least takes "));
-  EXPECT_THAT(result.binding, HasSubstr("have 10.0 GB, the share of one of 1 devices in 10.0 GB"));
+  EXPECT_THAT(result.binding, HasSubstr("have 9.31 GB, the share of one of 1 devices in 9.31 GB"));
 }
 
 TEST(Offload, ADifferenceByCauseSumsToTheTotal) {

@@ -177,6 +177,13 @@ TEST(PublishedReport, APlanMeasuredTwiceCountsWithItsMeanAndTellsTheNoise) {
   EXPECT_TRUE(reportOf({{1, 1}, {2}}).groups.empty()); // two plans make no order
 }
 
+TEST(PublishedReport, AnErrorOfNoRowIsNotZero) {
+  TableReport empty;
+  EXPECT_EQ(printReport(empty, /*perRow=*/false).find("0.00 %"), std::string::npos);
+  empty.memory = {2, 0.1};
+  EXPECT_NE(printReport(empty, /*perRow=*/false).find("time of no row; memory 5.00 % over 2"), std::string::npos);
+}
+
 TEST(PublishedReport, WhatAnAllocatorKeepsIsShownAndDoesNotRefuse) {
   System system;
   system.updateBytes = 4, system.allocatedShare = 2;

@@ -30,6 +30,33 @@ TEST_P(RunFault, IsReported) {
   EXPECT_THAT(run.diagnostics.render(), HasSubstr(GetParam().text));
 }
 
+// Not only the verifier of the op knows it, whose place is in the model file.
+TEST(ModelFault, RotaryPositionsNeedPairs) {
+  ImportOptions options;
+  options.sets = {"model.model_config.hidden_size=4128"};
+  std::string text = importRun(ESPALIER_SOURCE_DIR "/configs/llama2_7b.yaml", options).diagnostics.render();
+  EXPECT_THAT(
+      text,
+      HasSubstr("--set: error: rotary positions turn pairs of a head's values, wanted an even head_dim, got 129"));
+  options.sets = {"model.model_config.head_dim=127"};
+  text = importRun(ESPALIER_SOURCE_DIR "/configs/qwen3_30b_a3b.yaml", options).diagnostics.render();
+  EXPECT_THAT(text, HasSubstr("wanted an even head_dim, got 127"));
+}
+
+// What is misspelt is not missing, too; what is really missing is told beside it.
+TEST(ClusterFault, AMisspeltConstantIsOneError) {
+  const std::string cluster =
+      "cluster={hosts: 2, devices_per_host: 4, memory_bytes: 1GB, memory_bandwith: 1e9, "
+      "peak_flops: {f23: 1e9}, matmul_efficiency: 0.5, link: {bandwidth: 1e9}, network: {zzz: 1}}";
+  std::vector<std::string> errors;
+  for (const Diagnostic &diagnostic : tiny({cluster}).diagnostics.sorted())
+    errors.push_back(diagnostic.message);
+  EXPECT_THAT(errors, testing::UnorderedElementsAre(
+                          HasSubstr("unknown key 'memory_bandwith' in cluster, did you mean 'memory_bandwidth'?"),
+                          HasSubstr("unknown key 'f23' in cluster.peak_flops"),
+                          HasSubstr("unknown key 'zzz' in cluster.network"), HasSubstr("has no network.bandwidth")));
+}
+
 const std::string modelConfig = "model.model_config.";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -137,6 +164,10 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"parallel_config.micro_batch_num=1"},
               "1 micro-batches cannot fill 2 pipeline stages; micro_batch_num: 1 → 2"},
         Fault{{"parallel_config.expert_parallel=2"}, "expert parallelism needs experts, the model is dense: ep → 1"},
+        Fault{{"parallel.parallel_mode=2", "planner.pin.expert_tensor_parallel=False"},
+              "expert_tensor_parallel says how experts are split, the model is dense: False → True"},
+        Fault{{"parallel.parallel_mode=2", "planner.pin={sequence_parallel: True, tp: 1}"},
+              "sequence parallelism splits over tensor ranks, tp is 1; sequence_parallel: True → False, or tp above 1"},
         Fault{{"parallel_config.use_seq_parallel=True", modelConfig + "seq_length=63"},
               "seq 63 is not a multiple of 2 (sequence-parallel tp 2 · cp 1)"},
         Fault{{"parallel_config.context_parallel=3"},
@@ -181,10 +212,11 @@ INSTANTIATE_TEST_SUITE_P(
               "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
               "dp 2"},
         Fault{{"parallel.parallel_mode=2", "planner={global_batch: 9, pin: {dp: 2}}"},
-              "global batch 9 is not a multiple of dp 2"},
+              "global batch 9 is not a multiple of dp 2 · micro-batch size 1 · micro-batches 1; planner.global_batch: "
+              "9 → 8 or 10"},
         Fault{{"parallel.parallel_mode=2",
                "planner={global_batch: 9, pin: {dp: 2, micro_batch_size: 2, micro_batches: 2}}"},
-              "global batch 9 is not dp 2 · micro-batch size 2 · micro-batches 2"},
+              "global batch 9 is not dp 2 · micro-batch size 2 · micro-batches 2; planner.global_batch: 9 → 8"},
         Fault{{"parallel.parallel_mode=2", "planner.pin.tp=3"},
               "needs a multiple of 3 devices, cluster cpu_local has 8"},
         Fault{{"runner_config.batch_size=1000000000000"}, "the global batch is above 10000000 samples"},

@@ -199,6 +199,20 @@ TEST(Tokenize, TruncatedGzipIsRefused) {
   EXPECT_EQ(run({"data", "tokenize", scratch.path("b.jsonl.gz"), "--output-prefix", scratch.path("t")}).status, 2);
 }
 
+// A download that failed is often a page of text under the name of the archive.
+TEST(Tokenize, WhatIsNamedGzipMustBeGzip) {
+  Scratch scratch;
+  for (std::string name : {"a.txt.gz", "b.jsonl.gz", "empty.txt.gz"}) {
+    spit(scratch.path(name), name.starts_with("empty") ? "" : "{\"text\":\"plain\"}\n");
+    for (const char *partitions : {"1", "3"}) {
+      Outcome outcome = run(
+          {"data", "tokenize", scratch.path(name), "--partitions", partitions, "--output-prefix", scratch.path("t")});
+      EXPECT_EQ(outcome.status, 2) << name;
+      EXPECT_THAT(outcome.err, HasSubstr(name + ": error: the name says gzip, the first bytes do not")) << name;
+    }
+  }
+}
+
 TEST(Tokenize, RefusesWhatCannotBe) {
   Scratch scratch;
   spit(scratch.path("a.txt"), "x");
