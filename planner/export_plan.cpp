@@ -151,6 +151,42 @@ void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedP
                                   recomputeName(all) + " recompute in all of them");
 }
 
+// What lies on each chunk: E the embedding, t a layer, L the loss.
+std::string megatronLayout(const Plan &plan) {
+  std::vector<std::string> chunks;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    int layers = plan.stages[i].layers;
+    std::string chunk = i == 0 ? "E" : "";
+    if (layers > 0)
+      chunk += layers == 1 ? "t" : "t*" + std::to_string(layers);
+    chunks.push_back(chunk + (i + 1 < plan.stages.size() ? "|" : "L"));
+  }
+  std::string text;
+  for (size_t i = 0, next = 0; i < chunks.size(); i = next) {
+    while (next < chunks.size() && chunks[next] == chunks[i])
+      ++next;
+    text += next == i + 1 ? chunks[i] : "(" + chunks[i] + ")*" + std::to_string(next - i) + ",";
+  }
+  return text;
+}
+
+void addMegatronStages(const Plan &plan, ExportedPlan &result) {
+  bool isInterleaved = plan.schedule == Schedule::Interleaved;
+  if (isEven(plan)) {
+    if (isInterleaved)
+      result.text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
+    return;
+  }
+  bool onlyEnds = !isInterleaved;
+  for (size_t i = 2; i + 1 < plan.stages.size(); ++i)
+    onlyEnds = onlyEnds && plan.stages[i].layers == plan.stages[1].layers;
+  if (onlyEnds)
+    result.text += line("--decoder-first-pipeline-num-layers", plan.stages.front().layers) +
+                   line("--decoder-last-pipeline-num-layers", plan.stages.back().layers);
+  else
+    result.text += "--pipeline-model-parallel-layout \"" + megatronLayout(plan) + "\"\n";
+}
+
 } // namespace
 
 ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
@@ -168,21 +204,9 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   if (plan.zero >= 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
                                   " (the distributed optimizer is stage 1)");
-  if (plan.schedule == Schedule::Interleaved)
-    text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
-  else if (!isOneFOneB(plan))
+  if (!isOneFOneB(plan) && plan.schedule != Schedule::Interleaved)
     result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
-  if (!isEven(plan)) {
-    int inner = plan.stages.size() > 2 ? plan.stages[1].layers : 0;
-    bool ends = plan.schedule != Schedule::Interleaved && plan.stages.size() > 1;
-    for (size_t i = 1; i + 1 < plan.stages.size(); ++i)
-      ends = ends && plan.stages[i].layers == inner;
-    if (ends)
-      text += line("--decoder-first-pipeline-num-layers", plan.stages.front().layers) +
-              line("--decoder-last-pipeline-num-layers", plan.stages.back().layers);
-    else
-      result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
-  }
+  addMegatronStages(plan, result);
   addMegatronRecompute(problem, plan, result);
   if (!plan.vocabParallel && plan.tp > 1)
     result.notExpressed.push_back("embedding and head whole on every tensor rank");

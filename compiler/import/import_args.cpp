@@ -3,6 +3,7 @@
 
 #include "compiler/import/expert_flags.h"
 #include "compiler/import/given_flags.h"
+#include "compiler/import/pipeline_layout.h"
 #include "compiler/import/run_file_writer.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -163,8 +165,29 @@ private:
     isFullySharded = zero == 3;
   }
 
+  /// Layers of each chunk as a layout gives them.
+  void writeLayout(const std::string &text, int64_t pp) {
+    const std::string flag = "--pipeline-model-parallel-layout";
+    PipelineLayout layout = readPipelineLayout(text);
+    auto chunks = static_cast<int64_t>(layout.layers.size());
+    int64_t sum = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
+    if (layout.fault.empty() && chunks % pp != 0)
+      layout.fault = fmt::format("{} chunks are not a multiple of pp {}", chunks, pp);
+    if (layout.fault.empty() && sum != layers)
+      layout.fault = fmt::format("it has {} layers (t), the model has {}", sum, layers);
+    if (!layout.fault.empty())
+      return given.error(flag, layout.fault);
+    if (chunks > pp) {
+      put("parallel.pipeline_config.pipeline_interleave", "True", flag);
+      put("planner.pin.virtual_stages", fmt::format("{}", chunks / pp), flag);
+    }
+    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(layout.layers, ", ")), flag);
+  }
+
   /// Chunks of layers on each stage, and stages of their own size at the ends.
   void writeStages(int64_t pp) {
+    if (std::optional<std::string> layout = given.value("--pipeline-model-parallel-layout", "planner.pin.stage_layers"))
+      return writeLayout(*layout, pp);
     const std::string chunksKey = "planner.pin.virtual_stages", offsetKey = "model.model_config.offset";
     std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
     std::optional<int64_t> chunks = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);

@@ -60,6 +60,7 @@ constexpr const char *mappedFlags[] = {
     "--data-parallel-sharding-strategy",
     "--num-layers-per-virtual-pipeline-stage",
     "--num-virtual-stages-per-pipeline-rank",
+    "--pipeline-model-parallel-layout",
     "--decoder-first-pipeline-num-layers",
     "--decoder-last-pipeline-num-layers",
     "--recompute-granularity",

@@ -147,6 +147,25 @@ TEST(Export, MegatronFlags) {
   EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
 }
 
+// Llama 3.1 405B, and stages of 1F1B of which not only the ends differ.
+TEST(Export, MegatronLayouts) {
+  Plan plan;
+  plan.dp = 1, plan.pp = 16, plan.microBatches = 64, plan.schedule = Schedule::Interleaved, plan.virtualStages = 8;
+  for (int chunk = 0; chunk < 128; ++chunk)
+    plan.stages.push_back({0, chunk > 0 && chunk < 127, std::vector<Recompute>(chunk > 0 && chunk < 127)});
+  ExportedPlan exported = exportMegatron(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"E|(t|)*126,L\"\n"));
+  EXPECT_THAT(exported.text, testing::Not(HasSubstr("--num-layers-per-virtual-pipeline-stage")));
+  EXPECT_TRUE(exported.notExpressed.empty());
+  plan.pp = 4, plan.schedule = Schedule::OneFOneB, plan.virtualStages = 1;
+  plan.stages = {{0, 5, std::vector<Recompute>(5)},
+                 {5, 7, std::vector<Recompute>(7)},
+                 {12, 6, std::vector<Recompute>(6)},
+                 {18, 6, std::vector<Recompute>(6)}};
+  EXPECT_THAT(exportMegatron(problem(), plan).text,
+              HasSubstr("--pipeline-model-parallel-layout \"Et*5|t*7|t*6|t*6L\"\n"));
+}
+
 TEST(Export, ExpertsOfEachSystem) {
   Problem experts = problem();
   experts.tokensPerSample = 4096;

@@ -111,6 +111,27 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
+TEST(ImportArgs, LayoutsOfPipelines) {
+  ImportedArgs args = importText(small + "--pipeline-model-parallel-layout 'Et*5|(t*6|)*2,tttttt,tL'");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, HasSubstr("stage_layers: [5, 6, 6, 7]"));
+  EXPECT_THAT(args.yaml, HasSubstr("virtual_stages: 2"));
+  EXPECT_THAT(importText(small + "--pipeline-model-parallel-layout 'E|t*24L'").yaml, HasSubstr("stage_layers: [0, 24]"));
+  const std::pair<const char *, const char *> faults[] = {
+      {"Et*12|t*11L", "it has 23 layers (t), the model has 24"},
+      {"Et*8|t*8|t*8L", "3 chunks are not a multiple of pp 2"},
+      {"t*12|t*12L", "the embedding (E) has to stand first and the loss (L) last, once each"},
+      {"Et*12|t*12,m|L", "layers that predict several tokens (m) are not built"},
+      {"Et*x|L", "'*' is not followed by a number"},
+      {"E(t|*3L", "a parenthesis is not closed"},
+      {"Et)|L", "a parenthesis is closed that is not open"},
+      {"E(((((((((t)))))))))L", "parentheses are nested deeper than 8"},
+      {"E((t*9999)*9999)*9999L", "written out it is longer than 100000 characters"},
+      {"Eq|L", "'q' is not known, there are E, t, L and |"}};
+  for (const auto &[layout, fault] : faults)
+    EXPECT_THAT(errorsOf(small + "--pipeline-model-parallel-layout '" + layout + "'"), HasSubstr(fault)) << layout;
+}
+
 TEST(ImportArgs, OffloadsStateAndWholeLayers) {
   std::string yaml = importText(small + "--offload-optimizer-states --cpu-offloading-num-layers 23").yaml;
   EXPECT_THAT(yaml, HasSubstr("offload_optimizer: True"));
