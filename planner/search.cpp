@@ -80,16 +80,23 @@ Plan withStages(const Problem &problem, Plan plan, const SplitResult &split) {
   return plan;
 }
 
-// Solves candidates with `threads` threads; result i belongs to which[i].
-std::vector<SplitResult> solve(const Problem &problem, const std::vector<Plan> &which,
-                               const std::vector<double> &limits, int64_t budget, int threads,
-                               const std::shared_ptr<ScheduleCache> &schedules) {
-  std::vector<SplitResult> results(which.size());
-  forEachParallel(which.size(), threads, [&](size_t i) {
-    StageOptions options(problem, which[i], schedules);
-    results[i] = bestSplit(problem, options, limits[i], budget);
+// Costs of plans with `threads` threads; table i belongs to plans[i]. Plans of the same axes, by `choices`, share a
+// table where their schedules split backward alike.
+std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem, const std::vector<Plan> &plans,
+                                                         const std::vector<uint32_t> &choices, int threads) {
+  std::map<std::pair<uint32_t, bool>, std::vector<size_t>> alike;
+  for (size_t i = 0; i < plans.size(); ++i)
+    alike[{choices[i], splitsBackward(plans[i].schedule)}].push_back(i);
+  std::vector<const std::vector<size_t> *> groups;
+  for (const auto &[key, members] : alike)
+    groups.push_back(&members);
+  std::vector<std::shared_ptr<const CostTable>> tables(plans.size());
+  forEachParallel(groups.size(), threads, [&](size_t i) {
+    auto table = std::make_shared<const CostTable>(buildCostTable(problem, plans[groups[i]->front()]));
+    for (size_t member : *groups[i])
+      tables[member] = table;
   });
-  return results;
+  return tables;
 }
 
 // Two passes in batches of fixed size. The first plays the split of least bound of each candidate;
@@ -187,12 +194,19 @@ private:
   int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
                      std::vector<std::pair<double, size_t>> &open) {
     std::vector<Plan> plans;
+    std::vector<uint32_t> choices;
     std::vector<double> limits;
     for (size_t i : which) {
+      choices.push_back(space.at(i)->choice);
       plans.push_back(space.axes(*space.at(i)));
       limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(plans.back()));
     }
-    std::vector<SplitResult> results = solve(problem, plans, limits, budget, options.threads, schedules);
+    std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
+    std::vector<SplitResult> results(plans.size());
+    forEachParallel(plans.size(), options.threads, [&](size_t i) {
+      StageOptions stages(problem, plans[i], schedules, tables[i]);
+      results[i] = bestSplit(problem, stages, limits[i], budget);
+    });
     int64_t spent = 0;
     for (size_t i = 0; i < which.size(); ++i) {
       spent += results[i].spent;

@@ -51,13 +51,18 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
 }
 
 StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules)
-    : problem(problem), plan(plan), costs(buildCostTable(problem, plan)), schedules(std::move(schedules)) {
+    : StageOptions(problem, plan, std::move(schedules),
+                   std::make_shared<const CostTable>(buildCostTable(problem, plan))) {}
+
+StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules,
+                           std::shared_ptr<const CostTable> costs)
+    : problem(problem), plan(plan), shared(std::move(costs)), costs(*shared), schedules(std::move(schedules)) {
   this->plan.stages.clear();
-  for (int kind : costs.layerKinds)
-    oneKind = oneKind && kind == costs.layerKinds.front();
-  if (!oneKind || costs.commonRecompute) {
-    ranges.emplace(costs);
-    range = costs;
+  for (int kind : shared->layerKinds)
+    oneKind = oneKind && kind == shared->layerKinds.front();
+  if (chunksOf(plan.schedule, plan.virtualStages) == 1 && (!oneKind || shared->commonRecompute)) {
+    ranges.emplace(*shared);
+    range = *shared;
     range.kinds.resize(1);
   }
 }

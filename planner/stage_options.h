@@ -35,6 +35,10 @@ public:
   StageOptions(const Problem &problem, const Plan &plan,
                std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>());
 
+  /// `costs` are those of the plan, shared with plans that differ only in a schedule that splits backward alike.
+  StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules,
+               std::shared_ptr<const CostTable> costs);
+
   /// Layers first .. first + count - 1 on `stage`, under a schedule with one chunk per stage.
   const StageOption &best(int stage, int first, int count);
 
@@ -44,7 +48,7 @@ public:
   /// What each layer keeps under best(): of each kind those that repeat most first.
   std::vector<Recompute> keep(int stage, int first, int count);
 
-  const CostTable &table() const { return costs; }
+  const CostTable &table() const { return *shared; }
   const Plan &axes() const { return plan; }
   bool hasOneKind() const { return oneKind; }
   /// The schedule of the axes.
@@ -70,7 +74,8 @@ private:
 
   const Problem &problem;
   Plan plan;
-  CostTable costs;
+  std::shared_ptr<const CostTable> shared;
+  const CostTable &costs; ///< *shared
   std::shared_ptr<ScheduleCache> schedules;
   bool oneKind = true;
   std::vector<double> inFlight;     // per stage
