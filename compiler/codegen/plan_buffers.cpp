@@ -133,6 +133,7 @@ void planProgram(exec::ProgramOp program, int64_t guard) {
     op.setAttrs(cast<DictionaryAttr>(replaceBuffers(op.getAttrDictionary(), place)));
     op.removeAttr("in_place");
   }
+  program.removeBufferTypesAttr();
   program.setWorkspaceBytes(peak);
 }
 
