@@ -5,6 +5,7 @@
 #include "runtime/verify_rules.h"
 
 #include <algorithm>
+#include <deque>
 #include <fmt/format.h>
 #include <map>
 #include <unordered_map>
@@ -105,8 +106,8 @@ private:
   const int index;
   const bool isEvaluation;
   PlanErrors &errors;
-  std::vector<Touched> touched; ///< by subprogram
-  std::vector<Life> lives;
+  std::vector<Touched> touched;                        ///< by subprogram
+  std::deque<Life> lives;                              ///< which grow without being moved
   std::unordered_map<Value, size_t, ValueHash> lifeOf; ///< index in `lives`
   int64_t time = 0;
 };
