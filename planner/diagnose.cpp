@@ -27,24 +27,13 @@ double memoryShare(const Machine &machine, double bytes, double hostBytes) {
 Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<ScheduleCache> &schedules,
                double *share) {
   StageOptions options(problem, axes, schedules);
+  LaidStages laid =
+      layStages(problem, options, problem.pins.stageLayers ? *problem.pins.stageLayers : evenChunks(problem, axes));
   Plan plan = axes;
-  plan.stages.clear();
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  int layers = problem.layerCount();
+  plan.stages = std::move(laid.stages);
   *share = 0;
-  std::vector<int> counts(chunks, layers / chunks);
-  for (int chunk = 0; chunk < layers % chunks; ++chunk)
-    ++counts[chunk];
-  if (problem.pins.stageLayers)
-    counts = *problem.pins.stageLayers;
-  plan.stages = layChunks(options, counts);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule));
-    if (counts[chunk] == 0)
-      continue;
-    const StageOption &option = options.best(stage, plan.stages[chunk].firstLayer, counts[chunk]);
-    *share = std::max(*share, memoryShare(problem.machine, option.bytes, option.hostBytes));
-  }
+  for (int stage = 0; stage < axes.pp; ++stage)
+    *share = std::max(*share, memoryShare(problem.machine, laid.bytes[stage], laid.hostBytes[stage]));
   return plan;
 }
 

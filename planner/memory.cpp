@@ -1,8 +1,6 @@
 // Sums per class; no class depends on another.
 #include "planner/memory.h"
 
-#include "planner/schedule.h"
-
 #include <algorithm>
 
 namespace espalier::planner {
@@ -83,19 +81,44 @@ void addSaved(StageMemory &memory, double saved, double buffer) {
 
 } // namespace
 
+SavedBytes savedBytes(const CostTable &table, const StageContent &content) {
+  SavedBytes saved;
+  for (size_t kind = 0; kind < content.layers.size(); ++kind)
+    for (int recompute = 0; recompute < 3; ++recompute)
+      if (int count = content.layers[kind][recompute])
+        saved.layers += count * table.kinds[kind].savedBytes[recompute];
+  saved.ends = table.inputBytes + (content.embed ? table.embed.savedBytes[0] : 0) +
+               (content.head ? table.head.savedBytes[0] : 0);
+  return saved;
+}
+
+SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &chunks, bool areLayersElsewhere) {
+  SavedBytes most;
+  for (const std::vector<int> &moment : moments) {
+    SavedBytes held;
+    for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+      held.layers += moment[chunk] * chunks[chunk].layers;
+      held.ends += moment[chunk] * chunks[chunk].ends;
+    }
+    if (areLayersElsewhere)
+      most = {std::max(most.layers, held.layers), std::max(most.ends, held.ends)};
+    else if (held.layers + held.ends > most.layers + most.ends)
+      most = held;
+  }
+  return most;
+}
+
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
-  double step = 0, saved = 0, ends = table.inputBytes, gathered = 0, optimizerBuffer = 0, savedBuffer = 0,
-         headSaved = content.head ? table.head.savedBytes[0] : 0;
+  double step = 0, gathered = 0, optimizerBuffer = 0, savedBuffer = 0;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
       int count = content.layers[kind][recompute];
       if (count == 0)
         continue;
       const SegmentCost &cost = table.kinds[kind];
-      addParameters(memory, cost, static_cast<double>(count) * content.chunks);
-      step += static_cast<double>(count) * content.chunks * cost.stepBytes;
-      saved += count * cost.savedBytes[recompute];
+      addParameters(memory, cost, count);
+      step += count * cost.stepBytes;
       memory.workspace = std::max(memory.workspace, peakBytes(cost, recompute));
       gathered = std::max(gathered, 2 * cost.gatheredBytes);
       optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
@@ -105,8 +128,6 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
     if (present) {
       addParameters(memory, *cost, 1);
       step += cost->stepBytes;
-      if (cost == &table.embed)
-        ends += cost->savedBytes[0];
       memory.workspace = std::max(memory.workspace, peakBytes(*cost, 0));
       gathered = std::max(gathered, cost->gatheredBytes);
     }
@@ -119,38 +140,17 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   double streams = buffers.always + (content.receives ? buffers.receives : 0) +
                    (content.sends ? buffers.sends + buffers.sendsInFlight * content.inFlight : 0);
   memory.communication = table.boundaryBytes * streams + gathered;
-  memory.activations = ends * content.inFlight + headSaved * content.headInFlight;
-  addSaved(memory, content.chunkSavedBytes.value_or(saved) * content.inFlight, savedBuffer);
+  SavedBytes held = content.held.value_or(SavedBytes{});
+  if (!content.held) {
+    SavedBytes one = savedBytes(table, content);
+    held = {one.layers * content.inFlight, one.ends * content.inFlight};
+  }
+  memory.activations = held.ends;
+  addSaved(memory, held.layers, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);
   memory.workspace += std::max(0.0, step - memory.activations - memory.workspace); // where these have been
   memory.reserved = problem.machine.reservedBytes;
   return memory;
-}
-
-double headsInFlight(Schedule schedule, double inFlight, int stages, int microBatches) {
-  return schedule == Schedule::Interleaved && microBatches != stages ? 1 : inFlight;
-}
-
-double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
-  switch (schedule) {
-  case Schedule::GPipe:
-    return microBatches;
-  case Schedule::OneFOneB:
-    return std::min(microBatches, stages - stage);
-  case Schedule::ZeroBubbleH1:
-    return std::min(microBatches, stages);
-  case Schedule::Interleaved: {
-    int total = microBatches * virtualStages;
-    if (microBatches == stages)
-      return total;
-    return std::min(total, 2 * (stages - stage - 1) + (virtualStages - 1) * stages + 1);
-  }
-  case Schedule::ZeroBubbleV:
-  case Schedule::VHalf:
-  case Schedule::VMin:
-    return peakInFlight(buildSchedule(schedule, stages, microBatches, 2), stage);
-  }
-  return microBatches;
 }
 
 } // namespace espalier::planner

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "planner/cost.h"
+#include "planner/schedule.h"
 
 #include <array>
 #include <vector>
@@ -32,31 +33,32 @@ std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &pla
 /// embedding and head run right before or behind their backward, or keep little.
 void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer);
 
-/// What lies on one stage: per kind of layer, how many keep what; the same for every chunk of the
-/// stage.
+/// Saved values: of the layers, which may be offloaded, and of what stands at the ends: inputs, embedding and head.
+struct SavedBytes {
+  double layers = 0, ends = 0;
+};
+
+/// What lies on one stage: per kind of layer, how many keep what.
 struct StageContent {
   bool embed = false, head = false, receives = false, sends = false;
-  int chunks = 1;                         ///< chunks on the stage
-  double inFlight = 1;                    ///< chunks whose saved values are held at once
-  double headInFlight = 1;                ///< micro-batches whose saved values of the head are held at once
-  std::vector<std::array<int, 3>> layers; ///< of one chunk: [kind][Recompute] -> count
-  std::optional<double> chunkSavedBytes;  ///< of the layers of the widest chunk, where `layers` are those of all chunks
+  double inFlight = 1;                    ///< micro-batches whose saved values are held at once, of any chunk
+  std::vector<std::array<int, 3>> layers; ///< of all chunks: [kind][Recompute] -> count
+  std::optional<SavedBytes> held;         ///< with several chunks: what they hold at once
 };
+
+/// What a stage holds of its chunks at its fullest moment, when each keeps `chunks` of a micro-batch. Layers that are
+/// offloaded lie elsewhere, so that each of the two has its own moment.
+SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &chunks, bool areLayersElsewhere);
+
+/// What one chunk keeps of one micro-batch: `content` is that of the chunk alone.
+SavedBytes savedBytes(const CostTable &table, const StageContent &content);
 
 /// Transient bytes while one segment runs.
 double peakBytes(const SegmentCost &cost, int recompute);
 
-/// Saved values are held `inFlight` times; workspace is the largest transient of any one segment;
+/// Saved values are held `inFlight` times, or as `held` says; workspace is the largest transient of any one segment;
 /// each neighbour costs a buffer for the stream and one for its gradient; ZeRO-3 holds two gathered
 /// layers. What is offloaded counts on the host, its buffers on the device; they are never more than what they replace.
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content);
-
-/// Micro-batches whose saved values of the head its stage holds at once, when the stage holds `inFlight` chunks: with
-/// interleaved chunks the last one runs backward right after forward, unless all forwards come first.
-double headsInFlight(Schedule schedule, double inFlight, int stages, int microBatches);
-
-/// Chunks whose saved values stage `stage` holds at once: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m,
-/// p), interleaved its warm-up and one; ZB-V is read from its table.
-double chunksInFlight(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
 } // namespace espalier::planner

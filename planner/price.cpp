@@ -1,6 +1,6 @@
 // Prices one given plan by playing its schedule, and says which constraints it violates.
 #include "planner/search.h"
-#include "planner/split_layers.h"
+#include "planner/split_chunks.h"
 
 #include <algorithm>
 
@@ -120,7 +120,7 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
   const auto &pinned = problem.pins.stageLayers;
   bool placed = !plan.stages.empty() || (pinned && static_cast<int>(pinned->size()) == chunks); // some without layers
-  if (chunks > problem.layerCount() && !(placed && chunks > plan.pp))
+  if (leastLayers(problem, plan) > problem.layerCount() && !(placed && chunks > plan.pp))
     faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
   std::string schedule =
       whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
@@ -141,21 +141,13 @@ std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
 
 namespace {
 
-// Spreads layers evenly. What does not divide goes to the inner stages first: the ends have
-// embedding and head.
 void spreadLayers(const Problem &problem, Plan &plan) {
-  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
-  Recompute recompute = problem.pins.recompute.value_or(Recompute::None);
-  std::vector<int> counts(chunks, layers / chunks);
-  for (int left = layers % chunks, chunk = chunks > 2 ? 1 : 0; left > 0; --left, chunk = (chunk + 1) % chunks)
-    ++counts[chunk];
-  for (int chunk = 0, first = 0; chunk < chunks; ++chunk) {
-    int count = counts[chunk];
-    if (problem.pins.stageLayers && chunk < static_cast<int>(problem.pins.stageLayers->size()))
-      count = (*problem.pins.stageLayers)[chunk];
-    plan.stages.push_back({first, count, std::vector<Recompute>(count, recompute)});
-    first += count;
-  }
+  std::vector<int> counts = evenChunks(problem, plan);
+  if (problem.pins.stageLayers && problem.pins.stageLayers->size() == counts.size())
+    counts = *problem.pins.stageLayers;
+  for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
+    plan.stages.push_back({static_cast<int>(first), counts[chunk],
+                           std::vector<Recompute>(counts[chunk], problem.pins.recompute.value_or(Recompute::None))});
 }
 
 StageContent chunkContent(const Problem &problem, const CostTable &table, const StagePlan &stage) {
@@ -176,69 +168,29 @@ struct Layout {
   std::vector<StageMemory> memory;
 };
 
-// Most saved bytes that a stage holds at once, by playing its list with each chunk's own bytes.
-double peakSavedBytes(const Layout &layout, const std::vector<double> &chunkBytes, int stage) {
-  ActionKind release = layout.schedule.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
-  int stages = static_cast<int>(layout.schedule.stages.size());
-  double held = 0, peak = 0;
-  for (const Action &action : layout.schedule.stages[stage]) {
-    double bytes = chunkBytes[modelChunk(stage, action.chunk, stages, layout.schedule.vShape)];
-    if (action.kind == ActionKind::Forward)
-      peak = std::max(peak, held += bytes);
-    else if (action.kind == release)
-      held -= bytes;
-  }
-  return peak;
-}
-
-// With several chunks per stage: as if each held chunk were the widest. The search counts the same way, so both agree
-// on what fits; it is never less than what is held.
-double widestSavedBytes(const Layout &layout, const Plan &plan, int stage) {
-  double widest = 0;
-  for (int chunk = 0; chunk < layout.schedule.chunksPerStage; ++chunk) {
-    const StageContent &one = layout.chunks[modelChunk(stage, chunk, plan.pp, layout.schedule.vShape)];
-    double saved = 0;
-    for (size_t kind = 0; kind < one.layers.size(); ++kind)
-      for (int recompute = 0; recompute < 3; ++recompute)
-        saved += one.layers[kind][recompute] * layout.table.kinds[kind].savedBytes[recompute];
-    widest = std::max(widest, saved);
-  }
-  return widest;
-}
-
-void layOutStages(const Problem &problem, const Plan &plan, Layout &layout) {
+// The stage with the layers of all its chunks, and what these hold at once.
+StageContent stageContent(const Problem &problem, const Plan &plan, const Layout &layout, int stage) {
+  StageContent content;
+  content.layers.resize(problem.kinds.size());
   int perStage = layout.schedule.chunksPerStage;
-  std::vector<double> chunkBytes;
-  for (size_t chunk = 0; chunk < layout.chunks.size(); ++chunk) {
-    StageContent alone = layout.chunks[chunk];
-    alone.embed = chunk == 0;
-    alone.head = chunk + 1 == layout.chunks.size();
-    alone.inFlight = 1;
-    chunkBytes.push_back(stageMemory(problem, layout.table, alone).activations);
+  std::vector<SavedBytes> saved;
+  for (int chunk = 0; chunk < perStage; ++chunk) {
+    int position = modelChunk(stage, chunk, plan.pp, layout.schedule.vShape);
+    StageContent alone = layout.chunks[position];
+    alone.embed = position == 0;
+    alone.head = position + 1 == static_cast<int>(layout.chunks.size());
+    saved.push_back(savedBytes(layout.table, alone));
+    content.embed = content.embed || alone.embed;
+    content.head = content.head || alone.head;
+    for (size_t kind = 0; kind < content.layers.size(); ++kind)
+      for (int recompute = 0; recompute < 3; ++recompute)
+        content.layers[kind][recompute] += alone.layers[kind][recompute];
   }
-  for (int stage = 0; stage < plan.pp; ++stage) {
-    StageContent content;
-    content.layers.resize(problem.kinds.size());
-    for (int chunk = 0; chunk < perStage; ++chunk) {
-      int position = modelChunk(stage, chunk, plan.pp, layout.schedule.vShape);
-      content.embed = content.embed || position == 0;
-      content.head = content.head || position + 1 == static_cast<int>(layout.chunks.size());
-      for (size_t kind = 0; kind < content.layers.size(); ++kind)
-        for (int recompute = 0; recompute < 3; ++recompute)
-          content.layers[kind][recompute] += layout.chunks[position].layers[kind][recompute];
-    }
-    content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
-    content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
-    content.inFlight = peakInFlight(layout.schedule, stage);
-    content.headInFlight = headsInFlight(plan.schedule, content.inFlight, plan.pp, static_cast<int>(plan.microBatches));
-    if (perStage > 1)
-      content.chunkSavedBytes = widestSavedBytes(layout, plan, stage);
-    StageMemory memory = stageMemory(problem, layout.table, content);
-    if (perStage == 1)
-      memory.activations = peakSavedBytes(layout, chunkBytes, stage);
-    layout.memory.push_back(memory);
-    layout.step.push_back(stepPhase(layout.table, content));
-  }
+  content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
+  content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
+  content.inFlight = peakInFlight(layout.schedule, stage);
+  content.held = heldBytes(mostHeld(layout.schedule, stage), saved, plan.offloadActivations);
+  return content;
 }
 
 Layout layOut(const Problem &problem, const Plan &plan) {
@@ -253,7 +205,11 @@ Layout layOut(const Problem &problem, const Plan &plan) {
     layout.seconds.push_back(
         {seconds.forward + edge.forward, seconds.backward + edge.backward, seconds.weight + edge.weight});
   }
-  layOutStages(problem, plan, layout);
+  for (int stage = 0; stage < plan.pp; ++stage) {
+    StageContent content = stageContent(problem, plan, layout, stage);
+    layout.memory.push_back(stageMemory(problem, layout.table, content));
+    layout.step.push_back(stepPhase(layout.table, content));
+  }
   return layout;
 }
 

@@ -320,8 +320,12 @@ private:
     terms.savedBytes[0] = join({inputs, core, activation, activated, scores});
     terms.savedBytes[1] = system.fusedAttention ? join({{4 * stream, mask}, core, activation})
                                                 : join({inputs, core, activation, activated});
+    // What reduce-scatters give is kept, too: attention's, and that of the last product where this is kept.
+    Size outputs = {(sp ? 2.0 : 0.0) * stream};
+    if (system.keepsLastProduct)
+      outputs.insert(outputs.end(), {2 * (T * h), (sp ? 2.0 : 0.0) * stream});
     if (system.repeatsSecondProducts)
-      terms.savedBytes[1] = {4 * stream, 4 * (T * a * d / t), 2 * (T * kv * d / t), 2 * (T * f / t)};
+      terms.savedBytes[1] = join({{2 * stream, 4 * (T * a * d / t), 2 * (T * kv * d / t), 2 * (T * f / t)}, outputs});
     terms.savedBytes[2] = {2 * stream};
     // Gradients of the widest values while backward runs; what was not kept is made again first.
     Size gradients = {2 * (T * f / t), (shape.gated ? 4.0 : 2.0) * (T * f / t), 4 * (T * h)};
@@ -358,6 +362,8 @@ double shapeParameters(const ModelShape &shape) {
 System monitored(System system) {
   system.optimizerBytes += system.updateBytes;
   system.updateBytes = 0;
+  system.lossBytes += system.cachedLossBytes;
+  system.cachedLossBytes = 0;
   return system;
 }
 

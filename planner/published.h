@@ -37,8 +37,11 @@ struct System {
   bool scattersBoundary = false; ///< Megatron's scatter-gather of the stream between stages
   double productInputBytes = 2;  ///< an input of a matrix product as it is kept for its weight's gradient
   double lossBytes = 6;          ///< per logit at the peak of the cross entropy, f32 logits included
+  double cachedLossBytes = 0;    ///< per logit, in blocks that are free at that peak and too small for what it needs
   /// Selective recompute repeats every second matrix product (key, projection, second ffn matrix, as torchtitan does).
   bool repeatsSecondProducts = false;
+  /// Beside it, kernels one by one: the last product of a layer is kept as well, though backward does not read it.
+  bool keepsLastProduct = false;
   /// Full recompute ends at the last value that backward reads: the last product of a layer and what follows are not
   /// repeated (PyTorch's checkpoints without re-entrance, from 2.1).
   bool stopsRecomputeEarly = false;
@@ -49,8 +52,8 @@ struct System {
   double accumulationBytes = 0;
 };
 
-/// What a monitor shows of a system: the allocator keeps what the update held beside activations, and its share of
-/// them. What a run needs is less, as the allocator gives back what it keeps before it fails.
+/// What a monitor shows of a system: the allocator keeps what the update held beside activations, its share of them and
+/// blocks that the loss has left. What a run needs is less, as the allocator gives back what it keeps before it fails.
 System monitored(System system);
 System needed(System system);
 

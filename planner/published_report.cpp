@@ -171,7 +171,8 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
       ++report.skipped[published.reason];
       continue;
     }
-    report.headsAssumed += published.headsAssumed;
+    for (const std::string &what : published.assumed)
+      ++report.assumed[what];
     if (published.withoutPlan) {
       std::string reason;
       if (std::optional<SearchedRow> found = searchPlan(row, published, reason))
@@ -233,8 +234,8 @@ std::string printReport(const TableReport &report, bool perRow) {
                             report.outOfMemoryRefused, report.outOfMemory, report.fitsRefused, report.fits);
   for (const auto &[reason, rows] : report.skipped)
     text += format("  not evaluated: %d rows, %s\n", rows, reason.c_str());
-  if (report.headsAssumed > 0)
-    text += format("  heads assumed: %d rows, of the size nearest 128 that divides hidden\n", report.headsAssumed);
+  for (const auto &[what, rows] : report.assumed)
+    text += format("  not published and assumed: %d rows, %s\n", rows, what.c_str());
   for (const SearchedRow &row : report.searched)
     text += format("  line %3d %-22s no plan published: measured %8.3f, best found %8.3f (%s)\n", row.line,
                    row.name.substr(0, 22).c_str(), row.seconds, row.predictedSeconds, row.plan.c_str());

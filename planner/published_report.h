@@ -55,8 +55,8 @@ struct TableReport {
   int repeats = 0;  ///< measurements of plans that were measured before
   double noise = 0; ///< relative deviation of one measurement, from plans that were measured more than once
   std::vector<PricedRow> priced;
-  std::vector<SearchedRow> searched; ///< not part of the errors
-  int headsAssumed = 0;              ///< priced or searched rows whose heads are not published
+  std::vector<SearchedRow> searched;  ///< not part of the errors
+  std::map<std::string, int> assumed; ///< what is not published of a shape -> priced or searched rows
 };
 
 /// Prices every row. The null model is one rate of operations for the whole table, fitted on it

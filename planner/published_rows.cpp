@@ -2,6 +2,7 @@
 #include "planner/published_rows.h"
 
 #include "planner/published_machines.h"
+#include "planner/published_systems.h"
 #include "planner/search.h"
 #include "planner/split_chunks.h"
 
@@ -15,67 +16,29 @@ namespace {
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
+bool containsOneOf(const std::string &text, std::initializer_list<const char *> parts) {
+  return std::ranges::any_of(parts, [&](const char *part) { return contains(text, part); });
 }
 
-// Which variant of system a row used. Megatron of 2021 and 2022 stored scores and kept f32
-// gradients; Jean Zay ran Megatron-DeepSpeed, whose fp16 runs accumulate in fp16; the others use
-// flash attention without dropout.
-System systemOf(const PublishedRow &row, bool *unfused) {
-  System system;
-  std::string gpu = lower(row.text("gpu")), precision = lower(row.text("precision")), model = lower(row.text("model"));
-  std::string source = lower(row.text("source"));
-  *unfused = contains(source, "korthikanti") || contains(source, "narayanan") || contains(gpu, "jean zay") ||
-             contains(source, "alpa") || contains(source, "calculon") || contains(source, "superscaler");
-  system.fusedAttention = !*unfused;
-  if (contains(gpu, "jean zay")) {
-    system.name = "megatron-deepspeed";
-    system.scattersBoundary = true; // PipelineEngine sends partitioned activations
-    // bf16: gradients in both types, and two bytes more as measured; fp16: one f32 copy of the
-    // gradients of the own partition at the update.
-    bool wide = contains(precision, "fp32 grad") || precision == "bf16";
-    system.gradientBytes = wide ? 8 : 2;
-    system.allocatedShare = 1.16;
-    system.updateBytes = wide ? 0 : 4;
-    const std::string &notes = row.text("notes");
-    if (contains(notes, "\"BNB\"") && !contains(notes, "same conf"))
-      system.optimizerBytes -= 6; // moments in eight bits
-    system.reducedBytes = wide ? 4 : 2;
-    system.accumulationBytes = wide ? 10 : 6; // reads both, writes one
-  } else if (*unfused) {
-    system.name = "megatron-2022";
-    system.scattersBoundary = true;
-    system.gradientPasses = 7; // unscale 2, norm 1, clip 2, update 1, clear 1
-    system.hidesInputGradients = contains(source, "korthikanti") || contains(source, "calculon");
-    if (contains(source, "narayanan")) { // 2021: 16-bit gradients, summed by a kernel of their own and copied in f32
-      system.gradientBytes = 2, system.updateBytes = 4, system.accumulationBytes = 6;
-    }
-  } else if (contains(source, "llm-foundry")) {
-    system.name = "fsdp";
-    system.stopsRecomputeEarly = contains(gpu, "h100"); // its A100 runs used PyTorch 1.13
-    system.elementwiseShare = 2;                        // kernels of the framework one by one
-    bool pure = contains(precision, "pure");
-    system.parameterBytes = pure ? 2 : 4, system.gradientBytes = pure ? 2 : 4, system.optimizerBytes = pure ? 4 : 8;
-  } else if (contains(source, "torchtitan")) {
-    system.name = "torchtitan";
-    system.stopsRecomputeEarly = true;
-    system.elementwiseShare = contains(row.text("notes"), "compile") ? 1.2 : 2;
-    system.parameterBytes = 4, system.gradientBytes = 4, system.optimizerBytes = 8;
-    // Backward of the loss: log-softmax, its gradient and that of the logits; split over tp also its exponent.
-    system.lossBytes = row.number("tp", 1) > 1 ? 16 : 12;
-    system.keepsGatheredInputs = true;
-    system.repeatsSecondProducts = true;
-  } else {
-    system.name = "megatron-core";
-    system.hidesGradients = system.hidesTensor = true;
-    if (contains(source, "megatron-bridge"))
-      system.gradientBytes = 2; // its recipes reduce in 16 bits
-    if (contains(precision, "fp8") || contains(precision, "fp4"))
-      system.productInputBytes = 1; // kept in eight bits
+// Samples, or tokens when the cell says so (`4M tokens`; M is a million or 2^20, whichever makes whole samples).
+// 0 when it is no whole number.
+double batchOf(const PublishedRow &row) {
+  std::string text = lowerCase(row.text("gbs"));
+  size_t unit = text.find("tok");
+  if (unit == std::string::npos)
+    return row.number("gbs");
+  double seq = row.number("seq"), tokens = 0;
+  text.resize(unit);
+  text.resize(text.find_last_not_of(" ") + 1);
+  bool millions = text.ends_with("m");
+  if (millions)
+    text.pop_back();
+  for (double factor : {1e6, 1048576.0}) {
+    tokens = readNumber(text).value_or(0) * (millions ? factor : 1);
+    if (seq > 0 && std::fmod(tokens, seq) == 0)
+      return tokens / seq;
   }
-  return system;
+  return 0;
 }
 
 // Why the cells cannot be used: a cell that has to be there, is no number or is beyond what a run can have.
@@ -92,12 +55,15 @@ std::string checkCells(const PublishedRow &row, bool withoutPlan) {
       {"vpp", false, 10000},      {"cp", false, 1e6},    {"ep", false, 1e6},    {"dp", false, 1e6}};
   for (const Cell &cell : cells) {
     const std::string column = cell.column, &text = row.text(column);
-    double value = row.number(column, -1);
+    double value = column == "gbs" ? batchOf(row) : row.number(column, -1);
     if (text.empty() && cell.needed)
       return "no " + column + " published";
     if (!text.empty() && (value < 1 || value > cell.most || value != std::floor(value)))
       return column + " is '" + text + "', wanted a whole number from 1 to " + std::to_string(std::llround(cell.most));
   }
+  for (const char *column : {"iter_time_s", "tflops_per_gpu", "mfu_pct", "hfu_pct", "tokens_per_s_per_gpu", "mem_gb"})
+    if (!row.text(column).empty() && row.number(column, -1) < 0)
+      return std::string(column) + " is '" + row.text(column) + "', wanted a number and at most its unit";
   return "";
 }
 
@@ -113,27 +79,65 @@ int64_t assumedHeads(int64_t hidden) {
         return hidden / size;
 }
 
-std::string fillShape(const PublishedRow &row, bool unfused, int tp, ModelShape &shape) {
+// No column says which kind of decoder it is. A third ffn matrix comes with another width than 4 hidden, or with the
+// name; of two thirds of 4 hidden, rounded up to 256, where the width is not published (Touvron et al. 2023).
+std::string fillShape(const PublishedRow &row, const PublishedSystem &system, int tp, ModelShape &shape,
+                      std::vector<std::string> &assumed) {
+  std::string model = lowerCase(row.text("model"));
+  auto take = [&](const char *column, int64_t missing, const char *what) {
+    if (row.text(column).empty())
+      assumed.push_back(what);
+    return whole(row, column, missing);
+  };
   shape.layers = static_cast<int>(whole(row, "layers", 1));
   shape.hidden = whole(row, "hidden", 1);
-  shape.heads = row.text("heads").empty() ? assumedHeads(shape.hidden) : whole(row, "heads", 1);
+  shape.heads = take("heads", assumedHeads(shape.hidden), "heads of the size nearest 128 that divides hidden");
   if (shape.hidden % shape.heads != 0)
     return "the heads do not divide hidden as published";
   shape.kvHeads = whole(row, "kv_heads", shape.heads);
-  shape.ffn = whole(row, "ffn", 4 * shape.hidden);
+  if (shape.heads % shape.kvHeads != 0)
+    return "the key and value heads do not divide the heads";
+  shape.gated = containsOneOf(model, {"llama", "qwen", "mistral", "baichuan", "internlm", "yi-"});
+  shape.ffn = shape.gated ? take("ffn", (8 * shape.hidden / 3 + 255) / 256 * 256, "ffn of two thirds of 4 hidden")
+                          : take("ffn", 4 * shape.hidden, "ffn of 4 hidden");
+  shape.gated |= shape.ffn != 4 * shape.hidden;
   shape.seq = whole(row, "seq", 1);
   // Megatron pads the vocabulary to 128 tp; some tables print it before padding.
   int64_t unit = 128 * static_cast<int64_t>(tp);
-  shape.vocab = (whole(row, "vocab", 51200) + unit - 1) / unit * unit;
-  // No column says which kind of decoder it is; a third ffn matrix comes with another width than 4 hidden.
-  bool llama = contains(lower(row.text("model")), "llama") || shape.ffn != 4 * shape.hidden;
-  shape.gated = shape.rotary = llama;
-  shape.tied = !llama;
-  shape.dropout = unfused && !contains(lower(row.text("gpu")), "jean zay");
+  shape.vocab = (take("vocab", 51200, "a vocabulary of 51,200") + unit - 1) / unit * unit;
+  bool untied = containsOneOf(model, {"nemotron", "neox", "pythia"});
+  shape.rotary = shape.gated || untied || contains(model, "falcon");
+  shape.tied = !shape.gated && !untied;
+  shape.dropout = system.hasDropout;
   return "";
 }
 
-// An axis that is not published follows from the others when it is the only one.
+// What ZeRO shards; nothing when the cell is empty or cannot be read, then with a fault.
+std::optional<int> zeroOf(const PublishedRow &row, std::string &fault) {
+  std::string text = lowerCase(row.text("zero"));
+  if (containsOneOf(text, {"offload", "infinity", "nvme"}) ||
+      (contains(text, "deepspeed") && readNumber(text.substr(text.find_last_not_of("0123456789") + 1)) == std::nullopt))
+    fault = "offloaded ZeRO is not modelled";
+  if (text.empty() || !fault.empty())
+    return std::nullopt;
+  if (containsOneOf(text, {"fsdp", "hsdp"}))
+    return 3;
+  for (const std::string word : {"deepspeed", "zero", "stage", "-", "_", " "})
+    for (size_t place = text.find(word); place != std::string::npos; place = text.find(word))
+      text.erase(place, word.size());
+  if (std::optional<double> stage = readNumber(text);
+      stage && (*stage == 0 || *stage == 1 || *stage == 2 || *stage == 3))
+    return static_cast<int>(*stage);
+  if (containsOneOf(text, {"no", "ddp", "false", "off"}))
+    return 0;
+  if (containsOneOf(text, {"yes", "true", "on", "distributed"}))
+    return 1;
+  fault = "zero '" + row.text("zero") + "' is not modelled";
+  return std::nullopt;
+}
+
+// An axis that is not published follows from the others when it is the only one. Where parameters are sharded, a row
+// that names no other axis has none.
 std::string fillAxes(const PublishedRow &row, Plan &plan) {
   int devices = static_cast<int>(row.number("n_gpus")), known = 1;
   plan.cp = static_cast<int>(whole(row, "cp", 1));
@@ -141,7 +145,10 @@ std::string fillAxes(const PublishedRow &row, Plan &plan) {
   int64_t product = plan.cp;
   for (auto &[column, size] : axes)
     product *= *size = static_cast<int>(whole(row, column, 1));
-  std::erase_if(axes, [&](const auto &axis) { return !row.text(axis.first).empty(); });
+  bool isSharded = plan.zero == 3 && row.text("tp").empty() && row.text("pp").empty();
+  std::erase_if(axes, [&](const auto &axis) {
+    return !row.text(axis.first).empty() || (isSharded && std::string(axis.first) != "dp");
+  });
   if (devices % product != 0)
     return "dp * tp * pp * cp does not divide the devices";
   known = static_cast<int>(devices / product);
@@ -155,30 +162,56 @@ std::string fillAxes(const PublishedRow &row, Plan &plan) {
   return "";
 }
 
-std::string fillPlan(const PublishedRow &row, Plan &plan) {
+// Whether the sequence is split over tp; nothing when the cell is empty or, with a fault, unknown.
+std::optional<bool> sequenceParallelOf(const PublishedRow &row, std::string &fault) {
+  std::string text = lowerCase(row.text("sp"));
+  if (text.empty())
+    return std::nullopt;
+  if (containsOneOf(text, {"yes", "true", "on"}) || row.number("sp") >= 1)
+    return true;
+  if (containsOneOf(text, {"no", "false", "off"}) || row.number("sp", -1) == 0)
+    return false;
+  fault = "sp '" + row.text("sp") + "' is not known";
+  return std::nullopt;
+}
+
+std::string fillPlan(const PublishedRow &row, const PublishedSystem &system, Plan &plan,
+                     std::vector<std::string> &assumed) {
   if (row.number("ep", 1) > 1)
     return "expert parallelism is not modelled for published shapes";
-  if (std::string fault = fillAxes(row, plan); !fault.empty())
+  std::string notes = lowerCase(row.text("notes")), fault;
+  if (containsOneOf(notes + lowerCase(row.text("model")), {"lora"}))
+    return "fine-tuning of adapters is not modelled";
+  if (containsOneOf(notes, {"cpu offload", "paged to the host"}))
+    return "offloading is not modelled for published shapes";
+  std::optional<int> zero = zeroOf(row, fault);
+  std::optional<bool> sequenceParallel = sequenceParallelOf(row, fault);
+  if (!fault.empty())
     return fault;
-  double samples = row.number("mbs") * plan.dp, batches = row.number("gbs") / samples;
+  plan.zero = zero.value_or(system.impliedZero);
+  // Megatron-Bridge prints whether FSDP is used; its optimizer is distributed either way.
+  if (contains(row.text("source"), "Megatron-Bridge"))
+    plan.zero = std::max(plan.zero, 1);
+  if (fault = fillAxes(row, plan); !fault.empty())
+    return fault;
+  double samples = row.number("mbs") * plan.dp, batches = batchOf(row) / samples;
   if (batches < 1 || batches != std::floor(batches))
     return "the global batch does not divide by dp * micro-batch";
   plan.microBatchSize = whole(row, "mbs", 1);
   plan.microBatches = static_cast<int64_t>(batches);
-  plan.zero = static_cast<int>(row.number("zero", 1));
-  // Megatron-Bridge prints whether FSDP is used; its optimizer is distributed either way.
-  if (contains(row.text("source"), "Megatron-Bridge"))
-    plan.zero = std::max(plan.zero, 1);
-  if (contains(lower(row.text("notes")), "lora"))
-    return "fine-tuning of adapters is not modelled";
-  if (contains(lower(row.text("zero")), "deepspeed"))
-    return "offloaded ZeRO is not modelled";
-  // Megatron-Bridge does not print it and always uses it.
-  bool implied = row.text("sp").empty() && contains(row.text("source"), "Megatron-Bridge");
-  plan.sequenceParallel = plan.tp > 1 && (row.number("sp") == 1 || implied);
-  if (plan.pp > 1 && contains(row.text("source"), "torchtitan"))
-    return "the micro-batch is not published";
+  plan.sequenceParallel = plan.tp > 1 && sequenceParallel.value_or(system.impliesSequenceParallel);
+  if (system.shardsPerStep)
+    plan.zero = std::min(plan.zero, 1);
+  if (system.cutsBatchByStages) {
+    if (plan.microBatchSize % plan.pp != 0)
+      return "the micro-batch is not published";
+    plan.microBatchSize /= plan.pp;
+    plan.microBatches *= plan.pp;
+    assumed.push_back("as many micro-batches as stages");
+  }
   plan.virtualStages = static_cast<int>(whole(row, "vpp", 1));
+  if (plan.virtualStages == 1 && containsOneOf(notes, {"interleaved 1f1b"}))
+    return "interleaved, and no vpp published";
   if (plan.virtualStages > 1)
     plan.schedule = Schedule::Interleaved;
   constexpr double mostActions = 1e7;
@@ -196,28 +229,36 @@ bool givesNoPlan(const PublishedRow &row) {
 }
 
 // Empty: not known; every stage then keeps what fits.
-std::optional<Recompute> recomputeOf(const std::string &text, std::string &fault) {
+std::optional<Recompute> recomputeOf(const std::string &cell, std::string &fault) {
+  std::string text = lowerCase(cell);
   if (text.empty())
     return std::nullopt;
-  if (text == "none")
-    return Recompute::None;
-  if (contains(text, "full"))
-    return Recompute::Full;
-  if (contains(text, "sel"))
+  bool selects = contains(text, "sel"), byLayers = contains(text, "layer") || contains(text, "block");
+  if (selects && !byLayers)
     return Recompute::Selective;
-  fault = "recompute '" + text + "' is not modelled";
+  if (!selects && (contains(text, "full") || text == "yes" || text == "true" || text == "on"))
+    return Recompute::Full;
+  if (text == "none" || text == "no" || text == "false" || text == "off")
+    return Recompute::None;
+  fault = "recompute '" + cell + "' is not modelled"; // a part of the layers, and the table does not say which
   return std::nullopt;
 }
 
 // Megatron may count embedding and loss as layers of their own, which then take the place of one in the first and the
 // last chunk. Where layers do not divide otherwise, a table that prints no layout must mean that.
-void placeEdges(Problem &problem, const Plan &plan) {
+void placeLayers(Problem &problem, const Plan &plan, bool fillsFirstStages) {
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
-  if (chunks < 2 || layers % chunks == 0 || (layers + 2) % chunks != 0)
+  if (chunks < 2 || layers % chunks == 0)
     return;
-  std::vector<int> counts(chunks, (layers + 2) / chunks);
-  --counts.front();
-  --counts.back();
+  bool countsEdges = (layers + 2) % chunks == 0;
+  int most = (layers + chunks - 1) / chunks, last = layers - (chunks - 1) * most;
+  if (!countsEdges && (!fillsFirstStages || last < 1))
+    return;
+  std::vector<int> counts(chunks, most);
+  if (countsEdges)
+    --counts.front(), --counts.back();
+  else
+    counts.back() = last;
   problem.pins.stageLayers = std::move(counts);
 }
 
@@ -230,13 +271,13 @@ void keepWhatFits(const Problem &problem, Plan &plan) {
   std::vector<int> counts;
   for (const StagePlan &part : even.plan.stages)
     counts.push_back(part.layers);
-  plan.stages = layChunks(options, counts);
+  plan.stages = layStages(problem, options, counts).stages;
 }
 
 enum class Outcome { Ran, OutOfMemory, Analytic, Unknown };
 
 Outcome outcomeOf(const std::string &status) {
-  std::string text = lower(status);
+  std::string text = lowerCase(status);
   if (text.empty() || text.starts_with("ok"))
     return Outcome::Ran;
   if (contains(text, "oom") || contains(text, "out of memory"))
@@ -244,18 +285,21 @@ Outcome outcomeOf(const std::string &status) {
   return contains(text, "memory-only") ? Outcome::Analytic : Outcome::Unknown;
 }
 
-void fillMeasured(const PublishedRow &row, PublishedCase &result) {
+void fillMeasured(const PublishedRow &row, PublishedFlops counted, PublishedCase &result) {
   const Problem &problem = result.problem;
   double samples = static_cast<double>(problem.globalBatch), devices = problem.machine.devices();
+  bool repeats = problem.pins.recompute == Recompute::Full;
+  double flops = problem.modelFlops * samples / devices, repeated = flops * (repeats ? 4.0 / 3 : 1);
+  double tokens = row.number("tokens_per_s_per_gpu"), mfu = row.number("mfu_pct"), rate = row.number("tflops_per_gpu");
   result.seconds = std::max(0.0, row.number("iter_time_s"));
-  double tokens = row.number("tokens_per_s_per_gpu"), mfu = row.number("mfu_pct");
   if (result.seconds == 0 && tokens > 0)
     result.seconds = samples * static_cast<double>(problem.tokensPerSample) / (tokens * devices);
   if (result.seconds == 0 && mfu > 0)
-    result.seconds = problem.modelFlops * samples / (devices * problem.machine.peakFlops * mfu / 100);
+    result.seconds = flops / (problem.machine.peakFlops * mfu / 100);
+  if (result.seconds == 0 && rate > 0 && counted != PublishedFlops::Unknown)
+    result.seconds = (counted == PublishedFlops::WithRecompute ? repeated : flops) / (rate * 1e12);
   result.gibibytes = std::max(0.0, row.number("mem_gb"));
-  bool repeats = problem.pins.recompute == Recompute::Full;
-  result.nullFlops = problem.modelFlops * samples / devices * (repeats ? 4.0 / 3 : 1);
+  result.nullFlops = repeated;
 }
 
 } // namespace
@@ -270,18 +314,18 @@ PublishedCase caseOf(const PublishedRow &row) {
   Outcome outcome = outcomeOf(row.text("status"));
   if (outcome == Outcome::Unknown)
     return refuse("status: " + row.text("status"));
-  bool unfused = false;
-  System system = systemOf(row, &unfused);
+  PublishedSystem used = systemOf(row);
+  const System &system = used.system;
   ModelShape shape;
-  result.headsAssumed = row.text("heads").empty();
   result.withoutPlan = givesNoPlan(row);
   if (std::string fault = checkCells(row, result.withoutPlan); !fault.empty())
     return refuse(fault);
-  if (std::string fault = result.withoutPlan ? "" : fillPlan(row, result.plan); !fault.empty())
+  if (std::string fault = result.withoutPlan ? "" : fillPlan(row, used, result.plan, result.assumed); !fault.empty())
     return refuse(fault);
-  if (std::string fault = fillShape(row, unfused, result.plan.tp, shape); !fault.empty())
+  if (std::string fault = fillShape(row, used, result.plan.tp, shape, result.assumed); !fault.empty())
     return refuse(fault);
-  Machine machine = publishedMachine(row.text("gpu"), row.text("precision"), static_cast<int>(whole(row, "n_gpus", 1)));
+  Machine machine = publishedMachine(row.text("gpu"), row.text("precision"), static_cast<int>(whole(row, "n_gpus", 1)),
+                                     used.isPyTorch);
   if (machine.name.empty())
     return refuse("no machine for gpu '" + row.text("gpu") + "' with precision '" + row.text("precision") + "'");
   std::string fault;
@@ -290,7 +334,7 @@ PublishedCase caseOf(const PublishedRow &row) {
     recompute = recomputeOf(row.text("recompute"), fault);
   if (!fault.empty())
     return refuse(fault);
-  result.problem = shapeProblem(shape, monitored(system), machine, whole(row, "gbs", 1));
+  result.problem = shapeProblem(shape, monitored(system), machine, static_cast<int64_t>(batchOf(row)));
   if (result.withoutPlan) {
     result.problem.pins.zero = 0;
     result.problem.pins.sequenceParallel = false;
@@ -298,7 +342,10 @@ PublishedCase caseOf(const PublishedRow &row) {
     return result.seconds > 0 && outcome == Outcome::Ran ? result : refuse("nothing measured");
   }
   result.problem.pins.recompute = recompute;
-  placeEdges(result.problem, result.plan);
+  if (used.cutsBatchByStages)
+    result.problem.streamBuffers.sends =
+        2.0 * static_cast<double>(result.plan.microBatches) * result.plan.virtualStages;
+  placeLayers(result.problem, result.plan, used.fillsFirstStages);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());
   result.outOfMemory = outcome == Outcome::OutOfMemory;
@@ -308,8 +355,8 @@ PublishedCase caseOf(const PublishedRow &row) {
   if (!recompute)
     keepWhatFits(result.problem, result.plan);
   result.needs = result.problem;
-  result.needs.kinds = shapeProblem(shape, needed(system), machine, whole(row, "gbs", 1)).kinds;
-  fillMeasured(row, result);
+  result.needs.kinds = shapeProblem(shape, needed(system), machine, static_cast<int64_t>(batchOf(row))).kinds;
+  fillMeasured(row, used.flops, result);
   if (result.seconds == 0 && result.gibibytes == 0 && !result.outOfMemory)
     return refuse("nothing measured");
   return result;

@@ -5,6 +5,7 @@
 #include "planner/published_table.h"
 
 #include <string>
+#include <vector>
 
 namespace espalier::planner {
 
@@ -18,15 +19,15 @@ struct PublishedCase {
   double seconds = 0;   ///< measured, 0 when not published
   double gibibytes = 0; ///< measured, 0 when not published
   bool outOfMemory = false;
-  bool analytic = false;     ///< memory is the paper's formula: parameters, optimizer and activations of layers
-  bool headsAssumed = false; ///< heads are not published: of the size nearest 128 that divides hidden
+  bool analytic = false;            ///< memory is the paper's formula: parameters, optimizer and activations of layers
+  std::vector<std::string> assumed; ///< of the shape, where it is not published
   /// Model, devices and batch are published and nothing of the plan; `plan` is empty, the pins say what the system had.
   bool withoutPlan = false;
   double nullFlops = 0; ///< of a step and device, recompute included: what the null model divides by its rate
 };
 
 /// The variant of system and machine that a row uses follows from its gpu, precision, ZeRO and
-/// source columns; published_rows.cpp has the table.
+/// source columns; published_systems.cpp and published_machines.cpp have the tables.
 PublishedCase caseOf(const PublishedRow &row);
 
 } // namespace espalier::planner

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace espalier::planner {
@@ -276,6 +278,52 @@ int peakInFlight(const ScheduleTable &table, int stage) {
       --held;
   }
   return peak;
+}
+
+HeldChunks mostHeld(const ScheduleTable &table, int stage) {
+  ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
+  std::vector<int> held(table.chunksPerStage);
+  std::set<std::vector<int>> moments;
+  bool isGrowing = false;
+  for (const Action &action : table.stages[stage])
+    if (action.kind == ActionKind::Forward) {
+      ++held[action.chunk];
+      isGrowing = true;
+    } else if (action.kind == release) {
+      if (isGrowing)
+        moments.insert(held);
+      isGrowing = false;
+      --held[action.chunk];
+    }
+  HeldChunks most;
+  for (const std::vector<int> &moment : moments) {
+    auto isCovered = [&](const std::vector<int> &other) {
+      return other != moment && std::ranges::equal(moment, other, std::less_equal<>());
+    };
+    if (std::ranges::none_of(moments, isCovered))
+      most.push_back(moment);
+  }
+  return most;
+}
+
+HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
+  switch (schedule) {
+  case Schedule::GPipe:
+    return {{microBatches}};
+  case Schedule::OneFOneB:
+    return {{std::min(microBatches, stages - stage)}};
+  case Schedule::ZeroBubbleH1:
+    return {{std::min(microBatches, stages)}};
+  case Schedule::Interleaved:
+    microBatches = std::min(microBatches, kRepeatedBatches * stages);
+    return mostHeld(
+        {.stages = {interleavedStage(stage, stages, microBatches, virtualStages)}, .chunksPerStage = virtualStages}, 0);
+  case Schedule::ZeroBubbleV:
+  case Schedule::VHalf:
+  case Schedule::VMin:
+    break;
+  }
+  return mostHeld(buildSchedule(schedule, stages, microBatches, virtualStages), stage);
 }
 
 std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches) {

@@ -65,6 +65,16 @@ ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int
 /// list: +1 at Forward, -1 at Backward, or at Weight where the schedule splits backward.
 int peakInFlight(const ScheduleTable &table, int stage);
 
+/// What a stage holds of each of its chunks at its fullest moments, by playing its list as in peakInFlight(): [moment]
+/// [chunk]. No moment holds at least as much of every chunk as another.
+using HeldChunks = std::vector<std::vector<int>>;
+HeldChunks mostHeld(const ScheduleTable &table, int stage);
+
+/// The same by closed forms: GPipe m, 1F1B min(m, p - s), ZB-H1 min(m, p); interleaved repeats itself after p
+/// micro-batches, so that a short list is played. V-shaped schedules have none: their table is built.
+inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, what repeats itself, cool-down
+HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
+
 /// Faults of a table: an action missing or twice, a backward before its forward, a dependency
 /// cycle. Empty when it is sound.
 std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches);

@@ -2,6 +2,8 @@
 // dear to sum, so sums are made in parallel, and by the schedules that a choice has only those are counted.
 #include "planner/search_space.h"
 
+#include "planner/chunk_options.h"
+
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -50,6 +52,8 @@ void forEachParallel(size_t count, int threads, const std::function<void(size_t)
 }
 
 SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options) : problem(problem), all(options.all) {
+  for (const LayerRun &run : problem.layers)
+    isOneKind = isOneKind && (run.count == 0 || run.kind == problem.layers.front().kind);
   enumerateAxes();
   sumChoices(options.threads);
 }
@@ -80,7 +84,7 @@ Plan SearchSpace::axes(const Candidate &candidate) const {
 // Chunks on a stage of any plan of the space; the executor runs one.
 int SearchSpace::mostChunks(int stages) const {
   const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
-  int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount();
+  int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount() + 2; // the ends may hold no layer
   return all ? std::max(1, chunks / stages) : 1;
 }
 
@@ -210,16 +214,17 @@ const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
 void SearchSpace::addSchedule(const Plan &plan, Schedules &schedules) const {
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
   const Pins &pins = problem.pins;
-  bool even = chunks > plan.pp, pinned = pins.stageLayers.has_value();
+  bool pinned = pins.stageLayers.has_value();
+  int least = leastLayers(problem, plan);
   if (pins.virtualStages.value_or(plan.virtualStages) != plan.virtualStages ||
       (pinned && !maySplit(*pins.stageLayers, plan.pp, chunks)) || (!all && !isExecutable(problem, plan)) ||
-      (!pinned && (chunks > layers || (even && layers % chunks != 0))) ||
-      static_cast<double>(plan.microBatches) * chunks > kMostActions ||
+      (!pinned && least > layers) || static_cast<double>(plan.microBatches) * chunks > kMostActions ||
       !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
       !whyNotOffloadable(problem.machine, plan).empty())
     return;
   schedules.list.emplace_back(plan.schedule, plan.virtualStages);
-  schedules.plans += even || pinned ? 1 : binomial(layers - 1, plan.pp - 1);
+  bool isOneSplit = pinned || (chunks > plan.pp && !isOneKind);
+  schedules.plans += isOneSplit ? 1 : binomial(layers - least + plan.pp - 1, plan.pp - 1);
 }
 
 void SearchSpace::spread(uint32_t choice) {
@@ -227,7 +232,8 @@ void SearchSpace::spread(uint32_t choice) {
   const Schedules &known = schedulesOf(plan);
   for (uint32_t i = 0; i < known.list.size(); ++i) {
     std::tie(plan.schedule, plan.virtualStages) = known.list[i];
-    double bound = relaxedBound(*works[choice], problem.machine, plan, /*evenChunks=*/!problem.pins.stageLayers);
+    double bound =
+        relaxedBound(*works[choice], problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
     waiting.push({bound, choice, i + 1});
   }
 }

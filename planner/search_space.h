@@ -4,7 +4,7 @@
 #pragma once
 
 #include "planner/search.h"
-#include "planner/split_layers.h"
+#include "planner/work_bounds.h"
 
 #include <cstdint>
 #include <functional>
@@ -65,6 +65,7 @@ private:
 
   const Problem &problem;
   bool all;                  ///< also plans that cannot be executed yet
+  bool isOneKind = true;     ///< all layers are alike
   std::vector<Plan> choices; ///< all but the schedule
   std::vector<std::optional<WorkSum>> works;
   std::map<ScheduleKey, Schedules> schedules;

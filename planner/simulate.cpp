@@ -19,14 +19,19 @@ struct Slots {
 
 } // namespace
 
-OrderedSchedule::OrderedSchedule(const ScheduleTable &table) : splitsBackward(table.splitsBackward) {
+OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
+    : splitsBackward(table.splitsBackward), stages(table.stages.size()) {
   int microBatches = 0;
-  for (size_t stage = 0; stage < table.stages.size(); ++stage) {
-    held.push_back(peakInFlight(table, static_cast<int>(stage)));
+  for (size_t stage = 0; stage < stages; ++stage) {
+    if (table.vShape)
+      held.push_back(mostHeld(table, static_cast<int>(stage)));
     for (const Action &action : table.stages[stage])
       microBatches = std::max(microBatches, action.microBatch + 1);
   }
   orderActions(table, microBatches);
+  if (table.chunksPerStage > 1 && finished)
+    unit =
+        longestChain(std::vector<ChunkSeconds>(stages * table.chunksPerStage, {1, 1, 1}), std::vector<double>(stages));
 }
 
 void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches) {
@@ -69,21 +74,24 @@ void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches)
   finished = order.size() == total;
 }
 
-Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace, double turnSeconds) const {
-  Played result;
-  result.finished = finished;
-  result.busySeconds.assign(held.size(), 0);
-  result.endSeconds.assign(held.size(), 0);
-  if (wantTrace)
-    result.trace.resize(held.size());
-  std::vector<std::array<double, 3>> durations; // by ActionKind
+std::vector<std::array<double, 3>> OrderedSchedule::durationsOf(const std::vector<ChunkSeconds> &chunks) const {
+  std::vector<std::array<double, 3>> durations;
   for (const ChunkSeconds &chunk : chunks)
     durations.push_back({chunk.forward, splitsBackward ? chunk.backward : chunk.backward + chunk.weight, chunk.weight});
-  int last = static_cast<int>(chunks.size()) - 1;
+  return durations;
+}
+
+Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantTrace) const {
+  Played result;
+  result.finished = finished;
+  result.busySeconds.assign(stages, 0);
+  result.endSeconds.assign(stages, 0);
+  if (wantTrace)
+    result.trace.resize(stages);
+  std::vector<std::array<double, 3>> durations = durationsOf(chunks);
   std::vector<double> ends(slots);
   for (const Step &step : order) {
-    bool turns = step.action.kind == ActionKind::Backward && step.chunk == last;
-    double start = std::max(ends[step.waitsFor] + (turns ? turnSeconds : 0), result.endSeconds[step.stage]);
+    double start = std::max(ends[step.waitsFor], result.endSeconds[step.stage]);
     double seconds = durations[step.chunk][static_cast<int>(step.action.kind)];
     ends[step.end] = result.endSeconds[step.stage] = start + seconds;
     result.busySeconds[step.stage] += seconds;
@@ -95,13 +103,39 @@ Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantT
   return result;
 }
 
+Chain OrderedSchedule::longestChain(const std::vector<ChunkSeconds> &chunks,
+                                    const std::vector<double> &stepSeconds) const {
+  constexpr uint32_t none = ~0U;
+  std::vector<std::array<double, 3>> durations = durationsOf(chunks);
+  std::vector<double> ends(slots), free(stages);
+  std::vector<uint32_t> before(order.size()), endedBy(slots, none), lastOf(stages, none); // places in `order`
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    const Step &step = order[i];
+    bool waits = ends[step.waitsFor] > free[step.stage];
+    before[i] = waits ? endedBy[step.waitsFor] : lastOf[step.stage];
+    double start = waits ? ends[step.waitsFor] : free[step.stage];
+    ends[step.end] = free[step.stage] = start + durations[step.chunk][static_cast<int>(step.action.kind)];
+    endedBy[step.end] = lastOf[step.stage] = i;
+  }
+  Chain chain;
+  for (size_t stage = 0; stage < stages; ++stage)
+    if (double seconds = free[stage] + stepSeconds[stage]; seconds > chain.seconds) {
+      chain.seconds = seconds;
+      chain.lastStage = static_cast<int>(stage);
+    }
+  chain.times.resize(chunks.size());
+  for (uint32_t i = lastOf[chain.lastStage]; i != none; i = before[i])
+    ++chain.times[order[i].chunk][static_cast<int>(order[i].action.kind)];
+  return chain;
+}
+
 Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace) {
   return OrderedSchedule(table).play(chunks, wantTrace);
 }
 
 std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int stages, int microBatches,
                                                           int virtualStages) {
-  std::tuple key(schedule, stages, microBatches, virtualStages);
+  Key key(schedule, stages, microBatches, virtualStages);
   {
     std::lock_guard lock(mutex);
     if (auto found = known.find(key); found != known.end())
@@ -112,6 +146,26 @@ std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int
   if (actions + built->actions() <= mostActions && known.emplace(key, built).second)
     actions += built->actions();
   return built;
+}
+
+std::shared_ptr<const std::vector<HeldChunks>> ScheduleCache::mostHeld(Schedule schedule, int stages, int microBatches,
+                                                                       int virtualStages) {
+  if (isVShaped(schedule)) { // read off the table
+    std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
+    return {ordered, &ordered->mostHeldOf()};
+  }
+  Key key(schedule, stages, std::min(microBatches, kRepeatedBatches * stages), virtualStages);
+  {
+    std::lock_guard lock(mutex);
+    if (auto found = held.find(key); found != held.end())
+      return found->second;
+  }
+  std::vector<HeldChunks> moments;
+  for (int stage = 0; stage < stages; ++stage)
+    moments.push_back(planner::mostHeld(schedule, stage, stages, microBatches, virtualStages));
+  auto shared = std::make_shared<const std::vector<HeldChunks>>(std::move(moments));
+  std::lock_guard lock(mutex);
+  return held.emplace(key, shared).first->second;
 }
 
 } // namespace espalier::planner

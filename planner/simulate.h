@@ -4,6 +4,7 @@
 
 #include "planner/schedule.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,18 +37,31 @@ struct Played {
   std::vector<std::vector<PlayedAction>> trace; ///< per stage, when asked for
 };
 
+/// Actions of which each waits for the one before: whatever the durations, a step is no shorter than their sum and the
+/// work once per step of the stage where they end.
+struct Chain {
+  double seconds = 0;                    ///< under the durations that it is the longest of
+  std::vector<std::array<int, 3>> times; ///< how many actions of each chunk (in model order), by ActionKind
+  int lastStage = 0;
+};
+
 /// A table whose actions are brought into one order in which each comes after all it waits for. The order does not
 /// depend on durations: it is found once, and playing is one pass over it.
 class OrderedSchedule {
 public:
   explicit OrderedSchedule(const ScheduleTable &table);
 
-  /// chunks[i] belongs to model chunk i. `turnSeconds` lie between each forward of the last chunk and its backward:
-  /// what stages below, which the table does not hold, take at least.
-  Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false, double turnSeconds = 0) const;
+  /// chunks[i] belongs to model chunk i.
+  Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false) const;
 
-  /// peakInFlight() of each stage of the table.
-  const std::vector<int> &inFlight() const { return held; }
+  /// A longest chain of actions and the work once per step behind it.
+  Chain longestChain(const std::vector<ChunkSeconds> &chunks, const std::vector<double> &stepSeconds) const;
+
+  /// The longest chain when all actions take equally long; with several chunks per stage.
+  const Chain &unitChain() const { return unit; }
+
+  /// mostHeld() of each stage, for V-shaped schedules.
+  const std::vector<HeldChunks> &mostHeldOf() const { return held; }
   size_t actions() const { return order.size(); }
 
 private:
@@ -59,10 +73,13 @@ private:
   };
 
   void orderActions(const ScheduleTable &table, int microBatches);
+  std::vector<std::array<double, 3>> durationsOf(const std::vector<ChunkSeconds> &chunks) const; ///< by ActionKind
 
   bool splitsBackward, finished = true;
+  size_t stages;
   uint32_t slots = 0; ///< ends of actions that others wait for; slot 0 is the start of the step
-  std::vector<int> held;
+  std::vector<HeldChunks> held;
+  Chain unit;
   std::vector<Step> order;
 };
 
@@ -75,11 +92,17 @@ public:
   /// Requires whyNotSchedulable() to be empty.
   std::shared_ptr<const OrderedSchedule> get(Schedule schedule, int stages, int microBatches, int virtualStages);
 
+  /// mostHeld() of each stage.
+  std::shared_ptr<const std::vector<HeldChunks>> mostHeld(Schedule schedule, int stages, int microBatches,
+                                                          int virtualStages);
+
 private:
   static constexpr size_t mostActions = 1 << 22; ///< kept; what comes later is built each time it is asked for
 
   std::mutex mutex;
-  std::map<std::tuple<Schedule, int, int, int>, std::shared_ptr<const OrderedSchedule>> known;
+  using Key = std::tuple<Schedule, int, int, int>;
+  std::map<Key, std::shared_ptr<const OrderedSchedule>> known;
+  std::map<Key, std::shared_ptr<const std::vector<HeldChunks>>> held;
   size_t actions = 0;
 };
 

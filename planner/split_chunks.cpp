@@ -1,116 +1,491 @@
+// A chain of actions bounds every split: it is a sum over stages of what each adds for the layers that it has. The
+// longest chain of a split that was played is such a bound for all the others; splits are gone through as far as none
+// of the chains so far is too long.
 #include "planner/split_chunks.h"
 
 #include "planner/search.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace espalier::planner {
 
 namespace {
 
-// Whether stages of chunks end before `limit` as far as their own work and the way of the first micro-batch down to
-// them tell; the interleaved schedule's last backward goes the same way up again.
-bool mayEndBefore(double limit, const Plan &axes, const std::vector<ChunkSeconds> &seconds) {
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
-  bool vShape = isVShaped(axes.schedule);
-  double above = 0;
-  for (int stage = 0; stage < axes.pp; ++stage) {
-    double busy = 0;
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk)
-      busy += seconds[modelChunk(stage, chunk, axes.pp, vShape)].total();
-    if (above + static_cast<double>(axes.microBatches) * busy >= limit)
-      return false;
-    above += vShape ? seconds[stage].forward : seconds[stage].total();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kNodeCost = 2;                             // a step of the descent, per chain, in played actions
+constexpr int64_t kQuickPlays = 4, kQuickBudget = 2'000'000; // of a first look
+constexpr double kSlack = 1 - 1e-9;                          // for rounding
+constexpr double kLongest = std::numeric_limits<double>::max();
+
+// Layers that each stage may have, from least to most.
+struct Ranges {
+  std::vector<int> least, most;
+};
+
+// Layers of a stage, and which of the choices of what they repeat.
+struct StageChoice {
+  int layers = 0;
+  size_t choice = 0;
+};
+
+// What a chain takes under the splits of some ranges.
+struct Bound {
+  std::vector<std::vector<std::vector<double>>> own; ///< [stage][layers - least][choice]
+  /// [stage][layers above - least above]: least of this stage and those below it.
+  std::vector<std::vector<double>> rest;
+};
+
+class ChunkSearch {
+public:
+  // `given`: the layers of each chunk; empty where all are alike and free.
+  ChunkSearch(const Problem &problem, StageOptions &stageOptions, std::vector<int> given, int64_t budget)
+      : given(std::move(given)), stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()),
+        stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
+        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget), stageEdges(axes.pp) {
+    const CostTable &costs = stageOptions.table();
+    bool vShape = isVShaped(axes.schedule);
+    for (int chunk = 0; chunk < stages * perStage; ++chunk) {
+      edges.push_back(edgeSeconds(costs, chunk, stages, perStage, vShape));
+      stageEdges[stageOfChunk(chunk, stages, perStage, vShape)] += edges.back().total();
+    }
+    for (int stage = 0; stage < stages; ++stage) {
+      fewest.push_back(this->given.empty() ? leastLayers(problem, axes, stage) : 0);
+      waits.push_back(stage > 0 ? waits.back() + edges[stage - 1].forward : 0);
+    }
+    if (!this->given.empty())
+      layGiven();
+    const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
+    auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
+    least = {layer.forward.total() + layer.forwardTransfer[kept],
+             layer.backward.total() + layer.recompute[kept].total(), layer.weight.total()};
   }
-  return true;
-}
+
+  SplitResult run(double limitSeconds) {
+    limit = limitSeconds;
+    SplitResult result;
+    result.lowerBound = std::max(limit, 0.0);
+    if (limit < kLongest && (!mayEndWithin(limit * kSlack) || !rangesWithin(limit * kSlack)))
+      return result;
+    if (limit >= kLongest && !rangesWithin(kLongest))
+      return result;
+    int64_t budgetGiven = budget, plays = budget > 0 ? std::numeric_limits<int64_t>::max() : kQuickPlays;
+    if (budget <= 0)
+      budget = kQuickBudget;
+    std::vector<StageChoice> split;
+    for (int layers : balanced())
+      split.push_back({layers, 0});
+    bool complete = false;
+    while (plays-- > 0 && budget > 0) {
+      Chain chain = play(split, result);
+      double target = std::min(limit, result.seconds) * kSlack;
+      if (!rangesWithin(target)) { // no stage can have fewer
+        complete = true;
+        break;
+      }
+      chains.push_back(std::move(chain));
+      rebound();
+      if (!next(target, split)) {
+        complete = budget > 0;
+        break;
+      }
+    }
+    result.spent = budgetGiven > 0 ? budgetGiven - budget : 0;
+    result.lowerBound = std::min(limit, result.seconds);
+    if (!complete) {
+      double bound = 0;
+      for (const Bound &known : bounds)
+        bound = std::max(bound, known.rest[0][0]);
+      result.lowerBound = std::min(result.lowerBound, bound);
+    }
+    return result;
+  }
+
+private:
+  void layGiven() {
+    std::vector<std::vector<LayerRange>> ranges(stages);
+    for (int chunk = 0, first = 0; chunk < stages * perStage; first += given[chunk++]) {
+      int stage = stageOfChunk(chunk, stages, perStage, isVShaped(axes.schedule));
+      ranges[stage].push_back({first, given[chunk]});
+      fewest[stage] += given[chunk];
+    }
+    for (int stage = 0; stage < stages; ++stage)
+      givenChoices.push_back(options.choices(stage, ranges[stage]));
+  }
+
+  const std::vector<ChunkOption> &choices(int stage, int count) {
+    return given.empty() ? options.choices(stage, count) : givenChoices[stage];
+  }
+
+  // What a stage takes alone, whatever the others have, down to which the first micro-batch comes by way of the edges
+  // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
+  double alone(int stage, int count, double target = kLongest) {
+    double m = static_cast<double>(axes.microBatches);
+    if (given.empty() && waits[stage] + m * (stageEdges[stage] + count * least.total()) > target * (1 + 1e-9))
+      return kInfinity;
+    const ChunkOption &option = given.empty() ? options.best(stage, count) : givenChoices[stage].front();
+    if (!option.fits)
+      return kInfinity;
+    double work = stageEdges[stage];
+    for (const ChunkSeconds &chunk : option.seconds)
+      work += chunk.total();
+    return waits[stage] + m * work + option.stepSeconds;
+  }
+
+  // Whether a split may end by `target` as far as that time tells, also on the chain that is longest when all actions
+  // are alike.
+  bool mayEndWithin(double target) {
+    if (!given.empty())
+      return true;
+    std::vector<int> most = mostInTime(target);
+    if (most.empty())
+      return false;
+    if (!schedule)
+      schedule = stageOptions.schedule();
+    Ranges within = rangesUpTo(std::move(most));
+    // The least of the first stages, by the layers that they have more than their least.
+    std::vector<double> sums = {0}, own, next;
+    for (int stage = 0; stage < stages; ++stage) {
+      own.clear();
+      for (int count = within.least[stage]; count <= within.most[stage]; ++count)
+        own.push_back(leastChainSeconds(schedule->unitChain(), stage, count));
+      next.assign(sums.size() + own.size() - 1, kInfinity);
+      for (size_t i = 0; i < sums.size(); ++i)
+        for (size_t k = 0; k < own.size(); ++k)
+          next[i + k] = std::min(next[i + k], sums[i] + own[k]);
+      std::swap(sums, next);
+    }
+    int over = layers - std::accumulate(within.least.begin(), within.least.end(), 0);
+    return sums[over] <= target * (1 + 1e-9);
+  }
+
+  int position(int stage, int chunk) const { return modelChunk(stage, chunk, stages, isVShaped(axes.schedule)); }
+
+  // Most layers of each stage as far as the time tells that they take when they repeat least; empty when those are too
+  // few.
+  std::vector<int> mostInTime(double target) const {
+    if (!given.empty())
+      return fewest;
+    double m = static_cast<double>(axes.microBatches);
+    int others = std::accumulate(fewest.begin(), fewest.end(), 0);
+    int64_t sum = 0;
+    std::vector<int> most;
+    for (int stage = 0; stage < stages; ++stage) {
+      double count = std::floor(((target * (1 + 1e-9) - waits[stage]) / m - stageEdges[stage]) / least.total());
+      if (count < fewest[stage])
+        return {};
+      most.push_back(static_cast<int>(std::min<double>(count, layers - others + fewest[stage])));
+      sum += most.back();
+    }
+    return sum < layers ? std::vector<int>() : most;
+  }
+
+  // What a stage must have when the others have at most so many.
+  Ranges rangesUpTo(std::vector<int> most) const {
+    int sum = std::accumulate(most.begin(), most.end(), 0);
+    Ranges found{fewest, std::move(most)};
+    for (int stage = 0; stage < stages; ++stage)
+      found.least[stage] = std::max(fewest[stage], layers - (sum - found.most[stage]));
+    return found;
+  }
+
+  // The layers that a stage may have if it alone is to end by `target`, and if the others are to have the rest. False
+  // when that leaves nothing.
+  bool rangesWithin(double target) {
+    std::vector<int> most = mostInTime(target);
+    if (most.empty())
+      return false;
+    int sum = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      if (!ranges.most.empty())
+        most[stage] = std::min(most[stage], ranges.most[stage]);
+      sum += most[stage];
+    }
+    for (int stage = 0; stage < stages && sum >= layers; ++stage) {
+      int low = fewest[stage] - 1, high = most[stage];
+      while (low < high) {                    // grows with layers
+        int middle = high - (high - low) / 4; // most often nearly all of them do
+        if (alone(stage, middle, target) <= target)
+          low = middle;
+        else
+          high = middle - 1;
+      }
+      if (low < fewest[stage])
+        return false;
+      sum -= most[stage] - low;
+      most[stage] = low;
+    }
+    if (sum < layers)
+      return false;
+    ranges = rangesUpTo(std::move(most));
+    return true;
+  }
+
+  // A split whose fullest stage takes least, within the ranges.
+  std::vector<int> balanced() {
+    double low = 0, high = 0;
+    std::vector<int> totals = ranges.most;
+    for (int stage = 0; stage < stages; ++stage)
+      high = std::max(high, alone(stage, totals[stage]));
+    high = std::min(high, limit);
+    auto within = [&](double target) {
+      std::vector<int> counts;
+      for (int stage = 0; stage < stages; ++stage) {
+        int count = ranges.most[stage];
+        for (int least = ranges.least[stage]; count > least;) {
+          int middle = least + (count - least) / 2;
+          if (alone(stage, middle + 1, target) <= target)
+            least = middle + 1;
+          else
+            count = middle;
+        }
+        counts.push_back(count);
+      }
+      return counts;
+    };
+    for (int i = 0; i < 40 && high > low * (1 + 1e-6); ++i) {
+      double target = (low + high) / 2;
+      std::vector<int> counts = within(target);
+      bool isEnough = std::accumulate(counts.begin(), counts.end(), 0) >= layers;
+      for (int stage = 0; stage < stages; ++stage)
+        isEnough = isEnough && alone(stage, counts[stage], target) <= target;
+      (isEnough ? high : low) = target;
+      if (isEnough)
+        totals = std::move(counts);
+    }
+    for (int over = std::accumulate(totals.begin(), totals.end(), 0) - layers; over > 0; --over) {
+      int slowest = -1;
+      for (int stage = 0; stage < stages; ++stage)
+        if (totals[stage] > ranges.least[stage] &&
+            (slowest < 0 || alone(stage, totals[stage]) > alone(slowest, totals[slowest])))
+          slowest = stage;
+      --totals[slowest];
+    }
+    return totals;
+  }
+
+  // Plays a split, keeps it when it is faster, and returns its longest chain.
+  Chain play(const std::vector<StageChoice> &split, SplitResult &result) {
+    std::vector<ChunkSeconds> seconds(edges.size());
+    std::vector<double> steps;
+    for (int stage = 0; stage < stages; ++stage) {
+      const ChunkOption &option = choices(stage, split[stage].layers)[split[stage].choice];
+      for (int chunk = 0; chunk < perStage; ++chunk) {
+        const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
+        seconds[position(stage, chunk)] = {inner.forward + edge.forward, inner.backward + edge.backward,
+                                           inner.weight + edge.weight};
+      }
+      steps.push_back(option.stepSeconds);
+    }
+    if (!schedule)
+      schedule = stageOptions.schedule();
+    budget -= static_cast<int64_t>(schedule->actions());
+    ++result.played;
+    Chain chain = schedule->longestChain(seconds, steps);
+    if (chain.seconds < result.seconds && chain.seconds < limit) {
+      result.seconds = chain.seconds;
+      std::vector<int> totals;
+      result.repeated.clear();
+      for (int stage = 0; stage < stages; ++stage) {
+        totals.push_back(split[stage].layers);
+        result.repeated.push_back(choices(stage, split[stage].layers)[split[stage].choice].repeated);
+      }
+      result.counts = given.empty() ? spreadOverChunks(axes, totals) : given;
+    }
+    return chain;
+  }
+
+  // What a chain takes on a stage, under each of its choices.
+  std::vector<double> chainSeconds(const Chain &chain, int stage, int count) {
+    std::vector<double> sums;
+    bool splits = splitsBackward(axes.schedule);
+    for (const ChunkOption &option : choices(stage, count)) {
+      double seconds = chain.lastStage == stage ? option.stepSeconds : 0;
+      for (int chunk = 0; chunk < perStage; ++chunk) {
+        const std::array<int, 3> &times = chain.times[position(stage, chunk)];
+        const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
+        double weight = inner.weight + edge.weight;
+        seconds += times[0] * (inner.forward + edge.forward) +
+                   times[1] * (inner.backward + edge.backward + (splits ? 0 : weight)) + times[2] * weight;
+      }
+      sums.push_back(seconds);
+    }
+    return sums;
+  }
+
+  // The same without the work once per step, with layers that repeat least.
+  double leastChainSeconds(const Chain &chain, int stage, int count) const {
+    bool splits = splitsBackward(axes.schedule);
+    double seconds = 0;
+    for (int chunk = 0; chunk < perStage; ++chunk) {
+      const std::array<int, 3> &times = chain.times[position(stage, chunk)];
+      const ChunkSeconds &edge = edges[position(stage, chunk)];
+      int here = layersOfChunk(axes, stage, chunk, count);
+      double weight = edge.weight + here * least.weight;
+      seconds += times[0] * (edge.forward + here * least.forward) +
+                 times[1] * (edge.backward + here * least.backward + (splits ? 0 : weight)) + times[2] * weight;
+    }
+    return seconds;
+  }
+
+  // What a chain takes within the present ranges.
+  Bound boundOf(const Chain &chain) {
+    std::vector<int> lowest(stages + 1), highest(stages + 1); // layers above a stage
+    for (int stage = 0; stage < stages; ++stage) {
+      lowest[stage + 1] = lowest[stage] + ranges.least[stage];
+      highest[stage + 1] = highest[stage] + ranges.most[stage];
+    }
+    Bound bound;
+    bound.own.resize(stages);
+    bound.rest.resize(stages + 1);
+    bound.rest[stages].assign(highest[stages] - lowest[stages] + 1, kInfinity);
+    bound.rest[stages][layers - lowest[stages]] = 0;
+    for (int stage = stages - 1; stage >= 0; --stage) {
+      std::vector<double> own, &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
+      for (int count = ranges.least[stage]; count <= ranges.most[stage]; ++count) {
+        bound.own[stage].push_back(chainSeconds(chain, stage, count));
+        own.push_back(*std::ranges::min_element(bound.own[stage].back()));
+      }
+      rest.assign(highest[stage] - lowest[stage] + 1, kInfinity);
+      for (size_t used = 0; used < rest.size(); ++used)
+        for (size_t more = 0; more < own.size(); ++more)
+          rest[used] = std::min(rest[used], own[more] + behind[used + more]);
+    }
+    return bound;
+  }
+
+  // Sums the chains anew for the present ranges.
+  void rebound() {
+    bounds.clear();
+    for (const Chain &chain : chains)
+      bounds.push_back(boundOf(chain));
+  }
+
+  // The next split, nearest to `split`, under which no chain is longer than `target`. False when there is none.
+  bool next(double target, std::vector<StageChoice> &split) {
+    std::vector<StageChoice> found;
+    std::vector<double> sums(bounds.size());
+    if (!descend(target, split, 0, sums, found))
+      return false;
+    split = std::move(found);
+    return true;
+  }
+
+  bool descend(double target, const std::vector<StageChoice> &near, int used, const std::vector<double> &sums,
+               std::vector<StageChoice> &found) {
+    size_t stage = found.size();
+    budget -= kNodeCost * static_cast<int64_t>(bounds.size());
+    if (budget < 0)
+      return false;
+    if (stage == static_cast<size_t>(stages))
+      return true;
+    int least = ranges.least[stage], most = ranges.most[stage];
+    std::vector<int> order(most - least + 1);
+    std::iota(order.begin(), order.end(), least);
+    std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage].layers), count); });
+    std::vector<double> with(bounds.size());
+    for (int count : order)
+      for (size_t choice = 0; choice < bounds[0].own[stage][count - least].size(); ++choice) {
+        bool isInTime = true;
+        for (size_t i = 0; i < bounds.size() && isInTime; ++i) {
+          with[i] = sums[i] + bounds[i].own[stage][count - least][choice];
+          isInTime = with[i] + bounds[i].rest[stage + 1][used + count - least] <= target;
+        }
+        if (!isInTime)
+          continue;
+        found.push_back({count, choice});
+        if (descend(target, near, used + count - least, with, found))
+          return true;
+        found.pop_back();
+      }
+    return false;
+  }
+
+  std::vector<int> given;
+  std::vector<std::vector<ChunkOption>> givenChoices; // per stage
+  StageOptions &stageOptions;
+  ChunkOptions options;
+  const Plan &axes;
+  int stages, layers, perStage;
+  int64_t budget;
+  double limit = kInfinity;
+  std::vector<ChunkSeconds> edges; // per chunk in model order
+  std::vector<double> stageEdges;  // those of all chunks of a stage
+  std::vector<double> waits;       // forwards of the edges above each stage
+  ChunkSeconds least;              // of a layer that repeats least
+  std::vector<int> fewest;         // layers per stage
+  Ranges ranges;
+  std::vector<Chain> chains;
+  std::vector<Bound> bounds;                       // of the chains, within the ranges
+  std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
+};
 
 } // namespace
 
-SplitResult evenChunks(StageOptions &options, double limit) {
-  const Plan &axes = options.axes();
-  const CostTable &table = options.table();
-  SplitResult result;
-  result.lowerBound = std::max(limit, 0.0);
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  int layers = static_cast<int>(table.layerKinds.size());
-  const std::vector<int> &kinds = table.layerKinds;
-  if (layers % chunks != 0 || std::count(kinds.begin(), kinds.end(), kinds.front()) != layers)
-    return result;
-  int count = layers / chunks;
-  bool vShape = isVShaped(axes.schedule);
-  const SegmentCost &layer = table.kinds[kinds.front()];
-  int kept = static_cast<int>(table.commonRecompute.value_or(Recompute::None)); // takes least, or is the only choice
-  double forward = layer.forward.total() + layer.forwardTransfer[kept], repeated = layer.recompute[kept].total();
-  std::vector<ChunkSeconds> seconds(chunks), edges(chunks);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const ChunkSeconds &edge = edges[chunk] = edgeSeconds(table, chunk, axes.pp, chunksPerStage, vShape);
-    seconds[chunk] = {count * forward + edge.forward, count * (layer.backward.total() + repeated) + edge.backward,
-                      count * layer.weight.total() + edge.weight};
-  }
-  if (!mayEndBefore(limit, axes, seconds))
-    return result;
-  std::vector<double> steps(axes.pp);
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    int stage = stageOfChunk(chunk, axes.pp, chunksPerStage, vShape);
-    const StageOption &option = options.best(stage, chunk * count, count);
-    if (!option.fits)
-      return result;
-    seconds[chunk] = {option.seconds.forward + edges[chunk].forward, option.seconds.backward + edges[chunk].backward,
-                      option.seconds.weight + edges[chunk].weight};
-    steps[stage] = option.stepSeconds;
-  }
-  if (!mayEndBefore(limit - *std::min_element(steps.begin(), steps.end()), axes, seconds))
-    return result;
-  double played = playedStepSeconds(*options.schedule(), seconds, steps);
-  result.played = 1;
-  if (played < limit) {
-    result.seconds = result.lowerBound = played;
-    result.counts.assign(chunks, count);
-  }
-  return result;
+SplitResult bestChunks(const Problem &problem, StageOptions &options, double limit, int64_t budget) {
+  std::vector<int> given;
+  if (problem.pins.stageLayers)
+    given = *problem.pins.stageLayers;
+  else if (!options.hasOneKind())
+    given = evenChunks(problem, options.axes());
+  return ChunkSearch(problem, options, std::move(given), budget).run(limit);
 }
 
-std::vector<StagePlan> layChunks(StageOptions &options, const std::vector<int> &counts) {
-  const Plan &axes = options.axes();
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages);
-  bool vShape = isVShaped(axes.schedule);
-  std::vector<StagePlan> stages;
-  for (int chunk = 0, first = 0; chunk < static_cast<int>(counts.size()); first += counts[chunk++])
-    stages.push_back({first, counts[chunk], {}});
+std::vector<int> evenChunks(const Problem &problem, const Plan &axes) {
+  std::vector<int> totals;
+  std::vector<bool> isEnd;
   for (int stage = 0; stage < axes.pp; ++stage) {
-    const StagePlan *widest = nullptr;
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk) {
-      const StagePlan &part = stages[modelChunk(stage, chunk, axes.pp, vShape)];
-      if (!widest || part.layers > widest->layers)
-        widest = &part;
-    }
-    if (widest->layers == 0)
-      continue;
-    std::vector<Recompute> kept = options.keep(stage, widest->firstLayer, widest->layers);
-    for (int chunk = 0; chunk < chunksPerStage; ++chunk) {
-      StagePlan &part = stages[modelChunk(stage, chunk, axes.pp, vShape)];
-      part.recompute.assign(kept.end() - part.layers, kept.end());
-    }
+    StageContent ends = stageEnds(axes, stage);
+    isEnd.push_back(ends.embed || ends.head);
+    totals.push_back(leastLayers(problem, axes, stage));
   }
-  return stages;
+  int left = problem.layerCount() - std::accumulate(totals.begin(), totals.end(), 0);
+  if (left < 0) { // too few for so many chunks
+    left = problem.layerCount();
+    std::ranges::fill(totals, 0);
+  }
+  for (; left > 0; --left) {
+    int least = 0;
+    for (int stage = 1; stage < axes.pp; ++stage)
+      if (std::pair(totals[stage], isEnd[stage]) < std::pair(totals[least], isEnd[least]))
+        least = stage;
+    ++totals[least];
+  }
+  return spreadOverChunks(axes, totals);
 }
 
-SplitResult pinnedChunks(const Problem &problem, StageOptions &options, double limit) {
-  SplitResult result;
-  result.lowerBound = std::max(limit, 0.0);
-  Plan plan = options.axes();
-  plan.stages = layChunks(options, *problem.pins.stageLayers);
-  Prediction prediction = pricePlan(problem, plan).prediction;
-  result.played = 1;
-  if (!prediction.fits() || prediction.stepSeconds >= limit)
-    return result;
-  result.counts = *problem.pins.stageLayers;
-  result.seconds = prediction.stepSeconds;
-  for (StagePlan &stage : plan.stages)
-    stage.recompute.assign(stage.layers, options.table().commonRecompute.value_or(Recompute::None));
-  result.lowerBound = std::min(result.seconds, pricePlan(problem, plan).prediction.stepSeconds);
-  return result;
+LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts,
+                     const std::vector<RepeatedLayers> &repeated) {
+  const Plan &axes = options.axes();
+  int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  ChunkOptions choices(problem, options);
+  LaidStages laid;
+  for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
+    laid.stages.push_back({static_cast<int>(first), counts[chunk], {}});
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    if (perStage == 1) {
+      StagePlan &here = laid.stages[stage];
+      here.recompute = options.keep(stage, here.firstLayer, here.layers);
+      const StageOption &option = options.best(stage, here.firstLayer, here.layers);
+      laid.bytes.push_back(option.bytes);
+      laid.hostBytes.push_back(option.hostBytes);
+      continue;
+    }
+    std::vector<LayerRange> own;
+    std::vector<StagePlan *> chunks;
+    for (int i = 0; i < perStage; ++i) {
+      chunks.push_back(&laid.stages[modelChunk(stage, i, axes.pp, isVShaped(axes.schedule))]);
+      own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
+    }
+    ChunkOption option = repeated.empty() ? choices.best(stage, own) : choices.price(stage, own, repeated[stage]);
+    std::vector<std::vector<Recompute>> kept = choices.keep(own, option.repeated);
+    for (int i = 0; i < perStage; ++i)
+      chunks[i]->recompute = std::move(kept[i]);
+    laid.bytes.push_back(option.bytes);
+    laid.hostBytes.push_back(option.hostBytes);
+  }
+  return laid;
 }
 
 } // namespace espalier::planner

@@ -1,20 +1,30 @@
-// Schedules with several chunks per stage: equal chunks of equal layers, or chunks that the user pinned, of which some
-// may hold no layer but only the embedding or the head.
+// Schedules with several chunks per stage: how many layers each stage gets, laid on its chunks by rule
+// (chunk_options.h), or chunks that the user pinned.
 #pragma once
 
+#include "planner/chunk_options.h"
 #include "planner/split_layers.h"
 
 namespace espalier::planner {
 
-/// The one split into equal chunks, when it fits and beats the limit.
-SplitResult evenChunks(StageOptions &options, double limitSeconds);
+/// The best split and what it repeats, as bestSplit(). Layers that are all alike: any number on each stage. Unlike
+/// layers: equally many on each stage, as far as they go. Pinned chunks: those.
+SplitResult bestChunks(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
 
-/// The pinned split, when it fits and beats the limit. What a stage keeps is chosen for its widest chunk; where that
-/// repeats work, the bound is the same split without.
-SplitResult pinnedChunks(const Problem &problem, StageOptions &options, double limitSeconds);
+/// What stages hold and need.
+struct LaidStages {
+  std::vector<StagePlan> stages;        ///< per chunk in model order
+  std::vector<double> bytes, hostBytes; ///< per stage
+};
 
-/// Lays `counts` (layers per chunk in model order) on the stages of the options' axes: each stage keeps what its widest
-/// chunk needs to fit; narrower chunks leave out the layers that repeat most.
-std::vector<StagePlan> layChunks(StageOptions &options, const std::vector<int> &counts);
+/// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what they keep: with
+/// several chunks per stage what `repeated` says for each, otherwise what fits and repeats least, or needs the fewest
+/// bytes.
+LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts,
+                     const std::vector<RepeatedLayers> &repeated = {});
+
+/// Layers spread evenly over stages, one more first for those between the ends, and over their chunks by rule: per
+/// chunk in model order.
+std::vector<int> evenChunks(const Problem &problem, const Plan &axes);
 
 } // namespace espalier::planner

@@ -5,6 +5,7 @@
 
 #include "planner/longest_paths.h"
 #include "planner/split_chunks.h"
+#include "planner/work_bounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +15,8 @@
 namespace espalier::planner {
 
 double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
-                         const std::vector<double> &stepSeconds, double turnSeconds) {
-  Played played = schedule.play(chunks, /*wantTrace=*/false, turnSeconds);
+                         const std::vector<double> &stepSeconds) {
+  Played played = schedule.play(chunks);
   double seconds = 0;
   for (size_t stage = 0; stage < stepSeconds.size(); ++stage)
     seconds = std::max(seconds, played.endSeconds[stage] + stepSeconds[stage]);
@@ -24,158 +25,8 @@ double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<Chun
 
 namespace {
 
-// Adds `count` segments with what may be repeated in them.
-void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
-                 WorkSum &sum) {
-  double least = 0, most = 0, transfer = 0;
-  if (repeats) {
-    int kept = static_cast<int>(pinned.value_or(Recompute::None));
-    least = cost.recompute[kept].total();
-    transfer = cost.forwardTransfer[kept];
-    for (const PhaseSeconds &repeated : cost.recompute)
-      most = std::max(most, pinned ? least : repeated.total());
-    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
-    if (cost.keepsOptimizerOnDevice())
-      sum.stateBytes += count * cost.optimizerBytes;
-    if (cost.keepsSavedOnDevice(kept))
-      sum.savedBytes +=
-          count * (pinned ? cost.savedBytes[kept] : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
-  }
-  double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
-  sum.work += count * (forward + rest + least);
-  sum.layerWork += repeats ? count * (forward + rest + least) : 0;
-  sum.once += count * cost.step.total();
-  if (forward + rest + most > 0)
-    sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
-}
-
-} // namespace
-
-namespace {
-
-// State and what `held` chunks keep where both are spread evenly.
-double spreadBytes(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
-  return (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
-}
-
-// The slack is for rounding.
-bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
-  return spreadBytes(sum, machine, held, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
-}
-
-// Chunks that some stage holds at once, at least.
-double leastHeld(const Plan &axes) {
-  return axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1;
-}
-
-} // namespace
-
-WorkSum sumWork(const Problem &problem, const CostTable &table) {
-  WorkSum sum;
-  sum.boundarySeconds = table.boundarySeconds;
-  if (problem.embed >= 0)
-    addSegments(table.embed, table.commonRecompute, /*repeats=*/false, 1, sum);
-  if (problem.head >= 0)
-    addSegments(table.head, table.commonRecompute, /*repeats=*/false, 1, sum);
-  for (const LayerRun &run : problem.layers)
-    addSegments(table.kinds[run.kind], table.commonRecompute, /*repeats=*/true, run.count, sum);
-  return sum;
-}
-
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
-                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks) {
-  std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
-  for (size_t i = 0; i < choices.size(); ++i)
-    sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
-  std::vector<int> chunks; // of a stage at most
-  for (const Plan &plan : choices)
-    chunks.push_back(mostChunks(plan.pp));
-  auto add = [&](int kind, bool repeats, double count) {
-    KindCosts::Last plain; // nothing offloaded
-    for (size_t i = 0; i < choices.size(); ++i) {
-      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, chunks[i]))
-        continue; // what the other kinds need changes nothing
-      costs.price(kind, choices[i], plain);
-      if (!plain.found) {
-        sums[i].reset();
-        continue;
-      }
-      SegmentCost cost = plain.cost;
-      addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
-      addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
-    }
-  };
-  for (int edge : {problem.embed, problem.head})
-    if (edge >= 0)
-      add(edge, /*repeats=*/false, 1);
-  std::vector<double> layers(problem.kinds.size());
-  for (const LayerRun &run : problem.layers)
-    layers[run.kind] += run.count;
-  for (size_t kind = 0; kind < layers.size(); ++kind)
-    if (layers[kind] > 0)
-      add(static_cast<int>(kind), /*repeats=*/true, layers[kind]);
-  return sums;
-}
-
-namespace {
-
-// Transfers of one micro-batch between stages, forward and backward.
-double sends(const Plan &axes, int chunks) {
-  int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
-  return 2.0 * pairs;
-}
-
-// Stages of work x_s, in all `work`, and y_s once per step, in all `once`, that end by T where
-// share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, equal chains have
-// z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least (work + once / m).
-double waitingSeconds(double share, double work, double once, double m, double p) {
-  if (share <= 0)
-    return 0;
-  return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
-}
-
-} // namespace
-
-double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes) {
-  return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
-}
-
-double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks) {
-  if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
-    return std::numeric_limits<double>::infinity();
-  return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
-}
-
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks) {
-  int chunks = chunksOf(axes.schedule, axes.virtualStages);
-  double m = static_cast<double>(axes.microBatches), p = axes.pp;
-  if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
-    return std::numeric_limits<double>::infinity();
-  double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
-  double bound = (m * work + sum.once) / p;
-  // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
-  // backward, which are at least the mean, m - 1 times more.
-  if (axes.schedule == Schedule::GPipe)
-    return std::max(bound, work * (m + p - 1) / p);
-  if (chunks > 1 && !evenChunks) // a stage's first chunk may have next to nothing
-    return bound;
-  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
-  // goes forward. The V ends where it starts, so its head is not part of the first chunks.
-  double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
-  double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
-  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p));
-  // Without split weights the last backward goes up again to the first stage, which sends none.
-  if (axes.schedule == Schedule::OneFOneB)
-    bound = std::max(bound, waitingSeconds(1, work, 0, m, p));
-  if (axes.schedule == Schedule::Interleaved)
-    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds);
-  return bound;
-}
-
-namespace {
-
-constexpr int64_t kNodeCost = 20;              // a step of the descent costs about as much as playing this many actions
-constexpr int64_t kMostUpperActions = 200'000; // of stages x stages x micro-batches: what their tables may hold
+constexpr int64_t kNodeCost = 20;  // a step of the descent costs about as much as playing this many actions
+constexpr size_t kMostChains = 16; // of splits that were played
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -449,9 +300,9 @@ private:
     }
   }
 
-  // Plays a split and keeps it when it is faster. Where what a stage keeps is not proved best, playing the least that
-  // it could be bounds the split.
-  void take(const std::vector<int> &counts, SplitResult &result) {
+  // Plays a split, keeps it when it is faster, and returns its longest chain. Where what a stage keeps is not proved
+  // best, playing the least that it could be bounds the split.
+  Chain take(const std::vector<int> &counts, SplitResult &result) {
     std::vector<ChunkSeconds> chunks, least;
     std::vector<double> steps;
     bool proved = true;
@@ -465,14 +316,15 @@ private:
     }
     if (!schedule)
       schedule = options.schedule();
-    double seconds = playedStepSeconds(*schedule, chunks, steps);
+    Chain chain = schedule->longestChain(chunks, steps);
     ++result.played;
     if (!proved)
       unproved = std::min(unproved, playedStepSeconds(*schedule, least, steps));
-    if (seconds < result.seconds) {
-      result.seconds = seconds;
+    if (chain.seconds < result.seconds) {
+      result.seconds = chain.seconds;
       result.counts = counts;
     }
+    return chain;
   }
 
   // Plays every split whose bound is below the best.
@@ -501,37 +353,13 @@ private:
           if (step.start <= most)
             slack[stage][used] = std::max(slack[stage][used], most);
         });
+    for (PlayedChain &one : played)
+      sumRest(one, target);
     std::vector<int> counts;
     isExact = true;
     bool complete = descend(0, 0, 0, limit, slack, counts, result);
     isExact = false;
     return complete;
-  }
-
-  // The step as the first stages alone play it: each micro-batch comes back up after what it takes below them at least.
-  // Chains may turn among them as often as they like.
-  double upperSeconds(const std::vector<int> &counts, int used) {
-    int upper = static_cast<int>(counts.size());
-    if (uppers.empty()) {
-      ScheduleTable table = buildSchedule(axes.schedule, stages, static_cast<int>(axes.microBatches));
-      uppers.resize(stages);
-      for (int last = stages - 1; last > 0; --last) {
-        table.stages.resize(last);
-        if (static_cast<int64_t>(last) * last * axes.microBatches <= kMostUpperActions)
-          uppers[last] = std::make_unique<OrderedSchedule>(table);
-      }
-    }
-    if (!uppers[upper])
-      return 0;
-    budget -= axes.microBatches * upper * 2;
-    std::vector<ChunkSeconds> chunks;
-    std::vector<double> steps;
-    for (int stage = 0, first = 0; stage < upper; first += counts[stage++]) {
-      const StageOption &option = options.best(stage, first, counts[stage]);
-      chunks.push_back(leastSecondsOf(stage, option));
-      steps.push_back(option.stepSeconds);
-    }
-    return playedStepSeconds(*uppers[upper], chunks, steps, passingBelow(upper - 1, used));
   }
 
   bool descend(int used, int stage, double start, double limit, const std::vector<std::vector<double>> &slack,
@@ -541,11 +369,10 @@ private:
       return false;
     if (stage == stages) {
       budget -= axes.microBatches * stages * 2;
-      take(counts, result);
+      Chain chain = take(counts, result);
+      addPlayed(std::move(chain), std::min(limit, result.seconds) * (1 - 1e-9));
       return true;
     }
-    if (stage > 1 && upperSeconds(counts, used) >= std::min(limit, result.seconds) * (1 - 1e-9))
-      return true;
     bool complete = true;
     visitOptions(stage, used, limit, [&](int count, const Step &step) {
       double target = std::min(limit, result.seconds) * (1 - 1e-9);
@@ -553,10 +380,62 @@ private:
       if (!complete || here + step.turning > target || here + step.passing > slack[stage + 1][used + count])
         return;
       counts.push_back(count);
-      complete = descend(used + count, stage + 1, here + step.passing, limit, slack, counts, result);
+      if (mayEndWithin(target, counts, used))
+        complete = descend(used + count, stage + 1, here + step.passing, limit, slack, counts, result);
       counts.pop_back();
     });
     return complete;
+  }
+
+  // What a chain takes on a stage with these layers, at least.
+  double secondsOn(const Chain &chain, int stage, int first, int count) {
+    const StageOption &option = options.bound(stage, first, count);
+    ChunkSeconds seconds = leastSecondsOf(stage, option);
+    const std::array<int, 3> &times = chain.times[stage];
+    double backward = seconds.backward + (splitsBackward(axes.schedule) ? 0 : seconds.weight);
+    return times[0] * seconds.forward + times[1] * backward + times[2] * seconds.weight +
+           (chain.lastStage == stage ? option.stepSeconds : 0);
+  }
+
+  // A chain, and the least that it takes on each stage and those below it, behind so many layers.
+  struct PlayedChain {
+    Chain chain;
+    std::vector<std::vector<double>> rest;
+  };
+
+  void sumRest(PlayedChain &played, double target) {
+    played.rest.assign(stages + 1, std::vector<double>(layers + 1, kInfinity));
+    played.rest[stages][layers] = 0;
+    for (int stage = stages - 1; stage >= 0; --stage)
+      for (int used = lowest[stage]; used <= highest[stage]; ++used)
+        visitOptions(stage, used, target, [&](int count, const Step &) {
+          double &rest = played.rest[stage][used];
+          rest = std::min(rest, secondsOn(played.chain, stage, used, count) + played.rest[stage + 1][used + count]);
+        });
+  }
+
+  void addPlayed(Chain chain, double target) {
+    if (played.size() >= kMostChains)
+      played.erase(played.begin());
+    played.push_back({std::move(chain), {}});
+    budget -= static_cast<int64_t>(stages) * layers;
+    sumRest(played.back(), target);
+  }
+
+  // Whether the chains of splits played before leave time for the first stages of a split; the last of them is new.
+  bool mayEndWithin(double target, const std::vector<int> &counts, int used) {
+    budget -= static_cast<int64_t>(played.size() * counts.size()) / 4;
+    for (const PlayedChain &one : played) {
+      int first = used + counts.back();
+      double seconds = one.rest[counts.size()][first];
+      for (size_t stage = counts.size(); stage-- > 0 && seconds <= target;) {
+        first -= counts[stage];
+        seconds += secondsOn(one.chain, static_cast<int>(stage), first, counts[stage]);
+      }
+      if (seconds > target)
+        return false;
+    }
+    return true;
   }
 
   const Problem &problem;
@@ -575,8 +454,8 @@ private:
   bool isExact = false;                  // what a stage keeps is chosen, not only bounded
   double firstEnding = 0;                // the least of the endings of those in time for the last target
   std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
-  std::vector<std::unique_ptr<OrderedSchedule>> uppers; // of so many first stages; none where there is too much to play
-  double unproved = kInfinity; // least bound of the splits that were played without proof of what is kept
+  std::vector<PlayedChain> played;       // with what they take for the last target narrowed to
+  double unproved = kInfinity;           // least bound of the splits that were played without proof of what is kept
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 
@@ -585,7 +464,7 @@ private:
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   const Plan &axes = options.axes();
   if (chunksOf(axes.schedule, axes.virtualStages) > 1)
-    return problem.pins.stageLayers ? pinnedChunks(problem, options, limitSeconds) : evenChunks(options, limitSeconds);
+    return bestChunks(problem, options, limitSeconds, budget);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }
 

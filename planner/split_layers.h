@@ -2,23 +2,25 @@
 // a dynamic program over a lower bound and a search through what the bound leaves open.
 #pragma once
 
-#include "planner/kind_costs.h"
 #include "planner/stage_options.h"
 
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <optional>
-#include <span>
 #include <vector>
 
 namespace espalier::planner {
+
+/// How many layers of a stage repeat work: the first `full` in the order of ChunkOptions, then `selective`.
+struct RepeatedLayers {
+  int full = 0, selective = 0;
+};
 
 /// The best split found. lowerBound holds for every split that fits; it equals `seconds` when the
 /// split is proven best. Without a split that fits and beats the limit, `counts` is empty and
 /// lowerBound >= limit.
 struct SplitResult {
-  std::vector<int> counts; ///< layers per stage (per chunk with several chunks), in model order of stages
+  std::vector<int> counts;              ///< layers per stage (per chunk with several chunks), in model order of stages
+  std::vector<RepeatedLayers> repeated; ///< per stage, with several chunks
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;
@@ -29,39 +31,8 @@ struct SplitResult {
 /// the bound is returned with a gap.
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
-/// Step time of given durations: the stage that ends last, with its work once per step behind it. `turnSeconds`: see
-/// OrderedSchedule::play.
+/// Step time of given durations: the stage that ends last, with its work once per step behind it.
 double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
-                         const std::vector<double> &stepSeconds, double turnSeconds = 0);
-
-/// What all stages do together under one choice of axes.
-struct WorkSum {
-  double work = 0;         ///< one micro-batch through all layers, with the least that may be repeated
-  double layerWork = 0;    ///< the same without embedding and head
-  double once = 0;         ///< once per step
-  double forwardShare = 1; ///< least share of forward in any segment
-  double boundarySeconds = 0;
-  double stateBytes = 0; ///< parameters, gradients and optimizer of all layers
-  double savedBytes = 0; ///< least that one micro-batch keeps in all layers
-};
-
-WorkSum sumWork(const Problem &problem, const CostTable &table);
-
-/// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
-/// the terms of a kind are at hand for all choices; `costs` are those of the problem.
-/// `mostChunks`: of a stage, by the number of stages. A choice under which not even so many chunks fit is not summed to
-/// its end: what there is shows that.
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
-                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks);
-
-/// Bytes of the fullest stage, at least: state and what is kept, spread evenly.
-double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);
-
-/// A bound for all schedules with at most `chunks` chunks on a stage and all splits: every stage works all the time.
-double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks);
-
-/// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
-/// `evenChunks`: the chunks of a stage have equally many layers.
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool evenChunks);
+                         const std::vector<double> &stepSeconds);
 
 } // namespace espalier::planner

@@ -37,7 +37,7 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int count : content.layers[kind])
       if (count > 0)
-        add(table.kinds[kind], static_cast<double>(content.chunks) * count);
+        add(table.kinds[kind], count);
   if (content.embed)
     add(table.embed, 1);
   if (content.head)
@@ -66,16 +66,8 @@ std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
   return schedules->get(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
 }
 
-// A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
-void StageOptions::countInFlight() {
-  if (isVShaped(plan.schedule)) {
-    std::shared_ptr<const OrderedSchedule> ordered = schedule();
-    inFlight.assign(ordered->inFlight().begin(), ordered->inFlight().end());
-    return;
-  }
-  for (int stage = 0; stage < plan.pp; ++stage)
-    inFlight.push_back(
-        chunksInFlight(plan.schedule, stage, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages));
+std::shared_ptr<const std::vector<HeldChunks>> StageOptions::mostHeld() const {
+  return schedules->mostHeld(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
 }
 
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
@@ -95,16 +87,19 @@ ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chun
   return seconds;
 }
 
-StageContent StageOptions::contentOf(int stage) const {
+StageContent stageEnds(const Plan &plan, int stage) {
   StageContent content;
-  content.chunks = chunksOf(plan.schedule, plan.virtualStages);
-  bool vShape = isVShaped(plan.schedule);
+  int chunks = chunksOf(plan.schedule, plan.virtualStages);
   content.embed = stage == 0;
-  content.head = vShape ? stage == 0 : stage == plan.pp - 1;
-  content.receives = plan.pp > 1 && (stage > 0 || content.chunks > 1);
-  content.sends = plan.pp > 1 && (stage < plan.pp - 1 || content.chunks > 1);
+  content.head = stage == (isVShaped(plan.schedule) ? 0 : plan.pp - 1);
+  content.receives = plan.pp > 1 && (stage > 0 || chunks > 1);
+  content.sends = plan.pp > 1 && (stage < plan.pp - 1 || chunks > 1);
+  return content;
+}
+
+StageContent StageOptions::contentOf(int stage) const {
+  StageContent content = stageEnds(plan, stage);
   content.inFlight = inFlight[stage];
-  content.headInFlight = headsInFlight(plan.schedule, content.inFlight, plan.pp, static_cast<int>(plan.microBatches));
   return content;
 }
 
@@ -117,7 +112,10 @@ const StageOption &StageOptions::bound(int stage, int first, int count) { return
 const StageOption &StageOptions::known(int stage, int first, int count, int64_t budget) {
   // Stages between the ends that hold equally much are alike, and so are positions of equal layers.
   if (inFlight.empty()) {
-    countInFlight();
+    for (int i = 0; i < plan.pp; ++i) {
+      auto microBatches = static_cast<int>(plan.microBatches);
+      inFlight.push_back(planner::mostHeld(plan.schedule, i, plan.pp, microBatches, 1).front().front());
+    }
     placesOf.assign(plan.pp, std::vector<std::vector<uint32_t>>(oneKind ? 1 : costs.layerKinds.size()));
   }
   int stageClass = stage;
@@ -141,8 +139,8 @@ const StageOption &StageOptions::known(int stage, int first, int count, int64_t 
 
 StageOption StageOptions::choose(int stage, int first, int count, int64_t budget) {
   StageContent content = contentOf(stage);
-  if (keepsOneClass())
-    return chooseUniform(content, first, count);
+  if (costs.commonRecompute)
+    return finish(place(content, first, count, *costs.commonRecompute), content);
   StageOption option = finish(place(content, first, count, Recompute::None), content);
   if (option.fits) // nothing is repeated
     return option;
@@ -160,11 +158,6 @@ StageOption StageOptions::choose(int stage, int first, int count, int64_t budget
   }
   option.leastBackward = option.seconds.backward - (choice.repeatSeconds - choice.leastRepeatSeconds);
   return option;
-}
-
-// With several chunks of unlike layers what a stage holds at once is counted as if all were the widest.
-bool StageOptions::keepsOneClass() const {
-  return costs.commonRecompute || (!oneKind && chunksOf(plan.schedule, plan.virtualStages) > 1);
 }
 
 // Puts the range on the stage, all in one class. Returns the table in which it is priced: layers that are alike are
@@ -234,8 +227,8 @@ int StageOptions::countOf(int kind, int first, int count) const {
 std::vector<Recompute> StageOptions::keep(int stage, int first, int count) {
   bool fits = best(stage, first, count).fits;
   StageContent content = contentOf(stage);
-  if (keepsOneClass())
-    return std::vector<Recompute>(count, uniformClass(content, first, count));
+  if (costs.commonRecompute)
+    return std::vector<Recompute>(count, *costs.commonRecompute);
   if (fits && finish(place(content, first, count, Recompute::None), content).fits)
     return std::vector<Recompute>(count, Recompute::None);
   std::vector<std::array<int, 3>> left = chooseMixed(stage, first, count, recomputeBudget).layers;
@@ -248,39 +241,6 @@ std::vector<Recompute> StageOptions::keep(int stage, int first, int count) {
     list.push_back(static_cast<Recompute>(index));
   }
   return list;
-}
-
-namespace {
-
-bool better(const StageOption &a, const StageOption &b) {
-  if (a.fits != b.fits)
-    return a.fits;
-  if (!a.fits)
-    return a.bytes < b.bytes;
-  if (a.seconds.backward != b.seconds.backward)
-    return a.seconds.backward < b.seconds.backward;
-  return a.bytes < b.bytes;
-}
-
-} // namespace
-
-Recompute StageOptions::uniformClass(StageContent content, int first, int count) {
-  if (costs.commonRecompute)
-    return *costs.commonRecompute;
-  std::optional<StageOption> best;
-  Recompute chosen = Recompute::None;
-  for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    StageOption option = finish(place(content, first, count, recompute), content);
-    if (!best || better(option, *best)) {
-      best = option;
-      chosen = recompute;
-    }
-  }
-  return chosen;
-}
-
-StageOption StageOptions::chooseUniform(StageContent content, int first, int count) {
-  return finish(place(content, first, count, uniformClass(content, first, count)), content);
 }
 
 } // namespace espalier::planner

@@ -15,10 +15,10 @@
 
 namespace espalier::planner {
 
-/// One chunk of layers on a stage, with its choice of what is kept.
+/// A range of layers on a stage, with its choice of what is kept.
 struct StageOption {
   bool fits = false;
-  ChunkSeconds seconds;   ///< of one chunk's layers; see edgeSeconds
+  ChunkSeconds seconds;   ///< of the layers; see edgeSeconds
   double stepSeconds = 0; ///< of the whole stage, once per step
   double bytes = 0;       ///< of the whole stage; when nothing fits, of the least choice
   double hostBytes = 0;   ///< of the whole stage, in host memory
@@ -27,7 +27,7 @@ struct StageOption {
   bool isProved() const { return leastBackward >= seconds.backward; }
 };
 
-/// Options of one choice of axes; remembers what it computed.
+/// Options of one choice of axes; remembers what it computed. Several chunks per stage: chunk_options.h.
 class StageOptions {
 public:
   /// `plan` gives axes, micro-batches and schedule; its stages are not looked at. Plans of one search share
@@ -35,8 +35,7 @@ public:
   StageOptions(const Problem &problem, const Plan &plan,
                std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>());
 
-  /// Layers first .. first + count - 1 on `stage`. With several chunks per stage all chunks have
-  /// `count` layers and keep the same.
+  /// Layers first .. first + count - 1 on `stage`, under a schedule with one chunk per stage.
   const StageOption &best(int stage, int first, int count);
 
   /// The same with less care for what is kept: whether it fits and the least backward hold.
@@ -47,17 +46,16 @@ public:
 
   const CostTable &table() const { return costs; }
   const Plan &axes() const { return plan; }
+  bool hasOneKind() const { return oneKind; }
   /// The schedule of the axes.
   std::shared_ptr<const OrderedSchedule> schedule() const;
+  /// What each stage holds under it.
+  std::shared_ptr<const std::vector<HeldChunks>> mostHeld() const;
 
 private:
-  void countInFlight();
   const StageOption &known(int stage, int first, int count, int64_t budget);
   StageOption choose(int stage, int first, int count, int64_t budget);
-  StageOption chooseUniform(StageContent content, int first, int count);
-  Recompute uniformClass(StageContent content, int first, int count);
   RecomputeChoice chooseMixed(int stage, int first, int count, int64_t budget);
-  bool keepsOneClass() const;
   const CostTable &place(StageContent &content, int first, int count, Recompute recompute);
   std::vector<int> kindsIn(int first, int count) const;
   int countOf(int kind, int first, int count) const;
@@ -81,6 +79,9 @@ private:
   std::deque<Known> entries;
   std::vector<std::vector<std::vector<uint32_t>>> placesOf; // [stage class][first][count] -> place in entries, from 1
 };
+
+/// What of a plan lies on a stage beside its layers: embedding, head and neighbours.
+StageContent stageEnds(const Plan &plan, int stage);
 
 /// Time of the layers of one chunk.
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);

@@ -73,7 +73,7 @@ ordered_json describe(const TableReport &report) {
           {"oom_refused", report.outOfMemoryRefused},
           {"fit_rows", report.fits},
           {"fits_refused", report.fitsRefused},
-          {"heads_assumed", report.headsAssumed},
+          {"assumed", report.assumed},
           {"without_plan", searched},
           {"repeats", report.repeats},
           {"noise", report.noise},
@@ -88,11 +88,14 @@ int benchPlans(const PlansArguments &arguments) {
     for (const planner::TableFault &fault : table.faults)
       fmt::print(stderr, "{}:{}: error: {}\n", file, fault.line, fault.message);
     sound = sound && table.faults.empty();
-    if (sound)
-      reports.push_back(evaluateTable(file, table.rows));
+    if (table.rows.empty() && !table.faults.empty())
+      continue; // no table
+    TableReport &report = reports.emplace_back(evaluateTable(file, table.rows));
+    if (!table.faults.empty()) {
+      report.rows += static_cast<int>(table.faults.size());
+      report.skipped["no row of this table (see the errors)"] = static_cast<int>(table.faults.size());
+    }
   }
-  if (!sound)
-    return UserError;
   ordered_json tables = ordered_json::array();
   for (const TableReport &report : reports)
     if (arguments.json)
@@ -101,7 +104,7 @@ int benchPlans(const PlansArguments &arguments) {
       fmt::print("{}", printReport(report, arguments.rows));
   if (arguments.json) // a cell may hold any bytes
     fmt::print("{}\n", tables.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace));
-  return Success;
+  return sound ? Success : UserError;
 }
 
 } // namespace

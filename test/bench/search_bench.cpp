@@ -122,7 +122,14 @@ void runRandomFew(benchmark::State &state) {
   state.counters["gap"] = worst;
 }
 
-BENCHMARK(runRandomFew)->Args({300, 1})->ArgNames({"problems", "seed"})->Iterations(1)->MeasureProcessCPUTime();
+BENCHMARK(runRandomFew)
+    ->Args({300, 1})
+    ->Args({300, 2})
+    ->Args({300, 3})
+    ->Args({300, 4})
+    ->ArgNames({"problems", "seed"})
+    ->Iterations(1)
+    ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 13b_on_32, shapeProblem(gpt(40, 5120, 40), System{}, testMachine(4, 8), 64), false)
     ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 13b_on_32_all, shapeProblem(gpt(40, 5120, 40), System{}, testMachine(4, 8), 64), true)

@@ -4,6 +4,7 @@
 #include "planner/memory.h"
 #include "planner/search.h"
 #include "planner/split_layers.h"
+#include "planner/work_bounds.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>
@@ -242,11 +243,11 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
         Plan priced = plan;
         for (int first = 0; first < 8; first += layers)
           priced.stages.push_back({first, layers, std::vector<Recompute>(layers, recompute)});
-        problem.pins.stageLayers = schedule == Schedule::Interleaved ? std::nullopt : std::optional(std::vector{4, 4});
+        problem.pins.stageLayers = std::vector<int>(8 / layers, layers);
         double seconds = pricePlan(problem, priced).prediction.stepSeconds;
         StageOptions options(problem, plan);
         WorkSum work = sumWork(problem, options.table());
-        EXPECT_LE(relaxedBound(work, problem.machine, plan, /*evenChunks=*/true), seconds * (1 + 1e-12));
+        EXPECT_LE(relaxedBound(work, problem.machine, plan, /*chunksAlike=*/true), seconds * (1 + 1e-12));
         SplitResult split = bestSplit(problem, options, seconds * (1 + 1e-6));
         EXPECT_NEAR(split.seconds, seconds, 1e-12 * seconds) << speed << " " << scheduleName(schedule);
         EXPECT_NEAR(split.lowerBound, seconds, 1e-8 * seconds);

@@ -20,8 +20,8 @@ using namespace espalier::planner;
 
 namespace {
 
-// The rows of a table whose gpu column holds `gpu`.
-std::optional<TableReport> report(const std::string &name, const std::string &gpu = "") {
+// The rows of a table whose gpu column holds `gpu` and whose model `model`.
+std::optional<TableReport> report(const std::string &name, const std::string &gpu = "", const std::string &model = "") {
   const char *shared = std::getenv("ESPALIER_SHARED");
   std::string folder = shared ? shared : ESPALIER_SOURCE_DIR "/../shared";
   std::ifstream file(folder + "/published/" + name);
@@ -31,7 +31,9 @@ std::optional<TableReport> report(const std::string &name, const std::string &gp
   text << file.rdbuf();
   PublishedTable table = readTable(text.str());
   EXPECT_TRUE(table.faults.empty());
-  std::erase_if(table.rows, [&](const PublishedRow &row) { return row.text("gpu").find(gpu) == std::string::npos; });
+  std::erase_if(table.rows, [&](const PublishedRow &row) {
+    return row.text("gpu").find(gpu) == std::string::npos || row.text("model").find(model) == std::string::npos;
+  });
   return evaluateTable(name, table.rows);
 }
 
@@ -41,14 +43,14 @@ struct Wanted {
   double timeError;
   int memoryRows;
   double memoryError;
-  const char *gpu = "";
+  const char *gpu = "", *model = "";
 };
 
 class Published : public testing::TestWithParam<Wanted> {};
 
 TEST_P(Published, StaysWithinTheErrorReachedAndBeatsTheNullModel) {
   const Wanted &wanted = GetParam();
-  std::optional<TableReport> found = report(wanted.name, wanted.gpu);
+  std::optional<TableReport> found = report(wanted.name, wanted.gpu, wanted.model);
   if (!found)
     GTEST_SKIP() << "the table " << wanted.name << " is not here";
   EXPECT_GE(found->time.rows, wanted.timeRows);
@@ -67,13 +69,16 @@ TEST_P(Published, StaysWithinTheErrorReachedAndBeatsTheNullModel) {
 INSTANTIATE_TEST_SUITE_P(Tables, Published,
                          testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.012, 0, 0},
                                          Wanted{"narayanan_sc21_table1.csv", 10, 0.015, 0, 0},
-                                         Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.034, 44, 0.042},
+                                         Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.035, 44, 0.041},
                                          Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.001},
                                          Wanted{"llm_foundry_mpt.csv", 108, 0.048, 0, 0},
                                          Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
-                                         Wanted{"megatron_bridge_perf.csv", 48, 0.058, 0, 0},
+                                         Wanted{"megatron_bridge_perf.csv", 48, 0.059, 0, 0},
                                          Wanted{"bigscience_v100.csv", 39, 0.19, 11, 0.13},
-                                         Wanted{"torchtitan_llama3_h100.csv", 12, 0.049, 6, 0.05}));
+                                         Wanted{"torchtitan_llama3_h100.csv", 15, 0.055, 9, 0.043},
+                                         Wanted{"torchtitan_llama3_h100.csv", 8, 0.068, 5, 0.031, "", "8B"},
+                                         Wanted{"torchtitan_llama3_h100.csv", 4, 0.012, 1, 0.022, "", "70B"},
+                                         Wanted{"torchtitan_llama3_h100.csv", 3, 0.08, 3, 0.07, "", "405B"}));
 
 } // namespace
 
@@ -86,8 +91,8 @@ TEST(Published, MemoryOfAllRowsThatPublishItIsWithinFourPerCent) {
       GTEST_SKIP() << "the table " << name << " is not here";
     memory.rows += found->memory.rows, memory.sum += found->memory.sum;
   }
-  EXPECT_EQ(memory.rows, 58);
-  EXPECT_LE(memory.mean(), 0.04);
+  EXPECT_EQ(memory.rows, 61);
+  EXPECT_LE(memory.mean(), 0.036);
 }
 
 TEST(Published, OutOfMemoryRowsAreRefusedAndRunsThatFitAreNot) {
@@ -185,6 +190,12 @@ TEST(PublishedReport, WhatAnAllocatorKeepsIsShownAndDoesNotRefuse) {
   EXPECT_NEAR(shown.optimizer / needs.optimizer, 16.0 / 12, 1e-9);
   EXPECT_NEAR(shown.activations / needs.activations, 2, 1e-9);
   EXPECT_LT(needs.total(), shown.total());
+  // So is a block that the loss left: the last micro-batch of a rank, 2 bytes per logit.
+  System leaves = needed(system);
+  leaves.cachedLossBytes = 2;
+  double block = bytes(monitored(leaves)).workspace - bytes(monitored(needed(system))).workspace;
+  EXPECT_NEAR(block, 2.0 * gpt(4, 1024, 16).seq * gpt(4, 1024, 16).vocab, 1e-6 * block);
+  EXPECT_EQ(bytes(needed(leaves)).total(), needs.total());
   // What the update holds takes the place of activations, and no more than that.
   System none = needed(system);
   none.updateBytes = 0;
@@ -333,6 +344,24 @@ TEST(PublishedSystem, KeptGatheredInputsAreLargerAndNotGatheredAgain) {
   EXPECT_LT(kept.weight.total(), again.weight.total());
 }
 
+// A compiled layer keeps what its backward reads; layer by layer the last product is kept with the others. What a
+// reduce-scatter gives is kept as well.
+TEST(PublishedSystem, RepeatedSecondProductsKeepTheLastOneWhereNothingIsCompiled) {
+  ModelShape shape = gpt(4, 1024, 16);
+  auto saved = [&](bool keepsLast, int tp) {
+    System system;
+    system.repeatsSecondProducts = true, system.keepsLastProduct = keepsLast;
+    Plan plan;
+    plan.dp = 8 / tp, plan.tp = tp, plan.microBatches = 4, plan.zero = 0, plan.sequenceParallel = tp > 1;
+    Problem problem = shapeProblem(shape, system, testMachine(1, 8), 4 * plan.dp);
+    problem.pins.recompute = Recompute::Selective;
+    return pricePlan(problem, plan).prediction.memory[0].activations;
+  };
+  double stream = 2.0 * shape.layers * shape.seq * shape.hidden;
+  EXPECT_NEAR(saved(true, 1) - saved(false, 1), stream, 1e-6 * stream);
+  EXPECT_NEAR(saved(true, 2) - saved(false, 2), 1.5 * stream, 1e-6 * stream);
+}
+
 TEST(PublishedSystem, TheStepGoesThroughTheGradientsAsOftenAsTheSystemDoes) {
   System system;
   SegmentCost few = layerOf(system);
@@ -344,10 +373,10 @@ TEST(PublishedSystem, TheStepGoesThroughTheGradientsAsOftenAsTheSystemDoes) {
 }
 
 TEST(PublishedCase, HeadsThatAreNotPublishedHaveTheSizeNearest128) {
-  EXPECT_FALSE(caseWith({}).headsAssumed);
+  EXPECT_EQ(caseWith({}).assumed.size(), 2u); // ffn and vocabulary
   EXPECT_FALSE(caseWith({}).withoutPlan);
   PublishedCase found = caseWith({{"heads", ""}, {"hidden", "1200"}});
-  EXPECT_TRUE(found.headsAssumed);
+  EXPECT_EQ(found.assumed.front(), "heads of the size nearest 128 that divides hidden");
   EXPECT_EQ(found.problem.dimensions[3].size, 10); // of 120
 }
 

@@ -1,12 +1,14 @@
 // The search against brute force on random small problems, pins, threads and the certificate.
+#include "planner/chunk_options.h"
 #include "planner/search.h"
 #include "planner/split_layers.h"
+#include "planner/work_bounds.h"
+#include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -14,87 +16,6 @@
 using namespace espalier::planner;
 
 namespace {
-
-// All ways to write `total` as `parts` positive numbers.
-void splits(int total, int parts, std::vector<int> &head, const std::function<void()> &visit) {
-  if (parts == 1) {
-    head.push_back(total);
-    visit();
-    head.pop_back();
-    return;
-  }
-  for (int first = 1; first <= total - parts + 1; ++first) {
-    head.push_back(first);
-    splits(total - first, parts - 1, head, visit);
-    head.pop_back();
-  }
-}
-
-std::vector<int> kindsOfLayers(const Problem &problem) {
-  std::vector<int> kinds;
-  for (const LayerRun &run : problem.layers)
-    kinds.insert(kinds.end(), run.count, run.kind);
-  return kinds;
-}
-
-// Every choice of what successive layers keep; of equal layers only how many keep what matters.
-std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &kinds) {
-  std::vector<std::vector<Recompute>> choices;
-  std::vector<Recompute> choice;
-  std::function<void()> extend = [&] {
-    size_t layer = choice.size();
-    if (layer == kinds.size()) {
-      choices.push_back(choice);
-      return;
-    }
-    Recompute most = Recompute::Full; // not more than the last layer of this kind
-    for (size_t other = 0; other < layer; ++other)
-      if (kinds[other] == kinds[layer])
-        most = choice[other];
-    for (Recompute recompute : {Recompute::Full, Recompute::Selective, Recompute::None})
-      if (recompute <= most) {
-        choice.push_back(recompute);
-        extend();
-        choice.pop_back();
-      }
-  };
-  extend();
-  return choices;
-}
-
-// Least step time over everything under fixed axes, by pricing each plan.
-double bruteForceUnder(const Problem &problem, const Plan &axes) {
-  double best = std::numeric_limits<double>::infinity();
-  int chunksPerStage = chunksOf(axes.schedule, axes.virtualStages), chunks = chunksPerStage * axes.pp;
-  std::vector<int> counts, kinds = kindsOfLayers(problem);
-  splits(problem.layerCount(), chunks, counts, [&] {
-    if (chunksPerStage > 1)
-      for (int count : counts)
-        if (count != counts.front())
-          return;
-    Plan plan = axes;
-    plan.stages.assign(chunks, {});
-    std::function<void(int, int)> choose = [&](int stage, int first) {
-      if (stage == axes.pp) {
-        PricedPlan priced = pricePlan(problem, plan);
-        if (priced.prediction.fits())
-          best = std::min(best, priced.prediction.stepSeconds);
-        return;
-      }
-      std::vector<int> here(kinds.begin() + first, kinds.begin() + first + counts[stage]);
-      for (const std::vector<Recompute> &kept : keptChoices(here)) {
-        if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
-          continue; // what is offloaded is of one class in all layers
-        for (int chunk = 0, position = 0; chunk < chunks; position += counts[chunk++])
-          if (stageOfChunk(chunk, axes.pp, chunksPerStage, isVShaped(axes.schedule)) == stage)
-            plan.stages[chunk] = {position, counts[chunk], kept};
-        choose(stage + 1, first + counts[stage]);
-      }
-    };
-    choose(0, 0);
-  });
-  return best;
-}
 
 // Every way to offload under the axes of a plan.
 double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
@@ -121,8 +42,8 @@ double bruteForce(const Problem &problem, bool all) {
         if (devices % (tp * pp * cp * ep) != 0)
           continue;
         for (int64_t size = 1; size <= problem.globalBatch; ++size)
-          for (int flags = 0; flags < 2 * 4 * 5; ++flags)
-            for (int virtualStages = 1; virtualStages <= layers; ++virtualStages) {
+          for (int flags = 0; flags < 2 * 4 * static_cast<int>(std::size(kSchedules)); ++flags)
+            for (int virtualStages = 1; virtualStages <= layers + 2; ++virtualStages) {
               Plan plan;
               plan.tp = tp, plan.pp = pp, plan.cp = cp, plan.ep = ep, plan.dp = devices / tp / pp / cp / ep;
               plan.microBatchSize = size;
@@ -335,52 +256,18 @@ TEST(Search, HonoursPins) {
   EXPECT_EQ(plan.stages[1].recompute, std::vector<Recompute>(5, Recompute::Full));
 }
 
-// Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
-TEST(Search, PinnedChunksMayBeWithoutLayers) {
-  Problem problem = shapeProblem(gpt(6, 1024, 16), System{}, testMachine(1, 4), 32);
-  SearchOptions all;
-  all.all = true;
-  problem.pins.stageLayers = std::vector<int>{0, 1, 1, 1, 1, 1, 1, 0};
-  problem.pins.pp = 2;
-  problem.pins.virtualStages = 4;
-  SearchResult result = search(problem, all);
-  ASSERT_FALSE(result.plans.empty());
-  EXPECT_TRUE(result.statistics.optimal);
-  const PricedPlan &best = result.plans[0];
-  EXPECT_EQ(best.plan.schedule, Schedule::Interleaved);
-  ASSERT_EQ(best.plan.stages.size(), 8u);
-  EXPECT_EQ(best.plan.stages[0].layers, 0);
-  EXPECT_EQ(best.plan.stages[7].layers, 0);
-  EXPECT_EQ(violations(problem, best.plan), std::vector<std::string>{});
-  EXPECT_NEAR(best.prediction.time.total(), best.prediction.stepSeconds, 1e-9 * best.prediction.stepSeconds);
-  problem.pins.virtualStages = 3; // eight chunks are not two stages of three
-  EXPECT_FALSE(search(problem, all).errors.empty());
-  problem.pins.virtualStages = {};
-  problem.pins.schedule = Schedule::OneFOneB; // one chunk per stage: every stage needs a layer
-  EXPECT_TRUE(search(problem, all).plans.empty());
-}
-
-// What a stage keeps is chosen for its widest chunk, which need not be best: the bound is the same split with nothing
-// repeated.
-TEST(Search, PinnedChunksThatRepeatWorkAreBoundedByThoseThatDoNot) {
-  Problem problem = shapeProblem(gpt(12, 1024, 16), System{}, testMachine(1, 4), 32);
-  problem.pins.stageLayers = std::vector<int>{2, 4, 4, 2};
-  problem.pins.pp = 2;
-  problem.pins.schedule = Schedule::ZeroBubbleV;
-  SearchOptions all;
-  all.all = true;
-  all.relax = false;
-  bool repeated = false;
-  for (double bytes : {1e9, 1.5e9, 2e9, 3e9, 4e9, 6e9, 8e9, 16e9}) {
-    problem.machine.memoryBytes = bytes;
-    SearchResult result = search(problem, all);
-    if (result.plans.empty())
-      continue;
-    EXPECT_TRUE(result.plans[0].prediction.fits());
-    EXPECT_LE(result.statistics.lowerBoundSeconds, result.plans[0].prediction.stepSeconds);
-    repeated = repeated || result.plans[0].prediction.time.recompute > 0;
+// Repeats any number of layers on each stage.
+void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<int> &totals, Plan &plan) {
+  StageOptions options(problem, plan);
+  ChunkOptions choices(problem, options);
+  for (int stage = 0; stage < plan.pp; ++stage) {
+    std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
+    RepeatedLayers repeated{static_cast<int>(random() % (totals[stage] + 1)), 0};
+    repeated.selective = static_cast<int>(random() % (totals[stage] - repeated.full + 1));
+    auto kept = choices.keep(rangesOf(chunks), repeated);
+    for (size_t i = 0; i < chunks.size(); ++i)
+      chunks[i]->recompute = kept[i];
   }
-  EXPECT_TRUE(repeated);
 }
 
 // Any split with any recompute, of any schedule, fits into no more memory and ends no earlier than the bound that knows
@@ -395,10 +282,14 @@ TEST(Search, NoPlanIsFasterThanItsRelaxedBound) {
     plan.virtualStages = isVShaped(plan.schedule) ? 2 : plan.schedule == Schedule::Interleaved ? 2 + random() % 2 : 1;
     int perStage = chunksOf(plan.schedule, plan.virtualStages), chunks = plan.pp * perStage;
     plan.microBatches = plan.pp * (1 + static_cast<int>(random() % 5)) + (perStage > 1 ? 0 : random() % 3);
-    bool even = perStage == 1 || trial % 2 == 0;
-    std::vector<int> counts(chunks, 1 + static_cast<int>(random() % 2));
-    for (int &count : counts)
-      if (perStage == 1 || !even)
+    bool byRule = perStage == 1 || trial % 2 == 0;
+    std::vector<int> totals(plan.pp), counts(chunks);
+    for (int &total : totals)
+      total = perStage + static_cast<int>(random() % (2 * perStage));
+    if (perStage > 1 && byRule)
+      counts = spreadOverChunks(plan, totals);
+    else
+      for (int &count : counts)
         count = (perStage == 1) + static_cast<int>(random() % 4);
     int layers = std::accumulate(counts.begin(), counts.end(), 0);
     if (layers == 0 || (plan.pp == 1 && plan.schedule != Schedule::OneFOneB))
@@ -413,12 +304,14 @@ TEST(Search, NoPlanIsFasterThanItsRelaxedBound) {
         stage.recompute.push_back(static_cast<Recompute>(random() % 3));
       plan.stages.push_back(std::move(stage));
     }
+    if (perStage > 1 && byRule)
+      keepByRule(problem, random, totals, plan);
     Prediction prediction = pricePlan(problem, plan).prediction;
     if (!prediction.fits())
       continue;
     ++compared;
     WorkSum sum = sumWork(problem, buildCostTable(problem, plan));
-    EXPECT_LE(relaxedBound(sum, machine, plan, even), prediction.stepSeconds * (1 + 1e-9))
+    EXPECT_LE(relaxedBound(sum, machine, plan, byRule), prediction.stepSeconds * (1 + 1e-9))
         << scheduleName(plan.schedule) << " pp " << plan.pp << " micro-batches " << plan.microBatches << " trial "
         << trial;
   }

@@ -1,10 +1,12 @@
 // The player against closed forms, and its monotonicity on random tables.
 #include "planner/simulate.h"
+#include "planner/split_layers.h"
 
 #include "planner/memory.h"
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 using namespace espalier::planner;
@@ -63,8 +65,6 @@ TEST(Simulate, KeptSchedulesPlayAsNewOnes) {
       std::vector<ChunkSeconds> chunks(4 * table.chunksPerStage, {1, 1, weight});
       EXPECT_EQ(kept->play(chunks).seconds, play(table, chunks).seconds) << scheduleName(schedule);
     }
-    for (int stage = 0; stage < 4; ++stage)
-      EXPECT_EQ(kept->inFlight()[stage], peakInFlight(table, stage));
   }
 }
 
@@ -74,20 +74,79 @@ TEST(Simulate, OneStageHasNoBubble) {
   EXPECT_DOUBLE_EQ(played.busySeconds[0], 15);
 }
 
-// Logits are large, so they are counted as often as they are held and no more.
-TEST(Simulate, TheHeadIsHeldAsOftenAsIsCounted) {
-  for (int microBatches : {4, 8, 12}) {
-    ScheduleTable table = buildSchedule(Schedule::Interleaved, 4, microBatches, 3);
-    int held = 0, most = 0;
-    for (const Action &action : table.stages.back())
-      if (action.chunk == 2)
-        most = std::max(most, held += action.kind == ActionKind::Forward ? 1 : -1);
-    double inFlight = chunksInFlight(Schedule::Interleaved, 3, 4, microBatches, 3);
-    EXPECT_EQ(most, microBatches == 4 ? 4 : 1);
-    EXPECT_GE(headsInFlight(Schedule::Interleaved, inFlight, 4, microBatches), most);
+// The closed forms, and the short list that interleaved schedules repeat, say what the whole table says.
+TEST(Simulate, StagesHoldWhatTheirTablesSay) {
+  std::mt19937 random(5);
+  int compared = 0;
+  for (int trial = 0; trial < 600; ++trial) {
+    Schedule schedule = kSchedules[random() % std::size(kSchedules)];
+    int stages = 1 + random() % 6, microBatches = 1 + random() % 30, virtualStages = 1 + random() % 4;
+    if (schedule == Schedule::Interleaved)
+      microBatches = stages * (1 + random() % 6);
+    if (!whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty())
+      continue;
+    ++compared;
+    ScheduleTable table = buildSchedule(schedule, stages, microBatches, virtualStages);
+    for (int stage = 0; stage < stages; ++stage) {
+      HeldChunks held = mostHeld(table, stage);
+      EXPECT_EQ(held, mostHeld(schedule, stage, stages, microBatches, virtualStages)) << scheduleName(schedule);
+      int most = 0;
+      for (const std::vector<int> &moment : held)
+        most = std::max(most, std::accumulate(moment.begin(), moment.end(), 0));
+      EXPECT_EQ(most, peakInFlight(table, stage));
+    }
   }
-  EXPECT_EQ(headsInFlight(Schedule::Interleaved, 7, 4, 8), 1);
-  EXPECT_EQ(headsInFlight(Schedule::GPipe, 8, 4, 8), 8);
+  EXPECT_GT(compared, 200);
+}
+
+// Logits are large: the last chunk runs backward right after forward, unless all forwards come first.
+TEST(Simulate, TheLastInterleavedChunkIsHeldOnce) {
+  for (int microBatches : {4, 8, 12}) {
+    int most = 0;
+    for (const std::vector<int> &moment : mostHeld(Schedule::Interleaved, 3, 4, microBatches, 3))
+      most = std::max(most, moment.back());
+    EXPECT_EQ(most, microBatches == 4 ? 4 : 1);
+  }
+}
+
+// The longest chain sums to the step, and to no more than the step under any other durations.
+TEST(Simulate, TheLongestChainBoundsAllDurations) {
+  std::mt19937 random(17);
+  std::uniform_real_distribution<double> length(0.1, 2);
+  int compared = 0;
+  for (int trial = 0; trial < 1500; ++trial) {
+    Schedule schedule = kSchedules[random() % std::size(kSchedules)];
+    int stages = 1 + random() % 5, microBatches = 1 + random() % 9, virtualStages = 1 + random() % 3;
+    if (!whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty())
+      continue;
+    OrderedSchedule ordered(buildSchedule(schedule, stages, microBatches, virtualStages));
+    std::vector<ChunkSeconds> chunks(stages * chunksOf(schedule, virtualStages));
+    std::vector<double> steps(stages);
+    auto vary = [&] {
+      for (ChunkSeconds &chunk : chunks)
+        chunk = {length(random), length(random), length(random)};
+      for (double &step : steps)
+        step = length(random);
+    };
+    auto sum = [&](const Chain &chain) {
+      double seconds = steps[chain.lastStage];
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        double backward = chunks[i].backward + (splitsBackward(schedule) ? 0 : chunks[i].weight);
+        seconds +=
+            chain.times[i][0] * chunks[i].forward + chain.times[i][1] * backward + chain.times[i][2] * chunks[i].weight;
+      }
+      return seconds;
+    };
+    vary();
+    Chain chain = ordered.longestChain(chunks, steps);
+    double seconds = playedStepSeconds(ordered, chunks, steps);
+    EXPECT_NEAR(chain.seconds, seconds, 1e-12 * seconds);
+    EXPECT_NEAR(sum(chain), seconds, 1e-9 * seconds);
+    vary();
+    EXPECT_LE(sum(chain), playedStepSeconds(ordered, chunks, steps) * (1 + 1e-12));
+    ++compared;
+  }
+  EXPECT_GT(compared, 500);
 }
 
 TEST(Simulate, LongerActionsNeverShortenTheStep) {

@@ -336,6 +336,14 @@ TEST_F(Command, BenchPlansNamesTheLineOfABadTable) {
   Answer answer = run("bench plans bad.csv");
   EXPECT_EQ(answer.code, 2);
   EXPECT_EQ(answer.text, "bad.csv:2: error: the row has 2 cells, the heading has 18\n");
+  // The other rows are evaluated all the same, and the bad one is counted.
+  std::ofstream(folder / "part.csv") << heading << "GPT,24,2048,16,2048,H200,8,bf16,2,1,4,1,16,none,0.4,40,ok,test\n"
+                                     << "GPT,24\n";
+  Answer part = run("bench plans part.csv");
+  EXPECT_EQ(part.code, 2);
+  EXPECT_THAT(part.text, HasSubstr("part.csv:3: error: the row has 2 cells, the heading has 18"));
+  EXPECT_THAT(part.text, HasSubstr("part.csv: 2 rows; time"));
+  EXPECT_THAT(part.text, HasSubstr("not evaluated: 1 rows, no row of this table (see the errors)"));
   EXPECT_EQ(run("bench plans missing.csv").code, 2);
   EXPECT_EQ(run("bench plans").code, 2);
   EXPECT_EQ(run("bench plans .").code, 2);

@@ -1,0 +1,37 @@
+// Which variant of system a row of a table of published runs used, and what such a system does where the row is silent.
+#pragma once
+
+#include "planner/published.h"
+#include "planner/published_table.h"
+
+namespace espalier::planner {
+
+/// What the TFLOP/s of a system's runs count.
+enum class PublishedFlops {
+  Model,
+  WithRecompute, ///< as was usual until 2022
+  Unknown        ///< the formula changed
+};
+
+struct PublishedSystem {
+  System system;
+  /// With tensor parallelism the sequence is split too, where the row does not say.
+  bool impliesSequenceParallel = false;
+  int impliedZero = 1;     ///< where the row does not say
+  bool isPyTorch = false;  ///< runs PyTorch's own sharding and attention
+  bool hasDropout = false; ///< trained with dropout
+  /// Layers that do not divide by the stages fill the first ones, as full as the fullest (DeepSpeed until 2023).
+  bool fillsFirstStages = false;
+  /// ZeRO 3 gathers parameters once for all micro-batches of a pipeline and reduces gradients behind the last: ZeRO 1.
+  bool shardsPerStep = false;
+  /// mbs is the batch of a pipeline, which makes as many micro-batches as it has stages. A stage keeps its outputs and
+  /// buffers for their gradients, of all micro-batches (torch.distributed.pipelining's `output_chunks`,
+  /// `grad_recv_info`).
+  bool cutsBatchByStages = false;
+  PublishedFlops flops = PublishedFlops::Model;
+};
+
+/// Follows from gpu, precision, ZeRO, source, model and notes of a row; published_systems.cpp has the table.
+PublishedSystem systemOf(const PublishedRow &row);
+
+} // namespace espalier::planner

@@ -1,0 +1,159 @@
+#include "planner/work_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace espalier::planner {
+
+namespace {
+
+// Adds `count` segments with what may be repeated in them.
+void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
+                 WorkSum &sum) {
+  double least = 0, most = 0, transfer = 0;
+  if (repeats) {
+    int kept = static_cast<int>(pinned.value_or(Recompute::None));
+    least = cost.recompute[kept].total();
+    transfer = cost.forwardTransfer[kept];
+    for (const PhaseSeconds &repeated : cost.recompute)
+      most = std::max(most, pinned ? least : repeated.total());
+    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+    if (cost.keepsOptimizerOnDevice())
+      sum.stateBytes += count * cost.optimizerBytes;
+    if (cost.keepsSavedOnDevice(kept))
+      sum.savedBytes +=
+          count * (pinned ? cost.savedBytes[kept] : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
+  }
+  double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
+  sum.work += count * (forward + rest + least);
+  sum.layerWork += repeats ? count * (forward + rest + least) : 0;
+  sum.once += count * cost.step.total();
+  if (forward + rest + most > 0)
+    sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
+  if (repeats)
+    sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, forward + rest + most);
+}
+
+// State and what `held` chunks keep where both are spread evenly.
+double spreadBytes(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
+  return (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
+}
+
+// The slack is for rounding.
+bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
+  return spreadBytes(sum, machine, held, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
+}
+
+// Chunks that some stage holds at once, at least.
+double leastHeld(const Plan &axes) {
+  return axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1;
+}
+
+} // namespace
+
+WorkSum sumWork(const Problem &problem, const CostTable &table) {
+  WorkSum sum;
+  sum.boundarySeconds = table.boundarySeconds;
+  if (problem.embed >= 0)
+    addSegments(table.embed, table.commonRecompute, /*repeats=*/false, 1, sum);
+  if (problem.head >= 0)
+    addSegments(table.head, table.commonRecompute, /*repeats=*/false, 1, sum);
+  for (const LayerRun &run : problem.layers)
+    addSegments(table.kinds[run.kind], table.commonRecompute, /*repeats=*/true, run.count, sum);
+  return sum;
+}
+
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
+                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks) {
+  std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
+  for (size_t i = 0; i < choices.size(); ++i)
+    sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
+  std::vector<int> chunks; // of a stage at most
+  for (const Plan &plan : choices)
+    chunks.push_back(mostChunks(plan.pp));
+  auto add = [&](int kind, bool repeats, double count) {
+    KindCosts::Last plain; // nothing offloaded
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, chunks[i]))
+        continue; // what the other kinds need changes nothing
+      costs.price(kind, choices[i], plain);
+      if (!plain.found) {
+        sums[i].reset();
+        continue;
+      }
+      SegmentCost cost = plain.cost;
+      addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
+      addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
+    }
+  };
+  for (int edge : {problem.embed, problem.head})
+    if (edge >= 0)
+      add(edge, /*repeats=*/false, 1);
+  std::vector<double> layers(problem.kinds.size());
+  for (const LayerRun &run : problem.layers)
+    layers[run.kind] += run.count;
+  for (size_t kind = 0; kind < layers.size(); ++kind)
+    if (layers[kind] > 0)
+      add(static_cast<int>(kind), /*repeats=*/true, layers[kind]);
+  return sums;
+}
+
+namespace {
+
+// Transfers of one micro-batch between stages, forward and backward.
+double sends(const Plan &axes, int chunks) {
+  int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
+  return 2.0 * pairs;
+}
+
+// Stages of work x_s, in all `work`, and y_s once per step, in all `once`, that end by T where
+// share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, equal chains have
+// z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least (work + once / m).
+double waitingSeconds(double share, double work, double once, double m, double p) {
+  if (share <= 0)
+    return 0;
+  return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
+}
+
+} // namespace
+
+double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes) {
+  return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
+}
+
+double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks) {
+  if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
+    return std::numeric_limits<double>::infinity();
+  return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
+}
+
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike) {
+  int chunks = chunksOf(axes.schedule, axes.virtualStages);
+  double m = static_cast<double>(axes.microBatches), p = axes.pp;
+  if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
+    return std::numeric_limits<double>::infinity();
+  double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
+  double bound = (m * work + sum.once) / p;
+  // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
+  // backward, which are at least the mean, m - 1 times more.
+  if (axes.schedule == Schedule::GPipe)
+    return std::max(bound, work * (m + p - 1) / p);
+  if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
+    return bound;
+  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
+  // goes forward. The V ends where it starts, so its head is not part of the first chunks.
+  double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
+  double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
+  // Its first chunk has its share, rounded up; on the first stage of interleaved rounded down.
+  double less = axes.schedule == Schedule::Interleaved ? (chunks - 1.0) / chunks * sum.mostLayerSeconds : 0;
+  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p) - less);
+  // Without split weights the last backward goes up again to the first stage, which sends none.
+  if (axes.schedule == Schedule::OneFOneB)
+    bound = std::max(bound, waitingSeconds(1, work, 0, m, p));
+  if (axes.schedule == Schedule::Interleaved)
+    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds - less);
+  return bound;
+}
+
+} // namespace espalier::planner

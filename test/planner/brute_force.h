@@ -1,0 +1,160 @@
+// The best split under given axes by pricing every one, with every choice of what layers keep.
+#pragma once
+
+#include "planner/chunk_options.h"
+#include "planner/search.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <vector>
+
+namespace espalier::planner {
+
+// All ways to write `total` as `parts` positive numbers.
+inline void splits(int total, int parts, std::vector<int> &head, const std::function<void()> &visit) {
+  if (parts == 1) {
+    head.push_back(total);
+    visit();
+    head.pop_back();
+    return;
+  }
+  for (int first = 1; first <= total - parts + 1; ++first) {
+    head.push_back(first);
+    splits(total - first, parts - 1, head, visit);
+    head.pop_back();
+  }
+}
+
+inline std::vector<int> kindsOfLayers(const Problem &problem) {
+  std::vector<int> kinds;
+  for (const LayerRun &run : problem.layers)
+    kinds.insert(kinds.end(), run.count, run.kind);
+  return kinds;
+}
+
+// Every choice of what successive layers keep; of equal layers only how many keep what matters.
+inline std::vector<std::vector<Recompute>> keptChoices(const std::vector<int> &kinds) {
+  std::vector<std::vector<Recompute>> choices;
+  std::vector<Recompute> choice;
+  std::function<void()> extend = [&] {
+    size_t layer = choice.size();
+    if (layer == kinds.size()) {
+      choices.push_back(choice);
+      return;
+    }
+    Recompute most = Recompute::Full; // not more than the last layer of this kind
+    for (size_t other = 0; other < layer; ++other)
+      if (kinds[other] == kinds[layer])
+        most = choice[other];
+    for (Recompute recompute : {Recompute::Full, Recompute::Selective, Recompute::None})
+      if (recompute <= most) {
+        choice.push_back(recompute);
+        extend();
+        choice.pop_back();
+      }
+  };
+  extend();
+  return choices;
+}
+
+// Every number of layers per stage, from so few on.
+inline void totals(int left, const std::vector<int> &least, std::vector<int> &head,
+                   const std::function<void()> &visit) {
+  if (head.size() == least.size()) {
+    if (left == 0)
+      visit();
+    return;
+  }
+  for (int count = least[head.size()]; count <= left; ++count) {
+    head.push_back(count);
+    totals(left - count, least, head, visit);
+    head.pop_back();
+  }
+}
+
+inline std::vector<StagePlan *> chunksOfStage(Plan &plan, int stage) {
+  std::vector<StagePlan *> chunks;
+  for (int i = 0; i < chunksOf(plan.schedule, plan.virtualStages); ++i)
+    chunks.push_back(&plan.stages[modelChunk(stage, i, plan.pp, isVShaped(plan.schedule))]);
+  return chunks;
+}
+
+inline std::vector<LayerRange> rangesOf(const std::vector<StagePlan *> &chunks) {
+  std::vector<LayerRange> ranges;
+  for (const StagePlan *chunk : chunks)
+    ranges.push_back({chunk->firstLayer, chunk->layers});
+  return ranges;
+}
+
+// Plans of several chunks per stage: every number of layers of each stage, of which any number repeat work.
+inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+  double best = std::numeric_limits<double>::infinity();
+  StageOptions options(problem, axes);
+  ChunkOptions choices(problem, options);
+  std::vector<int> least, counts;
+  for (int stage = 0; stage < axes.pp; ++stage)
+    least.push_back(leastLayers(problem, axes, stage));
+  totals(problem.layerCount(), least, counts, [&] {
+    Plan plan = axes;
+    plan.stages.clear();
+    int first = 0;
+    for (int count : spreadOverChunks(axes, counts)) {
+      plan.stages.push_back({first, count, {}});
+      first += count;
+    }
+    std::function<void(int)> choose = [&](int stage) {
+      if (stage == axes.pp) {
+        PricedPlan priced = pricePlan(problem, plan);
+        if (priced.prediction.fits())
+          best = std::min(best, priced.prediction.stepSeconds);
+        return;
+      }
+      std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
+      for (int full = 0; full <= counts[stage]; ++full)
+        for (int selective = 0; full + selective <= counts[stage]; ++selective) {
+          std::array<int, 3> kept = {counts[stage] - full - selective, selective, full};
+          if (axes.offloadActivations && kept[static_cast<int>(*axes.commonRecompute)] != counts[stage])
+            continue; // what is offloaded is of one class in all layers
+          auto classes = choices.keep(rangesOf(chunks), {full, selective});
+          for (size_t i = 0; i < chunks.size(); ++i)
+            chunks[i]->recompute = classes[i];
+          choose(stage + 1);
+        }
+    };
+    choose(0);
+  });
+  return best;
+}
+
+// Least step time over everything under fixed axes, by pricing each plan.
+inline double bruteForceUnder(const Problem &problem, const Plan &axes) {
+  double best = std::numeric_limits<double>::infinity();
+  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
+    return bruteForceOverChunks(problem, axes);
+  std::vector<int> counts, kinds = kindsOfLayers(problem);
+  splits(problem.layerCount(), axes.pp, counts, [&] {
+    Plan plan = axes;
+    plan.stages.assign(axes.pp, {});
+    std::function<void(int, int)> choose = [&](int stage, int first) {
+      if (stage == axes.pp) {
+        PricedPlan priced = pricePlan(problem, plan);
+        if (priced.prediction.fits())
+          best = std::min(best, priced.prediction.stepSeconds);
+        return;
+      }
+      std::vector<int> here(kinds.begin() + first, kinds.begin() + first + counts[stage]);
+      for (const std::vector<Recompute> &kept : keptChoices(here)) {
+        if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
+          continue; // what is offloaded is of one class in all layers
+        plan.stages[stage] = {first, counts[stage], kept};
+        choose(stage + 1, first + counts[stage]);
+      }
+    };
+    choose(0, 0);
+  });
+  return best;
+}
+
+} // namespace espalier::planner

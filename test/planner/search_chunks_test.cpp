@@ -1,0 +1,138 @@
+// Schedules with several chunks per stage: the search against brute force, chunks without layers, and pinned ones.
+#include "planner/search.h"
+#include "test/planner/brute_force.h"
+#include "test/planner/shapes.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+
+using namespace espalier::planner;
+
+// Schedules with several chunks per stage: every number of layers on each stage, of which any number repeat work, under
+// memory that is scarce, with ends that weigh little or much.
+TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
+  std::mt19937 random(29);
+  int fitting = 0, uneven = 0, mixed = 0, empty = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    int stages = 2 + trial % 2;
+    Plan axes;
+    axes.pp = stages;
+    axes.schedule =
+        std::array{Schedule::Interleaved, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}[random() % 4];
+    axes.virtualStages = axes.schedule == Schedule::Interleaved ? 2 + static_cast<int>(random() % 2) : 2;
+    axes.microBatches = stages * (1 + static_cast<int>(random() % 3));
+    int layers = axes.virtualStages * stages - 2 + static_cast<int>(random() % 4);
+    Machine machine = testMachine(1, stages);
+    machine.link.bytesPerSecond =
+        std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
+    Problem problem =
+        shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
+    problem.pins.pp = stages;
+    problem.pins.microBatchSize = 1;
+    problem.pins.schedule = axes.schedule;
+    problem.pins.virtualStages = axes.virtualStages;
+    SearchOptions options;
+    options.all = true;
+    options.relax = false;
+    problem.machine.memoryBytes = 1;
+    double least = search(problem, options).nearest.prediction.peakBytes;
+    problem.machine.memoryBytes = least * std::uniform_real_distribution<double>(0.98, 1.12)(random);
+    SearchResult result = search(problem, options);
+    double best = bruteForceUnder(problem, axes);
+    ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    if (result.plans.empty())
+      continue;
+    ++fitting;
+    Plan plan = result.plans[0].plan;
+    int first = 0, classes = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      int total = 0;
+      std::set<Recompute> kept;
+      for (const StagePlan *chunk : chunksOfStage(plan, stage)) {
+        total += chunk->layers;
+        kept.insert(chunk->recompute.begin(), chunk->recompute.end());
+        empty += chunk->layers == 0;
+      }
+      first = stage == 0 ? total : first;
+      uneven += stage > 0 && total != first;
+      classes = std::max<int>(classes, static_cast<int>(kept.size()));
+    }
+    mixed += classes > 1;
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+  }
+  EXPECT_GT(fitting, 120);
+  EXPECT_GT(uneven, 50);
+  EXPECT_GT(mixed, 20);
+  EXPECT_GT(empty, 10);
+}
+
+// Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
+TEST(SearchChunks, PinnedChunksMayBeWithoutLayers) {
+  Problem problem = shapeProblem(gpt(6, 1024, 16), System{}, testMachine(1, 4), 32);
+  SearchOptions all;
+  all.all = true;
+  problem.pins.stageLayers = std::vector<int>{0, 1, 1, 1, 1, 1, 1, 0};
+  problem.pins.pp = 2;
+  problem.pins.virtualStages = 4;
+  SearchResult result = search(problem, all);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
+  const PricedPlan &best = result.plans[0];
+  EXPECT_EQ(best.plan.schedule, Schedule::Interleaved);
+  ASSERT_EQ(best.plan.stages.size(), 8u);
+  EXPECT_EQ(best.plan.stages[0].layers, 0);
+  EXPECT_EQ(best.plan.stages[7].layers, 0);
+  EXPECT_EQ(violations(problem, best.plan), std::vector<std::string>{});
+  EXPECT_NEAR(best.prediction.time.total(), best.prediction.stepSeconds, 1e-9 * best.prediction.stepSeconds);
+  problem.pins.virtualStages = 3; // eight chunks are not two stages of three
+  EXPECT_FALSE(search(problem, all).errors.empty());
+  problem.pins.virtualStages = {};
+  problem.pins.schedule = Schedule::OneFOneB; // one chunk per stage: every stage needs a layer
+  EXPECT_TRUE(search(problem, all).plans.empty());
+}
+
+// Llama 3.1 405B has 126 layers so that the embedding and the head stand in for one each: 16 stages of 8 chunks.
+TEST(SearchChunks, EndsWithoutLayersAreInTheSpace) {
+  Problem problem = shapeProblem(gpt(126, 1024, 16), System{}, testMachine(2, 8), 64);
+  problem.pins.pp = 16;
+  problem.pins.schedule = Schedule::Interleaved;
+  problem.pins.virtualStages = 8;
+  SearchOptions all;
+  all.all = true;
+  SearchResult result = search(problem, all);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
+  const std::vector<StagePlan> &chunks = result.plans[0].plan.stages;
+  ASSERT_EQ(chunks.size(), 128u);
+  for (size_t i = 0; i < chunks.size(); ++i)
+    EXPECT_EQ(chunks[i].layers, i > 0 && i + 1 < chunks.size()) << i;
+}
+
+// Pinned chunks repeat as few layers as they must.
+TEST(SearchChunks, PinnedChunksRepeatWhatTheyMust) {
+  Problem problem = shapeProblem(gpt(12, 1024, 16), System{}, testMachine(1, 4), 32);
+  problem.pins.stageLayers = std::vector<int>{2, 4, 4, 2};
+  problem.pins.pp = 2;
+  problem.pins.schedule = Schedule::ZeroBubbleV;
+  SearchOptions all;
+  all.all = true;
+  all.relax = false;
+  bool repeated = false;
+  for (double bytes : {1e9, 1.5e9, 2e9, 3e9, 4e9, 6e9, 8e9, 16e9}) {
+    problem.machine.memoryBytes = bytes;
+    SearchResult result = search(problem, all);
+    if (result.plans.empty())
+      continue;
+    EXPECT_TRUE(result.plans[0].prediction.fits());
+    EXPECT_TRUE(result.statistics.optimal);
+    repeated = repeated || result.plans[0].prediction.time.recompute > 0;
+  }
+  EXPECT_TRUE(repeated);
+}
