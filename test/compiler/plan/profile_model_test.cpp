@@ -278,49 +278,66 @@ INSTANTIATE_TEST_SUITE_P(
                              smallExperts("moe_config.expert_num=8", "planner.pin.expert_tensor_parallel=False")}),
     [](const auto &info) { return info.param.name; });
 
-/// The largest workspace of any program that a plan of one stage runs. Models with experts have no arena yet.
-double compiledWorkspace(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+/// The largest workspaces of the programs of one stage: of a micro-batch, and of the step. Models with experts have no
+/// arena yet.
+std::pair<double, double> compiledWorkspaces(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
   std::optional<PartitionedModel> model = partitionRun(context, run, plan);
   PassManager passes(&context);
   addCodegenPasses(passes);
-  if (!model || failed(passes.run(*model->module)))
-    return 0;
-  int64_t most = 0;
-  for (auto program : model->module->getOps<exec::ProgramOp>())
+  EXPECT_TRUE(model && succeeded(passes.run(*model->module)));
+  int64_t microBatch = 0, step = 0;
+  for (auto program : model->module->getOps<exec::ProgramOp>()) {
+    int64_t &most = program.getSymName().ends_with(".optimizer") ? step : microBatch;
     most = std::max<int64_t>(most, program.getWorkspaceBytes().value_or(0));
-  return static_cast<double>(most);
+  }
+  return {microBatch, step};
 }
 
-// Experts are profiled on two ranks. Of one sample the update of parameters is what needs most.
-TEST(ProfileModel, WorkspacesOfExpertsAreThoseOfProgramsForAnyExpertRanks) {
+/// Experts split over tp or not; with long sequences, and with so short ones that steps can need more than
+/// micro-batches.
+class ExpertWorkspaces : public testing::TestWithParam<std::tuple<bool, bool>> {};
+
+INSTANTIATE_TEST_SUITE_P(ProfileModel, ExpertWorkspaces, testing::Combine(testing::Bool(), testing::Bool()),
+                         [](const auto &info) {
+                           return std::string(std::get<0>(info.param) ? "split_experts" : "whole_experts") +
+                                  (std::get<1>(info.param) ? "_of_short_sequences" : "");
+                         });
+
+// Experts are profiled on two ranks, beside none and beside two of dp.
+TEST_P(ExpertWorkspaces, AreThoseOfProgramsForAnyExpertRanks) {
+  auto [isSplit, isShort] = GetParam();
+  std::vector<std::string> sets = smallExperts(
+      "moe_config.expert_num=16", std::string("planner.pin.expert_tensor_parallel=") + (isSplit ? "True" : "False"));
+  if (isShort)
+    sets.insert(sets.end(), {sizes + "seq_length=8", sizes + "intermediate_size=1024"});
+  RunConfig run = importConfig("mixtral_8x7b", sets);
+  MLIRContext context;
+  std::optional<planner::Problem> problem = profileModel(context, run);
+  ASSERT_TRUE(problem);
   double worst = 0;
-  int plans = 0;
-  for (const char *whole : {"True", "False"}) {
-    RunConfig run =
-        importConfig("mixtral_8x7b", smallExperts("moe_config.expert_num=16",
-                                                  std::string("planner.pin.expert_tensor_parallel=") + whole));
-    MLIRContext context;
-    std::optional<planner::Problem> problem = profileModel(context, run);
-    ASSERT_TRUE(problem);
-    for (int ep : {1, 2, 4, 8})
-      for (int dp : {1, 3})
-        for (int tp : {1, 2})
-          for (int zero : {0, 1})
-            for (int64_t samples : {1, 5}) {
-              planner::Plan plan;
-              plan.ep = ep, plan.dp = dp, plan.tp = tp, plan.zero = zero;
-              plan.sequenceParallel = tp > 1 && dp > 1;
-              plan.splitsExperts = run.pins.expertTensorParallel.value_or(true);
-              plan.microBatchSize = samples;
-              plan.stages = {{0, 4, std::vector<planner::Recompute>(4, planner::Recompute::Full)}};
-              double predicted = planner::pricePlan(*problem, plan).prediction.memory[0].workspace;
-              double compiled = compiledWorkspace(context, run, plan);
-              EXPECT_NEAR(predicted, compiled, 0.02 * compiled) << planner::describePlan(plan) << ", zero " << zero;
-              worst = std::max(worst, std::abs(predicted / compiled - 1));
-              ++plans;
-            }
-  }
-  std::printf("experts: worst error of %d plans %.3f %%\n", plans, 100 * worst);
+  int plans = 0, largerSteps = 0;
+  for (int ep : {1, 2, 4, 8})
+    for (int dp : {1, 3})
+      for (int tp : {1, 2})
+        for (int zero : {0, 1})
+          for (int64_t samples : {1, 5}) {
+            planner::Plan plan;
+            plan.ep = ep, plan.dp = dp, plan.tp = tp, plan.zero = zero;
+            plan.sequenceParallel = tp > 1 && dp > 1;
+            plan.splitsExperts = isSplit;
+            plan.microBatchSize = samples;
+            plan.stages = {{0, 4, std::vector<planner::Recompute>(4, planner::Recompute::Full)}};
+            double predicted = planner::pricePlan(*problem, plan).prediction.memory[0].workspace;
+            auto [microBatch, step] = compiledWorkspaces(context, run, plan);
+            double compiled = std::max(microBatch, step);
+            EXPECT_NEAR(predicted, compiled, 0.02 * compiled) << planner::describePlan(plan) << ", zero " << zero;
+            EXPECT_TRUE(zero == 1 || step == 0) << "whole parameters are updated in place";
+            worst = std::max(worst, std::abs(predicted / compiled - 1));
+            largerSteps += step > microBatch;
+            ++plans;
+          }
+  EXPECT_EQ(largerSteps > 0, isShort);
+  std::printf("worst error of %d plans %.3f %%, steps are largest in %d\n", plans, 100 * worst, largerSteps);
 }
 
 TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
