@@ -83,8 +83,9 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let summary = "Gives virtual buffers their places in the workspace";
   let description = [{
     A buffer is live from its first to its last instruction, collectives until their wait. The largest buffers are
-    placed first, each in the smallest gap that is free over its lifetime. `exec.guard_bytes` on the module keeps so many
-    bytes free behind each buffer; `exec.guards` on a program then lists them: offset, first and last instruction.
+    placed first, each in the smallest gap that is free over its lifetime; where that takes more than ever lives at once,
+    other orders are tried. `exec.guard_bytes` on the module keeps so many bytes free behind each buffer; `exec.guards` on
+    a program then lists them: offset, first and last instruction.
   }];
 }
 

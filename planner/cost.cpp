@@ -48,30 +48,6 @@ double evaluate(const Size &size, const std::vector<double> &symbols) {
   return sum;
 }
 
-double evaluate(const SampledBytes &bytes, double samples) {
-  const auto &points = bytes.points;
-  if (points.size() < 2)
-    return points.empty() ? 0 : points.front().second;
-  size_t right = 1;
-  while (right + 1 < points.size() && points[right].first < samples)
-    ++right;
-  auto [x0, y0] = points[right - 1];
-  auto [x1, y1] = points[right];
-  return std::max(0.0, y0 + (y1 - y0) * (samples - x0) / (x1 - x0));
-}
-
-double evaluate(const std::vector<ContextBytes> &bytes, double samples, int contextRanks) {
-  if (bytes.size() == 1)
-    return evaluate(bytes[0].bytes, samples);
-  size_t right = 1;
-  while (right + 1 < bytes.size() && bytes[right].ranks < contextRanks)
-    ++right;
-  const ContextBytes &fewer = bytes[right - 1], &more = bytes[right];
-  double x = 1.0 / contextRanks, x0 = 1.0 / more.ranks, x1 = 1.0 / fewer.ranks;
-  double y0 = evaluate(more.bytes, samples), y1 = evaluate(fewer.bytes, samples);
-  return std::max(0.0, y0 + (y1 - y0) * (x - x0) / (x1 - x0));
-}
-
 double tileEfficiency(double m, double n, double count, int multiprocessors) {
   if (multiprocessors <= 0)
     return 1;
@@ -350,6 +326,13 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
   programs.finish();
 }
 
+double largest(const std::vector<Size> &sizes, const std::vector<double> &symbols) {
+  double most = 0;
+  for (const Size &size : sizes)
+    most = std::max(most, evaluate(size, symbols));
+  return most;
+}
+
 void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, const Plan &plan, SegmentCost &cost) {
   for (const ParameterTerm &term : terms.parameters) {
     double replicas = static_cast<double>(plan.dp) * plan.cp * (term.expert ? 1 : plan.ep);
@@ -375,13 +358,11 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.savedBytes[i] += evaluate(terms.keptCollectiveBytes, symbols);
     cost.forwardPeakBytes[i] = evaluate(terms.forwardPeakBytes[i], symbols);
     cost.backwardPeakBytes[i] = evaluate(terms.backwardPeakBytes[i], symbols);
-    auto samples = static_cast<double>(plan.microBatchSize);
-    cost.workspaceBytes[i] = terms.contextBytes[i].empty() ? evaluate(terms.workspaceBytes[i], samples)
-                                                           : evaluate(terms.contextBytes[i], samples, plan.cp);
+    bool isOneSample = plan.microBatchSize == 1 && !terms.oneSampleWorkspaceBytes[i].empty();
+    cost.workspaceBytes[i] = largest(isOneSample ? terms.oneSampleWorkspaceBytes[i] : terms.workspaceBytes[i], symbols);
   }
   cost.stepBytes = evaluate(terms.stepBytes, symbols);
-  for (const Size &peak : terms.stepPeakBytes)
-    cost.stepPeakBytes = std::max(cost.stepPeakBytes, evaluate(peak, symbols));
+  cost.stepPeakBytes = largest(terms.stepPeakBytes, symbols);
 }
 
 } // namespace

@@ -16,11 +16,6 @@ std::vector<double> symbolValues(const Problem &problem, const Plan &plan);
 /// The size in its unit (elements, bytes, operations).
 double evaluate(const Size &size, const std::vector<double> &symbols);
 
-/// Linear between the known points and beyond them; never below 0. 0 without points.
-double evaluate(const SampledBytes &bytes, double samples);
-/// The same for some number of context ranks; `bytes` are not empty.
-double evaluate(const std::vector<ContextBytes> &bytes, double samples, int contextRanks);
-
 /// Share of the peak that is left when tiles do not fill the matrix and waves of tiles do not fill
 /// the multiprocessors: m n k over the work of the best tile shape, rounded up. 1 when
 /// multiprocessors is 0. Source: NVIDIA, "Matrix Multiplication Background User's Guide", tile and

@@ -54,7 +54,8 @@ bool areLocal(const PatternTerms &terms) {
              terms.collectives,
              [&](const CollectiveTerm &t) { return t.axis != Axis::Dp && t.axis != Axis::Pp && sizes(t.bytes); }) &&
          sizes(terms.keptCollectiveBytes) && arrays(terms.savedBytes) && arrays(terms.forwardPeakBytes) &&
-         arrays(terms.backwardPeakBytes);
+         arrays(terms.backwardPeakBytes) && std::ranges::all_of(terms.workspaceBytes, arrays) &&
+         std::ranges::all_of(terms.oneSampleWorkspaceBytes, arrays);
 }
 
 auto insideReplica(const Plan &plan) {

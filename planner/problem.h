@@ -88,20 +88,6 @@ struct CollectiveTerm {
   bool operator==(const CollectiveTerm &) const = default;
 };
 
-/// Bytes as a function of the samples of one micro-batch on one replica, known at some of them.
-struct SampledBytes {
-  std::vector<std::pair<double, double>> points; ///< (samples, bytes), ascending in samples
-  bool operator==(const SampledBytes &) const = default;
-};
-
-/// Bytes for one number of context ranks; in between they are taken as affine in its reciprocal, the part of a sequence
-/// that a rank has.
-struct ContextBytes {
-  int ranks = 2;
-  SampledBytes bytes;
-  bool operator==(const ContextBytes &) const = default;
-};
-
 /// Parameters of one segment that are split and stored alike.
 struct ParameterTerm {
   std::string name;
@@ -133,13 +119,15 @@ struct PatternTerms {
   std::array<Size, 3> savedBytes; ///< kept from forward to backward, per micro-batch
   /// More saved under Full when results of tensor-parallel collectives are kept.
   Size keptCollectiveBytes;
-  std::array<Size, 3> forwardPeakBytes;       ///< transient bytes while forward runs, beyond what is saved
-  std::array<Size, 3> backwardPeakBytes;      ///< transient bytes while backward runs (recomputed values included)
-  std::array<SampledBytes, 3> workspaceBytes; ///< transient bytes as planned by a compiler
-  /// The same where the sequence is split, at some numbers of context ranks, ascending; replaces workspaceBytes.
-  std::array<std::vector<ContextBytes>, 3> contextBytes;
+  std::array<Size, 3> forwardPeakBytes;  ///< transient bytes while forward runs, beyond what is saved
+  std::array<Size, 3> backwardPeakBytes; ///< transient bytes while backward runs (recomputed values included)
+  /// Transient bytes of compiled programs: what lives at their instructions, of which the largest counts. Instructions
+  /// where less lives than at another one, whatever the plan, are left out.
+  std::array<std::vector<Size>, 3> workspaceBytes;
+  /// The same for micro-batches of one sample: their sequences are cut and joined without copies. Empty: no difference.
+  std::array<std::vector<Size>, 3> oneSampleWorkspaceBytes;
   Size stepBytes;                  ///< held only while the step runs, when nothing of forward is
-  std::vector<Size> stepPeakBytes; ///< transients of what runs once per step
+  std::vector<Size> stepPeakBytes; ///< transients of what runs once per step, of which the largest counts
   bool operator==(const PatternTerms &) const = default;
 };
 

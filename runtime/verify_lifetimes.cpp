@@ -1,12 +1,14 @@
 // Plays a stage's schedule and notes when each value is first and last touched. A value is what one
 // call leaves in one region for one micro-batch; two values whose bytes overlap must not live at
-// the same time.
+// the same time. There are as many values as micro-batches times layers: they get their names only
+// in errors.
 #include "runtime/verify_rules.h"
 
 #include <algorithm>
+#include <deque>
 #include <fmt/format.h>
 #include <map>
-#include <tuple>
+#include <unordered_map>
 
 namespace espalier::rt {
 namespace {
@@ -15,11 +17,32 @@ constexpr int64_t forEver = int64_t(1) << 60;
 
 enum class ValueKind { Persistent, Stream, Cotangent, Saved, Inputs, Workspace };
 
-struct Life {
-  std::string name;
+/// What an instruction leaves: at a place between calls, in a slot, for a micro-batch. A workspace is left by a call
+/// (its place) of an action (in place of the micro-batch), persistent values by a region (its place) of a call's layer
+/// (in place of the slot).
+struct Value {
   ValueKind kind;
+  int place = 0;
+  uint32_t slot = 0, microBatch = 0;
+  bool operator==(const Value &) const = default;
+};
+
+struct ValueHash {
+  size_t operator()(const Value &value) const {
+    uint64_t number = uint64_t(value.place) * 8 + static_cast<uint64_t>(value.kind);
+    return ((number * 0x9e3779b97f4a7c15 + value.slot) * 0x9e3779b97f4a7c15 + value.microBatch) * 0x9e3779b97f4a7c15;
+  }
+};
+
+struct Life {
+  Value value;
   ByteRange bytes;
   int64_t first = 0, last = 0;
+};
+
+/// Where the play stands: an action, and one of the stage's calls or none.
+struct Position {
+  int action = 0, call = -1;
 };
 
 /// Regions that a subprogram reads and writes, as bits.
@@ -65,11 +88,16 @@ public:
 
 private:
   void addPersistent();
-  void play(const pb::Action &action, const std::string &name);
-  void playCall(int call, const pb::Action &action, const std::string &name);
+  void play(const pb::Action &action, int number);
+  void playCall(int call, const pb::Action &action, int number);
   uint32_t subprogramOf(const pb::Call &call, pb::Action::Kind kind) const;
   void touch(ValueKind kind, int place, const pb::Action &action, const pb::Binding *binding, bool isWrite,
-             const std::string &name);
+             Position position);
+  const google::protobuf::RepeatedPtrField<pb::Action> &actions() const {
+    return isEvaluation ? stage.evaluation() : stage.schedule();
+  }
+  std::string nameOf(Position position) const;
+  std::string nameOf(const Value &value) const;
   void reportOverlaps();
   void compare(const std::vector<const Life *> &one, const std::vector<const Life *> &other);
 
@@ -78,30 +106,50 @@ private:
   const int index;
   const bool isEvaluation;
   PlanErrors &errors;
-  std::vector<Touched> touched; ///< by subprogram
-  std::vector<Life> lives;
-  std::map<std::tuple<ValueKind, int, uint32_t, uint32_t>, size_t> lifeOf; ///< kind, place, slot, micro-batch
+  std::vector<Touched> touched;                        ///< by subprogram
+  std::deque<Life> lives;                              ///< which grow without being moved
+  std::unordered_map<Value, size_t, ValueHash> lifeOf; ///< index in `lives`
   int64_t time = 0;
 };
 
 void Lifetimes::check() {
   addPersistent();
-  const auto &actions = isEvaluation ? stage.evaluation() : stage.schedule();
-  for (int i = 0; i < actions.size(); ++i)
-    play(actions[i], actionName(index, i, actions[i], isEvaluation));
+  for (int i = 0; i < actions().size(); ++i)
+    play(actions()[i], i);
   reportOverlaps();
 }
 
+std::string Lifetimes::nameOf(Position position) const {
+  const pb::Action &action = actions()[position.action];
+  std::string name = actionName(index, position.action, action, isEvaluation);
+  if (position.call < 0)
+    return name;
+  const pb::Call &call = stage.calls(position.call);
+  const pb::Subprogram &subprogram = plan.subprograms(subprogramOf(call, action.kind()) - 1);
+  return fmt::format("{}, {} of layer {}", name, subprogram.name(), call.layer());
+}
+
+std::string Lifetimes::nameOf(const Value &value) const {
+  static constexpr const char *names[] = {"", "stream", "cotangent", "saved values", "inputs", ""};
+  if (value.kind == ValueKind::Persistent)
+    return value.place == pb::SCALARS ? "the scalars"
+                                      : fmt::format("{} of layer {}", pb::Region_Name(value.place), value.slot);
+  if (value.kind == ValueKind::Workspace)
+    return "the workspace in " + nameOf(Position{static_cast<int>(value.microBatch), value.place});
+  return fmt::format("{} {} of micro-batch {} in slot {}", names[static_cast<int>(value.kind)], value.place,
+                     value.microBatch, value.slot);
+}
+
 void Lifetimes::addPersistent() {
-  auto add = [&](const pb::Binding &binding, std::string name) {
+  auto add = [&](const pb::Binding &binding, int region, uint32_t layer) {
     if (binding.bytes() > 0)
-      lives.push_back({std::move(name), ValueKind::Persistent, rangeIn(binding, 0), 0, forEver});
+      lives.push_back({{ValueKind::Persistent, region, layer, 0}, rangeIn(binding, 0), 0, forEver});
   };
-  add(stage.scalars_binding(), "the scalars");
+  add(stage.scalars_binding(), pb::SCALARS, 0);
   for (const pb::Call &call : stage.calls())
     for (const pb::Binding &binding : call.bindings())
       if (binding.region() == pb::PARAMETERS || binding.region() == pb::GRADIENTS || binding.region() == pb::STATE)
-        add(binding, fmt::format("{} of layer {}", pb::Region_Name(binding.region()), call.layer()));
+        add(binding, binding.region(), call.layer());
 }
 
 uint32_t Lifetimes::subprogramOf(const pb::Call &call, pb::Action::Kind kind) const {
@@ -121,45 +169,45 @@ uint32_t Lifetimes::subprogramOf(const pb::Call &call, pb::Action::Kind kind) co
   }
 }
 
-void Lifetimes::play(const pb::Action &action, const std::string &name) {
+void Lifetimes::play(const pb::Action &action, int number) {
   int calls = stage.calls_size();
+  Position position{number};
   ++time;
   switch (action.kind()) {
   case pb::Action::LOAD_INPUTS:
-    return touch(ValueKind::Inputs, 0, action, &stage.inputs_binding(), true, name);
+    return touch(ValueKind::Inputs, 0, action, &stage.inputs_binding(), true, position);
   case pb::Action::START_RECEIVE_FORWARD:
-    return touch(ValueKind::Stream, 0, action, &stage.receive_forward(), true, name);
+    return touch(ValueKind::Stream, 0, action, &stage.receive_forward(), true, position);
   case pb::Action::WAIT_RECEIVE_FORWARD:
-    return touch(ValueKind::Stream, 0, action, &stage.receive_forward(), false, name);
+    return touch(ValueKind::Stream, 0, action, &stage.receive_forward(), false, position);
   case pb::Action::START_SEND_FORWARD:
   case pb::Action::WAIT_SEND_FORWARD:
-    return touch(ValueKind::Stream, calls, action, &stage.send_forward(), false, name);
+    return touch(ValueKind::Stream, calls, action, &stage.send_forward(), false, position);
   case pb::Action::START_RECEIVE_BACKWARD:
-    return touch(ValueKind::Cotangent, calls, action, &stage.receive_backward(), true, name);
+    return touch(ValueKind::Cotangent, calls, action, &stage.receive_backward(), true, position);
   case pb::Action::WAIT_RECEIVE_BACKWARD:
-    return touch(ValueKind::Cotangent, calls, action, &stage.receive_backward(), false, name);
+    return touch(ValueKind::Cotangent, calls, action, &stage.receive_backward(), false, position);
   case pb::Action::START_SEND_BACKWARD:
   case pb::Action::WAIT_SEND_BACKWARD:
-    return touch(ValueKind::Cotangent, 0, action, &stage.send_backward(), false, name);
+    return touch(ValueKind::Cotangent, 0, action, &stage.send_backward(), false, position);
   default:
     break;
   }
   for (int i = 0; i < calls; ++i) {
     ++time;
-    playCall(action.kind() == pb::Action::BACKWARD ? calls - 1 - i : i, action, name);
+    playCall(action.kind() == pb::Action::BACKWARD ? calls - 1 - i : i, action, number);
   }
 }
 
-void Lifetimes::playCall(int i, const pb::Action &action, const std::string &name) {
+void Lifetimes::playCall(int i, const pb::Action &action, int number) {
   const pb::Call &call = stage.calls(i);
-  uint32_t number = subprogramOf(call, action.kind());
-  if (number == 0)
+  uint32_t subprogram = subprogramOf(call, action.kind());
+  if (subprogram == 0)
     return;
-  const Touched &regions = touched[number - 1];
-  std::string place = fmt::format("{}, {} of layer {}", name, plan.subprograms(number - 1).name(), call.layer());
-  auto visit = [&](pb::Region region, ValueKind kind, int position) {
+  const Touched &regions = touched[subprogram - 1];
+  auto visit = [&](pb::Region region, ValueKind kind, int place) {
     if (regions.any(region))
-      touch(kind, position, action, bindingOf(stage, call, region), regions.writes(region), place);
+      touch(kind, place, action, bindingOf(stage, call, region), regions.writes(region), {number, i});
   };
   visit(pb::INPUTS, ValueKind::Inputs, 0);
   visit(pb::STREAM_IN, ValueKind::Stream, i);
@@ -168,30 +216,29 @@ void Lifetimes::playCall(int i, const pb::Action &action, const std::string &nam
   visit(pb::COTANGENT_IN, ValueKind::Cotangent, i);
   visit(pb::SAVED, ValueKind::Saved, i);
   const pb::Binding *workspace = bindingOf(stage, call, pb::WORKSPACE);
-  if (workspace && workspace->bytes() > 0 && plan.subprograms(number - 1).workspace_bytes() > 0)
+  if (workspace && workspace->bytes() > 0 && plan.subprograms(subprogram - 1).workspace_bytes() > 0)
     lives.push_back(
-        {"the workspace in " + place, ValueKind::Workspace, rangeIn(*workspace, action.slot()), time, time});
+        {{ValueKind::Workspace, i, 0, static_cast<uint32_t>(number)}, rangeIn(*workspace, action.slot()), time, time});
 }
 
 void Lifetimes::touch(ValueKind kind, int place, const pb::Action &action, const pb::Binding *binding, bool isWrite,
-                      const std::string &name) {
-  static constexpr const char *names[] = {"", "stream", "cotangent", "saved values", "inputs", ""};
+                      Position position) {
   if (!binding || binding->bytes() == 0)
     return;
   ByteRange bytes = rangeIn(*binding, action.slot());
-  std::string value = fmt::format("{} {} of micro-batch {} in slot {}", names[static_cast<int>(kind)], place,
-                                  action.micro_batch(), action.slot());
-  auto [entry, isNew] = lifeOf.try_emplace({kind, place, action.slot(), action.micro_batch()}, lives.size());
+  Value value{kind, place, action.slot(), action.micro_batch()};
+  auto [entry, isNew] = lifeOf.try_emplace(value, lives.size());
   if (isNew) {
     if (!isWrite)
-      errors.add(fmt::format("{}: reads {} before it is written", name, value));
-    lives.push_back({value, kind, bytes, time, time});
+      errors.add(fmt::format("{}: reads {} before it is written", nameOf(position), nameOf(value)));
+    lives.push_back({value, bytes, time, time});
     return;
   }
   Life &life = lives[entry->second];
   life.last = time;
   if (life.bytes.begin != bytes.begin)
-    errors.add(fmt::format("{}: expects {} at byte {}, it was left at {}", name, value, bytes.begin, life.bytes.begin));
+    errors.add(fmt::format("{}: expects {} at byte {}, it was left at {}", nameOf(position), nameOf(value), bytes.begin,
+                           life.bytes.begin));
   life.bytes.end = std::max(life.bytes.end, bytes.end);
 }
 
@@ -202,8 +249,8 @@ void Lifetimes::compare(const std::vector<const Life *> &one, const std::vector<
     if (a.first <= b.last && b.first <= a.last)
       return errors.add(fmt::format("stage {}{}: {} (bytes {} to {}) and {} (bytes {} to {}) "
                                     "overlap while both are live",
-                                    index, isEvaluation ? ", evaluation" : "", a.name, a.bytes.begin, a.bytes.end,
-                                    b.name, b.bytes.begin, b.bytes.end));
+                                    index, isEvaluation ? ", evaluation" : "", nameOf(a.value), a.bytes.begin,
+                                    a.bytes.end, nameOf(b.value), b.bytes.begin, b.bytes.end));
     ++(a.last < b.last ? i : j);
   }
 }
@@ -216,8 +263,8 @@ void Lifetimes::reportOverlaps() {
   auto isTiedPair = [](const Life &a, const Life &b) {
     // Calls that share a tied parameter bind overlapping places; parameters are told apart by their
     // slots.
-    return a.kind == ValueKind::Persistent && b.kind == ValueKind::Persistent &&
-           a.name.substr(0, a.name.find(' ')) == b.name.substr(0, b.name.find(' '));
+    return a.value.kind == ValueKind::Persistent && b.value.kind == ValueKind::Persistent &&
+           a.value.place == b.value.place;
   };
   for (auto &[range, members] : groups)
     std::ranges::sort(members, {}, &Life::first);

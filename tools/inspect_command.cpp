@@ -41,6 +41,8 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
                                   {"recompute", settings.recompute()},
                                   {"schedule", settings.schedule()},
                                   {"stages", stages}};
+  if (settings.has_slices_kept_inputs())
+    split["slices_kept_inputs"] = settings.slices_kept_inputs();
   return {{"model", plan.model()},
           {"ranks", mesh.ranks()},
           {"stages", plan.stages_size()},
@@ -72,8 +74,9 @@ void printForPeople(const rt::pb::Plan &plan) {
              settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh),
              settings.sequence(),
              parts > 1 ? fmt::format(" in {} parts of {}", parts, settings.sequence() / parts) : "");
-  fmt::print("technique   zero {}, sequence parallel {}, recompute {}, schedule {}\n", settings.zero(),
-             settings.sequence_parallel() ? "yes" : "no", settings.recompute(), settings.schedule());
+  fmt::print("technique   zero {}, sequence parallel {}, recompute {}{}, schedule {}\n", settings.zero(),
+             settings.sequence_parallel() ? "yes" : "no", settings.recompute(),
+             settings.slices_kept_inputs() ? " with inputs sliced over tp" : "", settings.schedule());
   for (int i = 0; i < plan.stages_size(); ++i) {
     const rt::pb::Stage &stage = plan.stages(i);
     fmt::print("stage {:<5} layers {} to {}, {} slots, arena {}\n", i, stage.first_layer(),

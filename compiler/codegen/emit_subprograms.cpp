@@ -227,15 +227,11 @@ void addFusionPasses(OpPassManager &passes) {
   passes.addPass(createOverlapCommunication());
 }
 
-void addBufferPasses(OpPassManager &passes) {
+void addCodegenPasses(OpPassManager &passes) {
+  addFusionPasses(passes);
   // Buffers only exist once groups are known: what lives inside of a kernel needs none.
   passes.addPass(createLowerToExec());
   passes.addPass(createPlanBuffers());
-}
-
-void addCodegenPasses(OpPassManager &passes) {
-  addFusionPasses(passes);
-  addBufferPasses(passes);
 }
 
 LogicalResult emitSubprograms(ModuleOp module, pb::Plan &plan, bool emitObjects) {

@@ -11,10 +11,8 @@ namespace espalier {
 /// Adds the passes from local functions to programs: fuse-kernels, overlap-communication, lower-to-exec,
 /// plan-buffers.
 void addCodegenPasses(mlir::OpPassManager &passes);
-/// The first part of them: groups ops into kernels, in the order in which they run. The second part makes programs over
-/// buffers.
+/// The first two of them: groups ops into kernels, in the order in which they run.
 void addFusionPasses(mlir::OpPassManager &passes);
-void addBufferPasses(mlir::OpPassManager &passes);
 
 /// Fills `subprograms` (one per program, named like its function), `kernels`, `objects` and `locations` of `plan`.
 /// The module must have been through the passes above. Without `emitObjects` no machine code is made: for questions

@@ -137,7 +137,7 @@ LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
     return failure();
   Cut cut = cutOf(gather.getType(), gather.getX().getType(), gather.getDim());
   exec::BufferAttr result = place(gather.getResult());
-  exec::BufferAttr gathered = cut.outer == 1 ? result : newBuffer(result.getBytes());
+  exec::BufferAttr gathered = cut.outer == 1 ? result : newBuffer(gather.getType());
   Type element = elementOf(gather.getX());
   start("all_gather", "sum", gather.getAxes(), element, place(gather.getX()), gathered,
         cast<RankedTensorType>(gather.getType()).getNumElements());
@@ -160,7 +160,7 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
     return failure();
   Cut cut = cutOf(scatter.getX().getType(), scatter.getType(), scatter.getDim());
   exec::BufferAttr whole = place(scatter.getX());
-  exec::BufferAttr packed = cut.outer == 1 ? whole : newBuffer(whole.getBytes());
+  exec::BufferAttr packed = cut.outer == 1 ? whole : newBuffer(scatter.getX().getType());
   Type element = elementOf(scatter.getX());
   int64_t stride = cut.parts * cut.bytes;
   for (int64_t i = 0; cut.outer > 1 && i < cut.parts; ++i)
@@ -183,8 +183,8 @@ LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
   Type one = namedTensor(shape, dimNames(from), from.getElementType());
   Cut sent = cutOf(from, one, exchange.getSplit()), received = cutOf(to, one, exchange.getConcat());
   exec::BufferAttr x = place(exchange.getX()), result = place(exchange.getResult());
-  exec::BufferAttr packed = sent.outer == 1 ? x : newBuffer(x.getBytes());
-  exec::BufferAttr arrived = received.outer == 1 ? result : newBuffer(result.getBytes());
+  exec::BufferAttr packed = sent.outer == 1 ? x : newBuffer(from);
+  exec::BufferAttr arrived = received.outer == 1 ? result : newBuffer(to);
   Type element = elementOf(exchange.getX());
   int64_t sentStride = sent.parts * sent.bytes, receivedStride = received.parts * received.bytes;
   for (int64_t i = 0; sent.outer > 1 && i < sent.parts; ++i)

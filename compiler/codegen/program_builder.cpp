@@ -44,6 +44,16 @@ bool isUpdated(StringRef role) {
   return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic";
 }
 
+/// [parts, columns]: what each block of rows adds to the sums in `result`, in f32.
+Type partialSums(Type result, int64_t parts) {
+  MLIRContext *context = result.getContext();
+  SmallVector<int64_t> shape = {parts};
+  SmallVector<StringAttr> names = {StringAttr::get(context, "part")};
+  llvm::append_range(shape, cast<RankedTensorType>(result).getShape());
+  llvm::append_range(names, dimNames(result));
+  return namedTensor(shape, names, Float32Type::get(context));
+}
+
 /// Last pass over a row in which `argument` is read at a column.
 int lastRead(const KernelShape &shape, Value argument) {
   auto yielded = shape.body->getTerminator()->getOperands();
@@ -113,14 +123,16 @@ int64_t SegmentLayout::place(StringRef segment, StringRef region, StringRef name
 ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout)
     : function(function), kernels(kernels), layout(layout), builder(function.getLoc(), function.getContext()) {}
 
-exec::BufferAttr ProgramBuilder::newBuffer(int64_t bytes) {
-  return exec::BufferAttr::get(builder.getContext(), "virtual", buffers++, bytes, 0, {});
+exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
+  bufferTypes.push_back(tensor);
+  return exec::BufferAttr::get(builder.getContext(), "virtual", static_cast<int64_t>(bufferTypes.size()) - 1,
+                               tensorBytes(tensor), 0, {});
 }
 
 exec::BufferAttr ProgramBuilder::place(Value value) {
   exec::BufferAttr &buffer = places[value];
   if (!buffer)
-    buffer = newBuffer(tensorBytes(value.getType()));
+    buffer = newBuffer(value.getType());
   return buffer;
 }
 
@@ -267,7 +279,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
   SmallVector<int64_t> inPlace;
   for (auto [index, result] : llvm::enumerate(op.getResults())) {
     if (shape.kind == "column") {
-      outputs.push_back(newBuffer(extent * shape.columns * 4));
+      outputs.push_back(newBuffer(partialSums(result.getType(), extent)));
       continue;
     }
     outputs.push_back(place(result));
@@ -313,7 +325,7 @@ LogicalResult ProgramBuilder::build() {
   shareAllReduces();
   shareSums();
   builder.setInsertionPoint(function);
-  auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr);
+  auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr);
   builder.setInsertionPointToStart(&program.getBody().emplaceBlock());
   for (Operation &op : function.getBody().front().without_terminator()) {
     builder.setLoc(op.getLoc());
@@ -326,6 +338,7 @@ LogicalResult ProgramBuilder::build() {
     copy(place(value), target, cast<RankedTensorType>(value.getType()).getElementType(), {1, bytes, bytes, bytes});
   }
   waitForAll();
+  program.setBufferTypesAttr(builder.getTypeArrayAttr(bufferTypes));
   function.erase();
   return success();
 }

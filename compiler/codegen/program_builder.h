@@ -56,7 +56,8 @@ private:
   void shareSums();
   bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);
   exec::BufferAttr place(mlir::Value value);
-  exec::BufferAttr newBuffer(int64_t bytes);
+  /// A virtual buffer for one tensor.
+  exec::BufferAttr newBuffer(mlir::Type tensor);
   mlir::FailureOr<exec::BufferAttr> placeOf(mlir::DictionaryAttr attributes, mlir::Type type, bool isResult,
                                             mlir::Location loc);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
@@ -115,7 +116,8 @@ private:
     std::function<void()> copy;
   };
   llvm::SmallVector<Unpack> unpacks;
-  int64_t buffers = 0, collectives = 0;
+  llvm::SmallVector<mlir::Type> bufferTypes; ///< of virtual buffers, by number
+  int64_t collectives = 0;
 };
 
 /// Whether output `output` of a launch may overwrite input `input`: both lie alike, and no later pass over the row

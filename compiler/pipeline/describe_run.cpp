@@ -17,11 +17,12 @@ namespace espalier {
 
 namespace {
 
-std::string recomputeOf(const planner::Plan &plan) {
+void describeRecompute(const planner::Plan &plan, rt::pb::Settings &settings) {
   std::set<planner::Recompute> policies;
   for (const planner::StagePlan &stage : plan.stages)
     policies.insert(stage.recompute.begin(), stage.recompute.end());
-  return policies.size() > 1 ? "mixed" : policies.empty() ? "none" : recomputeName(*policies.begin());
+  settings.set_recompute(policies.size() > 1 ? "mixed" : policies.empty() ? "none" : recomputeName(*policies.begin()));
+  settings.set_slices_kept_inputs(policies.count(planner::Recompute::Full) && plan.slicesInputs());
 }
 
 void addInput(const std::string &file, rt::pb::Plan &out) {
@@ -83,7 +84,7 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_vocabulary(run.model.dims.at("vocab"));
   settings.set_zero(plan.zero);
   settings.set_sequence_parallel(plan.sequenceParallel);
-  settings.set_recompute(recomputeOf(plan));
+  describeRecompute(plan, settings);
   settings.set_schedule(plan.schedule == planner::Schedule::GPipe ? "gpipe" : "1f1b");
   settings.set_beta1(run.optimizer.beta1);
   settings.set_beta2(run.optimizer.beta2);

@@ -2,16 +2,12 @@
 
 #include "planner/cost.h"
 
-#include <algorithm>
-
 namespace espalier {
 
 using planner::Axis;
 using planner::Phase;
 
 namespace {
-
-constexpr int mostContextRanks = 64;
 
 /// The part of `whole` that is not of the step, replaced by that of `split`.
 template <typename Term, typename IsKept>
@@ -28,21 +24,7 @@ std::vector<Term> replaced(const std::vector<Term> &whole, const std::vector<Ter
 
 } // namespace
 
-std::vector<int> profiledContextRanks(int64_t positions) {
-  std::vector<int> ranks;
-  int divisor = 2;
-  for (int wanted : {2, 4, 16, 64}) {
-    divisor = std::max(divisor, wanted);
-    while (divisor <= mostContextRanks && positions % divisor != 0)
-      ++divisor;
-    if (positions > 0 && divisor <= mostContextRanks)
-      ranks.push_back(divisor++);
-  }
-  return ranks;
-}
-
-planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const planner::PatternTerms &split,
-                                       const ContextWorkspaces &workspaces) {
+planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const planner::PatternTerms &split) {
   planner::PatternTerms terms = whole;
   terms.pattern.cp = true;
   if (terms.pattern.zero.value_or(0) > 0)
@@ -54,8 +36,8 @@ planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const
     return isOfStep(term) || term.axis == Axis::Dp;
   });
   terms.savedBytes = split.savedBytes;
-  for (int policy = 0; policy < 3; ++policy)
-    terms.contextBytes[policy] = workspaces[policy];
+  terms.workspaceBytes = split.workspaceBytes;
+  terms.oneSampleWorkspaceBytes = split.oneSampleWorkspaceBytes;
   planner::orderTerms(terms);
   return terms;
 }

@@ -2,9 +2,11 @@
 
 #include "compiler/codegen/emit_subprograms.h"
 #include "compiler/driver.h"
+#include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/profile_context.h"
+#include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
 #include "planner/cost.h"
@@ -13,7 +15,6 @@
 
 #include <atomic>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <thread>
 
@@ -29,9 +30,8 @@ using planner::Size;
 
 /// Devices that the planner may ask about, as a multiple of the cluster's: more devices are a relaxation.
 constexpr int64_t largestGrowth = 64;
-/// Micro-batches at which workspaces are planned.
-constexpr int64_t sampleCounts[] = {1, 2, 3, 4, 6, 8, 16};
-constexpr int64_t termSamples = 2; ///< one of them; dimensions of size 1 are harder to tell apart
+/// Samples of the micro-batches that terms are read from; dimensions of size 1 are harder to tell apart.
+constexpr int64_t termSamples = 2;
 constexpr int profiledReplicas = 2;
 constexpr const char *policies[] = {"none", "selective", "full"};
 constexpr const char *stepFunctions[] = {".reduce_gradients", ".squared_norm", ".optimizer"};
@@ -55,9 +55,7 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   return plan;
 }
 
-using Workspaces = std::map<std::string, double>; ///< bytes by program
-
-/// One build of the model: the module with fused kernels, and on request the workspaces of its programs.
+/// One build of the model: the module with fused kernels, and on request its programs.
 class Build {
 public:
   /// What runs once per step is left out on request: its functions would be fused and planned for nothing.
@@ -81,15 +79,10 @@ public:
   const std::vector<SegmentLayout> &segments() const { return model->segments; }
 
   /// Makes programs of the module's functions, which are gone afterwards.
-  std::optional<Workspaces> planBuffers() {
+  LogicalResult lower() {
     PassManager passes(&context);
-    addBufferPasses(passes);
-    if (failed(passes.run(module())))
-      return std::nullopt;
-    Workspaces bytes;
-    for (auto program : module().getOps<exec::ProgramOp>())
-      bytes[program.getSymName().str()] = static_cast<double>(program.getWorkspaceBytes().value_or(0));
-    return bytes;
+    passes.addPass(createLowerToExec());
+    return passes.run(module());
   }
 
 private:
@@ -97,41 +90,39 @@ private:
   std::optional<PartitionedModel> model;
 };
 
-/// Largest workspace of forward, backward and evaluation; a policy that the segment does not have is as `none`.
-double workspaceOf(const std::string &segment, int policy, const Workspaces &workspaces) {
-  double largest = 0;
-  auto consider = [&](const std::string &program) {
-    auto found = workspaces.find(segment + program);
-    if (found != workspaces.end())
-      largest = std::max(largest, found->second);
-    return found != workspaces.end();
-  };
-  for (const char *phase : {".forward", ".backward"})
-    if (!consider(std::string(".") + policies[policy] + phase))
-      consider(std::string(".none") + phase);
-  consider(".evaluate");
-  return largest;
-}
+using LiveBytes = std::array<std::vector<Size>, 3>; ///< by recompute policy
 
-void readWorkspaces(const std::string &segment, const std::vector<Workspaces> &planned, planner::PatternTerms &terms) {
-  for (int policy = 0; policy < 3; ++policy)
-    for (auto [samples, workspaces] : llvm::zip_equal(sampleCounts, planned))
-      terms.workspaceBytes[policy].points.emplace_back(static_cast<double>(samples),
-                                                       workspaceOf(segment, policy, workspaces));
-}
-
-/// Workspaces of what runs once per step, on whole parameters or on ZeRO shares of them.
-void readStepPeaks(const std::string &segment, const Workspaces &step, const ProfilePoint &point,
-                   planner::PatternTerms &terms) {
-  for (const char *program : stepFunctions) {
-    auto found = step.find(segment + program);
-    if (found == step.end() || found->second == 0)
-      continue;
-    Monomial bytes{found->second, {}};
-    if (point.zero > 0) // of experts and of others alike: what ep does not split, ZeRO shares over it
-      bytes = scaled(shareOfReplicas(), found->second * point.dp * point.ep);
-    terms.stepPeakBytes.push_back({bytes});
+/// What lives at once in forward, backward and evaluation of a segment; a policy that it does not have is as `none`.
+LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const SizeReader &sizes) {
+  LiveBytes live;
+  for (int policy = 0; policy < 3; ++policy) {
+    auto read = [&](const std::string &name) {
+      auto program = programs.lookupSymbol<exec::ProgramOp>(segment + name);
+      if (program)
+        addLiveBytes(program, sizes, live[policy]);
+      return program != nullptr;
+    };
+    for (const char *phase : {".forward", ".backward"})
+      if (!read(std::string(".") + policies[policy] + phase))
+        read(std::string(".none") + phase);
+    read(".evaluate");
+    keepLargest(live[policy]);
   }
+  return live;
+}
+
+/// What lives while ZeRO shares are updated. Without ZeRO nothing does: whole parameters are updated in place.
+std::vector<Size> readStepPeaks(ModuleOp programs, const std::string &segment, const SizeReader &sizes) {
+  std::vector<Size> live;
+  for (const char *step : stepFunctions)
+    if (auto program = programs.lookupSymbol<exec::ProgramOp>(segment + step); program && sizes.at().zero > 0)
+      addLiveBytes(program, sizes, live);
+  keepLargest(live);
+  // Of experts and of others alike: what ep does not split, ZeRO shares over it.
+  for (Size &size : live)
+    for (Monomial &part : size)
+      part = product(scaled(part, sizes.at().dp * sizes.at().ep), shareOfReplicas());
+  return live;
 }
 
 class Profiler {
@@ -287,79 +278,109 @@ private:
     return {1};
   }
 
-  /// Workspaces of one layout at all sample counts, and its terms with and without ZeRO.
+  /// The terms of one layout, with and without ZeRO, and with split sequences.
   std::optional<Terms> profilePattern(MLIRContext &where, const Layout &layout) {
+    ProfilePoint point{termSamples, profiledReplicas,        layout.tp, layout.ep,
+                       /*zero=*/0,  layout.sequenceParallel, /*cp=*/1,  splitsExperts()};
+    std::vector<ProfilePoint> points = {point};
+    point.zero = 1;
+    points.push_back(point);
     Terms terms(problem.kinds.size());
-    std::vector<Workspaces> workspaces;
-    for (int64_t samples : sampleCounts) {
-      ProfilePoint point{samples,    profiledReplicas,        layout.tp, layout.ep,
-                         /*zero=*/0, layout.sequenceParallel, /*cp=*/1,  splitsExperts()};
-      std::optional<Workspaces> planned = profilePoint(where, point, samples == termSamples ? &terms : nullptr);
-      if (!planned)
-        return std::nullopt;
-      workspaces.push_back(std::move(*planned));
-    }
-    if (!profilePoint(where,
-                      {termSamples, profiledReplicas, layout.tp, layout.ep, /*zero=*/1, layout.sequenceParallel,
-                       /*cp=*/1, splitsExperts()},
-                      &terms))
+    if (!profilePoints(where, points, [&](const ProfilePoint &at, size_t kind, planner::PatternTerms read) {
+          addPattern(std::move(read), at, terms[kind]);
+        }))
       return std::nullopt;
-    for (size_t kind = 0; kind < terms.size(); ++kind)
-      for (planner::PatternTerms &pattern : terms[kind])
-        readWorkspaces(problem.kinds[kind].name, workspaces, pattern);
+    if (layout.ep > 1 && !addWholeExperts(where, point, terms))
+      return std::nullopt;
     if (run.pins.cp != 1 && !run.model.hasExperts() && !addContextPatterns(where, layout, terms))
       return std::nullopt;
     return terms;
   }
 
-  /// Adds the same patterns with a split sequence, behind those without.
-  bool addContextPatterns(MLIRContext &where, const Layout &layout, Terms &terms) {
-    Terms split(problem.kinds.size());
-    std::vector<ContextWorkspaces> workspaces(problem.kinds.size());
-    for (int ranks : profiledContextRanks(sequence() / (layout.sequenceParallel ? layout.tp : 1))) {
-      for (size_t kind = 0; kind < terms.size(); ++kind)
-        for (std::vector<planner::ContextBytes> &bytes : workspaces[kind])
-          bytes.push_back({ranks, {}});
-      for (int64_t samples : contextSamples) {
-        ProfilePoint point{samples, profiledReplicas, layout.tp, /*ep=*/1, /*zero=*/0, layout.sequenceParallel, ranks};
-        Build build(where, run, point, /*hasStep=*/false);
-        if (build.isBroken())
-          return false;
-        if (samples > 1 && split.front().empty()) // dimensions of size 1 are harder to tell apart
-          addTerms(build, point, split);
-        std::optional<Workspaces> planned = build.planBuffers();
-        if (!planned)
-          return false;
-        for (size_t kind = 0; kind < terms.size(); ++kind)
-          for (int policy = 0; policy < 3; ++policy)
-            workspaces[kind][policy].back().bytes.points.emplace_back(
-                static_cast<double>(samples), workspaceOf(problem.kinds[kind].name, policy, *planned));
-      }
-    }
-    for (size_t kind = 0; kind < terms.size() && !split[kind].empty(); ++kind)
-      for (size_t i = 0, wholes = terms[kind].size(); i < wholes; ++i)
-        if (terms[kind][i].pattern.dp != false)
-          terms[kind].push_back(splitOverContext(terms[kind][i], split[kind].front(), workspaces[kind]));
+  /// Where ep is the only axis of replicas, ZeRO shares all but experts: less lives while shares are updated.
+  bool addWholeExperts(MLIRContext &where, ProfilePoint point, Terms &terms) {
+    point.dp = 1;
+    Terms read(terms.size());
+    if (profilePoint(where, point, &read).empty())
+      return false;
+    for (size_t kind = 0; kind < terms.size(); ++kind)
+      for (size_t i = 0, all = terms[kind].size(); i < all; ++i)
+        if (terms[kind][i].pattern.zero > 0) {
+          planner::PatternTerms alone = terms[kind][i];
+          alone.pattern.dp = false;
+          alone.stepPeakBytes = read[kind].front().stepPeakBytes;
+          terms[kind][i].pattern.dp = true;
+          terms[kind].push_back(std::move(alone));
+        }
     return true;
   }
 
-  /// Builds the model at one point; adds its terms to `terms` unless that is null.
-  std::optional<Workspaces> profilePoint(MLIRContext &where, const ProfilePoint &point, Terms *terms) {
-    Build build(where, run, point, /*hasStep=*/terms != nullptr);
+  /// Adds the same patterns with a split sequence, behind those without.
+  bool addContextPatterns(MLIRContext &where, const Layout &layout, Terms &terms) {
+    int64_t positions = sequence() / (layout.sequenceParallel ? layout.tp : 1);
+    int ranks = 2; // stand for all others
+    while (ranks < positions && positions % ranks != 0)
+      ++ranks;
+    if (positions < 2 || ranks > run.cluster.devices() * largestGrowth)
+      return true;
+    ProfilePoint point{termSamples, profiledReplicas,        layout.tp, /*ep=*/1,
+                       /*zero=*/0,  layout.sequenceParallel, ranks};
+    Terms split(problem.kinds.size());
+    if (!profilePoints(where, {point}, [&](const ProfilePoint &, size_t kind, planner::PatternTerms read) {
+          split[kind].push_back(std::move(read));
+        }))
+      return false;
+    for (size_t kind = 0; kind < terms.size(); ++kind)
+      for (size_t i = 0, wholes = terms[kind].size(); i < wholes; ++i)
+        if (terms[kind][i].pattern.dp != false) // steps are those of the whole; micro-batches do not differ in them
+          terms[kind].push_back(splitOverContext(terms[kind][i], split[kind].front()));
+    return true;
+  }
+
+  /// Reads the terms of each kind at points that differ in ZeRO and replicas alone, and hands them to `take`.
+  bool profilePoints(MLIRContext &where, const std::vector<ProfilePoint> &points,
+                     llvm::function_ref<void(const ProfilePoint &, size_t, planner::PatternTerms)> take) {
+    ProfilePoint oneSample = points.front();
+    oneSample.samples = 1;
+    std::vector<LiveBytes> one = profilePoint(where, oneSample, nullptr);
+    for (const ProfilePoint &point : points) {
+      Terms read(problem.kinds.size());
+      if (one.empty() || profilePoint(where, point, &read).empty())
+        return false;
+      for (size_t kind = 0; kind < read.size(); ++kind)
+        for (planner::PatternTerms &terms : read[kind]) {
+          for (int policy = 0; policy < 3; ++policy)
+            if (one[kind][policy] != terms.workspaceBytes[policy])
+              terms.oneSampleWorkspaceBytes[policy] = one[kind][policy];
+          take(point, kind, std::move(terms));
+        }
+    }
+    return true;
+  }
+
+  /// Builds the model at one point; adds its terms to `terms` unless that is null. What lives at once, by kind; empty
+  /// where the model cannot be built.
+  std::vector<LiveBytes> profilePoint(MLIRContext &where, const ProfilePoint &point, Terms *terms) {
+    Build build(where, run, point, /*hasStep=*/terms && point.cp == 1);
     if (build.isBroken())
-      return std::nullopt;
-    if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1)
-      describeModel(build, SizeReader(run.model, problem.dimensions, point));
-    Terms read(problem.kinds.size());
+      return {};
+    SizeReader sizes(run.model, problem.dimensions, point);
+    if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1 && point.cp == 1)
+      describeModel(build, sizes);
     if (terms)
-      addTerms(build, point, read);
-    std::optional<Workspaces> planned = build.planBuffers();
-    for (size_t kind = 0; planned && kind < read.size(); ++kind)
-      for (planner::PatternTerms &pattern : read[kind]) {
-        readStepPeaks(problem.kinds[kind].name, *planned, point, pattern);
-        addPattern(std::move(pattern), point, (*terms)[kind]);
-      }
-    return planned;
+      addTerms(build, point, *terms);
+    if (failed(build.lower()))
+      return {};
+    std::vector<LiveBytes> live;
+    for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
+      live.push_back(readLiveBytes(build.module(), problem.kinds[kind].name, sizes));
+      if (terms)
+        for (planner::PatternTerms &read : (*terms)[kind]) {
+          read.workspaceBytes = live.back();
+          read.stepPeakBytes = readStepPeaks(build.module(), problem.kinds[kind].name, sizes);
+        }
+    }
+    return live;
   }
 
   /// ZeRO 3 from ZeRO 1: what moves once per step moves with every micro-batch, beside compute. Parameters are gathered

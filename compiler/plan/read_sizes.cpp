@@ -3,6 +3,7 @@
 #include "dialects/interfaces.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace mlir;
 
@@ -59,8 +60,10 @@ void add(planner::Size &sum, const Monomial &part) {
 SizeReader::SizeReader(const ModelDescription &model, const std::vector<planner::Dimension> &dimensions,
                        ProfilePoint point)
     : model(model), point(point) {
-  for (size_t i = 0; i < dimensions.size(); ++i)
+  for (size_t i = 0; i < dimensions.size(); ++i) {
     symbols[dimensions[i].name] = planner::kFirstDimension + static_cast<int>(i);
+    dimensionSizes.push_back(static_cast<double>(dimensions[i].size));
+  }
 }
 
 Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
@@ -101,6 +104,18 @@ Monomial SizeReader::elements(Type type) const {
 
 Monomial SizeReader::bytes(Type type) const {
   return scaled(elements(type), cast<RankedTensorType>(type).getElementTypeBitWidth() / 8.0);
+}
+
+Monomial SizeReader::bytesAtTensorRanks(Type type) const {
+  Monomial whole = bytes(type), rest{whole.coefficient, {}};
+  for (const planner::Power &power : whole.powers)
+    if (power.symbol == tpSymbol)
+      rest.coefficient *= std::pow(point.tp, power.exponent);
+    else if (power.symbol >= planner::kFirstDimension)
+      rest.coefficient *= std::pow(dimensionSizes[power.symbol - planner::kFirstDimension], power.exponent);
+    else
+      rest.powers.push_back(power);
+  return rest;
 }
 
 } // namespace espalier

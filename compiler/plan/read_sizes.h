@@ -32,11 +32,15 @@ public:
   planner::Monomial dimension(llvm::StringRef name, int64_t localSize) const;
   planner::Monomial elements(mlir::Type type) const;
   planner::Monomial bytes(mlir::Type type) const;
+  /// The same with the model's dimensions and this number of tensor ranks put in: samples, and ranks that split
+  /// samples, sequences and experts, are left as symbols.
+  planner::Monomial bytesAtTensorRanks(mlir::Type type) const;
   const ProfilePoint &at() const { return point; }
 
 private:
   const ModelDescription &model;
   std::map<std::string, int> symbols;
+  std::vector<double> dimensionSizes; ///< by symbol, from kFirstDimension
   ProfilePoint point;
 };
 

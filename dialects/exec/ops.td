@@ -44,8 +44,12 @@ def Exec_YieldOp : Exec_Op<"yield", [Pure, Terminator, ParentOneOf<["FusedOp", "
 
 def Exec_ProgramOp : Exec_Op<"program", [Symbol, IsolatedFromAbove, NoTerminator, SingleBlock]> {
   let summary = "A subprogram: instructions run in order by every rank of a stage";
-  let description = [{ `workspace_bytes` is set by `plan-buffers`. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$workspace_bytes);
+  let description = [{
+    `buffer_types` holds the tensor in each virtual buffer, by number: sizes by named dimensions, which the planner reads.
+    `plan-buffers` takes it away and sets `workspace_bytes`.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<TypeArrayAttr>:$buffer_types,
+                       OptionalAttr<I64Attr>:$workspace_bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
 }

@@ -40,6 +40,24 @@ TEST(Cost, DimensionsThatDoNotDivideByEightLoseTensorCores) {
   EXPECT_LT(alignmentEfficiency(2048, 2048, 108), 0.2);
 }
 
+// Of two programs the one needs more for many samples, the other for long parts of a sequence.
+TEST(Cost, AWorkspaceIsTheLargestOfWhatLivesAtOnce) {
+  constexpr int dp = static_cast<int>(Axis::Dp), cp = static_cast<int>(Axis::Cp);
+  Problem problem = shapeProblem(gpt(4, 64, 4), System{}, testMachine(1, 8), 16);
+  for (PatternTerms &terms : problem.kinds[1].patterns) {
+    terms.workspaceBytes.fill({{{10, {{dp, -1}, {kBatchSymbol, 1}}}}, {{40, {{cp, -1}}}, {5, {}}}});
+    terms.oneSampleWorkspaceBytes[2] = {{{3, {}}}};
+  }
+  auto workspaces = [&](int64_t samples, int contextRanks) {
+    Plan plan;
+    plan.dp = 2, plan.cp = contextRanks, plan.microBatchSize = samples;
+    return segmentCost(problem, 1, plan).workspaceBytes;
+  };
+  EXPECT_EQ(workspaces(2, 1), (std::array<double, 3>{45, 45, 45}));
+  EXPECT_EQ(workspaces(2, 4), (std::array<double, 3>{20, 20, 20}));
+  EXPECT_EQ(workspaces(1, 8), (std::array<double, 3>{10, 10, 3}));
+}
+
 // Seconds and bytes of one layer under a system, four tensor ranks.
 static SegmentCost layerOf(const System &system, bool gated = true) {
   ModelShape shape = gpt(4, 4096, 32);

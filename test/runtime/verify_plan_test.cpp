@@ -204,7 +204,9 @@ const Mutation mutations[] = {
        pb::Call *first = p.mutable_stages(0)->mutable_calls(1);
        find(*first, pb::SAVED)->set_base(find(*first, pb::STREAM_OUT)->base());
      }},
-    {"WorkspaceOverlaps", "overlap while both are live",
+    {"WorkspaceOverlaps",
+     "PARAMETERS of layer 4 (bytes 1920 to 1984) and the workspace in stage 1, action 3 (FORWARD of micro-batch 0), "
+     "head.forward of layer 4 (bytes 1920 to 1984) overlap while both are live",
      [](pb::Plan &p) {
        pb::Stage *last = p.mutable_stages(1);
        pb::Call *head = last->mutable_calls(last->calls_size() - 1);
@@ -212,17 +214,21 @@ const Mutation mutations[] = {
      }},
     {"SlotsOverlap", "overlap while both are live",
      [](pb::Plan &p) { find(*p.mutable_stages(0)->mutable_calls(1), pb::SAVED)->set_slot_stride(0); }},
-    {"SlotReused", "overlap while both are live",
+    {"SlotReused", "inputs 0 of micro-batch 0 in slot 0 (bytes 64 to 320) and inputs 0 of micro-batch 1 in slot 0",
      [](pb::Plan &p) {
        for (pb::Action &action : *p.mutable_stages(0)->mutable_schedule())
          action.set_slot(0);
      }},
-    {"StreamElsewhere", "it was left at",
+    {"StreamElsewhere",
+     "action 1 (FORWARD of micro-batch 0), block.forward of layer 1: expects stream 1 of micro-batch 0 in slot 0 at "
+     "byte 1092, it was left at 1088",
      [](pb::Plan &p) {
        pb::Binding *in = find(*p.mutable_stages(0)->mutable_calls(1), pb::STREAM_IN);
        in->set_base(in->base() + 4);
      }},
-    {"ReadBeforeWritten", "before it is written",
+    {"ReadBeforeWritten",
+     "stage 0, action 0 (FORWARD of micro-batch 0), embed.forward of layer 0: reads inputs 0 of micro-batch 0 in slot "
+     "0 before it is written",
      [](pb::Plan &p) { drop(p.mutable_stages(0), pb::Action::LOAD_INPUTS); }},
     {"BackwardWithoutForward", "before it is written",
      [](pb::Plan &p) { drop(p.mutable_stages(1), pb::Action::FORWARD); }},
@@ -244,7 +250,7 @@ const Mutation mutations[] = {
            action.set_slot(action.micro_batch() % stage->slots());
          }
      }},
-    {"Deadlock", "waits for ever",
+    {"Deadlock", "stage 1, action 6 (WAIT_SEND_BACKWARD of micro-batch 0): waits for ever",
      [](pb::Plan &p) {
        // The first stage waits for its second send, the last for its first one back: nobody
        // receives.
@@ -253,7 +259,8 @@ const Mutation mutations[] = {
              {p.mutable_stages(1), pb::Action::WAIT_SEND_BACKWARD, pb::Action::START_SEND_BACKWARD, 0u}})
          move(stage, indexOf(*stage, wait, microBatch), indexOf(*stage, start, microBatch) + 1);
      }},
-    {"GroupsDiffer", "meets another collective",
+    {"GroupsDiffer",
+     "layer 4, head.reduce, instruction 2 (scale at toy.yaml:3:5): meets another collective, stage 0, action 28",
      [](pb::Plan &p) {
        pb::Collective *start = find(p, "head.reduce")->mutable_instructions(2)->mutable_start();
        start->set_reduction(pb::Collective::MAX);

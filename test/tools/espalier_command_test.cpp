@@ -174,7 +174,9 @@ TEST_F(Command, InspectDescribesThePlan) {
   EXPECT_EQ(plan.at("plan").at("stages")[1].at("first_layer"), 2);
   EXPECT_EQ(plan.at("plan").at("stages")[1].at("layers"), 1);
   EXPECT_EQ(plan.at("parameters"), 12 + 3 * 13);
+  EXPECT_FALSE(plan.at("plan").contains("slices_kept_inputs")); // as a plan of a compiler that did not tell
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("4 = dp 2 x tp 1 x pp 2"));
+  EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("recompute none, schedule"));
 }
 
 TEST_F(Command, InspectDescribesADatasetByAnyOfItsNames) {

@@ -21,3 +21,18 @@ func.func @mlp.none.forward(
   %y = model.contract %wider, %v : (tensor<2x4x6xf32, #model.dims<batch, seq, ffn>>, tensor<6x8xf32, #model.dims<ffn, hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
   return %y : tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
 }
+
+// At most 640 bytes live at once, those of the last three buffers. Placed by size alone, the second lies behind the first,
+// in whose place only one of the small ones fits then: 704 bytes.
+// CHECK-LABEL: exec.program @order
+// CHECK-SAME: workspace_bytes = 640
+exec.program @order {
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 1, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 0, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 3, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 1, bytes = 256>], types = [f32], outputs = 1, sizes = array<i64: 64>}
+  exec.call {function = "zero", buffers = [#exec.buffer<region = "virtual", offset = 2, bytes = 192>], types = [f32], outputs = 1, sizes = array<i64: 48>}
+}
