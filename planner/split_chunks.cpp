@@ -4,6 +4,7 @@
 #include "planner/split_chunks.h"
 
 #include "planner/search.h"
+#include "planner/work_bounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +15,6 @@ namespace espalier::planner {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kNodeCost = 2;                             // a step of the descent, per chain, in played actions
 constexpr int64_t kQuickPlays = 4, kQuickBudget = 2'000'000; // of a first look
 constexpr double kSlack = 1 - 1e-9;                          // for rounding
 constexpr double kLongest = std::numeric_limits<double>::max();
@@ -58,6 +58,7 @@ public:
       layGiven();
     const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
     auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
+    relaxed = relaxedBound(sumWork(problem, costs), problem.machine, axes, /*chunksAlike=*/this->given.empty());
     least = {layer.forward.total() + layer.forwardTransfer[kept],
              layer.backward.total() + layer.recompute[kept].total(), layer.weight.total()};
   }
@@ -80,12 +81,16 @@ public:
     while (plays-- > 0 && budget > 0) {
       Chain chain = play(split, result);
       double target = std::min(limit, result.seconds) * kSlack;
+      Ranges before = ranges;
       if (!rangesWithin(target)) { // no stage can have fewer
         complete = true;
         break;
       }
+      if (ranges.least != before.least || ranges.most != before.most)
+        bounds.clear(); // they are summed within ranges
       chains.push_back(std::move(chain));
-      rebound();
+      while (bounds.size() < chains.size())
+        bounds.push_back(boundOf(chains[bounds.size()]));
       if (!next(target, split)) {
         complete = budget > 0;
         break;
@@ -94,7 +99,7 @@ public:
     result.spent = budgetGiven > 0 ? budgetGiven - budget : 0;
     result.lowerBound = std::min(limit, result.seconds);
     if (!complete) {
-      double bound = 0;
+      double bound = std::max(ownBound, relaxed);
       for (const Bound &known : bounds)
         bound = std::max(bound, known.rest[0][0]);
       result.lowerBound = std::min(result.lowerBound, bound);
@@ -254,6 +259,7 @@ private:
       if (isEnough)
         totals = std::move(counts);
     }
+    ownBound = low;
     for (int over = std::accumulate(totals.begin(), totals.end(), 0) - layers; over > 0; --over) {
       int slowest = -1;
       for (int stage = 0; stage < stages; ++stage)
@@ -355,17 +361,11 @@ private:
     return bound;
   }
 
-  // Sums the chains anew for the present ranges.
-  void rebound() {
-    bounds.clear();
-    for (const Chain &chain : chains)
-      bounds.push_back(boundOf(chain));
-  }
-
   // The next split, nearest to `split`, under which no chain is longer than `target`. False when there is none.
   bool next(double target, std::vector<StageChoice> &split) {
     std::vector<StageChoice> found;
     std::vector<double> sums(bounds.size());
+    strictest = 0;
     if (!descend(target, split, 0, sums, found))
       return false;
     split = std::move(found);
@@ -375,7 +375,6 @@ private:
   bool descend(double target, const std::vector<StageChoice> &near, int used, const std::vector<double> &sums,
                std::vector<StageChoice> &found) {
     size_t stage = found.size();
-    budget -= kNodeCost * static_cast<int64_t>(bounds.size());
     if (budget < 0)
       return false;
     if (stage == static_cast<size_t>(stages))
@@ -387,13 +386,20 @@ private:
     std::vector<double> with(bounds.size());
     for (int count : order)
       for (size_t choice = 0; choice < bounds[0].own[stage][count - least].size(); ++choice) {
-        bool isInTime = true;
-        for (size_t i = 0; i < bounds.size() && isInTime; ++i) {
+        auto isTooLong = [&](size_t i) {
+          --budget;
           with[i] = sums[i] + bounds[i].own[stage][count - least][choice];
-          isInTime = with[i] + bounds[i].rest[stage + 1][used + count - least] <= target;
-        }
-        if (!isInTime)
+          return with[i] + bounds[i].rest[stage + 1][used + count - least] > target;
+        };
+        if (isTooLong(strictest)) // the chain that ruled the last one out
           continue;
+        size_t i = 0;
+        while (i < bounds.size() && !isTooLong(i))
+          ++i;
+        if (i < bounds.size()) {
+          strictest = i;
+          continue;
+        }
         found.push_back({count, choice});
         if (descend(target, near, used + count - least, with, found))
           return true;
@@ -410,6 +416,9 @@ private:
   int stages, layers, perStage;
   int64_t budget;
   double limit = kInfinity;
+  double relaxed = 0;              // no split ends earlier, as far as all work tells
+  size_t strictest = 0;            // the chain that ruled the last split out
+  double ownBound = 0;             // no split ends earlier, as far as each stage alone tells
   std::vector<ChunkSeconds> edges; // per chunk in model order
   std::vector<double> stageEdges;  // those of all chunks of a stage
   std::vector<double> waits;       // forwards of the edges above each stage
@@ -417,7 +426,7 @@ private:
   std::vector<int> fewest;         // layers per stage
   Ranges ranges;
   std::vector<Chain> chains;
-  std::vector<Bound> bounds;                       // of the chains, within the ranges
+  std::vector<Bound> bounds;                       // of the first chains, within the ranges
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 
