@@ -151,6 +151,36 @@ void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedP
                                   recomputeName(all) + " recompute in all of them");
 }
 
+/// Layers of the stages where they are not the same on all: at the ends by number, else as a layout in which E is the
+/// embedding, t a layer, L the head and | parts chunks.
+void addMegatronStages(const Plan &plan, ExportedPlan &result) {
+  bool isInterleaved = plan.schedule == Schedule::Interleaved;
+  if (!isInterleaved && !isOneFOneB(plan))
+    result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
+  if (isEven(plan)) {
+    if (isInterleaved)
+      result.text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
+    return;
+  }
+  if (plan.stages.size() != static_cast<size_t>(plan.pp) && !isInterleaved)
+    return result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
+  bool onlyEnds = !isInterleaved;
+  for (size_t i = 2; i + 1 < plan.stages.size(); ++i)
+    onlyEnds = onlyEnds && plan.stages[i].layers == plan.stages[1].layers;
+  if (onlyEnds) {
+    result.text += line("--decoder-first-pipeline-num-layers", plan.stages.front().layers) +
+                   line("--decoder-last-pipeline-num-layers", plan.stages.back().layers);
+    return;
+  }
+  std::string layout = "E";
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    layout += i == 0 ? "" : "|";
+    if (plan.stages[i].layers > 0)
+      layout += "t*" + std::to_string(plan.stages[i].layers);
+  }
+  result.text += "--pipeline-model-parallel-layout \"" + layout + "L\"\n";
+}
+
 } // namespace
 
 ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
@@ -168,21 +198,7 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   if (plan.zero >= 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
                                   " (the distributed optimizer is stage 1)");
-  if (plan.schedule == Schedule::Interleaved)
-    text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
-  else if (!isOneFOneB(plan))
-    result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
-  if (!isEven(plan)) {
-    int inner = plan.stages.size() > 2 ? plan.stages[1].layers : 0;
-    bool ends = plan.schedule != Schedule::Interleaved && plan.stages.size() > 1;
-    for (size_t i = 1; i + 1 < plan.stages.size(); ++i)
-      ends = ends && plan.stages[i].layers == inner;
-    if (ends)
-      text += line("--decoder-first-pipeline-num-layers", plan.stages.front().layers) +
-              line("--decoder-last-pipeline-num-layers", plan.stages.back().layers);
-    else
-      result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
-  }
+  addMegatronStages(plan, result);
   addMegatronRecompute(problem, plan, result);
   if (!plan.vocabParallel && plan.tp > 1)
     result.notExpressed.push_back("embedding and head whole on every tensor rank");

@@ -4,12 +4,14 @@
 #include "compiler/import/expert_flags.h"
 #include "compiler/import/given_flags.h"
 #include "compiler/import/run_file_writer.h"
+#include "compiler/import/stage_layout.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -163,8 +165,29 @@ private:
     isFullySharded = zero == 3;
   }
 
+  /// The layers of every chunk, as a layout lists them.
+  void writeLayout(const std::string &text, int64_t pp) {
+    const char *flag = "--pipeline-model-parallel-layout";
+    StageLayout layout = readStageLayout(text);
+    int64_t chunks = static_cast<int64_t>(layout.layers.size());
+    int64_t total = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
+    if (!layout.fault.empty())
+      return given.error(flag, fmt::format("{}: {}", flag, layout.fault));
+    if (chunks % pp != 0)
+      return given.error(flag, fmt::format("the layout has {} stages, not a multiple of pp {}", chunks, pp));
+    if (layers > 0 && total != layers)
+      return given.error(flag, fmt::format("the layout has {} layers, the model has {}", total, layers));
+    if (chunks > pp) {
+      put("parallel.pipeline_config.pipeline_interleave", "True", flag);
+      put("planner.pin.virtual_stages", fmt::format("{}", chunks / pp), flag);
+    }
+    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(layout.layers, ", ")), flag);
+  }
+
   /// Chunks of layers on each stage, and stages of their own size at the ends.
   void writeStages(int64_t pp) {
+    if (std::optional<std::string> layout = given.value("--pipeline-model-parallel-layout", "planner.pin.stage_layers"))
+      return writeLayout(*layout, pp);
     const std::string chunksKey = "planner.pin.virtual_stages", offsetKey = "model.model_config.offset";
     std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
     std::optional<int64_t> chunks = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);

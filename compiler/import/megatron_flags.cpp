@@ -62,6 +62,7 @@ constexpr const char *mappedFlags[] = {
     "--num-virtual-stages-per-pipeline-rank",
     "--decoder-first-pipeline-num-layers",
     "--decoder-last-pipeline-num-layers",
+    "--pipeline-model-parallel-layout",
     "--recompute-granularity",
     "--recompute-activations",
     "--checkpoint-activations",

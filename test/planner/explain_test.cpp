@@ -235,6 +235,24 @@ TEST(Export, RecomputeOfSomeLayers) {
   EXPECT_TRUE(megatron.notExpressed.empty());
 }
 
+// What --decoder-first and --decoder-last cannot say.
+TEST(Export, LayoutOfUnevenStages) {
+  Plan plan;
+  plan.dp = 4, plan.pp = 4, plan.microBatches = 32;
+  for (int layers : {5, 8, 4, 7})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  ExportedPlan exported = exportMegatron(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"Et*5|t*8|t*4|t*7L\"\n"));
+  EXPECT_TRUE(exported.notExpressed.empty());
+  plan.pp = 2, plan.virtualStages = 2, plan.schedule = Schedule::Interleaved;
+  plan.stages.clear();
+  for (int layers : {0, 12, 12, 0})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  exported = exportMegatron(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"E|t*12|t*12|L\"\n"));
+  EXPECT_THAT(exported.text, testing::Not(HasSubstr("--num-layers-per-virtual-pipeline-stage")));
+}
+
 TEST(Export, StagesAndVocabulary) {
   Plan plan;
   plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.sequenceParallel = true;

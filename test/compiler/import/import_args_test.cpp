@@ -111,6 +111,24 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
+TEST(ImportArgs, LayoutOfStages) {
+  const std::string flag = "--pipeline-model-parallel-layout ";
+  EXPECT_THAT(importText(small + flag + "'Et*10|t*14L'").yaml, HasSubstr("stage_layers: [10, 14]"));
+  ImportedArgs chunks = importText(small + flag + "'E|(t*6,|)*2(tt)*6L'");
+  EXPECT_FALSE(chunks.diagnostics.hasErrors()) << chunks.diagnostics.render();
+  EXPECT_THAT(chunks.yaml, HasSubstr("stage_layers: [0, 6, 6, 12]"));
+  EXPECT_THAT(chunks.yaml, HasSubstr("virtual_stages: 2"));
+  for (auto [text, fault] : {std::pair("Et*24L", "the layout has 1 stages, not a multiple of pp 2"),
+                             {"Et*24|tL", "the layout has 25 layers, the model has 24"},
+                             {"Et*24|mL", "prediction of several tokens (m) is not built"},
+                             {"t*24|L", "the embedding (E) has to come first and the head (L) last"},
+                             {"Et*24|x", "'x' is no part of a layout, wanted E, t, L, |"},
+                             {"E(t*24|L", "a group is not closed"},
+                             {"Et*0|L", "a repeat must be between 1 and"},
+                             {"E(t*99999)*99999|L", "a repeat must be between 1 and"}})
+    EXPECT_THAT(errorsOf(small + flag + "'" + text + "'"), HasSubstr(fault));
+}
+
 TEST(ImportArgs, OffloadsStateAndWholeLayers) {
   std::string yaml = importText(small + "--offload-optimizer-states --cpu-offloading-num-layers 23").yaml;
   EXPECT_THAT(yaml, HasSubstr("offload_optimizer: True"));
