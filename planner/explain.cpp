@@ -122,8 +122,9 @@ std::string whatBinds(const Prediction &prediction) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
   std::string text = format("compute is %.1f %% of the step", 100 * prediction.time.compute / prediction.stepSeconds);
-  for (int i = 0; i < 3 && list[i].second > 0.001 * prediction.stepSeconds; ++i)
-    text += format(", %s %.1f %%", list[i].first.c_str(), 100 * list[i].second / prediction.stepSeconds);
+  for (const auto &[name, seconds] : list)
+    if (seconds >= 0.0005 * prediction.stepSeconds) // what is not 0.0 %
+      text += format(", %s %.1f %%", name.c_str(), 100 * seconds / prediction.stepSeconds);
   auto full = [](double bytes, double limit) {
     return format("%.1f %% full (%s of %s)", 100 * bytes / limit, describeBytes(bytes).c_str(),
                   describeBytes(limit).c_str());

@@ -26,8 +26,8 @@ const char *recomputeName(Recompute recompute);
 /// is in the totals and in no column: a run file's limit is what it leaves.
 std::string explainPlans(const SearchResult &result);
 
-/// What limits a plan, largest first: shares of the step that are not compute, and how full memory
-/// is.
+/// What limits a plan: all shares of the step that are not compute, the largest first, with the communication of each
+/// axis that nothing hides; and how full memory is.
 std::string whatBinds(const Prediction &prediction);
 
 /// Why a wish was not chosen. Either `violated` says what forbids it (with bytes), or `items` are

@@ -170,13 +170,19 @@ std::string megatronLayout(const Plan &plan) {
   return text;
 }
 
+/// Layers of the stages where they are not the same on all: at the ends by number, else as a layout in which E is the
+/// embedding, t a layer, L the head and | parts chunks.
 void addMegatronStages(const Plan &plan, ExportedPlan &result) {
   bool isInterleaved = plan.schedule == Schedule::Interleaved;
+  if (!isInterleaved && !isOneFOneB(plan))
+    result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
   if (isEven(plan)) {
     if (isInterleaved)
       result.text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
     return;
   }
+  if (plan.stages.size() != static_cast<size_t>(plan.pp) && !isInterleaved)
+    return result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
   bool onlyEnds = !isInterleaved;
   for (size_t i = 2; i + 1 < plan.stages.size(); ++i)
     onlyEnds = onlyEnds && plan.stages[i].layers == plan.stages[1].layers;
@@ -204,8 +210,6 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
   if (plan.zero >= 2)
     result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
                                   " (the distributed optimizer is stage 1)");
-  if (!isOneFOneB(plan) && plan.schedule != Schedule::Interleaved)
-    result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
   addMegatronStages(plan, result);
   addMegatronRecompute(problem, plan, result);
   if (!plan.vocabParallel && plan.tp > 1)

@@ -268,9 +268,10 @@ private:
                                                                 : "parallel.pipeline_config";
     int chunks = pins.virtualStages.value_or(1);
     bool isFixed = pins.pinned || pins.virtualStages;
+    // The first chunk may hold only the embedding, the last one only the head.
     if (int layers = config.model.layerCount();
-        chunks > 1 && layers > 0 && pins.pp.value_or(1) * int64_t(chunks) > layers)
-      reader.error(path, fmt::format("{} stages with {} chunks each need as many layers, the model has {}",
+        chunks > 1 && layers > 0 && !pins.stageLayers && pins.pp.value_or(1) * int64_t(chunks) > layers + 2)
+      reader.error(path, fmt::format("{} stages with {} chunks each need as many layers but two, the model has {}",
                                      pins.pp.value_or(1), chunks, layers));
     for (planner::Schedule schedule : planner::kSchedules) {
       if (!isFixed || pins.schedule != planner::scheduleName(schedule))

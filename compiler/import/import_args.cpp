@@ -3,8 +3,8 @@
 
 #include "compiler/import/expert_flags.h"
 #include "compiler/import/given_flags.h"
-#include "compiler/import/pipeline_layout.h"
 #include "compiler/import/run_file_writer.h"
+#include "compiler/import/stage_layout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -165,18 +165,18 @@ private:
     isFullySharded = zero == 3;
   }
 
-  /// Layers of each chunk as a layout gives them.
+  /// The layers of every chunk, as a layout lists them.
   void writeLayout(const std::string &text, int64_t pp) {
-    const std::string flag = "--pipeline-model-parallel-layout";
-    PipelineLayout layout = readPipelineLayout(text);
-    auto chunks = static_cast<int64_t>(layout.layers.size());
-    int64_t sum = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
-    if (layout.fault.empty() && chunks % pp != 0)
-      layout.fault = fmt::format("{} chunks are not a multiple of pp {}", chunks, pp);
-    if (layout.fault.empty() && sum != layers)
-      layout.fault = fmt::format("it has {} layers (t), the model has {}", sum, layers);
+    const char *flag = "--pipeline-model-parallel-layout";
+    StageLayout layout = readStageLayout(text);
+    int64_t chunks = static_cast<int64_t>(layout.layers.size());
+    int64_t total = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
     if (!layout.fault.empty())
-      return given.error(flag, layout.fault);
+      return given.error(flag, fmt::format("{}: {}", flag, layout.fault));
+    if (chunks % pp != 0)
+      return given.error(flag, fmt::format("the layout has {} stages, not a multiple of pp {}", chunks, pp));
+    if (layers > 0 && total != layers)
+      return given.error(flag, fmt::format("the layout has {} layers, the model has {}", total, layers));
     if (chunks > pp) {
       put("parallel.pipeline_config.pipeline_interleave", "True", flag);
       put("planner.pin.virtual_stages", fmt::format("{}", chunks / pp), flag);

@@ -119,6 +119,19 @@ TEST(Explain, NoBubbleIsNegative) {
       EXPECT_FALSE(std::signbit(priced.prediction.time.bubble)) << describePlan(priced.plan);
 }
 
+// The exposed communication of every axis, not only of the worst.
+TEST(Explain, EveryShareOfTheStepIsTold) {
+  Prediction prediction;
+  prediction.stepSeconds = 10, prediction.peakBytes = 1, prediction.memoryLimitBytes = 2;
+  prediction.time.compute = 6.5, prediction.time.bubble = 2, prediction.time.tensorCommunication = 0.9;
+  prediction.time.dataCommunication = 0.3, prediction.time.contextCommunication = 0.2;
+  prediction.time.pipelineCommunication = 0.1, prediction.time.optimizer = 0.001;
+  EXPECT_EQ(whatBinds(prediction),
+            "compute is 65.0 % of the step, bubble 20.0 %, tensor parallel communication 9.0 %, data parallel "
+            "communication 3.0 %, context parallel communication 2.0 %, pipeline communication 1.0 %; memory is 50.0 % "
+            "full (1 B of 2 B)");
+}
+
 TEST(Explain, TraceHasEveryAction) {
   Plan plan;
   plan.dp = 4, plan.tp = 2, plan.pp = 2, plan.microBatchSize = 4, plan.microBatches = 8;
@@ -145,25 +158,6 @@ TEST(Export, MegatronFlags) {
   EXPECT_TRUE(exported.notExpressed.empty());
   plan.zero = 3;
   EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
-}
-
-// Llama 3.1 405B, and stages of 1F1B of which not only the ends differ.
-TEST(Export, MegatronLayouts) {
-  Plan plan;
-  plan.dp = 1, plan.pp = 16, plan.microBatches = 64, plan.schedule = Schedule::Interleaved, plan.virtualStages = 8;
-  for (int chunk = 0; chunk < 128; ++chunk)
-    plan.stages.push_back({0, chunk > 0 && chunk < 127, std::vector<Recompute>(chunk > 0 && chunk < 127)});
-  ExportedPlan exported = exportMegatron(problem(), plan);
-  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"E|(t|)*126,L\"\n"));
-  EXPECT_THAT(exported.text, testing::Not(HasSubstr("--num-layers-per-virtual-pipeline-stage")));
-  EXPECT_TRUE(exported.notExpressed.empty());
-  plan.pp = 4, plan.schedule = Schedule::OneFOneB, plan.virtualStages = 1;
-  plan.stages = {{0, 5, std::vector<Recompute>(5)},
-                 {5, 7, std::vector<Recompute>(7)},
-                 {12, 6, std::vector<Recompute>(6)},
-                 {18, 6, std::vector<Recompute>(6)}};
-  EXPECT_THAT(exportMegatron(problem(), plan).text,
-              HasSubstr("--pipeline-model-parallel-layout \"Et*5|t*7|t*6|t*6L\"\n"));
 }
 
 TEST(Export, ExpertsOfEachSystem) {
@@ -239,6 +233,30 @@ TEST(Export, RecomputeOfSomeLayers) {
   megatron = exportMegatron(problem(), plan);
   EXPECT_THAT(megatron.text, HasSubstr("--recompute-method block\n--recompute-num-layers 3\n"));
   EXPECT_TRUE(megatron.notExpressed.empty());
+}
+
+// What --decoder-first and --decoder-last cannot say.
+TEST(Export, LayoutOfUnevenStages) {
+  Plan plan;
+  plan.dp = 4, plan.pp = 4, plan.microBatches = 32;
+  for (int layers : {5, 8, 4, 7})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  ExportedPlan exported = exportMegatron(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"Et*5|t*8|t*4|t*7L\"\n"));
+  EXPECT_TRUE(exported.notExpressed.empty());
+  plan.pp = 2, plan.virtualStages = 2, plan.schedule = Schedule::Interleaved;
+  plan.stages.clear();
+  for (int layers : {0, 12, 12, 0})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  exported = exportMegatron(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"E|(t*12|)*2,L\"\n"));
+  EXPECT_THAT(exported.text, testing::Not(HasSubstr("--num-layers-per-virtual-pipeline-stage")));
+  // Llama 3.1 405B.
+  plan.pp = 16, plan.virtualStages = 8;
+  plan.stages.clear();
+  for (int chunk = 0; chunk < 128; ++chunk)
+    plan.stages.push_back({0, chunk > 0 && chunk < 127, std::vector<Recompute>(chunk > 0 && chunk < 127)});
+  EXPECT_THAT(exportMegatron(problem(), plan).text, HasSubstr("--pipeline-model-parallel-layout \"E|(t|)*126,L\"\n"));
 }
 
 TEST(Export, StagesAndVocabulary) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 namespace espalier {
@@ -209,6 +210,18 @@ TEST(Cluster, FilesHaveAtMostTwelveConstantsBesideSizes) {
         constants += !sizes.count(value.key);
     EXPECT_LE(constants, 12u) << entry.path();
     EXPECT_GE(constants, 7u) << entry.path();
+  }
+}
+
+// Whoever doubts a constant finds beside it where it comes from.
+TEST(Cluster, EveryConstantHasItsSource) {
+  for (const auto &entry : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters")) {
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) {
+      bool isShape = line.starts_with("name:") || line.starts_with("hosts:") || line.starts_with("devices_per_host:");
+      if (!line.empty() && !line.starts_with("#") && !isShape)
+        EXPECT_NE(line.find("  # "), std::string::npos) << entry.path() << ": " << line;
+    }
   }
 }
 

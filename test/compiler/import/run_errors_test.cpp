@@ -43,6 +43,18 @@ TEST(ModelFault, RotaryPositionsNeedPairs) {
   EXPECT_THAT(text, HasSubstr("wanted an even head_dim, got 127"));
 }
 
+// As many chunks as the planner may choose: those at the ends may hold only the embedding and the head.
+TEST(PlanFault, ChunksWithoutLayersOnlyAtTheEnds) {
+  auto pinned = [](int chunks, const std::string &layers) {
+    return tiny({"parallel.parallel_mode=2", "planner.pin={pp: 2, schedule: interleaved, virtual_stages: " +
+                                                 std::to_string(chunks) + layers + "}"});
+  };
+  EXPECT_TRUE(pinned(3, "").ok());
+  EXPECT_TRUE(pinned(3, ", stage_layers: [0, 1, 1, 1, 1, 0]").ok());
+  EXPECT_THAT(pinned(4, "").diagnostics.render(),
+              HasSubstr("2 stages with 4 chunks each need as many layers but two, the model has 4"));
+}
+
 // What is misspelt is not missing, too; what is really missing is told beside it.
 TEST(ClusterFault, AMisspeltConstantIsOneError) {
   const std::string cluster =
