@@ -153,6 +153,10 @@ void ChunkOptions::countHeld() {
       for (int other = 1; other < stage && like == stage; ++other)
         like = likeStage[other] == other && (*held)[other] == (*held)[stage] ? other : stage;
     likeStage.push_back(like);
+    int most = 0;
+    for (const std::vector<int> &moment : (*held)[stage])
+      most = std::max(most, std::accumulate(moment.begin(), moment.end(), 0));
+    mostInFlight.push_back(std::max(most, 1));
   }
 }
 
@@ -237,52 +241,61 @@ std::vector<ChunkOption> ChunkOptions::choose(int stage, std::span<const LayerRa
   return options;
 }
 
+namespace {
+
+// Calls visit(chunk, place, class) for all layers of a stage in the order in which they repeat work.
+template <typename Visit>
+void visitLayers(std::span<const LayerRange> chunks, const RepeatedLayers &repeated, Visit visit) {
+  int most = 0, next = 0;
+  for (const LayerRange &chunk : chunks)
+    most = std::max(most, chunk.count);
+  for (int place = 0; place < most; ++place)
+    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+      if (place < chunks[chunk].count) {
+        visit(chunk, place,
+              next < repeated.full                        ? Recompute::Full
+              : next < repeated.full + repeated.selective ? Recompute::Selective
+                                                          : Recompute::None);
+        ++next;
+      }
+}
+
+} // namespace
+
 std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRange> chunks,
                                                        const RepeatedLayers &repeated) const {
   std::vector<std::vector<Recompute>> kept;
-  int most = 0, next = 0;
-  for (const LayerRange &chunk : chunks) {
+  for (const LayerRange &chunk : chunks)
     kept.emplace_back(chunk.count);
-    most = std::max(most, chunk.count);
-  }
-  for (int place = 0; place < most; ++place)
-    for (std::vector<Recompute> &chunk : kept)
-      if (place < static_cast<int>(chunk.size())) {
-        chunk[place] = next < repeated.full                        ? Recompute::Full
-                       : next < repeated.full + repeated.selective ? Recompute::Selective
-                                                                   : Recompute::None;
-        ++next;
-      }
+  visitLayers(chunks, repeated, [&](size_t chunk, int place, Recompute recompute) { kept[chunk][place] = recompute; });
   return kept;
 }
 
 ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated) {
   if (!held)
     countHeld();
-  std::vector<std::vector<Recompute>> kept = keep(chunks, repeated);
+  parts.resize(perStage);
+  for (StageContent &part : parts)
+    part.layers.assign(problem.kinds.size(), {});
   StageContent content = stageEnds(axes, stage);
   content.layers.resize(problem.kinds.size());
-  std::vector<SavedBytes> saved;
+  visitLayers(chunks, repeated, [&](size_t chunk, int place, Recompute recompute) {
+    int kind = costs.layerKinds[chunks[chunk].first + place], index = static_cast<int>(recompute);
+    ++parts[chunk].layers[kind][index];
+    ++content.layers[kind][index];
+  });
   ChunkOption option;
   option.repeated = repeated;
+  saved.clear();
   for (int chunk = 0; chunk < perStage; ++chunk) {
     int position = modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule));
-    StageContent alone;
-    alone.embed = position == 0;
-    alone.head = position == axes.pp * perStage - 1;
-    alone.layers.resize(problem.kinds.size());
-    for (int layer = 0; layer < chunks[chunk].count; ++layer) {
-      int kind = costs.layerKinds[chunks[chunk].first + layer], recompute = static_cast<int>(kept[chunk][layer]);
-      ++alone.layers[kind][recompute];
-      ++content.layers[kind][recompute];
-    }
-    saved.push_back(savedBytes(costs, alone));
-    option.seconds.push_back(chunkSeconds(costs, alone));
+    parts[chunk].embed = position == 0;
+    parts[chunk].head = position == axes.pp * perStage - 1;
+    saved.push_back(savedBytes(costs, parts[chunk]));
+    option.seconds.push_back(chunkSeconds(costs, parts[chunk]));
   }
-  const HeldChunks &moments = (*held)[stage];
-  for (const std::vector<int> &moment : moments)
-    content.inFlight = std::max<double>(content.inFlight, std::accumulate(moment.begin(), moment.end(), 0));
-  content.held = heldBytes(moments, saved, axes.offloadActivations);
+  content.inFlight = mostInFlight[stage];
+  content.held = heldBytes((*held)[stage], saved, axes.offloadActivations);
   StageMemory memory = stageMemory(problem, costs, content);
   option.bytes = memory.total();
   option.hostBytes = memory.host();

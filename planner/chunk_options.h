@@ -61,7 +61,10 @@ private:
   int perStage;
   std::shared_ptr<const std::vector<HeldChunks>> held; // per stage
   std::vector<int> likeStage;                          // the first stage that holds and costs the same
+  std::vector<double> mostInFlight;                    // chunks that each stage holds at once
   Table all, first;
+  std::vector<StageContent> parts; // of the stage that is priced: its chunks alone, and what they keep
+  std::vector<SavedBytes> saved;
 };
 
 /// Layers of each chunk in model order where stages hold `totals`. The chunks of a stage differ by at most one layer;

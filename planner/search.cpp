@@ -165,7 +165,7 @@ private:
   static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
   static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
-  static constexpr size_t quickCandidates = 3000;
+  static constexpr size_t quickCandidates = 1000;
 
   // Splits of unlike layers take long to search without a plan to beat: one for each of the most promising kinds of
   // plan.

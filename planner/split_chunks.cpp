@@ -15,8 +15,8 @@ namespace espalier::planner {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kQuickPlays = 4, kQuickBudget = 2'000'000; // of a first look
-constexpr double kSlack = 1 - 1e-9;                          // for rounding
+constexpr int64_t kQuickPlays = 4, kQuickBudget = 200'000; // of a first look
+constexpr double kSlack = 1 - 1e-9;                        // for rounding
 constexpr double kLongest = std::numeric_limits<double>::max();
 
 // Layers that each stage may have, from least to most.
