@@ -244,21 +244,15 @@ std::optional<Recompute> recomputeOf(const std::string &cell, std::string &fault
   return std::nullopt;
 }
 
-// Megatron may count embedding and loss as layers of their own, which then take the place of one in the first and the
-// last chunk. Where layers do not divide otherwise, a table that prints no layout must mean that.
-void placeLayers(Problem &problem, const Plan &plan, bool fillsFirstStages) {
+// DeepSpeed fills the first stages where layers do not divide, unless embedding and loss count as a layer each and make
+// them divide; then they are spread as they always are.
+void fillFirstStages(Problem &problem, const Plan &plan) {
   int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages), layers = problem.layerCount();
-  if (chunks < 2 || layers % chunks == 0)
-    return;
-  bool countsEdges = (layers + 2) % chunks == 0;
   int most = (layers + chunks - 1) / chunks, last = layers - (chunks - 1) * most;
-  if (!countsEdges && (!fillsFirstStages || last < 1))
+  if (chunks < 2 || layers % chunks == 0 || (layers + 2) % chunks == 0 || last < 1)
     return;
   std::vector<int> counts(chunks, most);
-  if (countsEdges)
-    --counts.front(), --counts.back();
-  else
-    counts.back() = last;
+  counts.back() = last;
   problem.pins.stageLayers = std::move(counts);
 }
 
@@ -345,7 +339,8 @@ PublishedCase caseOf(const PublishedRow &row) {
   if (used.cutsBatchByStages)
     result.problem.streamBuffers.sends =
         2.0 * static_cast<double>(result.plan.microBatches) * result.plan.virtualStages;
-  placeLayers(result.problem, result.plan, used.fillsFirstStages);
+  if (used.fillsFirstStages)
+    fillFirstStages(result.problem, result.plan);
   if (std::vector<std::string> faults = violations(result.problem, result.plan); !faults.empty())
     return refuse(faults.front());
   result.outOfMemory = outcome == Outcome::OutOfMemory;

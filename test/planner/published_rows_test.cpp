@@ -3,6 +3,7 @@
 #include "planner/published_machines.h"
 #include "planner/published_report.h"
 #include "planner/published_systems.h"
+#include "planner/search.h"
 
 #include <gtest/gtest.h>
 
@@ -203,12 +204,16 @@ TEST(PublishedRows, WhoShardsParametersAndNamesNoOtherAxisHasNone) {
 // "The last stage has 1 block, while the rest have 7", as the page behind the BLOOM table says of 78 layers.
 TEST(PublishedRows, LayersThatDoNotDivideAreLaidAsTheSystemDoes) {
   auto counts = [](const char *layers, const char *gpu) {
-    return caseWith({{"layers", layers}, {"pp", "4"}, {"dp", "2"}, {"gpu", gpu}}).problem.pins.stageLayers;
+    PublishedCase found = caseWith({{"layers", layers}, {"pp", "4"}, {"dp", "2"}, {"gpu", gpu}});
+    std::vector<int> list;
+    for (const StagePlan &stage : pricePlan(found.problem, found.plan).plan.stages)
+      list.push_back(stage.layers);
+    return list;
   };
   using Counts = std::vector<int>;
-  EXPECT_EQ(counts("9", "A100 (Jean Zay)"), std::nullopt); // the fourth would be empty
+  EXPECT_EQ(counts("9", "A100 (Jean Zay)"), (Counts{2, 3, 2, 2})); // else the fourth would be empty
   EXPECT_EQ(counts("13", "A100 (Jean Zay)"), (Counts{4, 4, 4, 1}));
-  EXPECT_EQ(counts("13", "A100"), std::nullopt);
+  EXPECT_EQ(counts("13", "A100"), (Counts{3, 4, 3, 3}));
   for (const char *gpu : {"A100 (Jean Zay)", "A100"})
     EXPECT_EQ(counts("14", gpu), (Counts{3, 4, 4, 3})) << gpu;
 }
