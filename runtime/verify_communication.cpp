@@ -78,7 +78,6 @@ private:
   const google::protobuf::RepeatedPtrField<pb::Action> &actionsOf(int stage) const {
     return isEvaluation ? plan.stages(stage).evaluation() : plan.stages(stage).schedule();
   }
-  uint32_t subprogramOf(const pb::Call &call, pb::Action::Kind kind) const;
   std::string nameOf(int stage, Position position) const;
   std::string nameOf(int stage, uint32_t event) const { return nameOf(stage, stages[stage].events[event].position); }
 
@@ -95,7 +94,7 @@ std::string Order::nameOf(int stage, Position position) const {
   if (position.call < 0)
     return name;
   const pb::Call &call = plan.stages(stage).calls(position.call);
-  const pb::Subprogram &subprogram = plan.subprograms(subprogramOf(call, action.kind()) - 1);
+  const pb::Subprogram &subprogram = plan.subprograms(subprogramOf(call, action.kind(), isEvaluation) - 1);
   return fmt::format("{}, layer {}, {}", name, call.layer(), instructionName(plan, subprogram, position.instruction));
 }
 
@@ -189,26 +188,11 @@ void Order::wait(int stage, Stream stream, const pb::Action &action, Position po
   order.open.erase(open);
 }
 
-uint32_t Order::subprogramOf(const pb::Call &call, pb::Action::Kind kind) const {
-  switch (kind) {
-  case pb::Action::FORWARD:
-    return isEvaluation ? call.evaluate() : call.forward();
-  case pb::Action::BACKWARD:
-    return call.backward();
-  case pb::Action::REDUCE_GRADIENTS:
-    return call.reduce_gradients();
-  case pb::Action::SQUARED_NORM:
-    return call.squared_norm();
-  default:
-    return call.optimizer();
-  }
-}
-
 void Order::listCollectives(int stage, const pb::Action &action, Position position) {
   const auto &calls = plan.stages(stage).calls();
   for (int i = 0; i < calls.size(); ++i) {
     position.call = action.kind() == pb::Action::BACKWARD ? calls.size() - 1 - i : i;
-    uint32_t number = subprogramOf(calls[position.call], action.kind());
+    uint32_t number = subprogramOf(calls[position.call], action.kind(), isEvaluation);
     if (number > 0 && joinsStages[number - 1])
       listSubprogram(stage, plan.subprograms(number - 1), position);
   }

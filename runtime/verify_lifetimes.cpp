@@ -90,7 +90,6 @@ private:
   void addPersistent();
   void play(const pb::Action &action, int number);
   void playCall(int call, const pb::Action &action, int number);
-  uint32_t subprogramOf(const pb::Call &call, pb::Action::Kind kind) const;
   void touch(ValueKind kind, int place, const pb::Action &action, const pb::Binding *binding, bool isWrite,
              Position position);
   const google::protobuf::RepeatedPtrField<pb::Action> &actions() const {
@@ -125,7 +124,7 @@ std::string Lifetimes::nameOf(Position position) const {
   if (position.call < 0)
     return name;
   const pb::Call &call = stage.calls(position.call);
-  const pb::Subprogram &subprogram = plan.subprograms(subprogramOf(call, action.kind()) - 1);
+  const pb::Subprogram &subprogram = plan.subprograms(subprogramOf(call, action.kind(), isEvaluation) - 1);
   return fmt::format("{}, {} of layer {}", name, subprogram.name(), call.layer());
 }
 
@@ -150,23 +149,6 @@ void Lifetimes::addPersistent() {
     for (const pb::Binding &binding : call.bindings())
       if (binding.region() == pb::PARAMETERS || binding.region() == pb::GRADIENTS || binding.region() == pb::STATE)
         add(binding, binding.region(), call.layer());
-}
-
-uint32_t Lifetimes::subprogramOf(const pb::Call &call, pb::Action::Kind kind) const {
-  switch (kind) {
-  case pb::Action::FORWARD:
-    return isEvaluation ? call.evaluate() : call.forward();
-  case pb::Action::BACKWARD:
-    return call.backward();
-  case pb::Action::REDUCE_GRADIENTS:
-    return call.reduce_gradients();
-  case pb::Action::SQUARED_NORM:
-    return call.squared_norm();
-  case pb::Action::OPTIMIZER:
-    return call.optimizer();
-  default:
-    return 0;
-  }
 }
 
 void Lifetimes::play(const pb::Action &action, int number) {
@@ -201,7 +183,7 @@ void Lifetimes::play(const pb::Action &action, int number) {
 
 void Lifetimes::playCall(int i, const pb::Action &action, int number) {
   const pb::Call &call = stage.calls(i);
-  uint32_t subprogram = subprogramOf(call, action.kind());
+  uint32_t subprogram = subprogramOf(call, action.kind(), isEvaluation);
   if (subprogram == 0)
     return;
   const Touched &regions = touched[subprogram - 1];

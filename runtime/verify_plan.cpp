@@ -59,6 +59,23 @@ const pb::Binding *bindingOf(const pb::Stage &stage, const pb::Call &call, pb::R
   return nullptr;
 }
 
+uint32_t subprogramOf(const pb::Call &call, pb::Action::Kind kind, bool isEvaluation) {
+  switch (kind) {
+  case pb::Action::FORWARD:
+    return isEvaluation ? call.evaluate() : call.forward();
+  case pb::Action::BACKWARD:
+    return call.backward();
+  case pb::Action::REDUCE_GRADIENTS:
+    return call.reduce_gradients();
+  case pb::Action::SQUARED_NORM:
+    return call.squared_norm();
+  case pb::Action::OPTIMIZER:
+    return call.optimizer();
+  default:
+    return 0;
+  }
+}
+
 std::vector<std::pair<const char *, uint32_t>> subprogramsOf(const pb::Call &call) {
   return {{"forward", call.forward()},
           {"backward", call.backward()},

@@ -43,6 +43,9 @@ std::string actionName(int stage, int index, const pb::Action &action, bool isEv
 /// The call's binding of a region; the stage's own for INPUTS and SCALARS; null when there is none.
 const pb::Binding *bindingOf(const pb::Stage &stage, const pb::Call &call, pb::Region region);
 
+/// The subprogram, from 1, that an action runs of a call; 0 where it runs none.
+uint32_t subprogramOf(const pb::Call &call, pb::Action::Kind kind, bool isEvaluation);
+
 /// The call's subprograms with their names, for rules that go over all of them.
 std::vector<std::pair<const char *, uint32_t>> subprogramsOf(const pb::Call &call);
 
