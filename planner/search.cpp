@@ -3,6 +3,7 @@
 #include "planner/search.h"
 
 #include "planner/diagnose.h"
+#include "planner/parallel.h"
 #include "planner/search_space.h"
 #include "planner/split_chunks.h"
 

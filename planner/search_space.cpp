@@ -3,12 +3,11 @@
 #include "planner/search_space.h"
 
 #include "planner/chunk_options.h"
+#include "planner/parallel.h"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 namespace espalier::planner {
 
@@ -38,18 +37,6 @@ bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
 }
 
 } // namespace
-
-void forEachParallel(size_t count, int threads, const std::function<void(size_t)> &work) {
-  std::atomic<size_t> next = 0;
-  auto loop = [&] {
-    for (size_t i = next++; i < count; i = next++)
-      work(i);
-  };
-  std::vector<std::jthread> pool;
-  for (size_t i = 1; i < std::min(static_cast<size_t>(std::max(threads, 1)), count); ++i)
-    pool.emplace_back(loop);
-  loop();
-}
 
 SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options) : problem(problem), all(options.all) {
   for (const LayerRun &run : problem.layers)

@@ -7,7 +7,6 @@
 #include "planner/work_bounds.h"
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <queue>
@@ -76,8 +75,5 @@ private:
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> waiting;
   std::vector<Candidate> taken; ///< by rising bound
 };
-
-/// Calls work(i) for i below `count`, each on any of the threads.
-void forEachParallel(size_t count, int threads, const std::function<void(size_t)> &work);
 
 } // namespace espalier::planner

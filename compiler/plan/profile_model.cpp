@@ -10,10 +10,10 @@
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
 #include "planner/cost.h"
+#include "planner/parallel.h"
 
 #include "mlir/Pass/PassManager.h"
 
-#include <atomic>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -166,20 +166,12 @@ private:
     read[0] = profilePattern(context, layouts[0]);
     if (!read[0])
       return read;
-    std::atomic<size_t> next = 1;
-    auto work = [&] {
-      for (size_t i = next++; i < layouts.size(); i = next++) {
-        MLIRContext own(MLIRContext::Threading::DISABLED);
-        own.getDiagEngine().registerHandler([](Diagnostic &) { return success(); });
-        read[i] = profilePattern(own, layouts[i]);
-      }
-    };
-    {
-      std::vector<std::jthread> pool;
-      for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i)
-        pool.emplace_back(work);
-      work();
-    }
+    auto threads = static_cast<int>(std::thread::hardware_concurrency());
+    planner::forEachParallel(layouts.size() - 1, threads, [&](size_t before) {
+      MLIRContext own(MLIRContext::Threading::DISABLED);
+      own.getDiagEngine().registerHandler([](Diagnostic &) { return success(); });
+      read[before + 1] = profilePattern(own, layouts[before + 1]);
+    });
     for (size_t i = 1; i < layouts.size(); ++i)
       if (!read[i]) // once more, so that the caller's context tells why
         read[i] = profilePattern(context, layouts[i]);
