@@ -38,6 +38,26 @@ int leastLayers(const Problem &problem, const Plan &axes) {
 
 namespace {
 
+// What the layer at a place in the order in which they repeat work keeps.
+Recompute keptAt(const RepeatedLayers &repeated, int place) {
+  return place < repeated.full                        ? Recompute::Full
+         : place < repeated.full + repeated.selective ? Recompute::Selective
+                                                      : Recompute::None;
+}
+
+// Calls visit(chunk, place in the chunk, what it keeps) for all layers of a stage in the order in which they repeat
+// work.
+template <typename Visit>
+void visitLayers(std::span<const LayerRange> chunks, const RepeatedLayers &repeated, Visit visit) {
+  int most = 0, next = 0;
+  for (const LayerRange &chunk : chunks)
+    most = std::max(most, chunk.count);
+  for (int place = 0; place < most; ++place)
+    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+      if (place < chunks[chunk].count)
+        visit(chunk, place, keptAt(repeated, next++));
+}
+
 // Which layers repeat work, so that a stage fits and repeats least. The bytes of a choice are those that every choice
 // takes and the larger of what runs once per step and what is held with the largest transient.
 class RepeatChoice {
@@ -45,13 +65,9 @@ public:
   RepeatChoice(const CostTable &costs, std::span<const LayerRange> chunks, const HeldChunks &held,
                const std::vector<double> &ends)
       : costs(costs), held(held), ends(ends), saved(chunks.size()) {
-    int most = 0;
-    for (const LayerRange &chunk : chunks)
-      most = std::max(most, chunk.count);
-    for (int place = 0; place < most; ++place)
-      for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
-        if (place < chunks[chunk].count)
-          order.push_back({static_cast<int>(chunk), costs.layerKinds[chunks[chunk].first + place]});
+    visitLayers(chunks, {}, [&](size_t chunk, int place, Recompute) {
+      order.push_back({static_cast<int>(chunk), costs.layerKinds[chunks[chunk].first + place]});
+    });
   }
 
   // Of each number of layers in full the fewest selective ones that fit into `room`, which is for what is held and the
@@ -109,9 +125,7 @@ private:
     int chunk, kind;
   };
 
-  static int classOf(const RepeatedLayers &repeated, int i) {
-    return i < repeated.full ? 2 : i < repeated.full + repeated.selective ? 1 : 0;
-  }
+  static int classOf(const RepeatedLayers &repeated, int i) { return static_cast<int>(keptAt(repeated, i)); }
 
   double bytesOf(const RepeatedLayers &repeated, double peak) {
     saved = ends;
@@ -208,11 +222,11 @@ std::vector<ChunkOption> ChunkOptions::choose(int stage, std::span<const LayerRa
   if (none.fits || layers == 0)
     return {none};
   StageContent ends = stageEnds(axes, stage);
-  std::vector<double> saved(perStage, costs.inputBytes);
-  saved.front() += ends.embed ? costs.embed.savedBytes[0] : 0;
-  saved.back() += ends.head ? costs.head.savedBytes[0] : 0;
+  std::vector<double> endBytes;
+  for (const SavedBytes &chunk : saved) // of the stage that was priced
+    endBytes.push_back(chunk.ends);
   double endsPeak = std::max(ends.embed ? peakBytes(costs.embed, 0) : 0, ends.head ? peakBytes(costs.head, 0) : 0);
-  RepeatChoice choice(costs, chunks, (*held)[stage], saved);
+  RepeatChoice choice(costs, chunks, (*held)[stage], endBytes);
   // What fits only by rounding is left out.
   std::vector<RepeatedLayers> fitting =
       choice.choose(problem.machine.memoryBytes * (1 - 1e-13) - none.fixedBytes, endsPeak, isOne);
@@ -240,27 +254,6 @@ std::vector<ChunkOption> ChunkOptions::choose(int stage, std::span<const LayerRa
   }
   return options;
 }
-
-namespace {
-
-// Calls visit(chunk, place, class) for all layers of a stage in the order in which they repeat work.
-template <typename Visit>
-void visitLayers(std::span<const LayerRange> chunks, const RepeatedLayers &repeated, Visit visit) {
-  int most = 0, next = 0;
-  for (const LayerRange &chunk : chunks)
-    most = std::max(most, chunk.count);
-  for (int place = 0; place < most; ++place)
-    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
-      if (place < chunks[chunk].count) {
-        visit(chunk, place,
-              next < repeated.full                        ? Recompute::Full
-              : next < repeated.full + repeated.selective ? Recompute::Selective
-                                                          : Recompute::None);
-        ++next;
-      }
-}
-
-} // namespace
 
 std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRange> chunks,
                                                        const RepeatedLayers &repeated) const {

@@ -140,11 +140,9 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   double streams = buffers.always + (content.receives ? buffers.receives : 0) +
                    (content.sends ? buffers.sends + buffers.sendsInFlight * content.inFlight : 0);
   memory.communication = table.boundaryBytes * streams + gathered;
-  SavedBytes held = content.held.value_or(SavedBytes{});
-  if (!content.held) {
-    SavedBytes one = savedBytes(table, content);
-    held = {one.layers * content.inFlight, one.ends * content.inFlight};
-  }
+  SavedBytes held = content.held ? *content.held : savedBytes(table, content);
+  if (!content.held)
+    held = {held.layers * content.inFlight, held.ends * content.inFlight};
   memory.activations = held.ends;
   addSaved(memory, held.layers, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);

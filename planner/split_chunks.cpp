@@ -41,8 +41,8 @@ class ChunkSearch {
 public:
   // `given`: the layers of each chunk; empty where all are alike and free.
   ChunkSearch(const Problem &problem, StageOptions &stageOptions, std::vector<int> given, int64_t budget)
-      : given(std::move(given)), stageOptions(stageOptions), options(problem, stageOptions), axes(stageOptions.axes()),
-        stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
+      : problem(problem), given(std::move(given)), stageOptions(stageOptions), options(problem, stageOptions),
+        axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
         perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget), stageEdges(axes.pp) {
     const CostTable &costs = stageOptions.table();
     bool vShape = isVShaped(axes.schedule);
@@ -58,7 +58,6 @@ public:
       layGiven();
     const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
     auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
-    relaxed = relaxedBound(sumWork(problem, costs), problem.machine, axes, /*chunksAlike=*/this->given.empty());
     least = {layer.forward.total() + layer.forwardTransfer[kept],
              layer.backward.total() + layer.recompute[kept].total(), layer.weight.total()};
   }
@@ -99,7 +98,8 @@ public:
     result.spent = budgetGiven > 0 ? budgetGiven - budget : 0;
     result.lowerBound = std::min(limit, result.seconds);
     if (!complete) {
-      double bound = std::max(ownBound, relaxed);
+      WorkSum work = sumWork(problem, stageOptions.table());
+      double bound = std::max(ownBound, relaxedBound(work, problem.machine, axes, /*chunksAlike=*/given.empty()));
       for (const Bound &known : bounds)
         bound = std::max(bound, known.rest[0][0]);
       result.lowerBound = std::min(result.lowerBound, bound);
@@ -408,6 +408,7 @@ private:
     return false;
   }
 
+  const Problem &problem;
   std::vector<int> given;
   std::vector<std::vector<ChunkOption>> givenChoices; // per stage
   StageOptions &stageOptions;
@@ -416,7 +417,6 @@ private:
   int stages, layers, perStage;
   int64_t budget;
   double limit = kInfinity;
-  double relaxed = 0;              // no split ends earlier, as far as all work tells
   size_t strictest = 0;            // the chain that ruled the last split out
   double ownBound = 0;             // no split ends earlier, as far as each stage alone tells
   std::vector<ChunkSeconds> edges; // per chunk in model order
