@@ -90,11 +90,7 @@ Problem fewMicroBatches(std::mt19937 &random) {
   problem.pins.pp = stages;
   problem.pins.microBatchSize = 1;
   problem.pins.schedule = Schedule::OneFOneB;
-  SearchOptions options;
-  options.relax = false;
-  Problem none = problem;
-  none.machine.memoryBytes = 1;
-  if (double least = search(none, options).nearest.prediction.peakBytes; least > 0)
+  if (double least = leastBytes(problem); least > 0)
     problem.machine.memoryBytes = least * between(1, 4);
   return problem;
 }

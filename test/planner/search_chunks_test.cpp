@@ -39,9 +39,8 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
     SearchOptions options;
     options.all = true;
     options.relax = false;
-    problem.machine.memoryBytes = 1;
-    double least = search(problem, options).nearest.prediction.peakBytes;
-    problem.machine.memoryBytes = least * std::uniform_real_distribution<double>(0.98, 1.12)(random);
+    problem.machine.memoryBytes =
+        leastBytes(problem, options) * std::uniform_real_distribution<double>(0.98, 1.12)(random);
     SearchResult result = search(problem, options);
     double best = bruteForceUnder(problem, axes);
     ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;

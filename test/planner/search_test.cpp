@@ -76,11 +76,9 @@ Problem randomProblem(std::mt19937 &random) {
   if (machine.canOffload() && random() % 2) { // a little more or less than what is needed without offloading
     SearchOptions options;
     options.all = true;
-    options.relax = false;
     Problem none = problem;
-    none.machine.memoryBytes = 1;
     none.pins.offloadOptimizer = none.pins.offloadActivations = false;
-    if (double least = search(none, options).nearest.prediction.peakBytes; least > 0)
+    if (double least = leastBytes(none, options); least > 0)
       problem.machine.memoryBytes = least * (0.7 + 0.1 * pick({0, 1, 2, 4}));
     problem.machine.host.bytes = problem.machine.memoryBytes * pick({1, 4, 16});
   }
@@ -156,9 +154,8 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
     options.all = true;
     options.relax = false;
     // From a little less than what is needed with everything repeated.
-    problem.machine.memoryBytes = 1;
-    double least = search(problem, options).nearest.prediction.peakBytes;
-    problem.machine.memoryBytes = least * std::uniform_real_distribution<double>(0.95, 1.5)(random);
+    problem.machine.memoryBytes =
+        leastBytes(problem, options) * std::uniform_real_distribution<double>(0.95, 1.5)(random);
     SearchResult result = search(problem, options);
     Plan axes;
     axes.dp = 2, axes.pp = stages, axes.microBatches = problem.globalBatch / 2;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "planner/published.h"
+#include "planner/search.h"
 
 namespace espalier::planner {
 
@@ -110,6 +111,14 @@ inline Problem withExperts(Problem problem, int experts) {
   problem.limits.push_back({"expert", experts, Axis::Ep});
   problem.executable = false;
   return problem;
+}
+
+/// Bytes that the fullest stage of the plan takes that needs least; 0 when there is no plan. `options` say which may be
+/// looked at.
+inline double leastBytes(Problem problem, SearchOptions options = {}) {
+  problem.machine.memoryBytes = 1;
+  options.relax = false;
+  return search(problem, options).nearest.prediction.peakBytes;
 }
 
 } // namespace espalier::planner
