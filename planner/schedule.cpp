@@ -9,7 +9,6 @@
 #include <cassert>
 #include <functional>
 #include <map>
-#include <set>
 #include <tuple>
 
 namespace espalier::planner {
@@ -283,18 +282,28 @@ int peakInFlight(const ScheduleTable &table, int stage) {
 HeldChunks mostHeld(const ScheduleTable &table, int stage) {
   ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
   std::vector<int> held(table.chunksPerStage);
-  std::set<std::vector<int>> moments;
+  HeldChunks moments; // in their order; of those on a straight line its ends
+  std::vector<int> step, lastStep;
   bool isGrowing = false;
   for (const Action &action : table.stages[stage])
     if (action.kind == ActionKind::Forward) {
       ++held[action.chunk];
       isGrowing = true;
     } else if (action.kind == release) {
+      if (isGrowing && !moments.empty()) {
+        step.resize(held.size());
+        std::ranges::transform(held, moments.back(), step.begin(), std::minus<>());
+        if (step == lastStep)
+          moments.pop_back();
+        std::swap(step, lastStep);
+      }
       if (isGrowing)
-        moments.insert(held);
+        moments.push_back(held);
       isGrowing = false;
       --held[action.chunk];
     }
+  std::ranges::sort(moments);
+  moments.erase(std::ranges::unique(moments).begin(), moments.end());
   HeldChunks most;
   for (const std::vector<int> &moment : moments) {
     auto isCovered = [&](const std::vector<int> &other) {

@@ -66,7 +66,8 @@ ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int
 int peakInFlight(const ScheduleTable &table, int stage);
 
 /// What a stage holds of each of its chunks at its fullest moments, by playing its list as in peakInFlight(): [moment]
-/// [chunk]. No moment holds at least as much of every chunk as another.
+/// [chunk]. No moment holds at least as much of every chunk as another; moments on a straight line between two others
+/// are left out, as any sum over chunks is larger at one of its ends.
 using HeldChunks = std::vector<std::vector<int>>;
 HeldChunks mostHeld(const ScheduleTable &table, int stage);
 

@@ -1,9 +1,8 @@
-// A chain of actions bounds every split: it is a sum over stages of what each adds for the layers that it has. The
-// longest chain of a split that was played is such a bound for all the others; splits are gone through as far as none
-// of the chains so far is too long.
+// Splits are gone through as far as no chain that was the longest of another one (chunk_player.h) is too long.
 #include "planner/split_chunks.h"
 
-#include "planner/search.h"
+#include "planner/chunk_player.h"
+#include "planner/split_ranges.h"
 #include "planner/work_bounds.h"
 
 #include <algorithm>
@@ -39,27 +38,13 @@ struct Bound {
 
 class ChunkSearch {
 public:
-  // `given`: the layers of each chunk; empty where all are alike and free.
-  ChunkSearch(const Problem &problem, StageOptions &stageOptions, std::vector<int> given, int64_t budget)
-      : problem(problem), given(std::move(given)), stageOptions(stageOptions), options(problem, stageOptions),
+  ChunkSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
+      : problem(problem), stageOptions(stageOptions), options(problem, stageOptions), player(stageOptions),
         axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
-        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget), stageEdges(axes.pp) {
-    const CostTable &costs = stageOptions.table();
-    bool vShape = isVShaped(axes.schedule);
-    for (int chunk = 0; chunk < stages * perStage; ++chunk) {
-      edges.push_back(edgeSeconds(costs, chunk, stages, perStage, vShape));
-      stageEdges[stageOfChunk(chunk, stages, perStage, vShape)] += edges.back().total();
-    }
-    for (int stage = 0; stage < stages; ++stage) {
-      fewest.push_back(this->given.empty() ? leastLayers(problem, axes, stage) : 0);
-      waits.push_back(stage > 0 ? waits.back() + edges[stage - 1].forward : 0);
-    }
-    if (!this->given.empty())
-      layGiven();
-    const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
-    auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
-    least = {layer.forward.total() + layer.forwardTransfer[kept],
-             layer.backward.total() + layer.recompute[kept].total(), layer.weight.total()};
+        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget),
+        least(leastSeconds(stageOptions.table(), stageOptions.table().layerKinds.front())) {
+    for (int stage = 0; stage < stages; ++stage)
+      fewest.push_back(leastLayers(problem, axes, stage));
   }
 
   SplitResult run(double limitSeconds) {
@@ -99,7 +84,7 @@ public:
     result.lowerBound = std::min(limit, result.seconds);
     if (!complete) {
       WorkSum work = sumWork(problem, stageOptions.table());
-      double bound = std::max(ownBound, relaxedBound(work, problem.machine, axes, /*chunksAlike=*/given.empty()));
+      double bound = std::max(ownBound, relaxedBound(work, problem.machine, axes, /*chunksAlike=*/true));
       for (const Bound &known : bounds)
         bound = std::max(bound, known.rest[0][0]);
       result.lowerBound = std::min(result.lowerBound, bound);
@@ -108,53 +93,34 @@ public:
   }
 
 private:
-  void layGiven() {
-    std::vector<std::vector<LayerRange>> ranges(stages);
-    for (int chunk = 0, first = 0; chunk < stages * perStage; first += given[chunk++]) {
-      int stage = stageOfChunk(chunk, stages, perStage, isVShaped(axes.schedule));
-      ranges[stage].push_back({first, given[chunk]});
-      fewest[stage] += given[chunk];
-    }
-    for (int stage = 0; stage < stages; ++stage)
-      givenChoices.push_back(options.choices(stage, ranges[stage]));
-  }
-
-  const std::vector<ChunkOption> &choices(int stage, int count) {
-    return given.empty() ? options.choices(stage, count) : givenChoices[stage];
-  }
-
   // What a stage takes alone, whatever the others have, down to which the first micro-batch comes by way of the edges
   // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
   double alone(int stage, int count, double target = kLongest) {
     double m = static_cast<double>(axes.microBatches);
-    if (given.empty() && waits[stage] + m * (stageEdges[stage] + count * least.total()) > target * (1 + 1e-9))
+    double waits = player.waits()[stage], work = player.stageEdges()[stage];
+    if (waits + m * (work + count * least.total()) > target * (1 + 1e-9))
       return kInfinity;
-    const ChunkOption &option = given.empty() ? options.best(stage, count) : givenChoices[stage].front();
+    const ChunkOption &option = options.best(stage, count);
     if (!option.fits)
       return kInfinity;
-    double work = stageEdges[stage];
     for (const ChunkSeconds &chunk : option.seconds)
       work += chunk.total();
-    return waits[stage] + m * work + option.stepSeconds;
+    return waits + m * work + option.stepSeconds;
   }
 
   // Whether a split may end by `target` as far as that time tells, also on the chain that is longest when all actions
   // are alike.
   bool mayEndWithin(double target) {
-    if (!given.empty())
-      return true;
     std::vector<int> most = mostInTime(target);
     if (most.empty())
       return false;
-    if (!schedule)
-      schedule = stageOptions.schedule();
     Ranges within = rangesUpTo(std::move(most));
     // The least of the first stages, by the layers that they have more than their least.
     std::vector<double> sums = {0}, own, next;
     for (int stage = 0; stage < stages; ++stage) {
       own.clear();
       for (int count = within.least[stage]; count <= within.most[stage]; ++count)
-        own.push_back(leastChainSeconds(schedule->unitChain(), stage, count));
+        own.push_back(leastChainSeconds(player.schedule().unitChain(), stage, count));
       next.assign(sums.size() + own.size() - 1, kInfinity);
       for (size_t i = 0; i < sums.size(); ++i)
         for (size_t k = 0; k < own.size(); ++k)
@@ -165,19 +131,16 @@ private:
     return sums[over] <= target * (1 + 1e-9);
   }
 
-  int position(int stage, int chunk) const { return modelChunk(stage, chunk, stages, isVShaped(axes.schedule)); }
-
   // Most layers of each stage as far as the time tells that they take when they repeat least; empty when those are too
   // few.
   std::vector<int> mostInTime(double target) const {
-    if (!given.empty())
-      return fewest;
     double m = static_cast<double>(axes.microBatches);
     int others = std::accumulate(fewest.begin(), fewest.end(), 0);
     int64_t sum = 0;
     std::vector<int> most;
     for (int stage = 0; stage < stages; ++stage) {
-      double count = std::floor(((target * (1 + 1e-9) - waits[stage]) / m - stageEdges[stage]) / least.total());
+      double count =
+          std::floor(((target * (1 + 1e-9) - player.waits()[stage]) / m - player.stageEdges()[stage]) / least.total());
       if (count < fewest[stage])
         return {};
       most.push_back(static_cast<int>(std::min<double>(count, layers - others + fewest[stage])));
@@ -273,64 +236,32 @@ private:
 
   // Plays a split, keeps it when it is faster, and returns its longest chain.
   Chain play(const std::vector<StageChoice> &split, SplitResult &result) {
-    std::vector<ChunkSeconds> seconds(edges.size());
-    std::vector<double> steps;
-    for (int stage = 0; stage < stages; ++stage) {
-      const ChunkOption &option = choices(stage, split[stage].layers)[split[stage].choice];
-      for (int chunk = 0; chunk < perStage; ++chunk) {
-        const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
-        seconds[position(stage, chunk)] = {inner.forward + edge.forward, inner.backward + edge.backward,
-                                           inner.weight + edge.weight};
-      }
-      steps.push_back(option.stepSeconds);
-    }
-    if (!schedule)
-      schedule = stageOptions.schedule();
-    budget -= static_cast<int64_t>(schedule->actions());
+    std::vector<const ChunkOption *> chosen;
+    for (int stage = 0; stage < stages; ++stage)
+      chosen.push_back(&options.choices(stage, split[stage].layers)[split[stage].choice]);
+    budget -= static_cast<int64_t>(player.schedule().actions());
     ++result.played;
-    Chain chain = schedule->longestChain(seconds, steps);
+    Chain chain = player.play(chosen);
     if (chain.seconds < result.seconds && chain.seconds < limit) {
       result.seconds = chain.seconds;
       std::vector<int> totals;
       result.repeated.clear();
       for (int stage = 0; stage < stages; ++stage) {
         totals.push_back(split[stage].layers);
-        result.repeated.push_back(choices(stage, split[stage].layers)[split[stage].choice].repeated);
+        result.repeated.push_back(chosen[stage]->repeated);
       }
-      result.counts = given.empty() ? spreadOverChunks(axes, totals) : given;
+      result.counts = spreadOverChunks(axes, totals);
     }
     return chain;
   }
 
-  // What a chain takes on a stage, under each of its choices.
-  std::vector<double> chainSeconds(const Chain &chain, int stage, int count) {
-    std::vector<double> sums;
-    bool splits = splitsBackward(axes.schedule);
-    for (const ChunkOption &option : choices(stage, count)) {
-      double seconds = chain.lastStage == stage ? option.stepSeconds : 0;
-      for (int chunk = 0; chunk < perStage; ++chunk) {
-        const std::array<int, 3> &times = chain.times[position(stage, chunk)];
-        const ChunkSeconds &edge = edges[position(stage, chunk)], &inner = option.seconds[chunk];
-        double weight = inner.weight + edge.weight;
-        seconds += times[0] * (inner.forward + edge.forward) +
-                   times[1] * (inner.backward + edge.backward + (splits ? 0 : weight)) + times[2] * weight;
-      }
-      sums.push_back(seconds);
-    }
-    return sums;
-  }
-
-  // The same without the work once per step, with layers that repeat least.
+  // What a chain takes on a stage without the work once per step, with layers that repeat least.
   double leastChainSeconds(const Chain &chain, int stage, int count) const {
-    bool splits = splitsBackward(axes.schedule);
     double seconds = 0;
     for (int chunk = 0; chunk < perStage; ++chunk) {
-      const std::array<int, 3> &times = chain.times[position(stage, chunk)];
-      const ChunkSeconds &edge = edges[position(stage, chunk)];
-      int here = layersOfChunk(axes, stage, chunk, count);
-      double weight = edge.weight + here * least.weight;
-      seconds += times[0] * (edge.forward + here * least.forward) +
-                 times[1] * (edge.backward + here * least.backward + (splits ? 0 : weight)) + times[2] * weight;
+      int position = player.position(stage, chunk), here = layersOfChunk(axes, stage, chunk, count);
+      ChunkSeconds layers = {here * least.forward, here * least.backward, here * least.weight};
+      seconds += player.seconds(chain, position, layers + player.edges()[position]);
     }
     return seconds;
   }
@@ -350,7 +281,9 @@ private:
     for (int stage = stages - 1; stage >= 0; --stage) {
       std::vector<double> own, &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
       for (int count = ranges.least[stage]; count <= ranges.most[stage]; ++count) {
-        bound.own[stage].push_back(chainSeconds(chain, stage, count));
+        bound.own[stage].emplace_back();
+        for (const ChunkOption &option : options.choices(stage, count))
+          bound.own[stage].back().push_back(player.seconds(chain, stage, option));
         own.push_back(*std::ranges::min_element(bound.own[stage].back()));
       }
       rest.assign(highest[stage] - lowest[stage] + 1, kInfinity);
@@ -409,36 +342,28 @@ private:
   }
 
   const Problem &problem;
-  std::vector<int> given;
-  std::vector<std::vector<ChunkOption>> givenChoices; // per stage
   StageOptions &stageOptions;
   ChunkOptions options;
+  ChunkPlayer player;
   const Plan &axes;
   int stages, layers, perStage;
   int64_t budget;
   double limit = kInfinity;
-  size_t strictest = 0;            // the chain that ruled the last split out
-  double ownBound = 0;             // no split ends earlier, as far as each stage alone tells
-  std::vector<ChunkSeconds> edges; // per chunk in model order
-  std::vector<double> stageEdges;  // those of all chunks of a stage
-  std::vector<double> waits;       // forwards of the edges above each stage
-  ChunkSeconds least;              // of a layer that repeats least
-  std::vector<int> fewest;         // layers per stage
+  size_t strictest = 0;    // the chain that ruled the last split out
+  double ownBound = 0;     // no split ends earlier, as far as each stage alone tells
+  ChunkSeconds least;      // of a layer that repeats least
+  std::vector<int> fewest; // layers per stage
   Ranges ranges;
   std::vector<Chain> chains;
-  std::vector<Bound> bounds;                       // of the first chains, within the ranges
-  std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
+  std::vector<Bound> bounds; // of the first chains, within the ranges
 };
 
 } // namespace
 
 SplitResult bestChunks(const Problem &problem, StageOptions &options, double limit, int64_t budget) {
-  std::vector<int> given;
-  if (problem.pins.stageLayers)
-    given = *problem.pins.stageLayers;
-  else if (!options.hasOneKind())
-    given = evenChunks(problem, options.axes());
-  return ChunkSearch(problem, options, std::move(given), budget).run(limit);
+  if (problem.pins.stageLayers || !options.hasOneKind())
+    return bestRanges(problem, options, problem.pins.stageLayers.value_or(std::vector<int>()), limit, budget);
+  return ChunkSearch(problem, options, budget).run(limit);
 }
 
 std::vector<int> evenChunks(const Problem &problem, const Plan &axes) {

@@ -116,6 +116,16 @@ double waitingSeconds(double share, double work, double once, double m, double p
   return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
 }
 
+// Interleaved with any layers on each chunk. Before its first forward of chunk c a stage has had p of each chunk before
+// it, and these come last again in backward, so that a chain enters and leaves stage s by chunk c:
+//     T >= sum over chunks before c of w_0 + .. + w_(p-1) + w_(c,0) + .. + w_(c,s-1) + m w_s - p (what s had of them)
+// Over all s and c the mean is m W / p + sum over i of w_i (p - 1 - i) / (v p), least where the last stages have all
+// they may, T / m: n = m W / T of them. That leaves T >= m W / p + W (n - 1) / (2 v p).
+double interleavedSeconds(double work, double m, double p, double chunks) {
+  double each = work / (2 * chunks * p), half = (m * work / p - each) / 2;
+  return half + std::sqrt(half * half + each * m * work);
+}
+
 } // namespace
 
 double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes) {
@@ -140,7 +150,7 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
   if (axes.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
   if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
-    return bound;
+    return axes.schedule == Schedule::Interleaved ? std::max(bound, interleavedSeconds(work, m, p, chunks)) : bound;
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
   // goes forward. The V ends where it starts, so its head is not part of the first chunks.
   double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;

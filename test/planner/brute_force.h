@@ -88,42 +88,58 @@ inline std::vector<LayerRange> rangesOf(const std::vector<StagePlan *> &chunks) 
   return ranges;
 }
 
-// Plans of several chunks per stage: every number of layers of each stage, of which any number repeat work.
-inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+// Plans with these layers per chunk: any number of each stage's layers repeat work.
+inline double bruteForceOfChunks(const Problem &problem, const Plan &axes, const std::vector<int> &chunkLayers) {
   double best = std::numeric_limits<double>::infinity();
   StageOptions options(problem, axes);
   ChunkOptions choices(problem, options);
-  std::vector<int> least, counts;
-  for (int stage = 0; stage < axes.pp; ++stage)
-    least.push_back(leastLayers(problem, axes, stage));
-  totals(problem.layerCount(), least, counts, [&] {
-    Plan plan = axes;
-    plan.stages.clear();
-    int first = 0;
-    for (int count : spreadOverChunks(axes, counts)) {
-      plan.stages.push_back({first, count, {}});
-      first += count;
+  Plan plan = axes;
+  plan.stages.clear();
+  int first = 0;
+  for (int count : chunkLayers) {
+    plan.stages.push_back({first, count, {}});
+    first += count;
+  }
+  std::function<void(int)> choose = [&](int stage) {
+    if (stage == axes.pp) {
+      PricedPlan priced = pricePlan(problem, plan);
+      if (priced.prediction.fits())
+        best = std::min(best, priced.prediction.stepSeconds);
+      return;
     }
-    std::function<void(int)> choose = [&](int stage) {
-      if (stage == axes.pp) {
-        PricedPlan priced = pricePlan(problem, plan);
-        if (priced.prediction.fits())
-          best = std::min(best, priced.prediction.stepSeconds);
-        return;
+    std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
+    int layers = 0;
+    for (const StagePlan *chunk : chunks)
+      layers += chunk->layers;
+    for (int full = 0; full <= layers; ++full)
+      for (int selective = 0; full + selective <= layers; ++selective) {
+        std::array<int, 3> kept = {layers - full - selective, selective, full};
+        if (axes.offloadActivations && kept[static_cast<int>(*axes.commonRecompute)] != layers)
+          continue; // what is offloaded is of one class in all layers
+        auto classes = choices.keep(rangesOf(chunks), {full, selective});
+        for (size_t i = 0; i < chunks.size(); ++i)
+          chunks[i]->recompute = classes[i];
+        choose(stage + 1);
       }
-      std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
-      for (int full = 0; full <= counts[stage]; ++full)
-        for (int selective = 0; full + selective <= counts[stage]; ++selective) {
-          std::array<int, 3> kept = {counts[stage] - full - selective, selective, full};
-          if (axes.offloadActivations && kept[static_cast<int>(*axes.commonRecompute)] != counts[stage])
-            continue; // what is offloaded is of one class in all layers
-          auto classes = choices.keep(rangesOf(chunks), {full, selective});
-          for (size_t i = 0; i < chunks.size(); ++i)
-            chunks[i]->recompute = classes[i];
-          choose(stage + 1);
-        }
-    };
-    choose(0);
+  };
+  choose(0);
+  return best;
+}
+
+// Plans of several chunks per stage: every number of layers of each stage where all are alike, and else of each chunk.
+inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+  double best = std::numeric_limits<double>::infinity();
+  std::vector<int> kinds = kindsOfLayers(problem), least, counts;
+  bool isOneKind = std::ranges::count(kinds, kinds.front()) == static_cast<int>(kinds.size());
+  if (isOneKind) {
+    for (int stage = 0; stage < axes.pp; ++stage)
+      least.push_back(leastLayers(problem, axes, stage));
+  } else {
+    least.assign(axes.pp * chunksOf(axes.schedule, axes.virtualStages), 1);
+    least.front() = least.back() = 0; // they hold the embedding and the head
+  }
+  totals(problem.layerCount(), least, counts, [&] {
+    best = std::min(best, bruteForceOfChunks(problem, axes, isOneKind ? spreadOverChunks(axes, counts) : counts));
   });
   return best;
 }

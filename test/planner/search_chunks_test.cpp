@@ -72,6 +72,52 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
   EXPECT_GT(empty, 10);
 }
 
+// Layers of several kinds: any range of them on each chunk.
+TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
+  std::mt19937 random(31);
+  int fitting = 0, uneven = 0, mixed = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    int stages = 2 + trial % 2;
+    Plan axes;
+    axes.pp = stages;
+    axes.schedule =
+        std::array{Schedule::Interleaved, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}[random() % 4];
+    axes.virtualStages = 2;
+    axes.microBatches = stages * (1 + static_cast<int>(random() % 3));
+    int layers = 2 * stages - 1 + static_cast<int>(random() % 3);
+    Machine machine = testMachine(1, stages);
+    machine.link.bytesPerSecond =
+        std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
+    Problem problem = trial % 2 ? mixedLayers(random, layers, machine, axes.microBatches)
+                                : distinctLayers(layers, 512, 8, machine, axes.microBatches);
+    problem.pins.pp = stages;
+    problem.pins.microBatchSize = 1;
+    problem.pins.schedule = axes.schedule;
+    problem.pins.virtualStages = axes.virtualStages;
+    SearchOptions options;
+    options.all = true;
+    options.relax = false;
+    problem.machine.memoryBytes =
+        leastBytes(problem, options) * std::uniform_real_distribution<double>(0.98, 1.3)(random);
+    SearchResult result = search(problem, options);
+    double best = bruteForceUnder(problem, axes);
+    ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    if (result.plans.empty())
+      continue;
+    ++fitting;
+    const std::vector<StagePlan> &chunks = result.plans[0].plan.stages;
+    auto [least, most] = std::ranges::minmax(chunks, {}, &StagePlan::layers);
+    uneven += most.layers > least.layers + 1;
+    mixed += result.plans[0].prediction.time.recompute > 0;
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+  }
+  EXPECT_GT(fitting, 120);
+  EXPECT_GT(uneven, 20);
+  EXPECT_GT(mixed, 20);
+}
+
 // Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
 TEST(SearchChunks, PinnedChunksMayBeWithoutLayers) {
   Problem problem = shapeProblem(gpt(6, 1024, 16), System{}, testMachine(1, 4), 32);

@@ -1,0 +1,68 @@
+#include "planner/chunk_player.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace espalier::planner {
+
+ChunkPlayer::ChunkPlayer(const StageOptions &options)
+    : options(options), axes(options.axes()), perStage(chunksOf(axes.schedule, axes.virtualStages)),
+      splits(splitsBackward(axes.schedule)), stageEdgesOf(axes.pp) {
+  for (int i = 0; i < axes.pp * perStage; ++i) {
+    edgesOf.push_back(edgeSeconds(options.table(), i, axes.pp, perStage, isVShaped(axes.schedule)));
+    stageEdgesOf[stageOf(i)] += edgesOf.back().total();
+  }
+  for (int stage = 0; stage < axes.pp; ++stage)
+    waitsOf.push_back(stage > 0 ? waitsOf.back() + edgesOf[stage - 1].forward : 0);
+}
+
+int ChunkPlayer::position(int stage, int chunk) const {
+  return modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule));
+}
+
+int ChunkPlayer::stageOf(int position) const {
+  return stageOfChunk(position, axes.pp, perStage, isVShaped(axes.schedule));
+}
+
+Chain ChunkPlayer::play(std::span<const ChunkOption *const> stages) {
+  std::vector<ChunkSeconds> seconds(edgesOf.size());
+  std::vector<double> steps;
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      seconds[position(stage, chunk)] = stages[stage]->seconds[chunk] + edgesOf[position(stage, chunk)];
+    steps.push_back(stages[stage]->stepSeconds);
+  }
+  return schedule().longestChain(seconds, steps);
+}
+
+double ChunkPlayer::seconds(const Chain &chain, int stage, const ChunkOption &option) const {
+  double sum = chain.lastStage == stage ? option.stepSeconds : 0;
+  for (int chunk = 0; chunk < perStage; ++chunk) {
+    int i = position(stage, chunk);
+    sum += seconds(chain, i, option.seconds[chunk] + edgesOf[i]);
+  }
+  return sum;
+}
+
+const OrderedSchedule &ChunkPlayer::schedule() {
+  if (!ordered)
+    ordered = options.schedule();
+  return *ordered;
+}
+
+ChunkSeconds operator+(const ChunkSeconds &a, const ChunkSeconds &b) {
+  return {a.forward + b.forward, a.backward + b.backward, a.weight + b.weight};
+}
+
+ChunkSeconds leastSeconds(const CostTable &costs, int kind) {
+  const SegmentCost &layer = costs.kinds[kind];
+  double transfer = std::numeric_limits<double>::infinity(), repeated = transfer;
+  for (int kept = 0; kept < 3; ++kept)
+    if (!costs.commonRecompute || static_cast<int>(*costs.commonRecompute) == kept) {
+      transfer = std::min(transfer, layer.forwardTransfer[kept]);
+      repeated = std::min(repeated, layer.recompute[kept].total());
+    }
+  return {layer.forward.total() + transfer, layer.backward.total() + repeated, layer.weight.total()};
+}
+
+} // namespace espalier::planner
