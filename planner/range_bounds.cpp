@@ -16,15 +16,20 @@ constexpr double kRounding = 1 + 1e-9;
 RangeBounds::RangeBounds(const Problem &problem, const StageOptions &options, const ChunkPlayer &player,
                          std::vector<int> given)
     : player(player), isGiven(!given.empty()), splits(splitsBackward(options.axes().schedule)),
-      microBatches(static_cast<double>(options.axes().microBatches)), before(1), totals(1), fewest(std::move(given)) {
+      microBatches(static_cast<double>(options.axes().microBatches)), before(1), totals(1), steps(1),
+      fewest(std::move(given)) {
   const CostTable &costs = options.table();
   double shortest = kInfinity;
   for (int kind : costs.layerKinds) {
     before.push_back(before.back() + leastSeconds(costs, kind));
     totals.push_back(before.back().total());
+    steps.push_back(steps.back() + costs.kinds[kind].step.total());
     shortest = std::min(shortest, leastSeconds(costs, kind).total());
   }
   int chunks = static_cast<int>(player.edges().size()), stages = options.axes().pp;
+  edgeSteps.resize(chunks);
+  edgeSteps.front() += costs.embed.step.total();
+  edgeSteps.back() += costs.head.step.total();
   if (!isGiven) {
     fewest.assign(chunks, 1);
     if (chunks > stages) {
@@ -122,7 +127,12 @@ ChunkSeconds RangeBounds::least(int first, int count) const {
 double RangeBounds::seconds(const ChainMean &chain, int position, int first, int count) const {
   ChunkSeconds chunk = least(first, count) + player.edges()[position];
   const std::array<double, 3> &times = chain.times[position];
-  return times[0] * chunk.forward + times[1] * chunk.backward + times[2] * chunk.weight;
+  return times[0] * chunk.forward + times[1] * chunk.backward + times[2] * chunk.weight +
+         chain.ends[player.stageOf(position)] * leastStep(position, first, count);
+}
+
+double RangeBounds::leastStep(int position, int first, int count) const {
+  return steps[first + count] - steps[first] + edgeSteps[position];
 }
 
 RangeBounds::Rest RangeBounds::rest(const ChainMean &chain) const {

@@ -40,6 +40,9 @@ public:
   /// Layers first .. first + count - 1 without their chunk's edges.
   ChunkSeconds least(int first, int count) const;
 
+  /// What a chunk of these layers adds to its stage's work once per step.
+  double leastStep(int position, int first, int count) const;
+
   /// What a chain takes on a chunk of these layers.
   double seconds(const ChainMean &chain, int position, int first, int count) const;
 
@@ -72,6 +75,8 @@ private:
   double microBatches;
   std::vector<ChunkSeconds> before; // [i]: layers before i
   std::vector<double> totals;       // of the same
+  std::vector<double> steps;        // of the same, once per step
+  std::vector<double> edgeSteps;    // of the embedding and the head
   std::vector<int> fewest, fewestBefore;
   std::vector<double> mostSeconds;   // of the layers of each chunk
   std::vector<int> earliest, latest; // where each chunk may start

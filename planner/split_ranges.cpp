@@ -21,8 +21,8 @@ constexpr double kSlack = 1 - 1e-9; // for rounding
 constexpr int64_t kQuickBudget = 100'000;
 constexpr int64_t kOptionWork = 2'000; // what choosing what a stage keeps takes, in sums compared
 constexpr int64_t kMostBudget = 4'000'000;
-constexpr int kQuickMeans = 40, kMeans = 200; // weights of chains that are tried
-constexpr double kGain = 0.35, kNewScore = -2; // of weights: what converges quickly on the problems of search_bench
+constexpr int kQuickMeans = 40, kMeans = 100;  // weights of chains that are tried
+constexpr double kGain = 0.35, kNewScore = -2; // of weights: they settle in about a hundred steps
 
 // Layers of each chunk in model order, and which of the choices of what they repeat each stage takes.
 struct Split {
@@ -35,8 +35,8 @@ public:
   RangeSearch(const Problem &problem, StageOptions &stageOptions, std::vector<int> given, int64_t budget)
       : problem(problem), stageOptions(stageOptions), axes(stageOptions.axes()), isGiven(!given.empty()),
         perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
-        budget(isQuick ? kQuickBudget : std::min(budget, kMostBudget)), options(problem, stageOptions), player(stageOptions),
-        bounds(problem, stageOptions, player, std::move(given)) {
+        budget(isQuick ? kQuickBudget : std::min(budget, kMostBudget)), options(problem, stageOptions),
+        player(stageOptions), bounds(problem, stageOptions, player, std::move(given)) {
     for (int position = 0; position < bounds.chunks(); ++position)
       lastOf[player.stageOf(position)] = position;
   }
@@ -93,7 +93,9 @@ private:
     double sum = chain.ends[stage] * option.stepSeconds;
     for (int chunk = 0; chunk < perStage; ++chunk) {
       int i = player.position(stage, chunk);
-      ChunkSeconds least = bounds.least(firsts[i], firsts[i + 1] - firsts[i]);
+      int count = firsts[i + 1] - firsts[i];
+      ChunkSeconds least = bounds.least(firsts[i], count);
+      sum -= chain.ends[stage] * bounds.leastStep(i, firsts[i], count);
       sum += chain.times[i][0] * (option.seconds[chunk].forward - least.forward) +
              chain.times[i][1] * (option.seconds[chunk].backward - least.backward) +
              chain.times[i][2] * (option.seconds[chunk].weight - least.weight);
