@@ -30,6 +30,7 @@ double binomial(int n, int k) {
 
 // Memory for actions of a table is bounded before one is built.
 constexpr double kMostActions = 4e6;
+constexpr int64_t kMostMicroBatches = 1 << 16;
 
 // Only one of several chunks of a stage may be without layers.
 bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
@@ -76,6 +77,9 @@ int SearchSpace::mostChunks(int stages) const {
 }
 
 void SearchSpace::enumerateAxes() {
+  for (int64_t count = std::min(problem.globalBatch, kMostMicroBatches); count >= 1; --count)
+    if (problem.globalBatch % count == 0)
+      microBatchCounts.push_back(count);
   int devices = problem.machine.devices();
   const Pins &pins = problem.pins;
   bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
@@ -97,14 +101,14 @@ void SearchSpace::addMicroBatches(Plan plan) {
   if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(plan.pp) != 0)
     return;
   int64_t perReplica = problem.globalBatch / plan.replicas();
-  for (int64_t size = 1; size <= perReplica; ++size) {
-    if (perReplica % size != 0 || perReplica / size > (1 << 16))
+  for (int64_t microBatches : microBatchCounts) {
+    if (perReplica % microBatches != 0)
       continue;
-    plan.microBatchSize = size;
-    plan.microBatches = perReplica / size;
+    plan.microBatches = microBatches;
+    plan.microBatchSize = perReplica / microBatches;
     const Pins &pins = problem.pins;
-    if ((!pins.microBatchSize || *pins.microBatchSize == size) &&
-        (!pins.microBatches || *pins.microBatches == plan.microBatches))
+    if ((!pins.microBatchSize || *pins.microBatchSize == plan.microBatchSize) &&
+        (!pins.microBatches || *pins.microBatches == microBatches))
       addFlags(plan);
   }
 }

@@ -65,9 +65,10 @@ private:
   void spread(uint32_t choice);
 
   const Problem &problem;
-  bool all;                  ///< also plans that cannot be executed yet
-  bool isOneKind = true;     ///< all layers are alike
-  std::vector<Plan> choices; ///< all but the schedule
+  bool all;                              ///< also plans that cannot be executed yet
+  bool isOneKind = true;                 ///< all layers are alike
+  std::vector<int64_t> microBatchCounts; ///< those that divide the global batch, smallest micro-batches first
+  std::vector<Plan> choices;             ///< all but the schedule
   std::vector<std::optional<WorkSum>> works;
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;

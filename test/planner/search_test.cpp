@@ -234,6 +234,17 @@ TEST(Search, ResultDoesNotDependOnThreads) {
   }
 }
 
+// Only divisors are looked at, and no loop runs over samples.
+TEST(Search, ABillionSamplesAreDivided) {
+  Problem problem = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 1'000'000'000);
+  EXPECT_NE(search(problem).binding, ""); // micro-batches of 1,907 samples at least
+  problem.globalBatch = 1 << 20;
+  SearchResult result = search(problem);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
+  EXPECT_EQ(result.plans[0].plan.globalBatch(), 1 << 20);
+}
+
 TEST(Search, HonoursPins) {
   Problem problem = shapeProblem(gpt(12, 768, 12), System{}, testMachine(1, 8), 32);
   problem.pins.tp = 2;
