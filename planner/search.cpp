@@ -86,18 +86,21 @@ Plan withStages(const Problem &problem, Plan plan, const SplitResult &split) {
 // table where their schedules split backward alike.
 std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem, const std::vector<Plan> &plans,
                                                          const std::vector<uint32_t> &choices, int threads) {
-  std::map<std::pair<uint32_t, bool>, std::vector<size_t>> alike;
-  for (size_t i = 0; i < plans.size(); ++i)
-    alike[{choices[i], splitsBackward(plans[i].schedule)}].push_back(i);
-  std::vector<const std::vector<size_t> *> groups;
-  for (const auto &[key, members] : alike)
-    groups.push_back(&members);
-  std::vector<std::shared_ptr<const CostTable>> tables(plans.size());
-  forEachParallel(groups.size(), threads, [&](size_t i) {
-    auto table = std::make_shared<const CostTable>(buildCostTable(problem, plans[groups[i]->front()]));
-    for (size_t member : *groups[i])
-      tables[member] = table;
-  });
+  std::map<std::pair<uint32_t, bool>, size_t> groups; // -> place among those that are built
+  std::vector<Plan> built;
+  std::vector<size_t> groupOf;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    auto [group, isNew] = groups.try_emplace({choices[i], splitsBackward(plans[i].schedule)}, built.size());
+    if (isNew)
+      built.push_back(plans[i]);
+    groupOf.push_back(group->second);
+  }
+  std::vector<std::shared_ptr<const CostTable>> shared;
+  for (CostTable &table : buildCostTables(problem, built, threads))
+    shared.push_back(std::make_shared<const CostTable>(std::move(table)));
+  std::vector<std::shared_ptr<const CostTable>> tables;
+  for (size_t group : groupOf)
+    tables.push_back(shared[group]);
   return tables;
 }
 
