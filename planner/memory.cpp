@@ -1,7 +1,10 @@
 // Sums per class; no class depends on another.
 #include "planner/memory.h"
 
+#include "planner/parallel.h"
+
 #include <algorithm>
+#include <set>
 
 namespace espalier::planner {
 
@@ -10,34 +13,55 @@ std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &pla
 }
 
 CostTable buildCostTable(const Problem &problem, const Plan &plan) {
+  return std::move(buildCostTables(problem, {plan}, /*threads=*/1).front());
+}
+
+namespace {
+
+// Everything but the kinds of layers.
+CostTable costsWithoutLayers(const Problem &problem, const Plan &plan) {
   CostTable table;
-  bool found = true;
-  table.embed = segmentCost(problem, problem.embed, plan, &found);
-  table.found = found;
-  table.head = segmentCost(problem, problem.head, plan, &found);
-  table.found = table.found && found;
-  std::vector<bool> used(problem.kinds.size());
-  for (const LayerRun &run : problem.layers) {
-    used[run.kind] = true;
+  bool hasEmbed = true, hasHead = true;
+  table.embed = segmentCost(problem, problem.embed, plan, &hasEmbed);
+  table.head = segmentCost(problem, problem.head, plan, &hasHead);
+  table.found = hasEmbed && hasHead;
+  for (SegmentCost *ends : {&table.embed, &table.head})
+    addOffload(*ends, problem.machine, plan, /*isLayer=*/false);
+  for (const LayerRun &run : problem.layers)
     table.layerKinds.insert(table.layerKinds.end(), run.count, run.kind);
-  }
   table.kinds.resize(problem.kinds.size());
-  for (size_t kind = 0; kind < used.size(); ++kind)
-    if (used[kind]) {
-      table.kinds[kind] = segmentCost(problem, static_cast<int>(kind), plan, &found);
-      table.found = table.found && found;
-    }
   std::vector<double> symbols = symbolValues(problem, plan);
   table.boundaryBytes = evaluate(problem.boundaryBytes, symbols) / (plan.sequenceParallel ? plan.tp : 1);
   table.boundarySeconds = boundarySeconds(problem, plan);
   table.inputBytes = evaluate(problem.inputBytes, symbols);
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
   table.commonRecompute = commonRecompute(problem, plan);
-  for (SegmentCost *ends : {&table.embed, &table.head})
-    addOffload(*ends, problem.machine, plan, /*isLayer=*/false);
-  for (SegmentCost &cost : table.kinds)
-    addOffload(cost, problem.machine, plan, /*isLayer=*/true);
   return table;
+}
+
+} // namespace
+
+std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Plan> &plans, int threads) {
+  std::vector<CostTable> tables(plans.size());
+  forEachParallel(plans.size(), threads, [&](size_t i) { tables[i] = costsWithoutLayers(problem, plans[i]); });
+  std::set<int> used;
+  for (const LayerRun &run : problem.layers)
+    used.insert(run.kind);
+  std::vector<int> kinds(used.begin(), used.end());
+  std::vector<std::vector<char>> found(kinds.size()); // per kind and plan
+  forEachParallel(kinds.size(), threads, [&](size_t k) {
+    for (size_t i = 0; i < plans.size(); ++i) {
+      bool isFound = true;
+      SegmentCost &cost = tables[i].kinds[kinds[k]];
+      cost = segmentCost(problem, kinds[k], plans[i], &isFound);
+      addOffload(cost, problem.machine, plans[i], /*isLayer=*/true);
+      found[k].push_back(isFound);
+    }
+  });
+  for (const std::vector<char> &perPlan : found)
+    for (size_t i = 0; i < plans.size(); ++i)
+      tables[i].found = tables[i].found && perPlan[i];
+  return tables;
 }
 
 void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer) {

@@ -26,6 +26,9 @@ struct CostTable {
 /// Evaluates all segments for the axes of `plan` (its stages are not looked at).
 CostTable buildCostTable(const Problem &problem, const Plan &plan);
 
+/// The same of several plans with `threads` threads: kind by kind, as the terms of many kinds are long to read.
+std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Plan> &plans, int threads);
+
 /// What all layers keep, where a pin or the plan says so.
 std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &plan);
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -85,65 +86,38 @@ Plan withStages(const Problem &problem, Plan plan, const SplitResult &split) {
 // table where their schedules split backward alike.
 std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem, const std::vector<Plan> &plans,
                                                          const std::vector<uint32_t> &choices, int threads) {
-  std::map<std::pair<uint32_t, bool>, std::vector<size_t>> alike;
-  for (size_t i = 0; i < plans.size(); ++i)
-    alike[{choices[i], splitsBackward(plans[i].schedule)}].push_back(i);
-  std::vector<const std::vector<size_t> *> groups;
-  for (const auto &[key, members] : alike)
-    groups.push_back(&members);
-  std::vector<std::shared_ptr<const CostTable>> tables(plans.size());
-  forEachParallel(groups.size(), threads, [&](size_t i) {
-    auto table = std::make_shared<const CostTable>(buildCostTable(problem, plans[groups[i]->front()]));
-    for (size_t member : *groups[i])
-      tables[member] = table;
-  });
+  std::map<std::pair<uint32_t, bool>, size_t> groups; // -> place among those that are built
+  std::vector<Plan> built;
+  std::vector<size_t> groupOf;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    auto [group, isNew] = groups.try_emplace({choices[i], splitsBackward(plans[i].schedule)}, built.size());
+    if (isNew)
+      built.push_back(plans[i]);
+    groupOf.push_back(group->second);
+  }
+  std::vector<std::shared_ptr<const CostTable>> shared;
+  for (CostTable &table : buildCostTables(problem, built, threads))
+    shared.push_back(std::make_shared<const CostTable>(std::move(table)));
+  std::vector<std::shared_ptr<const CostTable>> tables;
+  for (size_t group : groupOf)
+    tables.push_back(shared[group]);
   return tables;
 }
 
-// Two passes in batches of fixed size. The first plays the split of least bound of each candidate;
-// the second goes through what the bounds of the first leave open below the best plan.
+// Passes in batches of fixed size. The first plays the split of least bound of each candidate; where layers are unlike
+// that takes long, so that it only balances stages, and what that leaves open is solved by the order of its bounds. The
+// last goes through what the bounds of the others leave open below the best plan.
 class BranchAndBound {
 public:
   BranchAndBound(const Problem &problem, const SearchOptions &options)
       : problem(problem), options(options), space(problem, options), leaders(options.alternatives + 1) {}
 
   SearchStatistics run() {
-    SearchStatistics statistics;
     statistics.space = space.plans();
-    std::vector<std::pair<double, size_t>> open; // (bound, place of the candidate) that may beat the best
-    double bound = std::numeric_limits<double>::infinity();
+    solveSpace();
     if (!space.hasOneKind())
-      offerProportional(statistics);
-    size_t next = 0;
-    for (const Candidate *first; (first = space.at(next)) && first->bound < leaders.kthSeconds();) {
-      if (!options.prove && next >= quickCandidates && leaders.bestSeconds() < bound) {
-        bound = first->bound;
-        break;
-      }
-      // The first ones are few: what they find spares the others work.
-      size_t end = next + std::clamp<size_t>(next, 2, std::clamp<size_t>(next / 8, batch, mostBatch));
-      std::vector<size_t> which;
-      for (; next < end && space.at(next); ++next)
-        which.push_back(next);
-      solveBatch(which, /*budget=*/0, statistics, open);
-    }
-    std::sort(open.begin(), open.end());
-    int64_t left = wholeBudget;
-    if (!options.prove && open.size() > batch) {
-      bound = std::min(bound, open[batch].first);
-      open.resize(batch);
-    }
-    for (size_t begin = 0; begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
-         begin += batch) {
-      std::vector<size_t> which;
-      for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
-        which.push_back(open[i].second);
-      int64_t each = std::max(left / static_cast<int64_t>(which.size()), leastBudget);
-      std::vector<std::pair<double, size_t>> unproved;
-      left -= solveBatch(which, options.prove ? each : quickBudget, statistics, unproved);
-      for (const auto &[seconds, index] : unproved)
-        bound = std::min(bound, seconds);
-    }
+      solveBalanced();
+    proveOpen();
     statistics.lowerBoundSeconds = std::min(bound, leaders.bestSeconds());
     statistics.optimal = statistics.lowerBoundSeconds >= leaders.bestSeconds() * (1 - 1e-8);
     return statistics;
@@ -160,53 +134,87 @@ public:
   std::vector<std::pair<Plan, SplitResult>> best() const { return leaders.sorted(); }
 
 private:
-  static constexpr size_t kinds = 32;
-  static constexpr int64_t mostPlayed = 1 << 17;       // stages times micro-batches that take no time to play
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
   static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
   static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
   static constexpr size_t quickCandidates = 1000;
 
-  // Splits of unlike layers take long to search without a plan to beat: one for each of the most promising kinds of
-  // plan.
-  void offerProportional(SearchStatistics &statistics) {
-    std::map<KindKey, Plan> seeds;
-    for (size_t i = 0; i < 16 * kinds && seeds.size() < kinds && space.at(i); ++i)
-      if (Plan plan = space.axes(*space.at(i));
-          chunksOf(plan.schedule, plan.virtualStages) == 1 && plan.pp * plan.microBatches < mostPlayed)
-        seeds.try_emplace(kindOf(plan), plan);
-    std::vector<Plan> plans;
-    for (const auto &[kind, plan] : seeds)
-      plans.push_back(plan);
-    std::vector<SplitResult> results(plans.size());
-    forEachParallel(plans.size(), options.threads, [&](size_t i) {
-      StageOptions stages(problem, plans[i], schedules);
-      results[i] = proportionalSplit(problem, stages);
-    });
-    for (size_t i = 0; i < plans.size(); ++i)
-      if (!results[i].counts.empty()) {
-        ++statistics.evaluated;
-        leaders.offer(plans[i], results[i]);
-      }
+  using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
+  using Solve = std::function<SplitResult(StageOptions &, double limit)>;
+
+  Solve bestWithin(int64_t budget) const {
+    return [this, budget](StageOptions &stages, double limit) { return bestSplit(problem, stages, limit, budget); };
   }
 
+  void solveSpace() {
+    Solve solve = bestWithin(/*budget=*/0);
+    if (!space.hasOneKind())
+      solve = [this](StageOptions &stages, double limit) { return balancedSplit(problem, stages, limit); };
+    size_t next = 0;
+    for (const Candidate *first; (first = space.at(next)) && first->bound < leaders.kthSeconds();) {
+      if (!options.prove && next >= quickCandidates && leaders.bestSeconds() < bound) {
+        bound = first->bound;
+        break;
+      }
+      // The first ones are few: what they find spares the others work.
+      size_t end = next + std::clamp<size_t>(next, 2, std::clamp<size_t>(next / 8, batch, mostBatch));
+      std::vector<size_t> which;
+      for (; next < end && space.at(next); ++next)
+        which.push_back(next);
+      solveBatch(which, solve, /*onlyBest=*/false, open);
+    }
+    std::sort(open.begin(), open.end());
+  }
+
+  // Best bounds first, so that few are solved.
+  void solveBalanced() {
+    Open balanced = std::move(open);
+    open.clear();
+    for (size_t next = 0; next < balanced.size() && balanced[next].first < leaders.kthSeconds();) {
+      std::vector<size_t> which;
+      for (size_t end = next + std::clamp<size_t>(next, 2, batch); next < std::min(end, balanced.size()); ++next)
+        which.push_back(balanced[next].second);
+      solveBatch(which, bestWithin(/*budget=*/0), /*onlyBest=*/false, open);
+    }
+    std::sort(open.begin(), open.end());
+  }
+
+  void proveOpen() {
+    int64_t left = wholeBudget;
+    if (!options.prove && open.size() > batch) {
+      bound = std::min(bound, open[batch].first);
+      open.resize(batch);
+    }
+    for (size_t begin = 0; begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
+         begin += batch) {
+      std::vector<size_t> which;
+      for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
+        which.push_back(open[i].second);
+      int64_t each = std::max(left / static_cast<int64_t>(which.size()), leastBudget);
+      Open unproved;
+      left -= solveBatch(which, bestWithin(options.prove ? each : quickBudget), /*onlyBest=*/true, unproved);
+      for (const auto &[seconds, index] : unproved)
+        bound = std::min(bound, seconds);
+    }
+  }
+
+  // What may be faster than the plans that are reported, or than the best alone, goes to `stillOpen` with its bound.
   // Returns the actions that were spent.
-  int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, SearchStatistics &statistics,
-                     std::vector<std::pair<double, size_t>> &open) {
+  int64_t solveBatch(const std::vector<size_t> &which, const Solve &solve, bool onlyBest, Open &stillOpen) {
     std::vector<Plan> plans;
     std::vector<uint32_t> choices;
     std::vector<double> limits;
     for (size_t i : which) {
       choices.push_back(space.at(i)->choice);
       plans.push_back(space.axes(*space.at(i)));
-      limits.push_back(budget > 0 ? leaders.bestSeconds() : leaders.limitFor(plans.back()));
+      limits.push_back(onlyBest ? leaders.bestSeconds() : leaders.limitFor(plans.back()));
     }
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     std::vector<SplitResult> results(plans.size());
     forEachParallel(plans.size(), options.threads, [&](size_t i) {
       StageOptions stages(problem, plans[i], schedules, tables[i]);
-      results[i] = bestSplit(problem, stages, limits[i], budget);
+      results[i] = solve(stages, limits[i]);
     });
     int64_t spent = 0;
     for (size_t i = 0; i < which.size(); ++i) {
@@ -214,9 +222,10 @@ private:
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
         leaders.offer(plans[i], results[i]);
-      if (results[i].lowerBound < leaders.bestSeconds())
-        open.push_back({results[i].lowerBound, which[i]});
     }
+    for (size_t i = 0; i < which.size(); ++i)
+      if (results[i].lowerBound < (onlyBest ? leaders.bestSeconds() : leaders.limitFor(plans[i])))
+        stillOpen.push_back({results[i].lowerBound, which[i]});
     return spent;
   }
 
@@ -224,6 +233,9 @@ private:
   const SearchOptions &options;
   SearchSpace space;
   Leaders leaders;
+  SearchStatistics statistics;
+  double bound = std::numeric_limits<double>::infinity(); // of what was left unproved
+  Open open;                                              // by rising bound after each pass
   std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>();
 };
 

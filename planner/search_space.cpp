@@ -3,6 +3,7 @@
 #include "planner/search_space.h"
 
 #include "planner/chunk_options.h"
+#include "planner/merge_layers.h"
 #include "planner/parallel.h"
 
 #include <algorithm>
@@ -30,6 +31,10 @@ double binomial(int n, int k) {
 
 // Memory for actions of a table is bounded before one is built.
 constexpr double kMostActions = 4e6;
+constexpr int64_t kMostMicroBatches = 1 << 16;
+
+constexpr size_t kManyKinds = 32;     // that take longer to sum than to merge
+constexpr size_t kSummedAtOnce = 512; // choices, for all threads to have some
 
 // Only one of several chunks of a stage may be without layers.
 bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
@@ -38,19 +43,24 @@ bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
 
 } // namespace
 
-SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options) : problem(problem), all(options.all) {
+SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options)
+    : problem(problem), all(options.all), threads(options.threads) {
   for (const LayerRun &run : problem.layers)
     isOneKind = isOneKind && (run.count == 0 || run.kind == problem.layers.front().kind);
   enumerateAxes();
-  sumChoices(options.threads);
+  sumChoices();
 }
 
 const Candidate *SearchSpace::at(size_t place) {
-  while (taken.size() <= place && !waiting.empty()) {
+  while (taken.size() <= place) {
+    sumDue();
+    if (waiting.empty())
+      break;
     Candidate least = waiting.top();
     waiting.pop();
     if (least.schedule == 0)
-      spread(least.choice);
+      for (const Candidate &candidate : spread(least.choice, *works[least.choice]))
+        waiting.push(candidate);
     else
       taken.push_back(least);
   }
@@ -76,6 +86,9 @@ int SearchSpace::mostChunks(int stages) const {
 }
 
 void SearchSpace::enumerateAxes() {
+  for (int64_t count = std::min(problem.globalBatch, kMostMicroBatches); count >= 1; --count)
+    if (problem.globalBatch % count == 0)
+      microBatchCounts.push_back(count);
   int devices = problem.machine.devices();
   const Pins &pins = problem.pins;
   bool hasExperts = std::ranges::any_of(problem.limits, [](const Divisibility &d) { return d.axis == Axis::Ep; });
@@ -97,14 +110,14 @@ void SearchSpace::addMicroBatches(Plan plan) {
   if (problem.pins.stageLayers && problem.pins.stageLayers->size() % static_cast<size_t>(plan.pp) != 0)
     return;
   int64_t perReplica = problem.globalBatch / plan.replicas();
-  for (int64_t size = 1; size <= perReplica; ++size) {
-    if (perReplica % size != 0 || perReplica / size > (1 << 16))
+  for (int64_t microBatches : microBatchCounts) {
+    if (perReplica % microBatches != 0)
       continue;
-    plan.microBatchSize = size;
-    plan.microBatches = perReplica / size;
+    plan.microBatches = microBatches;
+    plan.microBatchSize = perReplica / microBatches;
     const Pins &pins = problem.pins;
-    if ((!pins.microBatchSize || *pins.microBatchSize == size) &&
-        (!pins.microBatches || *pins.microBatches == plan.microBatches))
+    if ((!pins.microBatchSize || *pins.microBatchSize == plan.microBatchSize) &&
+        (!pins.microBatches || *pins.microBatches == microBatches))
       addFlags(plan);
   }
 }
@@ -148,35 +161,79 @@ void SearchSpace::addOffloads(Plan plan) {
       }
 }
 
-// The work of each choice, and the least bound of its schedules: work spread evenly, in as many chunks as any has.
-void SearchSpace::sumChoices(int threads) {
-  works.resize(choices.size());
-  KindCosts costs(problem);
-  std::vector<uint32_t> order(choices.size()); // so that costs are near each other
+// Sums the work of choices under the kinds that `costs` are of.
+std::vector<std::optional<WorkSum>> SearchSpace::sum(const Problem &kinds, const KindCosts &costs,
+                                                     std::span<const uint32_t> which) const {
+  std::vector<std::optional<WorkSum>> sums(which.size());
+  std::vector<uint32_t> order(which.size()); // so that costs are near each other
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    std::strong_ordering compared = KindCosts::compare(choices[a], choices[b]);
-    return compared == 0 ? a < b : compared < 0;
+    std::strong_ordering compared = KindCosts::compare(choices[which[a]], choices[which[b]]);
+    return compared == 0 ? which[a] < which[b] : compared < 0;
   });
-  constexpr size_t block = 256;
-  forEachParallel((choices.size() + block - 1) / block, threads, [&](size_t i) {
-    size_t begin = i * block, end = std::min(begin + block, choices.size());
+  constexpr size_t block = 128;
+  forEachParallel((which.size() + block - 1) / block, threads, [&](size_t i) {
+    size_t begin = i * block, end = std::min(begin + block, which.size());
     std::vector<Plan> part;
     for (size_t k = begin; k < end; ++k)
-      part.push_back(choices[order[k]]);
-    auto sums = sumWorks(problem, costs, part, [&](int stages) { return mostChunks(stages); });
+      part.push_back(choices[which[order[k]]]);
+    auto partSums = sumWorks(kinds, costs, part, [&](int stages) { return mostChunks(stages); });
     for (size_t k = begin; k < end; ++k)
-      works[order[k]] = sums[k - begin];
+      sums[order[k]] = partSums[k - begin];
   });
-  std::vector<Candidate> list;
-  for (uint32_t i = 0; i < choices.size(); ++i) {
-    const Plan &plan = choices[i];
-    if (!works[i])
-      continue;
-    planCount = std::min(planCount + schedulesOf(plan).plans, 1e300);
-    list.push_back({evenBound(*works[i], problem.machine, plan, mostChunks(plan.pp)), i, 0});
+  return sums;
+}
+
+// Where layers are of many kinds, all choices are summed with layers merged, and those that are due kind by kind.
+void SearchSpace::sumChoices() {
+  works.resize(choices.size());
+  std::vector<uint32_t> all(choices.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (problem.kinds.size() < kManyKinds) {
+    addSums(all);
+    for (uint32_t choice : all)
+      if (works[choice])
+        countPlans(choice);
+    return;
   }
-  waiting = decltype(waiting)(std::greater<>(), std::move(list));
+  Problem merged = mergeLayers(problem, threads);
+  auto sums = sum(merged, KindCosts(merged), all);
+  for (uint32_t choice : all) {
+    if (!sums[choice])
+      continue;
+    countPlans(choice);
+    double bound = std::numeric_limits<double>::infinity();
+    for (const Candidate &candidate : spread(choice, withoutLayers(*sums[choice])))
+      bound = std::min(bound, candidate.bound * (1 - 1e-9));
+    merges.emplace_back(bound, choice);
+  }
+  std::sort(merges.begin(), merges.end());
+}
+
+void SearchSpace::countPlans(uint32_t choice) {
+  planCount = std::min(planCount + schedulesOf(choices[choice]).plans, 1e300);
+}
+
+// Puts choices under the least bound of their schedules: work spread evenly, in as many chunks as any has.
+void SearchSpace::addSums(std::span<const uint32_t> which) {
+  if (!costs)
+    costs.emplace(problem);
+  auto sums = sum(problem, *costs, which);
+  for (size_t i = 0; i < which.size(); ++i) {
+    works[which[i]] = sums[i];
+    if (const Plan &plan = choices[which[i]]; sums[i])
+      waiting.push({evenBound(*sums[i], problem.machine, plan, mostChunks(plan.pp)), which[i], 0});
+  }
+}
+
+// Sums the choices of least bound with layers merged, as long as these may come before all that wait.
+void SearchSpace::sumDue() {
+  while (mergesSummed < merges.size() && (waiting.empty() || merges[mergesSummed].first <= waiting.top().bound)) {
+    std::vector<uint32_t> which;
+    for (; which.size() < kSummedAtOnce && mergesSummed < merges.size(); ++mergesSummed)
+      which.push_back(merges[mergesSummed].second);
+    addSums(which);
+  }
 }
 
 const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
@@ -214,15 +271,16 @@ void SearchSpace::addSchedule(const Plan &plan, Schedules &schedules) const {
   schedules.plans += isOneSplit ? 1 : binomial(layers - least + plan.pp - 1, plan.pp - 1);
 }
 
-void SearchSpace::spread(uint32_t choice) {
+std::vector<Candidate> SearchSpace::spread(uint32_t choice, const WorkSum &work) {
   Plan plan = choices[choice];
   const Schedules &known = schedulesOf(plan);
+  std::vector<Candidate> list;
   for (uint32_t i = 0; i < known.list.size(); ++i) {
     std::tie(plan.schedule, plan.virtualStages) = known.list[i];
-    double bound =
-        relaxedBound(*works[choice], problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
-    waiting.push({bound, choice, i + 1});
+    double bound = relaxedBound(work, problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
+    list.push_back({bound, choice, i + 1});
   }
+  return list;
 }
 
 } // namespace espalier::planner

@@ -58,17 +58,28 @@ private:
   void addMicroBatches(Plan plan);
   void addFlags(Plan plan);
   void addOffloads(Plan plan);
-  void sumChoices(int threads);
+  std::vector<std::optional<WorkSum>> sum(const Problem &kinds, const KindCosts &costs,
+                                          std::span<const uint32_t> which) const;
+  void sumChoices();
+  void countPlans(uint32_t choice);
+  void addSums(std::span<const uint32_t> which);
+  void sumDue();
   int mostChunks(int stages) const;
   const Schedules &schedulesOf(const Plan &plan);
   void addSchedule(const Plan &plan, Schedules &schedules) const;
-  void spread(uint32_t choice);
+  std::vector<Candidate> spread(uint32_t choice, const WorkSum &work);
 
   const Problem &problem;
-  bool all;                  ///< also plans that cannot be executed yet
-  bool isOneKind = true;     ///< all layers are alike
-  std::vector<Plan> choices; ///< all but the schedule
-  std::vector<std::optional<WorkSum>> works;
+  bool all; ///< also plans that cannot be executed yet
+  int threads;
+  bool isOneKind = true;                     ///< all layers are alike
+  std::vector<int64_t> microBatchCounts;     ///< those that divide the global batch, smallest micro-batches first
+  std::vector<Plan> choices;                 ///< all but the schedule
+  std::vector<std::optional<WorkSum>> works; ///< where they are summed
+  std::optional<KindCosts> costs;            ///< of the problem
+  /// With many kinds: choices by a bound with layers merged, and how many of them are summed kind by kind.
+  std::vector<std::pair<double, uint32_t>> merges;
+  size_t mergesSummed = 0;
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;
   /// Candidates, and choices that are not spread yet under the least bound that any schedule of theirs can have.

@@ -150,19 +150,26 @@ std::shared_ptr<const OrderedSchedule> ScheduleCache::get(Schedule schedule, int
 
 std::shared_ptr<const std::vector<HeldChunks>> ScheduleCache::mostHeld(Schedule schedule, int stages, int microBatches,
                                                                        int virtualStages) {
-  if (isVShaped(schedule)) { // read off the table
-    std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
-    return {ordered, &ordered->mostHeldOf()};
-  }
-  Key key(schedule, stages, std::min(microBatches, kRepeatedBatches * stages), virtualStages);
+  bool vShape = isVShaped(schedule);
+  Key key(schedule, stages, vShape ? microBatches : std::min(microBatches, kRepeatedBatches * stages), virtualStages);
+  bool isKept = false; // the ordered table
   {
     std::lock_guard lock(mutex);
     if (auto found = held.find(key); found != held.end())
       return found->second;
+    isKept = vShape && (known.contains(key) || actions + 6.0 * stages * microBatches <= mostActions);
+  }
+  if (isKept) { // read off it
+    std::shared_ptr<const OrderedSchedule> ordered = get(schedule, stages, microBatches, virtualStages);
+    return {ordered, &ordered->mostHeldOf()};
   }
   std::vector<HeldChunks> moments;
+  ScheduleTable table;
+  if (vShape)
+    table = buildSchedule(schedule, stages, microBatches, virtualStages);
   for (int stage = 0; stage < stages; ++stage)
-    moments.push_back(planner::mostHeld(schedule, stage, stages, microBatches, virtualStages));
+    moments.push_back(vShape ? planner::mostHeld(table, stage)
+                             : planner::mostHeld(schedule, stage, stages, microBatches, virtualStages));
   auto shared = std::make_shared<const std::vector<HeldChunks>>(std::move(moments));
   std::lock_guard lock(mutex);
   return held.emplace(key, shared).first->second;

@@ -27,6 +27,7 @@ namespace {
 
 constexpr int64_t kNodeCost = 20;  // a step of the descent costs about as much as playing this many actions
 constexpr size_t kMostChains = 16; // of splits that were played
+constexpr double kBalance = 2e-3;  // a balanced split ends within this share of the earliest
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class SplitSearch {
@@ -42,12 +43,15 @@ public:
     SplitResult result;
     double low =
         std::min(limit, relaxedBound(sumWork(problem, options.table()), problem.machine, axes, true)) * (1 - 1e-9);
-    std::vector<int> counts = firstSplit(low, limit);
+    std::vector<int> counts = balance(low, limit);
+    double high = counts.empty() ? kInfinity : chainBound(counts);
+    if (high > limit && !counts.empty())
+      counts = decide(high = limit);
     if (counts.empty()) {
       result.lowerBound = limit;
       return result;
     }
-    double high = chainBound(counts);
+    high = std::min(high, chainBound(counts));
     tighten(low, high, counts);
     result.lowerBound = low;
     take(counts, result);
@@ -61,20 +65,13 @@ public:
     return result;
   }
 
-  SplitResult proportional() {
+  SplitResult balanced(double limit) {
     SplitResult result;
-    std::vector<int> counts;
-    double whole = layerSums[layers].passing();
-    for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
-      int most = layers - first - (stages - stage - 1), count = stage + 1 < stages ? 1 : most;
-      while (count < most && layerSums[first + count].passing() < whole * (stage + 1) / stages)
-        ++count;
-      counts.push_back(count);
-      if (!options.best(stage, first, count).fits)
-        return result;
-    }
-    result.lowerBound = 0;
-    take(counts, result);
+    double low = relaxedBound(sumWork(problem, options.table()), problem.machine, axes, true) * (1 - 1e-9);
+    std::vector<int> counts = balance(low, limit);
+    result.lowerBound = counts.empty() ? limit : low;
+    if (!counts.empty() && chainBound(counts) < limit)
+      take(counts, result);
     return result;
   }
 
@@ -155,17 +152,32 @@ private:
     return after == 0 ? std::pair(left, left) : std::pair(1, left - after);
   }
 
-  // Any split whose chains end by `limit`. Small targets are quick to decide, so they come first.
-  // Raises `low` to what no split reaches.
-  std::vector<int> firstSplit(double &low, double limit) {
-    double least = low;
-    for (double target = low * 1.02; target < limit && target < 16 * least; target *= 1.2) {
-      std::vector<int> counts = decide(target);
-      if (!counts.empty())
-        return counts;
-      low = target;
+  // A split whose stages, each alone, end nearly as early as those of any other and by `limit`. Raises `low` to what no
+  // split reaches.
+  std::vector<int> balance(double &low, double limit) {
+    if (problem.pins.stageLayers)
+      return decide(limit);
+    leastFirst = 1, mostFirst = layers;
+    std::vector<int> counts;
+    auto fillsBy = [&](double target) {
+      if (!fill(target))
+        return false;
+      counts.clear();
+      for (int stage = 0; stage < stages; ++stage)
+        counts.push_back(highest[stage + 1] - highest[stage]);
+      return true;
+    };
+    if (low >= limit || !fillsBy(limit))
+      return counts;
+    double high = limit, step = 1.1;
+    for (int i = 0; i < 60 && high > low * (1 + kBalance); ++i) {
+      double target = std::min(low * step, (low + high) / 2);
+      if (fillsBy(target))
+        high = target;
+      else
+        low = target, step *= step;
     }
-    return decide(limit);
+    return counts;
   }
 
   // What a stage may have, as far as a bound of what it repeats tells; null where that cannot respect T alone.
@@ -177,11 +189,11 @@ private:
     return option.fits && stepOf(stage, first, count, option).alone <= target ? &option : nullptr;
   }
 
-  // Layers that may be used before each stage so that those above and those below it can respect T alone: a part of a
-  // range that does so does so, too, hence the longest ranges from both ends bound them. False when nothing is left.
-  bool narrow(double target) {
-    lowest.assign(stages + 1, 0);
+  // Gives each stage in turn as many layers as it can take by T alone; false when they do not take all. The first stage
+  // has as many as the present range allows.
+  bool fill(double target) {
     highest.assign(stages + 1, layers);
+    highest[0] = 0;
     firstEnding = kInfinity;
     auto [least, most] = range(0, layers);
     most = std::min(most, mostFirst);
@@ -193,13 +205,7 @@ private:
       }
     if (firstEnding == kInfinity)
       return false;
-    if (problem.pins.stageLayers) {
-      highest[1] = layers;
-      return true;
-    }
-    highest[0] = 0;
-    lowest[stages] = layers;
-    for (int stage = 1; stage < stages; ++stage) {
+    for (int stage = 1; stage < stages && !problem.pins.stageLayers; ++stage) {
       int first = highest[stage], end = first;
       while (end < layers - (stages - stage - 1) && inTime(stage, first, end + 1 - first, target))
         ++end;
@@ -207,6 +213,20 @@ private:
         return false;
       highest[stage + 1] = end;
     }
+    return problem.pins.stageLayers || highest[stages] == layers;
+  }
+
+  // Layers that may be used before each stage so that those above and those below it can respect T alone: a part of a
+  // range that does so does so, too, hence the longest ranges from both ends bound them. False when nothing is left.
+  bool narrow(double target) {
+    lowest.assign(stages + 1, 0);
+    if (!fill(target))
+      return false;
+    if (problem.pins.stageLayers) {
+      highest.assign(stages + 1, layers);
+      return true;
+    }
+    lowest[stages] = layers;
     for (int stage = stages - 1; stage > 0; --stage) {
       int end = lowest[stage + 1], first = end;
       while (first > stage && inTime(stage, first - 1, end - first + 1, target))
@@ -478,8 +498,11 @@ private:
 
 } // namespace
 
-SplitResult proportionalSplit(const Problem &problem, StageOptions &options) {
-  return SplitSearch(problem, options, /*budget=*/0).proportional();
+SplitResult balancedSplit(const Problem &problem, StageOptions &options, double limitSeconds) {
+  const Plan &axes = options.axes();
+  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
+    return bestChunks(problem, options, limitSeconds, /*budget=*/0);
+  return SplitSearch(problem, options, /*budget=*/0).balanced(limitSeconds);
 }
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {

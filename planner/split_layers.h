@@ -31,9 +31,9 @@ struct SplitResult {
 /// the bound is returned with a gap.
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget = 4'000'000);
 
-/// The split whose stages take about equally long, under a schedule with one chunk per stage: an upper bound at once.
-/// Without counts when it does not fit.
-SplitResult proportionalSplit(const Problem &problem, StageOptions &options);
+/// A split whose stages take about equally long with what they repeat, under a schedule with one chunk per stage: a
+/// bound from either side at once. Without counts when nothing that fits ends by the limit.
+SplitResult balancedSplit(const Problem &problem, StageOptions &options, double limitSeconds);
 
 /// Step time of given durations: the stage that ends last, with its work once per step behind it.
 double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,

@@ -50,6 +50,20 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
   return sum;
 }
 
+namespace {
+
+CostTable withoutKinds(const CostTable &table) {
+  CostTable rest;
+  rest.embed = table.embed, rest.head = table.head;
+  rest.boundarySeconds = table.boundarySeconds, rest.boundaryBytes = table.boundaryBytes;
+  rest.inputBytes = table.inputBytes;
+  rest.tiedSeconds = table.tiedSeconds;
+  rest.commonRecompute = table.commonRecompute;
+  return rest;
+}
+
+} // namespace
+
 StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules)
     : StageOptions(problem, plan, std::move(schedules),
                    std::make_shared<const CostTable>(buildCostTable(problem, plan))) {}
@@ -62,7 +76,7 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared
     oneKind = oneKind && kind == shared->layerKinds.front();
   if (chunksOf(plan.schedule, plan.virtualStages) == 1 && (!oneKind || shared->commonRecompute)) {
     ranges.emplace(*shared);
-    range = *shared;
+    range = withoutKinds(*shared);
     range.kinds.resize(1);
   }
 }
@@ -121,16 +135,19 @@ const StageOption &StageOptions::known(int stage, int first, int count, int64_t 
       auto microBatches = static_cast<int>(plan.microBatches);
       inFlight.push_back(planner::mostHeld(plan.schedule, i, plan.pp, microBatches, 1).front().front());
     }
-    placesOf.assign(plan.pp, std::vector<std::vector<uint32_t>>(oneKind ? 1 : costs.layerKinds.size()));
+    placesOf.resize(oneKind ? static_cast<size_t>(plan.pp) : costs.layerKinds.size());
   }
   int stageClass = stage;
   bool inner = stage > 0 && stage < plan.pp - 1;
   if (inner && inFlight[stage] == inFlight[1])
     stageClass = 1;
-  std::vector<uint32_t> &places = placesOf[stageClass][oneKind ? 0 : first];
-  if (places.size() <= static_cast<size_t>(count))
-    places.resize(count + 1);
-  uint32_t &place = places[count];
+  std::vector<Places> &stages = placesOf[oneKind ? stageClass : first]; // few have ranges from one layer on
+  auto places = std::ranges::find(stages, stageClass, &Places::stageClass);
+  if (places == stages.end())
+    places = stages.insert(places, {stageClass, {}});
+  if (places->byCount.size() <= static_cast<size_t>(count))
+    places->byCount.resize(count + 1);
+  uint32_t &place = places->byCount[count];
   bool isNew = place == 0;
   if (isNew) {
     entries.emplace_back();

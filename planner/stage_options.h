@@ -82,7 +82,12 @@ private:
   std::optional<RangeCosts> ranges; // with several kinds of layers
   CostTable range;                  // ends as costs, one kind: the range that is priced
   std::deque<Known> entries;
-  std::vector<std::vector<std::vector<uint32_t>>> placesOf; // [stage class][first][count] -> place in entries, from 1
+  /// Ranges on stages that are alike.
+  struct Places {
+    int stageClass = 0;
+    std::vector<uint32_t> byCount; ///< place in entries, from 1; 0: not known yet
+  };
+  std::vector<std::vector<Places>> placesOf; // [first], or [stage class] where layers are all alike
 };
 
 /// What of a plan lies on a stage beside its layers: embedding, head and neighbours.

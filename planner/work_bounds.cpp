@@ -64,6 +64,12 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   return sum;
 }
 
+WorkSum withoutLayers(WorkSum sum) {
+  sum.forwardShare = 0;
+  sum.mostLayerSeconds = std::numeric_limits<double>::infinity();
+  return sum;
+}
+
 std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
                                              std::span<const Plan> choices, const std::function<int(int)> &mostChunks) {
   std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});

@@ -25,6 +25,9 @@ struct WorkSum {
 
 WorkSum sumWork(const Problem &problem, const CostTable &table);
 
+/// The same from layers that were merged (see mergeLayers): shares of single layers are not known.
+WorkSum withoutLayers(WorkSum sum);
+
 /// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
 /// the terms of a kind are at hand for all choices; `costs` are those of the problem.
 /// `mostChunks`: of a stage, by the number of stages. A choice under which not even so many chunks fit is not summed to

@@ -224,6 +224,39 @@ TEST(Search, ResultDoesNotDependOnThreads) {
   }
 }
 
+// Where kinds are many, choices are summed only as they are due, and most candidates are never solved.
+TEST(Search, ManyKindsLoseNoPlan) {
+  Problem problem = distinctLayers(36, 1024, 16, testMachine(2, 4, 3e9), 16);
+  SearchOptions options;
+  options.alternatives = 0;
+  SearchResult result = search(problem, options);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
+  double best = std::numeric_limits<double>::infinity(), plans = 0;
+  for (int tp : {1, 2, 4, 8})
+    for (int pp : {1, 2, 4, 8})
+      for (int cp : {1, 2, 4, 8}) {
+        problem.pins.tp = tp, problem.pins.pp = pp, problem.pins.cp = cp;
+        SearchResult alone = tp * pp * cp <= 8 ? search(problem, options) : SearchResult();
+        plans += alone.statistics.space;
+        if (!alone.plans.empty())
+          best = std::min(best, alone.plans[0].prediction.stepSeconds);
+      }
+  EXPECT_EQ(result.plans[0].prediction.stepSeconds, best);
+  EXPECT_NEAR(result.statistics.space, plans, 1e-9 * plans);
+}
+
+// Only divisors are looked at, and no loop runs over samples.
+TEST(Search, ABillionSamplesAreDivided) {
+  Problem problem = shapeProblem(gpt(4, 512, 8), System{}, testMachine(1, 8), 1'000'000'000);
+  EXPECT_NE(search(problem).binding, ""); // micro-batches of 1,907 samples at least
+  problem.globalBatch = 1 << 20;
+  SearchResult result = search(problem);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
+  EXPECT_EQ(result.plans[0].plan.globalBatch(), 1 << 20);
+}
+
 TEST(Search, HonoursPins) {
   Problem problem = shapeProblem(gpt(12, 768, 12), System{}, testMachine(1, 8), 32);
   problem.pins.tp = 2;

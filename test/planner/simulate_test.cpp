@@ -68,6 +68,17 @@ TEST(Simulate, KeptSchedulesPlayAsNewOnes) {
   }
 }
 
+// A table too long to be kept is not brought into order to see what its stages hold.
+TEST(Simulate, LongTablesHoldWhatTheySay) {
+  ScheduleCache cache;
+  const int stages = 2, microBatches = 400'000;
+  ScheduleTable table = buildSchedule(Schedule::VHalf, stages, microBatches);
+  auto held = cache.mostHeld(Schedule::VHalf, stages, microBatches, 1);
+  EXPECT_EQ(held, cache.mostHeld(Schedule::VHalf, stages, microBatches, 1)); // built once
+  for (int stage = 0; stage < stages; ++stage)
+    EXPECT_EQ((*held)[stage], mostHeld(table, stage));
+}
+
 TEST(Simulate, OneStageHasNoBubble) {
   Played played = play(buildSchedule(Schedule::OneFOneB, 1, 5), {{1, 2, 0}});
   EXPECT_DOUBLE_EQ(played.seconds, 15);
