@@ -44,7 +44,7 @@ void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, boo
   if (plan.offloadOptimizer)
     offloadOptimizer(cost, machine);
   if (plan.offloadActivations && isLayer)
-    offloadActivations(cost, machine);
+    offloadActivations(cost, machine, splitsBackward(plan.schedule));
 }
 
 double peakBytes(const SegmentCost &cost, int recompute) {

@@ -63,7 +63,7 @@ double SearchSpace::leastBytes(const Candidate &candidate) const {
 
 Plan SearchSpace::axes(const Candidate &candidate) const {
   Plan plan = choices[candidate.choice];
-  const Schedules &known = schedules.at({plan.pp, plan.microBatches, plan.offloadActivations});
+  const Schedules &known = schedules.at({plan.pp, plan.microBatches});
   std::tie(plan.schedule, plan.virtualStages) = known.list[candidate.schedule - 1];
   return plan;
 }
@@ -180,7 +180,7 @@ void SearchSpace::sumChoices(int threads) {
 }
 
 const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
-  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches, plan.offloadActivations});
+  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches});
   if (!inserted)
     return place->second;
   Plan with = plan;
@@ -206,8 +206,7 @@ void SearchSpace::addSchedule(const Plan &plan, Schedules &schedules) const {
   if (pins.virtualStages.value_or(plan.virtualStages) != plan.virtualStages ||
       (pinned && !maySplit(*pins.stageLayers, plan.pp, chunks)) || (!all && !isExecutable(problem, plan)) ||
       (!pinned && least > layers) || static_cast<double>(plan.microBatches) * chunks > kMostActions ||
-      !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
-      !whyNotOffloadable(problem.machine, plan).empty())
+      !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
     return;
   schedules.list.emplace_back(plan.schedule, plan.virtualStages);
   bool isOneSplit = pinned || (chunks > plan.pp && !isOneKind);

@@ -58,8 +58,7 @@ public:
       layGiven();
     const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
     auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
-    least = {layer.forward.total() + layer.forwardTransfer[kept],
-             layer.backward.total() + layer.recompute[kept].total(), layer.weight.total()};
+    least = segmentSeconds(layer, kept);
   }
 
   SplitResult run(double limitSeconds) {

@@ -86,9 +86,7 @@ private:
     int recompute = static_cast<int>(table.commonRecompute.value_or(Recompute::None));
     layerSums.resize(1);
     for (int kind : table.layerKinds) {
-      const SegmentCost &cost = table.kinds[kind];
-      ChunkSeconds seconds{cost.forward.total() + cost.forwardTransfer[recompute],
-                           cost.backward.total() + cost.recompute[recompute].total(), cost.weight.total()};
+      ChunkSeconds seconds = segmentSeconds(table.kinds[kind], recompute);
       layerSums.push_back({layerSums.back().forward + seconds.forward, layerSums.back().back + paths.up(seconds)});
     }
     edgeSums.resize(1);

@@ -5,6 +5,12 @@
 
 namespace espalier::planner {
 
+ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute) {
+  return {cost.forward.total() + cost.forwardTransfer[recompute],
+          cost.backward.total() + cost.recompute[recompute].total(),
+          cost.weight.total() + cost.weightTransfer[recompute]};
+}
+
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
   ChunkSeconds seconds;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
@@ -12,10 +18,10 @@ ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
       int count = content.layers[kind][recompute];
       if (count == 0)
         continue;
-      const SegmentCost &cost = table.kinds[kind];
-      seconds.forward += count * (cost.forward.total() + cost.forwardTransfer[recompute]);
-      seconds.backward += count * (cost.backward.total() + cost.recompute[recompute].total());
-      seconds.weight += count * cost.weight.total();
+      ChunkSeconds one = segmentSeconds(table.kinds[kind], recompute);
+      seconds.forward += count * one.forward;
+      seconds.backward += count * one.backward;
+      seconds.weight += count * one.weight;
     }
   return seconds;
 }

@@ -88,6 +88,9 @@ private:
 /// What of a plan lies on a stage beside its layers: embedding, head and neighbours.
 StageContent stageEnds(const Plan &plan, int stage);
 
+/// Time of one segment of which a class of recompute keeps what backward reads.
+ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute);
+
 /// Time of the layers of one chunk.
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
 

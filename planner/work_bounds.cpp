@@ -11,28 +11,33 @@ namespace {
 // Adds `count` segments with what may be repeated in them.
 void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
                  WorkSum &sum) {
-  double least = 0, most = 0, transfer = 0;
-  if (repeats) {
-    int kept = static_cast<int>(pinned.value_or(Recompute::None));
-    least = cost.recompute[kept].total();
-    transfer = cost.forwardTransfer[kept];
-    for (const PhaseSeconds &repeated : cost.recompute)
-      most = std::max(most, pinned ? least : repeated.total());
-    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
-    if (cost.keepsOptimizerOnDevice())
-      sum.stateBytes += count * cost.optimizerBytes;
-    if (cost.keepsSavedOnDevice(kept))
-      sum.savedBytes +=
-          count * (pinned ? cost.savedBytes[kept] : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
-  }
-  double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
-  sum.work += count * (forward + rest + least);
-  sum.layerWork += repeats ? count * (forward + rest + least) : 0;
+  double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least;
+  auto keep = [&](double forward, double seconds) {
+    least = std::min(least, seconds);
+    most = std::max(most, seconds);
+    if (seconds > 0)
+      sum.forwardShare = std::min(sum.forwardShare, forward / seconds);
+  };
   sum.once += count * cost.step.total();
-  if (forward + rest + most > 0)
-    sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
-  if (repeats)
-    sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, forward + rest + most);
+  if (!repeats) {
+    keep(forward, forward + rest);
+    sum.work += count * least;
+    return;
+  }
+  for (int kept = 0; kept < 3; ++kept)
+    if (!pinned || kept == static_cast<int>(*pinned)) {
+      double first = forward + cost.forwardTransfer[kept];
+      keep(first, first + rest + cost.recompute[kept].total() + cost.weightTransfer[kept]);
+      saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
+    }
+  sum.work += count * least;
+  sum.layerWork += count * least;
+  sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, most);
+  sum.savedBytes += count * saved;
+  sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+  if (cost.keepsOptimizerOnDevice())
+    sum.stateBytes += count * cost.optimizerBytes;
 }
 
 // State and what `held` chunks keep where both are spread evenly.
