@@ -174,7 +174,7 @@ private:
     std::map<KindKey, Plan> seeds;
     for (size_t i = 0; i < 16 * kinds && seeds.size() < kinds && space.at(i); ++i)
       if (Plan plan = space.axes(*space.at(i));
-          chunksOf(plan.schedule, plan.virtualStages) == 1 && plan.pp * plan.microBatches < mostPlayed)
+          !hasSeveralChoices(problem, plan) && plan.pp * plan.microBatches < mostPlayed)
         seeds.try_emplace(kindOf(plan), plan);
     std::vector<Plan> plans;
     for (const auto &[kind, plan] : seeds)

@@ -129,23 +129,19 @@ void SearchSpace::addFlags(Plan plan) {
       }
 }
 
-// The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
-// each class of recompute is a way of its own.
+// The ways to offload under a choice, none first.
 void SearchSpace::addOffloads(Plan plan) {
   const Pins &pins = problem.pins;
   bool mayOffload = all && problem.machine.canOffload();
   for (bool optimizer : {false, true})
-    for (bool activations : {false, true})
-      for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-        if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
-            pins.offloadActivations.value_or(activations) != activations ||
-            (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
-          continue;
-        plan.offloadOptimizer = optimizer;
-        plan.offloadActivations = activations;
-        plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
-        choices.push_back(plan);
-      }
+    for (bool activations : {false, true}) {
+      if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+          pins.offloadActivations.value_or(activations) != activations)
+        continue;
+      plan.offloadOptimizer = optimizer;
+      plan.offloadActivations = activations;
+      choices.push_back(plan);
+    }
 }
 
 // The work of each choice, and the least bound of its schedules: work spread evenly, in as many chunks as any has.

@@ -57,8 +57,13 @@ public:
     if (!this->given.empty())
       layGiven();
     const SegmentCost &layer = costs.kinds[costs.layerKinds.front()];
-    auto kept = static_cast<int>(costs.commonRecompute.value_or(Recompute::None));
-    least = segmentSeconds(layer, kept);
+    Recompute first = problem.pins.recompute.value_or(Recompute::None), last = first;
+    if (axes.offloadActivations && !problem.pins.recompute)
+      last = Recompute::Full; // keeping less may be faster
+    for (int kept = static_cast<int>(first); kept <= static_cast<int>(last); ++kept) {
+      classes.push_back(segmentSeconds(layer, kept));
+      leastSeconds = std::min(leastSeconds, classes.back().total());
+    }
   }
 
   SplitResult run(double limitSeconds) {
@@ -96,11 +101,14 @@ public:
     }
     result.spent = budgetGiven > 0 ? budgetGiven - budget : 0;
     result.lowerBound = std::min(limit, result.seconds);
-    if (!complete) {
+    if (!complete || !options.isComplete()) {
       WorkSum work = sumWork(problem, stageOptions.table());
-      double bound = std::max(ownBound, relaxedBound(work, problem.machine, axes, /*chunksAlike=*/given.empty()));
-      for (const Bound &known : bounds)
-        bound = std::max(bound, known.rest[0][0]);
+      double bound = relaxedBound(work, problem.machine, axes, /*chunksAlike=*/given.empty());
+      if (options.isComplete()) {
+        bound = std::max(bound, ownBound);
+        for (const Bound &known : bounds)
+          bound = std::max(bound, known.rest[0][0]);
+      }
       result.lowerBound = std::min(result.lowerBound, bound);
     }
     return result;
@@ -126,7 +134,7 @@ private:
   // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
   double alone(int stage, int count, double target = kLongest) {
     double m = static_cast<double>(axes.microBatches);
-    if (given.empty() && waits[stage] + m * (stageEdges[stage] + count * least.total()) > target * (1 + 1e-9))
+    if (given.empty() && waits[stage] + m * (stageEdges[stage] + count * leastSeconds) > target * (1 + 1e-9))
       return kInfinity;
     const ChunkOption &option = given.empty() ? options.best(stage, count) : givenChoices[stage].front();
     if (!option.fits)
@@ -145,6 +153,8 @@ private:
     std::vector<int> most = mostInTime(target);
     if (most.empty())
       return false;
+    if (perStage == 1)
+      return true; // the bound of the work spread evenly has such chains
     if (!schedule)
       schedule = stageOptions.schedule();
     Ranges within = rangesUpTo(std::move(most));
@@ -176,7 +186,7 @@ private:
     int64_t sum = 0;
     std::vector<int> most;
     for (int stage = 0; stage < stages; ++stage) {
-      double count = std::floor(((target * (1 + 1e-9) - waits[stage]) / m - stageEdges[stage]) / least.total());
+      double count = std::floor(((target * (1 + 1e-9) - waits[stage]) / m - stageEdges[stage]) / leastSeconds);
       if (count < fewest[stage])
         return {};
       most.push_back(static_cast<int>(std::min<double>(count, layers - others + fewest[stage])));
@@ -325,11 +335,13 @@ private:
     double seconds = 0;
     for (int chunk = 0; chunk < perStage; ++chunk) {
       const std::array<int, 3> &times = chain.times[position(stage, chunk)];
-      const ChunkSeconds &edge = edges[position(stage, chunk)];
-      int here = layersOfChunk(axes, stage, chunk, count);
-      double weight = edge.weight + here * least.weight;
-      seconds += times[0] * (edge.forward + here * least.forward) +
-                 times[1] * (edge.backward + here * least.backward + (splits ? 0 : weight)) + times[2] * weight;
+      auto along = [&](const ChunkSeconds &one) {
+        return times[0] * one.forward + times[1] * (one.backward + (splits ? 0 : one.weight)) + times[2] * one.weight;
+      };
+      double layer = kInfinity;
+      for (const ChunkSeconds &one : classes)
+        layer = std::min(layer, along(one));
+      seconds += along(edges[position(stage, chunk)]) + layersOfChunk(axes, stage, chunk, count) * layer;
     }
     return seconds;
   }
@@ -416,13 +428,14 @@ private:
   int stages, layers, perStage;
   int64_t budget;
   double limit = kInfinity;
-  size_t strictest = 0;            // the chain that ruled the last split out
-  double ownBound = 0;             // no split ends earlier, as far as each stage alone tells
-  std::vector<ChunkSeconds> edges; // per chunk in model order
-  std::vector<double> stageEdges;  // those of all chunks of a stage
-  std::vector<double> waits;       // forwards of the edges above each stage
-  ChunkSeconds least;              // of a layer that repeats least
-  std::vector<int> fewest;         // layers per stage
+  size_t strictest = 0;              // the chain that ruled the last split out
+  double ownBound = 0;               // no split ends earlier, as far as each stage alone tells
+  std::vector<ChunkSeconds> edges;   // per chunk in model order
+  std::vector<double> stageEdges;    // those of all chunks of a stage
+  std::vector<double> waits;         // forwards of the edges above each stage
+  std::vector<ChunkSeconds> classes; // a layer under each class of recompute that may be fastest in some action
+  double leastSeconds = kInfinity;   // of any of them
+  std::vector<int> fewest;           // layers per stage
   Ranges ranges;
   std::vector<Chain> chains;
   std::vector<Bound> bounds;                       // of the first chains, within the ranges
@@ -464,15 +477,16 @@ std::vector<int> evenChunks(const Problem &problem, const Plan &axes) {
 }
 
 LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts,
-                     const std::vector<RepeatedLayers> &repeated) {
+                     const std::vector<std::vector<RepeatedLayers>> &repeated) {
   const Plan &axes = options.axes();
   int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  bool areChosen = hasSeveralChoices(problem, axes);
   ChunkOptions choices(problem, options);
   LaidStages laid;
   for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
     laid.stages.push_back({static_cast<int>(first), counts[chunk], {}});
   for (int stage = 0; stage < axes.pp; ++stage) {
-    if (perStage == 1) {
+    if (!areChosen) {
       StagePlan &here = laid.stages[stage];
       here.recompute = options.keep(stage, here.firstLayer, here.layers);
       const StageOption &option = options.best(stage, here.firstLayer, here.layers);

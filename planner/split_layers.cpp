@@ -83,7 +83,7 @@ private:
   // the least that may be repeated. Forwards do not depend on what is kept, or all layers keep the same.
   void sumLayers() {
     const CostTable &table = options.table();
-    int recompute = static_cast<int>(table.commonRecompute.value_or(Recompute::None));
+    int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
     layerSums.resize(1);
     for (int kind : table.layerKinds) {
       ChunkSeconds seconds = segmentSeconds(table.kinds[kind], recompute);
@@ -481,8 +481,7 @@ SplitResult proportionalSplit(const Problem &problem, StageOptions &options) {
 }
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
-  const Plan &axes = options.axes();
-  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
+  if (hasSeveralChoices(problem, options.axes()))
     return bestChunks(problem, options, limitSeconds, budget);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }

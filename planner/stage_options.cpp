@@ -66,7 +66,7 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared
   this->plan.stages.clear();
   for (int kind : shared->layerKinds)
     oneKind = oneKind && kind == shared->layerKinds.front();
-  if (chunksOf(plan.schedule, plan.virtualStages) == 1 && (!oneKind || shared->commonRecompute)) {
+  if (chunksOf(plan.schedule, plan.virtualStages) == 1 && (!oneKind || problem.pins.recompute)) {
     ranges.emplace(*shared);
     range = *shared;
     range.kinds.resize(1);
@@ -150,8 +150,8 @@ const StageOption &StageOptions::known(int stage, int first, int count, int64_t 
 
 StageOption StageOptions::choose(int stage, int first, int count, int64_t budget) {
   StageContent content = contentOf(stage);
-  if (costs.commonRecompute)
-    return finish(place(content, first, count, *costs.commonRecompute), content);
+  if (const auto &pinned = problem.pins.recompute)
+    return finish(place(content, first, count, *pinned), content);
   StageOption option = finish(place(content, first, count, Recompute::None), content);
   if (option.fits) // nothing is repeated
     return option;
@@ -238,8 +238,8 @@ int StageOptions::countOf(int kind, int first, int count) const {
 std::vector<Recompute> StageOptions::keep(int stage, int first, int count) {
   bool fits = best(stage, first, count).fits;
   StageContent content = contentOf(stage);
-  if (costs.commonRecompute)
-    return std::vector<Recompute>(count, *costs.commonRecompute);
+  if (const auto &pinned = problem.pins.recompute)
+    return std::vector<Recompute>(count, *pinned);
   if (fits && finish(place(content, first, count, Recompute::None), content).fits)
     return std::vector<Recompute>(count, Recompute::None);
   std::vector<std::array<int, 3>> left = chooseMixed(stage, first, count, recomputeBudget).layers;

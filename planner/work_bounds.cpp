@@ -61,11 +61,11 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
   if (problem.embed >= 0)
-    addSegments(table.embed, table.commonRecompute, /*repeats=*/false, 1, sum);
+    addSegments(table.embed, problem.pins.recompute, /*repeats=*/false, 1, sum);
   if (problem.head >= 0)
-    addSegments(table.head, table.commonRecompute, /*repeats=*/false, 1, sum);
+    addSegments(table.head, problem.pins.recompute, /*repeats=*/false, 1, sum);
   for (const LayerRun &run : problem.layers)
-    addSegments(table.kinds[run.kind], table.commonRecompute, /*repeats=*/true, run.count, sum);
+    addSegments(table.kinds[run.kind], problem.pins.recompute, /*repeats=*/true, run.count, sum);
   return sum;
 }
 
@@ -89,7 +89,7 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindC
       }
       SegmentCost cost = plain.cost;
       addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
-      addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
+      addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
     }
   };
   for (int edge : {problem.embed, problem.head})

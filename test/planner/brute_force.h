@@ -114,10 +114,7 @@ inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
       std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
       for (int full = 0; full <= counts[stage]; ++full)
         for (int selective = 0; full + selective <= counts[stage]; ++selective) {
-          std::array<int, 3> kept = {counts[stage] - full - selective, selective, full};
-          if (axes.offloadActivations && kept[static_cast<int>(*axes.commonRecompute)] != counts[stage])
-            continue; // what is offloaded is of one class in all layers
-          auto classes = choices.keep(rangesOf(chunks), {full, selective});
+          auto classes = choices.keep(rangesOf(chunks), {{full, selective}});
           for (size_t i = 0; i < chunks.size(); ++i)
             chunks[i]->recompute = classes[i];
           choose(stage + 1);
@@ -146,8 +143,6 @@ inline double bruteForceUnder(const Problem &problem, const Plan &axes) {
       }
       std::vector<int> here(kinds.begin() + first, kinds.begin() + first + counts[stage]);
       for (const std::vector<Recompute> &kept : keptChoices(here)) {
-        if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
-          continue; // what is offloaded is of one class in all layers
         plan.stages[stage] = {first, counts[stage], kept};
         choose(stage + 1, first + counts[stage]);
       }

@@ -5,6 +5,7 @@
 #include "planner/search.h"
 #include "planner/split_layers.h"
 #include "planner/work_bounds.h"
+#include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>
@@ -244,7 +245,7 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
         Plan plan = offloading(true, true);
         plan.pp = 2, plan.microBatches = 8, plan.schedule = schedule;
         plan.virtualStages = chunksOf(schedule, 2);
-        plan.commonRecompute = recompute;
+        problem.pins.recompute = recompute;
         int layers = 4 / plan.virtualStages;
         Plan priced = plan;
         for (int first = 0; first < 8; first += layers)
@@ -258,6 +259,60 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
         EXPECT_NEAR(split.seconds, seconds, 1e-12 * seconds) << speed << " " << scheduleName(schedule);
         EXPECT_NEAR(split.lowerBound, seconds, 1e-8 * seconds);
       }
+}
+
+// What layers keep is chosen for each: host or device memory is scarce, transfers are slow or fast.
+TEST(Offload, MixturesAreThoseOfBruteForce) {
+  std::mt19937 random(41);
+  auto between = [&](double low, double high) {
+    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+  };
+  int fitting = 0, mixed = 0, split = 0;
+  for (int trial = 0; trial < 250; ++trial) {
+    Plan axes = offloading(/*optimizer=*/trial % 2, /*activations=*/true);
+    axes.pp = 1 + static_cast<int>(random() % 3);
+    axes.schedule = axes.pp > 1 ? kSchedules[random() % std::size(kSchedules)] : Schedule::OneFOneB;
+    int perStage = chunksOf(axes.schedule, 2);
+    axes.virtualStages = perStage;
+    axes.microBatches = axes.pp * (1 + static_cast<int>(random() % 3));
+    int layers = axes.pp * perStage + static_cast<int>(random() % 3);
+    Problem problem = shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{},
+                                   withHost(testMachine(1, axes.pp), 2e12, between(3e10, 3e12)), axes.microBatches);
+    problem.pins.pp = axes.pp;
+    problem.pins.microBatchSize = 1;
+    problem.pins.zero = 0;
+    problem.pins.schedule = axes.schedule;
+    problem.pins.virtualStages = axes.virtualStages;
+    problem.pins.offloadOptimizer = axes.offloadOptimizer;
+    problem.pins.offloadActivations = true;
+    SearchOptions options;
+    options.all = true;
+    options.relax = false;
+    problem.machine.memoryBytes = leastBytes(problem, options) * between(0.98, 4);
+    if (SearchResult roomy = search(problem, options); trial % 4 && !roomy.plans.empty()) {
+      double most = 0; // in a host's memory
+      for (const StageMemory &memory : roomy.plans[0].prediction.memory)
+        most = std::max(most, memory.hostOptimizer + memory.hostActivations * between(0.2, 1));
+      problem.machine.host.bytes = most * axes.pp;
+    }
+    SearchResult result = search(problem, options);
+    double best = bruteForceUnder(problem, axes);
+    ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    if (result.plans.empty())
+      continue;
+    ++fitting;
+    bool isMixed = false;
+    for (const StagePlan &stage : result.plans[0].plan.stages)
+      isMixed = isMixed || (stage.layers > 0 && std::ranges::count(stage.recompute, stage.recompute[0]) < stage.layers);
+    mixed += isMixed;
+    split += isMixed && splitsBackward(axes.schedule);
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+  }
+  EXPECT_GT(fitting, 120);
+  EXPECT_GT(mixed, 40);
+  EXPECT_GT(split, 10);
 }
 
 // Layers of different kinds go through sums over ranges: the same plan as priced alone.
