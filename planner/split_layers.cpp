@@ -66,7 +66,7 @@ public:
     std::vector<int> counts;
     double whole = layerSums[layers].passing();
     for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
-      int most = layers - first - (stages - stage - 1), count = stage + 1 < stages ? 1 : most;
+      auto [count, most] = range(stage, layers - first);
       while (count < most && layerSums[first + count].passing() < whole * (stage + 1) / stages)
         ++count;
       counts.push_back(count);

@@ -5,7 +5,6 @@
 #include "planner/search.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -88,40 +87,63 @@ inline std::vector<LayerRange> rangesOf(const std::vector<StagePlan *> &chunks) 
   return ranges;
 }
 
-// Plans of several chunks per stage: every number of layers of each stage, of which any number repeat work.
-inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+// Every way to repeat any number of layers of each kind.
+inline void repeats(const std::vector<LikeLayers> &kinds, std::vector<RepeatedLayers> &head,
+                    const std::function<void()> &visit) {
+  if (head.size() == kinds.size()) {
+    visit();
+    return;
+  }
+  int layers = static_cast<int>(kinds[head.size()].chunks.size());
+  for (int full = 0; full <= layers; ++full)
+    for (int selective = 0; full + selective <= layers; ++selective) {
+      head.push_back({full, selective});
+      repeats(kinds, head, visit);
+      head.pop_back();
+    }
+}
+
+// Plans of several chunks per stage under one split: of each stage any number of layers of each kind repeat work.
+inline double bruteForceOverRepeats(const Problem &problem, const Plan &axes, const std::vector<int> &counts) {
   double best = std::numeric_limits<double>::infinity();
-  StageOptions options(problem, axes);
-  ChunkOptions choices(problem, options);
+  CostTable costs = buildCostTable(problem, axes);
+  Plan plan = axes;
+  plan.stages.clear();
+  int first = 0;
+  for (int count : counts) {
+    plan.stages.push_back({first, count, {}});
+    first += count;
+  }
+  std::function<void(int)> choose = [&](int stage) {
+    if (stage == axes.pp) {
+      PricedPlan priced = pricePlan(problem, plan);
+      if (priced.prediction.fits())
+        best = std::min(best, priced.prediction.stepSeconds);
+      return;
+    }
+    std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
+    std::vector<RepeatedLayers> head;
+    repeats(layersByKind(costs, rangesOf(chunks)), head, [&] {
+      auto classes = keptLayers(costs, rangesOf(chunks), head);
+      for (size_t i = 0; i < chunks.size(); ++i)
+        chunks[i]->recompute = classes[i];
+      choose(stage + 1);
+    });
+  };
+  choose(0);
+  return best;
+}
+
+// Plans of several chunks per stage: every number of layers of each stage, or those that are pinned.
+inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+  if (problem.pins.stageLayers)
+    return bruteForceOverRepeats(problem, axes, *problem.pins.stageLayers);
+  double best = std::numeric_limits<double>::infinity();
   std::vector<int> least, counts;
   for (int stage = 0; stage < axes.pp; ++stage)
     least.push_back(leastLayers(problem, axes, stage));
-  totals(problem.layerCount(), least, counts, [&] {
-    Plan plan = axes;
-    plan.stages.clear();
-    int first = 0;
-    for (int count : spreadOverChunks(axes, counts)) {
-      plan.stages.push_back({first, count, {}});
-      first += count;
-    }
-    std::function<void(int)> choose = [&](int stage) {
-      if (stage == axes.pp) {
-        PricedPlan priced = pricePlan(problem, plan);
-        if (priced.prediction.fits())
-          best = std::min(best, priced.prediction.stepSeconds);
-        return;
-      }
-      std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
-      for (int full = 0; full <= counts[stage]; ++full)
-        for (int selective = 0; full + selective <= counts[stage]; ++selective) {
-          auto classes = choices.keep(rangesOf(chunks), {{full, selective}});
-          for (size_t i = 0; i < chunks.size(); ++i)
-            chunks[i]->recompute = classes[i];
-          choose(stage + 1);
-        }
-    };
-    choose(0);
-  });
+  totals(problem.layerCount(), least, counts,
+         [&] { best = std::min(best, bruteForceOverRepeats(problem, axes, spreadOverChunks(axes, counts))); });
   return best;
 }
 
@@ -132,6 +154,8 @@ inline double bruteForceUnder(const Problem &problem, const Plan &axes) {
     return bruteForceOverChunks(problem, axes);
   std::vector<int> counts, kinds = kindsOfLayers(problem);
   splits(problem.layerCount(), axes.pp, counts, [&] {
+    if (problem.pins.stageLayers && counts != *problem.pins.stageLayers)
+      return;
     Plan plan = axes;
     plan.stages.assign(axes.pp, {});
     std::function<void(int, int)> choose = [&](int stage, int first) {

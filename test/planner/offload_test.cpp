@@ -261,39 +261,49 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
       }
 }
 
-// What layers keep is chosen for each: host or device memory is scarce, transfers are slow or fast.
-TEST(Offload, MixturesAreThoseOfBruteForce) {
-  std::mt19937 random(41);
-  auto between = [&](double low, double high) {
-    return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
-  };
+namespace {
+
+double between(std::mt19937 &random, double low, double high) {
+  return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+}
+
+// Random axes and schedules; host and device memory are scarce or not, transfers take longer than compute or not.
+// `unlike`: layers of several kinds on pinned stages.
+void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
+  std::mt19937 random(seed);
   int fitting = 0, mixed = 0, split = 0;
-  for (int trial = 0; trial < 250; ++trial) {
-    Plan axes = offloading(/*optimizer=*/trial % 2, /*activations=*/true);
-    axes.pp = 1 + static_cast<int>(random() % 3);
+  for (int trial = 0; trial < trials; ++trial) {
+    Plan axes = offloading(/*optimizer=*/trial % 2, /*activations=*/!unlike || trial % 8 > 1);
+    axes.pp = 1 + static_cast<int>(random() % (unlike ? 2 : 3));
     axes.schedule = axes.pp > 1 ? kSchedules[random() % std::size(kSchedules)] : Schedule::OneFOneB;
-    int perStage = chunksOf(axes.schedule, 2);
-    axes.virtualStages = perStage;
+    axes.virtualStages = chunksOf(axes.schedule, 2);
     axes.microBatches = axes.pp * (1 + static_cast<int>(random() % 3));
-    int layers = axes.pp * perStage + static_cast<int>(random() % 3);
-    Problem problem = shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{},
-                                   withHost(testMachine(1, axes.pp), 2e12, between(3e10, 3e12)), axes.microBatches);
+    int layers = axes.pp * axes.virtualStages + static_cast<int>(random() % 3);
+    Machine machine = withHost(testMachine(1, axes.pp), 2e12, between(random, 3e10, 3e12));
+    Problem problem =
+        unlike ? mixedLayers(random, layers, machine, axes.microBatches)
+               : shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
     problem.pins.pp = axes.pp;
     problem.pins.microBatchSize = 1;
     problem.pins.zero = 0;
     problem.pins.schedule = axes.schedule;
     problem.pins.virtualStages = axes.virtualStages;
     problem.pins.offloadOptimizer = axes.offloadOptimizer;
-    problem.pins.offloadActivations = true;
+    problem.pins.offloadActivations = axes.offloadActivations;
+    if (unlike) {
+      problem.pins.stageLayers = std::vector<int>(axes.pp * axes.virtualStages, 1);
+      for (int left = layers - axes.pp * axes.virtualStages; left > 0; --left)
+        ++(*problem.pins.stageLayers)[random() % problem.pins.stageLayers->size()];
+    }
     SearchOptions options;
     options.all = true;
     options.relax = false;
-    problem.machine.memoryBytes = leastBytes(problem, options) * between(0.98, 4);
+    problem.machine.memoryBytes = leastBytes(problem, options) * between(random, 0.98, axes.offloadActivations ? 4 : 2);
     if (SearchResult roomy = search(problem, options); trial % 4 && !roomy.plans.empty()) {
       double most = 0; // in a host's memory
       for (const StageMemory &memory : roomy.plans[0].prediction.memory)
-        most = std::max(most, memory.hostOptimizer + memory.hostActivations * between(0.2, 1));
-      problem.machine.host.bytes = most * axes.pp;
+        most = std::max(most, memory.hostOptimizer + memory.hostActivations * between(random, 0.2, 1));
+      problem.machine.host.bytes = std::max(most, 1.0) * axes.pp;
     }
     SearchResult result = search(problem, options);
     double best = bruteForceUnder(problem, axes);
@@ -310,10 +320,18 @@ TEST(Offload, MixturesAreThoseOfBruteForce) {
     EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
     EXPECT_TRUE(result.statistics.optimal) << trial;
   }
-  EXPECT_GT(fitting, 120);
-  EXPECT_GT(mixed, 40);
-  EXPECT_GT(split, 10);
+  EXPECT_GT(fitting, trials / 2);
+  EXPECT_GT(mixed, trials / 8);
+  EXPECT_GT(split, trials / 30);
 }
+
+} // namespace
+
+// Every class for each layer, every split.
+TEST(Offload, MixturesAreThoseOfBruteForce) { compareWithBruteForce(41, 250, /*unlike=*/false); }
+
+// Every class for each layer with one chunk per stage; with several any number of each kind.
+TEST(Offload, MixturesOfUnlikeLayersAreThoseOfBruteForce) { compareWithBruteForce(43, 250, /*unlike=*/true); }
 
 // Layers of different kinds go through sums over ranges: the same plan as priced alone.
 TEST(Offload, OfDistinctLayersIsThePricedPlan) {

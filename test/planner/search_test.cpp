@@ -119,16 +119,6 @@ TEST(Search, FindsWhatBruteForceFinds) {
   EXPECT_GT(onlyOffloading, 5);
 }
 
-// Layers of two or three kinds, each some times, in any order: the first kinds of distinctLayers().
-Problem mixedLayers(std::mt19937 &random, int layers, const Machine &machine, int64_t globalBatch) {
-  Problem problem = distinctLayers(3, 512, 8, machine, globalBatch);
-  int first = problem.layers.front().kind, kinds = 2 + static_cast<int>(random() % 2);
-  problem.layers.clear();
-  for (int layer = 0; layer < layers; ++layer)
-    problem.layers.push_back({first + static_cast<int>(random() % kinds), 1});
-  return problem;
-}
-
 // Pipelines of unlike layers over a slow network, where work once per step weighs much: every split with every class of
 // recompute for each layer.
 TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {

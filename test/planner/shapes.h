@@ -4,6 +4,8 @@
 #include "planner/published.h"
 #include "planner/search.h"
 
+#include <random>
+
 namespace espalier::planner {
 
 /// An A100-like machine: round numbers, for tests only.
@@ -62,6 +64,16 @@ inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const M
     problem.layers.push_back({static_cast<int>(problem.kinds.size()), 1});
     problem.kinds.push_back(std::move(kind));
   }
+  return problem;
+}
+
+/// Layers of two or three kinds, each some times, in any order: the first kinds of distinctLayers().
+inline Problem mixedLayers(std::mt19937 &random, int layers, const Machine &machine, int64_t globalBatch) {
+  Problem problem = distinctLayers(3, 512, 8, machine, globalBatch);
+  int first = problem.layers.front().kind, kinds = 2 + static_cast<int>(random() % 2);
+  problem.layers.clear();
+  for (int layer = 0; layer < layers; ++layer)
+    problem.layers.push_back({first + static_cast<int>(random() % kinds), 1});
   return problem;
 }
 
