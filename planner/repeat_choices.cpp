@@ -63,8 +63,8 @@ std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span
 
 namespace {
 
-constexpr size_t kMostStates = 1024; // over all kinds
-constexpr size_t kLeastStates = 32;  // behind each
+constexpr size_t kMostStates = 4096; // over all kinds
+constexpr size_t kLeastStates = 48;  // behind each
 constexpr size_t kMostGrown = 8192;  // of 126 layers of one kind there are 8,128 choices
 
 // A choice for the kinds so far. Its row holds for each chunk forward, backward, weight and what one micro-batch keeps.
@@ -87,31 +87,48 @@ public:
       heldEnds.push_back(ends);
     }
     mostEnds = heldEnds.empty() ? 0 : *std::ranges::max_element(heldEnds);
+    leastBehind.assign((kinds.size() + 1) * chunks, 0);
+    for (size_t kind = kinds.size(); kind-- > 0;) {
+      std::copy_n(&leastBehind[(kind + 1) * chunks], chunks, &leastBehind[kind * chunks]);
+      for (int chunk : kinds[kind].chunks)
+        leastBehind[kind * chunks + chunk] += std::ranges::min(costs.kinds[kinds[kind].kind].savedBytes);
+    }
   }
 
   RepeatChoices run() {
-    states.emplace_back().peakBytes = room.endsPeakBytes;
-    rows.assign(width, 0);
-    for (size_t i = 0; i < kinds.size(); ++i) {
-      size_t layers = kinds[i].chunks.size();
-      thin(std::max(kLeastStates, 2 * kMostGrown / ((layers + 1) * (layers + 2))));
-      isLast = i + 1 == kinds.size();
-      grow(kinds[i]);
-      if (isLast && (isOne || !areFitting))
-        break; // only the fastest is there, or the least
-      thin(kMostGrown);
-      prune();
-      if (!isLast)
-        thin(mostStates);
-    }
+    addKinds();
     RepeatChoices choices;
     choices.isComplete = isComplete;
+    if (!areFitting && kinds.size() > 1) { // what needs least is among all
+      onlyFitting = false;
+      addKinds();
+    }
     for (size_t i = 0; i < states.size(); ++i)
       choices.list.push_back(choiceOf(i));
     return choices;
   }
 
 private:
+  void addKinds() {
+    history.clear();
+    leastShare = std::numeric_limits<double>::infinity();
+    states.assign(1, {});
+    states[0].peakBytes = room.endsPeakBytes;
+    rows.assign(width, 0);
+    for (size_t i = 0; i < kinds.size() && !states.empty(); ++i) {
+      size_t layers = kinds[i].chunks.size();
+      thin(std::max(kLeastStates, 2 * kMostGrown / ((layers + 1) * (layers + 2))));
+      isLast = i + 1 == kinds.size();
+      grow(kinds[i]);
+      if (isLast && (isOne || !areFitting))
+        return; // only the fastest is there, or the least
+      thin(kMostGrown);
+      prune();
+      if (!isLast)
+        thin(mostStates);
+    }
+  }
+
   void readKind(const LikeLayers &like) {
     layers = static_cast<int>(like.chunks.size());
     const SegmentCost &cost = costs.kinds[like.kind];
@@ -139,7 +156,7 @@ private:
     for (uint32_t parent = 0; parent < history.back().size(); ++parent) {
       auto fits = [&](int full, int selective) {
         look(parent, {full, selective});
-        return !isLast || mayStay();
+        return isLast ? mayStay() : !onlyFitting || shareOf(at) <= 1;
       };
       if (isLast && !room.areLayersElsewhere)
         growByLeast(fits);
@@ -191,10 +208,11 @@ private:
         at.peakBytes = std::max(at.peakBytes, ownPeaks[i]);
         at.bufferBytes = std::max(at.bufferBytes, ownBuffers[i]);
       }
-    for (size_t chunk = 0; chunk < chunks && isLast; ++chunk) {
+    const double *behind = &leastBehind[history.size() * chunks];
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
       std::array<int, 3> here = countsOf(chunk, repeated);
-      kept[chunk] =
-          parentRows[parent * width + 4 * chunk + 3] + here[0] * own[0][3] + here[1] * own[1][3] + here[2] * own[2][3];
+      kept[chunk] = behind[chunk] + parentRows[parent * width + 4 * chunk + 3] + here[0] * own[0][3] +
+                    here[1] * own[1][3] + here[2] * own[2][3];
     }
   }
 
@@ -239,15 +257,22 @@ private:
     areFitting = isLast;
   }
 
-  // Of what there is, on the device or in host memory; what fits only by rounding does not.
-  double shareOf(const State &state) const {
+  // What layers hold at the fullest moment, with what is held beside them where that lies in the same memory, when
+  // chunk i keeps chunkBytes[stride * i] of a micro-batch.
+  double heldBytes(const double *chunkBytes, size_t stride) const {
     double most = 0;
     for (size_t i = 0; i < room.held.size(); ++i) {
       double bytes = room.areLayersElsewhere ? 0 : heldEnds[i];
       for (size_t chunk = 0; chunk < chunks; ++chunk)
-        bytes += room.held[i][chunk] * kept[chunk];
+        bytes += room.held[i][chunk] * chunkBytes[stride * chunk];
       most = std::max(most, bytes);
     }
+    return most;
+  }
+
+  // Of what there is, on the device or in host memory; what fits only by rounding does not.
+  double shareOf(const State &state) const {
+    double most = heldBytes(kept.data(), 1);
     double device = most + state.peakBytes, host = 0;
     if (room.areLayersElsewhere) {
       device = std::max(mostEnds + state.peakBytes, room.stepBytes) + std::min(most, state.bufferBytes);
@@ -258,46 +283,47 @@ private:
 
   // Drops states that another one is at least as good as in all that counts: time, and before the last kind bytes.
   void prune() {
-    std::vector<uint32_t> order(states.size()), left;
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::sort(order, {}, [&](uint32_t i) { return std::tuple(states[i].total, states[i].repeated.full, i); });
-    size_t counted = isLast ? 3 : 4;
+    std::vector<std::pair<double, uint32_t>> order;
+    for (uint32_t i = 0; i < states.size(); ++i)
+      order.emplace_back(onlyFitting ? states[i].total : heldBytes(&rows[i * width + 3], 4), i);
+    std::ranges::sort(order);
+    size_t first = onlyFitting ? 0 : 3, last = isLast ? 3 : 4; // of a chunk's part of a row
     auto covers = [&](uint32_t one, uint32_t other) {
       if (!isLast &&
           (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))
         return false;
       const double *a = &rows[one * width], *b = &rows[other * width];
       for (size_t chunk = 0; chunk < chunks; ++chunk)
-        for (size_t i = 0; i < counted; ++i)
+        for (size_t i = first; i < last; ++i)
           if (a[4 * chunk + i] > b[4 * chunk + i])
             return false;
       return true;
     };
-    for (uint32_t i : order)
+    std::vector<uint32_t> left;
+    for (const auto &[key, i] : order)
       if (std::ranges::none_of(left, [&](uint32_t other) { return covers(other, i); }))
         left.push_back(i);
     take(left);
   }
 
-  // Leaves at most so many, spread over all times, with that which keeps least.
+  // Leaves at most so many: in the order of what they keep the fastest of each part, and that which keeps least.
   void thin(size_t most) {
     if (states.size() <= most)
       return;
     isComplete = false;
-    std::vector<uint32_t> order(states.size()), left;
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::sort(order, {}, [&](uint32_t i) { return std::pair(states[i].total, i); });
-    auto bytesOf = [&](uint32_t i) {
-      double bytes = 0;
-      for (size_t chunk = 0; chunk < chunks; ++chunk)
-        bytes += rows[i * width + 4 * chunk + 3];
-      return bytes;
-    };
-    uint32_t least = *std::ranges::min_element(order, {}, bytesOf);
-    for (size_t i = 0; i + 1 < most; ++i)
-      left.push_back(order[i * order.size() / (most - 1)]);
-    if (std::ranges::find(left, least) == left.end())
-      left.push_back(least);
+    std::vector<std::pair<double, uint32_t>> order;
+    for (uint32_t i = 0; i < states.size(); ++i)
+      order.emplace_back(heldBytes(&rows[i * width + 3], 4), i);
+    std::ranges::sort(order);
+    std::vector<uint32_t> left = {order[0].second};
+    for (size_t part = 0, parts = most - 1; part < parts; ++part) {
+      auto first = order.begin() + part * order.size() / parts,
+           last = order.begin() + (part + 1) * order.size() / parts;
+      uint32_t fastest =
+          std::ranges::min_element(first, last, {}, [&](const auto &one) { return states[one.second].total; })->second;
+      if (fastest != left[0])
+        left.push_back(fastest);
+    }
     take(left);
   }
 
@@ -342,8 +368,10 @@ private:
   std::array<std::array<double, 4>, 3> own{};
   std::array<double, 3> ownTotals{}, ownPeaks{}, ownBuffers{};
   std::vector<int> before;
-  State at;                 // what is looked at
-  std::vector<double> kept; // of one micro-batch by each chunk, where it is
+  State at;                        // what is looked at
+  std::vector<double> kept;        // of one micro-batch by each chunk, with the least of the kinds that follow
+  std::vector<double> leastBehind; // what the kinds from one on keep at least: [kind * chunks + chunk]
+  bool onlyFitting = true;         // what cannot fit is dropped on the way
   bool areFitting = false, isComplete = true;
   double leastShare = std::numeric_limits<double>::infinity();
 };
