@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <numeric>
 
 namespace espalier::planner {
@@ -36,123 +35,9 @@ int leastLayers(const Problem &problem, const Plan &axes) {
   return chunks == axes.pp ? chunks : chunks - (problem.embed >= 0) - (problem.head >= 0);
 }
 
-namespace {
-
-// What the layer at a place in the order in which they repeat work keeps.
-Recompute keptAt(const RepeatedLayers &repeated, int place) {
-  return place < repeated.full                        ? Recompute::Full
-         : place < repeated.full + repeated.selective ? Recompute::Selective
-                                                      : Recompute::None;
+bool hasSeveralChoices(const Problem &problem, const Plan &axes) {
+  return chunksOf(axes.schedule, axes.virtualStages) > 1 || (axes.offloadActivations && !problem.pins.recompute);
 }
-
-// Calls visit(chunk, place in the chunk, what it keeps) for all layers of a stage in the order in which they repeat
-// work.
-template <typename Visit>
-void visitLayers(std::span<const LayerRange> chunks, const RepeatedLayers &repeated, Visit visit) {
-  int most = 0, next = 0;
-  for (const LayerRange &chunk : chunks)
-    most = std::max(most, chunk.count);
-  for (int place = 0; place < most; ++place)
-    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
-      if (place < chunks[chunk].count)
-        visit(chunk, place, keptAt(repeated, next++));
-}
-
-// Which layers repeat work, so that a stage fits and repeats least. The bytes of a choice are those that every choice
-// takes and the larger of what runs once per step and what is held with the largest transient.
-class RepeatChoice {
-public:
-  RepeatChoice(const CostTable &costs, std::span<const LayerRange> chunks, const HeldChunks &held,
-               const std::vector<double> &ends)
-      : costs(costs), held(held), ends(ends), saved(chunks.size()) {
-    visitLayers(chunks, {}, [&](size_t chunk, int place, Recompute) {
-      order.push_back({static_cast<int>(chunk), costs.layerKinds[chunks[chunk].first + place]});
-    });
-  }
-
-  // Of each number of layers in full the fewest selective ones that fit into `room`, which is for what is held and the
-  // largest transient; `endsPeak` is that of embedding or head. When nothing fits, what takes least. `isOne`: none
-  // behind that which repeats least.
-  std::vector<RepeatedLayers> choose(double room, double endsPeak, bool isOne) {
-    int layers = static_cast<int>(order.size());
-    std::vector<RepeatedLayers> fitting;
-    RepeatedLayers least;
-    double leastBytes = std::numeric_limits<double>::infinity(), leastSeconds = leastBytes;
-    auto fits = [&](const RepeatedLayers &repeated) {
-      double bytes = bytesOf(repeated, endsPeak);
-      if (bytes < leastBytes) {
-        leastBytes = bytes;
-        least = repeated;
-      }
-      return bytes <= room;
-    };
-    auto add = [&](const RepeatedLayers &repeated) {
-      fitting.push_back(repeated);
-      leastSeconds = std::min(leastSeconds, secondsOf(repeated).back());
-    };
-    for (int full = 0; full <= layers; ++full) {
-      if (isOne && !fitting.empty() && secondsOf({full, 0}).back() >= leastSeconds)
-        break;
-      if (fits({full, 0})) {
-        add({full, 0});
-        break; // more only repeat more
-      }
-      int low = 0, selective = layers - full;
-      if (!fits({full, selective}))
-        continue;
-      while (selective > low + 1) { // keeping less takes less
-        int middle = (low + selective) / 2;
-        (fits({full, middle}) ? selective : low) = middle;
-      }
-      add({full, selective});
-    }
-    return fitting.empty() ? std::vector<RepeatedLayers>{least} : fitting;
-  }
-
-  // What each chunk repeats, and all together behind them.
-  std::vector<double> secondsOf(const RepeatedLayers &repeated) const {
-    std::vector<double> seconds(saved.size() + 1);
-    for (int i = 0; i < repeated.full + repeated.selective; ++i) {
-      double more = costs.kinds[order[i].kind].recompute[classOf(repeated, i)].total();
-      seconds[order[i].chunk] += more;
-      seconds.back() += more;
-    }
-    return seconds;
-  }
-
-private:
-  struct Place {
-    int chunk, kind;
-  };
-
-  static int classOf(const RepeatedLayers &repeated, int i) { return static_cast<int>(keptAt(repeated, i)); }
-
-  double bytesOf(const RepeatedLayers &repeated, double peak) {
-    saved = ends;
-    for (int i = 0; i < static_cast<int>(order.size()); ++i) {
-      const SegmentCost &cost = costs.kinds[order[i].kind];
-      int recompute = classOf(repeated, i);
-      saved[order[i].chunk] += cost.savedBytes[recompute];
-      peak = std::max(peak, peakBytes(cost, recompute));
-    }
-    double most = 0;
-    for (const std::vector<int> &moment : held) {
-      double bytes = 0;
-      for (size_t chunk = 0; chunk < saved.size(); ++chunk)
-        bytes += moment[chunk] * saved[chunk];
-      most = std::max(most, bytes);
-    }
-    return most + peak;
-  }
-
-  const CostTable &costs;
-  const HeldChunks &held;
-  const std::vector<double> &ends; // per chunk, of a micro-batch
-  std::vector<Place> order;        // layers as they repeat work
-  std::vector<double> saved;       // per chunk
-};
-
-} // namespace
 
 ChunkOptions::ChunkOptions(const Problem &problem, const StageOptions &options)
     : problem(problem), options(options), axes(options.axes()), costs(options.table()),
@@ -208,84 +93,111 @@ ChunkOption ChunkOptions::best(int stage, std::span<const LayerRange> chunks) {
   return choose(stage, chunks, /*isOne=*/true).front();
 }
 
-std::vector<ChunkOption> ChunkOptions::choose(int stage, std::span<const LayerRange> chunks, bool isOne) {
-  int layers = 0;
-  for (const LayerRange &chunk : chunks)
-    layers += chunk.count;
-  if (costs.commonRecompute) {
-    RepeatedLayers all;
-    if (*costs.commonRecompute != Recompute::None)
-      (*costs.commonRecompute == Recompute::Full ? all.full : all.selective) = layers;
-    return {price(stage, chunks, all)};
+namespace {
+
+// The class in which a layer is fastest.
+Recompute fastestClass(const SegmentCost &cost) {
+  int fastest = 0;
+  for (int kept : {1, 2})
+    if (segmentSeconds(cost, kept).total() < segmentSeconds(cost, fastest).total())
+      fastest = kept;
+  return static_cast<Recompute>(fastest);
+}
+
+} // namespace
+
+// The choice that is fastest whatever fits; what all layers keep where the user says so.
+std::vector<RepeatedLayers> ChunkOptions::fastest(const std::vector<LikeLayers> &kinds) const {
+  std::vector<RepeatedLayers> repeated;
+  for (const LikeLayers &like : kinds) {
+    int layers = static_cast<int>(like.chunks.size());
+    const auto &pinned = problem.pins.recompute;
+    Recompute kept = pinned ? *pinned : fastestClass(costs.kinds[like.kind]);
+    repeated.push_back({kept == Recompute::Full ? layers : 0, kept == Recompute::Selective ? layers : 0});
   }
-  ChunkOption none = price(stage, chunks, {});
-  if (none.fits || layers == 0)
-    return {none};
-  StageContent ends = stageEnds(axes, stage);
-  std::vector<double> endBytes;
-  for (const SavedBytes &chunk : saved) // of the stage that was priced
-    endBytes.push_back(chunk.ends);
-  double endsPeak = std::max(ends.embed ? peakBytes(costs.embed, 0) : 0, ends.head ? peakBytes(costs.head, 0) : 0);
-  RepeatChoice choice(costs, chunks, (*held)[stage], endBytes);
-  // What fits only by rounding is left out.
-  std::vector<RepeatedLayers> fitting =
-      choice.choose(problem.machine.memoryBytes * (1 - 1e-13) - none.fixedBytes, endsPeak, isOne);
-  std::vector<std::pair<std::vector<double>, RepeatedLayers>> seconds;
-  for (const RepeatedLayers &repeated : fitting)
-    seconds.emplace_back(choice.secondsOf(repeated), repeated);
-  std::ranges::sort(seconds, {}, [](const auto &one) { return std::pair(one.first.back(), one.second.full); });
-  if (isOne)
-    seconds.resize(1);
+  return repeated;
+}
+
+std::vector<ChunkOption> ChunkOptions::choose(int stage, std::span<const LayerRange> chunks, bool isOne) {
+  std::vector<LikeLayers> kinds;
+  bool isFree = !problem.pins.recompute, mayKeepLess = isFree && axes.offloadActivations;
+  if (mayKeepLess || !isFree)
+    kinds = layersByKind(costs, chunks);
+  ChunkOption first = price(stage, chunks, fastest(kinds));
+  bool isEmpty = std::ranges::all_of(chunks, [](const LayerRange &chunk) { return chunk.count == 0; });
+  if (!isFree || isEmpty || (first.fits && (!mayKeepLess || isOne)))
+    return {first};
+  if (!mayKeepLess)
+    kinds = layersByKind(costs, chunks);
+  RepeatChoices found = chooseRepeats(costs, kinds, roomOf(stage), isOne);
+  complete = complete && found.isComplete;
   std::vector<ChunkOption> options;
-  for (auto one = seconds.begin(); one != seconds.end(); ++one) {
-    auto isCovered = [&](const auto &other) {
-      return std::ranges::equal(other.first, one->first, std::less_equal<>());
-    };
-    if (std::any_of(seconds.begin(), one, isCovered))
-      continue;
+  for (RepeatChoice &choice : found.list) {
     if (options.empty()) {
-      options.push_back(price(stage, chunks, one->second));
+      options.push_back(price(stage, chunks, choice.repeated));
       continue;
     }
     options.push_back(options.front()); // they differ in what is repeated
-    options.back().repeated = one->second;
-    for (int chunk = 0; chunk < perStage; ++chunk)
-      options.back().seconds[chunk].backward += one->first[chunk] - seconds.front().first[chunk];
+    options.back().repeated = std::move(choice.repeated);
+    options.back().seconds = std::move(choice.seconds);
   }
   return options;
 }
 
-std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRange> chunks,
-                                                       const RepeatedLayers &repeated) const {
-  std::vector<std::vector<Recompute>> kept;
-  for (const LayerRange &chunk : chunks)
-    kept.emplace_back(chunk.count);
-  visitLayers(chunks, repeated, [&](size_t chunk, int place, Recompute recompute) { kept[chunk][place] = recompute; });
-  return kept;
+// Of the stage that was priced.
+StageRoom ChunkOptions::roomOf(int stage) const {
+  StageRoom room;
+  room.held = (*held)[stage];
+  for (const SavedBytes &chunk : saved)
+    room.ends.push_back(chunk.ends);
+  for (size_t kind = 0; kind < content.layers.size(); ++kind)
+    for (int count : content.layers[kind])
+      room.stepBytes += count * costs.kinds[kind].stepBytes;
+  for (const auto &[present, cost] : {std::pair(content.embed, &costs.embed), std::pair(content.head, &costs.head)})
+    if (present) {
+      room.endsPeakBytes = std::max(room.endsPeakBytes, peakBytes(*cost, 0));
+      room.stepBytes += cost->stepBytes;
+    }
+  StageContent nothingHeld = content;
+  nothingHeld.held = SavedBytes{};
+  StageMemory memory = stageMemory(problem, costs, nothingHeld);
+  room.fixedBytes = memory.total() - memory.workspace;
+  room.fixedHostBytes = memory.host();
+  room.bytes = problem.machine.memoryBytes;
+  room.hostBytes = problem.machine.hostShareBytes();
+  room.areLayersElsewhere = axes.offloadActivations;
+  return room;
 }
 
-ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated) {
+std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRange> chunks,
+                                                       const std::vector<RepeatedLayers> &repeated) const {
+  return keptLayers(costs, chunks, repeated);
+}
+
+ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks,
+                                const std::vector<RepeatedLayers> &repeated) {
   if (!held)
     countHeld();
   parts.resize(perStage);
-  for (StageContent &part : parts)
-    part.layers.assign(problem.kinds.size(), {});
-  StageContent content = stageEnds(axes, stage);
+  content = stageEnds(axes, stage);
   content.layers.resize(problem.kinds.size());
-  visitLayers(chunks, repeated, [&](size_t chunk, int place, Recompute recompute) {
-    int kind = costs.layerKinds[chunks[chunk].first + place], index = static_cast<int>(recompute);
-    ++parts[chunk].layers[kind][index];
-    ++content.layers[kind][index];
-  });
+  std::vector<std::vector<Recompute>> kept = keep(chunks, repeated);
   ChunkOption option;
   option.repeated = repeated;
   saved.clear();
   for (int chunk = 0; chunk < perStage; ++chunk) {
+    StageContent &part = parts[chunk];
+    part.layers.assign(problem.kinds.size(), {});
+    for (int place = 0; place < chunks[chunk].count; ++place) {
+      int kind = costs.layerKinds[chunks[chunk].first + place], index = static_cast<int>(kept[chunk][place]);
+      ++part.layers[kind][index];
+      ++content.layers[kind][index];
+    }
     int position = modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule));
-    parts[chunk].embed = position == 0;
-    parts[chunk].head = position == axes.pp * perStage - 1;
-    saved.push_back(savedBytes(costs, parts[chunk]));
-    option.seconds.push_back(chunkSeconds(costs, parts[chunk]));
+    part.embed = position == 0;
+    part.head = position == axes.pp * perStage - 1;
+    saved.push_back(savedBytes(costs, part));
+    option.seconds.push_back(chunkSeconds(costs, part));
   }
   content.inFlight = mostInFlight[stage];
   content.held = heldBytes((*held)[stage], saved, axes.offloadActivations);
@@ -294,7 +206,6 @@ ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks, c
   option.hostBytes = memory.host();
   option.fits = option.bytes <= problem.machine.memoryBytes && option.hostBytes <= problem.machine.hostShareBytes();
   option.stepSeconds = stepPhase(costs, content).total();
-  option.fixedBytes = option.bytes - memory.activations - memory.workspace;
   return option;
 }
 

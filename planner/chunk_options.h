@@ -1,8 +1,10 @@
-// Stages of several chunks: how a stage's layers are laid on its chunks and what they keep. Here it matters which chunk
-// repeats work, so that not every choice is gone through: one rule lays layers, another spreads what is repeated, and
-// only how much of each is chosen.
+// Stages with several choices of what their layers keep, none of which is best whatever the others do: those of several
+// chunks, where it matters which chunk repeats work, and those whose kept values are offloaded, where forward is the
+// longer the more is kept. One rule lays layers on chunks, another says which of a kind repeat work first, and only how
+// many do is chosen.
 #pragma once
 
+#include "planner/repeat_choices.h"
 #include "planner/split_layers.h"
 
 #include <span>
@@ -10,19 +12,13 @@
 
 namespace espalier::planner {
 
-/// A chunk's layers: first .. first + count - 1.
-struct LayerRange {
-  int first = 0, count = 0;
-};
-
 /// The chunks of one stage with what they keep.
 struct ChunkOption {
   bool fits = false;
   std::vector<ChunkSeconds> seconds; ///< of the layers of each chunk; see edgeSeconds
   double stepSeconds = 0;            ///< of the whole stage, once per step
   double bytes = 0, hostBytes = 0;   ///< of the whole stage, on the device and in host memory; when nothing fits, least
-  double fixedBytes = 0;             ///< of `bytes`, what does not depend on what is kept
-  RepeatedLayers repeated;
+  std::vector<RepeatedLayers> repeated; ///< of each kind of layer on the stage
 };
 
 class ChunkOptions {
@@ -30,8 +26,8 @@ public:
   /// `options` gives the axes, their costs and their schedule; both must outlive this.
   ChunkOptions(const Problem &problem, const StageOptions &options);
 
-  /// Choices that fit: of any two each repeats less on some chunk. That which repeats least comes first. When nothing
-  /// fits, that which needs the fewest bytes.
+  /// Choices that fit: of any two each is faster in some action of some chunk. The fastest in all comes first. When
+  /// nothing fits, that which needs the least share of what there is.
   std::vector<ChunkOption> choices(int stage, std::span<const LayerRange> chunks);
 
   /// The first of them alone, which is quicker.
@@ -42,14 +38,19 @@ public:
   const ChunkOption &best(int stage, int layers);
 
   /// A given choice.
-  ChunkOption price(int stage, std::span<const LayerRange> chunks, const RepeatedLayers &repeated);
+  ChunkOption price(int stage, std::span<const LayerRange> chunks, const std::vector<RepeatedLayers> &repeated);
 
-  /// What each layer of each chunk keeps. Layers repeat work in the order of their places in their chunks, the first of
-  /// every chunk before the second of any, so that chunks repeat as evenly as they can.
-  std::vector<std::vector<Recompute>> keep(std::span<const LayerRange> chunks, const RepeatedLayers &repeated) const;
+  /// What each layer of each chunk keeps; see keptLayers().
+  std::vector<std::vector<Recompute>> keep(std::span<const LayerRange> chunks,
+                                           const std::vector<RepeatedLayers> &repeated) const;
+
+  /// False when with very many kinds of layers some choices were left out.
+  bool isComplete() const { return complete; }
 
 private:
   void countHeld();
+  StageRoom roomOf(int stage) const;
+  std::vector<RepeatedLayers> fastest(const std::vector<LikeLayers> &kinds) const;
   std::vector<ChunkOption> choose(int stage, std::span<const LayerRange> chunks, bool isOne);
   using Table = std::vector<std::vector<std::vector<ChunkOption>>>; ///< [stage][layers]
   template <typename Find> const std::vector<ChunkOption> &remembered(Table &table, int stage, int layers, Find find);
@@ -63,9 +64,14 @@ private:
   std::vector<int> likeStage;                          // the first stage that holds and costs the same
   std::vector<double> mostInFlight;                    // chunks that each stage holds at once
   Table all, first;
-  std::vector<StageContent> parts; // of the stage that is priced: its chunks alone, and what they keep
+  bool complete = true;
+  StageContent content;            // of the stage that is priced
+  std::vector<StageContent> parts; // its chunks alone, and what they keep
   std::vector<SavedBytes> saved;
 };
+
+/// Whether a stage has several choices of what its layers keep, so that ChunkOptions holds them and not StageOptions.
+bool hasSeveralChoices(const Problem &problem, const Plan &axes);
 
 /// Layers of each chunk in model order where stages hold `totals`. The chunks of a stage differ by at most one layer;
 /// the first ones have more, but on the first stage of an interleaved schedule, whose first chunk has the embedding,

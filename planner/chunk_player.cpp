@@ -1,7 +1,6 @@
 #include "planner/chunk_player.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace espalier::planner {
 
@@ -52,17 +51,6 @@ const OrderedSchedule &ChunkPlayer::schedule() {
 
 ChunkSeconds operator+(const ChunkSeconds &a, const ChunkSeconds &b) {
   return {a.forward + b.forward, a.backward + b.backward, a.weight + b.weight};
-}
-
-ChunkSeconds leastSeconds(const CostTable &costs, int kind) {
-  const SegmentCost &layer = costs.kinds[kind];
-  double transfer = std::numeric_limits<double>::infinity(), repeated = transfer;
-  for (int kept = 0; kept < 3; ++kept)
-    if (!costs.commonRecompute || static_cast<int>(*costs.commonRecompute) == kept) {
-      transfer = std::min(transfer, layer.forwardTransfer[kept]);
-      repeated = std::min(repeated, layer.recompute[kept].total());
-    }
-  return {layer.forward.total() + transfer, layer.backward.total() + repeated, layer.weight.total()};
 }
 
 } // namespace espalier::planner

@@ -55,7 +55,4 @@ private:
 
 ChunkSeconds operator+(const ChunkSeconds &a, const ChunkSeconds &b);
 
-/// What a layer of a kind takes at least, whatever it keeps.
-ChunkSeconds leastSeconds(const CostTable &costs, int kind);
-
 } // namespace espalier::planner

@@ -411,9 +411,13 @@ void offloadOptimizer(SegmentCost &cost, const Machine &machine) {
   cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
 }
 
-void offloadActivations(SegmentCost &cost, const Machine &machine) {
+void offloadActivations(SegmentCost &cost, const Machine &machine, bool isSplit) {
   for (int i = 0; i < 3; ++i) {
-    double backward = cost.backward.total() + cost.weight.total() + cost.recompute[i].total();
+    double weight = cost.weight.total(), backward = cost.backward.total() + cost.recompute[i].total();
+    if (isSplit)
+      cost.weightTransfer[i] = exposedTransfer(weight, cost.savedBytes[i], machine);
+    else
+      backward += weight;
     cost.forwardTransfer[i] = exposedTransfer(cost.forward.total(), cost.savedBytes[i], machine);
     cost.recompute[i].hostTransfer = exposedTransfer(backward, cost.savedBytes[i], machine);
     cost.savedBufferBytes[i] = 4 * cost.savedBytes[i];

@@ -76,6 +76,7 @@ struct SegmentCost {
   PhaseSeconds forward, backward, weight, step;
   std::array<PhaseSeconds, 3> recompute;                            ///< extra time before backward
   std::array<double, 3> forwardTransfer{};                          ///< extra time of forward: what is kept leaves
+  std::array<double, 3> weightTransfer{};                           ///< ... of weight gradients apart: it comes back
   double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
   double elements = 0;                                              ///< parameters on this rank before ZeRO
   std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
@@ -110,9 +111,10 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool
 void offloadOptimizer(SegmentCost &cost, const Machine &machine);
 
 /// Adds what it costs that K bytes, what a layer keeps of a micro-batch, leave beside its forward and come back beside
-/// its backward with what that repeats: max(forward, K / W) + 0.1 min, and the same for backward. Buffers 4 K: what is
-/// computed and what is in transfer, in each direction.
-void offloadActivations(SegmentCost &cost, const Machine &machine);
+/// its backward with what that repeats: max(forward, K / W) + 0.1 min, and the same for backward. Where the schedule
+/// splits weight gradients off (`isSplit`) they come back once more beside those. Buffers 4 K: what is computed and
+/// what is in transfer, in each direction.
+void offloadActivations(SegmentCost &cost, const Machine &machine, bool isSplit);
 
 /// Seconds of one transfer of the stream between two stages.
 double boundarySeconds(const Problem &problem, const Plan &plan);

@@ -8,10 +8,6 @@
 
 namespace espalier::planner {
 
-std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &plan) {
-  return plan.commonRecompute ? plan.commonRecompute : problem.pins.recompute;
-}
-
 CostTable buildCostTable(const Problem &problem, const Plan &plan) {
   return std::move(buildCostTables(problem, {plan}, /*threads=*/1).front());
 }
@@ -35,7 +31,6 @@ CostTable costsWithoutLayers(const Problem &problem, const Plan &plan) {
   table.boundarySeconds = boundarySeconds(problem, plan);
   table.inputBytes = evaluate(problem.inputBytes, symbols);
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
-  table.commonRecompute = commonRecompute(problem, plan);
   return table;
 }
 
@@ -68,7 +63,7 @@ void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, boo
   if (plan.offloadOptimizer)
     offloadOptimizer(cost, machine);
   if (plan.offloadActivations && isLayer)
-    offloadActivations(cost, machine);
+    offloadActivations(cost, machine, splitsBackward(plan.schedule));
 }
 
 double peakBytes(const SegmentCost &cost, int recompute) {
@@ -135,12 +130,14 @@ SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &c
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
   double step = 0, gathered = 0, optimizerBuffer = 0, savedBuffer = 0;
+  bool isWithoutLayers = true;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
       int count = content.layers[kind][recompute];
       if (count == 0)
         continue;
       const SegmentCost &cost = table.kinds[kind];
+      isWithoutLayers = false;
       addParameters(memory, cost, count);
       step += count * cost.stepBytes;
       memory.workspace = std::max(memory.workspace, peakBytes(cost, recompute));
@@ -148,6 +145,9 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
       savedBuffer = std::max(savedBuffer, cost.savedBufferBytes[recompute]);
     }
+  if (isWithoutLayers) // pieces are as large as those of the other stages
+    for (const SegmentCost &cost : table.kinds)
+      optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
   for (const auto &[present, cost] : {std::pair(content.embed, &table.embed), std::pair(content.head, &table.head)})
     if (present) {
       addParameters(memory, *cost, 1);

@@ -19,8 +19,7 @@ struct CostTable {
   double boundarySeconds = 0, boundaryBytes = 0;
   double inputBytes = 0;
   double tiedSeconds = 0;
-  bool found = true;                        ///< every segment had terms for this pattern
-  std::optional<Recompute> commonRecompute; ///< what all layers keep, where that is given
+  bool found = true; ///< every segment had terms for this pattern
 };
 
 /// Evaluates all segments for the axes of `plan` (its stages are not looked at).
@@ -28,9 +27,6 @@ CostTable buildCostTable(const Problem &problem, const Plan &plan);
 
 /// The same of several plans with `threads` threads: kind by kind, as the terms of many kinds are long to read.
 std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Plan> &plans, int threads);
-
-/// What all layers keep, where a pin or the plan says so.
-std::optional<Recompute> commonRecompute(const Problem &problem, const Plan &plan);
 
 /// Adds what offloading under `plan` costs to a segment that was evaluated without. Only layers give up what they keep;
 /// embedding and head run right before or behind their backward, or keep little.

@@ -43,9 +43,6 @@ struct Plan {
   bool sliceRecomputedInputs = false; ///< inputs kept under full recompute are split over tp and gathered in backward
   bool offloadOptimizer = false;      ///< masters and moments live in host memory
   bool offloadActivations = false;    ///< what layers keep waits for backward in host memory
-  /// What every layer keeps. The search sets it where activations are offloaded: forward then depends on what is kept,
-  /// which makes it an axis like the others.
-  std::optional<Recompute> commonRecompute;
   Schedule schedule = Schedule::OneFOneB;
   std::vector<StagePlan> stages;
   bool executable = true; ///< false: priced, but the executor cannot run it yet

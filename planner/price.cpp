@@ -90,15 +90,6 @@ void checkStages(const Problem &problem, const Plan &plan, std::vector<std::stri
 
 } // namespace
 
-std::string whyNotOffloadable(const Machine &machine, const Plan &plan) {
-  if ((plan.offloadOptimizer || plan.offloadActivations) && !machine.canOffload())
-    return "nothing can be offloaded: machine " + machine.name + " has no link to host memory";
-  if (plan.offloadActivations && splitsBackward(plan.schedule))
-    return std::string("activations cannot be offloaded under ") + scheduleName(plan.schedule) +
-           ", which reads them in two actions";
-  return "";
-}
-
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
   std::vector<std::string> faults;
   if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 || plan.microBatches < 1) {
@@ -126,8 +117,8 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
       whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
   if (!schedule.empty())
     faults.push_back(schedule);
-  if (std::string offload = whyNotOffloadable(problem.machine, plan); !offload.empty())
-    faults.push_back(offload);
+  if ((plan.offloadOptimizer || plan.offloadActivations) && !problem.machine.canOffload())
+    faults.push_back("nothing can be offloaded: machine " + problem.machine.name + " has no link to host memory");
   checkStages(problem, plan, faults);
   return faults;
 }
@@ -229,7 +220,8 @@ void addSegment(TimeBreakdown &time, const SegmentCost &cost, int recompute, dou
     addPhase(time, *phase, count * microBatches);
   double transfer = cost.recompute[recompute].hostTransfer;
   time.recompute += count * microBatches * (cost.recompute[recompute].total() - transfer);
-  time.hostTransfer += count * microBatches * (transfer + cost.forwardTransfer[recompute]);
+  transfer += cost.forwardTransfer[recompute] + cost.weightTransfer[recompute];
+  time.hostTransfer += count * microBatches * transfer;
 }
 
 // Adds the time of one stage and its idle time, so that the entries grow by `stepSeconds`.

@@ -11,6 +11,18 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1 + 1e-9;
 
+// What a layer takes at least, whatever it keeps: where activations are offloaded, forward is the longer the more that
+// is.
+ChunkSeconds leastSeconds(const SegmentCost &layer, const std::optional<Recompute> &pinned) {
+  ChunkSeconds least = segmentSeconds(layer, static_cast<int>(pinned.value_or(Recompute::None)));
+  for (int kept = 0; kept < 3 && !pinned; ++kept) {
+    ChunkSeconds other = segmentSeconds(layer, kept);
+    least = {std::min(least.forward, other.forward), std::min(least.backward, other.backward),
+             std::min(least.weight, other.weight)};
+  }
+  return least;
+}
+
 } // namespace
 
 RangeBounds::RangeBounds(const Problem &problem, const StageOptions &options, const ChunkPlayer &player,
@@ -21,10 +33,11 @@ RangeBounds::RangeBounds(const Problem &problem, const StageOptions &options, co
   const CostTable &costs = options.table();
   double shortest = kInfinity;
   for (int kind : costs.layerKinds) {
-    before.push_back(before.back() + leastSeconds(costs, kind));
+    ChunkSeconds least = leastSeconds(costs.kinds[kind], problem.pins.recompute);
+    before.push_back(before.back() + least);
     totals.push_back(before.back().total());
     steps.push_back(steps.back() + costs.kinds[kind].step.total());
-    shortest = std::min(shortest, leastSeconds(costs, kind).total());
+    shortest = std::min(shortest, least.total());
   }
   int chunks = static_cast<int>(player.edges().size()), stages = options.axes().pp;
   edgeSteps.resize(chunks);

@@ -30,6 +30,7 @@ template <typename Visit> void visitSums(SegmentCost &a, const SegmentCost &b, V
   visit(a.elements, b.elements);
   array(a.savedBytes, b.savedBytes);
   array(a.forwardTransfer, b.forwardTransfer);
+  array(a.weightTransfer, b.weightTransfer);
   array(a.hideableStep, b.hideableStep);
 }
 

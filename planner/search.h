@@ -69,10 +69,6 @@ PricedPlan pricePlan(const Problem &problem, Plan plan);
 /// at.
 std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 
-/// Why a plan cannot offload what it says, whatever fits; empty when it can. Activations wait for one action to read
-/// them back, so schedules that split backward in two keep them on the device.
-std::string whyNotOffloadable(const Machine &machine, const Plan &plan);
-
 /// As violations(), without asking whether the model has terms for the plan: quick.
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 

@@ -73,7 +73,7 @@ double SearchSpace::leastBytes(const Candidate &candidate) const {
 
 Plan SearchSpace::axes(const Candidate &candidate) const {
   Plan plan = choices[candidate.choice];
-  const Schedules &known = schedules.at({plan.pp, plan.microBatches, plan.offloadActivations});
+  const Schedules &known = schedules.at({plan.pp, plan.microBatches});
   std::tie(plan.schedule, plan.virtualStages) = known.list[candidate.schedule - 1];
   return plan;
 }
@@ -142,23 +142,19 @@ void SearchSpace::addFlags(Plan plan) {
       }
 }
 
-// The ways to offload under a choice, none first. Offloaded activations make forward depend on what is kept, so there
-// each class of recompute is a way of its own.
+// The ways to offload under a choice, none first.
 void SearchSpace::addOffloads(Plan plan) {
   const Pins &pins = problem.pins;
   bool mayOffload = all && problem.machine.canOffload();
   for (bool optimizer : {false, true})
-    for (bool activations : {false, true})
-      for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-        if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
-            pins.offloadActivations.value_or(activations) != activations ||
-            (activations ? pins.recompute.value_or(recompute) != recompute : recompute != Recompute::None))
-          continue;
-        plan.offloadOptimizer = optimizer;
-        plan.offloadActivations = activations;
-        plan.commonRecompute = activations ? std::optional(recompute) : std::nullopt;
-        choices.push_back(plan);
-      }
+    for (bool activations : {false, true}) {
+      if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+          pins.offloadActivations.value_or(activations) != activations)
+        continue;
+      plan.offloadOptimizer = optimizer;
+      plan.offloadActivations = activations;
+      choices.push_back(plan);
+    }
 }
 
 // Sums the work of choices under the kinds that `costs` are of.
@@ -237,7 +233,7 @@ void SearchSpace::sumDue() {
 }
 
 const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
-  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches, plan.offloadActivations});
+  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches});
   if (!inserted)
     return place->second;
   Plan with = plan;
@@ -263,8 +259,7 @@ void SearchSpace::addSchedule(const Plan &plan, Schedules &schedules) const {
   if (pins.virtualStages.value_or(plan.virtualStages) != plan.virtualStages ||
       (pinned && !maySplit(*pins.stageLayers, plan.pp, chunks)) || (!all && !isExecutable(problem, plan)) ||
       (!pinned && least > layers) || static_cast<double>(plan.microBatches) * chunks > kMostActions ||
-      !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty() ||
-      !whyNotOffloadable(problem.machine, plan).empty())
+      !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
     return;
   schedules.list.emplace_back(plan.schedule, plan.virtualStages);
   bool isOneSplit = pinned || (chunks > plan.pp && !isOneKind);

@@ -47,8 +47,7 @@ public:
   Plan axes(const Candidate &candidate) const;
 
 private:
-  /// What decides which schedules there are: stages, micro-batches, and whether activations are offloaded.
-  using ScheduleKey = std::tuple<int, int64_t, bool>;
+  using ScheduleKey = std::pair<int, int64_t>; ///< stages and micro-batches decide which there are
   struct Schedules {
     std::vector<std::pair<Schedule, int>> list; ///< with virtual stages
     double plans = 0;                           ///< the ways to spread the layers, over all of them

@@ -41,10 +41,17 @@ public:
   ChunkSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
       : problem(problem), stageOptions(stageOptions), options(problem, stageOptions), player(stageOptions),
         axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
-        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget),
-        least(leastSeconds(stageOptions.table(), stageOptions.table().layerKinds.front())) {
+        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget) {
     for (int stage = 0; stage < stages; ++stage)
       fewest.push_back(leastLayers(problem, axes, stage));
+    const CostTable &costs = stageOptions.table();
+    Recompute first = problem.pins.recompute.value_or(Recompute::None), last = first;
+    if (axes.offloadActivations && !problem.pins.recompute)
+      last = Recompute::Full; // keeping less may be faster
+    for (int kept = static_cast<int>(first); kept <= static_cast<int>(last); ++kept) {
+      classes.push_back(segmentSeconds(costs.kinds[costs.layerKinds.front()], kept));
+      leastSeconds = std::min(leastSeconds, classes.back().total());
+    }
   }
 
   SplitResult run(double limitSeconds) {
@@ -82,11 +89,14 @@ public:
     }
     result.spent = budgetGiven > 0 ? budgetGiven - budget : 0;
     result.lowerBound = std::min(limit, result.seconds);
-    if (!complete) {
+    if (!complete || !options.isComplete()) {
       WorkSum work = sumWork(problem, stageOptions.table());
-      double bound = std::max(ownBound, relaxedBound(work, problem.machine, axes, /*chunksAlike=*/true));
-      for (const Bound &known : bounds)
-        bound = std::max(bound, known.rest[0][0]);
+      double bound = relaxedBound(work, problem.machine, axes, /*chunksAlike=*/true);
+      if (options.isComplete()) {
+        bound = std::max(bound, ownBound);
+        for (const Bound &known : bounds)
+          bound = std::max(bound, known.rest[0][0]);
+      }
       result.lowerBound = std::min(result.lowerBound, bound);
     }
     return result;
@@ -98,7 +108,7 @@ private:
   double alone(int stage, int count, double target = kLongest) {
     double m = static_cast<double>(axes.microBatches);
     double waits = player.waits()[stage], work = player.stageEdges()[stage];
-    if (waits + m * (work + count * least.total()) > target * (1 + 1e-9))
+    if (waits + m * (work + count * leastSeconds) > target * (1 + 1e-9))
       return kInfinity;
     const ChunkOption &option = options.best(stage, count);
     if (!option.fits)
@@ -114,6 +124,8 @@ private:
     std::vector<int> most = mostInTime(target);
     if (most.empty())
       return false;
+    if (perStage == 1)
+      return true; // the bound of the work spread evenly has such chains
     Ranges within = rangesUpTo(std::move(most));
     // The least of the first stages, by the layers that they have more than their least.
     std::vector<double> sums = {0}, own, next;
@@ -140,7 +152,7 @@ private:
     std::vector<int> most;
     for (int stage = 0; stage < stages; ++stage) {
       double count =
-          std::floor(((target * (1 + 1e-9) - player.waits()[stage]) / m - player.stageEdges()[stage]) / least.total());
+          std::floor(((target * (1 + 1e-9) - player.waits()[stage]) / m - player.stageEdges()[stage]) / leastSeconds);
       if (count < fewest[stage])
         return {};
       most.push_back(static_cast<int>(std::min<double>(count, layers - others + fewest[stage])));
@@ -259,9 +271,12 @@ private:
   double leastChainSeconds(const Chain &chain, int stage, int count) const {
     double seconds = 0;
     for (int chunk = 0; chunk < perStage; ++chunk) {
-      int position = player.position(stage, chunk), here = layersOfChunk(axes, stage, chunk, count);
-      ChunkSeconds layers = {here * least.forward, here * least.backward, here * least.weight};
-      seconds += player.seconds(chain, position, layers + player.edges()[position]);
+      int position = player.position(stage, chunk);
+      double layer = kInfinity;
+      for (const ChunkSeconds &one : classes)
+        layer = std::min(layer, player.seconds(chain, position, one));
+      seconds +=
+          player.seconds(chain, position, player.edges()[position]) + layersOfChunk(axes, stage, chunk, count) * layer;
     }
     return seconds;
   }
@@ -349,10 +364,11 @@ private:
   int stages, layers, perStage;
   int64_t budget;
   double limit = kInfinity;
-  size_t strictest = 0;    // the chain that ruled the last split out
-  double ownBound = 0;     // no split ends earlier, as far as each stage alone tells
-  ChunkSeconds least;      // of a layer that repeats least
-  std::vector<int> fewest; // layers per stage
+  size_t strictest = 0;              // the chain that ruled the last split out
+  double ownBound = 0;               // no split ends earlier, as far as each stage alone tells
+  std::vector<ChunkSeconds> classes; // a layer under each class of recompute that may be fastest in some action
+  double leastSeconds = kInfinity;   // of any of them
+  std::vector<int> fewest;           // layers per stage
   Ranges ranges;
   std::vector<Chain> chains;
   std::vector<Bound> bounds; // of the first chains, within the ranges
@@ -390,15 +406,16 @@ std::vector<int> evenChunks(const Problem &problem, const Plan &axes) {
 }
 
 LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts,
-                     const std::vector<RepeatedLayers> &repeated) {
+                     const std::vector<std::vector<RepeatedLayers>> &repeated) {
   const Plan &axes = options.axes();
   int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  bool areChosen = hasSeveralChoices(problem, axes);
   ChunkOptions choices(problem, options);
   LaidStages laid;
   for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
     laid.stages.push_back({static_cast<int>(first), counts[chunk], {}});
   for (int stage = 0; stage < axes.pp; ++stage) {
-    if (perStage == 1) {
+    if (!areChosen) {
       StagePlan &here = laid.stages[stage];
       here.recompute = options.keep(stage, here.firstLayer, here.layers);
       const StageOption &option = options.best(stage, here.firstLayer, here.layers);

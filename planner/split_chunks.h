@@ -1,5 +1,5 @@
-// Schedules with several chunks per stage: how many layers each stage gets, laid on its chunks by rule
-// (chunk_options.h), or chunks that the user pinned.
+// Stages with several choices of what their layers keep (chunk_options.h): how many layers each stage gets, laid on its
+// chunks by rule, or chunks that the user pinned.
 #pragma once
 
 #include "planner/chunk_options.h"
@@ -17,11 +17,11 @@ struct LaidStages {
   std::vector<double> bytes, hostBytes; ///< per stage
 };
 
-/// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what they keep: with
-/// several chunks per stage what `repeated` says for each, otherwise what fits and repeats least, or needs the fewest
-/// bytes.
+/// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what they keep: where
+/// there are several choices what `repeated` says for each stage, otherwise what fits and is fastest, or needs the
+/// least.
 LaidStages layStages(const Problem &problem, StageOptions &options, const std::vector<int> &counts,
-                     const std::vector<RepeatedLayers> &repeated = {});
+                     const std::vector<std::vector<RepeatedLayers>> &repeated = {});
 
 /// Layers spread evenly over stages, one more first for those between the ends, and over their chunks by rule: per
 /// chunk in model order.

@@ -80,12 +80,10 @@ private:
   // the least that may be repeated. Forwards do not depend on what is kept, or all layers keep the same.
   void sumLayers() {
     const CostTable &table = options.table();
-    int recompute = static_cast<int>(table.commonRecompute.value_or(Recompute::None));
+    int recompute = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
     layerSums.resize(1);
     for (int kind : table.layerKinds) {
-      const SegmentCost &cost = table.kinds[kind];
-      ChunkSeconds seconds{cost.forward.total() + cost.forwardTransfer[recompute],
-                           cost.backward.total() + cost.recompute[recompute].total(), cost.weight.total()};
+      ChunkSeconds seconds = segmentSeconds(table.kinds[kind], recompute);
       layerSums.push_back({layerSums.back().forward + seconds.forward, layerSums.back().back + paths.up(seconds)});
     }
     edgeSums.resize(1);
@@ -499,15 +497,13 @@ private:
 } // namespace
 
 SplitResult balancedSplit(const Problem &problem, StageOptions &options, double limitSeconds) {
-  const Plan &axes = options.axes();
-  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
+  if (hasSeveralChoices(problem, options.axes()))
     return bestChunks(problem, options, limitSeconds, /*budget=*/0);
   return SplitSearch(problem, options, /*budget=*/0).balanced(limitSeconds);
 }
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
-  const Plan &axes = options.axes();
-  if (chunksOf(axes.schedule, axes.virtualStages) > 1)
+  if (hasSeveralChoices(problem, options.axes()))
     return bestChunks(problem, options, limitSeconds, budget);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }

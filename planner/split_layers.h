@@ -2,6 +2,7 @@
 // a dynamic program over a lower bound and a search through what the bound leaves open.
 #pragma once
 
+#include "planner/repeat_choices.h"
 #include "planner/stage_options.h"
 
 #include <cstdint>
@@ -10,17 +11,12 @@
 
 namespace espalier::planner {
 
-/// How many layers of a stage repeat work: the first `full` in the order of ChunkOptions, then `selective`.
-struct RepeatedLayers {
-  int full = 0, selective = 0;
-};
-
 /// The best split found. lowerBound holds for every split that fits; it equals `seconds` when the
 /// split is proven best. Without a split that fits and beats the limit, `counts` is empty and
 /// lowerBound >= limit.
 struct SplitResult {
-  std::vector<int> counts;              ///< layers per stage (per chunk with several chunks), in model order of stages
-  std::vector<RepeatedLayers> repeated; ///< per stage, with several chunks
+  std::vector<int> counts; ///< layers per stage (per chunk with several chunks), in model order of stages
+  std::vector<std::vector<RepeatedLayers>> repeated; ///< per stage of each kind, where ChunkOptions chose
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;

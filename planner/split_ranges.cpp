@@ -47,12 +47,11 @@ public:
     result.lowerBound = std::max(limit, 0.0);
     if (!bounds.narrow(std::min(limit * kSlack, std::numeric_limits<double>::max())))
       return result;
-    bool complete = false;
     playSeeds();
     climb();
-    complete = weighChains() || !bounds.narrow(target());
+    bool complete = weighChains() || !bounds.narrow(target());
     if (!isQuick && !complete)
-      complete = prove();
+      complete = prove() && options.isComplete();
     result.spent = isQuick ? 0 : whole - budget;
     result.lowerBound = std::min(limit, result.seconds);
     if (!complete) {

@@ -5,6 +5,12 @@
 
 namespace espalier::planner {
 
+ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute) {
+  return {cost.forward.total() + cost.forwardTransfer[recompute],
+          cost.backward.total() + cost.recompute[recompute].total(),
+          cost.weight.total() + cost.weightTransfer[recompute]};
+}
+
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
   ChunkSeconds seconds;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
@@ -12,10 +18,10 @@ ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
       int count = content.layers[kind][recompute];
       if (count == 0)
         continue;
-      const SegmentCost &cost = table.kinds[kind];
-      seconds.forward += count * (cost.forward.total() + cost.forwardTransfer[recompute]);
-      seconds.backward += count * (cost.backward.total() + cost.recompute[recompute].total());
-      seconds.weight += count * cost.weight.total();
+      ChunkSeconds one = segmentSeconds(table.kinds[kind], recompute);
+      seconds.forward += count * one.forward;
+      seconds.backward += count * one.backward;
+      seconds.weight += count * one.weight;
     }
   return seconds;
 }
@@ -58,7 +64,6 @@ CostTable withoutKinds(const CostTable &table) {
   rest.boundarySeconds = table.boundarySeconds, rest.boundaryBytes = table.boundaryBytes;
   rest.inputBytes = table.inputBytes;
   rest.tiedSeconds = table.tiedSeconds;
-  rest.commonRecompute = table.commonRecompute;
   return rest;
 }
 
@@ -74,7 +79,7 @@ StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared
   this->plan.stages.clear();
   for (int kind : shared->layerKinds)
     oneKind = oneKind && kind == shared->layerKinds.front();
-  if (chunksOf(plan.schedule, plan.virtualStages) == 1 && (!oneKind || shared->commonRecompute)) {
+  if (chunksOf(plan.schedule, plan.virtualStages) == 1 && (!oneKind || problem.pins.recompute)) {
     ranges.emplace(*shared);
     range = withoutKinds(*shared);
     range.kinds.resize(1);
@@ -161,8 +166,8 @@ const StageOption &StageOptions::known(int stage, int first, int count, int64_t 
 
 StageOption StageOptions::choose(int stage, int first, int count, int64_t budget) {
   StageContent content = contentOf(stage);
-  if (costs.commonRecompute)
-    return finish(place(content, first, count, *costs.commonRecompute), content);
+  if (const auto &pinned = problem.pins.recompute)
+    return finish(place(content, first, count, *pinned), content);
   StageOption option = finish(place(content, first, count, Recompute::None), content);
   if (option.fits) // nothing is repeated
     return option;
@@ -249,8 +254,8 @@ int StageOptions::countOf(int kind, int first, int count) const {
 std::vector<Recompute> StageOptions::keep(int stage, int first, int count) {
   bool fits = best(stage, first, count).fits;
   StageContent content = contentOf(stage);
-  if (costs.commonRecompute)
-    return std::vector<Recompute>(count, *costs.commonRecompute);
+  if (const auto &pinned = problem.pins.recompute)
+    return std::vector<Recompute>(count, *pinned);
   if (fits && finish(place(content, first, count, Recompute::None), content).fits)
     return std::vector<Recompute>(count, Recompute::None);
   std::vector<std::array<int, 3>> left = chooseMixed(stage, first, count, recomputeBudget).layers;

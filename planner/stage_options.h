@@ -1,6 +1,7 @@
 // The best way to run a given range of layers on a given stage: what each layer keeps, so that the
 // stage fits and its backward is shortest. Forward does not depend on that choice, so the shortest
-// backward dominates; where it does (activations are offloaded), the plan says what all layers keep.
+// backward dominates; where it does (activations are offloaded), chunk_options.h has all choices, unless
+// the user pins what layers keep.
 #pragma once
 
 #include "planner/range_costs.h"
@@ -92,6 +93,9 @@ private:
 
 /// What of a plan lies on a stage beside its layers: embedding, head and neighbours.
 StageContent stageEnds(const Plan &plan, int stage);
+
+/// Time of one segment of which a class of recompute keeps what backward reads.
+ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute);
 
 /// Time of the layers of one chunk.
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);

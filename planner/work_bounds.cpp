@@ -11,28 +11,33 @@ namespace {
 // Adds `count` segments with what may be repeated in them.
 void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
                  WorkSum &sum) {
-  double least = 0, most = 0, transfer = 0;
-  if (repeats) {
-    int kept = static_cast<int>(pinned.value_or(Recompute::None));
-    least = cost.recompute[kept].total();
-    transfer = cost.forwardTransfer[kept];
-    for (const PhaseSeconds &repeated : cost.recompute)
-      most = std::max(most, pinned ? least : repeated.total());
-    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
-    if (cost.keepsOptimizerOnDevice())
-      sum.stateBytes += count * cost.optimizerBytes;
-    if (cost.keepsSavedOnDevice(kept))
-      sum.savedBytes +=
-          count * (pinned ? cost.savedBytes[kept] : *std::min_element(cost.savedBytes.begin(), cost.savedBytes.end()));
-  }
-  double forward = cost.forward.total() + transfer, rest = cost.backward.total() + cost.weight.total();
-  sum.work += count * (forward + rest + least);
-  sum.layerWork += repeats ? count * (forward + rest + least) : 0;
+  double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least;
+  auto keep = [&](double forward, double seconds) {
+    least = std::min(least, seconds);
+    most = std::max(most, seconds);
+    if (seconds > 0)
+      sum.forwardShare = std::min(sum.forwardShare, forward / seconds);
+  };
   sum.once += count * cost.step.total();
-  if (forward + rest + most > 0)
-    sum.forwardShare = std::min(sum.forwardShare, forward / (forward + rest + most));
-  if (repeats)
-    sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, forward + rest + most);
+  if (!repeats) {
+    keep(forward, forward + rest);
+    sum.work += count * least;
+    return;
+  }
+  for (int kept = 0; kept < 3; ++kept)
+    if (!pinned || kept == static_cast<int>(*pinned)) {
+      double first = forward + cost.forwardTransfer[kept];
+      keep(first, first + rest + cost.recompute[kept].total() + cost.weightTransfer[kept]);
+      saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
+    }
+  sum.work += count * least;
+  sum.layerWork += count * least;
+  sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, most);
+  sum.savedBytes += count * saved;
+  sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+  if (cost.keepsOptimizerOnDevice())
+    sum.stateBytes += count * cost.optimizerBytes;
 }
 
 // State and what `held` chunks keep where both are spread evenly.
@@ -56,11 +61,11 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
   if (problem.embed >= 0)
-    addSegments(table.embed, table.commonRecompute, /*repeats=*/false, 1, sum);
+    addSegments(table.embed, problem.pins.recompute, /*repeats=*/false, 1, sum);
   if (problem.head >= 0)
-    addSegments(table.head, table.commonRecompute, /*repeats=*/false, 1, sum);
+    addSegments(table.head, problem.pins.recompute, /*repeats=*/false, 1, sum);
   for (const LayerRun &run : problem.layers)
-    addSegments(table.kinds[run.kind], table.commonRecompute, /*repeats=*/true, run.count, sum);
+    addSegments(table.kinds[run.kind], problem.pins.recompute, /*repeats=*/true, run.count, sum);
   return sum;
 }
 
@@ -90,7 +95,7 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindC
       }
       SegmentCost cost = plain.cost;
       addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
-      addSegments(cost, commonRecompute(problem, choices[i]), repeats, count, *sums[i]);
+      addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
     }
   };
   for (int edge : {problem.embed, problem.head})

@@ -303,11 +303,6 @@ private:
       reader.error(path, fmt::format("nothing can be offloaded, cluster {} has no link to host memory "
                                      "(host.bandwidth); {}: True → False",
                                      config.cluster.name, last(path)));
-    for (planner::Schedule schedule : planner::kSchedules)
-      if (activations && pins.schedule == planner::scheduleName(schedule) && planner::splitsBackward(schedule))
-        reader.error(path, fmt::format("activations cannot be offloaded under {}, which reads them in two actions; "
-                                       "schedule: {} → 1f1b",
-                                       *pins.schedule, *pins.schedule));
   }
 
   const RunReader &reader;

@@ -5,7 +5,6 @@
 #include "planner/search.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -88,15 +87,30 @@ inline std::vector<LayerRange> rangesOf(const std::vector<StagePlan *> &chunks) 
   return ranges;
 }
 
-// Plans with these layers per chunk: any number of each stage's layers repeat work.
-inline double bruteForceOfChunks(const Problem &problem, const Plan &axes, const std::vector<int> &chunkLayers) {
+// Every way to repeat any number of layers of each kind.
+inline void repeats(const std::vector<LikeLayers> &kinds, std::vector<RepeatedLayers> &head,
+                    const std::function<void()> &visit) {
+  if (head.size() == kinds.size()) {
+    visit();
+    return;
+  }
+  int layers = static_cast<int>(kinds[head.size()].chunks.size());
+  for (int full = 0; full <= layers; ++full)
+    for (int selective = 0; full + selective <= layers; ++selective) {
+      head.push_back({full, selective});
+      repeats(kinds, head, visit);
+      head.pop_back();
+    }
+}
+
+// Plans of several chunks per stage under one split: of each stage any number of layers of each kind repeat work.
+inline double bruteForceOverRepeats(const Problem &problem, const Plan &axes, const std::vector<int> &counts) {
   double best = std::numeric_limits<double>::infinity();
-  StageOptions options(problem, axes);
-  ChunkOptions choices(problem, options);
+  CostTable costs = buildCostTable(problem, axes);
   Plan plan = axes;
   plan.stages.clear();
   int first = 0;
-  for (int count : chunkLayers) {
+  for (int count : counts) {
     plan.stages.push_back({first, count, {}});
     first += count;
   }
@@ -108,26 +122,23 @@ inline double bruteForceOfChunks(const Problem &problem, const Plan &axes, const
       return;
     }
     std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
-    int layers = 0;
-    for (const StagePlan *chunk : chunks)
-      layers += chunk->layers;
-    for (int full = 0; full <= layers; ++full)
-      for (int selective = 0; full + selective <= layers; ++selective) {
-        std::array<int, 3> kept = {layers - full - selective, selective, full};
-        if (axes.offloadActivations && kept[static_cast<int>(*axes.commonRecompute)] != layers)
-          continue; // what is offloaded is of one class in all layers
-        auto classes = choices.keep(rangesOf(chunks), {full, selective});
-        for (size_t i = 0; i < chunks.size(); ++i)
-          chunks[i]->recompute = classes[i];
-        choose(stage + 1);
-      }
+    std::vector<RepeatedLayers> head;
+    repeats(layersByKind(costs, rangesOf(chunks)), head, [&] {
+      auto classes = keptLayers(costs, rangesOf(chunks), head);
+      for (size_t i = 0; i < chunks.size(); ++i)
+        chunks[i]->recompute = classes[i];
+      choose(stage + 1);
+    });
   };
   choose(0);
   return best;
 }
 
-// Plans of several chunks per stage: every number of layers of each stage where all are alike, and else of each chunk.
+// Plans of several chunks per stage: every number of layers of each stage where all are alike, and else of each chunk;
+// or those that are pinned.
 inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
+  if (problem.pins.stageLayers)
+    return bruteForceOverRepeats(problem, axes, *problem.pins.stageLayers);
   double best = std::numeric_limits<double>::infinity();
   std::vector<int> kinds = kindsOfLayers(problem), least, counts;
   bool isOneKind = std::ranges::count(kinds, kinds.front()) == static_cast<int>(kinds.size());
@@ -139,7 +150,7 @@ inline double bruteForceOverChunks(const Problem &problem, const Plan &axes) {
     least.front() = least.back() = 0; // they hold the embedding and the head
   }
   totals(problem.layerCount(), least, counts, [&] {
-    best = std::min(best, bruteForceOfChunks(problem, axes, isOneKind ? spreadOverChunks(axes, counts) : counts));
+    best = std::min(best, bruteForceOverRepeats(problem, axes, isOneKind ? spreadOverChunks(axes, counts) : counts));
   });
   return best;
 }
@@ -151,6 +162,8 @@ inline double bruteForceUnder(const Problem &problem, const Plan &axes) {
     return bruteForceOverChunks(problem, axes);
   std::vector<int> counts, kinds = kindsOfLayers(problem);
   splits(problem.layerCount(), axes.pp, counts, [&] {
+    if (problem.pins.stageLayers && counts != *problem.pins.stageLayers)
+      return;
     Plan plan = axes;
     plan.stages.assign(axes.pp, {});
     std::function<void(int, int)> choose = [&](int stage, int first) {
@@ -162,8 +175,6 @@ inline double bruteForceUnder(const Problem &problem, const Plan &axes) {
       }
       std::vector<int> here(kinds.begin() + first, kinds.begin() + first + counts[stage]);
       for (const std::vector<Recompute> &kept : keptChoices(here)) {
-        if (plan.offloadActivations && kept != std::vector<Recompute>(kept.size(), *plan.commonRecompute))
-          continue; // what is offloaded is of one class in all layers
         plan.stages[stage] = {first, counts[stage], kept};
         choose(stage + 1, first + counts[stage]);
       }

@@ -36,10 +36,7 @@ Plan randomPlan(std::mt19937 &random) {
   plan.schedule = kSchedules[random() % std::size(kSchedules)];
   plan.virtualStages = chunksOf(plan.schedule, 2);
   plan.offloadOptimizer = random() % 2;
-  if (!splitsBackward(plan.schedule) && random() % 2) {
-    plan.offloadActivations = true;
-    plan.commonRecompute = static_cast<Recompute>(random() % 3);
-  }
+  plan.offloadActivations = random() % 2;
   return plan;
 }
 

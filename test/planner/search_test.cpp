@@ -20,12 +20,9 @@ namespace {
 // Every way to offload under the axes of a plan.
 double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
   double best = std::numeric_limits<double>::infinity();
-  for (int flags = 0; flags < 2 * 4; ++flags) {
+  for (int flags = 0; flags < 4; ++flags) {
     plan.offloadOptimizer = flags % 2;
     plan.offloadActivations = flags >= 2;
-    plan.commonRecompute.reset();
-    if (plan.offloadActivations)
-      plan.commonRecompute = static_cast<Recompute>(flags / 2 - 1);
     if (violations(problem, plan).empty() && (all || isExecutable(problem, plan)))
       best = std::min(best, bruteForceUnder(problem, plan));
   }
@@ -284,7 +281,7 @@ void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<
     std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
     RepeatedLayers repeated{static_cast<int>(random() % (totals[stage] + 1)), 0};
     repeated.selective = static_cast<int>(random() % (totals[stage] - repeated.full + 1));
-    auto kept = choices.keep(rangesOf(chunks), repeated);
+    auto kept = choices.keep(rangesOf(chunks), {repeated});
     for (size_t i = 0; i < chunks.size(); ++i)
       chunks[i]->recompute = kept[i];
   }

@@ -217,9 +217,6 @@ INSTANTIATE_TEST_SUITE_P(
               "False"},
         Fault{{"planner.pin.offload_optimizer=True", "planner.pin.offload_activations=True"},
               "(host.bandwidth); offload_optimizer: True → False"},
-        Fault{{"cluster=rtx4090_x4:2x4", "planner.pin={offload_activations: True, schedule: zero_bubble_h1}"},
-              "activations cannot be offloaded under zero_bubble_h1, which reads them in two actions; schedule: "
-              "zero_bubble_h1 → 1f1b"},
         Fault{{"planner.global_batch=48"},
               "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
               "dp 2"},
