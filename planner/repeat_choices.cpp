@@ -98,6 +98,7 @@ public:
   RepeatChoices run() {
     addKinds();
     RepeatChoices choices;
+    choices.fits = areFitting;
     choices.isComplete = isComplete;
     if (!areFitting && kinds.size() > 1) { // what needs least is among all
       onlyFitting = false;
@@ -120,8 +121,12 @@ private:
       thin(std::max(kLeastStates, 2 * kMostGrown / ((layers + 1) * (layers + 2))));
       isLast = i + 1 == kinds.size();
       grow(kinds[i]);
-      if (isLast && (isOne || !areFitting))
-        return; // only the fastest is there, or the least
+      if (isLast && (isOne || !areFitting)) { // only the fastest is there, or the least
+        at = states.front();
+        states.clear();
+        append();
+        return;
+      }
       thin(kMostGrown);
       prune();
       if (!isLast)
@@ -340,7 +345,7 @@ private:
 
   RepeatChoice choiceOf(size_t i) const {
     RepeatChoice choice;
-    for (size_t chunk = 0; chunk < chunks && !rows.empty(); ++chunk) {
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
       const double *row = &rows[i * width + 4 * chunk];
       choice.seconds.push_back({row[0], row[1], row[2]});
     }
