@@ -275,15 +275,16 @@ private:
     return most;
   }
 
-  // Of what there is, on the device or in host memory; what fits only by rounding does not.
+  // Of what there is, on the device or in host memory; what fits only by rounding of a choice does not.
   double shareOf(const State &state) const {
-    double most = heldBytes(kept.data(), 1);
-    double device = most + state.peakBytes, host = 0;
+    constexpr double rounded = 1 + 1e-13;
+    double most = heldBytes(kept.data(), 1), device = most + state.peakBytes, host = room.fixedHostBytes;
     if (room.areLayersElsewhere) {
       device = std::max(mostEnds + state.peakBytes, room.stepBytes) + std::min(most, state.bufferBytes);
-      host = (room.fixedHostBytes + most) / room.hostBytes;
+      host = (host + most) * rounded;
     }
-    return std::max((room.fixedBytes + device) / room.bytes, host) * (1 + 1e-13);
+    double share = (room.fixedBytes + std::max(device, room.stepBytes)) / room.bytes * rounded;
+    return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
   // Drops states that another one is at least as good as in all that counts: time, and before the last kind bytes.

@@ -151,6 +151,19 @@ TEST(RepeatChoices, NeedLeastWhenNothingFits) {
   }
 }
 
+// Optimizer state alone may be more than host memory has, whatever layers keep on the device.
+TEST(RepeatChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
+  std::mt19937 random(10);
+  CostTable table = distinctKinds(random, 3);
+  StageRoom room = roomFor(1000, 8);
+  room.areLayersElsewhere = false;
+  room.fixedHostBytes = 8;
+  EXPECT_TRUE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/true).fits);
+  room.fixedHostBytes = 8.5;
+  EXPECT_FALSE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/true).fits);
+  EXPECT_FALSE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/false).fits);
+}
+
 // With very many kinds choices are left out, which is said; those that stay fit, and one is no slower than any class
 // for all layers.
 TEST(RepeatChoices, AreBoundedWhereKindsAreVeryMany) {
