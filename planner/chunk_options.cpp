@@ -131,15 +131,13 @@ std::vector<ChunkOption> ChunkOptions::choose(int stage, std::span<const LayerRa
     kinds = layersByKind(costs, chunks);
   RepeatChoices found = chooseRepeats(costs, kinds, roomOf(stage), isOne);
   complete = complete && found.isComplete;
-  std::vector<ChunkOption> options;
-  for (RepeatChoice &choice : found.list) {
-    if (options.empty()) {
-      options.push_back(price(stage, chunks, choice.repeated));
-      continue;
-    }
-    options.push_back(options.front()); // they differ in what is repeated
-    options.back().repeated = std::move(choice.repeated);
-    options.back().seconds = std::move(choice.seconds);
+  if (!found.fits)
+    return {price(stage, chunks, found.list.front().repeated)};
+  std::vector<ChunkOption> options(found.list.size(), first); // they differ in what is repeated
+  for (size_t i = 0; i < options.size(); ++i) {
+    options[i].fits = true;
+    options[i].repeated = std::move(found.list[i].repeated);
+    options[i].seconds = std::move(found.list[i].seconds);
   }
   return options;
 }

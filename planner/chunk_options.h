@@ -15,9 +15,9 @@ namespace espalier::planner {
 /// The chunks of one stage with what they keep.
 struct ChunkOption {
   bool fits = false;
-  std::vector<ChunkSeconds> seconds; ///< of the layers of each chunk; see edgeSeconds
-  double stepSeconds = 0;            ///< of the whole stage, once per step
-  double bytes = 0, hostBytes = 0;   ///< of the whole stage, on the device and in host memory; when nothing fits, least
+  std::vector<ChunkSeconds> seconds;    ///< of the layers of each chunk; see edgeSeconds
+  double stepSeconds = 0;               ///< of the whole stage, once per step
+  double bytes = 0, hostBytes = 0;      ///< of the whole stage, on the device and in host memory; see price()
   std::vector<RepeatedLayers> repeated; ///< of each kind of layer on the stage
 };
 
@@ -27,7 +27,7 @@ public:
   ChunkOptions(const Problem &problem, const StageOptions &options);
 
   /// Choices that fit: of any two each is faster in some action of some chunk. The fastest in all comes first. When
-  /// nothing fits, that which needs the least share of what there is.
+  /// nothing fits, that which needs the least share of what there is. Their bytes are not summed where they fit.
   std::vector<ChunkOption> choices(int stage, std::span<const LayerRange> chunks);
 
   /// The first of them alone, which is quicker.
@@ -37,7 +37,7 @@ public:
   const std::vector<ChunkOption> &choices(int stage, int layers);
   const ChunkOption &best(int stage, int layers);
 
-  /// A given choice.
+  /// A given choice, with its bytes.
   ChunkOption price(int stage, std::span<const LayerRange> chunks, const std::vector<RepeatedLayers> &repeated);
 
   /// What each layer of each chunk keeps; see keptLayers().

@@ -98,6 +98,7 @@ public:
   RepeatChoices run() {
     addKinds();
     RepeatChoices choices;
+    choices.fits = areFitting;
     choices.isComplete = isComplete;
     if (!areFitting && kinds.size() > 1) { // what needs least is among all
       onlyFitting = false;
@@ -120,8 +121,12 @@ private:
       thin(std::max(kLeastStates, 2 * kMostGrown / ((layers + 1) * (layers + 2))));
       isLast = i + 1 == kinds.size();
       grow(kinds[i]);
-      if (isLast && (isOne || !areFitting))
-        return; // only the fastest is there, or the least
+      if (isLast && (isOne || !areFitting)) { // only the fastest is there, or the least
+        at = states.front();
+        states.clear();
+        append();
+        return;
+      }
       thin(kMostGrown);
       prune();
       if (!isLast)
@@ -270,15 +275,16 @@ private:
     return most;
   }
 
-  // Of what there is, on the device or in host memory; what fits only by rounding does not.
+  // Of what there is, on the device or in host memory; what fits only by rounding of a choice does not.
   double shareOf(const State &state) const {
-    double most = heldBytes(kept.data(), 1);
-    double device = most + state.peakBytes, host = 0;
+    constexpr double rounded = 1 + 1e-13;
+    double most = heldBytes(kept.data(), 1), device = most + state.peakBytes, host = room.fixedHostBytes;
     if (room.areLayersElsewhere) {
       device = std::max(mostEnds + state.peakBytes, room.stepBytes) + std::min(most, state.bufferBytes);
-      host = (room.fixedHostBytes + most) / room.hostBytes;
+      host = (host + most) * rounded;
     }
-    return std::max((room.fixedBytes + device) / room.bytes, host) * (1 + 1e-13);
+    double share = (room.fixedBytes + std::max(device, room.stepBytes)) / room.bytes * rounded;
+    return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
   // Drops states that another one is at least as good as in all that counts: time, and before the last kind bytes.
@@ -340,7 +346,7 @@ private:
 
   RepeatChoice choiceOf(size_t i) const {
     RepeatChoice choice;
-    for (size_t chunk = 0; chunk < chunks && !rows.empty(); ++chunk) {
+    for (size_t chunk = 0; chunk < chunks; ++chunk) {
       const double *row = &rows[i * width + 4 * chunk];
       choice.seconds.push_back({row[0], row[1], row[2]});
     }

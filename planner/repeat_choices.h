@@ -50,11 +50,12 @@ struct StageRoom {
 /// A choice and what it takes.
 struct RepeatChoice {
   std::vector<RepeatedLayers> repeated; ///< per kind
-  std::vector<ChunkSeconds> seconds;    ///< of the layers of each chunk; not summed where there is only one choice
+  std::vector<ChunkSeconds> seconds;    ///< of the layers of each chunk
 };
 
 struct RepeatChoices {
   std::vector<RepeatChoice> list; ///< fastest in all first
+  bool fits = false;              ///< that they fit
   bool isComplete = true;         ///< false: with very many kinds, some were left out
 };
 

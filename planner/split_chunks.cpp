@@ -429,7 +429,8 @@ LaidStages layStages(const Problem &problem, StageOptions &options, const std::v
       chunks.push_back(&laid.stages[modelChunk(stage, i, axes.pp, isVShaped(axes.schedule))]);
       own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
     }
-    ChunkOption option = repeated.empty() ? choices.best(stage, own) : choices.price(stage, own, repeated[stage]);
+    ChunkOption option =
+        choices.price(stage, own, repeated.empty() ? choices.best(stage, own).repeated : repeated[stage]);
     std::vector<std::vector<Recompute>> kept = choices.keep(own, option.repeated);
     for (int i = 0; i < perStage; ++i)
       chunks[i]->recompute = std::move(kept[i]);

@@ -1,0 +1,187 @@
+// What the layers of a stage may keep: every class for each layer by hand, and very many kinds.
+#include "planner/repeat_choices.h"
+#include "planner/stage_options.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+using namespace espalier::planner;
+
+namespace {
+
+// Layers that are all of different kinds, in which whatever takes less in one place takes more in another.
+CostTable distinctKinds(std::mt19937 &random, int layers) {
+  auto between = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+  CostTable table;
+  for (int layer = 0; layer < layers; ++layer) {
+    SegmentCost cost;
+    cost.forward.compute = between(1, 2);
+    cost.backward.compute = between(2, 4);
+    double kept = 1;
+    for (int i = 0; i < 3; ++i, kept *= between(0.3, 0.7)) {
+      cost.savedBytes[i] = kept * between(4, 8);
+      cost.savedBufferBytes[i] = 4 * cost.savedBytes[i];
+      cost.forwardTransfer[i] = kept * between(0.1, 1);
+      cost.recompute[i].compute = i * between(0.2, 0.8);
+      cost.backwardPeakBytes[i] = between(1, 9);
+    }
+    table.layerKinds.push_back(layer);
+    table.kinds.push_back(cost);
+  }
+  return table;
+}
+
+StageRoom roomFor(double bytes, double hostBytes) {
+  StageRoom room;
+  room.held = {{3}};
+  room.ends = {2};
+  room.bytes = bytes;
+  room.hostBytes = hostBytes;
+  room.areLayersElsewhere = true;
+  return room;
+}
+
+struct Taken {
+  double forward = 0, backward = 0, kept = 0, peak = 0, buffer = 0;
+};
+
+Taken taken(const CostTable &table, const std::vector<int> &classes) {
+  Taken sum;
+  for (size_t layer = 0; layer < classes.size(); ++layer) {
+    const SegmentCost &cost = table.kinds[layer];
+    ChunkSeconds seconds = segmentSeconds(cost, classes[layer]);
+    sum.forward += seconds.forward;
+    sum.backward += seconds.backward;
+    sum.kept += cost.savedBytes[classes[layer]];
+    sum.peak = std::max(sum.peak, peakBytes(cost, classes[layer]));
+    sum.buffer = std::max(sum.buffer, cost.savedBufferBytes[classes[layer]]);
+  }
+  return sum;
+}
+
+// Three micro-batches are held, of which inputs take 6 bytes on the device.
+bool fits(const StageRoom &room, const Taken &sum) {
+  return 6 + sum.peak + std::min(3 * sum.kept, sum.buffer) <= room.bytes && 3 * sum.kept <= room.hostBytes;
+}
+
+std::vector<int> classesOf(const RepeatChoice &choice) {
+  std::vector<int> classes;
+  for (const RepeatedLayers &repeated : choice.repeated) // of one layer each
+    classes.push_back(repeated.full ? 2 : repeated.selective);
+  return classes;
+}
+
+// The layers of one chunk.
+std::vector<LikeLayers> kindsOf(const CostTable &table) {
+  LayerRange all{0, static_cast<int>(table.layerKinds.size())};
+  return layersByKind(table, {&all, 1});
+}
+
+} // namespace
+
+// Every choice that fits is covered by one of the list, and each of the list fits and is needed.
+TEST(RepeatChoices, AreAllThatNoneIsBetterThan) {
+  std::mt19937 random(7);
+  int infeasible = 0, several = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    int layers = 1 + trial % 6;
+    CostTable table = distinctKinds(random, layers);
+    StageRoom room = roomFor(20 + random() % 30, 4 * layers + random() % (12 * layers));
+    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/false);
+    RepeatChoices one = chooseRepeats(table, kindsOf(table), room, /*isOne=*/true);
+    ASSERT_TRUE(choices.isComplete && one.isComplete);
+    ASSERT_FALSE(choices.list.empty());
+    std::vector<int> classes(layers);
+    bool isAny = false;
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int code = 0, all = static_cast<int>(std::pow(3, layers)); code < all; ++code) {
+      for (int layer = 0, rest = code; layer < layers; ++layer, rest /= 3)
+        classes[layer] = rest % 3;
+      Taken sum = taken(table, classes);
+      if (!fits(room, sum))
+        continue;
+      isAny = true;
+      fastest = std::min(fastest, sum.forward + sum.backward);
+      EXPECT_TRUE(std::ranges::any_of(choices.list, [&](const RepeatChoice &choice) {
+        return choice.seconds[0].forward <= sum.forward + 1e-9 && choice.seconds[0].backward <= sum.backward + 1e-9;
+      })) << trial;
+    }
+    ASSERT_EQ(choices.fits, isAny) << trial;
+    infeasible += !isAny;
+    several += choices.list.size() > 1;
+    for (const RepeatChoice &choice : choices.list) {
+      Taken sum = taken(table, classesOf(choice));
+      EXPECT_EQ(fits(room, sum), isAny) << trial;
+      EXPECT_NEAR(choice.seconds[0].forward, sum.forward, 1e-9);
+      EXPECT_NEAR(choice.seconds[0].backward, sum.backward, 1e-9);
+    }
+    if (isAny) {
+      EXPECT_NEAR(choices.list[0].seconds[0].total(), fastest, 1e-9) << trial;
+      EXPECT_NEAR(one.list[0].seconds[0].total(), fastest, 1e-9) << trial;
+    }
+  }
+  EXPECT_GT(infeasible, 20);
+  EXPECT_GT(several, 60);
+}
+
+// When nothing fits, the least share of what there is.
+TEST(RepeatChoices, NeedLeastWhenNothingFits) {
+  std::mt19937 random(9);
+  for (int trial = 0; trial < 50; ++trial) {
+    int layers = 1 + trial % 5;
+    CostTable table = distinctKinds(random, layers);
+    StageRoom room = roomFor(1, 1);
+    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/trial % 2);
+    ASSERT_FALSE(choices.fits);
+    auto share = [&](const std::vector<int> &classes) {
+      Taken sum = taken(table, classes);
+      return std::max(6 + sum.peak + std::min(3 * sum.kept, sum.buffer), 3 * sum.kept);
+    };
+    double least = share(classesOf(choices.list.at(0)));
+    std::vector<int> classes(layers);
+    for (int code = 0, all = static_cast<int>(std::pow(3, layers)); code < all; ++code) {
+      for (int layer = 0, rest = code; layer < layers; ++layer, rest /= 3)
+        classes[layer] = rest % 3;
+      EXPECT_GE(share(classes), least * (1 - 1e-9)) << trial;
+    }
+  }
+}
+
+// Optimizer state alone may be more than host memory has, whatever layers keep on the device.
+TEST(RepeatChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
+  std::mt19937 random(10);
+  CostTable table = distinctKinds(random, 3);
+  StageRoom room = roomFor(1000, 8);
+  room.areLayersElsewhere = false;
+  room.fixedHostBytes = 8;
+  EXPECT_TRUE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/true).fits);
+  room.fixedHostBytes = 8.5;
+  EXPECT_FALSE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/true).fits);
+  EXPECT_FALSE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/false).fits);
+}
+
+// With very many kinds choices are left out, which is said; those that stay fit, and one is no slower than any class
+// for all layers.
+TEST(RepeatChoices, AreBoundedWhereKindsAreVeryMany) {
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 20; ++trial) {
+    int layers = 40 + trial;
+    CostTable table = distinctKinds(random, layers);
+    StageRoom room = roomFor(60, 3 * layers * std::uniform_real_distribution<double>(2, 7)(random));
+    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/false);
+    ASSERT_TRUE(choices.fits);
+    EXPECT_FALSE(choices.isComplete);
+    EXPECT_LT(choices.list.size(), 8192u);
+    for (const RepeatChoice &choice : choices.list)
+      EXPECT_TRUE(fits(room, taken(table, classesOf(choice))));
+    for (int kept = 0; kept < 3; ++kept) {
+      Taken sum = taken(table, std::vector<int>(layers, kept));
+      if (fits(room, sum))
+        EXPECT_LE(choices.list[0].seconds[0].total(), sum.forward + sum.backward);
+    }
+  }
+}
