@@ -28,23 +28,25 @@ class Leaders {
 public:
   explicit Leaders(int wanted) : wanted(std::max(wanted, 1)) {}
 
-  void offer(const Plan &axes, const SplitResult &result) {
-    auto [place, inserted] = best.try_emplace(kindOf(axes), axes, result);
-    if (!inserted && result.seconds < place->second.second.seconds)
-      place->second = {axes, result};
+  // Of equally fast plans of a kind the first in the space is kept.
+  void offer(const Plan &axes, const SplitResult &result, size_t place) {
+    auto [known, inserted] = best.try_emplace(kindOf(axes), Leader{axes, result, place});
+    Leader &leader = known->second;
+    if (!inserted && std::tie(result.seconds, place) < std::tie(leader.result.seconds, leader.place))
+      leader = {axes, result, place};
   }
 
   // A plan of a kind that has a leader must beat it; of a new kind, the last that is reported.
   double limitFor(const Plan &axes) const {
     double limit = kthSeconds();
     auto place = best.find(kindOf(axes));
-    return place == best.end() ? limit : std::min(limit, place->second.second.seconds);
+    return place == best.end() ? limit : std::min(limit, place->second.result.seconds);
   }
 
   double bestSeconds() const {
     double seconds = std::numeric_limits<double>::infinity();
     for (const auto &[key, leader] : best)
-      seconds = std::min(seconds, leader.second.seconds);
+      seconds = std::min(seconds, leader.result.seconds);
     return seconds;
   }
 
@@ -53,7 +55,7 @@ public:
       return std::numeric_limits<double>::infinity();
     std::vector<double> seconds;
     for (const auto &[key, leader] : best)
-      seconds.push_back(leader.second.seconds);
+      seconds.push_back(leader.result.seconds);
     std::ranges::nth_element(seconds, seconds.begin() + wanted - 1);
     return seconds[wanted - 1];
   }
@@ -62,7 +64,7 @@ public:
   std::vector<std::pair<Plan, SplitResult>> sorted() const {
     std::vector<std::pair<Plan, SplitResult>> list;
     for (const auto &[key, leader] : best)
-      list.push_back(leader);
+      list.emplace_back(leader.axes, leader.result);
     std::sort(list.begin(), list.end(),
               [](const auto &a, const auto &b) { return a.second.seconds < b.second.seconds; });
     if (static_cast<int>(list.size()) > wanted)
@@ -71,8 +73,14 @@ public:
   }
 
 private:
+  struct Leader {
+    Plan axes;
+    SplitResult result;
+    size_t place = 0; // of the candidate
+  };
+
   int wanted;
-  std::map<KindKey, std::pair<Plan, SplitResult>> best;
+  std::map<KindKey, Leader> best;
 };
 
 // Turns a split into stages with what each layer keeps.
@@ -199,8 +207,8 @@ private:
     }
   }
 
-  // What may be faster than the plans that are reported, or than the best alone, goes to `stillOpen` with its bound.
-  // Returns the actions that were spent.
+  // Looks for plans as fast as those that are reported, or faster than the best alone; what bounds leave open of that
+  // goes to `stillOpen`. Returns the actions that were spent.
   int64_t solveBatch(const std::vector<size_t> &which, const Solve &solve, bool onlyBest, Open &stillOpen) {
     std::vector<Plan> plans;
     std::vector<uint32_t> choices;
@@ -208,7 +216,7 @@ private:
     for (size_t i : which) {
       choices.push_back(space.at(i)->choice);
       plans.push_back(space.axes(*space.at(i)));
-      limits.push_back(onlyBest ? leaders.bestSeconds() : leaders.limitFor(plans.back()));
+      limits.push_back(onlyBest ? leaders.bestSeconds() : leaders.limitFor(plans.back()) * (1 + 1e-12));
     }
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     std::vector<SplitResult> results(plans.size());
@@ -221,7 +229,7 @@ private:
       spent += results[i].spent;
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
-        leaders.offer(plans[i], results[i]);
+        leaders.offer(plans[i], results[i], which[i]);
     }
     for (size_t i = 0; i < which.size(); ++i)
       if (results[i].lowerBound < (onlyBest ? leaders.bestSeconds() : leaders.limitFor(plans[i])))

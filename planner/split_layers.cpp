@@ -35,7 +35,7 @@ public:
   SplitSearch(const Problem &problem, StageOptions &options, int64_t budget)
       : problem(problem), options(options), axes(options.axes()), stages(axes.pp),
         layers(static_cast<int>(options.table().layerKinds.size())), budget(budget),
-        paths(axes.schedule, stages, axes.microBatches) {
+        paths(axes.schedule, stages, axes.microBatches), path(stages + 1) {
     sumLayers();
   }
 
@@ -415,7 +415,8 @@ private:
       if (!complete || here + step.turning > target || here + step.passing > slack[stage + 1][used + count])
         return;
       counts.push_back(count);
-      if (mayEndWithin(target, counts, used))
+      path[counts.size()] = ++nodes;
+      if (mayEndWithin(target, counts, used + count))
         complete = descend(used + count, stage + 1, here + step.passing, limit, slack, counts, result);
       counts.pop_back();
     });
@@ -436,6 +437,8 @@ private:
   struct PlayedChain {
     Chain chain;
     std::vector<std::vector<double>> rest;
+    std::vector<double> above;  // what it takes on the stages before each, on the path of these nodes
+    std::vector<int64_t> nodes; // from 1; 0 where nothing is known
   };
 
   void sumRest(PlayedChain &played, double target) {
@@ -451,26 +454,38 @@ private:
 
   void addPlayed(Chain chain, double target) {
     if (played.size() >= kMostChains)
-      played.erase(played.begin());
-    played.push_back({std::move(chain), {}});
+      played.pop_back();
+    played.insert(played.begin(),
+                  {std::move(chain), {}, std::vector<double>(stages + 1), std::vector<int64_t>(stages + 1)});
     budget -= static_cast<int64_t>(stages) * layers;
-    sumRest(played.back(), target);
+    sumRest(played.front(), target);
   }
 
-  // Whether the chains of splits played before leave time for the first stages of a split; the last of them is new.
-  bool mayEndWithin(double target, const std::vector<int> &counts, int used) {
-    budget -= static_cast<int64_t>(played.size() * counts.size()) / 4;
-    for (const PlayedChain &one : played) {
-      int first = used + counts.back();
-      double seconds = one.rest[counts.size()][first];
-      for (size_t stage = counts.size(); stage-- > 0 && seconds <= target;) {
-        first -= counts[stage];
-        seconds += secondsOn(one.chain, static_cast<int>(stage), first, counts[stage]);
-      }
-      if (seconds > target)
-        return false;
+  // Whether the chains of splits played before leave time for the first stages of a split, which end behind `end`
+  // layers.
+  bool mayEndWithin(double target, const std::vector<int> &counts, int end) {
+    auto rulesOut = [&](PlayedChain &one) {
+      return secondsAbove(one, counts, end) + one.rest[counts.size()][end] > target;
+    };
+    auto one = std::ranges::find_if(played, rulesOut);
+    budget -= (one - played.begin()) / 4;
+    if (one == played.end())
+      return true;
+    std::rotate(played.begin(), one, one + 1); // likely to rule out the next one, too
+    return false;
+  }
+
+  // What a chain takes on the first stages of a split, at least; remembered along the path.
+  double secondsAbove(PlayedChain &one, const std::vector<int> &counts, int end) {
+    size_t known = counts.size();
+    for (; known > 0 && one.nodes[known] != path[known]; --known)
+      end -= counts[known - 1];
+    for (; known < counts.size(); ++known) {
+      one.above[known + 1] = one.above[known] + secondsOn(one.chain, static_cast<int>(known), end, counts[known]);
+      one.nodes[known + 1] = path[known + 1];
+      end += counts[known];
     }
-    return true;
+    return one.above[known];
   }
 
   const Problem &problem;
@@ -489,8 +504,10 @@ private:
   bool isExact = false;                  // what a stage keeps is chosen, not only bounded
   double firstEnding = 0;                // the least of the endings of those in time for the last target
   std::vector<int> lowest, highest;      // layers used before each stage, for the last target narrowed to
-  std::vector<PlayedChain> played;       // with what they take for the last target narrowed to
-  double unproved = kInfinity;           // least bound of the splits that were played without proof of what is kept
+  std::vector<int64_t> path;             // the node of the descent behind so many stages
+  int64_t nodes = 0;
+  std::vector<PlayedChain> played; // with what they take for the last target narrowed to
+  double unproved = kInfinity;     // least bound of the splits that were played without proof of what is kept
   std::shared_ptr<const OrderedSchedule> schedule; // asked for when the first split is played
 };
 
