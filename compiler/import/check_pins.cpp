@@ -191,8 +191,11 @@ private:
     std::string path =
         reader.has("planner.pin.stage_layers") ? "planner.pin.stage_layers" : "model.model_config.offset";
     int64_t size = static_cast<int64_t>(pins.stageLayers->size());
-    // Every chunk is listed where stages have several; those may be without layers.
-    int64_t chunks = std::max(1, pins.virtualStages.value_or(1)), pp = pins.pp.value_or(size / chunks);
+    // Every chunk is listed where stages have several; those may be without layers. The list tells how many chunks an
+    // interleaved schedule has where no pin does.
+    int64_t listed =
+        pins.pp && pins.schedule == planner::scheduleName(planner::Schedule::Interleaved) ? size / *pins.pp : 1;
+    int64_t chunks = std::max<int64_t>(1, pins.virtualStages.value_or(listed)), pp = pins.pp.value_or(size / chunks);
     int64_t total = 0;
     int least = 1;
     for (int layers : *pins.stageLayers) {
@@ -200,7 +203,8 @@ private:
       least = std::min(least, layers);
     }
     if (size != pp * chunks)
-      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}", size, pp * chunks));
+      reader.error(path, fmt::format("{} {} have layers, the pipeline has {}", size, chunks > 1 ? "chunks" : "stages",
+                                     pp * chunks));
     if (least < (chunks > 1 ? 0 : 1))
       reader.error(path, fmt::format("every {}, got [{}]",
                                      chunks > 1 ? "chunk needs 0 layers or more" : "stage needs a layer",

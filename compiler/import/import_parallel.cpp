@@ -3,6 +3,7 @@
 // check_pins.cpp.
 #include "compiler/import/check_pins.h"
 #include "compiler/import/run_reader.h"
+#include "planner/schedule.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -308,6 +309,9 @@ void applyPlannerPins(const RunReader &reader) {
     pins.schedule = schedule;
   if (std::optional<std::vector<int>> layers = integerList(reader, "planner.pin.stage_layers"))
     pins.stageLayers = layers;
+  for (planner::Schedule vShaped : planner::kSchedules)
+    if (planner::isVShaped(vShaped) && pins.schedule == planner::scheduleName(vShaped) && !pins.virtualStages)
+      pins.virtualStages = planner::chunksOf(vShaped, /*virtualStages=*/1);
 }
 
 int64_t batchOfPins(const RunConfig &config, int64_t otherwise) {
