@@ -137,7 +137,6 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
     result = planner::search(problem, options);
     double excess = 1;
     for (planner::PricedPlan &priced : result.plans) {
-      priced.plan.splitsExperts = run.pins.expertTensorParallel.value_or(true);
       priced.plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
       priced.plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
       priced.prediction.memoryLimitBytes = limit;

@@ -491,6 +491,7 @@ planner::Pins pinsOf(const RunConfig &run) {
   pins.microBatches = from.microBatches;
   pins.sequenceParallel = from.sequenceParallel;
   pins.vocabParallel = from.vocabParallel;
+  pins.splitsExperts = from.expertTensorParallel;
   pins.offloadOptimizer = from.offloadOptimizer;
   pins.offloadActivations = from.offloadActivations;
   pins.stageLayers = from.stageLayers;
