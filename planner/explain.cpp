@@ -331,6 +331,9 @@ std::string traceJson(const Problem &problem, const Plan &given) {
     text += format("%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"stage %d\"}}",
                    separator, stage, stage);
     separator = ",";
+    for (const auto &[track, stream] : {std::pair(0, "micro-batches"), std::pair(1, "once per step")})
+      text += format(",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+                     stage, track, stream);
     for (const PlayedAction &action : played.trace[stage])
       text += format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"name\":\"%s%d.%d\",\"ts\":%.3f,\"dur\":%.3f}", stage,
                      names[static_cast<int>(action.action.kind)], action.action.microBatch, action.action.chunk,

@@ -141,6 +141,7 @@ TEST(Explain, TraceHasEveryAction) {
   for (size_t at = text.find("\"ph\":\"X\""); at != std::string::npos; at = text.find("\"ph\":\"X\"", at + 1))
     ++events;
   EXPECT_EQ(events, 2u * 8 * 2 + 2);
+  EXPECT_THAT(text, HasSubstr("\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"once per step\"}"));
 }
 
 TEST(Export, MegatronFlags) {
