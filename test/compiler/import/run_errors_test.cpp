@@ -263,7 +263,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(RunErrors, AFaultIsToldOnce) {
   for (const char *set : {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
                           "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
-                          "model.model_config.hidden_act=gleu", "model.arch.type=Bert"}) {
+                          "model.model_config.hidden_act=gleu", "model.arch.type=Bert",
+                          "cluster={base: cpu_locl, name: mine, hosts: 4}"}) {
     ImportedRun run = tiny({set});
     EXPECT_EQ(run.diagnostics.sorted().size(), 1) << set << "\n" << run.diagnostics.render();
   }
@@ -278,6 +279,24 @@ TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
 
 TEST(RunErrors, WrongClusterOptionIsNamed) {
   EXPECT_THAT(tiny({}, "nowhere").diagnostics.render(), HasSubstr("--cluster: error: no cluster 'nowhere', there are"));
+  // Constants of the file's own cluster are not missed.
+  ImportOptions options;
+  options.cluster = "nowhere";
+  ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml", options);
+  EXPECT_EQ(run.diagnostics.sorted().size(), 1) << run.diagnostics.render();
+}
+
+TEST(RunErrors, HostsAreLostOfThoseThatTheDevicesFill) {
+  const std::string file = ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml"; // four hosts of eight
+  ImportOptions options;
+  options.freeAtBatch = 192;
+  options.devices = 48;
+  options.loseNodes = 5;
+  EXPECT_EQ(importRun(file, options).config.cluster.hosts, 1);
+  options.devices = 16;
+  options.loseNodes = 2;
+  EXPECT_THAT(importRun(file, options).diagnostics.render(),
+              HasSubstr("--lose-node: error: --devices 16 fills 2 hosts, at most 1 can be lost, got 2"));
 }
 
 } // namespace
