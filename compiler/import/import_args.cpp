@@ -137,6 +137,8 @@ private:
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
     writeExpertSplit(given, yaml, tp, dp);
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
+    if (batches < pp) // MindFormers' key wants one for each stage; Megatron does not
+      put("planner.pin.micro_batches", fmt::format("{}", batches), "--global-batch-size");
     put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
         "--sequence-parallel");
     put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp

@@ -158,6 +158,14 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
+TEST(ImportArgs, FewerMicroBatchesThanStages) {
+  std::string text = small;
+  text.replace(text.find("--global-batch-size 16"), 22, "--global-batch-size 1 --micro-batch-size 1 --lr 1e-4");
+  ImportedArgs args = importText(text);
+  EXPECT_THAT(args.diagnostics.render(), Not(HasSubstr("cannot fill")));
+  EXPECT_THAT(args.yaml, HasSubstr("micro_batches: 1"));
+}
+
 TEST(ImportArgs, LayoutOfStages) {
   const std::string flag = "--pipeline-model-parallel-layout ";
   EXPECT_THAT(importText(small + flag + "'Et*10|t*14L'").yaml, HasSubstr("stage_layers: [10, 14]"));
