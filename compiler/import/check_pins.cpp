@@ -68,7 +68,7 @@ private:
     return names;
   }
   static std::string last(const std::string &path) { return path.substr(path.rfind('.') + 1); }
-  std::optional<int64_t> dim(const char *name) const {
+  std::optional<int64_t> dim(const std::string &name) const {
     auto found = config.model.dims.find(name);
     return found == config.model.dims.end() || found->second == 0 ? std::nullopt : std::optional(found->second);
   }
@@ -127,9 +127,11 @@ private:
     int64_t tp = pins.tp.value_or(1);
     std::string path = key("tp", "model_parallel");
     int64_t common = 0;
-    for (const char *name : {"heads", "kv_heads", "hidden", "ffn"})
+    std::vector<std::string> names = config.model.tensorParallelDims();
+    names.push_back("hidden");
+    for (const std::string &name : names)
       common = std::gcd(common, dim(name).value_or(0));
-    for (const char *name : {"heads", "kv_heads", "hidden", "ffn"})
+    for (const std::string &name : names)
       if (std::optional<int64_t> size = dim(name); size && *size % tp != 0)
         reader.error(path, fmt::format("{} {} is not a multiple of {} {}; {}: {} → {}: {} {}", name, *size, last(path),
                                        tp, last(path), tp, nearestDivisors(common, tp), name, *size));
