@@ -261,10 +261,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What a wrong value leads to is not reported beside it.
 TEST(RunErrors, AFaultIsToldOnce) {
-  for (const char *set : {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
-                          "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
-                          "model.model_config.hidden_act=gleu", "model.arch.type=Bert",
-                          "cluster={base: cpu_locl, name: mine, hosts: 4}"}) {
+  for (const char *set :
+       {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
+        "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
+        "model.model_config.hidden_act=gleu", "model.arch.type=Bert", "cluster={base: cpu_locl, name: mine, hosts: 4}",
+        "planner.pin.micro_batches=0", "planner.pin.micro_batch_size=-3"}) {
     ImportedRun run = tiny({set});
     EXPECT_EQ(run.diagnostics.sorted().size(), 1) << set << "\n" << run.diagnostics.render();
   }
