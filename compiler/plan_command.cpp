@@ -164,6 +164,7 @@ private:
   static void freePins(Solved &solved) {
     planner::Pins pins;
     pins.vocabParallel = solved.problem.pins.vocabParallel;
+    pins.splitsExperts = solved.problem.pins.splitsExperts;
     solved.problem.pins = pins;
   }
 
@@ -259,7 +260,7 @@ private:
       freePins(solved);
     planner::SearchOptions all = options;
     all.all = arguments.all || !planner::isExecutable(solved.problem, wish);
-    planner::WhyNot answer = planner::whyNot(solved.problem, solved.result.plans.front(), wish, all);
+    planner::WhyNot answer = planner::whyNot(solved.problem, solved.result, wish, all);
     if (answer.impossible) {
       for (const std::string &reason : answer.violated)
         fmt::print(stderr, "--why-not:1:1: error: {}\n", reason);

@@ -25,6 +25,7 @@ Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<S
   LaidStages laid =
       layStages(problem, options, problem.pins.stageLayers ? *problem.pins.stageLayers : evenChunks(problem, axes));
   Plan plan = axes;
+  plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
   plan.stages = std::move(laid.stages);
   *share = 0;
   for (int stage = 0; stage < axes.pp; ++stage)

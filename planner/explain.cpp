@@ -211,6 +211,7 @@ Pins merged(Pins pins, const Pins &wish) {
   replace(pins.microBatches, wish.microBatches);
   replace(pins.sequenceParallel, wish.sequenceParallel);
   replace(pins.vocabParallel, wish.vocabParallel);
+  replace(pins.splitsExperts, wish.splitsExperts);
   replace(pins.offloadOptimizer, wish.offloadOptimizer);
   replace(pins.offloadActivations, wish.offloadActivations);
   replace(pins.schedule, wish.schedule);
@@ -236,37 +237,42 @@ bool honours(const Plan &plan, const Pins &pins) {
          agrees(pins.ep, plan.ep) && agrees(pins.zero, plan.zero) && agrees(pins.virtualStages, plan.virtualStages) &&
          agrees(pins.microBatchSize, plan.microBatchSize) && agrees(pins.microBatches, plan.microBatches) &&
          agrees(pins.sequenceParallel, plan.sequenceParallel) && agrees(pins.vocabParallel, plan.vocabParallel) &&
-         agrees(pins.offloadOptimizer, plan.offloadOptimizer) &&
+         agrees(pins.splitsExperts, plan.splitsExperts) && agrees(pins.offloadOptimizer, plan.offloadOptimizer) &&
          agrees(pins.offloadActivations, plan.offloadActivations) && agrees(pins.schedule, plan.schedule) &&
          agrees(pins.stageLayers, layers);
 }
 
 } // namespace
 
-WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish, const SearchOptions &options) {
+WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wish, const SearchOptions &options) {
+  const PricedPlan &chosen = solved.plans.front();
   Problem wished = problem;
   wished.pins = merged(problem.pins, wish);
   SearchOptions one = options;
   one.alternatives = 0;
   one.relax = one.prove = false; // an answer at once, within the gap of the bounds
+  bool isAsWished = chosen.prediction.fits() && honours(chosen.plan, wished.pins);
   WhyNot answer;
-  if (honours(chosen.plan, wished.pins)) {
+  if (isAsWished) {
     answer.best = chosen;
-    answer.lowerBoundSeconds = chosen.prediction.stepSeconds;
-    for (const auto &[name, seconds] : entries(chosen.prediction.time))
-      answer.items.emplace_back(name, 0);
-    return answer;
+    answer.lowerBoundSeconds = solved.statistics.lowerBoundSeconds;
   }
-  SearchResult result = search(wished, one);
-  if (result.plans.empty()) {
-    answer.violated = result.errors;
-    if (!result.binding.empty())
-      answer.violated.push_back(result.binding);
-    answer.impossible = result.nearest.plan.stages.empty();
-    return answer;
+  // A plan that the user pinned may be as wished without being the best such plan.
+  if (!isAsWished || !solved.statistics.optimal) {
+    SearchResult result = search(wished, one);
+    bool isFound = !result.plans.empty();
+    if (!isFound && !isAsWished) {
+      answer.violated = result.errors;
+      if (!result.binding.empty())
+        answer.violated.push_back(result.binding);
+      answer.impossible = result.nearest.plan.stages.empty();
+      return answer;
+    }
+    if (isFound)
+      answer.lowerBoundSeconds = std::max(answer.lowerBoundSeconds, result.statistics.lowerBoundSeconds);
+    if (!isAsWished || (isFound && result.plans[0].prediction.stepSeconds < chosen.prediction.stepSeconds))
+      answer.best = result.plans[0];
   }
-  answer.best = result.plans.front();
-  answer.lowerBoundSeconds = result.statistics.lowerBoundSeconds;
   std::vector<std::pair<std::string, double>> before = entries(chosen.prediction.time);
   for (auto &[name, seconds] : entries(answer.best.prediction.time)) {
     double more = seconds - before[answer.items.size()].second;
@@ -325,6 +331,9 @@ std::string traceJson(const Problem &problem, const Plan &given) {
     text += format("%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"stage %d\"}}",
                    separator, stage, stage);
     separator = ",";
+    for (const auto &[track, stream] : {std::pair(0, "micro-batches"), std::pair(1, "once per step")})
+      text += format(",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+                     stage, track, stream);
     for (const PlayedAction &action : played.trace[stage])
       text += format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"name\":\"%s%d.%d\",\"ts\":%.3f,\"dur\":%.3f}", stage,
                      names[static_cast<int>(action.action.kind)], action.action.microBatch, action.action.chunk,

@@ -42,9 +42,10 @@ struct WhyNot {
   double lowerBoundSeconds = 0; ///< no plan as wished is faster; below the best plan's step where that is not proved
 };
 
-/// Searches under `wish` (its set fields replace the problem's pins) and compares with `chosen`. Settles for a plan
-/// that is not proved best where the proof would take long.
-WhyNot whyNot(const Problem &problem, const PricedPlan &chosen, const Pins &wish, const SearchOptions &options = {});
+/// Searches under `wish` (its set fields replace the problem's pins) and compares with the first plan of `solved`, an
+/// answer for the problem's pins whose lower bound holds for them. Settles for a plan that is not proved best where the
+/// proof would take long.
+WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wish, const SearchOptions &options = {});
 
 /// For people.
 std::string printWhyNot(const WhyNot &answer);

@@ -73,6 +73,26 @@ std::string joined(const Plan &plan) {
 int64_t expertRanks(const Plan &plan) { return static_cast<int64_t>(plan.ep) * (plan.splitsExperts ? 1 : plan.tp); }
 int64_t expertTensorRanks(const Plan &plan) { return plan.splitsExperts ? plan.tp : 1; }
 
+bool hasExperts(const SegmentKind &kind) {
+  for (const PatternTerms &pattern : kind.patterns)
+    for (const ParameterTerm &parameter : pattern.parameters)
+      if (parameter.expert)
+        return true;
+  return false;
+}
+
+/// Megatron takes every layer to have experts unless a list of ones and zeros says otherwise.
+std::string megatronExpertLayers(const Problem &problem) {
+  std::string list;
+  bool isMixed = false;
+  for (const LayerRun &run : problem.layers) {
+    bool has = hasExperts(problem.kinds[run.kind]);
+    isMixed |= has != hasExperts(problem.kinds[problem.layers.front().kind]);
+    list += (list.empty() ? "" : "+") + std::string(has ? "[1]*" : "[0]*") + std::to_string(run.count);
+  }
+  return isMixed ? "--moe-layer-freq \"(" + list + ")\"\n" : "";
+}
+
 /// Experts of the model and how they are split. Their slots are what memory is planned for, as a factor of an even
 /// spread.
 void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &result) {
@@ -89,7 +109,7 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
   std::ostringstream factor;
   factor << static_cast<double>(sizeOf("capacity")) / even;
   result.text +=
-      line("--num-experts", experts) + line("--moe-router-topk", choices) +
+      line("--num-experts", experts) + megatronExpertLayers(problem) + line("--moe-router-topk", choices) +
       line("--moe-ffn-hidden-size", sizeOf("ffn")) + line("--expert-model-parallel-size", expertRanks(plan)) +
       line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " + factor.str() +
       "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
@@ -191,6 +211,25 @@ void addMegatronStages(const Plan &plan, ExportedPlan &result) {
                    line("--decoder-last-pipeline-num-layers", plan.stages.back().layers);
   else
     result.text += "--pipeline-model-parallel-layout \"" + megatronLayout(plan) + "\"\n";
+}
+
+/// None for schedules that it has not.
+const char *torchtitanSchedule(Schedule schedule) {
+  switch (schedule) {
+  case Schedule::GPipe:
+    return "GPipe";
+  case Schedule::OneFOneB:
+    return "1F1B";
+  case Schedule::Interleaved:
+    return "Interleaved1F1B";
+  case Schedule::ZeroBubbleV:
+    return "ZBVZeroBubble";
+  case Schedule::ZeroBubbleH1:
+  case Schedule::VHalf:
+  case Schedule::VMin:
+    return nullptr;
+  }
+  return nullptr;
 }
 
 } // namespace
@@ -299,12 +338,10 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
       result.notExpressed.push_back("experts over ep while nothing else is sharded over it");
   }
   if (plan.pp > 1) {
-    static constexpr const char *schedules[] = {"GPipe", "1F1B", "Interleaved1F1B", "", "ZBVZeroBubble"};
-    const char *schedule = schedules[static_cast<int>(plan.schedule)];
-    if (*schedule)
+    if (const char *schedule = torchtitanSchedule(plan.schedule))
       text += std::string("pipeline_parallel_schedule = \"") + schedule + "\"\n";
     else
-      result.notExpressed.push_back("the ZB-H1 schedule");
+      result.notExpressed.push_back(std::string("schedule ") + scheduleName(plan.schedule));
     text += entry("pipeline_parallel_microbatch_size", plan.microBatchSize);
     if (isEven(plan)) // by default embedding and head count as a layer each
       text += entry("pipeline_parallel_layers_per_stage", plan.stages.front().layers) +

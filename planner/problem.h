@@ -206,7 +206,7 @@ struct Machine {
 struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
   std::optional<int64_t> microBatchSize, microBatches;
-  std::optional<bool> sequenceParallel, vocabParallel;
+  std::optional<bool> sequenceParallel, vocabParallel, splitsExperts;
   std::optional<bool> offloadOptimizer, offloadActivations;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers

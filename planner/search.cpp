@@ -85,6 +85,7 @@ private:
 
 // Turns a split into stages with what each layer keeps.
 Plan withStages(const Problem &problem, Plan plan, const SplitResult &split) {
+  plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
   StageOptions options(problem, plan);
   plan.stages = layStages(problem, options, split.counts, split.repeated).stages;
   return plan;
@@ -270,6 +271,10 @@ SearchResult search(const Problem &given, const SearchOptions &options) {
   result.statistics = solver.run();
   for (const auto &[axes, solved] : solver.best())
     result.plans.push_back(pricePlan(problem, withStages(problem, axes, solved)));
+  // A price is the same sum as the search's, in another order: the last digits may differ.
+  if (!result.plans.empty())
+    result.statistics.lowerBoundSeconds =
+        std::min(result.statistics.lowerBoundSeconds, result.plans.front().prediction.stepSeconds);
   if (result.plans.empty() && options.diagnose)
     diagnose(problem, options, solver.axes(), result);
   result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -68,7 +68,7 @@ private:
     return names;
   }
   static std::string last(const std::string &path) { return path.substr(path.rfind('.') + 1); }
-  std::optional<int64_t> dim(const char *name) const {
+  std::optional<int64_t> dim(const std::string &name) const {
     auto found = config.model.dims.find(name);
     return found == config.model.dims.end() || found->second == 0 ? std::nullopt : std::optional(found->second);
   }
@@ -127,9 +127,11 @@ private:
     int64_t tp = pins.tp.value_or(1);
     std::string path = key("tp", "model_parallel");
     int64_t common = 0;
-    for (const char *name : {"heads", "kv_heads", "hidden", "ffn"})
+    std::vector<std::string> names = config.model.tensorParallelDims();
+    names.push_back("hidden");
+    for (const std::string &name : names)
       common = std::gcd(common, dim(name).value_or(0));
-    for (const char *name : {"heads", "kv_heads", "hidden", "ffn"})
+    for (const std::string &name : names)
       if (std::optional<int64_t> size = dim(name); size && *size % tp != 0)
         reader.error(path, fmt::format("{} {} is not a multiple of {} {}; {}: {} → {}: {} {}", name, *size, last(path),
                                        tp, last(path), tp, nearestDivisors(common, tp), name, *size));
@@ -191,8 +193,11 @@ private:
     std::string path =
         reader.has("planner.pin.stage_layers") ? "planner.pin.stage_layers" : "model.model_config.offset";
     int64_t size = static_cast<int64_t>(pins.stageLayers->size());
-    // Every chunk is listed where stages have several; those may be without layers.
-    int64_t chunks = std::max(1, pins.virtualStages.value_or(1)), pp = pins.pp.value_or(size / chunks);
+    // Every chunk is listed where stages have several; those may be without layers. The list tells how many chunks an
+    // interleaved schedule has where no pin does.
+    int64_t listed =
+        pins.pp && pins.schedule == planner::scheduleName(planner::Schedule::Interleaved) ? size / *pins.pp : 1;
+    int64_t chunks = std::max<int64_t>(1, pins.virtualStages.value_or(listed)), pp = pins.pp.value_or(size / chunks);
     int64_t total = 0;
     int least = 1;
     for (int layers : *pins.stageLayers) {
@@ -200,7 +205,8 @@ private:
       least = std::min(least, layers);
     }
     if (size != pp * chunks)
-      reader.error(path, fmt::format("{} stages have layers, the pipeline has {}", size, pp * chunks));
+      reader.error(path, fmt::format("{} {} have layers, the pipeline has {}", size, chunks > 1 ? "chunks" : "stages",
+                                     pp * chunks));
     if (least < (chunks > 1 ? 0 : 1))
       reader.error(path, fmt::format("every {}, got [{}]",
                                      chunks > 1 ? "chunk needs 0 layers or more" : "stage needs a layer",

@@ -43,8 +43,12 @@ void refuseUnbuilt(GivenFlags &given) {
 }
 
 /// Megatron takes a period or a list of ones and zeros, such as ([1]*48).
-void checkLayers(GivenFlags &given, int64_t layers) {
+void checkLayers(GivenFlags &given, int64_t layers, bool statesModel) {
   const char *flag = "--moe-layer-freq";
+  if (!statesModel) {
+    given.value(flag, "the model of the base says which layers have experts");
+    return;
+  }
   std::string frequency = given.value(flag, "every layer has experts").value_or("1"), bare;
   for (char c : frequency)
     if (std::string_view("()'\" ").find(c) == std::string_view::npos)
@@ -98,7 +102,7 @@ void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool s
   refuseUnbuilt(given);
   if (!given.isGiven("--num-experts"))
     return;
-  checkLayers(given, layers);
+  checkLayers(given, layers, statesModel);
   auto put = [&](const char *key, const std::optional<std::string> &value, const char *otherwise, const char *flag) {
     if (value || statesModel)
       yaml.put(section + key, value.value_or(otherwise), value ? flag : "");

@@ -15,7 +15,8 @@ using Value = std::optional<double>;
 
 class Evaluator {
 public:
-  Evaluator(std::string_view text, const NameLookup &lookup) : text(text), lookup(lookup) {}
+  Evaluator(std::string_view text, const NameLookup &lookup, Division division)
+      : text(text), lookup(lookup), division(division) {}
 
   ExpressionValue run() {
     result.value = sum();
@@ -67,7 +68,13 @@ private:
         Value right = factor();
         if (right && *right == 0)
           fail("division by zero");
-        left = combine(left, right, [](double a, double b) { return a / b; });
+        bool isWhole = division == Division::Whole;
+        left = combine(left, right, [isWhole](double a, double b) { return isWhole ? std::trunc(a / b) : a / b; });
+      } else if (division == Division::Whole && take('%')) {
+        Value right = factor();
+        if (right && *right == 0)
+          fail("division by zero");
+        left = combine(left, right, [](double a, double b) { return std::fmod(a, b); });
       } else {
         return left;
       }
@@ -165,6 +172,7 @@ private:
 
   std::string_view text;
   const NameLookup &lookup;
+  const Division division;
   ExpressionValue result;
   size_t at = 0;
   int depth = 0;
@@ -172,10 +180,10 @@ private:
 
 } // namespace
 
-ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup) {
+ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup, Division division) {
   if (text.size() > 1000)
     return {std::nullopt, "expression is longer than 1000 characters", {}};
-  return Evaluator(text, lookup).run();
+  return Evaluator(text, lookup, division).run();
 }
 
 } // namespace espalier

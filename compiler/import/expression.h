@@ -20,8 +20,12 @@ struct ExpressionValue {
 /// Gives the value of a name; `known` is set to false for a name that does not exist.
 using NameLookup = std::function<std::optional<double>(const std::string &name, bool &known)>;
 
+/// What a quotient is: exact, or the whole part as in a shell, which has the remainder % beside it.
+enum class Division { Exact, Whole };
+
 /// Evaluates + - * /, parentheses, numbers, names and first_of(a, ...), floor, ceil, sqrt, min,
 /// max. Values are doubles: integers are exact to 2^53. Depth is bounded by 32.
-ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup);
+ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup,
+                                   Division division = Division::Exact);
 
 } // namespace espalier

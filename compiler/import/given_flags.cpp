@@ -32,7 +32,7 @@ ShellCommand withSplitWords(const ShellCommand &command) {
 }
 
 bool isFlag(const ShellWord &word) {
-  return word.text.size() > 2 && word.text.starts_with("--") && word.text[2] != '-';
+  return (word.text.size() > 2 && word.text.starts_with("--") && word.text[2] != '-') || word.text == "-N"; // srun's
 }
 
 } // namespace
@@ -151,14 +151,15 @@ std::optional<std::string> GivenFlags::number(const std::string &flag, const std
   return std::nullopt;
 }
 
-int64_t GivenFlags::launcherCount(std::initializer_list<const char *> names) const {
+int64_t GivenFlags::launcherCount(std::initializer_list<const char *> names, int64_t otherwise) const {
   for (const char *name : names) {
     auto found = launcher.find(name);
-    if (found == launcher.end() || found->second.values.empty() || !found->second.values[0].unknown.empty())
+    if (found == launcher.end())
       continue;
-    return std::clamp<int64_t>(std::atoll(found->second.values[0].text.c_str()), 0, 1000000);
+    bool isKnown = !found->second.values.empty() && found->second.values[0].unknown.empty();
+    return isKnown ? std::clamp<int64_t>(std::atoll(found->second.values[0].text.c_str()), 0, 1000000) : 0;
   }
-  return 0;
+  return otherwise;
 }
 
 void GivenFlags::reportRest() {

@@ -37,8 +37,9 @@ public:
   /// A decimal number of at least 0, as it is printed shortest.
   std::optional<std::string> number(const std::string &flag, const std::string &effect);
 
-  /// A count among the launcher's own flags, before the script; 0 when it does not say.
-  int64_t launcherCount(std::initializer_list<const char *> names) const;
+  /// A count among the launcher's own flags, before the script, by the first of `names` that is given; `otherwise`
+  /// where none is, 0 where only the shell knows it.
+  int64_t launcherCount(std::initializer_list<const char *> names, int64_t otherwise = 0) const;
 
   /// At the flag, or at the file where it is not given.
   void error(const std::string &flag, std::string message);

@@ -78,7 +78,12 @@ private:
 
   /// Devices by --cluster, the launcher or the base, and the run file's `cluster`.
   int64_t readDevices() {
-    int64_t stated = given.launcherCount({"--nproc_per_node", "--nproc-per-node"}) * given.launcherCount({"--nnodes"});
+    // Torch's launchers take one host where none is stated, DeepSpeed's too; under srun torch's counts are the nearer.
+    int64_t perNode = given.launcherCount({"--nproc_per_node", "--nproc-per-node", "--num_gpus"});
+    int64_t nodes = given.launcherCount({"--nnodes", "--num_nodes", "--nodes", "-N"}, perNode > 0 ? 1 : 0);
+    if (perNode == 0)
+      perNode = given.launcherCount({"--ntasks-per-node"});
+    int64_t stated = perNode * nodes;
     size_t colon = options.cluster.rfind(':');
     int hosts = 0, perHost = 0, consumed = 0;
     if (colon != std::string::npos &&
@@ -88,14 +93,14 @@ private:
       return int64_t(hosts) * perHost;
     }
     if (!options.cluster.empty() && stated > 0) {
-      put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, given.launcherCount({"--nnodes"}),
-                                        given.launcherCount({"--nproc_per_node", "--nproc-per-node"}))));
+      put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, nodes, perNode)));
       return stated;
     }
     if (stated > 0 || options.baseDevices > 0)
       return options.baseDevices > 0 ? options.baseDevices : stated;
-    result.diagnostics.error({file, 0, 0}, "the number of devices is not stated: no torchrun with --nproc_per_node and "
-                                           "--nnodes; give --cluster NAME:HOSTSxDEVICES");
+    result.diagnostics.error(
+        {file, 0, 0}, "the number of devices is not stated: no torchrun with --nproc_per_node and "
+                      "--nnodes, nor srun with --ntasks-per-node and --nodes; give --cluster NAME:HOSTSxDEVICES");
     return 0;
   }
 
@@ -132,6 +137,8 @@ private:
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
     writeExpertSplit(given, yaml, tp, dp);
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
+    if (batches < pp) // MindFormers' key wants one for each stage; Megatron does not
+      put("planner.pin.micro_batches", fmt::format("{}", batches), "--global-batch-size");
     put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
         "--sequence-parallel");
     put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp

@@ -129,8 +129,9 @@ public:
   ClusterImporter(const RunReader &reader, const std::vector<std::string> &folders)
       : reader(reader), folders(folders) {}
 
-  /// Reads NAME, NAME:HOSTSxDEVICES or a file. `where` is the place that named it.
-  void readNamed(std::string name, const SourceLocation &where) {
+  /// Reads NAME, NAME:HOSTSxDEVICES or a file. `where` is the place that named it. Returns whether there is such a
+  /// file.
+  bool readNamed(std::string name, const SourceLocation &where) {
     int hosts = 0, devices = 0, consumed = 0;
     size_t colon = name.rfind(':');
     bool hasShape = colon != std::string::npos &&
@@ -142,11 +143,11 @@ public:
     if (file.empty()) {
       reader.diagnostics().error(where,
                                  fmt::format("no cluster '{}', there are {}", name, fmt::join(knownNames(), ", ")));
-      return;
+      return false;
     }
     YamlPtr root = loadYaml(file, reader.diagnostics());
     if (!root)
-      return;
+      return false;
     cluster().name = name;
     for (const UnknownKey &key : readConstants(*root))
       reader.diagnostics().error(key.entry->keyWhere, fmt::format("unknown key '{}' in a cluster{}", key.entry->key,
@@ -156,6 +157,7 @@ public:
           where, fmt::format("a cluster needs at least one host and one device per host, got {}x{}", hosts, devices));
     else if (hasShape)
       setShape(hosts, devices);
+    return true;
   }
 
   /// One device count for all axes that the file fixes, in hosts of at most 8.
@@ -203,12 +205,7 @@ public:
   /// As if the cluster had other devices: --devices keeps the size of hosts, --lose-node takes whole hosts away.
   void change(const ImportOptions &options) {
     int64_t hosts = cluster().hosts, perHost = cluster().devicesPerHost;
-    if (options.loseNodes < 0 || options.loseNodes >= hosts)
-      reader.diagnostics().error({"--lose-node", 0, 0},
-                                 fmt::format("cluster {} has {} host{}, at most {} can be lost, got {}", cluster().name,
-                                             hosts, hosts == 1 ? "" : "s", hosts - 1, options.loseNodes));
-    else
-      hosts -= options.loseNodes;
+    std::string which = "cluster " + cluster().name + " has";
     if (options.devices) {
       int64_t devices = *options.devices;
       perHost = std::clamp<int64_t>(devices, 1, perHost);
@@ -218,8 +215,15 @@ public:
         reader.diagnostics().error({"--devices", 0, 0},
                                    fmt::format("{} devices do not fill hosts of {}; take {} or {}", devices, perHost,
                                                devices / perHost * perHost, (devices / perHost + 1) * perHost));
-      hosts = std::max<int64_t>(1, devices / perHost - options.loseNodes);
+      hosts = std::max<int64_t>(1, devices / perHost);
+      which = fmt::format("--devices {} fills", devices);
     }
+    if (options.loseNodes < 0 || options.loseNodes >= hosts)
+      reader.diagnostics().error({"--lose-node", 0, 0},
+                                 fmt::format("{} {} host{}, at most {} can be lost, got {}", which, hosts,
+                                             hosts == 1 ? "" : "s", hosts - 1, options.loseNodes));
+    else
+      hosts -= options.loseNodes;
     setShape(static_cast<int>(hosts), static_cast<int>(perHost));
   }
 
@@ -298,17 +302,19 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
     importer.readNamed(options.cluster, {"--cluster", 0, 0});
     reader.report("cluster", KeyAction::Accepted, "--cluster wins");
   } else if (section && section->isMap()) {
-    if (std::optional<std::string> base = reader.text("cluster.base"))
-      importer.readNamed(*base, reader.where("cluster.base"));
+    std::optional<std::string> base = reader.text("cluster.base");
+    bool isWhole = !base || importer.readNamed(*base, reader.where("cluster.base"));
     importer.readConstants(*section);
+    if (!isWhole)
+      importer.cluster().name.clear();
+    else if (importer.cluster().name.empty())
+      importer.cluster().name = "of the run file";
   } else if (section) {
     importer.readNamed(section->text, section->where);
   } else {
     importer.infer();
   }
   ClusterConfig &cluster = importer.cluster();
-  if (section && section->isMap() && cluster.name.empty())
-    cluster.name = "of the run file";
   if (!cluster.name.empty()) { // else not readable, which is reported already
     if (options.devices || options.loseNodes != 0)
       importer.change(options);

@@ -3,6 +3,7 @@
 // check_pins.cpp.
 #include "compiler/import/check_pins.h"
 #include "compiler/import/run_reader.h"
+#include "planner/schedule.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -286,9 +287,10 @@ void applyPlannerPins(const RunReader &reader) {
   axis("cp", pins.cp);
   axis("ep", pins.ep);
   axis("virtual_stages", pins.virtualStages);
-  if (std::optional<int64_t> size = reader.integer("planner.pin.micro_batch_size"))
+  // What is below 1 is reported with its key.
+  if (std::optional<int64_t> size = reader.integer("planner.pin.micro_batch_size"); size.value_or(0) >= 1)
     pins.microBatchSize = size;
-  if (std::optional<int64_t> batches = reader.integer("planner.pin.micro_batches"))
+  if (std::optional<int64_t> batches = reader.integer("planner.pin.micro_batches"); batches.value_or(0) >= 1)
     pins.microBatches = batches;
   if (std::optional<int64_t> zero = reader.integer("planner.pin.zero"))
     pins.zero = static_cast<int>(std::clamp<int64_t>(*zero, 0, 4)); // 4 is refused by the checks
@@ -308,6 +310,9 @@ void applyPlannerPins(const RunReader &reader) {
     pins.schedule = schedule;
   if (std::optional<std::vector<int>> layers = integerList(reader, "planner.pin.stage_layers"))
     pins.stageLayers = layers;
+  for (planner::Schedule vShaped : planner::kSchedules)
+    if (planner::isVShaped(vShaped) && pins.schedule == planner::scheduleName(vShaped) && !pins.virtualStages)
+      pins.virtualStages = planner::chunksOf(vShaped, /*virtualStages=*/1);
 }
 
 int64_t batchOfPins(const RunConfig &config, int64_t otherwise) {

@@ -1,6 +1,7 @@
 // Questions that a description answers without any IR.
 #include "compiler/import/model_description.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace espalier {
@@ -18,6 +19,22 @@ int ModelDescription::layerCount() const {
   for (size_t i = 1; i + 1 < runs.size(); ++i)
     layers += runs[i].count;
   return layers;
+}
+
+std::vector<std::string> ModelDescription::tensorParallelDims() const {
+  std::vector<std::string> split;
+  for (const auto &[dim, size] : dims)
+    if (dim == "heads" || dim == "kv_heads" || dim.starts_with("ffn"))
+      split.push_back(dim);
+  return split;
+}
+
+bool ModelDescription::isOfExperts(const std::string &dim) const {
+  for (const SegmentDescription &segment : segments)
+    for (const ParameterDescription &parameter : segment.parameters)
+      if (std::ranges::count(parameter.dims, "expert") > 0 && std::ranges::count(parameter.dims, dim) > 0)
+        return true;
+  return false;
 }
 
 int64_t ModelDescription::parameterCount() const {

@@ -68,6 +68,11 @@ struct ModelDescription {
   const SegmentDescription &segment(const std::string &kind) const;
   /// Layers are counted over the runs between the first (embed) and the last (head) segment.
   int layerCount() const;
+  /// Dimensions that tp splits and that must divide by it: heads, kv_heads and what begins with ffn. The vocabulary is
+  /// padded instead.
+  std::vector<std::string> tensorParallelDims() const;
+  /// Whether a parameter of experts has the dimension.
+  bool isOfExperts(const std::string &dim) const;
   /// Exact, unpadded, tied parameters counted once.
   int64_t parameterCount() const;
 };

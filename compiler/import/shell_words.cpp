@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
+#include <tuple>
 
 namespace espalier {
 
@@ -85,7 +86,10 @@ private:
     if (c == '\\' && peek(1) == '\n')
       return skip(2);
     if (c == '\n' || c == ';' || c == '&' || c == '|' || c == '(' || c == ')') {
+      isConditional = (c == '&' || c == '|') && (peek(1) == c || isConditional);
       take();
+      if (c == '\n')
+        skipHereDocuments();
       return endCommand();
     }
     if (std::isspace(static_cast<unsigned char>(c)))
@@ -111,11 +115,31 @@ private:
   }
 
   void skipRedirection() {
+    std::string sign;
     while (peek() == '>' || peek() == '<' || peek() == '&' || std::isdigit(static_cast<unsigned char>(peek())))
+      sign += take().c;
+    bool isHereDocument = sign.ends_with("<<") && !sign.ends_with("<<<"), isIndented = isHereDocument && peek() == '-';
+    if (isIndented)
       take();
     while (peek() == ' ')
       take();
-    readWord();
+    std::string end = readWord().text();
+    std::erase(end, emptyMark);
+    if (isHereDocument)
+      hereDocuments.push_back({end, isIndented});
+  }
+
+  /// The lines behind a command with <<END, to the line that is END.
+  void skipHereDocuments() {
+    for (const auto &[end, isIndented] : hereDocuments)
+      for (bool isEnd = false; at < input.size() && !isEnd;) {
+        std::string read;
+        while (at < input.size() && peek() != '\n')
+          read += take().c;
+        skip(1);
+        isEnd = read.substr(isIndented ? std::min(read.find_first_not_of('\t'), read.size()) : 0) == end;
+      }
+    hereDocuments.clear();
   }
 
   void append(const PlacedText &text) {
@@ -126,11 +150,15 @@ private:
 
   void warnOfControlFlow(const PlacedText &first) {
     static const std::vector<std::string> keywords = {"if", "for", "while", "until", "case", "function"};
-    if (first.chars.empty() || isWarned || std::find(keywords.begin(), keywords.end(), first.text()) == keywords.end())
-      return;
+    if (!first.chars.empty() && std::find(keywords.begin(), keywords.end(), first.text()) != keywords.end())
+      warnOfControlFlow(first.chars[0].line, first.chars[0].column);
+  }
+
+  void warnOfControlFlow(int atLine, int atColumn) {
+    if (!isWarned)
+      diagnostics.warning({file, atLine, atColumn},
+                          "control flow is not followed: every assignment counts, in the order of the file");
     isWarned = true;
-    diagnostics.warning({file, first.chars[0].line, first.chars[0].column},
-                        "control flow is not followed: every assignment counts, in the order of the file");
   }
 
   /// Unquoted space ends words. What an unknown is part of stays unknown.
@@ -181,6 +209,8 @@ private:
     if (length == 0 || std::isdigit(static_cast<unsigned char>(peek())) || (!adds && peek(length) != '='))
       return false;
     std::string name(input.substr(at, length));
+    if (isConditional && command.empty()) // CONDITION && NAME=value
+      warnOfControlFlow(line, column);
     skip(length + (adds ? 2 : 1));
     bool isList = peek() == '(';
     PlacedText value = isList ? readArray() : readWord();
@@ -327,36 +357,69 @@ private:
     parameter(word, start, name, quoted);
   }
 
-  /// NAME, NAME[@], NAME:-default and NAME-default.
+  /// What `text`, of which nothing ends a word, expands to; all of it has one place.
+  PlacedText expand(const std::string &text, const PlacedChar &place, bool quoted) {
+    if (++depth > mostDepth)
+      fail(place.line, place.column, fmt::format("expansions are nested deeper than {} levels", mostDepth));
+    auto outer = std::tuple(input, at, line, column);
+    std::tie(input, at, line, column) = std::tuple(std::string_view(text), size_t(0), place.line, place.column);
+    PlacedText result;
+    while (at < input.size() && !failed)
+      if (peek() == '$' || peek() == '`')
+        readExpansion(result, quoted);
+      else if (peek() == '"' || peek() == '\'')
+        readQuoted(result);
+      else {
+        result.chars.push_back(take());
+        result.chars.back().quoted = quoted;
+      }
+    std::tie(input, at, line, column) = outer;
+    --depth;
+    for (PlacedChar &entry : result.chars)
+      std::tie(entry.line, entry.column) = std::tuple(place.line, place.column);
+    return result;
+  }
+
+  void append(PlacedText &word, const PlacedText &more) {
+    word.chars.insert(word.chars.end(), more.chars.begin(), more.chars.end());
+    if (!more.unknown.empty())
+      word.unknown = more.unknown;
+    bound(word);
+  }
+
+  /// NAME, NAME[@], and with a default NAME-default and NAME=default, where also what is empty counts as unset with a
+  /// colon before the sign.
   void parameter(PlacedText &word, const PlacedChar &place, const std::string &inside, bool quoted) {
     size_t length = 0;
     while (length < inside.size() && isNameChar(inside[length]))
       ++length;
     std::string name = inside.substr(0, length), rest = inside.substr(length);
-    bool isList = rest == "[@]" || rest == "[*]";
+    bool isList = rest == "[@]" || rest == "[*]", replacesEmpty = rest.starts_with(":");
+    size_t sign = replacesEmpty ? 1 : 0;
+    bool hasDefault = rest.size() > sign && (rest[sign] == '-' || rest[sign] == '=');
     auto found = variables.find(name);
-    if (found != variables.end() && (rest.empty() || isList || rest.starts_with(":-") || rest.starts_with("-"))) {
-      for (PlacedChar entry : found->second.chars) {
+    bool isSet = found != variables.end();
+    if (isSet && replacesEmpty)
+      isSet = std::ranges::any_of(found->second.chars, [](const PlacedChar &entry) { return entry.c != emptyMark; });
+    if (isSet && (rest.empty() || isList || hasDefault)) {
+      PlacedText value = found->second;
+      for (PlacedChar &entry : value.chars)
         entry.quoted = quoted && (entry.quoted || !isList); // a quoted list keeps its words apart
-        word.chars.push_back(entry);
-      }
-      if (!found->second.unknown.empty())
-        word.unknown = found->second.unknown;
-      return bound(word);
+      return append(word, value);
     }
-    size_t dash = rest.starts_with(":-") ? 2 : rest.starts_with("-") ? 1 : 0;
-    if (dash == 0)
+    if (!hasDefault)
       return markUnknown(word, place, "$" + name);
-    for (char c : rest.substr(dash))
-      if (c != '"' && c != '\'')
-        word.chars.push_back({c, place.line, place.column, quoted});
+    PlacedText value = expand(rest.substr(sign + 1), place, quoted);
+    if (rest[sign] == '=')
+      variables[name] = value;
+    append(word, value);
   }
 
-  void arithmetic(PlacedText &word, const PlacedChar &place, std::string text) {
-    std::erase(text, '$');
-    std::erase(text, '{');
-    std::erase(text, '}');
-    ExpressionValue result = evaluateExpression(text, [&](const std::string &name, bool &known) {
+  void arithmetic(PlacedText &word, const PlacedChar &place, const std::string &inside) {
+    PlacedText expanded = expand(inside, place, /*quoted=*/true);
+    std::string text = expanded.text();
+    std::erase(text, emptyMark);
+    auto lookup = [&](const std::string &name, bool &known) {
       auto found = variables.find(name);
       known = found != variables.end();
       std::string digits = known ? found->second.text() : "";
@@ -365,9 +428,10 @@ private:
       auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
       known = known && error == std::errc() && end == digits.data() + digits.size();
       return known ? std::optional(static_cast<double>(value)) : std::nullopt;
-    });
-    if (!result.value || !result.fault.empty())
-      return markUnknown(word, place, "$((" + text + "))");
+    };
+    ExpressionValue result = evaluateExpression(text, lookup, Division::Whole);
+    if (!expanded.unknown.empty() || !result.value || !result.fault.empty())
+      return markUnknown(word, place, "$((" + inside + "))");
     for (char c : fmt::format("{:.0f}", std::trunc(*result.value)))
       word.chars.push_back({c, place.line, place.column, true});
   }
@@ -379,7 +443,11 @@ private:
   Diagnostics &diagnostics;
   size_t at = 0, expanded = 0;
   int line = 1, column = 1;
+  static constexpr int mostDepth = 32;
+  int depth = 0; ///< of expansions in defaults
   bool failed = false, isWarned = false;
+  bool isConditional = false;                              ///< behind && or ||
+  std::vector<std::pair<std::string, bool>> hereDocuments; ///< their last lines; whether tabs may stand before those
   std::map<std::string, PlacedText> variables;
   ShellCommand command;
   std::vector<ShellCommand> commands;

@@ -20,7 +20,8 @@ struct ShellWord {
 using ShellCommand = std::vector<ShellWord>;
 
 /// All commands of `text` in order. Control flow is not followed: every assignment counts, in file order, and a warning
-/// says so. Errors: more than 1 MiB of text, more than 1 MiB after expansion, a quote or bracket that is not closed.
+/// says so. Errors: more than 1 MiB of text, more than 1 MiB after expansion, a quote or bracket that is not closed,
+/// defaults in defaults deeper than 32 levels.
 std::vector<ShellCommand> readShell(const std::string &file, std::string_view text, Diagnostics &diagnostics);
 
 } // namespace espalier

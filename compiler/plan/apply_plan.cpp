@@ -16,14 +16,6 @@ ModelSizes sizesUnder(const planner::Plan &plan) {
   return {plan.microBatchSize * plan.replicas(), splitsVocabulary ? 128 * plan.tp : 1};
 }
 
-std::vector<std::string> tensorParallelDims(const ModelDescription &model) {
-  std::vector<std::string> dims;
-  for (const char *dim : {"heads", "kv_heads", "ffn"})
-    if (model.dims.count(dim))
-      dims.push_back(dim);
-  return dims;
-}
-
 void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescription &model) {
   Builder b(module.getContext());
   SmallVector<StringAttr> axes;
@@ -42,8 +34,8 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     dims = {b.getNamedAttr("batch", b.getStrArrayAttr({"dp", "ep"})),
             b.getNamedAttr("expert", plan.splitsExperts ? b.getStrArrayAttr({"ep"}) : b.getStrArrayAttr({"tp", "ep"}))};
   dims.push_back(b.getNamedAttr("seq", b.getStrArrayAttr({"cp"})));
-  for (const std::string &dim : tensorParallelDims(model))
-    if (plan.splitsExperts || dim != "ffn")
+  for (const std::string &dim : model.tensorParallelDims())
+    if (plan.splitsExperts || !model.isOfExperts(dim))
       dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
   if (plan.vocabParallel)
     dims.push_back(b.getNamedAttr("vocab", b.getStrArrayAttr({"tp"})));

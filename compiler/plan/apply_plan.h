@@ -13,9 +13,6 @@ namespace espalier {
 /// tp splits it (as Megatron does), else none.
 ModelSizes sizesUnder(const planner::Plan &plan);
 
-/// Dimensions of the model that tp splits and that must divide by it; the vocabulary is padded instead.
-std::vector<std::string> tensorParallelDims(const ModelDescription &model);
-
 /// Sets dist.mesh, dist.dims, dist.sequence_parallel, dist.keep_collectives, dist.slice_inputs on the module and
 /// model.recompute on the segments: the policies that their layers use.
 void applyPlan(mlir::ModuleOp module, const planner::Plan &plan, const ModelDescription &model);

@@ -6,6 +6,7 @@
 #include "planner/explain.h"
 #include "planner/search.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include <map>
@@ -67,13 +68,14 @@ std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
     }
   };
   const std::map<std::string, int64_t> &dims = run.model.dims;
+  const int64_t sequence = dims.count("seq") ? dims.at("seq") : 1;
   tradeReplicas(&planner::Plan::tp, "tp", [&](int tp) {
-    int64_t heads = dims.at(dims.count("kv_heads") ? "kv_heads" : "heads");
-    bool splitsSequence = !plan.sequenceParallel || dims.at("seq") % (plan.cp * tp) == 0;
-    return heads % tp == 0 && dims.at("ffn") % tp == 0 && splitsSequence;
+    bool splitsSequence = !plan.sequenceParallel || sequence % (plan.cp * tp) == 0;
+    return splitsSequence && std::ranges::all_of(run.model.tensorParallelDims(),
+                                                 [&](const std::string &dim) { return dims.at(dim) % tp == 0; });
   });
   tradeReplicas(&planner::Plan::cp, "cp",
-                [&](int cp) { return dims.at("seq") % (cp * (plan.sequenceParallel ? plan.tp : 1)) == 0; });
+                [&](int cp) { return sequence % (cp * (plan.sequenceParallel ? plan.tp : 1)) == 0; });
   return changes;
 }
 
@@ -137,7 +139,6 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
     result = planner::search(problem, options);
     double excess = 1;
     for (planner::PricedPlan &priced : result.plans) {
-      priced.plan.splitsExperts = run.pins.expertTensorParallel.value_or(true);
       priced.plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
       priced.plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
       priced.prediction.memoryLimitBytes = limit;

@@ -219,7 +219,7 @@ private:
   }
 
   void addLimits() {
-    for (const std::string &dim : tensorParallelDims(run.model))
+    for (const std::string &dim : run.model.tensorParallelDims())
       problem.limits.push_back({dim, run.model.dims.at(dim), Axis::Tp});
     if (sequence() > 0) {
       if (!run.model.hasExperts()) // which are chosen over whole sequences
@@ -249,7 +249,7 @@ private:
 
   std::vector<int> tensorRanks() const {
     int64_t common = 0, devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
-    for (const std::string &dim : tensorParallelDims(run.model))
+    for (const std::string &dim : run.model.tensorParallelDims())
       common = std::gcd(common, run.model.dims.at(dim));
     if (run.model.hasExperts() && !splitsExperts())
       common = std::gcd(common, run.model.dims.at("expert"));
@@ -491,6 +491,7 @@ planner::Pins pinsOf(const RunConfig &run) {
   pins.microBatches = from.microBatches;
   pins.sequenceParallel = from.sequenceParallel;
   pins.vocabParallel = from.vocabParallel;
+  pins.splitsExperts = from.expertTensorParallel;
   pins.offloadOptimizer = from.offloadOptimizer;
   pins.offloadActivations = from.offloadActivations;
   pins.stageLayers = from.stageLayers;

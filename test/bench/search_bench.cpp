@@ -38,7 +38,7 @@ void runWhyNot(benchmark::State &state, const Problem &problem, const Pins &wish
   SearchOptions options;
   options.all = all;
   options.threads = 2;
-  PricedPlan chosen = search(problem, options).plans.front();
+  SearchResult chosen = search(problem, options);
   WhyNot answer;
   for (auto _ : state)
     answer = whyNot(problem, chosen, wish, options);

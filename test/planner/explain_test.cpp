@@ -24,7 +24,7 @@ TEST(Explain, WhyNotSumsToTheDifference) {
   ASSERT_FALSE(result.plans.empty());
   Pins wish;
   wish.tp = 8;
-  WhyNot answer = whyNot(problem(), result.plans[0], wish);
+  WhyNot answer = whyNot(problem(), result, wish);
   ASSERT_TRUE(answer.violated.empty());
   double sum = 0;
   for (const auto &[name, seconds] : answer.items)
@@ -57,12 +57,12 @@ TEST(Explain, WhyNotSaysWhatForbids) {
   Pins wish;
   wish.microBatchSize = 128;
   wish.recompute = Recompute::None;
-  WhyNot answer = whyNot(problem(), result.plans[0], wish);
+  WhyNot answer = whyNot(problem(), result, wish);
   ASSERT_FALSE(answer.violated.empty());
   EXPECT_THAT(answer.violated[0], HasSubstr("have 22.35 GB"));
   wish = {};
   wish.tp = 5;
-  EXPECT_THAT(whyNot(problem(), result.plans[0], wish).violated[0], HasSubstr("does not divide"));
+  EXPECT_THAT(whyNot(problem(), result, wish).violated[0], HasSubstr("does not divide"));
 }
 
 // With one tensor rank there is nothing to split: a wish for sequence parallelism is one for more of them.
@@ -72,12 +72,12 @@ TEST(Explain, WishForSequenceParallelismIsHonoured) {
   ASSERT_EQ(result.plans[0].plan.tp, 1);
   Pins wish;
   wish.sequenceParallel = true;
-  WhyNot answer = whyNot(small, result.plans[0], wish);
+  WhyNot answer = whyNot(small, result, wish);
   EXPECT_TRUE(answer.best.plan.sequenceParallel);
   EXPECT_GT(answer.best.plan.tp, 1);
   EXPECT_GT(answer.moreSeconds, 0);
   wish.tp = 1;
-  EXPECT_TRUE(whyNot(small, result.plans[0], wish).impossible);
+  EXPECT_TRUE(whyNot(small, result, wish).impossible);
 }
 
 TEST(Explain, TableHasAStagePerLineAndSaysThatItIsProved) {
@@ -141,6 +141,7 @@ TEST(Explain, TraceHasEveryAction) {
   for (size_t at = text.find("\"ph\":\"X\""); at != std::string::npos; at = text.find("\"ph\":\"X\"", at + 1))
     ++events;
   EXPECT_EQ(events, 2u * 8 * 2 + 2);
+  EXPECT_THAT(text, HasSubstr("\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"once per step\"}"));
 }
 
 TEST(Export, MegatronFlags) {
@@ -191,6 +192,28 @@ TEST(Export, ExpertsOfEachSystem) {
   EXPECT_THAT(exportMegatron(experts, plan).notExpressed,
               ElementsAre("experts over ep and tp without sequence parallelism"));
   EXPECT_EQ(exportTorchtitan(experts, plan).notExpressed.size(), 2u); // and no sequence parallelism
+  // Layers without experts between layers with them.
+  SegmentKind routed = experts.kinds[experts.layers[0].kind];
+  routed.patterns.at(0).parameters.at(0).expert = true;
+  int dense = experts.layers[0].kind, moe = static_cast<int>(experts.kinds.size());
+  experts.kinds.push_back(routed);
+  experts.layers = {{dense, 3}, {moe, 20}, {dense, 1}};
+  EXPECT_THAT(exportMegatron(experts, plan).text, HasSubstr("--moe-layer-freq \"([0]*3+[1]*20+[0]*1)\"\n"));
+}
+
+TEST(Export, TorchtitanNamesOnlySchedulesThatItHas) {
+  for (Schedule schedule : kSchedules) {
+    Plan plan;
+    plan.pp = 2, plan.microBatches = 4, plan.schedule = schedule;
+    plan.virtualStages = chunksOf(schedule, schedule == Schedule::Interleaved ? 2 : 1);
+    for (int chunk = 0; chunk < 2 * plan.virtualStages; ++chunk)
+      plan.stages.push_back({0, 24 / (2 * plan.virtualStages), std::vector<Recompute>(24 / (2 * plan.virtualStages))});
+    ExportedPlan titan = exportTorchtitan(problem(), plan);
+    bool isNamed = titan.text.find("pipeline_parallel_schedule = \"") != std::string::npos;
+    EXPECT_EQ(isNamed, titan.notExpressed.empty()) << scheduleName(schedule);
+    if (!isNamed)
+      EXPECT_THAT(titan.notExpressed, ElementsAre(std::string("schedule ") + scheduleName(schedule)));
+  }
 }
 
 TEST(Export, MindFormersAndTorchtitan) {

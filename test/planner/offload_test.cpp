@@ -223,7 +223,7 @@ TEST(Offload, ADifferenceByCauseSumsToTheTotal) {
   EXPECT_FALSE(chosen.plans[0].plan.offloadOptimizer); // it fits without, and is faster
   Pins wish;
   wish.offloadOptimizer = wish.offloadActivations = true;
-  WhyNot answer = whyNot(problem, chosen.plans[0], wish, options);
+  WhyNot answer = whyNot(problem, chosen, wish, options);
   ASSERT_THAT(answer.violated, ElementsAre());
   EXPECT_TRUE(answer.best.plan.offloadOptimizer && answer.best.plan.offloadActivations);
   double sum = 0, transfer = 0;

@@ -113,6 +113,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
     EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
     EXPECT_TRUE(result.statistics.optimal) << trial;
     EXPECT_LE(result.statistics.lowerBoundSeconds, best * (1 + 1e-12));
+    EXPECT_LE(result.statistics.lowerBoundSeconds, result.plans[0].prediction.stepSeconds);
   }
   EXPECT_GT(fitting, 100);
   EXPECT_GT(offloading, 15);

@@ -60,22 +60,44 @@ TEST(WhatIf, BatchesThatWouldDivideAreNamed) {
 
 TEST(WhyNot, TheChosenPlanIsAsWishedOrTheWishIsImpossible) {
   Problem problem = problemOn(2);
-  PricedPlan chosen = search(problem).plans.at(0);
+  SearchResult solved = search(problem);
+  const Plan &chosen = solved.plans.at(0).plan;
   Pins wish;
-  wish.tp = chosen.plan.tp;
-  wish.pp = chosen.plan.pp;
-  WhyNot same = whyNot(problem, chosen, wish);
+  wish.tp = chosen.tp;
+  wish.pp = chosen.pp;
+  WhyNot same = whyNot(problem, solved, wish);
   EXPECT_EQ(same.moreSeconds, 0);
   EXPECT_TRUE(same.violated.empty());
   wish = {};
   wish.tp = 5;
-  EXPECT_TRUE(whyNot(problem, chosen, wish).impossible);
+  EXPECT_TRUE(whyNot(problem, solved, wish).impossible);
   wish = {};
   wish.tp = wish.pp = wish.cp = 1;
   wish.recompute = Recompute::None;
-  wish.microBatchSize = chosen.plan.microBatchSize == 3 ? 6 : 3;
+  wish.microBatchSize = chosen.microBatchSize == 3 ? 6 : 3;
   problem.machine.memoryBytes = 12e9;
-  WhyNot large = whyNot(problem, chosen, wish);
+  WhyNot large = whyNot(problem, solved, wish);
   EXPECT_FALSE(large.impossible);
   EXPECT_THAT(large.violated.at(0), HasSubstr("memory: the plan that needs least takes"));
+}
+
+// A pinned plan may be as wished; the best plan as wished is another one, and the bound is its.
+TEST(WhyNot, APinnedPlanAsWishedIsNotTakenForTheBest) {
+  Problem problem = problemOn(2);
+  SearchResult best = search(problem), pinned = best;
+  pinned.plans = {best.plans.back()};
+  pinned.statistics.optimal = false;
+  WhyNot answer = whyNot(problem, pinned, {});
+  EXPECT_LT(answer.moreSeconds, 0);
+  EXPECT_DOUBLE_EQ(answer.best.prediction.stepSeconds, best.plans[0].prediction.stepSeconds);
+  EXPECT_LE(answer.lowerBoundSeconds, answer.best.prediction.stepSeconds);
+}
+
+TEST(WhyNot, WholeExpertsAreAnotherPlanThanSplitOnes) {
+  Problem problem = problemOn(2);
+  SearchResult split = search(problem);
+  problem.pins.splitsExperts = false; // as profiled for whole ones
+  WhyNot answer = whyNot(problem, split, problem.pins);
+  EXPECT_TRUE(split.plans.at(0).plan.splitsExperts);
+  EXPECT_FALSE(answer.best.plan.splitsExperts);
 }

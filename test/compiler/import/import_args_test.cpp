@@ -51,6 +51,34 @@ TEST(ShellWords, VariablesArraysQuotesAndContinuedLines) {
   EXPECT_THAT(wordsOfLast("run \"\" a#b # c"), ElementsAre("run", "", "a#b"));
 }
 
+TEST(ShellWords, DefaultsAreExpandedAndStandForWhatIsEmpty) {
+  EXPECT_THAT(wordsOfLast("N=8\nrun ${A:-$N} ${B:-\"x${N}\"} ${C:-${D:-${N}}} ${E-$((N / 2))}"),
+              ElementsAre("run", "8", "x8", "8", "4"));
+  EXPECT_THAT(wordsOfLast("X=\nY=''\nrun ${X:-1} ${Y:-2} a${X-3}"), ElementsAre("run", "1", "2", "a"));
+  EXPECT_THAT(wordsOfLast(": ${N:=2} \"${M:=3}\"\nrun $N $((N * M))"), ElementsAre("run", "2", "6"));
+  EXPECT_THAT(wordsOfLast("run $((${N:-8} * 2))"), ElementsAre("run", "16"));
+}
+
+TEST(ShellWords, QuotientsAreWhole) {
+  EXPECT_THAT(wordsOfLast("N=7\nrun $((N / 2 * 2)) $((N % 4)) $((-N / 2))"), ElementsAre("run", "6", "3", "-3"));
+}
+
+TEST(ShellWords, HereDocumentsAreNoCommands) {
+  EXPECT_THAT(wordsOfLast("A=1\ncat > conf.json <<EOF\n{\"it's\": 1}\nA=2\nEOF\nrun $A"), ElementsAre("run", "1"));
+  EXPECT_THAT(wordsOfLast("cat <<-'END' | tee x\n\tA=2\n\tEND\nrun b"), ElementsAre("run", "b"));
+}
+
+TEST(ShellWords, WhatDependsOnAConditionIsTold) {
+  for (const char *text : {"[[ $F == 1 ]] && A=1\nrun $A", "test -f x || A=1\nrun $A", "if a; then A=1; fi\nrun $A"}) {
+    Diagnostics diagnostics;
+    readShell("x.sh", text, diagnostics);
+    EXPECT_THAT(diagnostics.render(), HasSubstr("control flow is not followed")) << text;
+  }
+  Diagnostics diagnostics;
+  readShell("x.sh", "cd x && run a | tee log\nA=1\nrun $A", diagnostics);
+  EXPECT_EQ(diagnostics.render(), "");
+}
+
 TEST(ShellWords, WhatOnlyAShellKnowsIsMarked) {
   Diagnostics diagnostics;
   std::vector<ShellCommand> commands = readShell("x.sh", "P=$1\nrun $P $(date) `pwd` $NONE $@", diagnostics);
@@ -63,7 +91,12 @@ TEST(ShellWords, WhatOnlyAShellKnowsIsMarked) {
 }
 
 TEST(ShellWords, RefusesWhatIsOpenOrGrowsWithoutBound) {
-  for (const char *text : {"run 'a", "run \"a", "A=( b", "run ${A", "run $(a"}) {
+  std::string deep = "run ";
+  for (int i = 0; i < 40; ++i)
+    deep += "${A:-";
+  deep += std::string(40, '}');
+  for (const std::string &text : {std::string("run 'a"), std::string("run \"a"), std::string("A=( b"),
+                                  std::string("run ${A"), std::string("run $(a"), deep}) {
     Diagnostics diagnostics;
     readShell("x.sh", text, diagnostics);
     EXPECT_TRUE(diagnostics.hasErrors()) << text;
@@ -84,6 +117,20 @@ TEST(ShellWords, RefusesWhatIsOpenOrGrowsWithoutBound) {
   Diagnostics large;
   EXPECT_TRUE(readShell("x.sh", std::string((1 << 20) + 1, 'a'), large).empty());
   EXPECT_THAT(large.render(), HasSubstr("at most 1048576"));
+}
+
+TEST(ImportArgs, LaunchersStateTheDevices) {
+  auto clusterOf = [](const std::string &launcher) {
+    std::string yaml = importText(launcher + " " + small + "--micro-batch-size 1 --lr 1e-4", "h100_dgx").yaml;
+    size_t begin = yaml.find("h100_dgx:");
+    return begin == std::string::npos ? "none" : yaml.substr(begin, yaml.find('\'', begin) - begin);
+  };
+  EXPECT_EQ(clusterOf("torchrun --nproc_per_node 8 --nnodes 2"), "h100_dgx:2x8");
+  EXPECT_EQ(clusterOf("python -m torch.distributed.launch --nproc_per_node=4"), "h100_dgx:1x4"); // torch's default
+  EXPECT_EQ(clusterOf("deepspeed --num_gpus 8 --num_nodes 2"), "h100_dgx:2x8");
+  EXPECT_EQ(clusterOf("srun -N 2 --ntasks-per-node=8 python"), "h100_dgx:2x8");
+  EXPECT_EQ(clusterOf("srun --nodes=2 --ntasks-per-node=1 torchrun --nproc-per-node 8 --nnodes 2"), "h100_dgx:2x8");
+  EXPECT_EQ(clusterOf("torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES"), "none");
 }
 
 TEST(ImportArgs, SizesSplitAndBatch) {
@@ -109,6 +156,14 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("virtual_stages: 3"));
   EXPECT_THAT(args.yaml, HasSubstr("pipeline_interleave: True"));
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
+}
+
+TEST(ImportArgs, FewerMicroBatchesThanStages) {
+  std::string text = small;
+  text.replace(text.find("--global-batch-size 16"), 22, "--global-batch-size 1 --micro-batch-size 1 --lr 1e-4");
+  ImportedArgs args = importText(text);
+  EXPECT_THAT(args.diagnostics.render(), Not(HasSubstr("cannot fill")));
+  EXPECT_THAT(args.yaml, HasSubstr("micro_batches: 1"));
 }
 
 TEST(ImportArgs, LayoutOfStages) {

@@ -191,7 +191,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"planner.pin.stage_layers=[1, 2, 1]"}, "3 stages have layers, the pipeline has 2"},
         Fault{{"planner.pin.stage_layers=[4, 0]"}, "every stage needs a layer, got [4, 0]"},
         Fault{{"planner.pin.stage_layers=[0, 1, 3]", "planner.pin.virtual_stages=2"},
-              "3 stages have layers, the pipeline has 4"},
+              "3 chunks have layers, the pipeline has 4"},
+        Fault{{"planner.pin.stage_layers=[1, 2, 1]", "planner.pin.schedule=zero_bubble_v"},
+              "3 chunks have layers, the pipeline has 4"},
         Fault{{"planner.pin.stage_layers=[-1, 2, 2, 1]", "planner.pin.virtual_stages=2"},
               "every chunk needs 0 layers or more, got [-1, 2, 2, 1]"},
         Fault{{"planner.pin.stage_layers=[a]"}, "planner.pin.stage_layers must be a list of whole numbers, got a"},
@@ -256,9 +258,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What a wrong value leads to is not reported beside it.
 TEST(RunErrors, AFaultIsToldOnce) {
-  for (const char *set : {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
-                          "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
-                          "model.model_config.hidden_act=gleu", "model.arch.type=Bert"}) {
+  for (const char *set :
+       {"model.model_config.hidden_size=many", "model.model_config.hidden_size=-64",
+        "model.model_config.num_layers=4.5", "model.model_config.num_layers=1000000",
+        "model.model_config.hidden_act=gleu", "model.arch.type=Bert", "cluster={base: cpu_locl, name: mine, hosts: 4}",
+        "planner.pin.micro_batches=0", "planner.pin.micro_batch_size=-3"}) {
     ImportedRun run = tiny({set});
     EXPECT_EQ(run.diagnostics.sorted().size(), 1) << set << "\n" << run.diagnostics.render();
   }
@@ -273,6 +277,24 @@ TEST(RunErrors, AllFaultsOfAFileComeAtOnce) {
 
 TEST(RunErrors, WrongClusterOptionIsNamed) {
   EXPECT_THAT(tiny({}, "nowhere").diagnostics.render(), HasSubstr("--cluster: error: no cluster 'nowhere', there are"));
+  // Constants of the file's own cluster are not missed.
+  ImportOptions options;
+  options.cluster = "nowhere";
+  ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml", options);
+  EXPECT_EQ(run.diagnostics.sorted().size(), 1) << run.diagnostics.render();
+}
+
+TEST(RunErrors, HostsAreLostOfThoseThatTheDevicesFill) {
+  const std::string file = ESPALIER_SOURCE_DIR "/configs/gpt2_13b_4x8.yaml"; // four hosts of eight
+  ImportOptions options;
+  options.freeAtBatch = 192;
+  options.devices = 48;
+  options.loseNodes = 5;
+  EXPECT_EQ(importRun(file, options).config.cluster.hosts, 1);
+  options.devices = 16;
+  options.loseNodes = 2;
+  EXPECT_THAT(importRun(file, options).diagnostics.render(),
+              HasSubstr("--lose-node: error: --devices 16 fills 2 hosts, at most 1 can be lost, got 2"));
 }
 
 } // namespace

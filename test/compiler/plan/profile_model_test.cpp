@@ -85,7 +85,7 @@ public:
 
 private:
   bool dividesTheModel(int tp) const {
-    return llvm::all_of(tensorParallelDims(run.model),
+    return llvm::all_of(run.model.tensorParallelDims(),
                         [&](const std::string &dim) { return run.model.dims.at(dim) % tp == 0; });
   }
 
