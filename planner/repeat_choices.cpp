@@ -63,9 +63,10 @@ std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span
 
 namespace {
 
-constexpr size_t kMostStates = 4096; // over all kinds
-constexpr size_t kLeastStates = 48;  // behind each
-constexpr size_t kMostGrown = 8192;  // of 126 layers of one kind there are 8,128 choices
+constexpr size_t kMostStates = 4096; // over all kinds where they are few
+constexpr size_t kFewKinds = 8;
+constexpr size_t kLeastStates = 48; // behind each kind
+constexpr size_t kMostGrown = 8192; // of 126 layers of one kind there are 8,128 choices
 
 // A choice for the kinds so far. Its row holds for each chunk forward, backward, weight and what one micro-batch keeps.
 struct State {
@@ -79,7 +80,8 @@ class RepeatSearch {
 public:
   RepeatSearch(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room, bool isOne)
       : costs(costs), kinds(kinds), room(room), isOne(isOne), chunks(room.ends.size()), width(4 * chunks),
-        mostStates(std::max(kLeastStates, kMostStates / std::max<size_t>(kinds.size(), 1))), kept(chunks) {
+        mostStates(kinds.size() > kFewKinds ? kLeastStates : kMostStates / std::max<size_t>(kinds.size(), 1)),
+        kept(chunks) {
     for (const std::vector<int> &moment : room.held) {
       double ends = 0;
       for (size_t chunk = 0; chunk < chunks; ++chunk)

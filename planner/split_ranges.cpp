@@ -19,7 +19,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSlack = 1 - 1e-9; // for rounding
 constexpr int64_t kQuickBudget = 100'000;
-constexpr int64_t kOptionWork = 2'000; // what choosing what a stage keeps takes, in sums compared
+constexpr int64_t kOptionWork = 2'000; // what choosing what a layer keeps takes, in sums compared
 constexpr int64_t kMostBudget = 4'000'000;
 constexpr int kQuickMeans = 40, kMeans = 100;  // weights of chains that are tried
 constexpr double kGain = 0.35, kNewScore = -2; // of weights: they settle in about a hundred steps
@@ -75,7 +75,8 @@ private:
     }
     auto [place, inserted] = known.try_emplace(std::move(key));
     if (inserted) {
-      budget -= kOptionWork;
+      for (const LayerRange &range : ranges)
+        budget -= kOptionWork * range.count;
       place->second = options.choices(stage, ranges);
     }
     return place->second;

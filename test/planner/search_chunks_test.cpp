@@ -76,7 +76,7 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
 TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
   std::mt19937 random(31);
   int fitting = 0, uneven = 0, mixed = 0;
-  for (int trial = 0; trial < 200; ++trial) {
+  for (int trial = 0; trial < 80; ++trial) {
     int stages = 2 + trial % 2;
     Plan axes;
     axes.pp = stages;
@@ -113,9 +113,9 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
     EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
     EXPECT_TRUE(result.statistics.optimal) << trial;
   }
-  EXPECT_GT(fitting, 120);
-  EXPECT_GT(uneven, 20);
-  EXPECT_GT(mixed, 20);
+  EXPECT_GT(fitting, 50);
+  EXPECT_GT(uneven, 8);
+  EXPECT_GT(mixed, 5);
 }
 
 // Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
