@@ -146,6 +146,8 @@ private:
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
   static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
   static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
+  static constexpr double mostWork = 2e8;              // actions of tables of the first pass
+  static constexpr double unlikeLayerWork = 1000;       // what an unlike layer takes to lay on chunks, in actions
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
   static constexpr size_t quickCandidates = 1000;
 
@@ -170,16 +172,34 @@ private:
       size_t end = next + std::clamp<size_t>(next, 2, std::clamp<size_t>(next / 8, batch, mostBatch));
       std::vector<size_t> which;
       for (; next < end && space.at(next); ++next)
-        which.push_back(next);
+        if (isWorthwhile(*space.at(next)))
+          which.push_back(next);
+        else
+          bound = std::min(bound, space.at(next)->bound);
       solveBatch(which, solve, /*onlyBest=*/false, open);
     }
     std::sort(open.begin(), open.end());
   }
 
-  // Best bounds first, so that few are solved.
+  // Tables of many chunks take long to build and to play: behind some work the candidates that come later are left out,
+  // with their bounds. Models of a hundred layers on a thousand devices take a tenth of it.
+  bool isWorthwhile(const Candidate &candidate) {
+    Plan plan = space.axes(candidate);
+    if (!hasSeveralChoices(problem, plan))
+      return true;
+    double chunks = static_cast<double>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
+    work += 3 * chunks * static_cast<double>(plan.microBatches);
+    if (!space.hasOneKind())
+      work += unlikeLayerWork * problem.layerCount();
+    return work <= mostWork;
+  }
+
+  // Best bounds first, so that few are solved. Where stages have several choices the first pass did that.
   void solveBalanced() {
-    Open balanced = std::move(open);
-    open.clear();
+    auto isSolved = [&](const auto &one) { return hasSeveralChoices(problem, space.axes(*space.at(one.second))); };
+    auto first = std::stable_partition(open.begin(), open.end(), isSolved);
+    Open balanced(first, open.end());
+    open.erase(first, open.end());
     for (size_t next = 0; next < balanced.size() && balanced[next].first < leaders.kthSeconds();) {
       std::vector<size_t> which;
       for (size_t end = next + std::clamp<size_t>(next, 2, batch); next < std::min(end, balanced.size()); ++next)
@@ -205,6 +225,10 @@ private:
       left -= solveBatch(which, bestWithin(options.prove ? each : quickBudget), /*onlyBest=*/true, unproved);
       for (const auto &[seconds, index] : unproved)
         bound = std::min(bound, seconds);
+      if (left < 0 && begin + batch < open.size()) {
+        bound = std::min(bound, open[begin + batch].first);
+        break;
+      }
     }
   }
 
@@ -243,6 +267,7 @@ private:
   SearchSpace space;
   Leaders leaders;
   SearchStatistics statistics;
+  double work = 0;                                        // of candidates with several choices per stage
   double bound = std::numeric_limits<double>::infinity(); // of what was left unproved
   Open open;                                              // by rising bound after each pass
   std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>();

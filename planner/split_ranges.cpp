@@ -183,6 +183,9 @@ private:
   // Weights of the chains under which the least of their mean is large: those gain that are long under the split where
   // the mean is least. That split's own longest chain joins them. True when no split is shorter than the target.
   bool weighChains() {
+    auto actions = static_cast<int64_t>(player.schedule().actions());
+    if (actions * axes.pp + bounds.work() > budget)
+      return false;
     std::vector<int> balanced = firstsOf(best.counts.empty() ? bounds.balanced() : best.counts);
     for (int stage = 0; stage < axes.pp; ++stage)
       chains.push_back(longestUnder(balanced, stage));
