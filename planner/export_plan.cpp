@@ -283,6 +283,9 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += "  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n";
   if (plan.pp > 1 && plan.schedule == Schedule::GPipe)
     text += "  pipeline_config:\n    pipeline_scheduler: gpipe\n";
+  bool isInterleaved = plan.schedule == Schedule::Interleaved;
+  if (isInterleaved)
+    text += "  pipeline_config:\n    pipeline_interleave: True\n    pipeline_scheduler: 1f1b\n";
   text += "parallel_config:\n" + entry("data_parallel", static_cast<int64_t>(plan.dp) * plan.ep) +
           entry("model_parallel", plan.tp) + entry("pipeline_stage", plan.pp) +
           entry("micro_batch_num", plan.pp > 1 ? plan.microBatches : 1);
@@ -300,6 +303,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     result.notExpressed.push_back("whole experts on tensor ranks");
   if (plan.zero == 3)
     result.notExpressed.push_back("ZeRO stage 3");
+  if (isInterleaved)
+    text += "model:\n  model_config:\n    pp_interleave_num: " + std::to_string(plan.virtualStages) + "\n";
   if (!isEven(plan) && plan.stages.size() == static_cast<size_t>(plan.pp)) {
     text += "model:\n  model_config:\n    offset: [";
     for (const StagePlan &stage : plan.stages)
@@ -314,8 +319,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
   if (plan.microBatches < plan.pp)
     result.notExpressed.push_back("fewer micro-batches (" + std::to_string(plan.microBatches) + ") than stages (" +
                                   std::to_string(plan.pp) + ")");
-  if (!isOneFOneB(plan) && plan.schedule != Schedule::GPipe)
-    result.notExpressed.push_back("a schedule other than 1F1B and GPipe");
+  if (!isOneFOneB(plan) && plan.schedule != Schedule::GPipe && !isInterleaved)
+    result.notExpressed.push_back(std::string("schedule ") + scheduleName(plan.schedule));
   return result;
 }
 

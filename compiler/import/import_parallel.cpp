@@ -78,8 +78,13 @@ int zeroOfFile(const RunReader &reader) {
   return reader.flag("parallel.parallel_optimizer_config.gradient_accumulation_shard").value_or(false) ? 2 : 1;
 }
 
+/// Chunks of a stage where the file interleaves: those that it states, else two.
+int64_t chunksOfFile(const RunReader &reader) {
+  return reader.integer("model.model_config.pp_interleave_num").value_or(2);
+}
+
 std::string scheduleOfFile(const RunReader &reader) {
-  if (reader.flag("parallel.pipeline_config.pipeline_interleave").value_or(false))
+  if (reader.flag("parallel.pipeline_config.pipeline_interleave").value_or(false) && chunksOfFile(reader) > 1)
     return "interleaved";
   return reader.text("parallel.pipeline_config.pipeline_scheduler").value_or("1f1b");
 }
@@ -356,7 +361,7 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
     pinDataParallel(reader, config.cluster.devices());
   applyPlannerPins(reader);
   if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
-    config.pins.virtualStages = 2;
+    config.pins.virtualStages = static_cast<int>(std::clamp<int64_t>(chunksOfFile(reader), 2, 1000000));
   reportSlicedInputs(reader);
   batch = batchOfPins(config, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");

@@ -201,6 +201,20 @@ TEST(Export, ExpertsOfEachSystem) {
   EXPECT_THAT(exportMegatron(experts, plan).text, HasSubstr("--moe-layer-freq \"([0]*3+[1]*20+[0]*1)\"\n"));
 }
 
+TEST(Export, MindFormersInterleaves) {
+  Plan plan;
+  plan.pp = 2, plan.microBatches = 4, plan.schedule = Schedule::Interleaved, plan.virtualStages = 3;
+  for (int chunk = 0; chunk < 6; ++chunk)
+    plan.stages.push_back({4 * chunk, 4, std::vector<Recompute>(4)});
+  ExportedPlan exported = exportMindFormers(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("  pipeline_config:\n    pipeline_interleave: True\n"));
+  EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"));
+  EXPECT_THAT(exported.notExpressed, ElementsAre());
+  plan.schedule = Schedule::ZeroBubbleV, plan.virtualStages = 2;
+  plan.stages.resize(4, {0, 6, std::vector<Recompute>(6)});
+  EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed, ElementsAre("schedule zero_bubble_v"));
+}
+
 TEST(Export, TorchtitanNamesOnlySchedulesThatItHas) {
   for (Schedule schedule : kSchedules) {
     Plan plan;

@@ -160,6 +160,13 @@ TEST(Plan, SlicedInputsSayWhereTheyChangeNothing) {
 TEST(Plan, SchedulesAndSelectiveRecompute) {
   EXPECT_THAT(load("tiny_gpt", {"parallel.pipeline_config.pipeline_interleave=True"}).config.pins.schedule,
               Optional(std::string("interleaved")));
+  auto stated = [](const std::string &chunks) {
+    return load("tiny_gpt", {"parallel.pipeline_config.pipeline_interleave=True", "parallel_config.pipeline_stage=2",
+                             "model.model_config.num_layers=12", "model.model_config.pp_interleave_num=" + chunks})
+        .config.pins;
+  };
+  EXPECT_EQ(stated("3").virtualStages, 3);
+  EXPECT_EQ(stated("1").schedule, "1f1b");
   EXPECT_THAT(load("tiny_gpt", {"recompute_config.select_recompute=True"}).config.pins.recompute,
               Optional(std::string("selective")));
 }
