@@ -147,7 +147,7 @@ private:
   static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
   static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
   static constexpr double mostWork = 2e8;              // actions of tables of the first pass
-  static constexpr double unlikeLayerWork = 1000;       // what an unlike layer takes to lay on chunks, in actions
+  static constexpr double unlikeLayerWork = 1000;      // what an unlike layer takes to lay on chunks, in actions
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
   static constexpr size_t quickCandidates = 1000;
 
@@ -197,9 +197,10 @@ private:
   // Best bounds first, so that few are solved. Where stages have several choices the first pass did that.
   void solveBalanced() {
     auto isSolved = [&](const auto &one) { return hasSeveralChoices(problem, space.axes(*space.at(one.second))); };
-    auto first = std::stable_partition(open.begin(), open.end(), isSolved);
-    Open balanced(first, open.end());
-    open.erase(first, open.end());
+    auto rest = std::ranges::partition(open, isSolved);
+    Open balanced(rest.begin(), rest.end());
+    open.erase(rest.begin(), rest.end());
+    std::ranges::sort(balanced);
     for (size_t next = 0; next < balanced.size() && balanced[next].first < leaders.kthSeconds();) {
       std::vector<size_t> which;
       for (size_t end = next + std::clamp<size_t>(next, 2, batch); next < std::min(end, balanced.size()); ++next)
