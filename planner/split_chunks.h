@@ -7,8 +7,8 @@
 
 namespace espalier::planner {
 
-/// The best split and what it repeats, as bestSplit(). Layers that are all alike: any number on each stage. Unlike
-/// layers: equally many on each stage, as far as they go. Pinned chunks: those.
+/// The best split and what it repeats, as bestSplit(). Layers that are all alike: any number on each stage, spread over
+/// its chunks by rule. Unlike layers, and chunks that are pinned: see split_ranges.h.
 SplitResult bestChunks(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
 
 /// What stages hold and need.

@@ -28,6 +28,12 @@ Problem large(int64_t globalBatch) {
   return shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8), globalBatch);
 }
 
+Problem interleaved(Problem problem) {
+  problem.pins.schedule = Schedule::Interleaved;
+  problem.pins.pp = problem.pins.tp = 8;
+  return problem;
+}
+
 Problem withHosts(Problem problem) {
   problem.machine = withHost(problem.machine);
   return problem;
@@ -135,6 +141,14 @@ BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all, large(1536), true)->MeasureProces
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all_offload, withHosts(large(1536)), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_batch_192, large(192), false)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 1024_kinds_on_16384, distinctLayers(1024, 12288, 96, testMachine(2048, 8), 16384), false)
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runSearch, 1024_kinds_on_16384_all, distinctLayers(1024, 12288, 96, testMachine(2048, 8), 16384),
+                  true)
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runSearch, 2_kinds_on_1024_all, firstLayersLighter(61, 3, 7168, 56, testMachine(128, 8), 1024), true)
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runSearch, 2_kinds_on_1024_interleaved,
+                  interleaved(firstLayersLighter(61, 3, 7168, 56, testMachine(128, 8), 1024)), true)
     ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16, large(1536), tensorRanks(8, 16), false)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16_all, large(1536), tensorRanks(8, 16), true)->MeasureProcessCPUTime();

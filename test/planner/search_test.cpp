@@ -166,7 +166,7 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
 TEST(Search, FindsWhatBruteForceFindsWithExperts) {
   std::mt19937 random(13);
   int fitting = 0, split = 0;
-  for (int trial = 0; trial < 100; ++trial) {
+  for (int trial = 0; trial < 60; ++trial) {
     Problem problem = withExperts(randomProblem(random), 6);
     problem.machine.link.bytesPerSecond /= 30; // gradients are dear: those of experts need fewer ranks
     problem.machine.network.bytesPerSecond /= 30;
@@ -185,8 +185,8 @@ TEST(Search, FindsWhatBruteForceFindsWithExperts) {
     EXPECT_EQ(result.plans[0].plan.globalBatch(), problem.globalBatch);
     EXPECT_FALSE(result.plans[0].plan.executable);
   }
-  EXPECT_GT(fitting, 50);
-  EXPECT_GT(split, 5);
+  EXPECT_GT(fitting, 30);
+  EXPECT_GT(split, 3);
 }
 
 // Without experts ep is 1, whatever the devices.

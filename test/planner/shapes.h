@@ -67,6 +67,16 @@ inline Problem distinctLayers(int layers, int64_t hidden, int64_t heads, const M
   return problem;
 }
 
+/// A model whose first layers have fewer products than the others, as of mixtures of experts that begin with dense
+/// ones.
+inline Problem firstLayersLighter(int layers, int lighter, int64_t hidden, int64_t heads, const Machine &machine,
+                                  int64_t globalBatch) {
+  Problem problem = distinctLayers(9, hidden, heads, machine, globalBatch);
+  int first = problem.layers.front().kind;
+  problem.layers = {{first, lighter}, {first + 8, layers - lighter}};
+  return problem;
+}
+
 /// Layers of two or three kinds, each some times, in any order: the first kinds of distinctLayers().
 inline Problem mixedLayers(std::mt19937 &random, int layers, const Machine &machine, int64_t globalBatch) {
   Problem problem = distinctLayers(3, 512, 8, machine, globalBatch);
