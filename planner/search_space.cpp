@@ -262,8 +262,8 @@ void SearchSpace::addSchedule(const Plan &plan, Schedules &schedules) const {
       !whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages).empty())
     return;
   schedules.list.emplace_back(plan.schedule, plan.virtualStages);
-  bool isOneSplit = pinned || (chunks > plan.pp && !isOneKind);
-  schedules.plans += isOneSplit ? 1 : binomial(layers - least + plan.pp - 1, plan.pp - 1);
+  int parts = isOneKind ? plan.pp : chunks; // like layers are laid on a stage's chunks by rule
+  schedules.plans += pinned ? 1 : binomial(layers - least + parts - 1, parts - 1);
 }
 
 std::vector<Candidate> SearchSpace::spread(uint32_t choice, const WorkSum &work) {

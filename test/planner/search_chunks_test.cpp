@@ -102,6 +102,13 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
     SearchResult result = search(problem, options);
     double best = bruteForceUnder(problem, axes);
     ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    std::vector<int> fewest(2 * stages, 1), counts;
+    fewest.front() = fewest.back() = 0;
+    int splits = 0;
+    totals(layers, fewest, counts, [&] { ++splits; });
+    std::vector<int> kinds = kindsOfLayers(problem);
+    if (std::ranges::count(kinds, kinds.front()) < layers) // by chance they are all alike
+      EXPECT_EQ(result.statistics.space, splits) << trial;
     if (result.plans.empty())
       continue;
     ++fitting;
