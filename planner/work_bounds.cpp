@@ -12,7 +12,7 @@ namespace {
 void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
                  WorkSum &sum) {
   double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
-  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least;
+  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least, passing = least;
   auto keep = [&](double forward, double seconds) {
     least = std::min(least, seconds);
     most = std::max(most, seconds);
@@ -23,16 +23,19 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
   if (!repeats) {
     keep(forward, forward + rest);
     sum.work += count * least;
+    sum.passing += count * (forward + cost.backward.total());
     return;
   }
   for (int kept = 0; kept < 3; ++kept)
     if (!pinned || kept == static_cast<int>(*pinned)) {
       double first = forward + cost.forwardTransfer[kept];
       keep(first, first + rest + cost.recompute[kept].total() + cost.weightTransfer[kept]);
+      passing = std::min(passing, first + cost.backward.total() + cost.recompute[kept].total());
       saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
     }
   sum.work += count * least;
   sum.layerWork += count * least;
+  sum.passing += count * passing;
   sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, most);
   sum.savedBytes += count * saved;
   sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
@@ -161,7 +164,8 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
   if (axes.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
   if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
-    return axes.schedule == Schedule::Interleaved ? std::max(bound, interleavedSeconds(work, m, p, chunks)) : bound;
+    return std::max(bound, axes.schedule == Schedule::Interleaved ? interleavedSeconds(work, m, p, chunks)
+                                                                  : sum.passing + sent);
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
   // goes forward. The V ends where it starts, so its head is not part of the first chunks.
   double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;

@@ -15,6 +15,7 @@ namespace espalier::planner {
 struct WorkSum {
   double work = 0;             ///< one micro-batch through all layers, with the least that may be repeated
   double layerWork = 0;        ///< the same without embedding and head
+  double passing = 0;          ///< the same without weight gradients: it goes down through all stages and up again
   double once = 0;             ///< once per step
   double forwardShare = 1;     ///< least share of forward in any segment
   double mostLayerSeconds = 0; ///< of one layer, with the most that may be repeated
