@@ -167,11 +167,6 @@ StageRoom ChunkOptions::roomOf(int stage) const {
   return room;
 }
 
-std::vector<std::vector<Recompute>> ChunkOptions::keep(std::span<const LayerRange> chunks,
-                                                       const std::vector<RepeatedLayers> &repeated) const {
-  return keptLayers(costs, chunks, repeated);
-}
-
 ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks,
                                 const std::vector<RepeatedLayers> &repeated) {
   if (!held)
@@ -179,7 +174,7 @@ ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks,
   parts.resize(perStage);
   content = stageEnds(axes, stage);
   content.layers.resize(problem.kinds.size());
-  std::vector<std::vector<Recompute>> kept = keep(chunks, repeated);
+  std::vector<std::vector<Recompute>> kept = keptLayers(costs, chunks, repeated);
   ChunkOption option;
   option.repeated = repeated;
   saved.clear();

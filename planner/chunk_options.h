@@ -40,10 +40,6 @@ public:
   /// A given choice, with its bytes.
   ChunkOption price(int stage, std::span<const LayerRange> chunks, const std::vector<RepeatedLayers> &repeated);
 
-  /// What each layer of each chunk keeps; see keptLayers().
-  std::vector<std::vector<Recompute>> keep(std::span<const LayerRange> chunks,
-                                           const std::vector<RepeatedLayers> &repeated) const;
-
   /// False when with very many kinds of layers some choices were left out.
   bool isComplete() const { return complete; }
 

@@ -182,7 +182,7 @@ private:
   }
 
   // Tables of many chunks take long to build and to play: behind some work the candidates that come later are left out,
-  // with their bounds. Models of a hundred layers on a thousand devices take a tenth of it.
+  // with their bounds. Models of a hundred layers on a thousand devices take less than a fifth of it.
   bool isWorthwhile(const Candidate &candidate) {
     Plan plan = space.axes(candidate);
     if (!hasSeveralChoices(problem, plan))

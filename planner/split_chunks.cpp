@@ -431,7 +431,7 @@ LaidStages layStages(const Problem &problem, StageOptions &options, const std::v
     }
     ChunkOption option =
         choices.price(stage, own, repeated.empty() ? choices.best(stage, own).repeated : repeated[stage]);
-    std::vector<std::vector<Recompute>> kept = choices.keep(own, option.repeated);
+    std::vector<std::vector<Recompute>> kept = keptLayers(options.table(), own, option.repeated);
     for (int i = 0; i < perStage; ++i)
       chunks[i]->recompute = std::move(kept[i]);
     laid.bytes.push_back(option.bytes);

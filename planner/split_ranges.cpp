@@ -115,9 +115,10 @@ private:
   // far.
   bool play(const Split &split) {
     std::vector<int> firsts = firstsOf(split.counts);
-    budget -= static_cast<int64_t>(split.counts.size());
-    for (auto chain = chains.rbegin(); chain != chains.rend(); ++chain, budget -= bounds.chunks())
-      if (leastOf(*chain, firsts) > target())
+    std::vector<double> seconds(chains.size()); // that each chain takes
+    budget -= bounds.chunks();
+    for (size_t i = chains.size(); i-- > 0; budget -= bounds.chunks()) // the last ones rule out most
+      if ((seconds[i] = leastOf(chains[i], firsts)) > target())
         return false;
     std::vector<const ChunkOption *> chosen;
     for (int stage = 0; stage < axes.pp; ++stage) {
@@ -126,11 +127,10 @@ private:
         return false;
       chosen.push_back(&choices[std::min(split.choices[stage], choices.size() - 1)]);
     }
-    for (auto chain = chains.rbegin(); chain != chains.rend(); ++chain) {
-      double seconds = leastOf(*chain, firsts);
+    for (size_t i = chains.size(); i-- > 0;) {
       for (int stage = 0; stage < axes.pp; ++stage)
-        seconds += extra(*chain, stage, firsts, *chosen[stage]);
-      if (seconds > target())
+        seconds[i] += extra(chains[i], stage, firsts, *chosen[stage]);
+      if (seconds[i] > target())
         return false;
     }
     budget -= static_cast<int64_t>(player.schedule().actions());
@@ -236,36 +236,31 @@ private:
     std::vector<RangeBounds::Rest> rests;
     int changes = bounds.changes();
     Split split = best.counts.empty() ? unchosen(bounds.balanced()) : best;
+    if (!mean.times.empty())
+      chains.push_back(mean);
     while (budget > 0) {
       if (!bounds.narrow(target()))
         return true;
       if (bounds.changes() != changes)
         rests.clear();
       changes = bounds.changes();
-      std::vector<ChainMean> all = chains;
-      if (!mean.times.empty())
-        all.insert(all.begin(), mean);
-      for (; rests.size() < all.size() && budget > 0; budget -= bounds.work())
-        rests.push_back(bounds.rest(all[rests.size()]));
-      all.resize(rests.size());
-      Descent descent{all, rests, split, {}, {0}, {}};
+      for (; rests.size() < chains.size() && budget > 0; budget -= bounds.work())
+        rests.push_back(bounds.rest(chains[rests.size()]));
+      Descent descent{rests, split, {}, {0}, {}, rests.empty() ? 0 : rests.size() - 1};
       descent.found.choices.resize(axes.pp);
-      descent.sums.assign(2 * bounds.chunks() + 1, std::vector<double>(all.size()));
+      descent.sums.assign(2 * bounds.chunks() + 1, std::vector<double>(rests.size()));
       if (!descend(descent, 0, 0))
         return budget > 0;
       split = descent.found;
-      if (!play(split))
-        continue;
-      split = best;
+      play(split);
     }
     return false;
   }
 
   // A way down through the chunks, under which no chain is too long.
   struct Descent {
-    const std::vector<ChainMean> &chains;
-    const std::vector<RangeBounds::Rest> &rests;
-    const Split &near; // what is tried first
+    const std::vector<RangeBounds::Rest> &rests; // of the first chains
+    const Split &near;                           // what is tried first
     Split found;
     std::vector<int> firsts;
     std::vector<std::vector<double>> sums; // of each chain down to here, by depth
@@ -278,14 +273,14 @@ private:
     std::vector<double> &with = descent.sums[depth + 1];
     auto isTooLong = [&](size_t i) {
       --budget;
-      with[i] = sums[i] + add(descent.chains[i]);
+      with[i] = sums[i] + add(chains[i]);
       return with[i] + descent.rests[i].from(position, first) > target();
     };
-    if (descent.chains.empty())
+    if (descent.rests.empty())
       return true;
     if (isTooLong(descent.strictest))
       return false;
-    for (size_t i = 0; i < descent.chains.size(); ++i)
+    for (size_t i = 0; i < descent.rests.size(); ++i)
       if (isTooLong(i)) {
         descent.strictest = i;
         return false;
@@ -347,7 +342,7 @@ private:
   RangeBounds bounds;
   std::map<int, int> lastOf;                                  // chunk of each stage, in model order
   std::map<std::vector<int>, std::vector<ChunkOption>> known; // by stage and ranges
-  std::vector<ChainMean> chains;                              // each the longest of a split
+  std::vector<ChainMean> chains;                              // each the longest of a split, or a mean
   ChainMean mean;                                             // whose least is meanBound
   double meanBound = 0;
   double limit = kInfinity;

@@ -263,10 +263,6 @@ TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
 
 namespace {
 
-double between(std::mt19937 &random, double low, double high) {
-  return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
-}
-
 // Random axes and schedules; host and device memory are scarce or not, transfers take longer than compute or not.
 // `unlike`: layers of several kinds on pinned stages.
 void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
@@ -283,11 +279,8 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
     Problem problem =
         unlike ? mixedLayers(random, layers, machine, axes.microBatches)
                : shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
-    problem.pins.pp = axes.pp;
-    problem.pins.microBatchSize = 1;
+    pinPipeline(problem, axes);
     problem.pins.zero = 0;
-    problem.pins.schedule = axes.schedule;
-    problem.pins.virtualStages = axes.virtualStages;
     problem.pins.offloadOptimizer = axes.offloadOptimizer;
     problem.pins.offloadActivations = axes.offloadActivations;
     if (unlike) {

@@ -13,6 +13,39 @@
 
 using namespace espalier::planner;
 
+namespace {
+
+// Any schedule of several chunks per stage, with so many at most.
+Plan randomChunks(std::mt19937 &random, int stages, int mostChunks) {
+  Plan axes;
+  axes.pp = stages;
+  axes.schedule =
+      std::array{Schedule::Interleaved, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}[random() % 4];
+  axes.virtualStages = 2;
+  if (axes.schedule == Schedule::Interleaved && mostChunks > 2)
+    axes.virtualStages += static_cast<int>(random() % (mostChunks - 1));
+  axes.microBatches = stages * (1 + static_cast<int>(random() % 3));
+  return axes;
+}
+
+Machine randomLink(std::mt19937 &random, int stages) {
+  Machine machine = testMachine(1, stages);
+  machine.link.bytesPerSecond = between(random, 1e9, 2e11);
+  return machine;
+}
+
+// Searches with memory from a little less than what is needed with everything repeated to `most` times that.
+SearchResult searchScarce(Problem &problem, std::mt19937 &random, double most) {
+  SearchOptions options;
+  options.all = true;
+  options.relax = false;
+  problem.machine.memoryBytes =
+      leastBytes(problem, options) * std::uniform_real_distribution<double>(0.98, most)(random);
+  return search(problem, options);
+}
+
+} // namespace
+
 // Schedules with several chunks per stage: every number of layers on each stage, of which any number repeat work, under
 // memory that is scarce, with ends that weigh little or much.
 TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
@@ -20,28 +53,13 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
   int fitting = 0, uneven = 0, mixed = 0, empty = 0;
   for (int trial = 0; trial < 200; ++trial) {
     int stages = 2 + trial % 2;
-    Plan axes;
-    axes.pp = stages;
-    axes.schedule =
-        std::array{Schedule::Interleaved, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}[random() % 4];
-    axes.virtualStages = axes.schedule == Schedule::Interleaved ? 2 + static_cast<int>(random() % 2) : 2;
-    axes.microBatches = stages * (1 + static_cast<int>(random() % 3));
+    Plan axes = randomChunks(random, stages, /*mostChunks=*/3);
     int layers = axes.virtualStages * stages - 2 + static_cast<int>(random() % 4);
-    Machine machine = testMachine(1, stages);
-    machine.link.bytesPerSecond =
-        std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
+    Machine machine = randomLink(random, stages);
     Problem problem =
         shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
-    problem.pins.pp = stages;
-    problem.pins.microBatchSize = 1;
-    problem.pins.schedule = axes.schedule;
-    problem.pins.virtualStages = axes.virtualStages;
-    SearchOptions options;
-    options.all = true;
-    options.relax = false;
-    problem.machine.memoryBytes =
-        leastBytes(problem, options) * std::uniform_real_distribution<double>(0.98, 1.12)(random);
-    SearchResult result = search(problem, options);
+    pinPipeline(problem, axes);
+    SearchResult result = searchScarce(problem, random, 1.12);
     double best = bruteForceUnder(problem, axes);
     ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
     if (result.plans.empty())
@@ -78,28 +96,13 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
   int fitting = 0, uneven = 0, mixed = 0;
   for (int trial = 0; trial < 80; ++trial) {
     int stages = 2 + trial % 2;
-    Plan axes;
-    axes.pp = stages;
-    axes.schedule =
-        std::array{Schedule::Interleaved, Schedule::ZeroBubbleV, Schedule::VHalf, Schedule::VMin}[random() % 4];
-    axes.virtualStages = 2;
-    axes.microBatches = stages * (1 + static_cast<int>(random() % 3));
+    Plan axes = randomChunks(random, stages, /*mostChunks=*/2);
     int layers = 2 * stages - 1 + static_cast<int>(random() % 3);
-    Machine machine = testMachine(1, stages);
-    machine.link.bytesPerSecond =
-        std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
+    Machine machine = randomLink(random, stages);
     Problem problem = trial % 2 ? mixedLayers(random, layers, machine, axes.microBatches)
                                 : distinctLayers(layers, 512, 8, machine, axes.microBatches);
-    problem.pins.pp = stages;
-    problem.pins.microBatchSize = 1;
-    problem.pins.schedule = axes.schedule;
-    problem.pins.virtualStages = axes.virtualStages;
-    SearchOptions options;
-    options.all = true;
-    options.relax = false;
-    problem.machine.memoryBytes =
-        leastBytes(problem, options) * std::uniform_real_distribution<double>(0.98, 1.3)(random);
-    SearchResult result = search(problem, options);
+    pinPipeline(problem, axes);
+    SearchResult result = searchScarce(problem, random, 1.3);
     double best = bruteForceUnder(problem, axes);
     ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
     std::vector<int> fewest(2 * stages, 1), counts;

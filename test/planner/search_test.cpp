@@ -128,8 +128,7 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
   for (int trial = 0; trial < 300; ++trial) {
     int stages = 1 + trial % 3, layers = stages + static_cast<int>(random() % 4);
     Machine machine = testMachine(1, 2 * stages);
-    machine.link.bytesPerSecond =
-        std::exp(std::uniform_real_distribution<double>(std::log(1e9), std::log(2e11))(random));
+    machine.link.bytesPerSecond = between(random, 1e9, 2e11);
     int64_t batch = 2 * (1 + trial % 7);
     Problem problem =
         trial % 2 ? mixedLayers(random, layers + 1, machine, batch) : distinctLayers(layers, 512, 8, machine, batch);
@@ -282,7 +281,7 @@ void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<
     std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
     RepeatedLayers repeated{static_cast<int>(random() % (totals[stage] + 1)), 0};
     repeated.selective = static_cast<int>(random() % (totals[stage] - repeated.full + 1));
-    auto kept = choices.keep(rangesOf(chunks), {repeated});
+    auto kept = keptLayers(options.table(), rangesOf(chunks), {repeated});
     for (size_t i = 0; i < chunks.size(); ++i)
       chunks[i]->recompute = kept[i];
   }

@@ -4,6 +4,7 @@
 #include "planner/published.h"
 #include "planner/search.h"
 
+#include <cmath>
 #include <random>
 
 namespace espalier::planner {
@@ -133,6 +134,19 @@ inline Problem withExperts(Problem problem, int experts) {
   problem.limits.push_back({"expert", experts, Axis::Ep});
   problem.executable = false;
   return problem;
+}
+
+/// A number between the two whose logarithm is spread evenly.
+inline double between(std::mt19937 &random, double low, double high) {
+  return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+}
+
+/// Pins stages and schedule to those of `axes`, with micro-batches of one sample.
+inline void pinPipeline(Problem &problem, const Plan &axes) {
+  problem.pins.pp = axes.pp;
+  problem.pins.microBatchSize = 1;
+  problem.pins.schedule = axes.schedule;
+  problem.pins.virtualStages = axes.virtualStages;
 }
 
 /// Bytes that the fullest stage of the plan takes that needs least; 0 when there is no plan. `options` say which may be
