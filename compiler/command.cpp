@@ -44,7 +44,8 @@ CLI::App *addPlanVerb(CLI::App &app, PlanArguments &arguments) {
   addRunArguments(*plan, arguments.file, arguments.import);
   plan->add_flag("--all", arguments.all, "also plans that cannot be executed yet");
   CLI::Option *json = plan->add_flag("--json", arguments.json, "as JSON");
-  plan->add_option("--pin", arguments.pin, "only plans like this: tp=8,pp=4,zero=1; all keys of planner.pin");
+  plan->add_option("--pin", arguments.pin,
+                   "only plans like this: tp=8,pp=2,stage_layers=[19,21]; all keys of planner.pin");
   plan->add_option("--devices", arguments.devices, "what if the cluster had so many devices");
   plan->add_option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
   CLI::Option *whyNot = plan->add_option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");

@@ -37,13 +37,19 @@ YamlPtr scalar(const std::string &text, const SourceLocation &where) {
   return node;
 }
 
-/// "5+7+7" as a list, with the place of each number.
+/// "5+7+7", or as run files have it "[5, 7, 7]", as a list with the place of each number.
 YamlPtr list(const std::string &text, const SourceLocation &where) {
+  bool isBracketed = text.starts_with('[') && text.ends_with(']');
+  size_t last = text.size() - isBracketed;
   auto node = std::make_shared<YamlNode>();
   node->kind = YamlNode::Kind::Sequence;
   node->where = where;
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find('+', begin), text.size());
+  for (size_t begin = isBracketed; begin <= last;) {
+    if (begin < last && text[begin] == ' ') {
+      ++begin;
+      continue;
+    }
+    size_t end = std::min(text.find(isBracketed ? ',' : '+', begin), last);
     SourceLocation place = where;
     place.column += static_cast<int>(begin);
     node->items.push_back(scalar(text.substr(begin, end - begin), place));
@@ -72,6 +78,8 @@ YamlPtr readPinOption(const std::string &flag, const std::string &text, Diagnost
   const std::vector<std::string> known = pinKeys();
   for (size_t begin = 0; begin <= text.size() && text.size() <= longestOption;) {
     size_t end = std::min(text.find(',', begin), text.size());
+    if (size_t bracket = text.find("=[", begin); bracket < end)
+      end = std::min(text.find(',', text.find(']', bracket)), text.size());
     std::string entry = text.substr(begin, end - begin);
     SourceLocation where{flag, 1, static_cast<int>(begin) + 1};
     begin = end + 1;

@@ -126,6 +126,20 @@ const std::vector<SplitCase> &contextSplits() {
   return cases;
 }
 
+/// Splits of a model whose layers are of two kinds.
+const std::vector<SplitCase> &unlikeSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2", .microBatches = 2},
+      {.name = "tp2", .tp = 2},
+      {.name = "tp4_full", .tp = 4, .recompute = full},
+      {.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
+      {.name = "dp2_tp2_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1},
+      {.name = "tp2_pp2_uneven", .tp = 2, .pp = 2, .microBatches = 4, .stageLayers = {3, 1}},
+      {.name = "tp2_cp2", .tp = 2, .cp = 2},
+  };
+  return cases;
+}
+
 /// A model of the suite: its file and what is set over it.
 struct Model {
   std::string name, file;
@@ -179,16 +193,20 @@ TEST_P(Equivalence, InterpretedTrainsLikeTheUnsplitModel) {
   expectEqual(unsplit(model, /*isCompiled=*/false), trainInterpreted(run, planOf(run, split), steps));
 }
 
+std::string nameOf(const testing::TestParamInfo<Equivalence::ParamType> &info) {
+  return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(splits())),
-                         [](const auto &info) {
-                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
-                         });
+                         nameOf);
 
 INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
-                         testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())),
-                         [](const auto &info) {
-                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
-                         });
+                         testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())), nameOf);
+
+INSTANTIATE_TEST_SUITE_P(UnlikePlans, Equivalence,
+                         testing::Combine(testing::Values(Model{"two_widths", "two_widths", {}}),
+                                          testing::ValuesIn(unlikeSplits())),
+                         nameOf);
 
 /// Bytes of activations of a rank, all stages together.
 uint64_t activationBytes(const SplitCase &split) {

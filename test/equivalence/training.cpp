@@ -16,7 +16,7 @@ namespace espalier {
 RunConfig equivalenceRun(const std::string &model, const std::vector<std::string> &sets) {
   ImportOptions options;
   options.sets = sets;
-  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+  options.searchPath = {ESPALIER_SOURCE_DIR "/configs", ESPALIER_SOURCE_DIR "/test/equivalence"};
   ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR "/test/equivalence/") + model + ".yaml", options);
   EXPECT_TRUE(imported.ok()) << imported.diagnostics.render();
   return std::move(imported.config);
