@@ -27,8 +27,8 @@ struct MachineRow {
 // fitted (matmul and what is named), by random descent on the mean error of at most six rows (CSV lines), the first two
 // by test/bench/fit_machine (planner/README.md has the commands):
 //   selene     memory, send: korthikanti_2022_table5 4, 7, 10; narayanan_sc21_table1 4, 7, 10 (link: nccl-tests)
-//   jean zay   link, network: bloom_jeanzay_a100_sweep 16, 26, 36, 46, 56, 66 (send: as selene); reserved
-//              bytes on those of them with memory
+//   jean zay   link, network, reserved: bloom_jeanzay_a100_sweep 20, 21, 46, 48, 50, 53 (memory, attention: as selene;
+//              send: one port of 100 Gb/s, the data sheet's)
 //   h100_80gb  attention, memory, launch: llm_foundry_mpt 3, 10, 15, 22, 30, 38
 //   a100_80gb  only attention, the rest as selene was: llm_foundry_mpt 42, 46, 50, 53, 62, 67
 //   a100_40gb  attention and link, the rest as selene was: llm_foundry_mpt 71, 75, 78, 88, 95, 107
@@ -37,8 +37,8 @@ struct MachineRow {
 //   gb200      attention: megatron_bridge_perf 40, 68, 88, 123, 136, 137
 //   gb300      attention: megatron_bridge_perf 18, 19, 62, 63, 64, 119
 //   b200       attention: megatron_bridge_perf 128, 129
-//   v100       Jean Zay with link, network: bigscience_v100 21, 25, 35, 40, 44, 87; the others take its share of the
-//   peak
+//   v100       Jean Zay with link, network, reserved: bigscience_v100 21, 25, 35, 40, 44, 87; the others take its share
+//              of the peak
 // The others are not fitted: peaks (dense, f32 sums), sizes and multiprocessors are the data sheets' of NVIDIA, AMD and
 // Huawei; shares of the peak, launch and reserve are those of the nearest machine above: A100 for Ampere, for what has
 // GDDR memory and for AMD, configs/clusters for Ascend, H100 for H20, GH200, H100 PCIe and NVL. A800 and H800 have
@@ -47,7 +47,7 @@ struct MachineRow {
 // a site stands before the plain name, and a name before those that it ends with or holds.
 constexpr MachineRow machines[] = {
     {"a100", "selene", 80, 312e12, 1.24e12, 0.82, 0.32, 5e-6, 108, 8, 230e9, 20e9, 4, 4e9, 16},
-    {"a100", "jeanzay", 80, 312e12, 1.63e12, 0.781, 0.3, 5e-6, 108, 8, 85.1e9, 1.14e9, 9.5, 4e9, 16},
+    {"a100", "jeanzay", 80, 312e12, 1.24e12, 0.762, 0.32, 5e-6, 108, 8, 121e9, 1.07e9, 8.3, 12.5e9, 16},
     {"a100_80gb", "", 80, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 220e9, 22e9, 4, 0, 16},
     {"a100_40gb", "", 40, 312e12, 1.28e12, 0.775, 0.333, 5e-6, 108, 8, 26e9, 22e9, 2, 0, 16},
     {"a100", "pcie40", 40, 312e12, 0.98e12, 0.775, 0.347, 5e-6, 108, 8, 20e9, 5e9, 2, 0, 16},
@@ -60,8 +60,8 @@ constexpr MachineRow machines[] = {
     {"a100", "", 80, 312e12, 1.24e12, 0.82, 0.32, 5e-6, 108, 8, 230e9, 20e9, 4, 4e9, 16},
     {"a800", "40g", 40, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 153e9, 20e9, 2, 0, 16},
     {"a800", "", 80, 312e12, 1.24e12, 0.82, 0.32, 5e-6, 108, 8, 153e9, 20e9, 4, 4e9, 16},
-    {"v100", "16gb(jeanzay", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 2, 0, 16},
-    {"v100", "jeanzay", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 2, 0, 16},
+    {"v100", "16gb(jeanzay", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 5.7, 0, 16},
+    {"v100", "jeanzay", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 5.7, 0, 16},
     {"v100", "16gb(8/node,one100gb/s", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 1.4e9, 2, 0, 16},
     {"v100", "dgx-2", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 16, 115e9, 5e9, 2, 0, 16},
     {"v100", "16g", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2, 0, 16},

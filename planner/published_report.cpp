@@ -158,6 +158,15 @@ double spearman(const std::vector<double> &a, const std::vector<double> &b) {
   return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
 }
 
+double shownGibibytes(const PublishedCase &published, const Prediction &prediction) {
+  constexpr double gibibyte = 1073741824;
+  const StageMemory &first = prediction.memory.front();
+  if (published.analytic)
+    return (first.parameters + first.gradients + first.optimizer + first.activations) / gibibyte;
+  double bytes = prediction.peakBytes - published.unseenBytes;
+  return (published.outOfMemory ? bytes : std::min(bytes, published.problem.machine.memoryBytes)) / gibibyte;
+}
+
 TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows) {
   TableReport report;
   report.name = name;
@@ -185,12 +194,7 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
     PricedRow result{row.line, row.text("model")};
     result.outOfMemory = published.outOfMemory;
     result.refused = !pricePlan(published.needs, published.plan).prediction.fits();
-    result.predictedGibibytes = priced.prediction.peakBytes / 1073741824.0;
-    if (published.analytic) {
-      const StageMemory &first = priced.prediction.memory.front();
-      result.predictedGibibytes =
-          (first.parameters + first.gradients + first.optimizer + first.activations) / 1073741824.0;
-    }
+    result.predictedGibibytes = shownGibibytes(published, priced.prediction);
     bool ran = !published.outOfMemory && !published.analytic;
     report.outOfMemory += published.outOfMemory;
     report.outOfMemoryRefused += published.outOfMemory && result.refused;

@@ -59,6 +59,11 @@ struct TableReport {
   std::map<std::string, int> assumed; ///< what is not published of a shape -> priced or searched rows
 };
 
+/// What a monitor shows of a run on its fullest device. That is at most what the device has: PyTorch's allocator gives
+/// back the blocks that it keeps before it fails (`release_cached_blocks`). Of an analytic row, what its formula
+/// counts.
+double shownGibibytes(const PublishedCase &published, const Prediction &prediction);
+
 /// Prices every row. The null model is one rate of operations for the whole table, fitted on it
 /// (its geometric mean), with recompute counted.
 TableReport evaluateTable(const std::string &name, const std::vector<PublishedRow> &rows);

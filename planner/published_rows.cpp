@@ -345,6 +345,8 @@ PublishedCase caseOf(const PublishedRow &row) {
     return refuse(faults.front());
   result.outOfMemory = outcome == Outcome::OutOfMemory;
   result.analytic = outcome == Outcome::Analytic;
+  if (used.showsAllocated)
+    result.unseenBytes = machine.reservedBytes;
   if (result.analytic) // the formula is that of the layers alone
     result.problem.embed = result.problem.head = -1;
   if (!recompute)

@@ -65,7 +65,7 @@ PublishedSystem megatronDeepSpeed(const PublishedRow &row) {
   // gradients of the own partition at the update.
   bool wide = holdsOneOf(precision, {"fp32 grad"}) || precision == "bf16";
   system.gradientBytes = wide ? 8 : 2;
-  system.allocatedShare = 1.16;
+  system.allocatedShare = 1.14;
   system.updateBytes = wide ? 0 : 4;
   const std::string &notes = row.text("notes");
   if (holdsOneOf(notes, {"\"BNB\""}) && !holdsOneOf(notes, {"same conf"}))
@@ -92,6 +92,7 @@ PublishedSystem unfusedMegatron(const PublishedRow &row) {
   if (!isWide)
     system.gradientBytes = 2, system.updateBytes = 4, system.accumulationBytes = 6;
   result.hasDropout = true;
+  result.showsAllocated = holdsOneOf(source, {"alpa-projects"}); // `get_max_memory_allocated`
   result.flops = PublishedFlops::WithRecompute;
   return result;
 }

@@ -28,6 +28,8 @@ struct PublishedSystem {
   /// buffers for their gradients, of all micro-batches (torch.distributed.pipelining's `output_chunks`,
   /// `grad_recv_info`).
   bool cutsBatchByStages = false;
+  /// The memory of its rows is what its allocator gave out, without what the framework takes (Machine::reservedBytes).
+  bool showsAllocated = false;
   PublishedFlops flops = PublishedFlops::Model;
 };
 

@@ -69,12 +69,12 @@ TEST_P(Published, StaysWithinTheErrorReachedAndBeatsTheNullModel) {
 INSTANTIATE_TEST_SUITE_P(Tables, Published,
                          testing::Values(Wanted{"korthikanti_2022_table5.csv", 10, 0.012, 0, 0},
                                          Wanted{"narayanan_sc21_table1.csv", 10, 0.015, 0, 0},
-                                         Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.035, 44, 0.041},
+                                         Wanted{"bloom_jeanzay_a100_sweep.csv", 60, 0.035, 44, 0.039},
                                          Wanted{"korthikanti_2022_memory_fig1_fig7.csv", 0, 0, 8, 0.001},
                                          Wanted{"llm_foundry_mpt.csv", 108, 0.048, 0, 0},
                                          Wanted{"megatron_bridge_perf.csv", 8, 0.08, 0, 0, "H100"},
                                          Wanted{"megatron_bridge_perf.csv", 48, 0.059, 0, 0},
-                                         Wanted{"bigscience_v100.csv", 39, 0.19, 11, 0.13},
+                                         Wanted{"bigscience_v100.csv", 39, 0.19, 11, 0.067},
                                          Wanted{"torchtitan_llama3_h100.csv", 15, 0.055, 9, 0.043},
                                          Wanted{"torchtitan_llama3_h100.csv", 8, 0.068, 5, 0.031, "", "8B"},
                                          Wanted{"torchtitan_llama3_h100.csv", 4, 0.012, 1, 0.022, "", "70B"},
@@ -84,15 +84,30 @@ INSTANTIATE_TEST_SUITE_P(Tables, Published,
 
 TEST(Published, MemoryOfAllRowsThatPublishItIsWithinFourPerCent) {
   MeanError memory;
-  for (const char *name :
-       {"bloom_jeanzay_a100_sweep.csv", "korthikanti_2022_memory_fig1_fig7.csv", "torchtitan_llama3_h100.csv"}) {
+  for (const char *name : {"alpa_readme.csv", "bigscience_v100.csv", "bloom_jeanzay_a100_sweep.csv",
+                           "korthikanti_2022_memory_fig1_fig7.csv", "torchtitan_llama3_h100.csv"}) {
     std::optional<TableReport> found = report(name);
     if (!found)
       GTEST_SKIP() << "the table " << name << " is not here";
     memory.rows += found->memory.rows, memory.sum += found->memory.sum;
   }
-  EXPECT_EQ(memory.rows, 61);
-  EXPECT_LE(memory.mean(), 0.036);
+  EXPECT_EQ(memory.rows, 73);
+  EXPECT_LE(memory.mean(), 0.04);
+}
+
+TEST(Published, AMonitorShowsAtMostWhatTheDeviceHas) {
+  PublishedCase run;
+  run.problem.machine.memoryBytes = 80 * 1073741824.0;
+  Prediction prediction;
+  prediction.memory.resize(1);
+  prediction.peakBytes = 64 * 1073741824.0;
+  EXPECT_EQ(shownGibibytes(run, prediction), 64);
+  run.unseenBytes = 4 * 1073741824.0;
+  EXPECT_EQ(shownGibibytes(run, prediction), 60);
+  prediction.peakBytes = 90 * 1073741824.0;
+  EXPECT_EQ(shownGibibytes(run, prediction), 80);
+  run.outOfMemory = true;
+  EXPECT_EQ(shownGibibytes(run, prediction), 86);
 }
 
 TEST(Published, OutOfMemoryRowsAreRefusedAndRunsThatFitAreNot) {
@@ -112,7 +127,6 @@ TEST(Published, OutOfMemoryRowsAreRefusedAndRunsThatFitAreNot) {
   EXPECT_LE(fitsRefused, 0.02 * fits);
 }
 
-// Asked were 0.90 and 1 %: of two plans that are predicted 1.3 % apart the second one was 1.9 % faster.
 TEST(Published, RanksPlansOfOneModel) {
   std::optional<TableReport> bloom = report("bloom_jeanzay_a100_sweep.csv");
   if (!bloom)
@@ -124,7 +138,7 @@ TEST(Published, RanksPlansOfOneModel) {
   EXPECT_EQ(group->plans, 11);
   EXPECT_EQ(group->rows, 13);
   EXPECT_GE(group->spearman, 0.9 - 1e-9);
-  EXPECT_LE(group->regret, 0.02);
+  EXPECT_LE(group->regret, 0.01);
 }
 
 namespace {
