@@ -207,7 +207,7 @@ struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
   std::optional<int64_t> microBatchSize, microBatches;
   std::optional<bool> sequenceParallel, vocabParallel, splitsExperts;
-  std::optional<bool> offloadOptimizer, offloadActivations;
+  std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
   /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.
