@@ -350,7 +350,7 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.tiedOptimizerBytes += optimizer;
     }
     if (plan.zero >= 3)
-      cost.gatheredBytes += elements * (term.parameterBytes + term.gradientBytes);
+      cost.gatheredBytes += term.gatheredShare * elements * (term.parameterBytes + term.gradientBytes);
   }
   for (int i = 0; i < 3; ++i) {
     cost.savedBytes[i] = evaluate(terms.savedBytes[i], symbols);

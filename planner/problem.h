@@ -97,6 +97,7 @@ struct ParameterTerm {
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
   bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
+  double gatheredShare = 1;  ///< ZeRO 3: of the segment's parameters and gradients, what is whole at once
   bool operator==(const ParameterTerm &) const = default;
 };
 
