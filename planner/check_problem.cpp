@@ -33,8 +33,12 @@ std::vector<std::string> checkProblem(const Problem &problem) {
   const Pins &pins = problem.pins;
   int64_t product = 1;
   bool allPinned = true;
-  if ((pins.offloadOptimizer.value_or(false) || pins.offloadActivations.value_or(false)) && !machine.canOffload())
+  bool offloadsParameters = pins.offloadParameters.value_or(false);
+  if ((pins.offloadOptimizer.value_or(false) || pins.offloadActivations.value_or(false) || offloadsParameters) &&
+      !machine.canOffload())
     faults.push_back("offloading is pinned, but machine " + machine.name + " has no link to host memory");
+  if (offloadsParameters && (pins.zero.value_or(3) != 3 || !pins.offloadOptimizer.value_or(true)))
+    faults.push_back("parameters are pinned to be offloaded, but that takes ZeRO 3 with the optimizer offloaded");
   const std::pair<const std::optional<int> &, const char *> axes[] = {
       {pins.dp, "dp"}, {pins.tp, "tp"}, {pins.pp, "pp"}, {pins.cp, "cp"}, {pins.ep, "ep"}};
   for (const auto &[pin, name] : axes) {

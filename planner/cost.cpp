@@ -350,7 +350,7 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.tiedOptimizerBytes += optimizer;
     }
     if (plan.zero >= 3)
-      cost.gatheredBytes += elements * (term.parameterBytes + term.gradientBytes);
+      cost.gatheredBytes += term.gatheredShare * elements * (term.parameterBytes + term.gradientBytes);
   }
   for (int i = 0; i < 3; ++i) {
     cost.savedBytes[i] = evaluate(terms.savedBytes[i], symbols);
@@ -406,21 +406,30 @@ double exposedTransfer(double besideSeconds, double bytes, const Machine &machin
 
 } // namespace
 
-void offloadOptimizer(SegmentCost &cost, const Machine &machine) {
-  cost.step.hostTransfer = exposedTransfer(cost.step.total(), cost.optimizerBytes, machine);
-  cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
-}
-
-void offloadActivations(SegmentCost &cost, const Machine &machine, bool isSplit) {
+void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer) {
+  double coming = plan.offloadParameters ? cost.parameterBytes : 0;
+  double leaving = plan.offloadParameters ? cost.gradientBytes : 0;
+  if (plan.offloadOptimizer) {
+    double passing = cost.optimizerBytes + std::max(coming, leaving);
+    cost.step.hostTransfer = exposedTransfer(cost.step.total(), passing, machine);
+    cost.optimizerBufferBytes = 2 * cost.optimizerBytes;
+  }
+  cost.parameterBufferBytes = (isLayer ? 2 : 1) * (coming + leaving);
+  bool keepsElsewhere = plan.offloadActivations && isLayer;
+  if (!keepsElsewhere && !plan.offloadParameters)
+    return;
+  bool isSplit = splitsBackward(plan.schedule);
   for (int i = 0; i < 3; ++i) {
+    double kept = keepsElsewhere ? cost.savedBytes[i] : 0;
     double weight = cost.weight.total(), backward = cost.backward.total() + cost.recompute[i].total();
     if (isSplit)
-      cost.weightTransfer[i] = exposedTransfer(weight, cost.savedBytes[i], machine);
+      cost.weightTransfer[i] = exposedTransfer(weight, std::max(kept, leaving), machine);
     else
       backward += weight;
-    cost.forwardTransfer[i] = exposedTransfer(cost.forward.total(), cost.savedBytes[i], machine);
-    cost.recompute[i].hostTransfer = exposedTransfer(backward, cost.savedBytes[i], machine);
-    cost.savedBufferBytes[i] = 4 * cost.savedBytes[i];
+    cost.forwardTransfer[i] = exposedTransfer(cost.forward.total(), std::max(coming, kept), machine);
+    double back = std::max(coming + kept, isSplit ? 0 : leaving);
+    cost.recompute[i].hostTransfer = exposedTransfer(backward, back, machine);
+    cost.savedBufferBytes[i] = 4 * kept;
   }
 }
 

@@ -115,6 +115,7 @@ std::vector<FreeablePin> setPins(const Pins &pins) {
                                    freeable<&Pins::virtualStages>("virtual stages"),
                                    freeable<&Pins::offloadOptimizer>("where optimizer state lives"),
                                    freeable<&Pins::offloadActivations>("where activations wait"),
+                                   freeable<&Pins::offloadParameters>("where parameters live"),
                                    freeable<&Pins::dp>("dp"),
                                    freeable<&Pins::tp>("tp"),
                                    freeable<&Pins::pp>("pp"),
@@ -161,7 +162,8 @@ void tryUnpinning(const Problem &problem, const SearchOptions &options, SearchRe
   result.relaxations.push_back({leaving(freed), *bytes});
 }
 
-// What may move to the host under plans that the executor could run otherwise; both kinds only where one is too little.
+// What may move to the host under plans that the executor could run otherwise, or under ZeRO 3; more of it only where
+// less is too little.
 void tryOffload(const Problem &problem, SearchOptions options, SearchResult &result) {
   if (options.all || !problem.machine.canOffload())
     return;
@@ -169,6 +171,7 @@ void tryOffload(const Problem &problem, SearchOptions options, SearchResult &res
   Problem changed = problem;
   Pins &pins = changed.pins;
   pins.cp = pins.ep = pins.virtualStages = 1;
+  bool mayShard = pins.zero.value_or(3) == 3;
   pins.zero = pins.zero.value_or(1);
   pins.schedule = pins.schedule.value_or(Schedule::OneFOneB);
   auto attempt = [&](bool optimizer, bool activations, const char *change) {
@@ -181,6 +184,13 @@ void tryOffload(const Problem &problem, SearchOptions options, SearchResult &res
   attempt(false, true, "offload_activations=true (--all)");
   if (result.relaxations.size() == before)
     attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)");
+  if (result.relaxations.size() > before || !mayShard)
+    return;
+  pins.zero = 3;
+  pins.offloadParameters = true;
+  attempt(true, false, "zero=3, offload_optimizer=true, offload_parameters=true (--all)");
+  if (result.relaxations.size() == before)
+    attempt(true, true, "zero=3, offload_optimizer=true, offload_parameters=true, offload_activations=true (--all)");
 }
 
 // Doubles the hosts until a plan fits, then looks for fewer of them by eighths of the last step.

@@ -101,6 +101,8 @@ std::string describePlan(const Plan &plan) {
     text += ", optimizer offloaded";
   if (plan.offloadActivations)
     text += ", activations offloaded";
+  if (plan.offloadParameters)
+    text += ", parameters offloaded";
   int counts[3] = {}, layers = 0;
   for (const StagePlan &stage : plan.stages)
     for (Recompute recompute : stage.recompute) {
@@ -214,6 +216,7 @@ Pins merged(Pins pins, const Pins &wish) {
   replace(pins.splitsExperts, wish.splitsExperts);
   replace(pins.offloadOptimizer, wish.offloadOptimizer);
   replace(pins.offloadActivations, wish.offloadActivations);
+  replace(pins.offloadParameters, wish.offloadParameters);
   replace(pins.schedule, wish.schedule);
   replace(pins.recompute, wish.recompute);
   replace(pins.stageLayers, wish.stageLayers);
@@ -238,7 +241,8 @@ bool honours(const Plan &plan, const Pins &pins) {
          agrees(pins.microBatchSize, plan.microBatchSize) && agrees(pins.microBatches, plan.microBatches) &&
          agrees(pins.sequenceParallel, plan.sequenceParallel) && agrees(pins.vocabParallel, plan.vocabParallel) &&
          agrees(pins.splitsExperts, plan.splitsExperts) && agrees(pins.offloadOptimizer, plan.offloadOptimizer) &&
-         agrees(pins.offloadActivations, plan.offloadActivations) && agrees(pins.schedule, plan.schedule) &&
+         agrees(pins.offloadActivations, plan.offloadActivations) &&
+         agrees(pins.offloadParameters, plan.offloadParameters) && agrees(pins.schedule, plan.schedule) &&
          agrees(pins.stageLayers, layers);
 }
 

@@ -262,6 +262,8 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
     text += "--offload-optimizer-states\n";
   else if (plan.offloadOptimizer)
     result.notExpressed.push_back("offloaded optimizer state without the distributed optimizer");
+  if (plan.offloadParameters)
+    result.notExpressed.push_back("offloaded parameters");
   return result;
 }
 
@@ -299,6 +301,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += "swap_config:\n  swap: True\n  layer_swap:\n    - backward_prefetch: 1\n      layers: True\n";
   if (plan.offloadOptimizer)
     result.notExpressed.push_back("offloaded optimizer state");
+  if (plan.offloadParameters)
+    result.notExpressed.push_back("offloaded parameters");
   if (!plan.splitsExperts && plan.tp > 1)
     result.notExpressed.push_back("whole experts on tensor ranks");
   if (plan.zero == 3)
@@ -330,6 +334,8 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   std::string &text = result.text;
   text += "[training]\n" + entry("local_batch_size", plan.microBatchSize * plan.microBatches) +
           entry("global_batch_size", problem.globalBatch) + entry("seq_len", problem.tokensPerSample);
+  if (plan.offloadParameters) // parameters, gradients and optimizer state
+    text += "enable_cpu_offload = true\n";
   // The ranks of ep are some of those that parameters are sharded over, even if nothing else is.
   bool sharded = plan.zero >= 1;
   text += "\n[parallelism]\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
@@ -369,7 +375,7 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
     text += "selective_ac_option = \"op\"\n";
   if (plan.offloadActivations)
     result.notExpressed.push_back("offloaded activations");
-  if (plan.offloadOptimizer)
+  if (plan.offloadOptimizer && !plan.offloadParameters)
     result.notExpressed.push_back("offloaded optimizer state (enable_cpu_offload moves parameters and gradients, too)");
   if (!isEven(plan))
     result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");

@@ -59,13 +59,6 @@ std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector
   return tables;
 }
 
-void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer) {
-  if (plan.offloadOptimizer)
-    offloadOptimizer(cost, machine);
-  if (plan.offloadActivations && isLayer)
-    offloadActivations(cost, machine, splitsBackward(plan.schedule));
-}
-
 double peakBytes(const SegmentCost &cost, int recompute) {
   return std::max({cost.forwardPeakBytes[recompute], cost.backwardPeakBytes[recompute], cost.workspaceBytes[recompute],
                    cost.stepPeakBytes});
@@ -86,6 +79,16 @@ void moveOptimizer(StageMemory &memory, double buffer) {
   memory.hostOptimizer = memory.optimizer;
   memory.communication += std::min(memory.optimizer, buffer);
   memory.optimizer = 0;
+}
+
+// A gather takes the whole share of a segment, so that embedding and head pass in one piece.
+void moveParameters(StageMemory &memory, double buffer) {
+  if (buffer <= 0)
+    return;
+  memory.hostParameters = memory.parameters;
+  memory.hostGradients = memory.gradients;
+  memory.communication += std::min(memory.parameters + memory.gradients, buffer);
+  memory.parameters = memory.gradients = 0;
 }
 
 // What layers keep: on the device, or on the host behind a buffer where there is one.
@@ -129,7 +132,7 @@ SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &c
 
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
-  double step = 0, gathered = 0, optimizerBuffer = 0, savedBuffer = 0;
+  double step = 0, gathered = 0, optimizerBuffer = 0, parameterBuffer = 0, savedBuffer = 0;
   bool isWithoutLayers = true;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
@@ -143,6 +146,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       memory.workspace = std::max(memory.workspace, peakBytes(cost, recompute));
       gathered = std::max(gathered, 2 * cost.gatheredBytes);
       optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
+      parameterBuffer = std::max(parameterBuffer, cost.parameterBufferBytes);
       savedBuffer = std::max(savedBuffer, cost.savedBufferBytes[recompute]);
     }
   if (isWithoutLayers) // pieces are as large as those of the other stages
@@ -154,6 +158,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       step += cost->stepBytes;
       memory.workspace = std::max(memory.workspace, peakBytes(*cost, 0));
       gathered = std::max(gathered, cost->gatheredBytes);
+      parameterBuffer = std::max(parameterBuffer, cost->parameterBufferBytes);
     }
   if (content.embed && content.head && problem.tiedEmbedding) {
     memory.parameters -= table.head.tiedParameterBytes;
@@ -170,6 +175,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   memory.activations = held.ends;
   addSaved(memory, held.layers, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);
+  moveParameters(memory, parameterBuffer);
   memory.workspace += std::max(0.0, step - memory.activations - memory.workspace); // where these have been
   memory.reserved = problem.machine.reservedBytes;
   return memory;

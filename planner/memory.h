@@ -28,10 +28,6 @@ CostTable buildCostTable(const Problem &problem, const Plan &plan);
 /// The same of several plans with `threads` threads: kind by kind, as the terms of many kinds are long to read.
 std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Plan> &plans, int threads);
 
-/// Adds what offloading under `plan` costs to a segment that was evaluated without. Only layers give up what they keep;
-/// embedding and head run right before or behind their backward, or keep little.
-void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer);
-
 /// Saved values: of the layers, which may be offloaded, and of what stands at the ends: inputs, embedding and head.
 struct SavedBytes {
   double layers = 0, ends = 0;

@@ -43,10 +43,12 @@ struct Plan {
   bool sliceRecomputedInputs = false; ///< inputs kept under full recompute are split over tp and gathered in backward
   bool offloadOptimizer = false;      ///< masters and moments live in host memory
   bool offloadActivations = false;    ///< what layers keep waits for backward in host memory
+  bool offloadParameters = false;     ///< shares of parameters and gradients live in host memory; ZeRO 3 only
   Schedule schedule = Schedule::OneFOneB;
   std::vector<StagePlan> stages;
   bool executable = true; ///< false: priced, but the executor cannot run it yet
 
+  bool offloads() const { return offloadOptimizer || offloadActivations || offloadParameters; }
   int ranks() const { return dp * tp * pp * cp * ep; }
   /// Samples are split over dp and ep: what users call data-parallel ranks.
   int replicas() const { return dp * ep; }
@@ -62,8 +64,9 @@ struct StageMemory {
   double workspace = 0;     ///< transient peak of one segment, logits included
   double communication = 0; ///< boundary and gather buffers, and those that transfers to the host go through
   double reserved = 0;      ///< what the machine's software takes
-  double hostOptimizer = 0, hostActivations = 0; ///< offloaded: in host memory, not on the device
-  double host() const { return hostOptimizer + hostActivations; }
+  /// Offloaded: in host memory, not on the device.
+  double hostParameters = 0, hostGradients = 0, hostOptimizer = 0, hostActivations = 0;
+  double host() const { return hostParameters + hostGradients + hostOptimizer + hostActivations; }
   /// On the device.
   double total() const {
     return parameters + gradients + optimizer + activations + workspace + communication + reserved;

@@ -11,7 +11,7 @@ const char *whyNotExecutable(const Plan &plan) {
     return "experts on several ranks";
   if (plan.zero > 1)
     return "ZeRO 2 and 3";
-  if (plan.offloadOptimizer || plan.offloadActivations)
+  if (plan.offloads())
     return "offloading";
   if (plan.virtualStages > 1 || (plan.schedule != Schedule::GPipe && plan.schedule != Schedule::OneFOneB))
     return "interleaved and zero-bubble schedules";
@@ -29,6 +29,7 @@ const char *whyNotExecutable(const Pins &pins) {
   plan.zero = pins.zero.value_or(0);
   plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
   plan.offloadActivations = pins.offloadActivations.value_or(false);
+  plan.offloadParameters = pins.offloadParameters.value_or(false);
   plan.schedule = pins.schedule.value_or(Schedule::OneFOneB);
   return whyNotExecutable(plan);
 }
@@ -117,8 +118,10 @@ std::vector<std::string> structuralViolations(const Problem &problem, const Plan
       whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
   if (!schedule.empty())
     faults.push_back(schedule);
-  if ((plan.offloadOptimizer || plan.offloadActivations) && !problem.machine.canOffload())
+  if (plan.offloads() && !problem.machine.canOffload())
     faults.push_back("nothing can be offloaded: machine " + problem.machine.name + " has no link to host memory");
+  if (plan.offloadParameters && (plan.zero != 3 || !plan.offloadOptimizer))
+    faults.push_back("parameters are offloaded under ZeRO 3 only, with the optimizer");
   checkStages(problem, plan, faults);
   return faults;
 }

@@ -97,6 +97,7 @@ struct ParameterTerm {
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
   bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
+  double gatheredShare = 1;  ///< ZeRO 3: of the segment's parameters and gradients, what is whole at once
   bool operator==(const ParameterTerm &) const = default;
 };
 
@@ -207,7 +208,7 @@ struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
   std::optional<int64_t> microBatchSize, microBatches;
   std::optional<bool> sequenceParallel, vocabParallel, splitsExperts;
-  std::optional<bool> offloadOptimizer, offloadActivations;
+  std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
   /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.

@@ -172,6 +172,8 @@ private:
   void addAttention() {
     bool keepsNorm = !system.fusedAttention; // selective of the unfused system repeats only the core
     elementwise("norm", stream, 4, 8, !keepsNorm);
+    if (slicesInputs())
+      addCollective("kept input", CollectiveKind::AllGather, Phase::Repeat, false, true);
     enterPair("attention input");
     matmul("qkv", {a * d / t, 2 * (kv * d / t)}, h, false, true);
     if (shape.rotary)
@@ -193,6 +195,8 @@ private:
     leavePair("attention output");
     elementwise("residual", stream, shape.dropout ? 7 : 6, shape.dropout ? 5 : 2, !keepsNorm);
   }
+
+  bool slicesInputs() const { return system.slicesInputs && !sp; }
 
   // One kernel; causal masking halves the products; backward does five products for forward's two.
   void addFusedAttention() {
@@ -249,6 +253,7 @@ private:
     term.gradientBytes = system.gradientBytes;
     term.optimizerBytes = system.optimizerBytes;
     term.tied = tied;
+    term.gatheredShare = system.gatheredShare;
     for (const Monomial &part : elements)
       terms.stepBytes.push_back(system.updateBytes * share(part));
     if (reduced) {
@@ -326,7 +331,7 @@ private:
       outputs.insert(outputs.end(), {2 * (T * h), (sp ? 2.0 : 0.0) * stream});
     if (system.repeatsSecondProducts)
       terms.savedBytes[1] = join({{2 * stream, 4 * (T * a * d / t), 2 * (T * kv * d / t), 2 * (T * f / t)}, outputs});
-    terms.savedBytes[2] = {2 * stream};
+    terms.savedBytes[2] = {slicesInputs() ? 2 * (stream / t) : 2 * stream};
     // Gradients of the widest values while backward runs; what was not kept is made again first.
     Size gradients = {2 * (T * f / t), (shape.gated ? 4.0 : 2.0) * (T * f / t), 4 * (T * h)};
     Size wide = {(shape.gated ? 4.0 : 2.0) * (T * f / t), 4 * (T * h)};

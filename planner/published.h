@@ -34,6 +34,7 @@ struct System {
   /// Sequence parallelism: gathered inputs are kept for the weight's gradient, not gathered again (DTensor).
   bool keepsGatheredInputs = false;
   bool hidesParameters = true;   ///< ZeRO-3 gathers beside compute
+  double gatheredShare = 1;      ///< of two layers' parameters and gradients, what ZeRO-3 has whole at once
   bool scattersBoundary = false; ///< Megatron's scatter-gather of the stream between stages
   double productInputBytes = 2;  ///< an input of a matrix product as it is kept for its weight's gradient
   double lossBytes = 6;          ///< per logit at the peak of the cross entropy, f32 logits included
@@ -45,6 +46,9 @@ struct System {
   /// Full recompute ends at the last value that backward reads: the last product of a layer and what follows are not
   /// repeated (PyTorch's checkpoints without re-entrance, from 2.1).
   bool stopsRecomputeEarly = false;
+  /// What is kept under full recompute without sequence parallelism is split over tensor ranks and gathered again
+  /// (Megatron's --partition-activations).
+  bool slicesInputs = false;
   double allocatedShare = 1;   ///< bytes that the caching allocator holds for a byte of activations
   double elementwiseShare = 1; ///< bytes of element-wise work over the fused minimum
   /// Bytes per element and micro-batch of the kernel that adds a weight's gradient to the accumulator; 0: the matrix

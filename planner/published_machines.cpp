@@ -12,6 +12,11 @@ namespace espalier::planner {
 
 namespace {
 
+// Four V100 and 192 GB (IDRIS), of which jobs get 40 GB per device (bigscience experiments/gpt2.md). PCIe 3.0
+// x16, 15.75 GB/s, of which 80 % are reached: an assumption, as is one switch for two devices
+// (configs/clusters/v100_32g.yaml).
+constexpr HostMemory jeanZayV100Host = {160e9, 12.5e9, 2};
+
 // Constants of a machine; efficiencies are shares of the data sheet's peak.
 struct MachineRow {
   const char *gpu, *site; ///< both are parts of the gpu column, lower case, without spaces
@@ -21,6 +26,7 @@ struct MachineRow {
   double linkBytes, networkBytes, reservedGiB;
   double sendBytes; ///< of one send between hosts; 0: as the network
   int bits;         ///< of the narrowest format of its matrix units
+  HostMemory host = {};
 };
 
 // Network: one 200 or 400 Gb/s port per device at what nccl-tests reach. Latencies, launch: usual values. What was
@@ -60,8 +66,8 @@ constexpr MachineRow machines[] = {
     {"a100", "", 80, 312e12, 1.24e12, 0.82, 0.32, 5e-6, 108, 8, 230e9, 20e9, 4, 4e9, 16},
     {"a800", "40g", 40, 312e12, 1.28e12, 0.775, 0.347, 5e-6, 108, 8, 153e9, 20e9, 2, 0, 16},
     {"a800", "", 80, 312e12, 1.24e12, 0.82, 0.32, 5e-6, 108, 8, 153e9, 20e9, 4, 4e9, 16},
-    {"v100", "16gb(jeanzay", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 5.7, 0, 16},
-    {"v100", "jeanzay", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 5.7, 0, 16},
+    {"v100", "16gb(jeanzay", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 5.7, 0, 16, jeanZayV100Host},
+    {"v100", "jeanzay", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 4, 28.7e9, 2e9, 5.7, 0, 16, jeanZayV100Host},
     {"v100", "16gb(8/node,one100gb/s", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 1.4e9, 2, 0, 16},
     {"v100", "dgx-2", 32, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 16, 115e9, 5e9, 2, 0, 16},
     {"v100", "16g", 16, 125e12, 0.75e12, 0.674, 0.3, 5e-6, 80, 8, 65e9, 3e9, 2, 0, 16},
@@ -156,6 +162,7 @@ Machine publishedMachine(const std::string &gpu, const std::string &precision, i
   machine.network = {row->networkBytes, 8e-6};
   machine.sendBytesPerSecond = row->sendBytes;
   machine.reservedBytes = row->reservedGiB * 1073741824.0;
+  machine.host = row->host;
   return machine;
 }
 

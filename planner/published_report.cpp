@@ -52,8 +52,10 @@ std::string groupName(const PublishedRow &row) {
          row.text("gpu").substr(0, 10) + ", seq " + row.text("seq") + ", " + row.text("precision");
 }
 
-std::string planName(const PublishedRow &row) {
-  std::string name;
+std::string planName(const PublishedRow &row, const Plan &plan) {
+  std::string name = plan.offloadParameters ? "parameters and state on hosts/"
+                     : plan.offloads()      ? "state on hosts/"
+                                            : "";
   for (const char *column : {"tp", "pp", "vpp", "cp", "dp", "zero", "sp", "mbs", "gbs", "recompute"})
     name += row.text(column) + "/";
   return name;
@@ -210,7 +212,7 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
       add(report.time, result.predictedSeconds, result.seconds);
       logRate += std::log(published.nullFlops / result.seconds);
       double samples = static_cast<double>(published.problem.globalBatch);
-      MeasuredPlan &plan = groups[groupName(row)][planName(row)];
+      MeasuredPlan &plan = groups[groupName(row)][planName(row, published.plan)];
       plan.measured.push_back(result.seconds / samples);
       plan.predicted = result.predictedSeconds / samples;
     }

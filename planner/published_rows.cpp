@@ -91,7 +91,9 @@ std::string fillShape(const PublishedRow &row, const PublishedSystem &system, in
   };
   shape.layers = static_cast<int>(whole(row, "layers", 1));
   shape.hidden = whole(row, "hidden", 1);
-  shape.heads = take("heads", assumedHeads(shape.hidden), "heads of the size nearest 128 that divides hidden");
+  shape.heads = system.heads > 0 && row.text("heads").empty()
+                    ? system.heads
+                    : take("heads", assumedHeads(shape.hidden), "heads of the size nearest 128 that divides hidden");
   if (shape.hidden % shape.heads != 0)
     return "the heads do not divide hidden as published";
   shape.kvHeads = whole(row, "kv_heads", shape.heads);
@@ -112,19 +114,22 @@ std::string fillShape(const PublishedRow &row, const PublishedSystem &system, in
   return "";
 }
 
-// What ZeRO shards; nothing when the cell is empty or cannot be read, then with a fault.
+// What ZeRO shards; nothing when the cell is empty, names no stage or cannot be read, then with a fault.
 std::optional<int> zeroOf(const PublishedRow &row, std::string &fault) {
   std::string text = lowerCase(row.text("zero"));
-  if (containsOneOf(text, {"offload", "infinity", "nvme"}) ||
-      (contains(text, "deepspeed") && readNumber(text.substr(text.find_last_not_of("0123456789") + 1)) == std::nullopt))
-    fault = "offloaded ZeRO is not modelled";
+  if (containsOneOf(text, {"infinity", "nvme", "(auto)", "(const)"})) // by a policy that is not published
+    fault = "zero '" + row.text("zero") + "' is not modelled";
   if (text.empty() || !fault.empty())
     return std::nullopt;
   if (containsOneOf(text, {"fsdp", "hsdp"}))
     return 3;
+  if (contains(text, "offload") || contains(text, "(section"))
+    text.resize(std::min(text.find_first_of(",("), text.find("offload")));
   for (const std::string word : {"deepspeed", "zero", "stage", "-", "_", " "})
     for (size_t place = text.find(word); place != std::string::npos; place = text.find(word))
       text.erase(place, word.size());
+  if (text.empty())
+    return std::nullopt;
   if (std::optional<double> stage = readNumber(text);
       stage && (*stage == 0 || *stage == 1 || *stage == 2 || *stage == 3))
     return static_cast<int>(*stage);
@@ -136,8 +141,17 @@ std::optional<int> zeroOf(const PublishedRow &row, std::string &fault) {
   return std::nullopt;
 }
 
+// With its optimizer alone where the cell says so or shards less than parameters, else all of the state.
+PublishedOffload offloadOf(const PublishedRow &row, int zero) {
+  std::string text = lowerCase(row.text("zero"));
+  PublishedOffload offload;
+  offload.optimizer = contains(text, "offload");
+  offload.parameters = offload.optimizer && zero == 3 && !contains(text, "optim");
+  return offload;
+}
+
 // An axis that is not published follows from the others when it is the only one. Where parameters are sharded, a row
-// that names no other axis has none.
+// that names neither tensor ranks nor one of the others has no tensor ranks.
 std::string fillAxes(const PublishedRow &row, Plan &plan) {
   int devices = static_cast<int>(row.number("n_gpus")), known = 1;
   plan.cp = static_cast<int>(whole(row, "cp", 1));
@@ -145,7 +159,7 @@ std::string fillAxes(const PublishedRow &row, Plan &plan) {
   int64_t product = plan.cp;
   for (auto &[column, size] : axes)
     product *= *size = static_cast<int>(whole(row, column, 1));
-  bool isSharded = plan.zero == 3 && row.text("tp").empty() && row.text("pp").empty();
+  bool isSharded = plan.zero == 3 && row.text("tp").empty() && (row.text("pp").empty() || row.text("dp").empty());
   std::erase_if(axes, [&](const auto &axis) {
     return !row.text(axis.first).empty() || (isSharded && std::string(axis.first) != "dp");
   });
@@ -182,13 +196,23 @@ std::string fillPlan(const PublishedRow &row, const PublishedSystem &system, Pla
   std::string notes = lowerCase(row.text("notes")), fault;
   if (containsOneOf(notes + lowerCase(row.text("model")), {"lora"}))
     return "fine-tuning of adapters is not modelled";
-  if (containsOneOf(notes, {"cpu offload", "paged to the host"}))
+  bool isSaid = contains(lowerCase(row.text("zero")), "offload");
+  if (contains(notes, "paged to the host") || (contains(notes, "cpu offload") && !isSaid))
     return "offloading is not modelled for published shapes";
   std::optional<int> zero = zeroOf(row, fault);
   std::optional<bool> sequenceParallel = sequenceParallelOf(row, fault);
   if (!fault.empty())
     return fault;
+  if (!zero && contains(lowerCase(row.text("zero")), "zero")) {
+    if (system.impliedZero != 3)
+      return "no ZeRO stage published";
+    assumed.push_back("ZeRO 3");
+  }
   plan.zero = zero.value_or(system.impliedZero);
+  PublishedOffload said = offloadOf(row, plan.zero);
+  plan.offloadOptimizer = said.optimizer || system.offload.optimizer;
+  plan.offloadParameters = said.parameters || system.offload.parameters;
+  plan.offloadActivations = system.offload.activations;
   // Megatron-Bridge prints whether FSDP is used; its optimizer is distributed either way.
   if (contains(row.text("source"), "Megatron-Bridge"))
     plan.zero = std::max(plan.zero, 1);
@@ -322,6 +346,8 @@ PublishedCase caseOf(const PublishedRow &row) {
                                      used.isPyTorch);
   if (machine.name.empty())
     return refuse("no machine for gpu '" + row.text("gpu") + "' with precision '" + row.text("precision") + "'");
+  if (used.reservedGiB > 0)
+    machine.reservedBytes = used.reservedGiB * 1073741824;
   std::string fault;
   std::optional<Recompute> recompute;
   if (!result.withoutPlan)

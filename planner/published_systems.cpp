@@ -9,6 +9,7 @@ namespace {
 
 enum class Family {
   MegatronDeepSpeed, ///< Jean Zay
+  JeanZayZero,       ///< the same site's runs of ZeRO 3
   UnfusedMegatron,   ///< until 2022: scores are stored
   LlmFoundry,
   Torchtitan,
@@ -36,7 +37,8 @@ bool isBeforeFlashAttention(const PublishedRow &row, const std::string &source) 
 Family familyOf(const PublishedRow &row) {
   std::string source = lowerCase(row.text("source")), notes = lowerCase(row.text("notes"));
   if (holdsOneOf(lowerCase(row.text("gpu")), {"jean zay"}))
-    return Family::MegatronDeepSpeed;
+    return holdsOneOf(lowerCase(row.text("zero")), {"deepspeed zero"}) ? Family::JeanZayZero
+                                                                       : Family::MegatronDeepSpeed;
   if (holdsOneOf(source, {"llm-foundry"}))
     return Family::LlmFoundry;
   if (holdsOneOf(source, {"torchtitan"}))
@@ -73,6 +75,46 @@ PublishedSystem megatronDeepSpeed(const PublishedRow &row) {
   system.reducedBytes = wide ? 4 : 2;
   system.accumulationBytes = wide ? 10 : 6; // reads both, writes one
   result.flops = PublishedFlops::Unknown;   // another formula before 2022-02-21
+  return result;
+}
+
+// What the table left out of the page behind it (bigscience experiments/gpt2.md): a heading, and columns that say what
+// is offloaded, by line of the page.
+PublishedOffload offloadOnPage(const PublishedRow &row) {
+  if (holdsOneOf(lowerCase(row.text("zero")), {"max model size"})) // "HF + Deepspeed Zero 3 + Full Offload"
+    return {.optimizer = true, .parameters = true};
+  const std::string &notes = row.text("notes");
+  bool isPage = holdsOneOf(row.text("source"), {"experiments/gpt2.md@9e64edec2ad1"});
+  PublishedOffload offload;
+  offload.optimizer = isPage && holdsOneOf(notes, {"line 483;", "line 484;", "line 485;"});
+  offload.parameters = isPage && holdsOneOf(notes, {"line 485;"});
+  return offload;
+}
+
+// Megatron 1.1.5 and, where a row names neither tensor ranks nor replicas, the Hugging Face trainer, with DeepSpeed's
+// ZeRO 3 in fp16; all from scripts beside the page (gpt2-meg-ds-zero, gpt2-hf-ds). Megatron's keep inputs of layers in
+// host memory, split over tensor ranks, offloaded or not (`--partition-activations --checkpoint-in-cpu`); "full cpu
+// offload" adds `offload_param` and `offload_optimizer`.
+PublishedSystem jeanZayZero(const PublishedRow &row) {
+  PublishedSystem result;
+  System &system = result.system;
+  system.name = "deepspeed-zero3";
+  system.fusedAttention = false;
+  system.gradientBytes = 2;
+  system.updateBytes = 4;
+  system.gatheredShare = 1.0 / 3; // one layer's parameters (`stage3_max_live_parameters`), gradients of one matrix
+  result.impliedZero = 3;
+  result.heads = 32;
+  result.reservedGiB = 2; // the usual value: the site's pipelines, which more was fitted on, have more communicators
+  result.flops = PublishedFlops::WithRecompute;
+  bool isMegatron = !row.text("tp").empty() || !row.text("dp").empty();
+  if (isMegatron) {
+    system.slicesInputs = result.offload.activations = true;
+    return result;
+  }
+  result.offload = offloadOnPage(row);
+  result.hasDropout = true;
+  system.elementwiseShare = 2; // kernels of the framework one by one
   return result;
 }
 
@@ -183,6 +225,8 @@ PublishedSystem systemOf(const PublishedRow &row) {
   switch (familyOf(row)) {
   case Family::MegatronDeepSpeed:
     return megatronDeepSpeed(row);
+  case Family::JeanZayZero:
+    return jeanZayZero(row);
   case Family::UnfusedMegatron:
     return unfusedMegatron(row);
   case Family::LlmFoundry:

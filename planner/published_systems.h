@@ -13,11 +13,18 @@ enum class PublishedFlops {
   Unknown        ///< the formula changed
 };
 
+/// What a system keeps in host memory.
+struct PublishedOffload {
+  bool optimizer = false, parameters = false, activations = false;
+};
+
 struct PublishedSystem {
   System system;
+  PublishedOffload offload; ///< beside what the row says
   /// With tensor parallelism the sequence is split too, where the row does not say.
   bool impliesSequenceParallel = false;
   int impliedZero = 1;     ///< where the row does not say
+  int64_t heads = 0;       ///< where the row does not say; 0: not known
   bool isPyTorch = false;  ///< runs PyTorch's own sharding and attention
   bool hasDropout = false; ///< trained with dropout
   /// Layers that do not divide by the stages fill the first ones, as full as the fullest (DeepSpeed until 2023).
@@ -28,6 +35,7 @@ struct PublishedSystem {
   /// buffers for their gradients, of all micro-batches (torch.distributed.pipelining's `output_chunks`,
   /// `grad_recv_info`).
   bool cutsBatchByStages = false;
+  double reservedGiB = 0; ///< that the framework takes, where its machine's was fitted on runs of another; 0: was not
   /// The memory of its rows is what its allocator gave out, without what the framework takes (Machine::reservedBytes).
   bool showsAllocated = false;
   PublishedFlops flops = PublishedFlops::Model;

@@ -56,7 +56,8 @@ RangeCosts::RangeCosts(const CostTable &table) {
       own[i] = peakBytes(cost, i);
     own[3] = cost.gatheredBytes;
     own[4] = cost.optimizerBufferBytes;
-    std::copy_n(cost.savedBufferBytes.begin(), 3, own.begin() + 5);
+    own[5] = cost.parameterBufferBytes;
+    std::copy_n(cost.savedBufferBytes.begin(), 3, own.begin() + 6);
     maxima[0].push_back(own);
   }
   size_t layers = table.layerKinds.size();
@@ -77,7 +78,8 @@ SegmentCost RangeCosts::of(int first, int count) const {
   std::copy_n(most.begin(), 3, cost.forwardPeakBytes.begin());
   cost.gatheredBytes = most[3];
   cost.optimizerBufferBytes = most[4];
-  std::copy_n(most.begin() + 5, 3, cost.savedBufferBytes.begin());
+  cost.parameterBufferBytes = most[5];
+  std::copy_n(most.begin() + 6, 3, cost.savedBufferBytes.begin());
   return cost;
 }
 

@@ -20,8 +20,9 @@ public:
   SegmentCost of(int first, int count) const;
 
 private:
-  static constexpr int kMaxima = 8; ///< three peaks, the gathered bytes, buffers of the optimizer and of three classes
-  std::vector<SegmentCost> sums;    ///< [i]: layers before i
+  static constexpr int kMaxima =
+      9; ///< three peaks, the gathered bytes, buffers of optimizer, parameters and three classes
+  std::vector<SegmentCost> sums; ///< [i]: layers before i
   /// [level][layer][which]: the largest of 2^level layers from `layer` on.
   std::vector<std::vector<std::array<double, kMaxima>>> maxima;
 };

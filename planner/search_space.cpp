@@ -122,6 +122,11 @@ void SearchSpace::addMicroBatches(Plan plan) {
   }
 }
 
+// ZeRO over one rank is none: it is not looked at unless pinned, or to have parameters on the host.
+bool SearchSpace::isNothingShared(const Plan &plan, int zero) const {
+  return !problem.pins.zero && zero > 0 && plan.replicas() * plan.cp == 1;
+}
+
 void SearchSpace::addFlags(Plan plan) {
   for (bool sequenceParallel : {false, true})
     for (bool vocabParallel : {true, false})
@@ -130,7 +135,7 @@ void SearchSpace::addFlags(Plan plan) {
         if (vocabParallel != pins.vocabParallel.value_or(true) ||
             (pins.sequenceParallel && *pins.sequenceParallel != sequenceParallel) ||
             (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-            (!pins.zero && zero > 0 && plan.replicas() * plan.cp == 1))
+            (isNothingShared(plan, zero) && zero < 3))
           continue;
         plan.sequenceParallel = sequenceParallel;
         plan.vocabParallel = vocabParallel;
@@ -146,15 +151,20 @@ void SearchSpace::addFlags(Plan plan) {
 void SearchSpace::addOffloads(Plan plan) {
   const Pins &pins = problem.pins;
   bool mayOffload = all && problem.machine.canOffload();
-  for (bool optimizer : {false, true})
-    for (bool activations : {false, true}) {
-      if (((optimizer || activations) && !mayOffload) || pins.offloadOptimizer.value_or(optimizer) != optimizer ||
-          pins.offloadActivations.value_or(activations) != activations)
-        continue;
-      plan.offloadOptimizer = optimizer;
-      plan.offloadActivations = activations;
-      choices.push_back(plan);
-    }
+  for (bool parameters : {false, true})
+    for (bool optimizer : {false, true})
+      for (bool activations : {false, true}) {
+        if (((optimizer || activations) && !mayOffload) || (parameters && (plan.zero != 3 || !optimizer)) ||
+            (!parameters && isNothingShared(plan, plan.zero)) ||
+            pins.offloadOptimizer.value_or(optimizer) != optimizer ||
+            pins.offloadActivations.value_or(activations) != activations ||
+            pins.offloadParameters.value_or(parameters) != parameters)
+          continue;
+        plan.offloadOptimizer = optimizer;
+        plan.offloadActivations = activations;
+        plan.offloadParameters = parameters;
+        choices.push_back(plan);
+      }
 }
 
 // Sums the work of choices under the kinds that `costs` are of.

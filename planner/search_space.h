@@ -55,6 +55,7 @@ private:
 
   void enumerateAxes();
   void addMicroBatches(Plan plan);
+  bool isNothingShared(const Plan &plan, int zero) const;
   void addFlags(Plan plan);
   void addOffloads(Plan plan);
   std::vector<std::optional<WorkSum>> sum(const Problem &kinds, const KindCosts &costs,

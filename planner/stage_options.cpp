@@ -104,9 +104,10 @@ ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chun
   bool embed = chunk == 0, head = chunk == last;
   for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
     if (present) {
-      seconds.forward += cost->forward.total();
-      seconds.backward += cost->backward.total();
-      seconds.weight += cost->weight.total();
+      ChunkSeconds own = segmentSeconds(*cost, 0);
+      seconds.forward += own.forward;
+      seconds.backward += own.backward;
+      seconds.weight += own.weight;
     }
   return seconds;
 }

@@ -20,25 +20,22 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
       sum.forwardShare = std::min(sum.forwardShare, forward / seconds);
   };
   sum.once += count * cost.step.total();
-  if (!repeats) {
-    keep(forward, forward + rest);
-    sum.work += count * least;
-    sum.passing += count * (forward + cost.backward.total());
-    return;
-  }
   for (int kept = 0; kept < 3; ++kept)
-    if (!pinned || kept == static_cast<int>(*pinned)) {
+    if (repeats ? !pinned || kept == static_cast<int>(*pinned) : kept == 0) {
       double first = forward + cost.forwardTransfer[kept];
       keep(first, first + rest + cost.recompute[kept].total() + cost.weightTransfer[kept]);
       passing = std::min(passing, first + cost.backward.total() + cost.recompute[kept].total());
       saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
     }
   sum.work += count * least;
-  sum.layerWork += count * least;
   sum.passing += count * passing;
+  if (!repeats)
+    return;
+  sum.layerWork += count * least;
   sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, most);
   sum.savedBytes += count * saved;
-  sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+  if (cost.keepsParametersOnDevice())
+    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
   if (cost.keepsOptimizerOnDevice())
     sum.stateBytes += count * cost.optimizerBytes;
 }

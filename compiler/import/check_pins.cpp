@@ -299,13 +299,23 @@ private:
       reader.error(path, "virtual stages need at least 2 stages");
   }
 
-  /// One error for both kinds of offloading: the cause is the same.
+  /// One error for all kinds of offloading without a link: the cause is the same.
   void checkOffloading() {
     bool optimizer = pins.offloadOptimizer.value_or(false), activations = pins.offloadActivations.value_or(false);
+    bool parameters = pins.offloadParameters.value_or(false);
+    const std::string parametersPath = "planner.pin.offload_parameters";
+    if (parameters && pins.zero.value_or(3) != 3)
+      reader.error(parametersPath,
+                   fmt::format("parameters are offloaded under ZeRO 3 only, the ZeRO stage is {}; planner.pin.zero: 3",
+                               *pins.zero));
+    if (parameters && !pins.offloadOptimizer.value_or(true))
+      reader.error(parametersPath,
+                   "parameters are offloaded with the optimizer only; planner.pin.offload_optimizer: True");
     std::string path = optimizer                                       ? "planner.pin.offload_optimizer"
+                       : parameters                                    ? parametersPath
                        : reader.has("planner.pin.offload_activations") ? "planner.pin.offload_activations"
                                                                        : "swap_config.swap";
-    if ((optimizer || activations) && !config.cluster.name.empty() && config.cluster.hostBandwidth <= 0)
+    if ((optimizer || activations || parameters) && !config.cluster.name.empty() && config.cluster.hostBandwidth <= 0)
       reader.error(path, fmt::format("nothing can be offloaded, cluster {} has no link to host memory "
                                      "(host.bandwidth); {}: True → False",
                                      config.cluster.name, last(path)));

@@ -210,7 +210,7 @@ void reportSlicedInputs(const RunReader &reader) {
 
 void pinOffloading(const RunReader &reader) {
   PlanPins &pins = reader.config().pins;
-  pins.offloadOptimizer = false;
+  pins.offloadOptimizer = pins.offloadParameters = false;
   pins.offloadActivations = reader.flag("swap_config.swap").value_or(false);
 }
 
@@ -309,6 +309,8 @@ void applyPlannerPins(const RunReader &reader) {
     pins.offloadOptimizer = flag;
   if (std::optional<bool> flag = reader.flag("planner.pin.offload_activations"))
     pins.offloadActivations = flag;
+  if (std::optional<bool> flag = reader.flag("planner.pin.offload_parameters"))
+    pins.offloadParameters = flag;
   if (std::optional<std::string> recompute = reader.text("planner.pin.recompute"))
     pins.recompute = recompute;
   if (std::optional<std::string> schedule = reader.text("planner.pin.schedule"))

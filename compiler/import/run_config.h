@@ -30,12 +30,12 @@ struct PlanPins {
   std::optional<bool> sequenceParallel;
   std::optional<bool> vocabParallel;
   std::optional<bool> expertTensorParallel; ///< each expert is split over tp; false: experts are spread over tp, too
-  std::optional<bool> offloadOptimizer, offloadActivations; ///< to host memory
-  std::optional<std::string> recompute;                     ///< "none", "selective", "full"
-  std::optional<std::vector<int>> stageLayers;              ///< layers per stage, uneven allowed
-  std::optional<std::string> schedule;                      ///< "1f1b", "gpipe", ...
-  std::optional<int> virtualStages;                         ///< chunks of layers per stage
-  bool pinned = false;                                      ///< parallel_mode 1: everything unset takes its default
+  std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters; ///< to host memory
+  std::optional<std::string> recompute;                                        ///< "none", "selective", "full"
+  std::optional<std::vector<int>> stageLayers;                                 ///< layers per stage, uneven allowed
+  std::optional<std::string> schedule;                                         ///< "1f1b", "gpipe", ...
+  std::optional<int> virtualStages;                                            ///< chunks of layers per stage
+  bool pinned = false; ///< parallel_mode 1: everything unset takes its default
 };
 
 struct RecomputeConfig {

@@ -224,6 +224,8 @@ constexpr Row parallelKeys[] = {
      "True: each expert is split over tp; False: experts are spread over tp and ep"},
     {"planner.pin.offload_optimizer", T::Bool, used, "masters and moments in host memory; planned, not run yet"},
     {"planner.pin.offload_activations", T::Bool, used, "what layers keep in host memory; planned, not run yet"},
+    {"planner.pin.offload_parameters", T::Bool, used,
+     "parameters and gradients in host memory, with ZeRO 3 and the optimizer there; planned, not run yet"},
     {"planner.pin.recompute", T::String, used, "none, selective or full"},
     {"planner.pin.stage_layers", T::List, used, "layers of each stage"},
     {"planner.pin.virtual_stages", T::Count, used, "chunks of layers on each stage, above 1 for interleaved schedules"},

@@ -44,6 +44,7 @@ planner::Plan pinnedPlan(const RunConfig &run) {
   plan.vocabParallel = pins.vocabParallel.value_or(true);
   plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
   plan.offloadActivations = pins.offloadActivations.value_or(false);
+  plan.offloadParameters = pins.offloadParameters.value_or(false);
   plan.virtualStages = pins.virtualStages.value_or(1);
   plan.schedule = parseSchedule(pins.schedule.value_or("1f1b"));
   plan.splitsExperts = pins.expertTensorParallel.value_or(true);

@@ -35,7 +35,8 @@ Json planAsJson(const planner::Plan &plan) {
                {"schedule", planner::scheduleName(plan.schedule)},
                {"recompute", recomputeOf(plan)},
                {"offload_optimizer", plan.offloadOptimizer},
-               {"offload_activations", plan.offloadActivations}};
+               {"offload_activations", plan.offloadActivations},
+               {"offload_parameters", plan.offloadParameters}};
   if (!plan.splitsExperts)
     json["expert_tensor_parallel"] = false;
   json["stages"] = Json::array();
@@ -61,6 +62,8 @@ Json predictionAsJson(const planner::Prediction &prediction) {
                        {"workspace", stage.workspace},
                        {"buffers", stage.communication},
                        {"reserved", stage.reserved},
+                       {"host_parameters", stage.hostParameters},
+                       {"host_gradients", stage.hostGradients},
                        {"host_optimizer", stage.hostOptimizer},
                        {"host_activations", stage.hostActivations}});
   }

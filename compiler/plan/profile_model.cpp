@@ -494,6 +494,7 @@ planner::Pins pinsOf(const RunConfig &run) {
   pins.splitsExperts = from.expertTensorParallel;
   pins.offloadOptimizer = from.offloadOptimizer;
   pins.offloadActivations = from.offloadActivations;
+  pins.offloadParameters = from.offloadParameters;
   pins.stageLayers = from.stageLayers;
   if (from.recompute)
     pins.recompute = parseRecompute(*from.recompute);

@@ -37,6 +37,7 @@ Plan randomPlan(std::mt19937 &random) {
   plan.virtualStages = chunksOf(plan.schedule, 2);
   plan.offloadOptimizer = random() % 2;
   plan.offloadActivations = random() % 2;
+  plan.offloadParameters = plan.zero == 3 && plan.offloadOptimizer && random() % 2;
   return plan;
 }
 

@@ -1,4 +1,5 @@
-// Optimizer state and kept values in host memory: times and bytes by hand, and what must hold for every plan.
+// Optimizer state, parameters and kept values in host memory: times and bytes by hand, and what must hold for every
+// plan.
 #include "planner/explain.h"
 #include "planner/export_plan.h"
 #include "planner/memory.h"
@@ -21,7 +22,8 @@ using testing::Not;
 
 namespace {
 
-// One layer: 3 ms forward, 5 + 1 ms backward, 2 ms step; it keeps 40, 20 or 4 MB and repeats 0, 1 or 3 ms.
+// One layer: 3 ms forward, 5 + 1 ms backward, 2 ms step; it keeps 40, 20 or 4 MB and repeats 0, 1 or 3 ms. Its rank
+// holds 30 MB of parameters, 45 of gradients and 60 of optimizer state.
 SegmentCost layer() {
   SegmentCost cost;
   cost.forward.compute = 2e-3;
@@ -29,26 +31,34 @@ SegmentCost layer() {
   cost.backward.compute = 5e-3;
   cost.weight.compute = 1e-3;
   cost.step.compute = 2e-3;
-  cost.optimizerBytes = 60e6;
+  cost.parameterBytes = 30e6, cost.gradientBytes = 45e6, cost.optimizerBytes = 60e6;
   cost.savedBytes = {40e6, 20e6, 4e6};
   cost.recompute[1].compute = 1e-3;
   cost.recompute[2].compute = 3e-3;
   return cost;
 }
 
-Plan offloading(bool optimizer, bool activations) {
+Plan offloading(bool optimizer, bool activations, bool parameters = false) {
   Plan plan;
   plan.offloadOptimizer = optimizer;
   plan.offloadActivations = activations;
+  plan.offloadParameters = parameters;
+  plan.zero = parameters ? 3 : 0;
   return plan;
+}
+
+// The layer under a plan, behind a link of 5 GB/s.
+SegmentCost offloaded(const Plan &plan, bool isLayer = true) {
+  SegmentCost cost = layer();
+  addOffload(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2), plan, isLayer);
+  return cost;
 }
 
 // A table of two equal layers without ends.
 CostTable twoLayers(const Plan &plan) {
   CostTable table;
-  table.kinds = {layer()};
+  table.kinds = {offloaded(plan)};
   table.layerKinds = {0, 0};
-  addOffload(table.kinds[0], withHost(testMachine(1, 8), 1e12, 10e9, 2), plan, /*isLayer=*/true);
   return table;
 }
 
@@ -63,8 +73,7 @@ TEST(Offload, DevicesOfOneLinkShareIt) {
 
 // 60 MB at 5 GB/s are 12 ms beside a step of 2: 12 + 0.2, of which 10.2 are more than without.
 TEST(Offload, OptimizerStatePassesThroughTheDeviceOncePerStep) {
-  SegmentCost cost = layer();
-  offloadOptimizer(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2));
+  SegmentCost cost = offloaded(offloading(true, false));
   EXPECT_NEAR(cost.step.hostTransfer, 10.2e-3, 1e-12);
   EXPECT_NEAR(cost.step.total(), 12.2e-3, 1e-12);
   EXPECT_EQ(cost.optimizerBufferBytes, 120e6);
@@ -73,8 +82,7 @@ TEST(Offload, OptimizerStatePassesThroughTheDeviceOncePerStep) {
 
 // 40, 20 and 4 MB at 5 GB/s are 8, 4 and 0.8 ms beside 3 ms of forward and 6, 7 and 9 of backward.
 TEST(Offload, KeptValuesMoveBesideForwardAndBackward) {
-  SegmentCost cost = layer();
-  offloadActivations(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2), /*isSplit=*/false);
+  SegmentCost cost = offloaded(offloading(false, true));
   EXPECT_NEAR(cost.forwardTransfer[0], 8e-3 + 0.3e-3 - 3e-3, 1e-12);
   EXPECT_NEAR(cost.forwardTransfer[1], 4e-3 + 0.3e-3 - 3e-3, 1e-12);
   EXPECT_NEAR(cost.forwardTransfer[2], 0.08e-3, 1e-12);
@@ -87,13 +95,46 @@ TEST(Offload, KeptValuesMoveBesideForwardAndBackward) {
 
 // Weight gradients apart take 1 ms, backward without them 5: values come back for both.
 TEST(Offload, KeptValuesComeBackOnceMoreForWeightGradientsApart) {
-  SegmentCost cost = layer();
-  offloadActivations(cost, withHost(testMachine(1, 8), 1e12, 10e9, 2), /*isSplit=*/true);
+  Plan plan = offloading(false, true);
+  plan.schedule = Schedule::ZeroBubbleH1;
+  SegmentCost cost = offloaded(plan);
   EXPECT_NEAR(cost.forwardTransfer[0], 8e-3 + 0.3e-3 - 3e-3, 1e-12);
   EXPECT_NEAR(cost.recompute[0].hostTransfer, 8e-3 + 0.5e-3 - 5e-3, 1e-12);
   EXPECT_NEAR(cost.recompute[1].hostTransfer, 0.4e-3, 1e-12);
   EXPECT_NEAR(cost.weightTransfer[0], 8e-3 + 0.1e-3 - 1e-3, 1e-12);
   EXPECT_NEAR(cost.weightTransfer[2], 0.08e-3, 1e-12);
+}
+
+// Parameters take 6 ms to come, gradients 9 to leave, at the same time; 105 MB pass once per step, 21 ms.
+TEST(Offload, ParametersComeBeforeTheirGathersAndGradientsLeave) {
+  SegmentCost cost = offloaded(offloading(true, false, true));
+  for (double transfer : cost.forwardTransfer)
+    EXPECT_NEAR(transfer, 6e-3 + 0.3e-3 - 3e-3, 1e-12);
+  EXPECT_NEAR(cost.recompute[0].hostTransfer, 9e-3 + 0.6e-3 - 6e-3, 1e-12);
+  EXPECT_NEAR(cost.recompute[2].hostTransfer, 9e-3 + 0.9e-3 - 9e-3, 1e-12);
+  EXPECT_NEAR(cost.step.hostTransfer, 21e-3 + 0.2e-3 - 2e-3, 1e-12);
+  EXPECT_EQ(cost.parameterBufferBytes, 150e6);
+  EXPECT_EQ(cost.savedBufferBytes[0], 0);
+  EXPECT_EQ(offloaded(offloading(true, false, true), /*isLayer=*/false).forwardTransfer[0], cost.forwardTransfer[0]);
+}
+
+// What is kept leaves while parameters come, and comes back with them.
+TEST(Offload, ParametersShareTheLinkWithKeptValues) {
+  SegmentCost cost = offloaded(offloading(true, true, true));
+  EXPECT_NEAR(cost.forwardTransfer[0], 8e-3 + 0.3e-3 - 3e-3, 1e-12);
+  EXPECT_NEAR(cost.forwardTransfer[1], 6e-3 + 0.3e-3 - 3e-3, 1e-12);
+  EXPECT_NEAR(cost.recompute[0].hostTransfer, 14e-3 + 0.6e-3 - 6e-3, 1e-12);
+  EXPECT_NEAR(cost.recompute[2].hostTransfer, 9e-3 + 0.9e-3 - 9e-3, 1e-12);
+}
+
+// Gradients are those of the weights: where these are apart they leave beside them, and backward takes parameters
+// alone.
+TEST(Offload, GradientsLeaveBesideWeightGradientsApart) {
+  Plan plan = offloading(true, false, true);
+  plan.schedule = Schedule::ZeroBubbleH1;
+  SegmentCost cost = offloaded(plan);
+  EXPECT_NEAR(cost.recompute[0].hostTransfer, 6e-3 + 0.5e-3 - 5e-3, 1e-12);
+  EXPECT_NEAR(cost.weightTransfer[0], 9e-3 + 0.1e-3 - 1e-3, 1e-12);
 }
 
 // Two layers and six micro-batches in flight: 480 MB kept, 120 MB of optimizer state.
@@ -113,6 +154,13 @@ TEST(Offload, BytesGoToTheHostBehindBuffers) {
   EXPECT_NEAR(moved.hostActivations, 480e6, 1);
   EXPECT_NEAR(moved.hostOptimizer, 120e6, 1);
   EXPECT_NEAR(moved.communication, 4 * 40e6 + 120e6, 1); // state of two layers is all there is
+  EXPECT_NEAR(moved.parameters + moved.gradients, 150e6, 1);
+  content.layers = {{5, 0, 0}};
+  moved = stageMemory(problem, twoLayers(offloading(true, false, true)), content);
+  EXPECT_EQ(moved.parameters + moved.gradients, 0);
+  EXPECT_NEAR(moved.hostParameters, 150e6, 1);
+  EXPECT_NEAR(moved.hostGradients, 225e6, 1);
+  EXPECT_NEAR(moved.communication, 150e6 + 120e6, 1);
 }
 
 // Every class that is not offloaded stays as it was; what is moved is what was there.
@@ -134,24 +182,33 @@ TEST(Offload, NeverNeedsMoreDeviceMemoryNorLessTime) {
     problem.pins.recompute = static_cast<Recompute>(pick({0, 1, 2}));
     ASSERT_THAT(violations(problem, plan), ElementsAre());
     PricedPlan plain = pricePlan(problem, plan);
-    for (int flags = 1; flags < 4; ++flags) {
+    for (int flags = 1; flags < 8; ++flags) {
       plan.offloadOptimizer = flags & 1;
       plan.offloadActivations = flags & 2;
+      plan.offloadParameters = false;
+      PricedPlan less = pricePlan(problem, plan); // without what is new
+      plan.offloadParameters = flags & 4;
+      if (plan.offloadParameters && (plan.zero < 3 || !plan.offloadOptimizer))
+        continue;
       PricedPlan moved = pricePlan(problem, plan);
       EXPECT_FALSE(moved.plan.executable);
       EXPECT_GT(moved.prediction.stepSeconds, plain.prediction.stepSeconds) << trial;
+      EXPECT_GE(moved.prediction.stepSeconds, less.prediction.stepSeconds) << trial;
+      EXPECT_LE(moved.prediction.peakBytes, less.prediction.peakBytes * (1 + 1e-12)) << trial;
       EXPECT_NEAR(moved.prediction.time.total(), moved.prediction.stepSeconds, 1e-9 * moved.prediction.stepSeconds);
       for (int stage = 0; stage < plan.pp; ++stage) {
         const StageMemory &before = plain.prediction.memory[stage], &after = moved.prediction.memory[stage];
         EXPECT_LE(after.total(), before.total() * (1 + 1e-12)) << trial;
-        EXPECT_EQ(after.parameters, before.parameters);
+        EXPECT_EQ(after.parameters + after.hostParameters, before.parameters);
+        EXPECT_EQ(after.gradients + after.hostGradients, before.gradients);
+        EXPECT_EQ(after.hostParameters > 0, plan.offloadParameters);
         EXPECT_NEAR(after.hostOptimizer + after.optimizer, before.optimizer, 1e-9 * before.optimizer);
         EXPECT_NEAR(after.hostActivations + after.activations, before.activations, 1e-9 * before.activations);
         EXPECT_EQ(after.hostOptimizer > 0, plan.offloadOptimizer);
         EXPECT_EQ(after.hostActivations > 0, plan.offloadActivations);
       }
     }
-    plan.offloadOptimizer = plan.offloadActivations = false;
+    plan.offloadOptimizer = plan.offloadActivations = plan.offloadParameters = false;
   }
 }
 
@@ -166,6 +223,13 @@ TEST(Offload, WhatCannotBeIsNamed) {
   EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("offloading is pinned, but machine test has no link")));
   problem.machine = withHost(problem.machine, 0);
   EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("host memory (there is a link to it) must be positive")));
+  problem.machine = withHost(problem.machine);
+  plan.offloadParameters = true;
+  EXPECT_THAT(violations(problem, plan), ElementsAre(HasSubstr("under ZeRO 3 only, with the optimizer")));
+  problem.pins.offloadParameters = true;
+  EXPECT_THAT(checkProblem(problem), ElementsAre());
+  problem.pins.zero = 2;
+  EXPECT_THAT(checkProblem(problem), ElementsAre(HasSubstr("that takes ZeRO 3 with the optimizer offloaded")));
 }
 
 // 1.3B parameters on one device: 12 bytes of state each are 16 of its 24 GB.
@@ -203,6 +267,27 @@ TEST_F(OnlyOffloaded, IsOneOfTheSmallestRelaxations) {
     EXPECT_THAT(relaxation.change, Not(HasSubstr("offload")));
 }
 
+// Parameters and gradients, 8 GB, leave no room for anything else; on the host, a few layers of them are left.
+TEST_F(OnlyOffloaded, ParametersAreTheLastResort) {
+  problem.machine.memoryBytes = 7e9;
+  SearchResult result = search(problem, options);
+  ASSERT_EQ(result.plans.size(), 1u);
+  EXPECT_TRUE(result.plans[0].plan.offloadParameters);
+  EXPECT_EQ(whyNotExecutable(result.plans[0].plan), std::string("ZeRO 2 and 3"));
+  EXPECT_TRUE(result.statistics.optimal);
+  EXPECT_THAT(explainPlans(result), HasSubstr("parameters offloaded"));
+  options.all = false;
+  result = search(problem, options);
+  ASSERT_TRUE(result.plans.empty());
+  std::vector<std::string> changes;
+  for (const Relaxation &relaxation : result.relaxations)
+    changes.push_back(relaxation.change);
+  EXPECT_THAT(changes, Contains("zero=3, offload_optimizer=true, offload_parameters=true (--all)"));
+  problem.pins.zero = 1;
+  for (const Relaxation &relaxation : search(problem, options).relaxations)
+    EXPECT_THAT(relaxation.change, Not(HasSubstr("offload_parameters")));
+}
+
 TEST_F(OnlyOffloaded, HostMemoryIsALimitOfItsOwn) {
   problem.machine.host.bytes = 10e9;
   SearchResult result = search(problem, options);
@@ -238,11 +323,11 @@ TEST(Offload, ADifferenceByCauseSumsToTheTotal) {
 
 // Each class moves other bytes: the bounds of a class are its own, and hold for the plan as priced.
 TEST(Offload, BoundsAreThoseOfTheClassThatIsKept) {
-  for (double speed : {1e9, 20e9, 500e9})
+  for (auto [speed, parameters] : {std::pair(1e9, false), {20e9, true}, {20e9, false}, {500e9, false}, {500e9, true}})
     for (Schedule schedule : kSchedules)
       for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
         Problem problem = shapeProblem(gpt(8, 2048, 16), System{}, withHost(testMachine(1, 2), 2e12, speed), 8);
-        Plan plan = offloading(true, true);
+        Plan plan = offloading(true, /*activations=*/speed < 500e9 || !parameters, parameters);
         plan.pp = 2, plan.microBatches = 8, plan.schedule = schedule;
         plan.virtualStages = chunksOf(schedule, 2);
         problem.pins.recompute = recompute;
@@ -269,7 +354,8 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
   std::mt19937 random(seed);
   int fitting = 0, mixed = 0, split = 0;
   for (int trial = 0; trial < trials; ++trial) {
-    Plan axes = offloading(/*optimizer=*/trial % 2, /*activations=*/!unlike || trial % 8 > 1);
+    Plan axes = offloading(/*optimizer=*/trial % 2, /*activations=*/unlike ? trial % 8 > 1 : trial % 8 != 5,
+                           /*parameters=*/trial % 4 == 1);
     axes.pp = 1 + static_cast<int>(random() % (unlike ? 2 : 3));
     axes.schedule = axes.pp > 1 ? kSchedules[random() % std::size(kSchedules)] : Schedule::OneFOneB;
     axes.virtualStages = chunksOf(axes.schedule, 2);
@@ -280,7 +366,8 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
         unlike ? mixedLayers(random, layers, machine, axes.microBatches)
                : shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)), System{}, machine, axes.microBatches);
     pinPipeline(problem, axes);
-    problem.pins.zero = 0;
+    problem.pins.zero = axes.zero;
+    problem.pins.offloadParameters = axes.offloadParameters;
     problem.pins.offloadOptimizer = axes.offloadOptimizer;
     problem.pins.offloadActivations = axes.offloadActivations;
     if (unlike) {
@@ -295,7 +382,8 @@ void compareWithBruteForce(unsigned seed, int trials, bool unlike) {
     if (SearchResult roomy = search(problem, options); trial % 4 && !roomy.plans.empty()) {
       double most = 0; // in a host's memory
       for (const StageMemory &memory : roomy.plans[0].prediction.memory)
-        most = std::max(most, (trial % 16 == 5 ? 0.9 : 1) * memory.hostOptimizer +
+        most = std::max(most, (trial % 16 == 5 ? 0.9 : 1) *
+                                      (memory.hostOptimizer + memory.hostParameters + memory.hostGradients) +
                                   memory.hostActivations * between(random, 0.2, 1));
       problem.machine.host.bytes = std::max(most, 1.0) * axes.pp;
     }
@@ -359,4 +447,12 @@ TEST(Offload, IsExportedWhereASystemHasIt) {
   EXPECT_THAT(mindFormers.notExpressed, ElementsAre("offloaded optimizer state"));
   EXPECT_THAT(titan.notExpressed,
               ElementsAre("offloaded activations", testing::StartsWith("offloaded optimizer state (")));
+  plan.zero = 3;
+  plan.offloadParameters = true;
+  plan.offloadActivations = false;
+  titan = exportTorchtitan(problem, plan);
+  EXPECT_THAT(titan.text, HasSubstr("enable_cpu_offload = true\n\n[parallelism]"));
+  EXPECT_THAT(titan.notExpressed, ElementsAre());
+  EXPECT_THAT(exportMegatron(problem, plan).notExpressed, Contains("offloaded parameters"));
+  EXPECT_THAT(exportMindFormers(problem, plan).notExpressed, Contains("offloaded parameters"));
 }

@@ -77,8 +77,10 @@ TEST(PublishedRows, WhatCannotBeReadIsAReason) {
       {{{"mem_gb", "40-44"}}, "mem_gb is '40-44', wanted a number and at most its unit"},
       {{{"kv_heads", "3"}}, "the key and value heads do not divide the heads"},
       {{{"zero", "some"}}, "zero 'some' is not modelled"},
-      {{{"zero", "3, CPU offload"}}, "offloaded ZeRO is not modelled"},
-      {{{"zero", "ZeRO-Infinity"}}, "offloaded ZeRO is not modelled"},
+      {{{"zero", "3, CPU offload"}}, "nothing can be offloaded: machine h200 has no link to host memory"},
+      {{{"zero", "3, CPU offload (auto)"}}, "zero '3, CPU offload (auto)' is not modelled"},
+      {{{"zero", "ZeRO-Infinity"}}, "zero 'ZeRO-Infinity' is not modelled"},
+      {{{"zero", "DeepSpeed ZeRO"}}, "no ZeRO stage published"},
       {{{"sp", "perhaps"}}, "sp 'perhaps' is not known"},
       {{{"recompute", "selective(layer)"}}, "recompute 'selective(layer)' is not modelled"},
       {{{"recompute", "12 of 24"}}, "recompute '12 of 24' is not modelled"},
@@ -111,6 +113,68 @@ TEST(PublishedRows, ShardingIsSpelledInManyWays) {
     PublishedCase found = caseWith({{"zero", text}, {"pp", "1"}, {"dp", "8"}});
     EXPECT_EQ(found.reason, "") << text;
     EXPECT_EQ(found.plan.zero, stage) << text;
+  }
+}
+
+// Parameters only leave under ZeRO 3 and where the cell does not name the optimizer.
+TEST(PublishedRows, WhatIsOffloadedIsRead) {
+  struct Spelling {
+    const char *text;
+    int zero;
+    bool optimizer, parameters;
+  };
+  const Spelling spellings[] = {{"3", 3, false, false},
+                                {"3, CPU offload", 3, true, true},
+                                {"ZeRO-3 offload", 3, true, true},
+                                {"FSDP, CPU offload", 3, true, true},
+                                {"3, optimizer offload", 3, true, false},
+                                {"ZeRO-2, CPU offload", 2, true, false}};
+  for (const Spelling &spelling : spellings) {
+    PublishedCase found =
+        caseWith({{"gpu", "V100-32GB (Jean Zay 4/node)"}, {"precision", "fp16"}, {"zero", spelling.text}});
+    EXPECT_EQ(found.reason, "") << spelling.text;
+    EXPECT_EQ(found.plan.zero, spelling.zero) << spelling.text;
+    EXPECT_EQ(found.plan.offloadOptimizer, spelling.optimizer) << spelling.text;
+    EXPECT_EQ(found.plan.offloadParameters, spelling.parameters) << spelling.text;
+    EXPECT_FALSE(found.plan.offloadActivations) << spelling.text;
+  }
+}
+
+// Jean Zay's rows of ZeRO 3 name a section of the page; what that says of the runs is known.
+TEST(PublishedRows, SectionsOfAPageSayWhatWasOffloaded) {
+  const Changes row = {{"gpu", "V100-32GB (Jean Zay 4/node)"},
+                       {"precision", "fp16"},
+                       {"pp", "1"},
+                       {"gbs", "16"},
+                       {"recompute", "full"},
+                       {"heads", ""}};
+  auto rowOf = [&](const char *section, Changes changes) {
+    changes.insert(row.begin(), row.end());
+    changes["zero"] = std::string("DeepSpeed ZeRO (section: ") + section + ")";
+    return caseWith(changes);
+  };
+  PublishedCase megatron = rowOf("With full cpu offload", {{"dp", "4"}, {"tp", ""}, {"mbs", "4"}});
+  ASSERT_EQ(megatron.reason, "");
+  EXPECT_EQ(megatron.plan.tp, 4);
+  EXPECT_EQ(megatron.plan.zero, 3);
+  EXPECT_EQ(megatron.problem.dimensions[3].size, 32); // heads
+  EXPECT_TRUE(megatron.plan.offloadOptimizer && megatron.plan.offloadParameters && megatron.plan.offloadActivations);
+  EXPECT_EQ(megatron.assumed.front(), "ZeRO 3");
+  megatron = rowOf("Performance", {{"dp", "8"}, {"mbs", "2"}});
+  EXPECT_FALSE(megatron.plan.offloadOptimizer || megatron.plan.offloadParameters);
+  EXPECT_TRUE(megatron.plan.offloadActivations);
+  PublishedCase huggingFace = rowOf("Max model size", {{"dp", ""}, {"tp", ""}});
+  ASSERT_EQ(huggingFace.reason, "");
+  EXPECT_EQ(huggingFace.plan.dp, 16);
+  EXPECT_TRUE(huggingFace.plan.offloadOptimizer && huggingFace.plan.offloadParameters);
+  EXPECT_FALSE(huggingFace.plan.offloadActivations);
+  huggingFace = rowOf("Performance", {{"dp", ""}, {"tp", ""}});
+  EXPECT_FALSE(huggingFace.plan.offloads());
+  for (auto [line, parameters] : {std::pair("line 484; x", false), {"line 485; x", true}}) {
+    huggingFace =
+        rowOf("Performance", {{"dp", ""}, {"tp", ""}, {"notes", line}, {"source", "experiments/gpt2.md@9e64edec2ad1"}});
+    EXPECT_TRUE(huggingFace.plan.offloadOptimizer);
+    EXPECT_EQ(huggingFace.plan.offloadParameters, parameters);
   }
 }
 

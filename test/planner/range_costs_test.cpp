@@ -14,8 +14,8 @@ INSTANTIATE_TEST_SUITE_P(Offloading, RangeCostsTest, testing::Bool());
 TEST_P(RangeCostsTest, AreThoseOfTheLayersTogether) {
   Problem problem = distinctLayers(13, 2048, 16, withHost(testMachine(1, 8, 24e9)), 64);
   Plan plan;
-  plan.offloadOptimizer = plan.offloadActivations = GetParam();
-  plan.dp = 2, plan.tp = 2, plan.pp = 2, plan.microBatches = 32, plan.zero = 1;
+  plan.offloadOptimizer = plan.offloadActivations = plan.offloadParameters = GetParam();
+  plan.dp = 2, plan.tp = 2, plan.pp = 2, plan.microBatches = 32, plan.zero = GetParam() ? 3 : 1;
   CostTable table = buildCostTable(problem, plan), one = table;
   one.kinds.resize(1);
   RangeCosts ranges(table);

@@ -20,9 +20,10 @@ namespace {
 // Every way to offload under the axes of a plan.
 double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
   double best = std::numeric_limits<double>::infinity();
-  for (int flags = 0; flags < 4; ++flags) {
-    plan.offloadOptimizer = flags % 2;
-    plan.offloadActivations = flags >= 2;
+  for (int flags = 0; flags < 8; ++flags) {
+    plan.offloadOptimizer = flags & 1;
+    plan.offloadActivations = flags & 2;
+    plan.offloadParameters = flags & 4;
     if (violations(problem, plan).empty() && (all || isExecutable(problem, plan)))
       best = std::min(best, bruteForceUnder(problem, plan));
   }
@@ -102,7 +103,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
     const Machine &machine = problem.machine;
     if (options.all && machine.canOffload() && !result.plans.empty()) {
       const Plan &plan = result.plans[0].plan;
-      offloading += plan.offloadOptimizer || plan.offloadActivations;
+      offloading += plan.offloads();
       Problem bound = problem;
       bound.pins.offloadOptimizer = bound.pins.offloadActivations = false;
       SearchOptions quick = options;
@@ -118,6 +119,41 @@ TEST(Search, FindsWhatBruteForceFinds) {
   EXPECT_GT(fitting, 100);
   EXPECT_GT(offloading, 15);
   EXPECT_GT(onlyOffloading, 5);
+}
+
+// Deep models of small vocabulary on one or two devices, which hold about what is needed with parameters on them.
+TEST(Search, FindsWhatBruteForceFindsWhereParametersMustLeave) {
+  std::mt19937 random(17);
+  auto between = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+  int fitting = 0, parameters = 0, kept = 0;
+  for (int trial = 0; trial < 48; ++trial) {
+    ModelShape shape = gpt(4 + random() % 3, 64 * (2 + random() % 2), 2, 1000, 64);
+    Machine machine =
+        withHost(testMachine(1, 1 + random() % 2), 1e12, std::exp(between(std::log(1e8), std::log(1e11))));
+    machine.peakFlops = std::exp(between(std::log(1e11), std::log(3e14)));
+    machine.launchSeconds = 1e-7;
+    Problem problem = shapeProblem(shape, System{}, machine, 2 + 2 * (random() % 2));
+    SearchOptions options;
+    options.all = true;
+    Problem without = problem;
+    without.pins.offloadParameters = false;
+    problem.machine.memoryBytes = leastBytes(without, options) * between(0.7, 1.2);
+    SearchResult result = search(problem, options);
+    double best = bruteForce(problem, options.all);
+    ASSERT_EQ(result.plans.empty(), best == std::numeric_limits<double>::infinity()) << trial;
+    if (result.plans.empty())
+      continue;
+    const Plan &plan = result.plans[0].plan;
+    ++fitting;
+    parameters += plan.offloadParameters;
+    kept += plan.offloadParameters && plan.offloadActivations;
+    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    EXPECT_TRUE(result.statistics.optimal) << trial;
+    EXPECT_LE(result.statistics.lowerBoundSeconds, best * (1 + 1e-12));
+  }
+  EXPECT_GT(fitting, 25);
+  EXPECT_GT(parameters, 15);
+  EXPECT_GT(kept, 2);
 }
 
 // Pipelines of unlike layers over a slow network, where work once per step weighs much: every split with every class of

@@ -241,7 +241,12 @@ TEST(Plan, Offloading) {
       load("gpt2_13b", {"planner.pin={offload_optimizer: True, offload_activations: False}"}, "a100_80g_selene:4x8");
   EXPECT_THAT(pins.config.pins.offloadOptimizer, Optional(true));
   EXPECT_THAT(pins.config.pins.offloadActivations, Optional(false));
+  EXPECT_THAT(pins.config.pins.offloadParameters, Optional(false));
+  ImportedRun parameters = load(
+      "gpt2_13b", {"planner.pin={zero: 3, offload_optimizer: True, offload_parameters: True}"}, "a100_80g_selene:4x8");
+  EXPECT_THAT(parameters.config.pins.offloadParameters, Optional(true));
   ImportedRun free = load("gpt2_13b", {"parallel.parallel_mode=2", "swap_config.swap=True"}, "a100_80g_selene:4x8");
+  EXPECT_FALSE(free.config.pins.offloadParameters);
   EXPECT_FALSE(free.config.pins.offloadActivations);
   EXPECT_EQ(actionOf(free, "swap_config.swap"), KeyAction::Mapped);
 }

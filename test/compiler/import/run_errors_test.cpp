@@ -219,6 +219,10 @@ INSTANTIATE_TEST_SUITE_P(
               "False"},
         Fault{{"planner.pin.offload_optimizer=True", "planner.pin.offload_activations=True"},
               "(host.bandwidth); offload_optimizer: True → False"},
+        Fault{{"planner.pin.offload_parameters=True"},
+              "parameters are offloaded under ZeRO 3 only, the ZeRO stage is 1; planner.pin.zero: 3"},
+        Fault{{"planner.pin.offload_parameters=True"},
+              "parameters are offloaded with the optimizer only; planner.pin.offload_optimizer: True"},
         Fault{{"planner.global_batch=48"},
               "global_batch is 48, the pinned plan has 32 = micro-batch size 4 · micro-batches 4 · "
               "dp 2"},
