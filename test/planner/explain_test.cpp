@@ -210,7 +210,21 @@ TEST(Export, MindFormersInterleaves) {
   EXPECT_THAT(exported.text, HasSubstr("  pipeline_config:\n    pipeline_interleave: True\n"));
   EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"));
   EXPECT_THAT(exported.notExpressed, ElementsAre());
+  // LayerSetting of mindformers/models/utils.py: a list for each chunk of a stage, with an entry for each stage; the
+  // sum of all offsets is what 24 layers leave over six chunks.
+  plan.stages.clear();
+  for (int layers : {3, 5, 4, 4, 5, 3})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  std::fill_n(plan.stages[0].recompute.begin(), 2, Recompute::Full);
+  std::fill_n(plan.stages[3].recompute.begin(), 3, Recompute::Selective);
+  exported = exportMindFormers(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("  recompute: [[2, 0], [0, 0], [0, 0]]\n"
+                                       "  select_recompute: [[2, 0], [0, 3], [0, 0]]\n"));
+  EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"
+                                       "    offset: [[-1, 1], [0, 0], [1, -1]]\n"));
+  EXPECT_THAT(exported.notExpressed, ElementsAre());
   plan.schedule = Schedule::ZeroBubbleV, plan.virtualStages = 2;
+  plan.stages.clear();
   plan.stages.resize(4, {0, 6, std::vector<Recompute>(6)});
   EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed, ElementsAre("schedule zero_bubble_v"));
 }
