@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
+#include <map>
 #include <sstream>
 
 using namespace espalier::planner;
@@ -142,6 +144,31 @@ TEST(Explain, TraceHasEveryAction) {
     ++events;
   EXPECT_EQ(events, 2u * 8 * 2 + 2);
   EXPECT_THAT(text, HasSubstr("\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"once per step\"}"));
+}
+
+// Perfetto drops slices that overlap on a track, be it by a nanosecond.
+TEST(Explain, SlicesOfATrackDoNotOverlap) {
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatchSize = 1, plan.microBatches = 64;
+  ASSERT_EQ(violations(problem(), plan), std::vector<std::string>{});
+  std::istringstream lines(traceJson(problem(), plan));
+  std::map<std::pair<int, int>, int64_t> ends;
+  int slices = 0;
+  for (std::string line; std::getline(lines, line);) {
+    int stage = 0, track = 0;
+    char name[16] = {};
+    int64_t start = 0, startRest = 0, duration = 0, durationRest = 0;
+    if (std::sscanf(line.c_str(),
+                    "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%15[^\"]\",\"ts\":%" SCNd64 ".%" SCNd64
+                    ",\"dur\":%" SCNd64 ".%" SCNd64 "}",
+                    &stage, &track, name, &start, &startRest, &duration, &durationRest) != 7)
+      continue;
+    ++slices;
+    int64_t &end = ends[{stage, track}];
+    EXPECT_GE(1000 * start + startRest, end) << line;
+    end = 1000 * (start + duration) + startRest + durationRest;
+  }
+  EXPECT_EQ(slices, 4 * 64 * 2 + 4);
 }
 
 TEST(Export, MegatronFlags) {
