@@ -194,9 +194,9 @@ void tryMoreDevices(const Problem &problem, const SearchOptions &options, const 
     tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()) + beside, result);
     return result.relaxations.size() > before;
   };
-  constexpr int64_t most = 1024;
-  for (int64_t below = problem.machine.hosts, above = 2 * below; above <= most * problem.machine.hosts;
-       below = above, above *= 2) {
+  constexpr int64_t growth = 1024, mostDevices = 1000000;
+  const int64_t most = std::min(growth * problem.machine.hosts, mostDevices / problem.machine.devicesPerHost);
+  for (int64_t below = problem.machine.hosts, above = 2 * below; above <= most; below = above, above *= 2) {
     if (!attempt(above))
       continue;
     Relaxation doubled = result.relaxations.back();
