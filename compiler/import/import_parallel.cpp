@@ -80,7 +80,8 @@ int zeroOfFile(const RunReader &reader) {
 
 /// Chunks of a stage where the file interleaves: those that it states, else two.
 int64_t chunksOfFile(const RunReader &reader) {
-  return reader.integer("model.model_config.pp_interleave_num").value_or(2);
+  int64_t stated = reader.integer("model.model_config.pp_interleave_num").value_or(2);
+  return std::clamp<int64_t>(reader.integer("planner.pin.virtual_stages").value_or(stated), 1, 1000000);
 }
 
 std::string scheduleOfFile(const RunReader &reader) {
@@ -405,7 +406,7 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
     pinDataParallel(reader, config.cluster.devices());
   applyPlannerPins(reader);
   if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
-    config.pins.virtualStages = static_cast<int>(std::clamp<int64_t>(chunksOfFile(reader), 2, 1000000));
+    config.pins.virtualStages = static_cast<int>(std::max<int64_t>(chunksOfFile(reader), 2));
   reportSlicedInputs(reader);
   batch = batchOfPins(config, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
