@@ -150,6 +150,11 @@ int explainVerb(const RunArguments &arguments, const std::string &key, bool json
 /// The entry that the command looks up in this library: a verb with its arguments; returns the exit code.
 extern "C" int espalierCompilerMain(int argc, char **argv) {
   using namespace espalier;
+  for (int i = 1; i < argc; ++i)
+    if (!*argv[i]) { // options would take it for not given
+      fmt::print(stderr, "espalier: error: an empty argument behind '{}'; is a variable not set?\n", argv[i - 1]);
+      return UserError;
+    }
   CLI::App app("the compiler's verbs", "espalier");
   app.require_subcommand(1);
   RunArguments arguments;

@@ -27,7 +27,8 @@ inline int reportParseError(const CLI::App &app, const CLI::ParseError &error) {
     what = (unread.starts_with("-") ? "unknown option '" : "unknown command '") + unread + "'";
   else if (needsVerb)
     what = "a command is wanted";
-  what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
+  if (what.size() > 1 && !std::isupper(static_cast<unsigned char>(what[1]))) // "RUN is required" stays
+    what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
   std::fprintf(stderr, "%s: error: %s; see %s --help\n", name.c_str(), what.c_str(), name.c_str());
   return 2;
 }

@@ -144,7 +144,7 @@ private:
       solved.result = searchCompiled(context, run, solved.problem, wanted);
       return solved;
     }
-    freePins(solved);
+    solved.problem.pins = solved.problem.pins.profiled();
     solved.result = planner::search(solved.problem, wanted);
     std::vector<planner::PricedPlan> &plans = solved.result.plans;
     if (!plans.empty())
@@ -158,14 +158,6 @@ private:
     std::erase_if(plans, isPinned);
     plans.insert(plans.begin(), pinned);
     return solved;
-  }
-
-  /// Only what the model was profiled for stays pinned.
-  static void freePins(Solved &solved) {
-    planner::Pins pins;
-    pins.vocabParallel = solved.problem.pins.vocabParallel;
-    pins.splitsExperts = solved.problem.pins.splitsExperts;
-    solved.problem.pins = pins;
   }
 
   /// Where no split of all devices keeps the global batch, fewer hosts may: the largest number that does.
@@ -257,7 +249,7 @@ private:
       solved.problem = std::move(*problem);
     }
     if (solved.run.pins.pinned)
-      freePins(solved);
+      solved.problem.pins = solved.problem.pins.profiled();
     planner::SearchOptions all = options;
     all.all = arguments.all || !planner::isExecutable(solved.problem, wish);
     planner::WhyNot answer = planner::whyNot(solved.problem, solved.result, wish, all);

@@ -193,18 +193,20 @@ void tryOffload(const Problem &problem, SearchOptions options, SearchResult &res
     attempt(true, true, "zero=3, offload_optimizer=true, offload_parameters=true, offload_activations=true (--all)");
 }
 
-// Doubles the hosts until a plan fits, then looks for fewer of them by eighths of the last step.
-void tryMoreDevices(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+// Doubles the hosts until a plan fits, then looks for fewer of them by eighths of the last step. `beside` is what else
+// the problem leaves open.
+void tryMoreDevices(const Problem &problem, const SearchOptions &options, const std::string &beside,
+                    SearchResult &result) {
   Problem changed = problem;
   auto attempt = [&](int64_t hosts) {
     changed.machine.hosts = static_cast<int>(hosts);
     size_t before = result.relaxations.size();
-    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()), result);
+    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()) + beside, result);
     return result.relaxations.size() > before;
   };
-  constexpr int64_t most = 64;
-  for (int64_t below = problem.machine.hosts, above = 2 * below; above <= most * problem.machine.hosts;
-       below = above, above *= 2) {
+  constexpr int64_t growth = 1024, mostDevices = 1000000;
+  const int64_t most = std::min(growth * problem.machine.hosts, mostDevices / problem.machine.devicesPerHost);
+  for (int64_t below = problem.machine.hosts, above = 2 * below; above <= most; below = above, above *= 2) {
     if (!attempt(above))
       continue;
     Relaxation doubled = result.relaxations.back();
@@ -225,7 +227,12 @@ void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &
     all.all = true;
     tryChange(problem, all, "plans that cannot be executed yet (--all)", result);
   }
-  tryMoreDevices(problem, options, result);
+  tryMoreDevices(problem, options, "", result);
+  if (!result.relaxations.empty())
+    return;
+  Problem changed = problem; // neither pins nor devices alone are to blame
+  changed.pins = problem.pins.profiled();
+  tryMoreDevices(changed, options, ", " + leaving(setPins(problem.pins)), result);
 }
 
 // The nearest global batches below and above for which there are plans: multiples of a number of replicas that the

@@ -310,6 +310,18 @@ std::string printWhyNot(const WhyNot &answer) {
   return text;
 }
 
+namespace {
+
+/// A slice of the trace. Both ends are rounded to nanoseconds: slices that follow each other must not overlap, viewers
+/// drop those that do.
+std::string traceSlice(int stage, int track, const std::string &name, double startSeconds, double endSeconds) {
+  auto start = std::llround(1e9 * startSeconds), duration = std::llround(1e9 * endSeconds) - start;
+  return format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%lld.%03lld,\"dur\":%lld.%03lld}", stage,
+                track, name.c_str(), start / 1000, start % 1000, duration / 1000, duration % 1000);
+}
+
+} // namespace
+
 std::string traceJson(const Problem &problem, const Plan &given) {
   PricedPlan priced = pricePlan(problem, given);
   const Plan &plan = priced.plan;
@@ -339,9 +351,10 @@ std::string traceJson(const Problem &problem, const Plan &given) {
       text += format(",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
                      stage, track, stream);
     for (const PlayedAction &action : played.trace[stage])
-      text += format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"name\":\"%s%d.%d\",\"ts\":%.3f,\"dur\":%.3f}", stage,
-                     names[static_cast<int>(action.action.kind)], action.action.microBatch, action.action.chunk,
-                     1e6 * action.startSeconds, 1e6 * (action.endSeconds - action.startSeconds));
+      text += traceSlice(
+          stage, 0,
+          format("%s%d.%d", names[static_cast<int>(action.action.kind)], action.action.microBatch, action.action.chunk),
+          action.startSeconds, action.endSeconds);
     double end = played.endSeconds[stage];
     StageContent content;
     content.layers.resize(problem.kinds.size());
@@ -351,8 +364,7 @@ std::string traceJson(const Problem &problem, const Plan &given) {
       if (stageOfChunk(static_cast<int>(chunk), plan.pp, schedule.chunksPerStage, schedule.vShape) == stage)
         for (int i = 0; i < plan.stages[chunk].layers; ++i)
           ++content.layers[table.layerKinds[plan.stages[chunk].firstLayer + i]][0];
-    text += format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"name\":\"step\",\"ts\":%.3f,\"dur\":%.3f}", stage,
-                   1e6 * end, 1e6 * stepPhase(table, content).total());
+    text += traceSlice(stage, 1, "step", end, end + stepPhase(table, content).total());
   }
   return text + "\n]}\n";
 }

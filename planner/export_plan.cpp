@@ -56,6 +56,16 @@ Recompute commonThatFits(const Problem &problem, Plan plan) {
   return pricePlan(problem, plan).prediction.fits() ? Recompute::Selective : Recompute::Full;
 }
 
+/// A number of each chunk as MindFormers lists it: one for each stage; where stages have several chunks a list of such
+/// lists, the first chunks of all stages first.
+std::string mindFormersList(const Plan &plan, const std::vector<int> &ofChunks) {
+  std::string text;
+  size_t stages = static_cast<size_t>(plan.pp);
+  for (size_t i = 0; i < ofChunks.size(); ++i)
+    text += (i == 0 ? "[" : i % stages == 0 ? "], [" : ", ") + std::to_string(ofChunks[i]);
+  return ofChunks.size() > stages ? "[" + text + "]]" : text + "]";
+}
+
 bool isEven(const Plan &plan) {
   return std::all_of(plan.stages.begin(), plan.stages.end(),
                      [&](const StagePlan &stage) { return stage.layers == plan.stages.front().layers; });
@@ -149,18 +159,18 @@ void addMegatronRecompute(const Problem &problem, const Plan &plan, ExportedPlan
                                   recomputeName(recompute) + " recompute in all layers");
 }
 
-/// True, False, or how many layers of each stage.
+/// True, False, or how many layers of each chunk.
 void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedPlan &result) {
   std::optional<Recompute> common = commonRecompute(plan);
   std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
-  bool isListed = !common && repeated && chunksOf(plan.schedule, plan.virtualStages) == 1;
+  bool isListed = !common && repeated && !isVShaped(plan.schedule);
   Recompute all = commonThatFits(problem, plan);
   auto entry = [&](const char *key, Recompute recompute, int Repeated::*count) {
-    std::string list;
-    for (size_t stage = 0; isListed && stage < repeated->size(); ++stage)
-      list += (stage ? ", " : "") + std::to_string((*repeated)[stage].*count);
+    std::vector<int> counts;
+    for (size_t chunk = 0; isListed && chunk < repeated->size(); ++chunk)
+      counts.push_back((*repeated)[chunk].*count);
     result.text += std::string("  ") + key + ": " +
-                   (isListed ? "[" + list + "]" : std::string(all == recompute ? "True" : "False")) + "\n";
+                   (isListed ? mindFormersList(plan, counts) : std::string(all == recompute ? "True" : "False")) + "\n";
   };
   result.text += "recompute_config:\n";
   entry("recompute", Recompute::Full, &Repeated::full);
@@ -169,6 +179,20 @@ void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedP
   if (!common && !isListed)
     result.notExpressed.push_back(std::string("recompute that differs between layers; the file has ") +
                                   recomputeName(all) + " recompute in all of them");
+}
+
+/// `offset` is the difference from an even share, rounded down.
+void addMindFormersStages(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  bool isInterleaved = plan.schedule == Schedule::Interleaved, isUneven = !isEven(plan) && !isVShaped(plan.schedule);
+  if (isInterleaved || isUneven)
+    result.text += "model:\n  model_config:\n";
+  if (isInterleaved)
+    result.text += "    pp_interleave_num: " + std::to_string(plan.virtualStages) + "\n";
+  std::vector<int> offsets;
+  for (const StagePlan &chunk : plan.stages)
+    offsets.push_back(chunk.layers - problem.layerCount() / static_cast<int>(plan.stages.size()));
+  if (isUneven)
+    result.text += "    offset: " + mindFormersList(plan, offsets) + "\n";
 }
 
 // What lies on each chunk: E the embedding, t a layer, L the loss.
@@ -285,8 +309,7 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     text += "  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n";
   if (plan.pp > 1 && plan.schedule == Schedule::GPipe)
     text += "  pipeline_config:\n    pipeline_scheduler: gpipe\n";
-  bool isInterleaved = plan.schedule == Schedule::Interleaved;
-  if (isInterleaved)
+  if (plan.schedule == Schedule::Interleaved)
     text += "  pipeline_config:\n    pipeline_interleave: True\n    pipeline_scheduler: 1f1b\n";
   text += "parallel_config:\n" + entry("data_parallel", static_cast<int64_t>(plan.dp) * plan.ep) +
           entry("model_parallel", plan.tp) + entry("pipeline_stage", plan.pp) +
@@ -307,23 +330,13 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     result.notExpressed.push_back("whole experts on tensor ranks");
   if (plan.zero == 3)
     result.notExpressed.push_back("ZeRO stage 3");
-  if (isInterleaved)
-    text += "model:\n  model_config:\n    pp_interleave_num: " + std::to_string(plan.virtualStages) + "\n";
-  if (!isEven(plan) && plan.stages.size() == static_cast<size_t>(plan.pp)) {
-    text += "model:\n  model_config:\n    offset: [";
-    for (const StagePlan &stage : plan.stages)
-      text +=
-          (&stage == &plan.stages.front() ? "" : ", ") + std::to_string(stage.layers - problem.layerCount() / plan.pp);
-    text += "]\n";
-  } else if (!isEven(plan)) {
-    result.notExpressed.push_back("uneven chunks (" + joined(plan) + ")");
-  }
+  addMindFormersStages(problem, plan, result);
   if (!plan.vocabParallel && plan.tp > 1 && plan.pp > 1)
     result.notExpressed.push_back("embedding and head whole on every tensor rank of a pipeline");
   if (plan.microBatches < plan.pp)
     result.notExpressed.push_back("fewer micro-batches (" + std::to_string(plan.microBatches) + ") than stages (" +
                                   std::to_string(plan.pp) + ")");
-  if (!isOneFOneB(plan) && plan.schedule != Schedule::GPipe && !isInterleaved)
+  if (!isOneFOneB(plan) && plan.schedule != Schedule::GPipe && plan.schedule != Schedule::Interleaved)
     result.notExpressed.push_back(std::string("schedule ") + scheduleName(plan.schedule));
   return result;
 }

@@ -213,6 +213,13 @@ struct Pins {
   std::optional<Recompute> recompute; ///< the same for all layers
   /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.
   std::optional<std::vector<int>> stageLayers;
+  /// Only those that the terms of a problem may hold for: without them it needs other terms.
+  Pins profiled() const {
+    Pins pins;
+    pins.vocabParallel = vocabParallel;
+    pins.splitsExperts = splitsExperts;
+    return pins;
+  }
 };
 
 /// A named dimension and its size, at the position that gives its symbol.

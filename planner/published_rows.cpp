@@ -358,6 +358,7 @@ PublishedCase caseOf(const PublishedRow &row) {
   if (result.withoutPlan) {
     result.problem.pins.zero = 0;
     result.problem.pins.sequenceParallel = false;
+    result.problem.pins.cp = 1;
     result.seconds = std::max(0.0, row.number("iter_time_s"));
     return result.seconds > 0 && outcome == Outcome::Ran ? result : refuse("nothing measured");
   }

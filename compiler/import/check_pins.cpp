@@ -37,6 +37,8 @@ public:
   explicit PinChecker(const RunReader &reader) : reader(reader), pins(reader.config().pins), config(reader.config()) {}
 
   void run() {
+    if (config.model.hasExperts() && !pins.cp)
+      pins.cp = 1; // experts are chosen over whole sequences
     checkDevices();
     derive();
     checkTensorParallel();
@@ -221,7 +223,8 @@ private:
           key("micro_batches", "micro_batch_num"),
           fmt::format("{} micro-batches, a step has at most {} on each replica", *pins.microBatches, mostMicroBatches));
     else if (config.globalBatch > mostSamples)
-      reader.error("runner_config.batch_size", fmt::format("the global batch is above {} samples", mostSamples));
+      reader.error(reader.has("planner.global_batch") ? "planner.global_batch" : "runner_config.batch_size",
+                   fmt::format("the global batch is above {} samples", mostSamples));
     if (pins.pinned) // its batch is a product, and agrees by construction
       return;
     // In floating point, so that absurd pins cannot overflow; exact below 2^53.
@@ -289,12 +292,12 @@ private:
       if (!reason.empty())
         reader.error(path, reason);
     }
-    const RecomputeConfig &recompute = config.recompute;
-    if (chunks > 1 && (!recompute.fullLayers.empty() || !recompute.selectiveLayers.empty()))
-      reader.error("recompute_config",
-                   fmt::format("lists of layers per stage do not say in which of {} chunks they lie; "
-                               "say True or False",
-                               chunks));
+    int64_t stages = pins.pp.value_or(1);
+    for (const std::vector<int> *layers : {&config.recompute.fullLayers, &config.recompute.selectiveLayers})
+      if (int64_t lists = static_cast<int64_t>(layers->size()) / stages; lists > 1 && lists != chunks)
+        reader.error("recompute_config", fmt::format("{} lists of layers for {} chunk{} of a stage; say one list for "
+                                                     "all of a stage, or one for each of its chunks",
+                                                     lists, chunks, chunks == 1 ? "" : "s"));
     if (chunks > 1 && !pins.schedule && pins.pp == 1)
       reader.error(path, "virtual stages need at least 2 stages");
   }

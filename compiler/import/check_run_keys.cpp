@@ -2,6 +2,7 @@
 // nearest name.
 #include "compiler/import/run_keys.h"
 
+#include <cmath>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -56,7 +57,8 @@ private:
     }
     auto rule = rules.find(rulePath);
     if (rule != rules.end()) {
-      checkType(rule->second, path, value);
+      if (!isConstant(rule->second))
+        checkType(rule->second, path, value);
       reports.push_back({path, flowText(value), entry.keyWhere, rule->second.action, rule->second.effect});
     } else if (isInner || inner.count(rulePath + "[]")) {
       if (value.kind != YamlNode::Kind::Null) // an empty section says nothing
@@ -91,6 +93,11 @@ private:
     return {keys.begin(), keys.end()};
   }
 
+  /// A number of the machine: told where it is read, as cluster files have it, too.
+  static bool isConstant(const KeyRule &rule) {
+    return rule.path.starts_with("cluster.") && rule.type != KeyType::String;
+  }
+
   void checkType(const KeyRule &rule, const std::string &path, const YamlNode &value) {
     if (value.kind == YamlNode::Kind::Null || rule.type == KeyType::Any)
       return; // null is "not given"
@@ -101,7 +108,7 @@ private:
       fits = yamlBool(value).has_value();
       break;
     case KeyType::Count:
-      fits = integer && *integer >= 1 && *integer <= 1000000000000;
+      fits = integer && *integer >= 1 && *integer <= kMostCount;
       break;
     case KeyType::Index:
       fits = integer && *integer >= 0;
@@ -130,11 +137,19 @@ private:
                                                     {KeyType::Index, "a whole number of at least 0"},
                                                     {KeyType::Integer, "a whole number"},
                                                     {KeyType::Number, "a number"},
-                                                    {KeyType::Bytes, "a size such as \"30GB\""},
+                                                    {KeyType::Bytes, "a size such as 30GB, at most 1048576TB"},
                                                     {KeyType::String, "a string"},
                                                     {KeyType::List, "a list"}};
-    if (!fits)
-      diagnostics.error(value.where, fmt::format("{} must be {}, got {}", path, wanted.at(rule.type), flowText(value)));
+    if (fits)
+      return;
+    std::optional<double> number = yamlNumber(value);
+    std::string most = fmt::format("at most {}", kMostCount), fix;
+    bool isTooLarge = rule.type == KeyType::Count && number && *number > kMostCount;
+    bool isCounted = rule.type == KeyType::Count || rule.type == KeyType::Index || rule.type == KeyType::Integer;
+    if (isCounted && !isTooLarge && !integer && number && std::rint(*number) == *number && *number >= 0)
+      fix = fmt::format("; write {:.0f}", *number); // 1e3 is no whole number in YAML
+    diagnostics.error(value.where, fmt::format("{} must be {}, got {}{}", path,
+                                               isTooLarge ? most : wanted.at(rule.type), flowText(value), fix));
   }
 
   const Architecture *architecture;

@@ -74,6 +74,9 @@ std::string Diagnostics::render() const {
   }
   if (all.size() > mostFindings)
     text += fmt::format("... and {} more\n", all.size() - mostFindings);
+  for (char &c : text) // a file need not be text
+    if (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t')
+      c = '?';
   return text;
 }
 

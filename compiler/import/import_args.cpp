@@ -165,6 +165,11 @@ private:
                   fmt::format("no strategy '{}', there are {}{}", *strategy, fmt::join(strategies, ", "),
                               didYouMean(*strategy, strategies)));
     long zero = place == strategies.end() ? 0 : place - strategies.begin();
+    const std::string stage = given.value("--zero-stage", key).value_or(fmt::format("{}", zero)); // Megatron-DeepSpeed
+    if (stage.size() == 1 && stage[0] >= '0' && stage[0] <= '3')
+      zero = stage[0] - '0';
+    else
+      given.error("--zero-stage", fmt::format("there are ZeRO stages 0 to 3, got {}", stage));
     put(key, zero > 0 ? "True" : "False", "--use-distributed-optimizer");
     if (zero == 2)
       put("parallel.parallel_optimizer_config.gradient_accumulation_shard", "True",
@@ -176,17 +181,18 @@ private:
   void writeLayout(const std::string &text, int64_t pp) {
     const char *flag = "--pipeline-model-parallel-layout";
     StageLayout layout = readStageLayout(text);
-    int64_t chunks = static_cast<int64_t>(layout.layers.size());
+    int64_t places = static_cast<int64_t>(layout.layers.size());
     int64_t total = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
     if (!layout.fault.empty())
       return given.error(flag, fmt::format("{}: {}", flag, layout.fault));
-    if (chunks % pp != 0)
-      return given.error(flag, fmt::format("the layout has {} stages, not a multiple of pp {}", chunks, pp));
+    if (places % pp != 0)
+      return given.error(flag, fmt::format("the layout has {} stages, not a multiple of pp {}", places, pp));
     if (layers > 0 && total != layers)
       return given.error(flag, fmt::format("the layout has {} layers, the model has {}", total, layers));
-    if (chunks > pp) {
+    chunks = places / pp;
+    if (chunks > 1) {
       put("parallel.pipeline_config.pipeline_interleave", "True", flag);
-      put("planner.pin.virtual_stages", fmt::format("{}", chunks / pp), flag);
+      put("planner.pin.virtual_stages", fmt::format("{}", chunks), flag);
     }
     put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(layout.layers, ", ")), flag);
   }
@@ -197,15 +203,16 @@ private:
       return writeLayout(*layout, pp);
     const std::string chunksKey = "planner.pin.virtual_stages", offsetKey = "model.model_config.offset";
     std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
-    std::optional<int64_t> chunks = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);
+    std::optional<int64_t> stated = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);
+    chunks = std::min<int64_t>(stated.value_or(1), 100000);
     if (perChunk && layers % (pp * *perChunk) != 0)
       given.error("--num-layers-per-virtual-pipeline-stage",
                   fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", layers, pp, *perChunk));
     else if (perChunk)
       chunks = layers / (pp * *perChunk);
-    if (chunks.value_or(1) > 1) {
+    if (chunks > 1) {
       put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
-      put(chunksKey, fmt::format("{}", *chunks), "--num-layers-per-virtual-pipeline-stage");
+      put(chunksKey, fmt::format("{}", chunks), "--num-layers-per-virtual-pipeline-stage");
     }
     std::optional<int64_t> first = given.count("--decoder-first-pipeline-num-layers", offsetKey);
     std::optional<int64_t> last = given.count("--decoder-last-pipeline-num-layers", offsetKey);
@@ -217,11 +224,16 @@ private:
                   fmt::format("{} layers are left for {} other stages, which does not divide", rest, inner));
       return;
     }
+    // Megatron spreads the layers of a stage evenly over its chunks; one list of offsets holds for each of them.
+    for (int64_t count : {first.value_or(0), last.value_or(0), inner > 0 ? rest / inner : 0})
+      if (count % chunks != 0)
+        return given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
+                           fmt::format("{} layers of a stage are not a multiple of its {} chunks", count, chunks));
     std::vector<int64_t> offsets(static_cast<size_t>(std::min<int64_t>(pp, 100000)), inner > 0 ? rest / inner : 0);
     offsets.front() = first.value_or(offsets.front());
     offsets.back() = last.value_or(offsets.back());
     for (int64_t &entry : offsets)
-      entry -= layers / pp;
+      entry = entry / chunks - layers / (pp * chunks);
     put(offsetKey, fmt::format("[{}]", fmt::join(offsets, ", ")), "--decoder-first-pipeline-num-layers");
   }
 
@@ -241,9 +253,11 @@ private:
       given.error("--recompute-method", fmt::format("no method '{}', there are uniform, block", method));
     std::string full = granularity == "full" ? "True" : "False";
     if (granularity == "full" && method == "block") {
-      int64_t each = std::min(number.value_or(1), layers);
-      full = fmt::format(
-          "[{}]", fmt::join(std::vector<int64_t>(static_cast<size_t>(std::min<int64_t>(pp, 100000)), each), ", "));
+      std::vector<int64_t> each(static_cast<size_t>(std::min<int64_t>(pp, 100000)),
+                                std::min(number.value_or(1), layers));
+      full = fmt::format("[{}]", fmt::join(each, ", "));
+      if (chunks > 1 && chunks * pp <= 100000) // it counts in each chunk
+        full = fmt::format("[{}]", fmt::join(std::vector<std::string>(static_cast<size_t>(chunks), full), ", "));
     }
     put(key, full, "--recompute-granularity");
     put(selectKey, granularity == "selective" ? "True" : "False", "--recompute-granularity");
@@ -266,9 +280,12 @@ private:
   void writeModel() {
     const std::string section = "model.model_config.";
     bool isGated = given.isSet("--swiglu", section + "type");
-    bool isRms = given.value("--normalization", section + "type").value_or("LayerNorm") == "RMSNorm";
+    std::string norm = given.value("--normalization", section + "type").value_or("LayerNorm");
+    bool isRms = norm == "RMSNorm" || norm == "rmsnorm"; // as Megatron-DeepSpeed spells it
     bool isRotary = given.isSet("--use-rotary-position-embeddings", section + "type");
     isRotary = given.value("--position-embedding-type", section + "type").value_or("") == "rope" || isRotary;
+    if (given.isSet("--no-position-embedding", section + "type") && !isRotary)
+      given.error("--no-position-embedding", "gpt2 has learned positions, llama --position-embedding-type rope");
     bool isUntied = given.isSet("--untie-embeddings-and-output-weights", section + "type");
     bool isBare = given.isSet("--disable-bias-linear", section + "type");
     int marks = isGated + isRms + isRotary + isUntied + isBare;
@@ -338,6 +355,8 @@ private:
     std::optional<int64_t> ffn =
         given.count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
     std::optional<int64_t> groups = given.count("--num-query-groups", section + "n_kv_heads");
+    if (!groups)
+      groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // Megatron-DeepSpeed
     std::optional<std::string> base = given.number("--rotary-base", section + "theta");
     if (given.number("--rotary-percent", section + "theta").value_or("1") != "1")
       given.error("--rotary-percent", "rotary positions turn the whole of a head; --rotary-percent → 1");
@@ -456,6 +475,7 @@ private:
   RunFileWriter yaml;
   GivenFlags given;
   int64_t devices = 0, layers = 0, globalBatch = 1;
+  int64_t chunks = 1; ///< of each stage
   std::string dtype;
   bool statesDType = true, isFullySharded = false, hasExperts = false, hasHeadNorms = false;
 };

@@ -16,7 +16,7 @@ constexpr double inferredLargeMemory = 0x1p35; // 32 GB: a limit above it cannot
 /// Places of the keys of a cluster, as "cluster.link.bandwidth".
 using Places = std::map<std::string, SourceLocation>;
 
-/// Overwrites the constants that a map gives. Keys and types are checked by the caller's key table.
+/// Overwrites the constants that a map gives, and checks their values; keys are checked by the caller.
 class ConstantReader {
 public:
   ConstantReader(ClusterConfig &cluster, Places &places, Diagnostics &diagnostics)
@@ -72,8 +72,9 @@ private:
       target = *value;
       return;
     }
-    diagnostics.error(node->where, fmt::format("{} must be a positive {}, got {}", key,
-                                               isBytes ? "size such as 80GB" : "number", flowText(*node)));
+    diagnostics.error(node->where, fmt::format("{} must be a {}, got {}", key,
+                                               isBytes ? "size such as 80GB, at most 1048576TB" : "positive number",
+                                               flowText(*node)));
     target = std::max(target, 1.0); // reported: not once more as missing
   }
 

@@ -80,7 +80,8 @@ int zeroOfFile(const RunReader &reader) {
 
 /// Chunks of a stage where the file interleaves: those that it states, else two.
 int64_t chunksOfFile(const RunReader &reader) {
-  return reader.integer("model.model_config.pp_interleave_num").value_or(2);
+  int64_t stated = reader.integer("model.model_config.pp_interleave_num").value_or(2);
+  return std::clamp<int64_t>(reader.integer("planner.pin.virtual_stages").value_or(stated), 1, 1000000);
 }
 
 std::string scheduleOfFile(const RunReader &reader) {
@@ -105,24 +106,63 @@ std::optional<std::vector<int>> integerList(const RunReader &reader, const std::
   return list;
 }
 
-/// `offset` lists the difference of each stage from an even share.
+/// MindFormers' lists have an entry for each stage, or are a list of such lists: one for each chunk of a stage. Returns
+/// the entries one list after the other; nothing where the shape is another one, which is reported.
+std::optional<std::vector<const YamlNode *>> entriesOfStages(const RunReader &reader, const std::string &path,
+                                                             const YamlNode &node, size_t stages) {
+  std::string key = path.substr(path.rfind('.') + 1);
+  bool isNested =
+      !node.items.empty() && std::ranges::all_of(node.items, [](const YamlPtr &item) { return item->isSequence(); });
+  std::vector<const YamlNode *> entries;
+  for (const YamlPtr &item : node.items) {
+    if (isNested && item->items.size() != stages) {
+      reader.error(path,
+                   fmt::format("{} has a list of {} entries, pipeline_stage is {}", key, item->items.size(), stages));
+      return std::nullopt;
+    }
+    if (!isNested)
+      entries.push_back(item.get());
+    for (size_t i = 0; isNested && i < stages; ++i)
+      entries.push_back(item->items[i].get());
+  }
+  if (!isNested && entries.size() != stages) {
+    reader.error(path, fmt::format("{} has {} entries, pipeline_stage is {}", key, entries.size(), stages));
+    return std::nullopt;
+  }
+  return entries;
+}
+
+/// `offset` lists the difference of each chunk from an even share; one list for all stages holds for each of their
+/// chunks.
 void pinStageLayers(const RunReader &reader) {
   PlanPins &pins = reader.config().pins;
   const std::string path = "model.model_config.offset";
-  std::optional<std::vector<int>> offset = integerList(reader, path);
   const YamlNode *node = reader.find(path);
-  if (node && node->isScalar() && yamlInteger(*node) != 0)
-    reader.error(path, fmt::format("offset must be 0 or a list with one entry per stage, got {}", node->text));
-  if (!offset)
+  if (!node || (node->isScalar() && yamlInteger(*node) == 0))
     return;
-  int stages = pins.pp.value_or(1), layers = reader.config().model.layerCount();
-  if (static_cast<int>(offset->size()) != stages) {
-    reader.error(path, fmt::format("offset has {} entries, pipeline_stage is {}", offset->size(), stages));
+  if (!node->isSequence())
+    return reader.error(path,
+                        fmt::format("offset must be 0 or a list with one entry per stage, got {}", flowText(*node)));
+  int64_t chunks = pins.schedule == "interleaved" ? chunksOfFile(reader) : 1, stages = pins.pp.value_or(1);
+  int layers = reader.config().model.layerCount();
+  if (stages * chunks > layers + 2) // reported with the stages
     return;
+  auto entries = entriesOfStages(reader, path, *node, static_cast<size_t>(stages));
+  if (!entries)
+    return;
+  int64_t lists = static_cast<int64_t>(entries->size()) / stages;
+  if (lists != 1 && lists != chunks)
+    return reader.error(path, fmt::format("offset has {} lists, pp_interleave_num is {}", lists, chunks));
+  std::vector<int> counts;
+  for (size_t i = 0; i < static_cast<size_t>(stages * chunks); ++i) {
+    const YamlNode &entry = *(*entries)[i % entries->size()];
+    std::optional<int64_t> value = yamlInteger(entry);
+    if (!value || *value < -layers || *value > layers)
+      return reader.error(path, fmt::format("offset must be a list of whole numbers, at most the {} layers, got {}",
+                                            layers, flowText(entry)));
+    counts.push_back(static_cast<int>(*value + layers / (stages * chunks)));
   }
-  for (int &entry : *offset)
-    entry += layers / stages;
-  pins.stageLayers = *offset;
+  pins.stageLayers = counts;
 }
 
 /// More than a stage has.
@@ -134,7 +174,7 @@ size_t stagesOf(const RunReader &reader) {
   return static_cast<size_t>(std::min(config.pins.pp.value_or(1), std::max(1, config.model.layerCount())));
 }
 
-/// Layers per stage of `True`, `False`, or a list of numbers and switches, one per stage.
+/// Layers of `True`, `False`, or a list of numbers and switches, as entriesOfStages has them.
 std::vector<int> layersPerStage(const RunReader &reader, const std::string &path, const YamlNode &node) {
   size_t stages = stagesOf(reader);
   auto countOf = [](const YamlNode &item) -> std::optional<int64_t> {
@@ -143,21 +183,23 @@ std::vector<int> layersPerStage(const RunReader &reader, const std::string &path
   };
   if (std::optional<bool> isOn = switchOf(&node))
     return std::vector<int>(stages, *isOn ? allLayers : 0);
-  std::vector<int> counts;
-  for (const YamlPtr &item : node.items) {
-    std::optional<int64_t> layers = item->isScalar() ? countOf(*item) : std::nullopt;
-    if (layers && *layers >= 0 && *layers <= allLayers)
-      counts.push_back(static_cast<int>(*layers));
-  }
-  if (!node.isSequence() || counts.size() != node.items.size())
+  auto wrong = [&] {
     reader.error(path, fmt::format("{} must be True, False or a list of layers per stage, got {}",
                                    path.substr(path.rfind('.') + 1), flowText(node)));
-  else if (counts.size() != stages)
-    reader.error(path, fmt::format("{} has {} entries, pipeline_stage is {}", path.substr(path.rfind('.') + 1),
-                                   counts.size(), stages));
-  else
-    return counts;
-  return {};
+    return std::vector<int>();
+  };
+  if (!node.isSequence())
+    return wrong();
+  auto entries = entriesOfStages(reader, path, node, stages);
+  std::vector<int> counts;
+  for (size_t i = 0; entries && i < entries->size(); ++i) {
+    const YamlNode &entry = *(*entries)[i];
+    std::optional<int64_t> layers = entry.isScalar() ? countOf(entry) : std::nullopt;
+    if (!layers || *layers < 0 || *layers > allLayers)
+      return wrong();
+    counts.push_back(static_cast<int>(*layers));
+  }
+  return counts;
 }
 
 /// Which layers repeat element-wise work. Patterns of operator names select layers only: which
@@ -176,11 +218,14 @@ std::vector<int> selectiveLayers(const RunReader &reader, const YamlNode &node) 
   size_t stages = stagesOf(reader);
   if (isPatterns)
     return std::vector<int>(stages, allLayers);
-  std::vector<int> most(stages, 0);
+  std::vector<int> most;
   for (const YamlEntry &pattern : node.entries) {
     std::vector<int> counts = layersPerStage(reader, path, *pattern.value);
-    for (size_t stage = 0; stage < counts.size(); ++stage)
-      most[stage] = std::max(most[stage], counts[stage]);
+    if (!most.empty() && !counts.empty() && counts.size() != most.size())
+      reader.error(path, "select_recompute counts layers of stages for one pattern and of chunks for another");
+    most.resize(std::max(most.size(), counts.size()));
+    for (size_t i = 0; i < counts.size(); ++i)
+      most[i] = std::max(most[i], counts[i]);
   }
   return most;
 }
@@ -363,10 +408,12 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
     pinDataParallel(reader, config.cluster.devices());
   applyPlannerPins(reader);
   if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
-    config.pins.virtualStages = static_cast<int>(std::clamp<int64_t>(chunksOfFile(reader), 2, 1000000));
+    config.pins.virtualStages = static_cast<int>(std::max<int64_t>(chunksOfFile(reader), 2));
   reportSlicedInputs(reader);
   batch = batchOfPins(config, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
+  if (wanted && (*wanted < 1 || *wanted > kMostCount)) // reported with its key
+    wanted.reset();
   // A pinned plan is honoured exactly: the two must agree unless something is left to choose.
   if (wanted && config.pins.pinned && *wanted != batch)
     reader.error("planner.global_batch",

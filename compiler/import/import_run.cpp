@@ -28,6 +28,24 @@ YamlPtr relocated(const YamlPtr &node, const SourceLocation &where) {
   return copy;
 }
 
+/// Why `path` cannot be set: what stands where it goes on, a value or a list without that item.
+std::string whyNoWay(const YamlNode &root, const std::string &path) {
+  const YamlNode *node = &root;
+  size_t end = std::string::npos;
+  for (size_t begin = 0; node->isMap() || node->isSequence(); begin = end + 1) {
+    size_t dot = path.find('.', begin);
+    std::string key = path.substr(begin, dot - begin);
+    bool isNumber = key.size() <= 6 && key.find_first_not_of("0123456789") == std::string::npos;
+    size_t item = node->isSequence() && isNumber ? std::stoul(key) : node->items.size();
+    if (node->isSequence() && item >= node->items.size())
+      return fmt::format("{} is a list of {} items, numbered from 0: there is no '{}'", path.substr(0, end),
+                         node->items.size(), path.substr(0, dot));
+    node = node->isSequence() ? node->items[item].get() : node->find(key);
+    end = dot;
+  }
+  return fmt::format("'{}' needs a map at {}, which is {}", path, path.substr(0, end), flowText(*node));
+}
+
 YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagnostics) {
   const SourceLocation where{"--set", 0, 0};
   size_t equals = set.find('=');
@@ -46,7 +64,7 @@ YamlPtr applySet(const YamlPtr &root, const std::string &set, Diagnostics &diagn
   }
   YamlPtr changed = withValue(root, path, relocated(value, where));
   if (!changed)
-    diagnostics.error(where, fmt::format("'{}' leads through a value that is no map", path));
+    diagnostics.error(where, whyNoWay(*root, path));
   return changed ? changed : root;
 }
 

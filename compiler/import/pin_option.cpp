@@ -81,7 +81,9 @@ YamlPtr readPinOption(const std::string &flag, const std::string &text, Diagnost
     if (size_t bracket = text.find("=[", begin); bracket < end)
       end = std::min(text.find(',', text.find(']', bracket)), text.size());
     std::string entry = text.substr(begin, end - begin);
-    SourceLocation where{flag, 1, static_cast<int>(begin) + 1};
+    size_t blanks = std::min(entry.find_first_not_of(' '), entry.size());
+    entry = entry.substr(blanks, entry.find_last_not_of(' ') + 1 - blanks);
+    SourceLocation where{flag, 1, static_cast<int>(begin + blanks) + 1};
     begin = end + 1;
     size_t equals = entry.find('=');
     std::string key = entry.substr(0, equals);
@@ -91,7 +93,7 @@ YamlPtr readPinOption(const std::string &flag, const std::string &text, Diagnost
     }
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       diagnostics.error(
-          where, fmt::format("unknown key '{}'{}; there are {}", key, didYouMean(key, known), fmt::join(known, ", ")));
+          where, fmt::format("unknown key '{}'{}; keys are {}", key, didYouMean(key, known), fmt::join(known, ", ")));
       continue;
     }
     auto alias = shortNames().find(key);

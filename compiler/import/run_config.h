@@ -41,8 +41,9 @@ struct PlanPins {
 struct RecomputeConfig {
   bool mpCommRecompute = true;
   bool recomputeSliceActivation = false;
-  /// For each stage how many of its layers, from the first on, recompute the whole block or only
-  /// element-wise work; the whole block where both say so. Empty unless the file lists stages.
+  /// For each stage, or for each of the first chunks, then of the second ones, and so on, how many layers, from the
+  /// first on, recompute the whole block or only element-wise work; the whole block where both say so. Empty unless
+  /// listed.
   std::vector<int> fullLayers, selectiveLayers;
 };
 

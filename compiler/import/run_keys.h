@@ -11,7 +11,7 @@ namespace espalier {
 
 enum class KeyType {
   Bool,
-  Count,   ///< whole number, at least 1
+  Count,   ///< whole number from 1 to kMostCount
   Index,   ///< whole number, at least 0
   Integer, ///< any whole number
   Number,
@@ -21,6 +21,7 @@ enum class KeyType {
   Any,
 };
 const char *keyTypeName(KeyType type);
+constexpr int64_t kMostCount = 1000000000000;
 
 /// used: honoured as it stands. mapped: its meaning is carried by something of ours. accepted: has
 /// no effect here. rejected: asks for what is not built; a warning or an error says so.

@@ -189,7 +189,7 @@ void TreeBuilder::mergeInto(YamlNode &map) {
 
 YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &diagnostics, const YamlLimits &limits) {
   if (text.size() > limits.bytes) {
-    diagnostics.error({file, 0, 0}, fmt::format("file has {} bytes, at most {} are read", text.size(), limits.bytes));
+    diagnostics.error({file, 0, 0}, fmt::format("file has more than {} bytes", limits.bytes));
     return nullptr;
   }
   diagnostics.addSource(file, text);

@@ -2,6 +2,8 @@
 
 #include "planner/schedule.h"
 
+#include <algorithm>
+
 namespace espalier {
 
 std::vector<int> spreadLayers(int layers, int stages) {
@@ -29,6 +31,36 @@ planner::Schedule parseSchedule(const std::string &name) {
   return planner::Schedule::OneFOneB;
 }
 
+namespace {
+
+/// How many layers of each chunk repeat work where a list says so, see RecomputeConfig. What is said of a stage goes to
+/// its chunks in turn, a layer each, as in MindFormers.
+std::vector<int> repeatedOfChunks(const std::vector<int> &listed, const planner::Plan &plan,
+                                  const std::vector<int> &counts) {
+  std::vector<int> repeated(counts.size());
+  int chunks = planner::chunksOf(plan.schedule, plan.virtualStages);
+  bool ofChunks = listed.size() > static_cast<size_t>(plan.pp);
+  for (int stage = 0; stage < plan.pp && !listed.empty(); ++stage) {
+    std::vector<int> places;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      places.push_back(planner::modelChunk(stage, chunk, plan.pp, planner::isVShaped(plan.schedule)));
+    for (int chunk = 0; chunk < chunks && ofChunks; ++chunk)
+      repeated[places[chunk]] = std::min(counts[places[chunk]], listed[chunk * plan.pp + stage]);
+    bool isFull = false;
+    for (int left = ofChunks ? 0 : listed[stage]; left > 0 && !isFull;) {
+      isFull = true;
+      for (int place : places)
+        if (left > 0 && repeated[place] < counts[place]) {
+          ++repeated[place], --left;
+          isFull = false;
+        }
+    }
+  }
+  return repeated;
+}
+
+} // namespace
+
 planner::Plan pinnedPlan(const RunConfig &run) {
   const PlanPins &pins = run.pins;
   planner::Plan plan;
@@ -53,16 +85,15 @@ planner::Plan pinnedPlan(const RunConfig &run) {
   planner::Recompute recompute = parseRecompute(pins.recompute.value_or("none"));
   int chunks = plan.pp * planner::chunksOf(plan.schedule, plan.virtualStages);
   std::vector<int> counts = pins.stageLayers.value_or(spreadLayers(run.model.layerCount(), chunks));
-  auto listed = [&](const std::vector<int> &layers) {
-    return plan.stages.size() < layers.size() ? layers[plan.stages.size()] : 0;
-  };
+  std::vector<int> full = repeatedOfChunks(run.recompute.fullLayers, plan, counts);
+  std::vector<int> selective = repeatedOfChunks(run.recompute.selectiveLayers, plan, counts);
   int first = 0;
   for (int count : counts) {
     planner::StagePlan stage{first, count, std::vector<planner::Recompute>(count, recompute)};
     for (int layer = 0; layer < count; ++layer)
-      if (layer < listed(run.recompute.fullLayers))
+      if (layer < full[plan.stages.size()])
         stage.recompute[layer] = planner::Recompute::Full;
-      else if (layer < listed(run.recompute.selectiveLayers) && recompute == planner::Recompute::None)
+      else if (layer < selective[plan.stages.size()] && recompute == planner::Recompute::None)
         stage.recompute[layer] = planner::Recompute::Selective;
     plan.stages.push_back(std::move(stage));
     first += count;

@@ -127,6 +127,34 @@ ChosenPlan nothingFits(const planner::SearchResult &result) {
   return {std::nullopt, text, false};
 }
 
+/// Relaxations that need the model to be profiled anew: its terms hold for these pins only.
+void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::SearchOptions options,
+                     planner::SearchResult &result) {
+  bool isBare = result.relaxations.empty(); // then what these allow beside other changes is told, too
+  options.diagnose = options.relax = isBare;
+  options.alternatives = 0;
+  std::vector<planner::Relaxation> found;
+  auto attempt = [&](bool isPinned, const char *name, void (*free)(PlanPins &)) {
+    RunConfig freed = run;
+    free(freed.pins);
+    std::optional<planner::Problem> problem = isPinned ? profileModel(context, freed) : std::nullopt;
+    if (!problem)
+      return;
+    std::string change = std::string(name) + " left to the planner";
+    planner::SearchResult without = planner::search(*problem, options);
+    if (!without.plans.empty())
+      found.push_back({change, without.plans.front().prediction.peakBytes});
+    for (const planner::Relaxation &other : without.relaxations)
+      found.push_back({other.change + ", " + change, other.needBytes});
+  };
+  const PlanPins &pins = run.pins;
+  attempt(!pins.vocabParallel.value_or(true), "vocab_parallel", [](PlanPins &pins) { pins.vocabParallel.reset(); });
+  attempt(!pins.expertTensorParallel.value_or(true), "expert_tensor_parallel",
+          [](PlanPins &pins) { pins.expertTensorParallel.reset(); });
+  attempt(pins.cp == 1 && !run.model.hasExperts(), "cp", [](PlanPins &pins) { pins.cp.reset(); });
+  result.relaxations.insert(result.relaxations.begin(), found.begin(), found.end());
+}
+
 } // namespace
 
 planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig &run, const planner::Problem &given,
@@ -137,6 +165,8 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
   planner::SearchResult result;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     result = planner::search(problem, options);
+    if (result.plans.empty() && result.errors.empty() && options.diagnose && options.relax)
+      tryProfiledPins(context, run, options, result);
     double excess = 1;
     for (planner::PricedPlan &priced : result.plans) {
       priced.plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;

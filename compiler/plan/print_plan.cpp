@@ -29,6 +29,7 @@ Json planAsJson(const planner::Plan &plan) {
                {"ep", plan.ep},
                {"zero", plan.zero},
                {"sequence_parallel", plan.sequenceParallel},
+               {"vocab_parallel", plan.vocabParallel},
                {"micro_batch_size", plan.microBatchSize},
                {"micro_batches", plan.microBatches},
                {"virtual_stages", plan.virtualStages},

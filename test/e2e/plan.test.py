@@ -5,7 +5,7 @@ import sys
 answer = json.load(open(sys.argv[1]))
 assert answer["model"]["parameters"] == 12853386240, answer["model"]
 plan, predicted = answer["plan"], answer["predicted"]
-for key in ("dp tp pp cp ep zero sequence_parallel micro_batch_size micro_batches virtual_stages schedule "
+for key in ("dp tp pp cp ep zero sequence_parallel vocab_parallel micro_batch_size micro_batches virtual_stages schedule "
             "recompute stages executable").split():
     assert key in plan, key
 for key in "step_seconds tokens_per_second mfu memory_bytes memory_limit_bytes".split():

@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
+#include <map>
 #include <sstream>
 
 using namespace espalier::planner;
@@ -144,6 +146,31 @@ TEST(Explain, TraceHasEveryAction) {
   EXPECT_THAT(text, HasSubstr("\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"once per step\"}"));
 }
 
+// Perfetto drops slices that overlap on a track, be it by a nanosecond.
+TEST(Explain, SlicesOfATrackDoNotOverlap) {
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatchSize = 1, plan.microBatches = 64;
+  ASSERT_EQ(violations(problem(), plan), std::vector<std::string>{});
+  std::istringstream lines(traceJson(problem(), plan));
+  std::map<std::pair<int, int>, int64_t> ends;
+  int slices = 0;
+  for (std::string line; std::getline(lines, line);) {
+    int stage = 0, track = 0;
+    char name[16] = {};
+    int64_t start = 0, startRest = 0, duration = 0, durationRest = 0;
+    if (std::sscanf(line.c_str(),
+                    "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%15[^\"]\",\"ts\":%" SCNd64 ".%" SCNd64
+                    ",\"dur\":%" SCNd64 ".%" SCNd64 "}",
+                    &stage, &track, name, &start, &startRest, &duration, &durationRest) != 7)
+      continue;
+    ++slices;
+    int64_t &end = ends[{stage, track}];
+    EXPECT_GE(1000 * start + startRest, end) << line;
+    end = 1000 * (start + duration) + startRest + durationRest;
+  }
+  EXPECT_EQ(slices, 4 * 64 * 2 + 4);
+}
+
 TEST(Export, MegatronFlags) {
   Plan plan;
   plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.zero = 1, plan.sequenceParallel = true;
@@ -210,7 +237,21 @@ TEST(Export, MindFormersInterleaves) {
   EXPECT_THAT(exported.text, HasSubstr("  pipeline_config:\n    pipeline_interleave: True\n"));
   EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"));
   EXPECT_THAT(exported.notExpressed, ElementsAre());
+  // LayerSetting of mindformers/models/utils.py: a list for each chunk of a stage, with an entry for each stage; the
+  // sum of all offsets is what 24 layers leave over six chunks.
+  plan.stages.clear();
+  for (int layers : {3, 5, 4, 4, 5, 3})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  std::fill_n(plan.stages[0].recompute.begin(), 2, Recompute::Full);
+  std::fill_n(plan.stages[3].recompute.begin(), 3, Recompute::Selective);
+  exported = exportMindFormers(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("  recompute: [[2, 0], [0, 0], [0, 0]]\n"
+                                       "  select_recompute: [[2, 0], [0, 3], [0, 0]]\n"));
+  EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"
+                                       "    offset: [[-1, 1], [0, 0], [1, -1]]\n"));
+  EXPECT_THAT(exported.notExpressed, ElementsAre());
   plan.schedule = Schedule::ZeroBubbleV, plan.virtualStages = 2;
+  plan.stages.clear();
   plan.stages.resize(4, {0, 6, std::vector<Recompute>(6)});
   EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed, ElementsAre("schedule zero_bubble_v"));
 }

@@ -158,6 +158,36 @@ TEST(ImportArgs, RecomputeStagesAndSharding) {
   EXPECT_THAT(args.yaml, HasSubstr("parallel_optimizer_comm_recompute: True"));
 }
 
+// Megatron counts recomputed layers in each chunk, and spreads a stage of its own size evenly over its chunks.
+TEST(ImportArgs, ChunksHaveTheirShares) {
+  const std::string chunks = small + "--num-virtual-stages-per-pipeline-rank 2 ";
+  std::string yaml = importText(chunks + "--recompute-granularity full --recompute-method block "
+                                         "--recompute-num-layers 3 --decoder-first-pipeline-num-layers 10")
+                         .yaml;
+  EXPECT_THAT(yaml, HasSubstr("  recompute: [[3, 3], [3, 3]]"));
+  EXPECT_THAT(yaml, HasSubstr("offset: [-1, 1]"));
+  EXPECT_THAT(errorsOf(chunks + "--decoder-first-pipeline-num-layers 11"),
+              HasSubstr("11 layers of a stage are not a multiple of its 2 chunks"));
+  yaml = importText(small + "--pipeline-model-parallel-layout \"Et*6|t*6|t*6|t*6L\" --recompute-granularity full "
+                            "--recompute-method block")
+             .yaml;
+  EXPECT_THAT(yaml, HasSubstr("  recompute: [[1, 1], [1, 1]]"));
+}
+
+TEST(ImportArgs, MegatronDeepSpeed) {
+  const std::string llama = small + "--swiglu --normalization rmsnorm --use-rotary-position-embeddings "
+                                    "--no-position-embedding --disable-bias-linear --hidden-dropout 0 "
+                                    "--untie-embeddings-and-output-weights --attention-dropout 0 --vocab-size 32000 "
+                                    "--num-key-value-heads 4 --deepspeed --deepspeed_config=ds.json --zero-stage=";
+  ImportedArgs args = importText(llama + "2");
+  ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  for (const char *line : {"type: LlamaForCausalLM", "n_kv_heads: 4", "enable_parallel_optimizer: True",
+                           "gradient_accumulation_shard: True"})
+    EXPECT_THAT(args.yaml, HasSubstr(line));
+  EXPECT_THAT(errorsOf(llama + "4"), HasSubstr("there are ZeRO stages 0 to 3, got 4"));
+  EXPECT_THAT(errorsOf(small + "--no-position-embedding"), HasSubstr("gpt2 has learned positions"));
+}
+
 TEST(ImportArgs, FewerMicroBatchesThanStages) {
   std::string text = small;
   text.replace(text.find("--global-batch-size 16"), 22, "--global-batch-size 1 --micro-batch-size 1 --lr 1e-4");

@@ -128,6 +128,22 @@ TEST(Plan, OffsetsAndRecomputeListsGoByStage) {
   EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(2, 0));
 }
 
+// MindFormers' form where stages have several chunks: a list for each of them, or one that holds for all.
+TEST(Plan, OffsetsAndRecomputeListsGoByChunk) {
+  auto interleaved = [](std::vector<std::string> sets) {
+    sets.insert(sets.begin(), {"parallel.pipeline_config.pipeline_interleave=True", "model.model_config.num_layers=9",
+                               "model.model_config.pp_interleave_num=2"});
+    return load("tiny_gpt", sets);
+  };
+  const std::string offset = "model.model_config.offset=", full = "recompute_config.recompute=";
+  ImportedRun run = interleaved({offset + "[[1, 1], [0, -1]]", full + "[[3, 0], [False, True]]"});
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  EXPECT_THAT(run.config.pins.stageLayers, Optional(ElementsAre(3, 3, 2, 1)));
+  EXPECT_THAT(run.config.recompute.fullLayers, ElementsAre(3, 0, 0, testing::Ge(1)));
+  EXPECT_THAT(interleaved({"model.model_config.num_layers=8", offset + "[1, -1]"}).config.pins.stageLayers,
+              Optional(ElementsAre(3, 1, 3, 1)));
+}
+
 TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
   const std::string select = "recompute_config.select_recompute=";
   RunConfig both = load("tiny_gpt", {"recompute_config.recompute=[1, False]", select + "[True, 1]"}).config;

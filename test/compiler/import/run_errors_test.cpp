@@ -8,6 +8,7 @@ namespace espalier {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 ImportedRun tiny(std::vector<std::string> sets, const std::string &cluster = "") {
@@ -55,6 +56,37 @@ TEST(PlanFault, ChunksWithoutLayersOnlyAtTheEnds) {
               HasSubstr("2 stages with 4 chunks each need as many layers but two, the model has 4"));
 }
 
+// A value of a cluster is checked once, whether a run file holds it or a file of its own.
+TEST(ClusterFault, AWrongConstantIsOneError) {
+  auto messages = [](const std::string &constant) {
+    std::vector<std::string> messages;
+    for (const Diagnostic &diagnostic : tiny({"cluster={base: cpu_local, " + constant + "}"}).diagnostics.sorted())
+      messages.push_back(diagnostic.message);
+    return messages;
+  };
+  EXPECT_THAT(messages("hosts: 0"), ElementsAre("hosts must be between 1 and 1000000, got 0"));
+  EXPECT_THAT(messages("hosts: x"), ElementsAre("hosts must be between 1 and 1000000, got x"));
+  EXPECT_THAT(messages("memory_bytes: much"),
+              ElementsAre("memory_bytes must be a size such as 80GB, at most 1048576TB, got much"));
+  EXPECT_THAT(messages("link: {latency: slow}"), ElementsAre("latency must be a positive number, got slow"));
+  EXPECT_THAT(messages("name: [1]"), ElementsAre("cluster.name must be a string, got [1]"));
+}
+
+// A batch beyond all bounds is one error, at the key that states it.
+TEST(PlanFault, AHugeBatchIsOneError) {
+  auto messages = [](const std::string &batch) {
+    std::vector<std::string> messages;
+    ImportedRun run = tiny({"parallel.parallel_mode=2", "planner={global_batch: " + batch + "}"});
+    for (const Diagnostic &diagnostic : run.diagnostics.sorted())
+      messages.push_back(diagnostic.where.file + ": " + diagnostic.message);
+    return messages;
+  };
+  const std::string tooMany = "--set: planner.global_batch must be at most 1000000000000, got ";
+  EXPECT_THAT(messages("1e18"), ElementsAre(tooMany + "1e18"));
+  EXPECT_THAT(messages("1000000000001"), ElementsAre(tooMany + "1000000000001"));
+  EXPECT_THAT(messages("1000000000000"), ElementsAre("--set: the global batch is above 10000000 samples"));
+}
+
 // What is misspelt is not missing, too; what is really missing is told beside it.
 TEST(ClusterFault, AMisspeltConstantIsOneError) {
   const std::string cluster =
@@ -82,17 +114,22 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"callbacks=[3]"}, "callbacks[0] must be a map, got 3"},
         Fault{{"use_parallel=2"}, "use_parallel must be True or False, got 2"},
         Fault{{"runner_config.batch_size=0"}, "runner_config.batch_size must be a whole number of at least 1, got 0"},
+        Fault{{"seed=1e3"}, "seed must be a whole number of at least 0, got 1e3; write 1000"},
         Fault{{"seed=-1"}, "seed must be a whole number of at least 0, got -1"},
         Fault{{"lr_schedule.total_steps=1.5"}, "lr_schedule.total_steps must be a whole number, got 1.5"},
         Fault{{"optimizer.eps=tiny"}, "optimizer.eps must be a number, got tiny"},
         Fault{{"context.max_device_memory=much"},
-              "context.max_device_memory must be a size such as \"30GB\", got much"},
+              "context.max_device_memory must be a size such as 30GB, at most 1048576TB, got much"},
         Fault{{"run_mode=[1]"}, "run_mode must be a string, got [1]"},
         Fault{{"train_dataset.input_columns={a: 1}"}, "train_dataset.input_columns must be a list, got {a: 1}"},
         Fault{{"no-equals"}, "--set wants section.key=value, got 'no-equals'"},
         Fault{{"a..b=1"}, "--set wants section.key=value"},
         Fault{{"seed=[1"}, "the value of 'seed' is not valid YAML: [1"},
-        Fault{{"seed.deep=1"}, "'seed.deep' leads through a value that is no map"}));
+        Fault{{"seed.deep=1"}, "'seed.deep' needs a map at seed, which is 42"},
+        Fault{{"cluster.link.latency=1"}, "'cluster.link.latency' needs a map at cluster, which is cpu_local"},
+        Fault{{"train_dataset.data_loader.sizes=[1]", "train_dataset.data_loader.sizes.1=2"},
+              "train_dataset.data_loader.sizes is a list of 1 items, numbered from 0: there is no "
+              "'train_dataset.data_loader.sizes.1'"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Model, RunFault,
@@ -202,13 +239,22 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"recompute_config.recompute=[1]"}, "recompute has 1 entries, pipeline_stage is 2"},
         Fault{{"recompute_config.recompute=some"},
               "recompute must be True, False or a list of layers per stage, got some"},
-        Fault{{"recompute_config.recompute=[[1, 1]]"},
-              "recompute must be True, False or a list of layers per stage, got [[1, 1]]"},
+        Fault{{"recompute_config.recompute=[[1, 1], [x, 1]]"},
+              "recompute must be True, False or a list of layers per stage, got [[1, 1], [x, 1]]"},
+        Fault{{"recompute_config.recompute=[[1, 1], 1]"},
+              "recompute must be True, False or a list of layers per stage, got [[1, 1], 1]"},
+        Fault{{"recompute_config.recompute=[[1, 1, 1]]"}, "recompute has a list of 3 entries, pipeline_stage is 2"},
+        Fault{{modelConfig + "offset=[[1, -1], [0, 0]]"}, "offset has 2 lists, pp_interleave_num is 1"},
+        Fault{{modelConfig + "offset={a: 1}"}, "offset must be 0 or a list with one entry per stage, got {a: 1}"},
+        Fault{{modelConfig + "offset=[9, -9]"}, "offset must be a list of whole numbers, at most the 4 layers, got 9"},
         Fault{{"recompute_config.select_recompute=[1, 2, 3]"}, "select_recompute has 3 entries, pipeline_stage is 2"},
         Fault{{"recompute_config.select_recompute={norm: [1, -1]}"},
               "select_recompute must be True, False or a list of layers per stage, got [1, -1]"},
-        Fault{{"recompute_config.recompute=[1, 1]", "planner.pin.schedule=interleaved", "planner.pin.virtual_stages=2"},
-              "lists of layers per stage do not say in which of 2 chunks they lie; say True or False"},
+        Fault{{"recompute_config.select_recompute={norm: [1, 1], mul: [[1, 1], [1, 1]]}"},
+              "select_recompute counts layers of stages for one pattern and of chunks for another"},
+        Fault{{"recompute_config.recompute=[[1, 1], [1, 1]]"},
+              "2 lists of layers for 1 chunk of a stage; say one list for all of a stage, or one for each of its "
+              "chunks"},
         Fault{{"planner.pin.recompute=all"}, "no choice 'all', there are none, selective, full"},
         Fault{{"planner.pin.schedule=1f2b"},
               "no choice '1f2b', there are 1f1b, gpipe, interleaved, zero_bubble_h1, "
@@ -255,7 +301,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"cluster={base: cpu_local, matmul_efficiency: 6}"},
               "matmul_efficiency is a share of the peak, at most 1, got 6"},
         Fault{{"cluster={base: cpu_local, memory_bytes: 9999999999GB}"},
-              "memory_bytes must be a size such as \"30GB\", got 9999999999GB"},
+              "memory_bytes must be a size such as 80GB, at most 1048576TB, got 9999999999GB"},
         Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
         Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
               "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));

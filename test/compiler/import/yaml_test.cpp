@@ -9,6 +9,7 @@ namespace espalier {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 struct Parsed {
@@ -102,7 +103,7 @@ TEST(Yaml, DeepNestingIsRefused) {
 TEST(Yaml, LargeInputAndEmptyInputAreRefused) {
   YamlLimits limits;
   limits.bytes = 10;
-  EXPECT_THAT(parse("a: 12345678\n", limits).errors(), HasSubstr("file has 12 bytes, at most 10 are read"));
+  EXPECT_THAT(parse("a: 12345678\n", limits).errors(), HasSubstr("file has more than 10 bytes"));
   EXPECT_THAT(parse("").errors(), HasSubstr("file is empty"));
 }
 
@@ -161,6 +162,13 @@ TEST(Yaml, WithValueReplacesAndMakes) {
   EXPECT_EQ(withValue(p.root, "l.2", value), nullptr);
   EXPECT_EQ(withValue(p.root, "a.b.c", value), nullptr);
   EXPECT_EQ(p.root->find("a")->find("b")->text, "1");
+}
+
+// What a file holds beside text must not steer a terminal.
+TEST(Yaml, ControlBytesAreNotShown) {
+  std::string text = parse("a: \"\x1b[2J\\q\"\n").errors();
+  EXPECT_THAT(text, HasSubstr("  a: \"?[2J"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
 TEST(Yaml, FlowTextIsCutOnACharacterBorder) {
