@@ -7,6 +7,19 @@
 
 namespace espalier::planner {
 
+bool isLocalSize(const Size &size) {
+  return std::ranges::all_of(size, [](const Monomial &part) {
+    int samples = 0;
+    for (const Power &power : part.powers) {
+      if (power.symbol == static_cast<int>(Axis::Pp))
+        return false;
+      if (power.symbol == kBatchSymbol || power.symbol == static_cast<int>(Axis::Dp))
+        samples += power.exponent;
+    }
+    return samples == 0;
+  });
+}
+
 namespace {
 
 // The terms of micro-batches alone, or those of the step and the parameters alone.
@@ -28,20 +41,6 @@ PatternTerms partOf(const PatternTerms &terms, bool step) {
     part.stepPeakBytes = terms.stepPeakBytes;
   }
   return part;
-}
-
-// Whether a size is the same for any number of stages and, with as many samples on each, of replicas.
-bool isLocalSize(const Size &size) {
-  return std::ranges::all_of(size, [](const Monomial &part) {
-    int samples = 0;
-    for (const Power &power : part.powers) {
-      if (power.symbol == static_cast<int>(Axis::Pp))
-        return false;
-      if (power.symbol == kBatchSymbol || power.symbol == static_cast<int>(Axis::Dp))
-        samples += power.exponent;
-    }
-    return samples == 0;
-  });
 }
 
 bool areLocal(const PatternTerms &terms) {

@@ -11,6 +11,9 @@
 
 namespace espalier::planner {
 
+/// Whether a size is the same for any number of stages and, with as many samples on each, of replicas.
+bool isLocalSize(const Size &size);
+
 class KindCosts {
 public:
   /// `problem` must outlive this.

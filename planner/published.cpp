@@ -377,7 +377,8 @@ System needed(System system) {
   return system;
 }
 
-Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch) {
+Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch,
+                     const Plan *only) {
   Problem problem;
   problem.name = system.name;
   problem.dimensions = {{"seq", shape.seq},     {"hidden", shape.hidden},    {"ffn", shape.ffn},
@@ -386,6 +387,8 @@ Problem shapeProblem(const ModelShape &shape, const System &system, const Machin
   problem.kinds = {{"embed", {}}, {"block", {}}, {"head", {}}};
   for (bool sp : {false, true})
     for (int zero = 0; zero <= 3; ++zero) {
+      if (only && (only->sequenceParallel != sp || only->zero != zero))
+        continue;
       problem.kinds[0].patterns.push_back(LayerTerms(shape, system, sp, zero).embedding());
       problem.kinds[1].patterns.push_back(LayerTerms(shape, system, sp, zero).block());
       problem.kinds[2].patterns.push_back(LayerTerms(shape, system, sp, zero).head());

@@ -63,8 +63,9 @@ System needed(System system);
 
 /// Terms of forward, backward and weight phases, collectives, parameters and saved bytes of
 /// embedding, layer and head. Saved bytes per layer: Korthikanti 2022, table 2 (s b h (10 + 24/t +
-/// 5 a s / (h t))), generalised to grouped heads and gated ffn.
-Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch);
+/// 5 a s / (h t))), generalised to grouped heads and gated ffn. `only`: with the terms of this plan alone.
+Problem shapeProblem(const ModelShape &shape, const System &system, const Machine &machine, int64_t globalBatch,
+                     const Plan *only = nullptr);
 
 /// Elements of the whole model.
 double shapeParameters(const ModelShape &shape);

@@ -88,9 +88,7 @@ void rankDraws(const Group &group, double noise, RankedGroup &result) {
   for (int draw = 0; draw < draws; ++draw) {
     std::vector<double> drawn, predicted;
     for (const auto &[plan, found] : group) {
-      double error = 0;
-      for (size_t i = 0; i < found.measured.size(); ++i)
-        error += deviation(random) / static_cast<double>(found.measured.size());
+      double error = deviation(random) / std::sqrt(static_cast<double>(found.measured.size())); // of their mean
       drawn.push_back(found.predicted * (1 + error));
       predicted.push_back(found.predicted);
     }

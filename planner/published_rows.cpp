@@ -354,7 +354,9 @@ PublishedCase caseOf(const PublishedRow &row) {
     recompute = recomputeOf(row.text("recompute"), fault);
   if (!fault.empty())
     return refuse(fault);
-  result.problem = shapeProblem(shape, monitored(system), machine, static_cast<int64_t>(batchOf(row)));
+  const Plan *only = result.withoutPlan ? nullptr : &result.plan;
+  auto batch = static_cast<int64_t>(batchOf(row));
+  result.problem = shapeProblem(shape, monitored(system), machine, batch, only);
   if (result.withoutPlan) {
     result.problem.pins.zero = 0;
     result.problem.pins.sequenceParallel = false;
@@ -379,7 +381,7 @@ PublishedCase caseOf(const PublishedRow &row) {
   if (!recompute)
     keepWhatFits(result.problem, result.plan);
   result.needs = result.problem;
-  result.needs.kinds = shapeProblem(shape, needed(system), machine, static_cast<int64_t>(batchOf(row))).kinds;
+  result.needs.kinds = shapeProblem(shape, needed(system), machine, batch, only).kinds;
   fillMeasured(row, used.flops, result);
   if (result.seconds == 0 && result.gibibytes == 0 && !result.outOfMemory)
     return refuse("nothing measured");

@@ -147,7 +147,7 @@ private:
   static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
   static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
   static constexpr double mostWork = 2e8;              // actions of tables of the first pass
-  static constexpr double unlikeLayerWork = 1000;      // what an unlike layer takes to lay on chunks, in actions
+  static constexpr double unlikeLayerWork = 1e4;       // what an unlike layer takes to lay on chunks, in actions
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
   static constexpr size_t quickCandidates = 1000;
 
@@ -212,6 +212,14 @@ private:
 
   void proveOpen() {
     int64_t left = wholeBudget;
+    // A proof of unlike layers on several chunks takes long, and is in vain where such candidates were left out.
+    if (!space.hasOneKind() && bound < leaders.bestSeconds())
+      std::erase_if(open, [&](const auto &one) {
+        bool isLeftOut = hasSeveralChoices(problem, space.axes(*space.at(one.second)));
+        if (isLeftOut)
+          bound = std::min(bound, one.first);
+        return isLeftOut;
+      });
     if (!options.prove && open.size() > batch) {
       bound = std::min(bound, open[batch].first);
       open.resize(batch);
@@ -252,6 +260,8 @@ private:
     });
     int64_t spent = 0;
     for (size_t i = 0; i < which.size(); ++i) {
+      SplitResult &result = results[i];
+      result.lowerBound = std::min(std::max(result.lowerBound, space.at(which[i])->bound), result.seconds);
       spent += results[i].spent;
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())

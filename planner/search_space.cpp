@@ -33,8 +33,8 @@ double binomial(int n, int k) {
 constexpr double kMostActions = 4e6;
 constexpr int64_t kMostMicroBatches = 1 << 16;
 
-constexpr size_t kManyKinds = 32;     // that take longer to sum than to merge
-constexpr size_t kSummedAtOnce = 512; // choices, for all threads to have some
+constexpr size_t kManyKinds = 32;    // that take longer to sum than to merge
+constexpr size_t kPricedAtOnce = 32; // for all threads to have some
 
 // Only one of several chunks of a stage may be without layers.
 bool maySplit(const std::vector<int> &pinned, int stages, int chunks) {
@@ -61,7 +61,11 @@ const Candidate *SearchSpace::at(size_t place) {
     if (least.schedule == 0)
       for (const Candidate &candidate : spread(least.choice, *works[least.choice]))
         waiting.push(candidate);
-    else
+    else if (!least.isRefined) {
+      least.bound = std::max(least.bound, memoryBound(least));
+      least.isRefined = true;
+      waiting.push(least);
+    } else
       taken.push_back(least);
   }
   return place < taken.size() ? &taken[place] : nullptr;
@@ -192,54 +196,90 @@ std::vector<std::optional<WorkSum>> SearchSpace::sum(const Problem &kinds, const
 
 // Where layers are of many kinds, all choices are summed with layers merged, and those that are due kind by kind.
 void SearchSpace::sumChoices() {
-  works.resize(choices.size());
   std::vector<uint32_t> all(choices.size());
   std::iota(all.begin(), all.end(), 0);
-  if (problem.kinds.size() < kManyKinds) {
-    addSums(all);
-    for (uint32_t choice : all)
-      if (works[choice])
-        countPlans(choice);
-    return;
+  if (problem.kinds.size() >= kManyKinds) {
+    Problem merged = mergeLayers(problem, threads);
+    works = sum(merged, KindCosts(merged), all);
+    mergeChoices();
+  } else {
+    works = sum(problem, KindCosts(problem), all);
   }
-  Problem merged = mergeLayers(problem, threads);
-  auto sums = sum(merged, KindCosts(merged), all);
-  for (uint32_t choice : all) {
-    if (!sums[choice])
+  for (uint32_t choice : all)
+    if (works[choice]) {
+      countPlans(choice);
+      if (alike.empty())
+        addChoice(choice);
+    }
+}
+
+// Groups the choices whose micro-batches are the same.
+void SearchSpace::mergeChoices() {
+  microBatches.emplace(problem);
+  alikeOf.resize(choices.size());
+  std::map<std::vector<int64_t>, size_t> places;
+  for (uint32_t choice = 0; choice < choices.size(); ++choice) {
+    if (!works[choice])
       continue;
-    countPlans(choice);
-    double bound = std::numeric_limits<double>::infinity();
-    for (const Candidate &candidate : spread(choice, withoutLayers(*sums[choice])))
-      bound = std::min(bound, candidate.bound * (1 - 1e-9));
-    merges.emplace_back(bound, choice);
+    auto [place, isNew] = places.try_emplace(microBatches->keyOf(choices[choice]), alike.size());
+    if (isNew)
+      alike.push_back({std::numeric_limits<double>::infinity(), {}, nullptr});
+    Alike &group = alike[place->second];
+    group.choices.push_back(choice);
+    for (const Candidate &candidate : spread(choice, withoutLayers(*works[choice])))
+      group.bound = std::min(group.bound, candidate.bound * (1 - 1e-9));
   }
-  std::sort(merges.begin(), merges.end());
+  std::ranges::sort(alike, {}, [](const Alike &group) { return std::pair(group.bound, group.choices.front()); });
+  for (uint32_t i = 0; i < alike.size(); ++i)
+    for (uint32_t choice : alike[i].choices)
+      alikeOf[choice] = i;
 }
 
 void SearchSpace::countPlans(uint32_t choice) {
   planCount = std::min(planCount + schedulesOf(choices[choice]).plans, 1e300);
 }
 
-// Puts choices under the least bound of their schedules: work spread evenly, in as many chunks as any has.
-void SearchSpace::addSums(std::span<const uint32_t> which) {
-  if (!costs)
-    costs.emplace(problem);
-  auto sums = sum(problem, *costs, which);
-  for (size_t i = 0; i < which.size(); ++i) {
-    works[which[i]] = sums[i];
-    if (const Plan &plan = choices[which[i]]; sums[i])
-      waiting.push({evenBound(*sums[i], problem.machine, plan, mostChunks(plan.pp)), which[i], 0});
+// Puts a choice under the least bound of its schedules: work spread evenly, in as many chunks as any has.
+void SearchSpace::addChoice(uint32_t choice) {
+  const Plan &plan = choices[choice];
+  waiting.push({evenBound(*works[choice], problem.machine, plan, mostChunks(plan.pp)), choice, 0});
+}
+
+// Prices the choices of least bound with layers merged, as long as these may come before all that wait.
+void SearchSpace::sumDue() {
+  while (alikePriced < alike.size() && (waiting.empty() || alike[alikePriced].bound <= waiting.top().bound)) {
+    size_t begin = alikePriced, count = std::min(kPricedAtOnce, alike.size() - begin);
+    std::vector<Plan> plans; // with the least ZeRO: what is not split by it is not split by others
+    for (size_t i = begin; i < begin + count; ++i)
+      plans.push_back(
+          choices[*std::ranges::min_element(alike[i].choices, {}, [&](uint32_t c) { return choices[c].zero; })]);
+    std::vector<CostTable> tables = buildCostTables(microBatches->problem(), plans, threads);
+    forEachParallel(count, threads, [&](size_t i) {
+      alike[begin + i].trades = std::make_unique<LayerTrades>(microBatches->problem(), plans[i], tables[i]);
+    });
+    for (; alikePriced < begin + count; ++alikePriced)
+      for (uint32_t choice : alike[alikePriced].choices) {
+        // What runs once per step and the state are those with layers merged.
+        WorkSum &sum = *works[choice], merged = sum;
+        sum = alike[alikePriced].trades->work();
+        if (!microBatches->isWhole(choices[choice]))
+          sum = withoutLayers(sum);
+        sum.work = std::max(sum.work, merged.work);
+        sum.passing = std::max(sum.passing, merged.passing);
+        sum.once = merged.once;
+        sum.stateBytes = merged.stateBytes;
+        sum.boundarySeconds = merged.boundarySeconds;
+        addChoice(choice);
+      }
   }
 }
 
-// Sums the choices of least bound with layers merged, as long as these may come before all that wait.
-void SearchSpace::sumDue() {
-  while (mergesSummed < merges.size() && (waiting.empty() || merges[mergesSummed].first <= waiting.top().bound)) {
-    std::vector<uint32_t> which;
-    for (; which.size() < kSummedAtOnce && mergesSummed < merges.size(); ++mergesSummed)
-      which.push_back(merges[mergesSummed].second);
-    addSums(which);
-  }
+double SearchSpace::memoryBound(const Candidate &candidate) {
+  Plan plan = axes(candidate);
+  auto [held, isNew] = heldStages.try_emplace({plan.schedule, plan.pp, plan.microBatches});
+  if (isNew)
+    held->second = leastHeldOf(plan);
+  return alike[alikeOf[candidate.choice]].trades->bound(*works[candidate.choice], problem.machine, plan, held->second);
 }
 
 const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
@@ -283,7 +323,7 @@ std::vector<Candidate> SearchSpace::spread(uint32_t choice, const WorkSum &work)
   for (uint32_t i = 0; i < known.list.size(); ++i) {
     std::tie(plan.schedule, plan.virtualStages) = known.list[i];
     double bound = relaxedBound(work, problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
-    list.push_back({bound, choice, i + 1});
+    list.push_back({bound, choice, i + 1, /*isRefined=*/alike.empty()});
   }
   return list;
 }

@@ -3,11 +3,12 @@
 // before its own bound is due.
 #pragma once
 
+#include "planner/layer_trades.h"
 #include "planner/search.h"
-#include "planner/work_bounds.h"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -21,6 +22,7 @@ struct Candidate {
   double bound = 0; ///< no split of it is faster
   uint32_t choice = 0;
   uint32_t schedule = 0; ///< place among those of the choice, from 1; 0: the choice itself
+  bool isRefined = true; ///< what layers keep is in the bound
   /// Equal bounds keep the order of enumeration.
   bool operator>(const Candidate &other) const {
     return std::tie(bound, choice, schedule) > std::tie(other.bound, other.choice, other.schedule);
@@ -62,8 +64,10 @@ private:
                                           std::span<const uint32_t> which) const;
   void sumChoices();
   void countPlans(uint32_t choice);
-  void addSums(std::span<const uint32_t> which);
+  void addChoice(uint32_t choice);
+  void mergeChoices();
   void sumDue();
+  double memoryBound(const Candidate &candidate);
   int mostChunks(int stages) const;
   const Schedules &schedulesOf(const Plan &plan);
   void addSchedule(const Plan &plan, Schedules &schedules) const;
@@ -76,10 +80,18 @@ private:
   std::vector<int64_t> microBatchCounts;     ///< those that divide the global batch, smallest micro-batches first
   std::vector<Plan> choices;                 ///< all but the schedule
   std::vector<std::optional<WorkSum>> works; ///< where they are summed
-  std::optional<KindCosts> costs;            ///< of the problem
-  /// With many kinds: choices by a bound with layers merged, and how many of them are summed kind by kind.
-  std::vector<std::pair<double, uint32_t>> merges;
-  size_t mergesSummed = 0;
+  /// With many kinds: choices whose micro-batches are the same, by their least bound with layers merged. They are
+  /// priced kind by kind when they are due.
+  struct Alike {
+    double bound = 0;
+    std::vector<uint32_t> choices;
+    std::unique_ptr<LayerTrades> trades;
+  };
+  std::optional<MicroBatchTerms> microBatches;
+  std::vector<Alike> alike;
+  size_t alikePriced = 0;
+  std::vector<uint32_t> alikeOf; ///< by choice
+  std::map<std::tuple<Schedule, int, int64_t>, std::vector<HeldStages>> heldStages;
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;
   /// Candidates, and choices that are not spread yet under the least bound that any schedule of theirs can have.

@@ -110,13 +110,12 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindC
   return sums;
 }
 
-namespace {
-
-// Transfers of one micro-batch between stages, forward and backward.
-double sends(const Plan &axes, int chunks) {
+double sentSeconds(const WorkSum &sum, const Plan &axes, int chunks) {
   int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
-  return 2.0 * pairs;
+  return 2.0 * pairs * sum.boundarySeconds;
 }
+
+namespace {
 
 // Stages of work x_s, in all `work`, and y_s once per step, in all `once`, that end by T where
 // share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, equal chains have
@@ -154,7 +153,7 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
   if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
     return std::numeric_limits<double>::infinity();
-  double sent = sends(axes, chunks) * sum.boundarySeconds, work = sum.work + sent;
+  double sent = sentSeconds(sum, axes, chunks), work = sum.work + sent;
   double bound = (m * work + sum.once) / p;
   // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
   // backward, which are at least the mean, m - 1 times more.

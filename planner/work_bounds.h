@@ -42,6 +42,9 @@ double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);
 /// A bound for all schedules with at most `chunks` chunks on a stage and all splits: every stage works all the time.
 double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks);
 
+/// Transfers of one micro-batch between stages, forward and backward.
+double sentSeconds(const WorkSum &sum, const Plan &axes, int chunks);
+
 /// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
 /// `chunksAlike`: the chunks of a stage differ by at most one of layers that are all alike.
 double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike);
