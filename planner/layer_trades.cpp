@@ -105,8 +105,8 @@ std::vector<int64_t> MicroBatchTerms::keyOf(const Plan &plan) const {
     key.push_back(pattern < 0 ? -1 : kinds.group[pattern]);
     isLocal = isLocal && (pattern < 0 || kinds.isLocal[pattern]);
   }
-  if (!isLocal)
-    key.insert(key.end(), {plan.pp, plan.dp});
+  if (!isLocal || plan.offloadParameters) // of parameters on the host a share comes with each micro-batch
+    key.insert(key.end(), {plan.pp, plan.dp, plan.zero, plan.offloadParameters});
   return key;
 }
 
@@ -242,7 +242,8 @@ double LayerTrades::leastSum(double microBatches, const Plan &axes, std::span<co
   std::vector<double> least(counts.size(), kInfinity);
   for (const Weights &weight : weights) {
     double time = weight.time * microBatches, kept = weight.kept;
-    std::array<double, 3> states = {weight.state * shares[0], weight.state * shares[1],
+    double parameters = axes.offloadParameters ? 0 : weight.state;
+    std::array<double, 3> states = {parameters * shares[0], parameters * shares[1],
                                     axes.offloadOptimizer ? 0 : weight.state * shares[2]};
     for (size_t kind = 0; kind < least.size(); ++kind) {
       double trade =

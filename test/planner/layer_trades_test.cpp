@@ -65,6 +65,8 @@ TEST(LayerTrades, AreNeverAboveTheBestPlan) {
     axes.virtualStages = isInterleaved ? 2 : isVShaped(axes.schedule) ? 2 : 1;
     int batch = axes.pp * (1 + static_cast<int>(random() % 4)), replicas = 1 + static_cast<int>(random() % 2);
     Machine machine = testMachine(1, axes.pp * replicas);
+    if (trial % 2)
+      machine = withHost(machine);
     Problem problem = distinctLayers(10 + static_cast<int>(random() % 8), 512, 8, machine, batch * replicas);
     problem.embed = problem.head = -1; // which would take most of the memory
     problem.tiedEmbedding = false;
@@ -98,7 +100,7 @@ TEST(LayerTrades, AreNeverAboveTheBestPlan) {
 // Plans with equal keys have the same micro-batches, but for what is left out of those that are not whole.
 TEST(MicroBatchTerms, AreThoseOfAllPlansWithTheirKey) {
   std::mt19937 random(9);
-  Problem problem = withExperts(distinctLayers(5, 512, 8, testMachine(4, 8), 64), 4);
+  Problem problem = withExperts(distinctLayers(5, 512, 8, withHost(testMachine(4, 8)), 64), 4);
   MicroBatchTerms terms(problem);
   std::map<std::vector<int64_t>, double> known;
   int again = 0, less = 0;
@@ -108,6 +110,8 @@ TEST(MicroBatchTerms, AreThoseOfAllPlansWithTheirKey) {
     plan.pp = 2 + static_cast<int>(random() % 3), plan.dp = 1 + static_cast<int>(random() % 4);
     plan.microBatchSize = 1 + static_cast<int>(random() % 2);
     plan.zero = static_cast<int>(random() % 4);
+    plan.offloadActivations = random() % 4 == 0;
+    plan.offloadParameters = plan.offloadOptimizer = plan.zero == 3 && random() % 2;
     double work = sumWork(terms.problem(), buildCostTable(terms.problem(), plan)).work;
     double whole = sumWork(problem, buildCostTable(problem, plan)).work;
     EXPECT_LE(work, whole * (1 + 1e-12));
