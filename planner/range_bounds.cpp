@@ -25,11 +25,9 @@ ChunkSeconds leastSeconds(const SegmentCost &layer, const std::optional<Recomput
 
 } // namespace
 
-RangeBounds::RangeBounds(const Problem &problem, const StageOptions &options, const ChunkPlayer &player,
-                         std::vector<int> given)
-    : player(player), isGiven(!given.empty()), splits(splitsBackward(options.axes().schedule)),
-      microBatches(static_cast<double>(options.axes().microBatches)), before(1), totals(1), steps(1),
-      fewest(std::move(given)) {
+RangeBounds::RangeBounds(const Problem &problem, const StageOptions &options, const ChunkPlayer &player)
+    : player(player), splits(splitsBackward(options.axes().schedule)),
+      microBatches(static_cast<double>(options.axes().microBatches)), before(1), totals(1), steps(1) {
   const CostTable &costs = options.table();
   double shortest = kInfinity;
   for (int kind : costs.layerKinds) {
@@ -43,12 +41,10 @@ RangeBounds::RangeBounds(const Problem &problem, const StageOptions &options, co
   edgeSteps.resize(chunks);
   edgeSteps.front() += costs.embed.step.total();
   edgeSteps.back() += costs.head.step.total();
-  if (!isGiven) {
-    fewest.assign(chunks, 1);
-    if (chunks > stages) {
-      fewest.front() = problem.embed < 0;
-      fewest.back() = problem.head < 0;
-    }
+  fewest.assign(chunks, 1);
+  if (chunks > stages) {
+    fewest.front() = problem.embed < 0;
+    fewest.back() = problem.head < 0;
   }
   fewestBefore.push_back(0);
   std::vector<int> ofStage(stages);
@@ -86,8 +82,6 @@ ChainMean RangeBounds::meanOf(std::span<const ChainMean> chains, std::span<const
 
 // Behind the last layer of a chunk whose layers may take so long.
 int RangeBounds::end(int position, int first, double most) const {
-  if (isGiven)
-    return first + fewest[position];
   auto behind = std::upper_bound(totals.begin() + first, totals.end(), totals[first] + most);
   return static_cast<int>(behind - totals.begin()) - 1;
 }
@@ -190,8 +184,6 @@ std::vector<int> RangeBounds::shortest(const ChainMean &chain, const Rest &rest)
 }
 
 std::vector<int> RangeBounds::balanced() const {
-  if (isGiven)
-    return fewest;
   double low = 0, high = totals.back();
   for (const ChunkSeconds &edge : player.edges())
     high += edge.total();

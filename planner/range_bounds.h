@@ -20,8 +20,8 @@ struct ChainMean {
 
 class RangeBounds {
 public:
-  /// `given`: the layers of each chunk in model order; empty where they are free. Layers repeat least here.
-  RangeBounds(const Problem &problem, const StageOptions &options, const ChunkPlayer &player, std::vector<int> given);
+  /// Layers repeat least here.
+  RangeBounds(const Problem &problem, const StageOptions &options, const ChunkPlayer &player);
 
   ChainMean chainOf(const Chain &chain) const;
   static ChainMean meanOf(std::span<const ChainMean> chains, std::span<const double> weights);
@@ -71,7 +71,7 @@ private:
   int end(int position, int first, double most) const;
 
   const ChunkPlayer &player;
-  bool isGiven, splits;
+  bool splits;
   double microBatches;
   std::vector<ChunkSeconds> before; // [i]: layers before i
   std::vector<double> totals;       // of the same

@@ -32,11 +32,11 @@ struct Split {
 
 class RangeSearch {
 public:
-  RangeSearch(const Problem &problem, StageOptions &stageOptions, std::vector<int> given, int64_t budget)
-      : problem(problem), stageOptions(stageOptions), axes(stageOptions.axes()), isGiven(!given.empty()),
+  RangeSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
+      : problem(problem), stageOptions(stageOptions), axes(stageOptions.axes()),
         perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
         budget(isQuick ? kQuickBudget : std::min(budget, kMostBudget)), options(problem, stageOptions),
-        player(stageOptions), bounds(problem, stageOptions, player, std::move(given)) {
+        player(stageOptions), bounds(problem, stageOptions, player) {
     for (int position = 0; position < bounds.chunks(); ++position)
       lastOf[player.stageOf(position)] = position;
   }
@@ -153,8 +153,7 @@ private:
   // Balanced chunks, and equally many layers for each: where memory is scarce the first may not fit.
   void playSeeds() {
     play(unchosen(bounds.balanced()));
-    if (!isGiven)
-      play(unchosen(evenChunks(problem, axes)));
+    play(unchosen(evenChunks(problem, axes)));
   }
 
   // Moves layers between chunks, and takes other choices of what a stage repeats, as long as that helps.
@@ -163,7 +162,7 @@ private:
     int last = bounds.chunks() - 1;
     for (bool moved = !best.counts.empty(); moved;) {
       moved = false;
-      for (int distance = 1; distance <= last && !isGiven; ++distance)
+      for (int distance = 1; distance <= last; ++distance)
         for (int first = 0; first + distance <= last && budget > rest; ++first)
           for (auto [from, to] : {std::pair(first, first + distance), std::pair(first + distance, first)}) {
             Split split = best;
@@ -333,7 +332,6 @@ private:
   const Problem &problem;
   StageOptions &stageOptions;
   const Plan &axes;
-  bool isGiven;
   int perStage;
   bool isQuick;
   int64_t budget;
@@ -352,9 +350,8 @@ private:
 
 } // namespace
 
-SplitResult bestRanges(const Problem &problem, StageOptions &options, std::vector<int> given, double limitSeconds,
-                       int64_t budget) {
-  return RangeSearch(problem, options, std::move(given), budget).run(limitSeconds);
+SplitResult bestRanges(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
+  return RangeSearch(problem, options, budget).run(limitSeconds);
 }
 
 } // namespace espalier::planner
