@@ -24,7 +24,7 @@ struct Split {
 /// - rest(chain, position, used): what a chain takes from a position on, behind so many layers, at least
 /// - counts(position, used): fewest and most layers of a position
 /// - choices(split, used): how many there are of what is repeated up to the last position of `split`, which ends behind
-///   so many layers; hasAllChoices() is false where some are left out
+///   so many layers; isChosenAt(position) is false where nothing is, and hasAllChoices() where some are left out
 /// - seconds(chain, split, used) and seconds(chain, split, used, choice): what a chain takes on the last position,
 /// under
 ///   any choice at least, left out or not, and under one
@@ -69,7 +69,7 @@ private:
 
   bool descend(const Split &near, int used) {
     auto position = static_cast<int>(found.counts.size());
-    if (budget < 0)
+    if (budget <= 0)
       return false;
     if (position == positions)
       return true;
@@ -82,7 +82,8 @@ private:
       int end = used + count;
       if (mayFollow(end, [&](size_t chain) { return space.seconds(chain, found, end); }))
         for (size_t choice = 0, all = space.choices(found, end); choice < all; ++choice) {
-          if (!mayFollow(end, [&](size_t chain) { return space.seconds(chain, found, end, choice); }))
+          if (space.isChosenAt(position) &&
+              !mayFollow(end, [&](size_t chain) { return space.seconds(chain, found, end, choice); }))
             continue;
           found.choices.push_back(choice);
           if (descend(near, end))
@@ -104,7 +105,7 @@ private:
       with[chain] = above[chain] + seconds(chain);
       return with[chain] + space.rest(chain, static_cast<int>(position), end) > target;
     };
-    if (isTooLong(strictest))
+    if (!with.empty() && isTooLong(strictest))
       return false;
     for (size_t chain = 0; chain < with.size(); ++chain)
       if (isTooLong(chain)) {

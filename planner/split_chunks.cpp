@@ -117,6 +117,8 @@ public:
     return choicesOf(static_cast<int>(split.counts.size()) - 1, split.counts.back()).size();
   }
 
+  static bool isChosenAt(int /*stage*/) { return true; }
+
   bool hasAllChoices() const { return options.isComplete(); }
 
   double seconds(size_t chain, const Split &split, int /*used*/) const {
