@@ -99,12 +99,10 @@ ChainMean RangeBounds::chainOf(const Chain &chain) const {
                          static_cast<double>(times[2] + (splits ? 0 : times[1]))});
   one.ends.assign(axes.pp, 0);
   one.ends[chain.lastStage] = 1;
-  sumLayers(one, free);
   return one;
 }
 
-ChainMean RangeBounds::meanOf(std::span<const ChainMean> chains, std::span<const double> weights,
-                              const BytePrices &prices) const {
+ChainMean RangeBounds::meanOf(std::span<const ChainMean> chains, std::span<const double> weights) const {
   ChainMean mean;
   mean.times.resize(chunks());
   mean.ends.resize(axes.pp);
@@ -115,7 +113,6 @@ ChainMean RangeBounds::meanOf(std::span<const ChainMean> chains, std::span<const
     for (size_t stage = 0; stage < mean.ends.size(); ++stage)
       mean.ends[stage] += weights[i] * chains[i].ends[stage];
   }
-  sumLayers(mean, prices);
   return mean;
 }
 
@@ -150,7 +147,7 @@ double RangeBounds::heldPrice(int stage, int chunk, const BytePrices &prices) co
   return price;
 }
 
-void RangeBounds::sumLayers(ChainMean &mean, const BytePrices &prices) const {
+void RangeBounds::tabulate(ChainMean &mean, const BytePrices &prices) const {
   mean.before.resize(chunks());
   mean.edges.resize(chunks());
   std::vector<double> ofKind(kinds.size());
@@ -168,9 +165,10 @@ void RangeBounds::sumLayers(ChainMean &mean, const BytePrices &prices) const {
         ofKind[kind] = weighed(mean.times[i], kept.seconds) + price * kept.bytes +
                        mean.ends[stage] * kinds[kind].stepSeconds + statePrice * kinds[kind].stateBytes;
       }
-      mean.before[i].assign(1, 0);
-      for (int kind : costs.layerKinds)
-        mean.before[i].push_back(mean.before[i].back() + ofKind[kind]);
+      std::vector<double> &before = mean.before[i];
+      before.assign(costs.layerKinds.size() + 1, 0);
+      for (size_t layer = 0; layer < costs.layerKinds.size(); ++layer)
+        before[layer + 1] = before[layer] + ofKind[costs.layerKinds[layer]];
       mean.edges[i] =
           weighed(mean.times[i], player.edges()[i]) + mean.ends[stage] * edgeSteps[i] - (chunk == 0 ? roomPrice : 0);
     }

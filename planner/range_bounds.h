@@ -48,8 +48,10 @@ public:
   /// Prices under which the whole room of a stage is worth a share of `seconds`.
   BytePrices prices(BytePrices shares, double seconds) const;
 
+  /// Times alone; tabulate() does the rest.
   ChainMean chainOf(const Chain &chain) const;
-  ChainMean meanOf(std::span<const ChainMean> chains, std::span<const double> weights, const BytePrices &prices) const;
+  ChainMean meanOf(std::span<const ChainMean> chains, std::span<const double> weights) const;
+  void tabulate(ChainMean &mean, const BytePrices &prices) const;
 
   LaidLayers lay(const ChainMean &mean, const BytePrices &prices, const std::vector<int> &counts) const;
 
@@ -93,7 +95,6 @@ public:
 private:
   int end(int position, int first, double most) const;
   void readKinds(const std::optional<Recompute> &pinned);
-  void sumLayers(ChainMean &mean, const BytePrices &prices) const;
   double stateBytes(const SegmentCost &cost) const;
   double heldPrice(int stage, int chunk, const BytePrices &prices) const;
 

@@ -135,15 +135,17 @@ private:
   bool isGiven() const { return problem.pins.stageLayers.has_value(); }
 
   // The chunks of a stage that holds so many layers.
+  LayerRange rangeOf(int stage, int chunk, int count) const {
+    if (!isGiven())
+      return {0, layersOfChunk(axes, stage, chunk, count)};
+    auto pinned = problem.pins.stageLayers->begin(), here = pinned + player.position(stage, chunk);
+    return {std::accumulate(pinned, here, 0), *here};
+  }
+
   std::vector<LayerRange> rangesOf(int stage, int count) const {
     std::vector<LayerRange> ranges;
-    for (int chunk = 0; chunk < perStage; ++chunk) {
-      ranges.push_back({0, layersOfChunk(axes, stage, chunk, count)});
-      if (!isGiven())
-        continue;
-      auto pinned = problem.pins.stageLayers->begin(), here = pinned + player.position(stage, chunk);
-      ranges.back() = {std::accumulate(pinned, here, 0), *here};
-    }
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      ranges.push_back(rangeOf(stage, chunk, count));
     return ranges;
   }
 
@@ -349,13 +351,13 @@ private:
   // What a chain takes on a stage without the work once per step, with layers that each take least.
   double leastChainSeconds(const Chain &chain, int stage, int count) const {
     double sum = 0;
-    std::vector<LayerRange> chunks = rangesOf(stage, count);
     for (int chunk = 0; chunk < perStage; ++chunk) {
-      int position = player.position(stage, chunk), like = stageOptions.hasOneKind() ? chunks[chunk].count : 1;
+      LayerRange range = rangeOf(stage, chunk, count);
+      int position = player.position(stage, chunk), like = stageOptions.hasOneKind() ? range.count : 1;
       sum += player.seconds(chain, position, player.edges()[position]);
-      for (int i = 0; i < chunks[chunk].count; i += like) {
+      for (int i = 0; i < range.count; i += like) {
         double layer = kInfinity;
-        for (const ChunkSeconds &one : classes[stageOptions.table().layerKinds[chunks[chunk].first + i]])
+        for (const ChunkSeconds &one : classes[stageOptions.table().layerKinds[range.first + i]])
           layer = std::min(layer, player.seconds(chain, position, one));
         sum += like * layer;
       }

@@ -183,7 +183,8 @@ private:
     budget -= static_cast<int64_t>(player.schedule().actions());
     ++result.played;
     Chain chain = player.play(options);
-    addChain(chain);
+    known.push_back(bounds.chainOf(chain));
+    tabulate(known.back());
     if (chain.seconds >= std::min(result.seconds, limit))
       return false;
     result.seconds = chain.seconds;
@@ -195,9 +196,9 @@ private:
     return true;
   }
 
-  void addChain(const Chain &chain) {
+  void tabulate(ChainMean &chain) {
     budget -= bounds.meanWork();
-    known.push_back(bounds.chainOf(chain));
+    bounds.tabulate(chain, bounds.noPrices());
   }
 
   Split unchosen(std::vector<int> counts) const { return {std::move(counts), std::vector<size_t>(bounds.chunks())}; }
@@ -240,9 +241,9 @@ private:
       return false;
     bounds.readRoom();
     Split split = unchosen(best.counts.empty() ? bounds.balanced() : best.counts);
-    LaidLayers even = bounds.lay(bounds.meanOf({}, {}, bounds.noPrices()), bounds.noPrices(), split.counts);
+    LaidLayers even = bounds.lay(bounds.meanOf({}, {}), bounds.noPrices(), split.counts);
     for (int stage = 0; stage < axes.pp; ++stage)
-      addChain(longestOf(even, stage));
+      known.push_back(bounds.chainOf(longestOf(even, stage)));
     std::vector<double> scores(known.size());
     BytePrices shares = bounds.noPrices(), prices = shares; // shares of the bound that rooms count
     for (int i = 1; i <= (isQuick ? kQuickMeans : kMeans) && budget > 0; ++i) {
@@ -252,7 +253,8 @@ private:
         sum += weights.emplace_back(std::exp(score - most));
       for (double &weight : weights)
         weight /= sum;
-      ChainMean candidate = bounds.meanOf(known, weights, prices);
+      ChainMean candidate = bounds.meanOf(known, weights);
+      bounds.tabulate(candidate, prices);
       RangeBounds::Rest rest = bounds.rest(candidate);
       budget -= bounds.work() + bounds.meanWork();
       double least = rest.from(0, 0);
@@ -263,7 +265,7 @@ private:
       if (meanBound > target())
         return true;
       LaidLayers laid = bounds.lay(candidate, prices, bounds.shortest(candidate, rest));
-      addChain(longestOf(laid));
+      known.push_back(bounds.chainOf(longestOf(laid)));
       scores.push_back(most + kNewScore);
       budget -= static_cast<int64_t>(known.size()) * bounds.chunks();
       double longest = bounds.seconds(known.back(), laid);
@@ -292,6 +294,9 @@ private:
 
   // Goes through what no chain rules out; raises `low` to what no split ends by.
   void prove(double &low) {
+    for (ChainMean &chain : known)
+      if (chain.before.empty())
+        tabulate(chain);
     if (!mean.times.empty())
       known.push_back(mean);
     Split split = best.counts.empty() ? unchosen(bounds.balanced()) : best;
