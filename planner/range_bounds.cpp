@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1 + 1e-9;
+constexpr int kPriceSteps = 24; // of a search for the best price of a byte
 
 } // namespace
 
@@ -51,13 +52,16 @@ void RangeBounds::readKinds(const std::optional<Recompute> &pinned) {
     Kind &kind = kinds.emplace_back();
     kind.stepSeconds = cost.step.total();
     kind.stateBytes = stateBytes(cost);
+    kind.transientBytes = axes.offloadActivations ? 0 : kInfinity;
     for (int kept = 0; kept < 3; ++kept)
-      if (!pinned || kept == static_cast<int>(*pinned))
+      if (!pinned || kept == static_cast<int>(*pinned)) {
         kind.classes.push_back({segmentSeconds(cost, kept), cost.savedBytes[kept]});
+        kind.transientBytes = std::min(kind.transientBytes, peakBytes(cost, kept));
+      }
   }
 }
 
-// Buffers and transients are left out: rooms are never too small.
+// Buffers are left out: rooms are never too small.
 void RangeBounds::readRoom() {
   bool areElsewhere = axes.offloadActivations;
   std::shared_ptr<const std::vector<HeldChunks>> held = options.mostHeld();
@@ -215,6 +219,44 @@ double RangeBounds::seconds(const ChainMean &chain, int stage, const ChunkOption
   return sum;
 }
 
+RangeBounds::Priced RangeBounds::priceOn(const ChainMean &chain, int stage, std::span<const LayerRange> ranges,
+                                         size_t moment, double price) const {
+  const Room &room = rooms[stage];
+  double transient = 0;
+  Priced sum{0, -room.bytes[moment]};
+  for (size_t chunk = 0; chunk < ranges.size(); ++chunk) {
+    int i = player.position(stage, static_cast<int>(chunk)), held = room.held[moment][chunk];
+    sum.seconds += weighed(chain.times[i], player.edges()[i]) + chain.ends[stage] * edgeSteps[i];
+    for (int layer = 0; layer < ranges[chunk].count; ++layer) {
+      const Kind &kind = kinds[costs.layerKinds[ranges[chunk].first + layer]];
+      const Kept &kept = leastOf(kind, chain.times[i], price * held);
+      sum.seconds += weighed(chain.times[i], kept.seconds) + chain.ends[stage] * kind.stepSeconds;
+      sum.over += kind.stateBytes + held * kept.bytes;
+      transient = std::max(transient, kind.transientBytes);
+    }
+  }
+  sum.over += transient;
+  sum.seconds += price * sum.over;
+  return sum;
+}
+
+// Under a price that is too low more is held than there is room for: the best is between that and one that is not.
+double RangeBounds::leastOn(const ChainMean &chain, int stage, std::span<const LayerRange> ranges) const {
+  double least = 0;
+  for (size_t moment = 0; moment < rooms[stage].held.size(); ++moment) {
+    Priced free = priceOn(chain, stage, ranges, moment, 0);
+    least = std::max(least, free.seconds);
+    double low = 0, high = kInfinity, start = free.seconds / std::max(rooms[stage].bytes[moment], 1.0);
+    for (int i = 0; i < kPriceSteps && free.over > 0; ++i) {
+      double price = high < kInfinity ? (low + high) / 2 : std::max(4 * low, start);
+      Priced priced = priceOn(chain, stage, ranges, moment, price);
+      least = std::max(least, priced.seconds);
+      (priced.over > 0 ? low : high) = price;
+    }
+  }
+  return least;
+}
+
 // Behind the last layer of a chunk whose layers may take so long.
 int RangeBounds::end(int position, int first, double most) const {
   auto behind = std::upper_bound(totals.begin() + first, totals.end(), totals[first] + most);
@@ -306,6 +348,7 @@ std::vector<int> RangeBounds::balanced() const {
   double low = 0, high = totals.back();
   for (const ChunkSeconds &edge : player.edges())
     high += edge.total();
+  high *= kRounding;
   std::vector<int> best;
   for (int i = 0; i < 50; ++i) {
     double most = best.empty() ? high : (low + high) / 2;

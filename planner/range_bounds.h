@@ -59,6 +59,9 @@ public:
   double seconds(const ChainMean &chain, const LaidLayers &laid) const;
   double seconds(const ChainMean &chain, int stage, const ChunkOption &option) const;
 
+  /// What a chain takes at least on a stage with these layers on its chunks, whatever they keep that there is room for.
+  double leastOn(const ChainMean &chain, int stage, std::span<const LayerRange> ranges) const;
+
   /// Narrows what chunks may have to what lets each stage alone end by `seconds`. False when that leaves nothing;
   /// whether anything changed is told by changes().
   bool narrow(double seconds);
@@ -95,6 +98,11 @@ public:
 private:
   int end(int position, int first, double most) const;
   void readKinds(const std::optional<Recompute> &pinned);
+  struct Priced {
+    double seconds = 0, over = 0; ///< bytes over the room
+  };
+  Priced priceOn(const ChainMean &chain, int stage, std::span<const LayerRange> ranges, size_t moment,
+                 double price) const;
   double stateBytes(const SegmentCost &cost) const;
   double heldPrice(int stage, int chunk, const BytePrices &prices) const;
 
@@ -106,6 +114,7 @@ private:
   struct Kind {
     std::vector<Kept> classes; ///< that may be least
     double stepSeconds = 0, stateBytes = 0;
+    double transientBytes = 0; ///< least of any class, in the memory where layers keep values
   };
   struct Room {
     HeldChunks held;

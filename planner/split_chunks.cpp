@@ -3,6 +3,7 @@
 
 #include "planner/chain_descent.h"
 #include "planner/chunk_player.h"
+#include "planner/range_bounds.h"
 #include "planner/split_ranges.h"
 #include "planner/work_bounds.h"
 
@@ -167,13 +168,19 @@ private:
   // What a stage takes alone, whatever the others have, down to which the first micro-batch comes by way of the edges
   // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
   double alone(int stage, int count, double target = kLongest) {
-    double m = static_cast<double>(axes.microBatches);
-    double waits = player.waits()[stage], work = player.stageEdges()[stage];
+    auto microBatches = static_cast<int>(axes.microBatches);
+    double m = microBatches, waits = player.waits()[stage], work = player.stageEdges()[stage];
     if (waits + m * (work + count * leastSeconds) > target * (1 + 1e-9))
       return kInfinity;
     const ChunkOption &option = isGiven() ? choicesOf(stage, count).front() : options.best(stage, count);
     if (!option.fits)
       return kInfinity;
+    if (!options.isComplete()) { // some choice that was left out may be faster
+      Chain all{0, {}, stage};
+      all.times.assign(player.edges().size(),
+                       {microBatches, microBatches, splitsBackward(axes.schedule) ? microBatches : 0});
+      return waits + leastWithinRoom(all, stage, count);
+    }
     for (const ChunkSeconds &chunk : option.seconds)
       work += chunk.total();
     return waits + m * work + option.stepSeconds;
@@ -365,6 +372,15 @@ private:
     return sum;
   }
 
+  // What a chain takes on a stage at least, where choices were left out.
+  double leastWithinRoom(const Chain &chain, int stage, int count) {
+    if (!room) {
+      room.emplace(problem, stageOptions, player);
+      room->readRoom();
+    }
+    return room->leastOn(room->chainOf(chain), stage, rangesOf(stage, count));
+  }
+
   // What a chain takes within the present ranges.
   Bound boundOf(const Chain &chain) {
     Bound bound;
@@ -386,8 +402,7 @@ private:
         if (options.isComplete())
           least.push_back(std::ranges::min(own));
         else
-          least.push_back(leastChainSeconds(chain, stage, count) +
-                          (chain.lastStage == stage ? choices.front().stepSeconds : 0));
+          least.push_back(leastWithinRoom(chain, stage, count));
       }
       rest.assign(width[stage], kInfinity);
       for (size_t used = 0; used < rest.size(); ++used)
@@ -450,8 +465,9 @@ private:
   Ranges ranges;
   double narrowedTo = kInfinity;
   std::vector<int> leastAbove; // layers above each stage
-  std::vector<Chain> known;    // each the longest of some split
-  std::vector<Bound> bounds;   // of the first of them, within the ranges
+  std::optional<RangeBounds> room;
+  std::vector<Chain> known;  // each the longest of some split
+  std::vector<Bound> bounds; // of the first of them, within the ranges
 };
 
 } // namespace

@@ -177,6 +177,50 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
   EXPECT_GT(proved, 5000);
 }
 
+// Nine layers that are all different: some choices are left out, and the bound is that of room for all together.
+TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
+  std::mt19937 random(41);
+  int open = 0;
+  for (int trial = 0; trial < 8; ++trial) {
+    const int layers = 9;
+    Plan axes;
+    axes.offloadActivations = true;
+    axes.microBatches = 1 + static_cast<int>(random() % 4);
+    axes.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
+    Machine machine = withHost(testMachine(1, 1), 2e12, between(random, 3e10, 3e12));
+    Problem problem = distinctLayers(layers, 512, 8, machine, axes.microBatches);
+    if (trial % 2)
+      problem.pins.stageLayers = std::vector<int>{layers};
+    // What a rank has for the values that its layers keep: between the least and the most.
+    CostTable costs = buildCostTable(problem, axes);
+    double least = 0, most = 0;
+    for (int kind : costs.layerKinds) {
+      least += costs.kinds[kind].savedBytes[2];
+      most += costs.kinds[kind].savedBytes[0];
+    }
+    int held = mostHeld(axes.schedule, 0, 1, static_cast<int>(axes.microBatches), 1).front().front();
+    problem.machine.host.bytes = held * (least + (most - least) * between(random, 0.05, 0.8));
+    Plan plan = axes;
+    plan.stages = {{0, layers, std::vector<Recompute>(layers)}};
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::vector<Recompute> &kept : keptChoices(kindsOfLayers(problem))) {
+      plan.stages[0].recompute = kept;
+      PricedPlan priced = pricePlan(problem, plan);
+      if (priced.prediction.fits())
+        best = std::min(best, priced.prediction.stepSeconds);
+    }
+    for (int64_t budget : {0, 1'000'000}) {
+      StageOptions stageOptions(problem, axes);
+      SplitResult result = bestSplit(problem, stageOptions, std::numeric_limits<double>::infinity(), budget);
+      EXPECT_LE(result.lowerBound, best * (1 + 1e-9)) << trial;
+      EXPECT_GE(result.seconds, best * (1 - 1e-9)) << trial;
+      EXPECT_GT(result.lowerBound, 0.97 * result.seconds) << trial;
+      open += result.lowerBound < result.seconds * (1 - 1e-8);
+    }
+  }
+  EXPECT_GT(open, 4);
+}
+
 // 96 layers on 16 stages of four chunks: a layer and a half for each, and no split is as good as all stages alike.
 TEST(SearchChunks, UnevenChunksOfManyStagesAreProved) {
   Problem problem = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8), 1536);
