@@ -25,9 +25,8 @@ struct Split {
 /// - counts(position, used): fewest and most layers of a position
 /// - choices(split, used): how many there are of what is repeated up to the last position of `split`, which ends behind
 ///   so many layers; isChosenAt(position) is false where nothing is, and hasAllChoices() where some are left out
-/// - seconds(chain, split, used) and seconds(chain, split, used, choice): what a chain takes on the last position,
-/// under
-///   any choice at least, left out or not, and under one
+/// - seconds(chain, split, used): what a chain takes on the last position at least, under any choice, left out or not
+/// - seconds(chain, split, used, choice): under one
 template <typename Space> class ChainDescent {
 public:
   /// Each chain that is looked at takes one from `budget`.

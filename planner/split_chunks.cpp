@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kQuickPlays = 4, kQuickBudget = 200'000; // of a first look
+constexpr size_t kSums = 8;                                // that take as long as an action
 constexpr double kSlack = 1 - 1e-9;                        // for rounding
 constexpr double kLongest = std::numeric_limits<double>::max();
 
@@ -42,19 +43,18 @@ public:
         perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
         budget(isQuick ? kQuickBudget : budget), ofGiven(stages) {
     for (int stage = 0; stage < stages; ++stage)
-      fewest.push_back(isGiven() ? layersOf(rangesOf(stage, 0)) : leastLayers(problem, axes, stage));
+      fewest.push_back(isGiven() ? 0 : leastLayers(problem, axes, stage));
+    for (int i = 0; isGiven() && i < stages * perStage; ++i)
+      fewest[player.stageOf(i)] += (*problem.pins.stageLayers)[i];
     const CostTable &costs = stageOptions.table();
     Recompute first = problem.pins.recompute.value_or(Recompute::None), last = first;
     if (axes.offloadActivations && !problem.pins.recompute)
       last = Recompute::Full; // keeping less may be faster
-    for (const SegmentCost &kind : costs.kinds) {
-      std::vector<ChunkSeconds> &own = classes.emplace_back();
-      for (int kept = static_cast<int>(first); kept <= static_cast<int>(last); ++kept)
-        own.push_back(segmentSeconds(kind, kept));
+    for (int kept = static_cast<int>(first); kept <= static_cast<int>(last); ++kept) {
+      classes.push_back(segmentSeconds(costs.kinds[costs.layerKinds.front()], kept));
+      for (int kind : costs.layerKinds)
+        leastSeconds = std::min(leastSeconds, segmentSeconds(costs.kinds[kind], kept).total());
     }
-    for (int kind : costs.layerKinds)
-      for (const ChunkSeconds &one : classes[kind])
-        leastSeconds = std::min(leastSeconds, one.total());
   }
 
   SplitResult run(double limitSeconds) {
@@ -136,25 +136,16 @@ private:
   bool isGiven() const { return problem.pins.stageLayers.has_value(); }
 
   // The chunks of a stage that holds so many layers.
-  LayerRange rangeOf(int stage, int chunk, int count) const {
-    if (!isGiven())
-      return {0, layersOfChunk(axes, stage, chunk, count)};
-    auto pinned = problem.pins.stageLayers->begin(), here = pinned + player.position(stage, chunk);
-    return {std::accumulate(pinned, here, 0), *here};
-  }
-
   std::vector<LayerRange> rangesOf(int stage, int count) const {
     std::vector<LayerRange> ranges;
-    for (int chunk = 0; chunk < perStage; ++chunk)
-      ranges.push_back(rangeOf(stage, chunk, count));
+    for (int chunk = 0; chunk < perStage; ++chunk) {
+      ranges.push_back({0, layersOfChunk(axes, stage, chunk, count)});
+      if (!isGiven())
+        continue;
+      auto pinned = problem.pins.stageLayers->begin(), here = pinned + player.position(stage, chunk);
+      ranges.back() = {std::accumulate(pinned, here, 0), *here};
+    }
     return ranges;
-  }
-
-  static int layersOf(const std::vector<LayerRange> &chunks) {
-    int count = 0;
-    for (const LayerRange &chunk : chunks)
-      count += chunk.count;
-    return count;
   }
 
   const std::vector<ChunkOption> &choicesOf(int stage, int count) {
@@ -355,21 +346,18 @@ private:
       known.push_back(player.play(chosen(split), /*slow=*/stage));
   }
 
-  // What a chain takes on a stage without the work once per step, with layers that each take least.
+  // What a chain takes on a stage without the work once per step, with layers that repeat least.
   double leastChainSeconds(const Chain &chain, int stage, int count) const {
-    double sum = 0;
+    double seconds = 0;
     for (int chunk = 0; chunk < perStage; ++chunk) {
-      LayerRange range = rangeOf(stage, chunk, count);
-      int position = player.position(stage, chunk), like = stageOptions.hasOneKind() ? range.count : 1;
-      sum += player.seconds(chain, position, player.edges()[position]);
-      for (int i = 0; i < range.count; i += like) {
-        double layer = kInfinity;
-        for (const ChunkSeconds &one : classes[stageOptions.table().layerKinds[range.first + i]])
-          layer = std::min(layer, player.seconds(chain, position, one));
-        sum += like * layer;
-      }
+      int position = player.position(stage, chunk);
+      double layer = kInfinity;
+      for (const ChunkSeconds &one : classes)
+        layer = std::min(layer, player.seconds(chain, position, one));
+      seconds +=
+          player.seconds(chain, position, player.edges()[position]) + layersOfChunk(axes, stage, chunk, count) * layer;
     }
-    return sum;
+    return seconds;
   }
 
   // What a chain takes on a stage at least, where choices were left out.
@@ -430,9 +418,9 @@ private:
           }
           isLeft[stage][more] = isLeft[stage][more] && least <= target;
         }
+        budget -= static_cast<int64_t>(above.size() * own.size() / kSums);
         std::swap(above, next);
       }
-      budget -= static_cast<int64_t>(above.size());
     }
     bool isAny = false;
     for (int stage = 0; stage < stages; ++stage) {
@@ -456,10 +444,9 @@ private:
   bool isQuick;
   int64_t budget;
   double limit = kInfinity;
-  double ownBound = 0; // no split ends earlier, as far as each stage alone tells
-  /// A layer of each kind under each class of recompute that may be fastest in some action.
-  std::vector<std::vector<ChunkSeconds>> classes;
-  double leastSeconds = kInfinity;               // of any of them
+  double ownBound = 0;               // no split ends earlier, as far as each stage alone tells
+  std::vector<ChunkSeconds> classes; // of layers that are alike, under each class that may be fastest in some action
+  double leastSeconds = kInfinity;   // of any layer
   std::vector<std::vector<ChunkOption>> ofGiven; // choices of each stage, where chunks are pinned
   std::vector<int> fewest;                       // layers per stage
   Ranges ranges;
