@@ -23,12 +23,16 @@ int ChunkPlayer::stageOf(int position) const {
   return stageOfChunk(position, axes.pp, perStage, isVShaped(axes.schedule));
 }
 
-Chain ChunkPlayer::play(std::span<const ChunkOption *const> stages) {
+Chain ChunkPlayer::play(std::span<const ChunkOption *const> stages, int slow) {
   std::vector<ChunkSeconds> seconds(edgesOf.size());
   std::vector<double> steps;
   for (int stage = 0; stage < axes.pp; ++stage) {
-    for (int chunk = 0; chunk < perStage; ++chunk)
-      seconds[position(stage, chunk)] = stages[stage]->seconds[chunk] + edgesOf[position(stage, chunk)];
+    for (int chunk = 0; chunk < perStage; ++chunk) {
+      ChunkSeconds &here = seconds[position(stage, chunk)];
+      here = stages[stage]->seconds[chunk] + edgesOf[position(stage, chunk)];
+      if (stage == slow)
+        here = here + here;
+    }
     steps.push_back(stages[stage]->stepSeconds);
   }
   return schedule().longestChain(seconds, steps);

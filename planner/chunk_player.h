@@ -27,8 +27,8 @@ public:
   /// Forwards of the edges above each stage: how long it waits for its first micro-batch, at least.
   const std::vector<double> &waits() const { return waitsOf; }
 
-  /// The longest chain when each stage does what its option says.
-  Chain play(std::span<const ChunkOption *const> stages);
+  /// The longest chain when each stage does what its option says; all twice as long on the stage `slow`.
+  Chain play(std::span<const ChunkOption *const> stages, int slow = -1);
 
   /// Seconds of the chain's actions on one chunk that takes so long.
   double seconds(const Chain &chain, int position, const ChunkSeconds &chunk) const {

@@ -1,12 +1,15 @@
-// Splits are gone through as far as no chain that was the longest of another one (chunk_player.h) is too long.
+// Splits are gone through as far as no chain that was the longest of another one is too long (chain_descent.h).
 #include "planner/split_chunks.h"
 
+#include "planner/chain_descent.h"
 #include "planner/chunk_player.h"
+#include "planner/range_bounds.h"
 #include "planner/split_ranges.h"
 #include "planner/work_bounds.h"
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 namespace espalier::planner {
@@ -15,6 +18,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kQuickPlays = 4, kQuickBudget = 200'000; // of a first look
+constexpr size_t kSums = 8;                                // that take as long as an action
 constexpr double kSlack = 1 - 1e-9;                        // for rounding
 constexpr double kLongest = std::numeric_limits<double>::max();
 
@@ -23,15 +27,10 @@ struct Ranges {
   std::vector<int> least, most;
 };
 
-// Layers of a stage, and which of the choices of what they repeat.
-struct StageChoice {
-  int layers = 0;
-  size_t choice = 0;
-};
-
 // What a chain takes under the splits of some ranges.
 struct Bound {
   std::vector<std::vector<std::vector<double>>> own; ///< [stage][layers - least][choice]
+  std::vector<std::vector<double>> least;            ///< of any choice
   /// [stage][layers above - least above]: least of this stage and those below it.
   std::vector<std::vector<double>> rest;
 };
@@ -41,16 +40,20 @@ public:
   ChunkSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
       : problem(problem), stageOptions(stageOptions), options(problem, stageOptions), player(stageOptions),
         axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
-        perStage(chunksOf(axes.schedule, axes.virtualStages)), budget(budget) {
+        perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
+        budget(isQuick ? kQuickBudget : budget), ofGiven(stages) {
     for (int stage = 0; stage < stages; ++stage)
-      fewest.push_back(leastLayers(problem, axes, stage));
+      fewest.push_back(isGiven() ? 0 : leastLayers(problem, axes, stage));
+    for (int i = 0; isGiven() && i < stages * perStage; ++i)
+      fewest[player.stageOf(i)] += (*problem.pins.stageLayers)[i];
     const CostTable &costs = stageOptions.table();
     Recompute first = problem.pins.recompute.value_or(Recompute::None), last = first;
     if (axes.offloadActivations && !problem.pins.recompute)
       last = Recompute::Full; // keeping less may be faster
     for (int kept = static_cast<int>(first); kept <= static_cast<int>(last); ++kept) {
       classes.push_back(segmentSeconds(costs.kinds[costs.layerKinds.front()], kept));
-      leastSeconds = std::min(leastSeconds, classes.back().total());
+      for (int kind : costs.layerKinds)
+        leastSeconds = std::min(leastSeconds, segmentSeconds(costs.kinds[kind], kept).total());
     }
   }
 
@@ -62,57 +65,113 @@ public:
       return result;
     if (limit >= kLongest && !rangesWithin(kLongest))
       return result;
-    int64_t budgetGiven = budget, plays = budget > 0 ? std::numeric_limits<int64_t>::max() : kQuickPlays;
-    if (budget <= 0)
-      budget = kQuickBudget;
-    std::vector<StageChoice> split;
-    for (int layers : balanced())
-      split.push_back({layers, 0});
-    bool complete = false;
-    while (plays-- > 0 && budget > 0) {
-      Chain chain = play(split, result);
-      double target = std::min(limit, result.seconds) * kSlack;
-      Ranges before = ranges;
-      if (!rangesWithin(target)) { // no stage can have fewer
-        complete = true;
-        break;
-      }
-      if (ranges.least != before.least || ranges.most != before.most)
-        bounds.clear(); // they are summed within ranges
-      chains.push_back(std::move(chain));
-      while (bounds.size() < chains.size())
-        bounds.push_back(boundOf(chains[bounds.size()]));
-      if (!next(target, split)) {
-        complete = budget > 0;
-        break;
-      }
-    }
-    result.spent = budgetGiven > 0 ? budgetGiven - budget : 0;
+    int64_t given = budget, plays = isQuick ? kQuickPlays : std::numeric_limits<int64_t>::max();
+    Split split{balanced(), std::vector<size_t>(stages)};
+    double low = std::max(workBound(), ownBound);
+    ChainDescent descent(*this, stages, budget);
+    do {
+      play(split, result);
+      if (!isQuick && result.played == 1)
+        turnAtStages(split);
+    } while (--plays > 0 && descent.next(std::min(limit, result.seconds) * kSlack, low, /*rises=*/!isQuick, split));
+    result.spent = isQuick ? 0 : given - budget;
     result.lowerBound = std::min(limit, result.seconds);
-    if (!complete || !options.isComplete()) {
-      WorkSum work = sumWork(problem, stageOptions.table());
-      double bound = relaxedBound(work, problem.machine, axes, /*chunksAlike=*/true);
-      if (options.isComplete()) {
-        bound = std::max(bound, ownBound);
-        for (const Bound &known : bounds)
-          bound = std::max(bound, known.rest[0][0]);
-      }
-      result.lowerBound = std::min(result.lowerBound, bound);
-    }
+    for (const Bound &known : bounds)
+      low = std::max(low, std::min(known.rest[0][0], narrowedTo));
+    if (low < result.lowerBound * kSlack)
+      result.lowerBound = low;
     return result;
   }
 
+  // What a descent asks for.
+
+  size_t chains() const { return bounds.size(); }
+
+  // Narrows the ranges to what may end by `target` as far as each stage alone tells, and each chain.
+  bool isWithin(double target) {
+    if (target > narrowedTo)
+      ranges = {};
+    narrowedTo = target;
+    Ranges before = ranges;
+    if (!rangesWithin(target))
+      return false;
+    if (ranges.least != before.least || ranges.most != before.most)
+      bounds.clear(); // they are summed within ranges
+    do {
+      leastAbove.assign(1, 0);
+      for (int least : ranges.least)
+        leastAbove.push_back(leastAbove.back() + least);
+      if (!std::ranges::equal(ranges.least, ranges.most, std::less_equal()) || leastAbove.back() > layers ||
+          std::accumulate(ranges.most.begin(), ranges.most.end(), 0) < layers)
+        return false;
+      while (bounds.size() < known.size())
+        bounds.push_back(boundOf(known[bounds.size()]));
+    } while (!isQuick && shave(target));
+    return true;
+  }
+
+  double rest(size_t chain, int stage, int used) const { return bounds[chain].rest[stage][used - leastAbove[stage]]; }
+
+  std::pair<int, int> counts(int stage, int /*used*/) const { return {ranges.least[stage], ranges.most[stage]}; }
+
+  size_t choices(const Split &split, int /*used*/) {
+    return choicesOf(static_cast<int>(split.counts.size()) - 1, split.counts.back()).size();
+  }
+
+  static bool isChosenAt(int /*stage*/) { return true; }
+
+  bool hasAllChoices() const { return options.isComplete(); }
+
+  double seconds(size_t chain, const Split &split, int /*used*/) const {
+    size_t stage = split.counts.size() - 1;
+    return bounds[chain].least[stage][split.counts[stage] - ranges.least[stage]];
+  }
+
+  double seconds(size_t chain, const Split &split, int /*used*/, size_t choice) const {
+    size_t stage = split.counts.size() - 1;
+    return bounds[chain].own[stage][split.counts[stage] - ranges.least[stage]][choice];
+  }
+
 private:
+  bool isGiven() const { return problem.pins.stageLayers.has_value(); }
+
+  // The chunks of a stage that holds so many layers.
+  std::vector<LayerRange> rangesOf(int stage, int count) const {
+    std::vector<LayerRange> ranges;
+    for (int chunk = 0; chunk < perStage; ++chunk) {
+      ranges.push_back({0, layersOfChunk(axes, stage, chunk, count)});
+      if (!isGiven())
+        continue;
+      auto pinned = problem.pins.stageLayers->begin(), here = pinned + player.position(stage, chunk);
+      ranges.back() = {std::accumulate(pinned, here, 0), *here};
+    }
+    return ranges;
+  }
+
+  const std::vector<ChunkOption> &choicesOf(int stage, int count) {
+    if (!isGiven())
+      return options.choices(stage, count);
+    if (ofGiven[stage].empty())
+      ofGiven[stage] = options.choices(stage, rangesOf(stage, count));
+    return ofGiven[stage];
+  }
+
   // What a stage takes alone, whatever the others have, down to which the first micro-batch comes by way of the edges
   // above; infinite where it does not fit, or with nothing repeated already takes longer than `target`.
   double alone(int stage, int count, double target = kLongest) {
-    double m = static_cast<double>(axes.microBatches);
-    double waits = player.waits()[stage], work = player.stageEdges()[stage];
+    auto microBatches = static_cast<int>(axes.microBatches);
+    double m = microBatches, waits = player.waits()[stage], work = player.stageEdges()[stage];
     if (waits + m * (work + count * leastSeconds) > target * (1 + 1e-9))
       return kInfinity;
-    const ChunkOption &option = options.best(stage, count);
+    const ChunkOption &option = isGiven() ? choicesOf(stage, count).front() : options.best(stage, count);
     if (!option.fits)
       return kInfinity;
+    if (!options.isComplete()) { // some choice that was left out may be faster
+      Chain all{0, {}, stage};
+      all.times.assign(player.edges().size(),
+                       {microBatches, microBatches, splitsBackward(axes.schedule) ? microBatches : 0});
+      return waits + leastWithinRoom(all, stage, count);
+    }
     for (const ChunkSeconds &chunk : option.seconds)
       work += chunk.total();
     return waits + m * work + option.stepSeconds;
@@ -124,7 +183,7 @@ private:
     std::vector<int> most = mostInTime(target);
     if (most.empty())
       return false;
-    if (perStage == 1)
+    if (perStage == 1 || isGiven())
       return true; // the bound of the work spread evenly has such chains
     Ranges within = rangesUpTo(std::move(most));
     // The least of the first stages, by the layers that they have more than their least.
@@ -198,7 +257,10 @@ private:
     }
     if (sum < layers)
       return false;
-    ranges = rangesUpTo(std::move(most));
+    Ranges found = rangesUpTo(std::move(most));
+    for (size_t stage = 0; stage < ranges.least.size(); ++stage)
+      found.least[stage] = std::max(found.least[stage], ranges.least[stage]);
+    ranges = std::move(found);
     return true;
   }
 
@@ -246,25 +308,42 @@ private:
     return totals;
   }
 
-  // Plays a split, keeps it when it is faster, and returns its longest chain.
-  Chain play(const std::vector<StageChoice> &split, SplitResult &result) {
-    std::vector<const ChunkOption *> chosen;
+  // No split ends earlier, as far as the work of all stages tells.
+  double workBound() const {
+    return relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, axes, /*chunksAlike=*/!isGiven());
+  }
+
+  std::vector<const ChunkOption *> chosen(const Split &split) {
+    std::vector<const ChunkOption *> list;
     for (int stage = 0; stage < stages; ++stage)
-      chosen.push_back(&options.choices(stage, split[stage].layers)[split[stage].choice]);
+      list.push_back(&choicesOf(stage, split.counts[stage])[split.choices[stage]]);
+    return list;
+  }
+
+  // Plays a split, keeps it when it is faster, and notes its longest chain.
+  void play(const Split &split, SplitResult &result) {
+    std::vector<const ChunkOption *> stageOptions = chosen(split);
     budget -= static_cast<int64_t>(player.schedule().actions());
     ++result.played;
-    Chain chain = player.play(chosen);
+    Chain chain = player.play(stageOptions);
     if (chain.seconds < result.seconds && chain.seconds < limit) {
       result.seconds = chain.seconds;
-      std::vector<int> totals;
+      result.counts = isGiven() ? *problem.pins.stageLayers : spreadOverChunks(axes, split.counts);
       result.repeated.clear();
-      for (int stage = 0; stage < stages; ++stage) {
-        totals.push_back(split[stage].layers);
-        result.repeated.push_back(chosen[stage]->repeated);
-      }
-      result.counts = spreadOverChunks(axes, totals);
+      for (const ChunkOption *option : stageOptions)
+        result.repeated.push_back(option->repeated);
     }
-    return chain;
+    known.push_back(std::move(chain));
+  }
+
+  // The longest chains of a split on which one stage after the other takes twice as long: most turn at it.
+  void turnAtStages(const Split &split) {
+    int64_t actions = static_cast<int64_t>(player.schedule().actions()) * stages;
+    if (actions > budget / 4) // stages are very many
+      return;
+    budget -= actions;
+    for (int stage = 0; stage < stages; ++stage)
+      known.push_back(player.play(chosen(split), /*slow=*/stage));
   }
 
   // What a chain takes on a stage without the work once per step, with layers that repeat least.
@@ -281,79 +360,79 @@ private:
     return seconds;
   }
 
+  // What a chain takes on a stage at least, where choices were left out.
+  double leastWithinRoom(const Chain &chain, int stage, int count) {
+    if (!room) {
+      room.emplace(problem, stageOptions, player);
+      room->readRoom();
+    }
+    return room->leastOn(room->chainOf(chain), stage, rangesOf(stage, count));
+  }
+
   // What a chain takes within the present ranges.
   Bound boundOf(const Chain &chain) {
-    std::vector<int> lowest(stages + 1), highest(stages + 1); // layers above a stage
-    for (int stage = 0; stage < stages; ++stage) {
-      lowest[stage + 1] = lowest[stage] + ranges.least[stage];
-      highest[stage + 1] = highest[stage] + ranges.most[stage];
-    }
     Bound bound;
     bound.own.resize(stages);
+    bound.least.resize(stages);
     bound.rest.resize(stages + 1);
-    bound.rest[stages].assign(highest[stages] - lowest[stages] + 1, kInfinity);
-    bound.rest[stages][layers - lowest[stages]] = 0;
+    std::vector<size_t> width = {1}; // numbers of layers that may lie above a stage
+    for (int stage = 0; stage < stages; ++stage)
+      width.push_back(width.back() + ranges.most[stage] - ranges.least[stage]);
+    bound.rest[stages].assign(width[stages], kInfinity);
+    bound.rest[stages][layers - leastAbove[stages]] = 0;
     for (int stage = stages - 1; stage >= 0; --stage) {
-      std::vector<double> own, &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
+      std::vector<double> &least = bound.least[stage], &rest = bound.rest[stage], &behind = bound.rest[stage + 1];
       for (int count = ranges.least[stage]; count <= ranges.most[stage]; ++count) {
-        bound.own[stage].emplace_back();
-        for (const ChunkOption &option : options.choices(stage, count))
-          bound.own[stage].back().push_back(player.seconds(chain, stage, option));
-        own.push_back(*std::ranges::min_element(bound.own[stage].back()));
+        std::vector<double> &own = bound.own[stage].emplace_back();
+        const std::vector<ChunkOption> &choices = choicesOf(stage, count);
+        for (const ChunkOption &option : choices)
+          own.push_back(player.seconds(chain, stage, option));
+        if (options.isComplete())
+          least.push_back(std::ranges::min(own));
+        else
+          least.push_back(leastWithinRoom(chain, stage, count));
       }
-      rest.assign(highest[stage] - lowest[stage] + 1, kInfinity);
+      rest.assign(width[stage], kInfinity);
       for (size_t used = 0; used < rest.size(); ++used)
-        for (size_t more = 0; more < own.size(); ++more)
-          rest[used] = std::min(rest[used], own[more] + behind[used + more]);
+        for (size_t more = 0; more < least.size(); ++more)
+          rest[used] = std::min(rest[used], least[more] + behind[used + more]);
     }
     return bound;
   }
 
-  // The next split, nearest to `split`, under which no chain is longer than `target`. False when there is none.
-  bool next(double target, std::vector<StageChoice> &split) {
-    std::vector<StageChoice> found;
-    std::vector<double> sums(bounds.size());
-    strictest = 0;
-    if (!descend(target, split, 0, sums, found))
-      return false;
-    split = std::move(found);
-    return true;
-  }
-
-  bool descend(double target, const std::vector<StageChoice> &near, int used, const std::vector<double> &sums,
-               std::vector<StageChoice> &found) {
-    size_t stage = found.size();
-    if (budget < 0)
-      return false;
-    if (stage == static_cast<size_t>(stages))
-      return true;
-    int least = ranges.least[stage], most = ranges.most[stage];
-    std::vector<int> order(most - least + 1);
-    std::iota(order.begin(), order.end(), least);
-    std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage].layers), count); });
-    std::vector<double> with(bounds.size());
-    for (int count : order)
-      for (size_t choice = 0; choice < bounds[0].own[stage][count - least].size(); ++choice) {
-        auto isTooLong = [&](size_t i) {
-          --budget;
-          with[i] = sums[i] + bounds[i].own[stage][count - least][choice];
-          return with[i] + bounds[i].rest[stage + 1][used + count - least] > target;
-        };
-        if (isTooLong(strictest)) // the chain that ruled the last one out
-          continue;
-        size_t i = 0;
-        while (i < bounds.size() && !isTooLong(i))
-          ++i;
-        if (i < bounds.size()) {
-          strictest = i;
-          continue;
+  // Takes from the ends of the ranges what no split has under which all chains end by `target`. Whether there was any.
+  bool shave(double target) {
+    std::vector<std::vector<bool>> isLeft;
+    for (int stage = 0; stage < stages; ++stage)
+      isLeft.emplace_back(ranges.most[stage] - ranges.least[stage] + 1, true);
+    for (const Bound &bound : bounds) {
+      std::vector<double> above = {0}, next; // the least of the stages above, as rest
+      for (int stage = 0; stage < stages; ++stage) {
+        const std::vector<double> &own = bound.least[stage], &behind = bound.rest[stage + 1];
+        next.assign(behind.size(), kInfinity);
+        for (size_t more = 0; more < own.size(); ++more) {
+          double least = kInfinity;
+          for (size_t used = 0; used < above.size(); ++used) {
+            next[used + more] = std::min(next[used + more], above[used] + own[more]);
+            least = std::min(least, above[used] + own[more] + behind[used + more]);
+          }
+          isLeft[stage][more] = isLeft[stage][more] && least <= target;
         }
-        found.push_back({count, choice});
-        if (descend(target, near, used + count - least, with, found))
-          return true;
-        found.pop_back();
+        budget -= static_cast<int64_t>(above.size() * own.size() / kSums);
+        std::swap(above, next);
       }
-    return false;
+    }
+    bool isAny = false;
+    for (int stage = 0; stage < stages; ++stage) {
+      std::vector<bool> &left = isLeft[stage];
+      for (; !left.empty() && !left.back(); left.pop_back(), isAny = true)
+        --ranges.most[stage];
+      for (size_t i = 0; i < left.size() && !left[i]; ++i, isAny = true)
+        ++ranges.least[stage];
+    }
+    if (isAny)
+      bounds.clear();
+    return isAny;
   }
 
   const Problem &problem;
@@ -362,23 +441,27 @@ private:
   ChunkPlayer player;
   const Plan &axes;
   int stages, layers, perStage;
+  bool isQuick;
   int64_t budget;
   double limit = kInfinity;
-  size_t strictest = 0;              // the chain that ruled the last split out
   double ownBound = 0;               // no split ends earlier, as far as each stage alone tells
-  std::vector<ChunkSeconds> classes; // a layer under each class of recompute that may be fastest in some action
-  double leastSeconds = kInfinity;   // of any of them
-  std::vector<int> fewest;           // layers per stage
+  std::vector<ChunkSeconds> classes; // of layers that are alike, under each class that may be fastest in some action
+  double leastSeconds = kInfinity;   // of any layer
+  std::vector<std::vector<ChunkOption>> ofGiven; // choices of each stage, where chunks are pinned
+  std::vector<int> fewest;                       // layers per stage
   Ranges ranges;
-  std::vector<Chain> chains;
-  std::vector<Bound> bounds; // of the first chains, within the ranges
+  double narrowedTo = kInfinity;
+  std::vector<int> leastAbove; // layers above each stage
+  std::optional<RangeBounds> room;
+  std::vector<Chain> known;  // each the longest of some split
+  std::vector<Bound> bounds; // of the first of them, within the ranges
 };
 
 } // namespace
 
 SplitResult bestChunks(const Problem &problem, StageOptions &options, double limit, int64_t budget) {
-  if (problem.pins.stageLayers || !options.hasOneKind())
-    return bestRanges(problem, options, problem.pins.stageLayers.value_or(std::vector<int>()), limit, budget);
+  if (!problem.pins.stageLayers && !options.hasOneKind())
+    return bestRanges(problem, options, limit, budget);
   return ChunkSearch(problem, options, budget).run(limit);
 }
 

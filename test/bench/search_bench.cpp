@@ -39,6 +39,24 @@ Problem withHosts(Problem problem) {
   return problem;
 }
 
+// A layer and a half for each chunk.
+Problem unevenChunks(Problem problem) {
+  problem.pins.dp = problem.pins.tp = 8;
+  problem.pins.pp = 16;
+  problem.pins.schedule = Schedule::Interleaved;
+  problem.pins.virtualStages = 4;
+  problem.pins.microBatchSize = 1;
+  problem.pins.recompute = Recompute::Selective;
+  return problem;
+}
+
+Problem offloaded(Problem problem) {
+  problem.pins.schedule = Schedule::OneFOneB;
+  problem.pins.pp = problem.pins.tp = 8;
+  problem.pins.offloadActivations = true;
+  return problem;
+}
+
 // The answer alone: the chosen plan is known. Wishes that leave much open, so that much has to be ruled out.
 void runWhyNot(benchmark::State &state, const Problem &problem, const Pins &wish, bool all) {
   SearchOptions options;
@@ -139,6 +157,8 @@ BENCHMARK_CAPTURE(runSearch, 13b_on_32_all, shapeProblem(gpt(40, 5120, 40), Syst
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024, large(1536), false)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all, large(1536), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all_offload, withHosts(large(1536)), true)->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runSearch, 175b_on_1024_uneven_chunks, unevenChunks(large(1536)), true)->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(runSearch, 175b_on_1024_offloaded, offloaded(withHosts(large(1536))), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_batch_192, large(192), false)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 1024_kinds_on_16384, distinctLayers(1024, 12288, 96, testMachine(2048, 8), 16384), false)
     ->MeasureProcessCPUTime();

@@ -1,5 +1,6 @@
 // Schedules with several chunks per stage: the search against brute force, chunks without layers, and pinned ones.
 #include "planner/search.h"
+#include "planner/split_layers.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 
@@ -126,6 +127,113 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
   EXPECT_GT(fitting, 50);
   EXPECT_GT(uneven, 8);
   EXPECT_GT(mixed, 5);
+}
+
+// However soon the budget ends, and whatever limit other plans set: bounds hold, and what is found is one of the plans.
+TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
+  std::mt19937 random(37);
+  int fitting = 0, open = 0, proved = 0;
+  for (int trial = 0; trial < 600; ++trial) {
+    int kind = trial % 6, stages = kind == 5 ? 3 : 2;
+    Plan axes = randomChunks(random, stages, /*mostChunks=*/kind == 0 ? 3 : 2);
+    if (axes.offloadActivations = kind > 3; kind == 5) {
+      axes.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
+      axes.virtualStages = 1;
+    }
+    int chunks = stages * axes.virtualStages, layers = chunks + static_cast<int>(random() % 2);
+    Machine machine = withHost(randomLink(random, stages), 2e12, between(random, 3e10, 3e12));
+    Problem problem = kind % 3 && trial % 12 < 9 ? mixedLayers(random, layers, machine, axes.microBatches)
+                                                 : shapeProblem(gpt(layers, 512, 8, 1000 * (1 + random() % 64)),
+                                                                System{}, machine, axes.microBatches);
+    pinPipeline(problem, axes);
+    problem.pins.zero = 0;
+    problem.pins.offloadOptimizer = false;
+    problem.pins.offloadActivations = axes.offloadActivations;
+    if (kind == 2 || kind == 3) {
+      problem.pins.stageLayers = std::vector<int>(chunks, 1);
+      for (int left = layers - chunks; left > 0; --left)
+        ++(*problem.pins.stageLayers)[random() % chunks];
+    }
+    SearchOptions options;
+    options.all = true;
+    problem.machine.memoryBytes = leastBytes(problem, options) * between(random, 0.99, 1.5);
+    double best = bruteForceUnder(problem, axes);
+    fitting += best < std::numeric_limits<double>::infinity();
+    for (int64_t budget : {0, 100, 1000, 10'000, 1'000'000})
+      for (double limit : {std::numeric_limits<double>::infinity(), 1.1 * best, 0.97 * best}) {
+        StageOptions stageOptions(problem, axes);
+        SplitResult result = bestSplit(problem, stageOptions, limit, budget);
+        EXPECT_LE(result.lowerBound, best * (1 + 1e-9)) << trial << " " << budget;
+        EXPECT_GE(result.seconds, best * (1 - 1e-9)) << trial << " " << budget;
+        EXPECT_GE(result.lowerBound, 0);
+        bool isProved = result.lowerBound >= std::min(result.seconds, limit) * (1 - 1e-8);
+        (isProved ? proved : open) += 1;
+        if (budget == 1'000'000)
+          EXPECT_TRUE(isProved) << trial << " " << kind << " " << limit;
+      }
+  }
+  EXPECT_GT(fitting, 450);
+  EXPECT_GT(open, 200);
+  EXPECT_GT(proved, 5000);
+}
+
+// Nine layers that are all different: some choices are left out, and the bound is that of room for all together.
+TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
+  std::mt19937 random(41);
+  int open = 0;
+  for (int trial = 0; trial < 8; ++trial) {
+    const int layers = 9;
+    Plan axes;
+    axes.offloadActivations = true;
+    axes.microBatches = 1 + static_cast<int>(random() % 4);
+    axes.schedule = std::array{Schedule::OneFOneB, Schedule::GPipe, Schedule::ZeroBubbleH1}[random() % 3];
+    Machine machine = withHost(testMachine(1, 1), 2e12, between(random, 3e10, 3e12));
+    Problem problem = distinctLayers(layers, 512, 8, machine, axes.microBatches);
+    if (trial % 2)
+      problem.pins.stageLayers = std::vector<int>{layers};
+    // What a rank has for the values that its layers keep: between the least and the most.
+    CostTable costs = buildCostTable(problem, axes);
+    double least = 0, most = 0;
+    for (int kind : costs.layerKinds) {
+      least += costs.kinds[kind].savedBytes[2];
+      most += costs.kinds[kind].savedBytes[0];
+    }
+    int held = mostHeld(axes.schedule, 0, 1, static_cast<int>(axes.microBatches), 1).front().front();
+    problem.machine.host.bytes = held * (least + (most - least) * between(random, 0.05, 0.8));
+    Plan plan = axes;
+    plan.stages = {{0, layers, std::vector<Recompute>(layers)}};
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::vector<Recompute> &kept : keptChoices(kindsOfLayers(problem))) {
+      plan.stages[0].recompute = kept;
+      PricedPlan priced = pricePlan(problem, plan);
+      if (priced.prediction.fits())
+        best = std::min(best, priced.prediction.stepSeconds);
+    }
+    for (int64_t budget : {0, 1'000'000}) {
+      StageOptions stageOptions(problem, axes);
+      SplitResult result = bestSplit(problem, stageOptions, std::numeric_limits<double>::infinity(), budget);
+      EXPECT_LE(result.lowerBound, best * (1 + 1e-9)) << trial;
+      EXPECT_GE(result.seconds, best * (1 - 1e-9)) << trial;
+      EXPECT_GT(result.lowerBound, 0.97 * result.seconds) << trial;
+      open += result.lowerBound < result.seconds * (1 - 1e-8);
+    }
+  }
+  EXPECT_GT(open, 4);
+}
+
+// 96 layers on 16 stages of four chunks: a layer and a half for each, and no split is as good as all stages alike.
+TEST(SearchChunks, UnevenChunksOfManyStagesAreProved) {
+  Problem problem = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8), 1536);
+  problem.pins.dp = problem.pins.tp = 8;
+  problem.pins.pp = 16;
+  problem.pins.schedule = Schedule::Interleaved;
+  problem.pins.virtualStages = 4;
+  problem.pins.microBatchSize = 1;
+  SearchOptions all;
+  all.all = true;
+  SearchResult result = search(problem, all);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.statistics.optimal);
 }
 
 // Ends that hold the embedding and the head in place of a layer: six layers on two stages of four chunks.
