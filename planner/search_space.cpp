@@ -7,6 +7,7 @@
 #include "planner/parallel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -323,7 +324,7 @@ std::vector<Candidate> SearchSpace::spread(uint32_t choice, const WorkSum &work)
   for (uint32_t i = 0; i < known.list.size(); ++i) {
     std::tie(plan.schedule, plan.virtualStages) = known.list[i];
     double bound = relaxedBound(work, problem.machine, plan, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
-    list.push_back({bound, choice, i + 1, /*isRefined=*/alike.empty()});
+    list.push_back({bound, choice, i + 1, /*isRefined=*/alike.empty() || std::isinf(bound)});
   }
   return list;
 }
