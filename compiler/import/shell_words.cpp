@@ -405,6 +405,8 @@ private:
       PlacedText value = found->second;
       for (PlacedChar &entry : value.chars)
         entry.quoted = quoted && (entry.quoted || !isList); // a quoted list keeps its words apart
+      if (!quoted)                                          // blanks part words, and nothing between them is none
+        std::erase_if(value.chars, [](const PlacedChar &entry) { return entry.c == emptyMark; });
       return append(word, value);
     }
     if (!hasDefault)

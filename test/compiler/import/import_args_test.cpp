@@ -174,6 +174,16 @@ TEST(ImportArgs, ChunksHaveTheirShares) {
   EXPECT_THAT(yaml, HasSubstr("  recompute: [[1, 1], [1, 1]]"));
 }
 
+// The usual form of older scripts: options in a string that begins with a blank, or with a line that goes on.
+TEST(ImportArgs, StringsOfOptionsMayBeginWithBlanks) {
+  for (const char *options :
+       {"OPTIONS=\" --seed 7\"", "OPTIONS=\"\\\n --seed 7 \\\n\"", "OPTIONS=\"\"; OPTIONS=\" --seed 7 $OPTIONS\""}) {
+    ImportedArgs args = importText(std::string(options) + "\n" + small + "--log-interval 10 $OPTIONS");
+    EXPECT_FALSE(args.diagnostics.hasErrors()) << options << "\n" << args.diagnostics.render();
+    EXPECT_THAT(args.yaml, HasSubstr("seed: 7")) << options;
+  }
+}
+
 TEST(ImportArgs, MegatronDeepSpeed) {
   const std::string llama = small + "--swiglu --normalization rmsnorm --use-rotary-position-embeddings "
                                     "--no-position-embedding --disable-bias-linear --hidden-dropout 0 "
