@@ -176,12 +176,21 @@ void SearchSpace::addOffloads(Plan plan) {
 std::vector<std::optional<WorkSum>> SearchSpace::sum(const Problem &kinds, const KindCosts &costs,
                                                      std::span<const uint32_t> which) const {
   std::vector<std::optional<WorkSum>> sums(which.size());
-  std::vector<uint32_t> order(which.size()); // so that costs are near each other
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    std::strong_ordering compared = KindCosts::compare(choices[which[a]], choices[which[b]]);
-    return compared == 0 ? which[a] < which[b] : compared < 0;
+  // So that costs are near each other; ways to offload under one choice stand together already.
+  std::vector<std::pair<uint32_t, uint32_t>> runs;
+  for (uint32_t i = 0; i < which.size(); ++i)
+    if (i > 0 && KindCosts::compare(choices[which[i - 1]], choices[which[i]]) == 0)
+      runs.back().second = i + 1;
+    else
+      runs.emplace_back(i, i + 1);
+  std::ranges::sort(runs, [&](const auto &a, const auto &b) {
+    std::strong_ordering compared = KindCosts::compare(choices[which[a.first]], choices[which[b.first]]);
+    return compared == 0 ? a.first < b.first : compared < 0;
   });
+  std::vector<uint32_t> order;
+  for (const auto &[begin, end] : runs)
+    for (uint32_t i = begin; i < end; ++i)
+      order.push_back(i);
   constexpr size_t block = 128;
   forEachParallel((which.size() + block - 1) / block, threads, [&](size_t i) {
     size_t begin = i * block, end = std::min(begin + block, which.size());

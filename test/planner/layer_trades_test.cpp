@@ -57,7 +57,7 @@ TEST(LayerTrades, AreNeverAboveTheBestPlan) {
   std::mt19937 random(5);
   int solved = 0, raised = 0;
   double closest = 0;
-  for (int trial = 0; trial < 100; ++trial) {
+  for (int trial = 0; trial < 160; ++trial) {
     Plan axes;
     axes.pp = 2 + static_cast<int>(random() % 3);
     axes.schedule = kSchedules[random() % std::size(kSchedules)];
