@@ -91,8 +91,9 @@ void RangeBounds::readRoom() {
 
 // In the memory where layers keep values.
 double RangeBounds::stateBytes(const SegmentCost &cost) const {
+  bool areParametersHere = cost.keepsParametersOnDevice() != axes.offloadActivations;
   bool isOptimizerHere = cost.keepsOptimizerOnDevice() != axes.offloadActivations;
-  return (axes.offloadActivations ? 0 : cost.parameterBytes + cost.gradientBytes) +
+  return (areParametersHere ? cost.parameterBytes + cost.gradientBytes : 0) +
          (isOptimizerHere ? cost.optimizerBytes : 0);
 }
 
