@@ -78,8 +78,7 @@ void Executor::runAction(const pb::Action &action, StepClient &client) {
   uint32_t slot = action.slot();
   switch (action.kind()) {
   case pb::Action::LOAD_INPUTS:
-    client.loadInputs(microBatch, staging.data());
-    return theDevice.copyIn(inputs.at(slot), staging.data(), staging.size());
+    return loadInputs(slot, client);
   case pb::Action::FORWARD:
     return forEachCall(position.inEvaluation ? &PreparedCall::evaluate : &PreparedCall::forward, slot);
   case pb::Action::BACKWARD:
@@ -103,6 +102,12 @@ void Executor::runAction(const pb::Action &action, StepClient &client) {
   default:
     return startTransfer(action);
   }
+}
+
+void Executor::loadInputs(uint32_t slot, StepClient &client) {
+  client.loadInputs(microBatch, staging.data());
+  for (const pb::InputBuffer &input : source.plan().stages(program.stage).inputs())
+    theDevice.copyIn(inputs.at(slot) + input.offset(), staging.data() + input.offset(), input.bytes());
 }
 
 void Executor::startTransfer(const pb::Action &action) {

@@ -84,6 +84,7 @@ private:
 
   void runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions, StepClient &client);
   void runAction(const pb::Action &action, StepClient &client);
+  void loadInputs(uint32_t slot, StepClient &client);
   void startTransfer(const pb::Action &action);
   void agree(StepClient &client);
   void forEachCall(uint32_t PreparedCall::*subprogram, uint32_t slot, bool isReversed = false);
