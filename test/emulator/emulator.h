@@ -35,10 +35,10 @@ struct Dim {
 };
 
 struct Launch {
-  std::string entry;
-  Dim grid, block;
+  std::string entry = {};
+  Dim grid = {}, block = {};
   uint32_t sharedBytes = 0;         // dynamic shared memory of a block
-  std::vector<uint64_t> arguments;  // one per parameter; a parameter of fewer bytes takes the low ones
+  std::vector<uint64_t> arguments = {};  // one per parameter; a parameter of fewer bytes takes the low ones
   bool reportsUndefined = false;    // reading a register or shared memory that nothing has written is a Fault
 };
 

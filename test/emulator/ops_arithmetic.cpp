@@ -166,15 +166,21 @@ template <class F, int inputs> void finish(Decoder &d, Type type, Execute plain)
   d.finish(plain, type);
 }
 
+bool isBrain(Type type) { return type == Type::bf16 || type == Type::bf16x2; }
+
 template <class F, class Types> void binaryRule(Decoder &d) {
   d.take("rn");
   Type type = d.takeType();
+  if (isBrain(type))
+    d.needTarget(90);
   finish<F, 2>(d, type, binaryOf<Lanewise<F>>(type, Types()));
 }
 
 template <class F, class Types> void unaryRule(Decoder &d) {
-  d.take("approx") || d.take("rn");
+  bool isApproximate = d.take("approx") || d.take("rn");
   Type type = d.takeType();
+  if (isBrain(type) && isApproximate)
+    d.needTarget(90);
   finish<F, 1>(d, type, unaryOf<Lanewise<F>>(type, Types()));
 }
 

@@ -98,6 +98,8 @@ uint8_t takeComparison(Decoder &d) {
 }
 
 void takeInputs(Decoder &d, Type type) {
+  if (type == Type::bf16)
+    d.needTarget(90);
   if (d.instruction.variant % 16 >= equ && !isFloating(type))
     d.fail("comparison is for floats");
   d.input(type);

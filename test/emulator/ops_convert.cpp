@@ -160,6 +160,8 @@ void convertRule(Decoder &d) {
     d.input(from);
     return d.finish(to == Type::f16x2 ? convertPair<F16> : convertPair<BF16>, to);
   }
+  if ((to == Type::bf16 && from != Type::f32) || (from == Type::bf16 && to != Type::f32))
+    d.needTarget(90);
   checkRounding(d, to, from, rounding);
   Slot result = d.output(to, /*wider=*/!isFloating(to));
   Slot source = d.input(from, /*wider=*/!isFloating(from));

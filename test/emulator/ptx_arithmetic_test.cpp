@@ -127,16 +127,16 @@ TEST(PtxHalves, RoundOnce) {
   EXPECT_THAT(mapped<uint16_t>("cvt.rn.f16.f32 %h1, %f1;", Floats{1, 65520, 5.96e-8f, -2}, "%f1", "%h1"),
               ElementsAre(0x3c00, 0x7c00, 1, 0xc000));
   // 1.03125 * 1.125 is a tie, 2^-60 more decides.
-  std::string sum = "mov.b16 %h2, 0x3f90;\nmov.b16 %h3, 0x2180;\nfma.rn.bf16 %h4, %h1, %h2, ";
-  EXPECT_THAT(mapped<uint16_t>(sum + "0;", std::vector<uint16_t>{0x3f84}, "%h1", "%h4"), ElementsAre(0x3f94));
+  std::string sum = "mov.b16 %h2, 0x3f90;\nmov.b16 %h3, 0x2180;\nmov.b16 %h5, 0;\nfma.rn.bf16 %h4, %h1, %h2, ";
+  EXPECT_THAT(mapped<uint16_t>(sum + "%h5;", std::vector<uint16_t>{0x3f84}, "%h1", "%h4"), ElementsAre(0x3f94));
   EXPECT_THAT(mapped<uint16_t>(sum + "%h3;", std::vector<uint16_t>{0x3f84}, "%h1", "%h4"), ElementsAre(0x3f95));
 }
 
 TEST(PtxHalves, PairsAreComputedHalfByHalf) {
   // {1, 2} * {3, 4} + {1, 1} in bf16 and in f16.
-  EXPECT_THAT(mapped<uint32_t>("fma.rn.bf16x2 %r3, %r2, 0x40804040, 0x3f803f80;", Words{0x40003f80}, "%r2", "%r3"),
+  EXPECT_THAT(mapped<uint32_t>("mov.b32 %r4, 0x40804040;\nmov.b32 %r5, 0x3f803f80;\nfma.rn.bf16x2 %r3, %r2, %r4, %r5;", Words{0x40003f80}, "%r2", "%r3"),
               ElementsAre(0x41104080u));
-  EXPECT_THAT(mapped<uint32_t>("mul.f16x2 %r3, %r2, 0x44004200;", Words{0x40003c00}, "%r2", "%r3"), ElementsAre(0x48004200u));
+  EXPECT_THAT(mapped<uint32_t>("mov.b32 %r4, 0x44004200;\nmul.f16x2 %r3, %r2, %r4;", Words{0x40003c00}, "%r2", "%r3"), ElementsAre(0x48004200u));
   // The first source is the high half.
   EXPECT_THAT(mapped<uint32_t>("cvt.rn.bf16x2.f32 %r3, %f1, 0f40000000;", Floats{1}, "%f1", "%r3"), ElementsAre(0x3f804000u));
 }

@@ -163,6 +163,11 @@ void Decoder::need(std::string_view modifier) {
     fail("modifier ." + std::string(modifier) + " is missing");
 }
 
+void Decoder::needTarget(uint32_t target) const {
+  if (file.target < target)
+    fail("needs .target sm_" + std::to_string(target) + ", the text has sm_" + std::to_string(file.target));
+}
+
 Type Decoder::takeType() {
   for (auto at = modifiers.begin(); at != modifiers.end(); ++at)
     if (Type type = typeNamed(*at); type != Type::none) {
@@ -204,6 +209,8 @@ Slot Decoder::asOutput(const Operand &operand, Type type, bool wider) {
 }
 
 Slot Decoder::asInput(const Operand &operand, Type type, bool wider) {
+  if (operand.kind == Operand::Kind::number && type >= Type::f16 && type <= Type::bf16x2)
+    fail("operand " + std::to_string(next) + " of half floats must be a register");
   if (operand.kind == Operand::Kind::number)
     return file.constant(numberBits(operand.text, type, *this), std::max(bytesOf(type), 2u));
   if (operand.kind != Operand::Kind::reg)

@@ -16,7 +16,8 @@ namespace espalier::emulator {
 /// Gives out places in a kernel's register file; equal constants share one.
 class RegisterFile {
 public:
-  explicit RegisterFile(Entry &entry) : entry(entry) {}
+  RegisterFile(Entry &entry, uint32_t target) : target(target), entry(entry) {}
+  const uint32_t target; // sm_80 is 80
   Slot add(Type type);
   Slot constant(uint64_t value, uint32_t bytes);
   /// An address that grows by the kernel's static shared memory once that is known.
@@ -67,6 +68,8 @@ public:
   /// The index of the modifier that is there, -1 for none.
   int takeOneOf(std::initializer_list<std::string_view> modifiers);
   void need(std::string_view modifier);
+  /// Refuses what the text's target does not have.
+  void needTarget(uint32_t target) const;
   Type takeType();
   /// The number of elements of .v2 and .v4, else 1.
   uint32_t takeVector();

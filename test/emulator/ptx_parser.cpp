@@ -59,6 +59,7 @@ private:
   std::vector<Token> tokens;
   size_t at = 0;
   Program program;
+  uint32_t target = 0;       // sm_80 is 80
   std::vector<Scope> scopes; // the module's first
   // Of the kernel being read:
   Entry *entry = nullptr;
@@ -109,8 +110,10 @@ private:
 
   void readModuleStatement() {
     std::string_view name = word();
-    if (name == ".version" || name == ".file" || name == ".target") {
+    if (name == ".version" || name == ".file") {
       skipLine();
+    } else if (name == ".target") {
+      readTarget();
     } else if (name == ".address_size") {
       if (count() != 64)
         fail(".address_size must be 64");
@@ -131,6 +134,14 @@ private:
       --at;
       fail("directive " + std::string(name) + " is not known");
     }
+  }
+
+  void readTarget() {
+    std::string_view name = word();
+    if (!name.starts_with("sm_"))
+      fail("target " + std::string(name) + " is not known");
+    std::from_chars(name.data() + 3, name.data() + name.size(), target);
+    skipLine();
   }
 
   /// `.align 16 .b8 name[64];`, behind its space.
@@ -156,7 +167,7 @@ private:
     if (program.entries.contains(fresh.name))
       fail("kernel " + fresh.name + " is there twice");
     entry = &(program.entries[fresh.name] = std::move(fresh));
-    RegisterFile registers(*entry);
+    RegisterFile registers(*entry, target);
     file = &registers;
     labels.clear();
     branches.clear();
