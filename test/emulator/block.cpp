@@ -11,7 +11,8 @@ SharedMemory::SharedMemory(uint32_t size) : bytes(size), states(size, undefined)
 const char *SharedMemory::read(uint32_t at, uint32_t count, uint32_t warp, bool reportsUndefined) {
   for (uint32_t byte = at; byte < at + count; ++byte)
     if (states[byte] != defined && (states[byte] == expected || reportsUndefined))
-      return states[byte] == expected ? "is read before its asynchronous copy was waited for" : "is read but was never written";
+      return states[byte] == expected ? "is read before its asynchronous copy was waited for"
+                                      : "is read but was never written";
   if (count == 1)
     return nullptr;
   for (uint32_t pair = at / 2; pair < (at + count + 1) / 2; ++pair) {
@@ -48,8 +49,7 @@ Block::Block(Grid &grid, Dim index)
   uint32_t threads = size.x * size.y * size.z;
   local.resize(static_cast<size_t>(threads) * grid.entry.localBytes);
   for (uint32_t first = 0; first < threads; first += warpLanes)
-    warps.push_back(
-        std::make_unique<Warp>(*this, grid.entry, first / warpLanes, std::min(warpLanes, threads - first)));
+    warps.push_back(std::make_unique<Warp>(*this, grid.entry, first / warpLanes, std::min(warpLanes, threads - first)));
 }
 
 void Block::run() {
@@ -68,7 +68,8 @@ void Block::run() {
       if (stops[i] == Warp::Stop::exited)
         continue;
       const Warp &first = *warps[i];
-      uint32_t arrived = 0, wanted = first.barrierThreads ? (first.barrierThreads + warpLanes - 1) / warpLanes : warps.size();
+      uint32_t arrived = 0,
+               wanted = first.barrierThreads ? (first.barrierThreads + warpLanes - 1) / warpLanes : warps.size();
       for (size_t j = 0; j < warps.size(); ++j)
         arrived += stops[j] == Warp::Stop::barrier && warps[j]->barrierId == first.barrierId;
       if (arrived < wanted)

@@ -37,15 +37,15 @@ struct Dim {
 struct Launch {
   std::string entry = {};
   Dim grid = {}, block = {};
-  uint32_t sharedBytes = 0;         // dynamic shared memory of a block
-  std::vector<uint64_t> arguments = {};  // one per parameter; a parameter of fewer bytes takes the low ones
-  bool reportsUndefined = false;    // reading a register or shared memory that nothing has written is a Fault
+  uint32_t sharedBytes = 0;             // dynamic shared memory of a block
+  std::vector<uint64_t> arguments = {}; // one per parameter; a parameter of fewer bytes takes the low ones
+  bool reportsUndefined = false;        // reading a register or shared memory that nothing has written is a Fault
 };
 
 /// What a launch has done.
 struct Report {
-  uint64_t instructions = 0; // executed, counted once per warp
-  Ranges reads = {}, writes = {};      // bytes of global memory
+  uint64_t instructions = 0;      // executed, counted once per warp
+  Ranges reads = {}, writes = {}; // bytes of global memory
 };
 
 /// What the text says of a kernel.

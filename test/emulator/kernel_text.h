@@ -34,12 +34,13 @@ inline uint32_t lineOf(const std::string &text, const std::string &what) {
 /// One thread per element: the body finds the element of `in` in the register `x` of 4 or 8 bytes and leaves its result
 /// in `y`, as names of registers.
 template <class Out, class In>
-std::vector<Out> mapped(const std::string &body, const std::vector<In> &in, const std::string &x, const std::string &y) {
+std::vector<Out> mapped(const std::string &body, const std::vector<In> &in, const std::string &x,
+                        const std::string &y) {
   auto bits = [](size_t bytes) { return ".b" + std::to_string(bytes * 8); };
-  std::string text = kernelText("mad.wide.u32 %rd3, %r1, " + std::to_string(sizeof(In)) + ", %rd1;\n" +
-                                "mad.wide.u32 %rd4, %r1, " + std::to_string(sizeof(Out)) + ", %rd2;\n" + "ld.global" +
-                                bits(sizeof(In)) + " " + x + ", [%rd3];\n" + body + "\nst.global" + bits(sizeof(Out)) +
-                                " [%rd4], " + y + ";");
+  std::string text =
+      kernelText("mad.wide.u32 %rd3, %r1, " + std::to_string(sizeof(In)) + ", %rd1;\n" + "mad.wide.u32 %rd4, %r1, " +
+                 std::to_string(sizeof(Out)) + ", %rd2;\n" + "ld.global" + bits(sizeof(In)) + " " + x + ", [%rd3];\n" +
+                 body + "\nst.global" + bits(sizeof(Out)) + " [%rd4], " + y + ";");
   std::vector<In> from = in;
   std::vector<Out> to(in.size());
   Memory memory;

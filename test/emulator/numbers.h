@@ -15,9 +15,7 @@ struct BF16 {
   uint16_t bits;
 };
 /// Two values in a 32-bit register, the first in its low half.
-template <class Half> struct Two {
-  Half low, high;
-};
+template <class Half> struct Two { Half low, high; };
 
 template <class T> inline constexpr bool isHalf = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
 template <class T> inline constexpr bool isFloat = std::is_floating_point_v<T> || isHalf<T>;
@@ -87,8 +85,6 @@ template <class T> T fusedMultiplyAdd(T a, T b, T c) {
 }
 
 /// Subnormal numbers become zero of their sign.
-inline float flush(float x) {
-  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
-}
+inline float flush(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x; }
 
 } // namespace espalier::emulator

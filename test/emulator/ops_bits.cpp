@@ -13,10 +13,18 @@ void need32(Decoder &d) {
     d.fail("type must be .b32");
 }
 
-struct And { template <class T> static T apply(T a, T b) { return a & b; } };
-struct Or { template <class T> static T apply(T a, T b) { return a | b; } };
-struct Xor { template <class T> static T apply(T a, T b) { return a ^ b; } };
-struct Not { template <class T> static T apply(T a) { return ~a; } };
+struct And {
+  template <class T> static T apply(T a, T b) { return a & b; }
+};
+struct Or {
+  template <class T> static T apply(T a, T b) { return a | b; }
+};
+struct Xor {
+  template <class T> static T apply(T a, T b) { return a ^ b; }
+};
+struct Not {
+  template <class T> static T apply(T a) { return ~a; }
+};
 
 template <class F> void predicateLoop(Warp &warp, const Instruction &i, uint32_t mask) {
   if constexpr (requires { F::apply(0u); })
@@ -85,9 +93,11 @@ void funnelRule(Decoder &d) {
   d.output(Type::b32);
   for (int i = 0; i < 3; ++i)
     d.input(Type::b32);
-  d.finish(direction == 0 ? (mode == 0 ? ternary<uint32_t, FunnelShift<true, true>> : ternary<uint32_t, FunnelShift<true, false>>)
-                          : (mode == 0 ? ternary<uint32_t, FunnelShift<false, true>> : ternary<uint32_t, FunnelShift<false, false>>),
-           Type::b32);
+  d.finish(
+      direction == 0
+          ? (mode == 0 ? ternary<uint32_t, FunnelShift<true, true>> : ternary<uint32_t, FunnelShift<true, false>>)
+          : (mode == 0 ? ternary<uint32_t, FunnelShift<false, true>> : ternary<uint32_t, FunnelShift<false, false>>),
+      Type::b32);
 }
 
 /// Bytes of {a, b} by the selector's nibbles; the top bit of a nibble spreads the byte's sign.
@@ -120,7 +130,8 @@ void lookUp(Warp &warp, const Instruction &i, uint32_t mask) {
   for (uint32_t lane = 0; lane < warpLanes; ++lane)
     for (uint32_t row = 0; row < 8; ++row)
       if (i.immediate >> row & 1)
-        result[lane] |= (row & 4 ? a[lane] : ~a[lane]) & (row & 2 ? b[lane] : ~b[lane]) & (row & 1 ? c[lane] : ~c[lane]);
+        result[lane] |=
+            (row & 4 ? a[lane] : ~a[lane]) & (row & 2 ? b[lane] : ~b[lane]) & (row & 1 ? c[lane] : ~c[lane]);
   store(warp, i.operands[0], result, mask);
 }
 
@@ -172,8 +183,12 @@ template <class F, class T> void countBits(Warp &warp, const Instruction &i, uin
     result[lane] = F::apply(a[lane]);
   store(warp, i.operands[0], result, mask);
 }
-struct Ones { template <class T> static uint32_t apply(T a) { return std::popcount(a); } };
-struct LeadingZeros { template <class T> static uint32_t apply(T a) { return std::countl_zero(a); } };
+struct Ones {
+  template <class T> static uint32_t apply(T a) { return std::popcount(a); }
+};
+struct LeadingZeros {
+  template <class T> static uint32_t apply(T a) { return std::countl_zero(a); }
+};
 
 template <class F> void countRule(Decoder &d) {
   Type type = d.takeType();
@@ -197,7 +212,9 @@ void reverseRule(Decoder &d) {
   d.finish(unaryOf<Reverse>(type, TypeList<uint32_t, uint64_t>()), type);
 }
 
-struct Same { template <class T> static T apply(T a) { return a; } };
+struct Same {
+  template <class T> static T apply(T a) { return a; }
+};
 
 void moveAddress(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) { warp.setBits(i.operands[0], lane, warp.bits(i.operands[1], lane)); });

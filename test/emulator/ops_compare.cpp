@@ -29,21 +29,35 @@ template <class T> uint32_t compare(const T *a, const T *b, uint8_t comparison, 
     });
   };
   switch (comparison) {
-  case eq: return by([](auto x, auto y) { return x == y; });
+  case eq:
+    return by([](auto x, auto y) { return x == y; });
   // ne is false where an operand is NaN, neu is C's.
-  case ne: return by([](auto x, auto y) { return x < y || x > y; });
-  case lt: return by([](auto x, auto y) { return x < y; });
-  case le: return by([](auto x, auto y) { return x <= y; });
-  case gt: return by([](auto x, auto y) { return x > y; });
-  case ge: return by([](auto x, auto y) { return x >= y; });
-  case equ: return by([](auto x, auto y) { return !(x < y || x > y); });
-  case neu: return by([](auto x, auto y) { return !(x == y); });
-  case ltu: return by([](auto x, auto y) { return !(x >= y); });
-  case leu: return by([](auto x, auto y) { return !(x > y); });
-  case gtu: return by([](auto x, auto y) { return !(x <= y); });
-  case geu: return by([](auto x, auto y) { return !(x < y); });
-  case num: return by([](auto x, auto y) { return x == x && y == y; });
-  default: return by([](auto x, auto y) { return x != x || y != y; });
+  case ne:
+    return by([](auto x, auto y) { return x < y || x > y; });
+  case lt:
+    return by([](auto x, auto y) { return x < y; });
+  case le:
+    return by([](auto x, auto y) { return x <= y; });
+  case gt:
+    return by([](auto x, auto y) { return x > y; });
+  case ge:
+    return by([](auto x, auto y) { return x >= y; });
+  case equ:
+    return by([](auto x, auto y) { return !(x < y || x > y); });
+  case neu:
+    return by([](auto x, auto y) { return !(x == y); });
+  case ltu:
+    return by([](auto x, auto y) { return !(x >= y); });
+  case leu:
+    return by([](auto x, auto y) { return !(x > y); });
+  case gtu:
+    return by([](auto x, auto y) { return !(x <= y); });
+  case geu:
+    return by([](auto x, auto y) { return !(x < y); });
+  case num:
+    return by([](auto x, auto y) { return x == x && y == y; });
+  default:
+    return by([](auto x, auto y) { return x != x || y != y; });
   }
 }
 
@@ -69,8 +83,9 @@ template <class T> void setPredicate(Warp &warp, const Instruction &i, uint32_t 
 
 /// All ones or 1.0 where the comparison holds.
 template <class T, bool toFloat> void setValue(Warp &warp, const Instruction &i, uint32_t mask) {
-  uint32_t result = join(warp, i, compare(warp.lanes<T>(i.operands[1]), warp.lanes<T>(i.operands[2]), i.variant & 15,
-                                          i.variant & flushesInputs));
+  uint32_t result = join(
+      warp, i,
+      compare(warp.lanes<T>(i.operands[1]), warp.lanes<T>(i.operands[2]), i.variant & 15, i.variant & flushesInputs));
   uint32_t values[warpLanes];
   for (uint32_t lane = 0; lane < warpLanes; ++lane)
     values[lane] = result >> lane & 1 ? (toFloat ? 0x3f800000u : ~0u) : 0;
@@ -143,7 +158,11 @@ void selectRule(Decoder &d) {
   d.input(type);
   d.input(Type::pred);
   uint32_t bytes = type == Type::pred ? 0 : bytesOf(type);
-  d.finish(bytes == 2 ? select<uint16_t> : bytes == 4 ? select<uint32_t> : bytes == 8 ? select<uint64_t> : nullptr, type);
+  d.finish(bytes == 2   ? select<uint16_t>
+           : bytes == 4 ? select<uint32_t>
+           : bytes == 8 ? select<uint64_t>
+                        : nullptr,
+           type);
 }
 
 } // namespace

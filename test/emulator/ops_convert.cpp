@@ -12,11 +12,16 @@ constexpr uint8_t roundingMask = 15, saturates = 16, flushesInputs = 32, clampsN
 
 double toIntegral(double x, uint8_t rounding) {
   switch (rounding) {
-  case rni: return std::nearbyint(x);
-  case rzi: return std::trunc(x);
-  case rmi: return std::floor(x);
-  case rpi: return std::ceil(x);
-  default: return x;
+  case rni:
+    return std::nearbyint(x);
+  case rzi:
+    return std::trunc(x);
+  case rmi:
+    return std::floor(x);
+  case rpi:
+    return std::ceil(x);
+  default:
+    return x;
   }
 }
 
@@ -68,7 +73,8 @@ template <class To, class From> To convertInteger(From value, uint8_t variant) {
     return (variant & roundingMask) == rz ? towardsZero(nearest, value) : nearest;
   } else if constexpr (isHalf<To>) {
     // Of 64 bits, those that a double does not hold only break ties.
-    double high = static_cast<double>(static_cast<int64_t>(value >> 11)) * 2048, low = static_cast<double>(value & 2047);
+    double high = static_cast<double>(static_cast<int64_t>(value >> 11)) * 2048,
+           low = static_cast<double>(value & 2047);
     if constexpr (std::is_same_v<From, uint64_t>)
       high = static_cast<double>(value >> 11) * 2048;
     return narrow<To>(sizeof(From) == 8 ? addToOdd(high, low) : static_cast<double>(value));
@@ -112,7 +118,8 @@ template <class To, class From> void convertExact(Warp &warp, const Instruction 
   store(warp, i.operands[0], result, mask);
 }
 
-using Scalars = TypeList<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t, F16, BF16, float, double>;
+using Scalars =
+    TypeList<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t, F16, BF16, float, double>;
 
 template <class To, class... From> Execute convertFrom(Type type, bool isExact, TypeList<From...>) {
   Execute found = nullptr;
@@ -149,8 +156,9 @@ void checkRounding(const Decoder &d, Type to, Type from, uint8_t rounding) {
 
 void convertRule(Decoder &d) {
   uint8_t rounding = static_cast<uint8_t>(d.takeOneOf({"rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"}) + 1);
-  d.instruction.variant = static_cast<uint8_t>(rounding | (d.take("sat") ? saturates : 0) |
-                                               (d.take("ftz") ? flushesInputs : 0) | (d.take("relu") ? clampsNegative : 0));
+  d.instruction.variant =
+      static_cast<uint8_t>(rounding | (d.take("sat") ? saturates : 0) | (d.take("ftz") ? flushesInputs : 0) |
+                           (d.take("relu") ? clampsNegative : 0));
   Type to = d.takeType(), from = d.takeType();
   if (to == Type::f16x2 || to == Type::bf16x2) {
     if (from != Type::f32 || (rounding != rn && rounding != rz))

@@ -14,7 +14,8 @@ void begin(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) {
     uint32_t filled = i.inputs == 3 ? static_cast<uint32_t>(warp.bits(i.operands[2], lane)) : bytes;
     if (filled > bytes)
-      warp.fail(Fault::Check::bounds, i, lane, "copies " + std::to_string(filled) + " bytes of " + std::to_string(bytes));
+      warp.fail(Fault::Check::bounds, i, lane,
+                "copies " + std::to_string(filled) + " bytes of " + std::to_string(bytes));
     MemoryAccess to(warp, i, bytes, /*reads=*/false, /*writes=*/true);
     uint64_t target = to.addressOf(0, i.immediate, lane);
     to.checkAlignment(target, lane);
@@ -51,7 +52,7 @@ void finish(Warp &warp, const Instruction &i, uint32_t lane, const std::vector<W
 void wait(Warp &warp, const Instruction &i, uint32_t mask) {
   forLanes(mask, [&](uint32_t lane) {
     auto &groups = warp.committed[lane];
-    for (; groups.size() > static_cast<size_t>(i.immediate); groups.pop_front())
+    for (; groups.size() > static_cast<size_t>(i.immediate); groups.erase(groups.begin()))
       finish(warp, i, lane, groups.front());
   });
 }

@@ -47,8 +47,8 @@ std::byte *MemoryAccess::shared(uint64_t address, uint32_t lane) {
   SharedMemory &memory = warp.block.shared;
   if (address > memory.size() || bytes > memory.size() - address)
     warp.fail(Fault::Check::bounds, instruction, lane,
-              "touches " + std::to_string(bytes) + " bytes at " + std::to_string(address) + " of shared memory, which has " +
-                  std::to_string(memory.size()));
+              "touches " + std::to_string(bytes) + " bytes at " + std::to_string(address) +
+                  " of shared memory, which has " + std::to_string(memory.size()));
   uint32_t at = static_cast<uint32_t>(address);
   const char *wrong = reads ? memory.read(at, bytes, warp.index, warp.block.grid.launch.reportsUndefined) : nullptr;
   bool isUndefined = wrong && std::string_view(wrong).starts_with("is read but");
@@ -134,13 +134,16 @@ template <class Element> void load(Warp &warp, const Instruction &i, uint32_t ma
     Slot to = i.operands[k];
     if (to.bytes == sizeof(Element)) {
       Element *lanes = warp.lanes<Element>(to);
-      forLanes(mask, [&](uint32_t lane) { std::memcpy(&lanes[lane], from[lane] + k * sizeof(Element), sizeof(Element)); });
+      forLanes(mask,
+               [&](uint32_t lane) { std::memcpy(&lanes[lane], from[lane] + k * sizeof(Element), sizeof(Element)); });
       continue;
     }
     forLanes(mask, [&](uint32_t lane) {
       Element element;
       std::memcpy(&element, from[lane] + k * sizeof element, sizeof element);
-      warp.setBits(to, lane, static_cast<uint64_t>(static_cast<std::conditional_t<std::is_signed_v<Element>, int64_t, uint64_t>>(element)));
+      warp.setBits(to, lane,
+                   static_cast<uint64_t>(
+                       static_cast<std::conditional_t<std::is_signed_v<Element>, int64_t, uint64_t>>(element)));
     });
   }
 }
@@ -159,10 +162,19 @@ template <class Element> void storeTo(Warp &warp, const Instruction &i, uint32_t
 template <bool isLoad> Execute memoryLoop(Type type) {
   if constexpr (isLoad) {
     if (isSigned(type))
-      return bytesOf(type) == 1 ? load<int8_t> : bytesOf(type) == 2 ? load<int16_t> : bytesOf(type) == 4 ? load<int32_t> : load<int64_t>;
-    return bytesOf(type) == 1 ? load<uint8_t> : bytesOf(type) == 2 ? load<uint16_t> : bytesOf(type) == 4 ? load<uint32_t> : load<uint64_t>;
+      return bytesOf(type) == 1   ? load<int8_t>
+             : bytesOf(type) == 2 ? load<int16_t>
+             : bytesOf(type) == 4 ? load<int32_t>
+                                  : load<int64_t>;
+    return bytesOf(type) == 1   ? load<uint8_t>
+           : bytesOf(type) == 2 ? load<uint16_t>
+           : bytesOf(type) == 4 ? load<uint32_t>
+                                : load<uint64_t>;
   } else {
-    return bytesOf(type) == 1 ? storeTo<uint8_t> : bytesOf(type) == 2 ? storeTo<uint16_t> : bytesOf(type) == 4 ? storeTo<uint32_t> : storeTo<uint64_t>;
+    return bytesOf(type) == 1   ? storeTo<uint8_t>
+           : bytesOf(type) == 2 ? storeTo<uint16_t>
+           : bytesOf(type) == 4 ? storeTo<uint32_t>
+                                : storeTo<uint64_t>;
   }
 }
 
@@ -211,14 +223,22 @@ enum Atomic : uint8_t { add, exchange, compareAndSwap, minimum, maximum, bitAnd,
 
 template <class T> T combine(uint8_t operation, T old, T value, T other) {
   switch (operation) {
-  case add: return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(value));
-  case exchange: return value;
-  case compareAndSwap: return old == value ? other : old;
-  case minimum: return old < value ? old : value;
-  case maximum: return old > value ? old : value;
-  case bitAnd: return old & value;
-  case bitOr: return old | value;
-  default: return old ^ value;
+  case add:
+    return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(value));
+  case exchange:
+    return value;
+  case compareAndSwap:
+    return old == value ? other : old;
+  case minimum:
+    return old < value ? old : value;
+  case maximum:
+    return old > value ? old : value;
+  case bitAnd:
+    return old & value;
+  case bitOr:
+    return old | value;
+  default:
+    return old ^ value;
   }
 }
 
@@ -285,12 +305,17 @@ void fenceRule(Decoder &d) {
 
 Space takeSpace(Decoder &d) {
   switch (d.takeOneOf({"global", "shared", "local", "param", "shared::cta"})) {
-  case 0: return Space::global;
+  case 0:
+    return Space::global;
   case 1:
-  case 4: return Space::shared;
-  case 2: return Space::local;
-  case 3: return Space::parameter;
-  default: return Space::generic;
+  case 4:
+    return Space::shared;
+  case 2:
+    return Space::local;
+  case 3:
+    return Space::parameter;
+  default:
+    return Space::generic;
   }
 }
 

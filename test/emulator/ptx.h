@@ -23,7 +23,26 @@ inline constexpr uint64_t sharedWindow = uint64_t(1) << 60;
 inline constexpr uint64_t localWindow = uint64_t(2) << 60;
 
 enum class Type : uint8_t {
-  none, pred, b8, b16, b32, b64, u8, u16, u32, u64, s8, s16, s32, s64, f16, f16x2, bf16, bf16x2, f32, f64
+  none,
+  pred,
+  b8,
+  b16,
+  b32,
+  b64,
+  u8,
+  u16,
+  u32,
+  u64,
+  s8,
+  s16,
+  s32,
+  s64,
+  f16,
+  f16x2,
+  bf16,
+  bf16x2,
+  f32,
+  f64
 };
 /// Of the name without its dot; none where it names no type.
 Type typeNamed(std::string_view name);
@@ -56,18 +75,18 @@ struct Instruction {
   Execute execute = nullptr;
   Flow flow = Flow::next;
   bool guardNegated = false;
-  bool nonCoherent = false;    // of ld.global.nc
+  bool nonCoherent = false; // of ld.global.nc
   Space space = Space::generic;
-  Type type = Type::none;      // of the elements that memory instructions move
-  uint8_t outputs = 0;         // operands[0, outputs) are written
-  uint8_t inputs = 0;          // operands[outputs, outputs + inputs) are read
-  uint8_t members = 0;         // operand with the lanes that take part, of Flow::converge
-  uint8_t variant = 0;         // rounding of cvt, comparison, mode of shfl, operation of atom and vote, bytes of cp.async
+  Type type = Type::none; // of the elements that memory instructions move
+  uint8_t outputs = 0;    // operands[0, outputs) are written
+  uint8_t inputs = 0;     // operands[outputs, outputs + inputs) are read
+  uint8_t members = 0;    // operand with the lanes that take part, of Flow::converge
+  uint8_t variant = 0;    // rounding of cvt, comparison, mode of shfl, operation of atom and vote, bytes of cp.async
   Slot guard = {};
   std::array<Slot, 16> operands = {};
-  int64_t immediate = 0;       // offset of an address, table of lop3, groups of cp.async.wait_group
-  int64_t sourceOffset = 0;    // of the second address of cp.async
-  uint32_t target = 0;         // of a branch, an index of instructions
+  int64_t immediate = 0;    // offset of an address, table of lop3, groups of cp.async.wait_group
+  int64_t sourceOffset = 0; // of the second address of cp.async
+  uint32_t target = 0;      // of a branch, an index of instructions
   uint32_t line = 0;
 };
 

@@ -26,7 +26,8 @@ TEST(PtxIntegers, WrapAround) {
 
 TEST(PtxIntegers, MultiplyKeepsLowHighOrAllBits) {
   EXPECT_THAT(mapped<int32_t>("mul.hi.s32 %r3, %r2, -2;", Ints{1 << 30, -1}, "%r2", "%r3"), ElementsAre(-1, 0));
-  EXPECT_THAT(mapped<uint32_t>("mul.hi.u32 %r3, %r2, -2;", Words{1u << 31, 1}, "%r2", "%r3"), ElementsAre(2147483647, 0));
+  EXPECT_THAT(mapped<uint32_t>("mul.hi.u32 %r3, %r2, -2;", Words{1u << 31, 1}, "%r2", "%r3"),
+              ElementsAre(2147483647, 0));
   EXPECT_THAT(mapped<int64_t>("mul.wide.s32 %rd5, %r2, -3;", Ints{1 << 30, -1}, "%r2", "%rd5"),
               ElementsAre(-3ll << 30, 3));
   EXPECT_THAT(mapped<int32_t>("mad.lo.s32 %r3, %r2, %r2, 5;", Ints{4, -3}, "%r2", "%r3"), ElementsAre(21, 14));
@@ -50,7 +51,8 @@ TEST(PtxBits, ShiftsClampAtTheWidth) {
               ElementsAre(1, -2147483648, 0, 0));
   EXPECT_THAT(mapped<int32_t>("shr.s32 %r3, -8, %r2;", Ints{1, 40}, "%r2", "%r3"), ElementsAre(-4, -1));
   EXPECT_THAT(mapped<int32_t>("shr.u32 %r3, -8, %r2;", Ints{29, 40}, "%r2", "%r3"), ElementsAre(7, 0));
-  EXPECT_THAT(mapped<uint32_t>("shf.l.wrap.b32 %r3, %r2, 1, 36;", Words{0xf0000001u}, "%r2", "%r3"), ElementsAre(0x1fu));
+  EXPECT_THAT(mapped<uint32_t>("shf.l.wrap.b32 %r3, %r2, 1, 36;", Words{0xf0000001u}, "%r2", "%r3"),
+              ElementsAre(0x1fu));
   EXPECT_THAT(mapped<uint32_t>("shf.r.clamp.b32 %r3, %r2, 1, 40;", Words{7}, "%r2", "%r3"), ElementsAre(1u));
 }
 
@@ -75,7 +77,8 @@ TEST(PtxBits, LogicFieldsAndCounts) {
 TEST(PtxBits, MovesPackAndUnpack) {
   EXPECT_THAT(mapped<uint32_t>("mov.b32 {%h1, %h2}, %r2;\nmov.b32 %r3, {%h2, %h1};", Words{0x12345678}, "%r2", "%r3"),
               ElementsAre(0x56781234u));
-  EXPECT_THAT(mapped<uint32_t>("mov.b64 %rd5, {%r2, 7};\nmov.b64 {_, %r3}, %rd5;", Words{3}, "%r2", "%r3"), ElementsAre(7u));
+  EXPECT_THAT(mapped<uint32_t>("mov.b64 %rd5, {%r2, 7};\nmov.b64 {_, %r3}, %rd5;", Words{3}, "%r2", "%r3"),
+              ElementsAre(7u));
 }
 
 TEST(PtxFloats, AreIeee) {
@@ -83,8 +86,16 @@ TEST(PtxFloats, AreIeee) {
               ElementsAre(1.0f, 1.00000023841858f)); // ties to even
   EXPECT_THAT(mapped<float>("fma.rn.f32 %f2, %f1, %f1, 0fBF800000;", Floats{1.000244140625f}, "%f1", "%f2"),
               ElementsAre(std::fma(1.000244140625f, 1.000244140625f, -1.0f)));
-  EXPECT_THAT(mapped<float>("div.rn.f32 %f2, 0f3F800000, %f1;", Floats{3, 0}, "%f1", "%f2"), ElementsAre(1 / 3.0f, infinity));
+  EXPECT_THAT(mapped<float>("div.rn.f32 %f2, 0f3F800000, %f1;", Floats{3, 0}, "%f1", "%f2"),
+              ElementsAre(1 / 3.0f, infinity));
   EXPECT_THAT(mapped<float>("sqrt.rn.f32 %f2, %f1;", Floats{2}, "%f1", "%f2"), ElementsAre(std::sqrt(2.0f)));
+}
+
+TEST(PtxFloats, TakeTheSignOfTheFirst) {
+  EXPECT_THAT(
+      mapped<float>("copysign.f32 %f2, %f1, 0f40000000;\nneg.f32 %f3, %f2;\nabs.f32 %f4, %f2;\nsub.f32 %f5, %f4, %f3;",
+                    Floats{-3, 3}, "%f1", "%f5"),
+      ElementsAre(0, 4));
 }
 
 TEST(PtxFloats, FlushAndSaturateWhereToldTo) {
@@ -113,7 +124,8 @@ TEST(PtxFloats, ApproximationsAreTheRoundedValues) {
               ElementsAre(static_cast<float>(1 / std::sqrt(3.0))));
   EXPECT_THAT(mapped<float>("tanh.approx.f32 %f2, %f1;", Floats{0.3f}, "%f1", "%f2"),
               ElementsAre(static_cast<float>(std::tanh(static_cast<double>(0.3f)))));
-  EXPECT_THAT(mapped<float>("sin.approx.f32 %f2, %f1;\ncos.approx.f32 %f3, %f1;\nadd.f32 %f4, %f2, %f3;", Floats{0}, "%f1", "%f4"),
+  EXPECT_THAT(mapped<float>("sin.approx.f32 %f2, %f1;\ncos.approx.f32 %f3, %f1;\nadd.f32 %f4, %f2, %f3;", Floats{0},
+                            "%f1", "%f4"),
               ElementsAre(1));
 }
 
@@ -134,43 +146,62 @@ TEST(PtxHalves, RoundOnce) {
 
 TEST(PtxHalves, PairsAreComputedHalfByHalf) {
   // {1, 2} * {3, 4} + {1, 1} in bf16 and in f16.
-  EXPECT_THAT(mapped<uint32_t>("mov.b32 %r4, 0x40804040;\nmov.b32 %r5, 0x3f803f80;\nfma.rn.bf16x2 %r3, %r2, %r4, %r5;", Words{0x40003f80}, "%r2", "%r3"),
+  EXPECT_THAT(mapped<uint32_t>("mov.b32 %r4, 0x40804040;\nmov.b32 %r5, 0x3f803f80;\nfma.rn.bf16x2 %r3, %r2, %r4, %r5;",
+                               Words{0x40003f80}, "%r2", "%r3"),
               ElementsAre(0x41104080u));
-  EXPECT_THAT(mapped<uint32_t>("mov.b32 %r4, 0x44004200;\nmul.f16x2 %r3, %r2, %r4;", Words{0x40003c00}, "%r2", "%r3"), ElementsAre(0x48004200u));
+  EXPECT_THAT(mapped<uint32_t>("mov.b32 %r4, 0x44004200;\nmul.f16x2 %r3, %r2, %r4;", Words{0x40003c00}, "%r2", "%r3"),
+              ElementsAre(0x48004200u));
   // The first source is the high half.
-  EXPECT_THAT(mapped<uint32_t>("cvt.rn.bf16x2.f32 %r3, %f1, 0f40000000;", Floats{1}, "%f1", "%r3"), ElementsAre(0x3f804000u));
+  EXPECT_THAT(mapped<uint32_t>("cvt.rn.bf16x2.f32 %r3, %f1, 0f40000000;", Floats{1}, "%f1", "%r3"),
+              ElementsAre(0x3f804000u));
 }
 
 TEST(PtxConversions, OfIntegersExtendOrCut) {
   EXPECT_THAT(mapped<int64_t>("cvt.s64.s32 %rd5, %r2;", Ints{-5}, "%r2", "%rd5"), ElementsAre(-5));
   EXPECT_THAT(mapped<int64_t>("cvt.u64.u32 %rd5, %r2;", Ints{-5}, "%r2", "%rd5"), ElementsAre(4294967291ll));
   EXPECT_THAT(mapped<int32_t>("cvt.s32.s8 %r3, %r2;", Ints{0x1ff, 0x7f}, "%r2", "%r3"), ElementsAre(-1, 127));
-  EXPECT_THAT(mapped<int32_t>("cvt.sat.s16.s32 %r3, %r2;", Ints{70000, -70000}, "%r2", "%r3"), ElementsAre(32767, -32768));
+  EXPECT_THAT(mapped<int32_t>("cvt.sat.s16.s32 %r3, %r2;", Ints{70000, -70000}, "%r2", "%r3"),
+              ElementsAre(32767, -32768));
 }
 
 TEST(PtxConversions, BetweenFloatsAndIntegersRoundAsTold) {
-  EXPECT_THAT(mapped<int32_t>("cvt.rzi.s32.f32 %r3, %f1;", Floats{-2.7f, 3e9f, nan}, "%f1", "%r3"), ElementsAre(-2, 2147483647, 0));
+  EXPECT_THAT(mapped<int32_t>("cvt.rzi.s32.f32 %r3, %f1;", Floats{-2.7f, 3e9f, nan}, "%f1", "%r3"),
+              ElementsAre(-2, 2147483647, 0));
   EXPECT_THAT(mapped<int32_t>("cvt.rni.s32.f32 %r3, %f1;", Floats{2.5f, 3.5f}, "%f1", "%r3"), ElementsAre(2, 4));
   EXPECT_THAT(mapped<int32_t>("cvt.rmi.s32.f32 %r3, %f1;", Floats{-2.5f}, "%f1", "%r3"), ElementsAre(-3));
   EXPECT_THAT(mapped<int32_t>("cvt.rpi.s32.f32 %r3, %f1;", Floats{-2.5f, 2.1f}, "%f1", "%r3"), ElementsAre(-2, 3));
-  EXPECT_THAT(mapped<float>("cvt.rn.f32.u32 %f1, %r2;", Words{16777217, 0xffffffff}, "%r2", "%f1"), ElementsAre(16777216, 4294967296.0f));
+  EXPECT_THAT(mapped<float>("cvt.rn.f32.u32 %f1, %r2;", Words{16777217, 0xffffffff}, "%r2", "%f1"),
+              ElementsAre(16777216, 4294967296.0f));
   EXPECT_THAT(mapped<float>("cvt.rz.f32.u32 %f1, %r2;", Words{0xffffffff}, "%r2", "%f1"), ElementsAre(4294967040.0f));
   EXPECT_THAT(mapped<float>("cvt.rni.f32.f32 %f2, %f1;", Floats{0.5f, -1.5f}, "%f1", "%f2"), ElementsAre(0, -2));
-  EXPECT_THAT(mapped<double>("cvt.f64.f32 %d1, %f1;", Floats{0.1f}, "%f1", "%d1"), ElementsAre(static_cast<double>(0.1f)));
+  EXPECT_THAT(mapped<double>("cvt.f64.f32 %d1, %f1;", Floats{0.1f}, "%f1", "%d1"),
+              ElementsAre(static_cast<double>(0.1f)));
   EXPECT_THAT(mapped<float>("cvt.f32.bf16 %f1, %h1;", std::vector<uint16_t>{0x3fc0}, "%h1", "%f1"), ElementsAre(1.5f));
 }
 
 TEST(PtxComparisons, OfNanAreOrderedOrNot) {
   auto chosen = [](const std::string &comparison, float x) {
-    return mapped<int32_t>("setp." + comparison + ".f32 %p1, %f1, 0f3F800000;\nselp.b32 %r3, 1, 0, %p1;", Floats{x}, "%f1", "%r3")[0];
+    return mapped<int32_t>("setp." + comparison + ".f32 %p1, %f1, 0f3F800000;\nselp.b32 %r3, 1, 0, %p1;", Floats{x},
+                           "%f1", "%r3")[0];
   };
   struct Row {
     const char *name;
     int below, same, above, unordered;
   };
-  for (Row row : {Row{"eq", 0, 1, 0, 0}, {"ne", 1, 0, 1, 0}, {"lt", 1, 0, 0, 0}, {"le", 1, 1, 0, 0}, {"gt", 0, 0, 1, 0},
-                  {"ge", 0, 1, 1, 0}, {"equ", 0, 1, 0, 1}, {"neu", 1, 0, 1, 1}, {"ltu", 1, 0, 0, 1}, {"leu", 1, 1, 0, 1},
-                  {"gtu", 0, 0, 1, 1}, {"geu", 0, 1, 1, 1}, {"num", 1, 1, 1, 0}, {"nan", 0, 0, 0, 1}}) {
+  for (Row row : {Row{"eq", 0, 1, 0, 0},
+                  {"ne", 1, 0, 1, 0},
+                  {"lt", 1, 0, 0, 0},
+                  {"le", 1, 1, 0, 0},
+                  {"gt", 0, 0, 1, 0},
+                  {"ge", 0, 1, 1, 0},
+                  {"equ", 0, 1, 0, 1},
+                  {"neu", 1, 0, 1, 1},
+                  {"ltu", 1, 0, 0, 1},
+                  {"leu", 1, 1, 0, 1},
+                  {"gtu", 0, 0, 1, 1},
+                  {"geu", 0, 1, 1, 1},
+                  {"num", 1, 1, 1, 0},
+                  {"nan", 0, 0, 0, 1}}) {
     EXPECT_EQ(chosen(row.name, 0), row.below) << row.name;
     EXPECT_EQ(chosen(row.name, 1), row.same) << row.name;
     EXPECT_EQ(chosen(row.name, 2), row.above) << row.name;
@@ -186,7 +217,8 @@ TEST(PtxComparisons, JoinPredicatesAndWriteBoth) {
   EXPECT_THAT(mapped<int32_t>("setp.eq.s32 %p1, %r2, 0;\nsetp.eq.or.s32 %p2, %r2, 2, !%p1;\nselp.b32 %r3, 1, 0, %p2;",
                               Ints{0, 1}, "%r2", "%r3"),
               ElementsAre(0, 1));
-  EXPECT_THAT(mapped<int32_t>("setp.lo.u32 %p1, %r2, 7;\nselp.b32 %r3, 1, 0, %p1;", Ints{-1, 3}, "%r2", "%r3"), ElementsAre(0, 1));
+  EXPECT_THAT(mapped<int32_t>("setp.lo.u32 %p1, %r2, 7;\nselp.b32 %r3, 1, 0, %p1;", Ints{-1, 3}, "%r2", "%r3"),
+              ElementsAre(0, 1));
   EXPECT_THAT(mapped<int32_t>("set.lt.u32.s32 %r3, %r2, 7;", Ints{-1, 30}, "%r2", "%r3"), ElementsAre(-1, 0));
 }
 

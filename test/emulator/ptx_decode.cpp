@@ -14,10 +14,10 @@ struct TypeName {
   uint32_t bytes;
 };
 constexpr TypeName typeNames[] = {
-    {"pred", Type::pred, 1}, {"b8", Type::b8, 1},   {"b16", Type::b16, 2},     {"b32", Type::b32, 4},
-    {"b64", Type::b64, 8},   {"u8", Type::u8, 1},   {"u16", Type::u16, 2},     {"u32", Type::u32, 4},
-    {"u64", Type::u64, 8},   {"s8", Type::s8, 1},   {"s16", Type::s16, 2},     {"s32", Type::s32, 4},
-    {"s64", Type::s64, 8},   {"f16", Type::f16, 2}, {"f16x2", Type::f16x2, 4}, {"bf16", Type::bf16, 2},
+    {"pred", Type::pred, 1},     {"b8", Type::b8, 1},   {"b16", Type::b16, 2},     {"b32", Type::b32, 4},
+    {"b64", Type::b64, 8},       {"u8", Type::u8, 1},   {"u16", Type::u16, 2},     {"u32", Type::u32, 4},
+    {"u64", Type::u64, 8},       {"s8", Type::s8, 1},   {"s16", Type::s16, 2},     {"s32", Type::s32, 4},
+    {"s64", Type::s64, 8},       {"f16", Type::f16, 2}, {"f16x2", Type::f16x2, 4}, {"bf16", Type::bf16, 2},
     {"bf16x2", Type::bf16x2, 4}, {"f32", Type::f32, 4}, {"f64", Type::f64, 8}};
 
 bool isBits(Type type) { return type >= Type::b8 && type <= Type::b64; }
@@ -78,7 +78,7 @@ void RegisterFile::placeDynamicShared(uint64_t address) {
 std::optional<Slot> RegisterFile::special(std::string_view name) {
   using Source = Fill::Source;
   static const std::map<std::string_view, Source> sources = {
-      {"%tid", Source::tid},       {"%ntid", Source::ntid},     {"%ctaid", Source::ctaid}, {"%nctaid", Source::nctaid},
+      {"%tid", Source::tid},     {"%ntid", Source::ntid},   {"%ctaid", Source::ctaid},  {"%nctaid", Source::nctaid},
       {"%laneid", Source::lane}, {"%warpid", Source::warp}, {"%nwarpid", Source::warps}};
   size_t dot = name.find('.');
   auto source = sources.find(name.substr(0, dot));
@@ -303,8 +303,6 @@ void Decoder::checkUsedUp() const {
     fail("operand " + std::to_string(next + 1) + " is one too many");
 }
 
-void Decoder::fail(const std::string &what) const {
-  throw StatementError(std::string(opcode) + ": " + what);
-}
+void Decoder::fail(const std::string &what) const { throw StatementError(std::string(opcode) + ": " + what); }
 
 } // namespace espalier::emulator

@@ -43,11 +43,11 @@ struct Operand {
   enum class Kind { none, reg, number, address, vector, label, sink };
   Kind kind = Kind::none;
   bool negated = false;
-  bool isVariable = false;       // a register that holds the address of a variable
-  Type type = Type::none;        // of a register
-  Slot slot = {};                // of a register, of an address's base
-  std::string_view text = {};    // of a number or label
-  int64_t offset = 0;            // of an address
+  bool isVariable = false;            // a register that holds the address of a variable
+  Type type = Type::none;             // of a register
+  Slot slot = {};                     // of a register, of an address's base
+  std::string_view text = {};         // of a number or label
+  int64_t offset = 0;                 // of an address
   std::vector<Operand> elements = {}; // of a vector
   std::vector<Operand> second = {};   // behind '|': a predicate that is written too
 };
@@ -59,9 +59,9 @@ public:
 
   Instruction instruction;
   RegisterFile &file;
-  std::string_view opcode; // with its modifiers
-  std::string_view base;   // without
-  std::string_view label;  // of a branch
+  std::string_view opcode;         // with its modifiers
+  std::string_view base;           // without
+  std::string_view label;          // of a branch
   std::vector<Instruction> before; // to be executed first: a negated predicate is computed there
 
   bool take(std::string_view modifier);

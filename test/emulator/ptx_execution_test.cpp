@@ -67,7 +67,8 @@ $DONE:
 }
 
 TEST(PtxDivergence, GuardsHoldPerLane) {
-  std::string body = "setp.gt.u32 %p1, %r1, 2;\nmov.b32 %r2, 1;\n@%p1 mov.b32 %r2, 5;\n@!%p1 add.s32 %r2, %r2, 1;\n" + storeOwn;
+  std::string body =
+      "setp.gt.u32 %p1, %r1, 2;\nmov.b32 %r2, 1;\n@%p1 mov.b32 %r2, 5;\n@!%p1 add.s32 %r2, %r2, 1;\n" + storeOwn;
   EXPECT_THAT(outputs(body, 5, {.block = {5}}), ElementsAre(2, 2, 2, 5, 5));
 }
 
@@ -97,8 +98,10 @@ TEST(PtxLaunch, RefusesWhatADeviceRefuses) {
   Memory memory;
   Module bounded = Module::parse(kernelText("", 0, ".maxntid 64, 1, 1"));
   EXPECT_EQ(bounded.entries()[0].maxThreads, 64u);
-  EXPECT_THAT(faultOf([&] { bounded.launch({.entry = "k", .block = {65}}, memory); }).what(), HasSubstr(".maxntid is 64"));
-  EXPECT_THAT(faultOf([&] { bounded.launch({.entry = "k", .arguments = {1}}, memory); }).what(), HasSubstr("1 arguments, the kernel has 0"));
+  EXPECT_THAT(faultOf([&] { bounded.launch({.entry = "k", .block = {65}}, memory); }).what(),
+              HasSubstr(".maxntid is 64"));
+  EXPECT_THAT(faultOf([&] { bounded.launch({.entry = "k", .arguments = {1}}, memory); }).what(),
+              HasSubstr("1 arguments, the kernel has 0"));
   EXPECT_THAT(faultOf([&] { bounded.launch({.entry = "j"}, memory); }).what(), HasSubstr("no such kernel"));
 }
 
@@ -129,18 +132,21 @@ TEST(PtxBarriers, AMissingOneIsARace) {
   // What the second warp reads, the first has written.
   body = "shl.b32 %r3, %r1, 2;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nld.shared.b32 %r2, [%r4];\n"
          "xor.b32 %r3, %r3, 128;\nmov.u32 %r4, dynamic;\nadd.s32 %r4, %r4, %r3;\nst.shared.b32 [%r4], %r2;";
-  EXPECT_THAT(faultIn(body, {.block = {64}, .sharedBytes = 256}).what(), HasSubstr("was written by another warp without a barrier since"));
+  EXPECT_THAT(faultIn(body, {.block = {64}, .sharedBytes = 256}).what(),
+              HasSubstr("was written by another warp without a barrier since"));
 }
 
 TEST(PtxBarriers, MustBeReachedByAllThreads) {
-  Fault divergent = faultIn("setp.lt.u32 %p1, %r1, 7;\n@%p1 bra $SKIP;\nbar.sync 0;\n$SKIP:\nmov.b32 %r2, 0;", {.block = {32}});
+  Fault divergent =
+      faultIn("setp.lt.u32 %p1, %r1, 7;\n@%p1 bra $SKIP;\nbar.sync 0;\n$SKIP:\nmov.b32 %r2, 0;", {.block = {32}});
   EXPECT_EQ(divergent.check, Check::barrier);
   EXPECT_THAT(divergent.what(), HasSubstr("barrier in divergent code: lane 0 of the warp is at line"));
   Fault left = faultIn("setp.lt.u32 %p1, %r1, 7;\n@%p1 ret;\nbar.sync 0;", {.block = {32}});
   EXPECT_THAT(left.what(), HasSubstr("barrier waits for lane 0 of the warp, which has exited"));
   Fault warp = faultIn("setp.lt.u32 %p1, %r1, 32;\n@%p1 ret;\nbar.sync 0;", {.block = {64}});
   EXPECT_THAT(warp.what(), HasSubstr("barrier 0 waits for warp 0, which has exited"));
-  Fault other = faultIn("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra $B;\nbar.sync 0;\nret;\n$B:\nbar.sync 1;", {.block = {64}});
+  Fault other =
+      faultIn("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra $B;\nbar.sync 0;\nret;\n$B:\nbar.sync 1;", {.block = {64}});
   EXPECT_THAT(other.what(), HasSubstr("which waits at barrier"));
   Fault many = faultIn("bar.sync 1, 96;", {.block = {64}});
   EXPECT_THAT(many.what(), HasSubstr("is for 96 threads, more than the block has"));
@@ -148,7 +154,8 @@ TEST(PtxBarriers, MustBeReachedByAllThreads) {
 
 TEST(PtxShuffles, MoveValuesBetweenLanes) {
   auto shuffled = [](const std::string &mode, const std::string &by, const std::string &clamp) {
-    return outputs("shfl.sync." + mode + ".b32 %r2|%p1, %r1, " + by + ", " + clamp + ", -1;\n@!%p1 add.s32 %r2, %r2, 100;\n" + storeOwn,
+    return outputs("shfl.sync." + mode + ".b32 %r2|%p1, %r1, " + by + ", " + clamp +
+                       ", -1;\n@!%p1 add.s32 %r2, %r2, 100;\n" + storeOwn,
                    32, {.block = {32}});
   };
   auto butterfly = shuffled("bfly", "5", "31"), up = shuffled("up", "3", "0"), down = shuffled("down", "3", "31"),
@@ -163,29 +170,37 @@ TEST(PtxShuffles, MoveValuesBetweenLanes) {
 
 TEST(PtxShuffles, WaitForTheLanesThatTheyName) {
   // Lanes below 16 come to the shuffle later, by a longer way at lower lines.
-  std::string late = "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra $LATE;\nadd.s32 %r3, %r1, 0;\nbra.uni $JOIN;\n$LATE:\nadd.s32 %r3, %r1, 0;\n"
-                     "$JOIN:\nshfl.sync.bfly.b32 %r2, %r3, 16, 31, -1;\n" + storeOwn;
+  std::string late = "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra $LATE;\nadd.s32 %r3, %r1, 0;\nbra.uni "
+                     "$JOIN;\n$LATE:\nadd.s32 %r3, %r1, 0;\n"
+                     "$JOIN:\nshfl.sync.bfly.b32 %r2, %r3, 16, 31, -1;\n" +
+                     storeOwn;
   EXPECT_EQ(outputs(late, 32, {.block = {32}})[0], 16u);
-  std::string apart = "setp.lt.u32 %p1, %r1, 16;\n@%p1 bra $LOW;\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\nbra.uni $END;\n$LOW:\n"
-                      "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\n$END:\n" + storeOwn;
+  std::string apart =
+      "setp.lt.u32 %p1, %r1, 16;\n@%p1 bra $LOW;\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\nbra.uni $END;\n$LOW:\n"
+      "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\n$END:\n" +
+      storeOwn;
   EXPECT_THAT(faultIn(apart, {.block = {32}}).what(), HasSubstr("waits for lanes of its warp that wait elsewhere"));
   std::string halves = apart;
   halves.replace(halves.find("-1"), 2, "0xffff0000");
   halves.replace(halves.find("-1"), 2, "0xffff");
   EXPECT_EQ(outputs(halves, 32, {.block = {32}})[17], 16u);
-  EXPECT_THAT(faultIn("shfl.sync.bfly.b32 %r2, %r1, 1, 31, 1;", {.block = {32}}).what(), HasSubstr("that its member mask leaves out"));
-  EXPECT_THAT(faultIn("shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;", {.block = {20}}).what(), HasSubstr("which does not take part"));
+  EXPECT_THAT(faultIn("shfl.sync.bfly.b32 %r2, %r1, 1, 31, 1;", {.block = {32}}).what(),
+              HasSubstr("that its member mask leaves out"));
+  EXPECT_THAT(faultIn("shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;", {.block = {20}}).what(),
+              HasSubstr("which does not take part"));
 }
 
 TEST(PtxVotes, SeeAllLanes) {
   std::string body = "setp.lt.u32 %p1, %r1, 3;\nvote.sync.ballot.b32 %r2, %p1, -1;\nvote.sync.any.pred %p2, %p1, -1;\n"
-                     "vote.sync.all.pred %p3, %p1, -1;\n@%p2 add.s32 %r2, %r2, 100;\n@%p3 add.s32 %r2, %r2, 1000;\n" + storeOwn;
+                     "vote.sync.all.pred %p3, %p1, -1;\n@%p2 add.s32 %r2, %r2, 100;\n@%p3 add.s32 %r2, %r2, 1000;\n" +
+                     storeOwn;
   EXPECT_EQ(outputs(body, 32, {.block = {32}})[9], 107u);
 }
 
 TEST(PtxMemory, VectorsAndNarrowTypes) {
   std::string body = "ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1];\nst.global.v2.b32 [%rd1+16], {%r4, %r5};\n"
-                     "ld.global.s8 %r6, [%rd1+3];\nst.global.b32 [%rd1+24], %r6;\nld.global.u16 %r7, [%rd1+2];\nst.global.b16 [%rd1+28], %r7;\n"
+                     "ld.global.s8 %r6, [%rd1+3];\nst.global.b32 [%rd1+24], %r6;\nld.global.u16 %r7, "
+                     "[%rd1+2];\nst.global.b16 [%rd1+28], %r7;\n"
                      "ld.global.s32 %rd5, [%rd1+4];\nshr.u64 %rd6, %rd5, 32;\nst.global.b32 [%rd1+32], %rd6;";
   std::vector<uint32_t> data = {0x80123456, 0xfffffffe, 3, 4, 0, 0, 0, 0, 0};
   Memory memory;
@@ -210,7 +225,8 @@ TEST(PtxMemory, TellsWhatWasTouched) {
   std::vector<uint32_t> data(64);
   Memory memory;
   uint64_t at = memory.add(data.data(), 256);
-  std::string body = "mad.wide.u32 %rd2, %r1, 8, %rd1;\nld.global.b32 %r2, [%rd2+4];\nmad.wide.u32 %rd3, %r1, 4, %rd1;\nst.global.b32 [%rd3+128], %r2;";
+  std::string body = "mad.wide.u32 %rd2, %r1, 8, %rd1;\nld.global.b32 %r2, [%rd2+4];\nmad.wide.u32 %rd3, %r1, 4, "
+                     "%rd1;\nst.global.b32 [%rd3+128], %r2;";
   Report report = Module::parse(kernelText(body, 1)).launch({.entry = "k", .block = {3}, .arguments = {at}}, memory);
   EXPECT_EQ(report.reads, (Ranges{{at + 4, at + 8}, {at + 12, at + 16}, {at + 20, at + 24}}));
   EXPECT_EQ(report.writes, (Ranges{{at + 128, at + 140}}));
@@ -229,7 +245,9 @@ TEST(PtxMemory, NonCoherentLoadsOfWhatIsWrittenAreReported) {
 TEST(PtxMemory, UndefinedReadsAreReportedWhereAskedFor) {
   EXPECT_EQ(outputs("mov.b32 %r2, %r7;\n" + storeOwn, 1).size(), 1u);
   EXPECT_EQ(faultIn("mov.b32 %r2, %r7;", {.reportsUndefined = true}).check, Check::undefined);
-  EXPECT_EQ(faultIn("setp.eq.s32 %p1, %r1, 9;\n@%p1 mov.b32 %r7, 1;\nmov.b32 %r2, %r7;", {.reportsUndefined = true}).check, Check::undefined);
+  EXPECT_EQ(
+      faultIn("setp.eq.s32 %p1, %r1, 9;\n@%p1 mov.b32 %r7, 1;\nmov.b32 %r2, %r7;", {.reportsUndefined = true}).check,
+      Check::undefined);
   Fault shared = faultIn("ld.shared.b32 %r2, [dynamic];", {.sharedBytes = 64, .reportsUndefined = true});
   EXPECT_EQ(shared.check, Check::undefined);
   EXPECT_THAT(shared.what(), HasSubstr("is read but was never written"));
@@ -246,15 +264,20 @@ ld.local.b32 %r2, [%rd3+4];
 }
 
 TEST(PtxMemory, GenericAddressesOfSharedMemory) {
-  std::string body = "mov.u64 %rd3, dynamic;\ncvta.shared.u64 %rd4, %rd3;\nmad.wide.u32 %rd5, %r1, 4, %rd4;\nst.b32 [%rd5], %r1;\n"
-                     "cvta.to.shared.u64 %rd6, %rd5;\nld.shared.b32 %r2, [%rd6];\n" + storeOwn;
+  std::string body =
+      "mov.u64 %rd3, dynamic;\ncvta.shared.u64 %rd4, %rd3;\nmad.wide.u32 %rd5, %r1, 4, %rd4;\nst.b32 [%rd5], %r1;\n"
+      "cvta.to.shared.u64 %rd6, %rd5;\nld.shared.b32 %r2, [%rd6];\n" +
+      storeOwn;
   EXPECT_THAT(outputs(body, 3, {.block = {3}, .sharedBytes = 12}), ElementsAre(0, 1, 2));
 }
 
 TEST(PtxAtomics, AreDoneLaneByLane) {
-  EXPECT_EQ(outputs("atom.global.add.u32 %r2, [%rd1], %r1;\nred.global.max.u32 [%rd1+4], %r1;", 2, {.grid = {2}, .block = {40}})[0], 2u * 780);
+  EXPECT_EQ(outputs("atom.global.add.u32 %r2, [%rd1], %r1;\nred.global.max.u32 [%rd1+4], %r1;", 2,
+                    {.grid = {2}, .block = {40}})[0],
+            2u * 780);
   EXPECT_EQ(outputs("add.s32 %r3, %r1, 1;\natom.global.cas.b32 %r2, [%rd1], 0, %r3;", 1, {.block = {8}})[0], 1u);
-  EXPECT_THAT(faultOf([] { Module::parse(kernelText("atom.global.add.f32 %f1, [%rd1], %f2;")); }).what(), HasSubstr("not deterministic"));
+  EXPECT_THAT(faultOf([] { Module::parse(kernelText("atom.global.add.f32 %f1, [%rd1], %f2;")); }).what(),
+              HasSubstr("not deterministic"));
 }
 
 TEST(PtxAsynchronousCopies, AreThereOnceTheyAreWaitedFor) {

@@ -7,7 +7,9 @@
 namespace espalier::emulator {
 namespace {
 
-bool isWordStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.'; }
+bool isWordStart(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '.';
+}
 bool isWordPart(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.'; }
 
 class Lexer {
@@ -58,7 +60,8 @@ private:
     }
     if (isWordStart(first)) {
       // "::" joins the words of modifiers such as .shared::cta.
-      for (++at; at < text.size() && (isWordPart(text[at]) || startsWith("::") || (text[at] == ':' && text[at - 1] == ':'));)
+      for (++at;
+           at < text.size() && (isWordPart(text[at]) || startsWith("::") || (text[at] == ':' && text[at - 1] == ':'));)
         ++at;
       return token(Token::Kind::word);
     }

@@ -25,13 +25,15 @@ ld.global.b32 %r4, [%rd6];
 add.s32 %r5, %r2, %r3;
 st.shared.b32 [%r5], %r4;
 add.s32 %r3, %r3, 4;
-setp.lt.u32 %p2, %r3, )" + std::to_string((16 * k + k * 8) * 2) + R"(;
+setp.lt.u32 %p2, %r3, )" +
+                     std::to_string((16 * k + k * 8) * 2) + R"(;
 @%p2 bra $COPY;
 $COPIED:
 bar.sync 0;
 and.b32 %r6, %r1, 15;
 shr.u32 %r7, %r1, 4;
-mul.lo.s32 %r8, %r6, )" + rows + R"(;
+mul.lo.s32 %r8, %r6, )" +
+                     rows + R"(;
 mad.lo.s32 %r8, %r7, 16, %r8;
 add.s32 %r8, %r8, %r2;
 mad.lo.s32 %r9, %r6, 16, %r2;
@@ -40,13 +42,21 @@ mov.f32 %f9, 0f3F800000;
   std::string b = std::to_string(16 * k * 2);
   if (isWide)
     body += "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r8];\n"
-            "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r14, %r15}, [%r9+" + b + "];\n"
-            "mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type + ".f32 {%f1, %f2, %f3, %f4}, {%r10, %r11, %r12, %r13}, "
+            "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r14, %r15}, [%r9+" +
+            b +
+            "];\n"
+            "mma.sync.aligned.m16n8k16.row.col.f32." +
+            type + "." + type +
+            ".f32 {%f1, %f2, %f3, %f4}, {%r10, %r11, %r12, %r13}, "
             "{%r14, %r15}, {%f9, %f9, %f9, %f9};\n";
   else
     body += "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r10, %r11}, [%r8];\n"
-            "ldmatrix.sync.aligned.m8n8.x1.trans.shared::cta.b16 {%r14}, [%r9+" + b + "];\n"
-            "mma.sync.aligned.m16n8k8.row.col.f32." + type + "." + type + ".f32 {%f1, %f2, %f3, %f4}, {%r10, %r11}, {%r14}, "
+            "ldmatrix.sync.aligned.m8n8.x1.trans.shared::cta.b16 {%r14}, [%r9+" +
+            b +
+            "];\n"
+            "mma.sync.aligned.m16n8k8.row.col.f32." +
+            type + "." + type +
+            ".f32 {%f1, %f2, %f3, %f4}, {%r10, %r11}, {%r14}, "
             "{%f9, %f9, %f9, %f9};\n";
   body += R"(shr.u32 %r20, %r1, 2;
 and.b32 %r21, %r1, 3;
@@ -61,8 +71,11 @@ st.global.v2.f32 [%rd7+256], {%f3, %f4};
     in[i] = narrow<Half>((static_cast<int>(i * 37 % 101) - 50) / 8.0);
   std::vector<float> out(16 * 8);
   Memory memory;
-  Launch launch{.entry = "k", .block = {32}, .sharedBytes = 2048,
-                .arguments = {memory.add(in.data(), in.size() * 2), memory.add(out.data(), 512)}, .reportsUndefined = true};
+  Launch launch{.entry = "k",
+                .block = {32},
+                .sharedBytes = 2048,
+                .arguments = {memory.add(in.data(), in.size() * 2), memory.add(out.data(), 512)},
+                .reportsUndefined = true};
   Module::parse(kernelText(body)).launch(launch, memory);
   for (uint32_t row = 0; row < 16; ++row)
     for (uint32_t column = 0; column < 8; ++column) {
@@ -81,7 +94,8 @@ TEST(PtxMatrices, ProductsOfBothTypesAndDepths) {
 }
 
 TEST(PtxMatrices, NeedTheWholeWarp) {
-  std::string body = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1}, {%r1}, {%f1, %f2, %f3, %f4};";
+  std::string body =
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1}, {%r1}, {%f1, %f2, %f3, %f4};";
   Module module = Module::parse(kernelText(body, 0));
   Memory memory;
   Fault fault = faultOf([&] { module.launch({.entry = "k", .block = {31}}, memory); });

@@ -14,20 +14,34 @@ using Halves = TypeList<F16, BF16, Two<F16>, Two<BF16>>;
 
 /// Whether registers of the PTX type hold a T.
 template <class T> constexpr bool holds(Type type) {
-  if constexpr (std::is_same_v<T, uint8_t>) return type == Type::u8 || type == Type::b8;
-  else if constexpr (std::is_same_v<T, int8_t>) return type == Type::s8;
-  else if constexpr (std::is_same_v<T, uint16_t>) return type == Type::u16 || type == Type::b16;
-  else if constexpr (std::is_same_v<T, int16_t>) return type == Type::s16;
-  else if constexpr (std::is_same_v<T, uint32_t>) return type == Type::u32 || type == Type::b32;
-  else if constexpr (std::is_same_v<T, int32_t>) return type == Type::s32;
-  else if constexpr (std::is_same_v<T, uint64_t>) return type == Type::u64 || type == Type::b64;
-  else if constexpr (std::is_same_v<T, int64_t>) return type == Type::s64;
-  else if constexpr (std::is_same_v<T, float>) return type == Type::f32;
-  else if constexpr (std::is_same_v<T, double>) return type == Type::f64;
-  else if constexpr (std::is_same_v<T, F16>) return type == Type::f16;
-  else if constexpr (std::is_same_v<T, BF16>) return type == Type::bf16;
-  else if constexpr (std::is_same_v<T, Two<F16>>) return type == Type::f16x2;
-  else return type == Type::bf16x2;
+  if constexpr (std::is_same_v<T, uint8_t>)
+    return type == Type::u8 || type == Type::b8;
+  else if constexpr (std::is_same_v<T, int8_t>)
+    return type == Type::s8;
+  else if constexpr (std::is_same_v<T, uint16_t>)
+    return type == Type::u16 || type == Type::b16;
+  else if constexpr (std::is_same_v<T, int16_t>)
+    return type == Type::s16;
+  else if constexpr (std::is_same_v<T, uint32_t>)
+    return type == Type::u32 || type == Type::b32;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return type == Type::s32;
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    return type == Type::u64 || type == Type::b64;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return type == Type::s64;
+  else if constexpr (std::is_same_v<T, float>)
+    return type == Type::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return type == Type::f64;
+  else if constexpr (std::is_same_v<T, F16>)
+    return type == Type::f16;
+  else if constexpr (std::is_same_v<T, BF16>)
+    return type == Type::bf16;
+  else if constexpr (std::is_same_v<T, Two<F16>>)
+    return type == Type::f16x2;
+  else
+    return type == Type::bf16x2;
 }
 
 /// F::apply(T...) over lanes, the last operands being its inputs.

@@ -158,7 +158,8 @@ private:
       need("]");
     }
     need(";");
-    scopes.back().variables[name] = {space, static_cast<uint32_t>(bytes), std::max(alignment, bytesOf(element)), isDynamic};
+    scopes.back().variables[name] = {space, static_cast<uint32_t>(bytes), std::max(alignment, bytesOf(element)),
+                                     isDynamic};
   }
 
   void readEntry() {

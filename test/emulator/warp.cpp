@@ -7,36 +7,41 @@
 namespace espalier::emulator {
 
 Warp::Warp(Block &block, const Entry &entry, uint32_t index, uint32_t threads)
-    : block(block), entry(entry), index(index), started(threads == warpLanes ? ~0u : (1u << threads) - 1), live(started),
-      file(entry.fileBytes) {
+    : block(block), entry(entry), index(index), started(threads == warpLanes ? ~0u : (1u << threads) - 1),
+      live(started), file(entry.fileBytes) {
   if (block.grid.launch.reportsUndefined)
     defined.resize(entry.fileBytes / 4 + 1);
   fillConstants();
 }
 
 void Warp::fillConstants() {
-  const Launch &launch = block.grid.launch;
-  auto part = [](const Dim &dim, uint8_t axis) { return axis == 0 ? dim.x : axis == 1 ? dim.y : dim.z; };
   for (const Fill &fill : entry.fills) {
-    for (uint32_t lane = 0; lane < warpLanes; ++lane) {
-      uint32_t thread = index * warpLanes + lane;
-      const Dim &size = launch.block;
-      Dim place{thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
-      uint64_t value = fill.value;
-      switch (fill.source) {
-      case Fill::Source::value: break;
-      case Fill::Source::tid: value = part(place, fill.axis); break;
-      case Fill::Source::ntid: value = part(size, fill.axis); break;
-      case Fill::Source::ctaid: value = part(block.index, fill.axis); break;
-      case Fill::Source::nctaid: value = part(launch.grid, fill.axis); break;
-      case Fill::Source::lane: value = lane; break;
-      case Fill::Source::warp: value = index; break;
-      case Fill::Source::warps: value = (size.x * size.y * size.z + warpLanes - 1) / warpLanes; break;
-      }
-      setBits(fill.slot, lane, value);
-    }
+    for (uint32_t lane = 0; lane < warpLanes; ++lane)
+      setBits(fill.slot, lane, fill.source == Fill::Source::value ? fill.value : special(fill, lane));
     if (!defined.empty())
       defined[fill.slot.offset / 4] = ~0u;
+  }
+}
+
+uint32_t Warp::special(const Fill &fill, uint32_t lane) const {
+  auto part = [&](const Dim &dim) { return fill.axis == 0 ? dim.x : fill.axis == 1 ? dim.y : dim.z; };
+  const Dim &size = block.grid.launch.block;
+  uint32_t thread = index * warpLanes + lane;
+  switch (fill.source) {
+  case Fill::Source::tid:
+    return part({thread % size.x, thread / size.x % size.y, thread / size.x / size.y});
+  case Fill::Source::ntid:
+    return part(size);
+  case Fill::Source::ctaid:
+    return part(block.index);
+  case Fill::Source::nctaid:
+    return part(block.grid.launch.grid);
+  case Fill::Source::lane:
+    return lane;
+  case Fill::Source::warp:
+    return index;
+  default:
+    return (size.x * size.y * size.z + warpLanes - 1) / warpLanes;
   }
 }
 
@@ -124,7 +129,8 @@ uint32_t Warp::branch(const Instruction &instruction, uint32_t at, uint32_t hold
 bool Warp::isConverged(const Instruction &instruction, uint32_t mask) {
   if (instruction.members == allMembers) {
     if (live != ~0u)
-      fail(Fault::Check::convergence, instruction, __builtin_ctz(mask), "needs all 32 lanes of the warp, some have exited");
+      fail(Fault::Check::convergence, instruction, __builtin_ctz(mask),
+           "needs all 32 lanes of the warp, some have exited");
     return mask == live;
   }
   uint32_t wanted = 0;

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstring>
-#include <deque>
 #include <string>
 #include <vector>
 
@@ -26,9 +25,9 @@ public:
 
   Block &block;
   const Entry &entry;
-  const uint32_t index; // in the block
-  const uint32_t started; // lanes that have a thread
-  uint32_t live;          // lanes that have not exited
+  const uint32_t index;             // in the block
+  const uint32_t started;           // lanes that have a thread
+  uint32_t live;                    // lanes that have not exited
   uint32_t program[warpLanes] = {}; // index of each lane's next instruction
   uint64_t executed = 0;
 
@@ -37,31 +36,40 @@ public:
   uint32_t &predicate(Slot slot) { return *lanes<uint32_t>(slot); }
   /// One lane's bits in a slot of any width.
   uint64_t bits(Slot slot, uint32_t lane) {
-    uint64_t value = 0;
-    std::memcpy(&value, file.data() + slot.offset + lane * slot.bytes, slot.bytes);
-    return value;
+    const std::byte *at = file.data() + slot.offset + lane * slot.bytes;
+    return slot.bytes == 4   ? *reinterpret_cast<const uint32_t *>(at)
+           : slot.bytes == 8 ? *reinterpret_cast<const uint64_t *>(at)
+                             : *reinterpret_cast<const uint16_t *>(at);
   }
   void setBits(Slot slot, uint32_t lane, uint64_t value) {
-    std::memcpy(file.data() + slot.offset + lane * slot.bytes, &value, slot.bytes);
+    std::byte *at = file.data() + slot.offset + lane * slot.bytes;
+    if (slot.bytes == 4)
+      *reinterpret_cast<uint32_t *>(at) = static_cast<uint32_t>(value);
+    else if (slot.bytes == 8)
+      *reinterpret_cast<uint64_t *>(at) = value;
+    else
+      *reinterpret_cast<uint16_t *>(at) = static_cast<uint16_t>(value);
   }
 
-  [[noreturn]] void fail(Fault::Check check, const Instruction &instruction, uint32_t lane, const std::string &what) const;
+  [[noreturn]] void fail(Fault::Check check, const Instruction &instruction, uint32_t lane,
+                         const std::string &what) const;
 
   /// Copies of cp.async that a lane has begun and not yet waited for, by groups, and its open group.
   struct Copy {
     const std::byte *from;
     uint32_t to, bytes, filled; // the bytes behind `filled` become zero
   };
-  std::deque<std::vector<Copy>> committed[warpLanes];
+  std::vector<std::vector<Copy>> committed[warpLanes];
   std::vector<Copy> open[warpLanes];
 
 private:
   std::vector<std::byte> file;
   std::vector<uint32_t> defined; // of the lanes of each slot, by offset / 4; empty unless undefined reads are reported
   const Instruction *stoppedAt = nullptr;
-  uint32_t waiting = 0;          // lanes at a convergence that others have not reached
+  uint32_t waiting = 0; // lanes at a convergence that others have not reached
 
   void fillConstants();
+  uint32_t special(const Fill &fill, uint32_t lane) const;
   uint32_t nextGroup(uint32_t &at);
   uint32_t guarded(const Instruction &instruction, uint32_t mask);
   bool isConverged(const Instruction &instruction, uint32_t mask);
