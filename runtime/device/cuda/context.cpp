@@ -27,6 +27,8 @@ std::string visibleDevices() {
   return visible ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible) : "";
 }
 
+std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+
 } // namespace
 
 Context::Context(const Driver &driver, int ordinal) : driver(driver), ordinal(ordinal) {
@@ -44,7 +46,7 @@ Context::Context(const Driver &driver, int ordinal) : driver(driver), ordinal(or
     throw PlanError(fmt::format("CUDA device {} ({}) has compute capability {}.{}, the plan needs {}.0 or newer",
                                 ordinal, name, major, minor, oldestMajor));
   driver.cuDevicePrimaryCtxRetain(&context, device);
-  driver.cuCtxSetCurrent(context);
+  makeCurrent();
 }
 
 Context::~Context() {
@@ -58,7 +60,16 @@ Context::Bytes Context::memory() const {
   return bytes;
 }
 
-std::string Context::describe() const { return fmt::format("{} sm_{}{}", name, major, minor); }
+void Context::requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const {
+  Bytes device = memory();
+  if (arenaBytes + workspaceBytes > device.free)
+    throw MemoryError(fmt::format("the plan needs {} of device memory (arena of {} bytes, workspace of {} bytes), CUDA "
+                                  "device {} ({}) has {} free of {}",
+                                  gibibytes(arenaBytes + workspaceBytes), arenaBytes, workspaceBytes, ordinal,
+                                  describe(), gibibytes(device.free), gibibytes(device.total)));
+}
+
+void Context::makeCurrent() const { driver.cuCtxSetCurrent(context); }
 
 int Context::attribute(CUdevice_attribute which) const {
   int value = 0;

@@ -5,8 +5,8 @@
 
 namespace espalier::rt::cuda {
 
-/// Makes device `ordinal` the current one of this thread. Throws PlanError where there is no such device or its compute
-/// capability is below 8.0.
+/// Device `ordinal`, current on the thread that makes this. Throws PlanError where there is no such device or its
+/// compute capability is below 8.0.
 class Context {
 public:
   Context(const Driver &driver, int ordinal);
@@ -18,17 +18,25 @@ public:
     size_t free = 0, total = 0;
   };
   Bytes memory() const;
+  /// Throws MemoryError, with what is free and what is wanted, unless that many bytes are free.
+  void requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const;
+  /// Calls of this thread go to this device from now on.
+  void makeCurrent() const;
   /// "NVIDIA H200 sm_90"
-  std::string describe() const;
+  std::string describe() const { return name + " " + architecture(); }
+  /// "sm_90"
+  std::string architecture() const { return "sm_" + std::to_string(capability()); }
+  /// 90 for compute capability 9.0.
+  int capability() const { return 10 * major + minor; }
   int attribute(CUdevice_attribute which) const;
 
   const Driver &driver;
   const int ordinal;
+  std::string name; ///< "NVIDIA H200"
 
 private:
   CUdevice device = 0;
   CUcontext context = nullptr;
-  std::string name;
   int major = 0, minor = 0;
 };
 

@@ -1,17 +1,12 @@
 #include "runtime/device/cuda/memory.h"
 
-#include "runtime/status.h"
-
 #include <algorithm>
 #include <cstring>
-#include <fmt/format.h>
 
 namespace espalier::rt::cuda {
 namespace {
 
 constexpr uint64_t workspaceAlignment = 256;
-
-std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
 } // namespace
 
@@ -19,15 +14,8 @@ Memory::Memory(const Context &context, Queue &queue, uint64_t arenaBytes, uint64
     : workspaceBytes(workspaceBytes), driver(context.driver),
       workspaceOffset((arenaBytes + workspaceAlignment - 1) / workspaceAlignment * workspaceAlignment),
       size(workspaceOffset + workspaceBytes) {
-  Context::Bytes device = context.memory();
-  CUresult status = size <= device.free ? driver.cuMemAlloc_v2.answer(&base, size) : CUDA_ERROR_OUT_OF_MEMORY;
-  if (status == CUDA_ERROR_OUT_OF_MEMORY)
-    throw MemoryError(fmt::format("the plan needs {} of device memory (arena of {} bytes, workspace of {} bytes), CUDA "
-                                  "device {} ({}) has {} free of {}",
-                                  gibibytes(size), arenaBytes, workspaceBytes, context.ordinal, context.describe(),
-                                  gibibytes(device.free), gibibytes(device.total)));
-  if (status != CUDA_SUCCESS)
-    throw CallError("cuMemAlloc_v2", driver.text(status), std::source_location::current());
+  context.requireFree(arenaBytes, workspaceBytes);
+  driver.cuMemAlloc_v2(&base, size);
   driver.cuMemsetD8Async(base, 0, size, queue.stream());
 }
 

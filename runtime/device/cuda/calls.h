@@ -1,0 +1,32 @@
+// The library calls of a plan, read and checked when it is loaded.
+#pragma once
+
+#include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/movement.h"
+#include "runtime/plan.pb.h"
+
+#include <variant>
+#include <vector>
+
+namespace espalier::rt::cuda {
+
+struct Clearing {
+  int64_t bytes;
+};
+
+/// One call; nothing where an instruction is none.
+using LibraryCall = std::variant<std::monostate, const Matmuls::Product *, StridedCopy, Clearing>;
+
+class LibraryCalls {
+public:
+  /// Throws PlanError for a call that is malformed, that the compiler does not leave to libraries on CUDA, or that
+  /// cuBLASLt cannot do.
+  LibraryCalls(const pb::Plan &plan, Matmuls &matmuls);
+
+  const LibraryCall &at(uint32_t subprogram, uint32_t instruction) const { return calls[subprogram][instruction]; }
+
+private:
+  std::vector<std::vector<LibraryCall>> calls;
+};
+
+} // namespace espalier::rt::cuda
