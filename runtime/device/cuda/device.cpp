@@ -25,7 +25,9 @@ const Driver &current(const CudaBackend &backend) {
 
 CudaDevice::CudaDevice(const CudaBackend &backend, const pb::Stage &stage)
     : backend(backend), driver(current(backend)), compute(driver),
-      memory(backend.context(), compute, stage.arena_bytes(), Matmuls::workspaceBytes), staging(driver) {}
+      memory(backend.context(), compute, stage.arena_bytes(), Matmuls::workspaceBytes), staging(driver) {
+  backend.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(), memory.workspace());
+}
 
 CudaDevice::~CudaDevice() {
   // What is freed must not be in use; after a failure of the device there is nothing to wait for.

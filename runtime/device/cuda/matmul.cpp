@@ -140,16 +140,14 @@ Matmuls::~Matmuls() {
 }
 
 const Matmuls::Product &Matmuls::prepare(const MatmulShape &shape) {
-  std::unique_ptr<Product> &product = products[shape];
-  if (product)
-    return *product;
+  if (auto found = products.find(shape); found != products.end())
+    return *found->second;
   auto made = std::make_unique<Product>(cublas, shape);
   bool needsNone = made->isEmpty() || shape.k == 0;
   if (!needsNone && !made->choose(cublas, handle))
     throw PlanError(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} MiB",
                                 cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20));
-  product = std::move(made);
-  return *product;
+  return *products.emplace(shape, std::move(made)).first->second;
 }
 
 void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &operands, bool accumulates,
@@ -159,7 +157,7 @@ void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &op
     return;
   if (shape.k == 0) {
     if (!accumulates)
-      queue.driver.cuMemsetD8Async(operands.c, 0, shape.batch * shape.m * shape.n * bytesOf(shape.c), queue.stream());
+      queue.driver.cuMemsetD8Async(operands.c, 0, shape.bytesOfC(), queue.stream());
     return;
   }
   float one = 1, beta = accumulates ? 1 : 0;
@@ -167,6 +165,15 @@ void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &op
   cublas.cublasLtMatmul(handle, product.description, &one, pointer(operands.b), product.b, pointer(operands.a),
                         product.a, &beta, pointer(operands.c), product.c, pointer(operands.c), product.c,
                         &product.algorithm, pointer(workspace), workspaceBytes, queue.stream());
+}
+
+void Matmuls::warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const {
+  auto roundUp = [](int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; };
+  for (const auto &[shape, product] : products) {
+    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB());
+    if (c + shape.bytesOfC() <= roomBytes)
+      run(queue, *product, {room, room + b, room + c}, /*accumulates=*/false, workspace);
+  }
 }
 
 } // namespace espalier::rt::cuda

@@ -22,6 +22,9 @@ struct MatmulShape {
   std::array<uint32_t, 3> alignments = {16, 16, 16};
 
   auto operator<=>(const MatmulShape &) const = default;
+  int64_t bytesOfA() const { return batch * m * k * bytesOf(a); }
+  int64_t bytesOfB() const { return batch * k * n * bytesOf(b); }
+  int64_t bytesOfC() const { return batch * m * n * bytesOf(c); }
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k * batch);
   }
@@ -53,6 +56,10 @@ public:
   /// Enqueues it. `accumulates`: adds to c. `workspace`: workspaceBytes, used by `queue` alone.
   void run(Queue &queue, const Product &product, const MatmulOperands &operands, bool accumulates,
            CUdeviceptr workspace) const;
+
+  /// Enqueues every product once, on zeros in `room`, so that cuBLASLt loads its kernels now and not in the first step.
+  /// Those whose operands do not fit are left out.
+  void warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const;
 
 private:
   const Context &context;
