@@ -38,8 +38,12 @@ PlanKernel prepare(const Module &module, const pb::Kernel &kernel) {
   if (kernel.threads() == 0 || kernel.extent_per_block() == 0)
     throw PlanError(fmt::format("kernel '{}' has blocks of {} threads for {} iterations, needs at least 1 of each",
                                 kernel.symbol(), kernel.threads(), kernel.extent_per_block()));
-  return {module.kernel(kernel.symbol(), kernel.threads(), kernel.shared_bytes()), kernel.threads(),
-          kernel.extent_per_block(), kernel.columns_per_block(), kernel.shared_bytes()};
+  return {kernel.symbol(),
+          module.kernel(kernel.symbol(), kernel.threads(), kernel.shared_bytes()),
+          kernel.threads(),
+          kernel.extent_per_block(),
+          kernel.columns_per_block(),
+          kernel.shared_bytes()};
 }
 
 } // namespace

@@ -9,6 +9,7 @@ namespace espalier::rt::cuda {
 
 /// A kernel of the plan and how its launches become grids.
 struct PlanKernel {
+  std::string symbol;
   Kernel kernel;
   uint32_t threads, extentPerBlock, columnsPerBlock, sharedBytes;
 };

@@ -93,6 +93,21 @@ LibraryCall prepare(const pb::LibraryCall &call, const RegionBits &regions, Matm
 
 } // namespace
 
+std::string describe(const LibraryCall &call) {
+  if (auto *product = std::get_if<const Matmuls::Product *>(&call))
+    return "product of " + Matmuls::shapeOf(**product).describe();
+  if (auto *copy = std::get_if<StridedCopy>(&call))
+    return fmt::format("copy of {} x {} bytes", copy->blocks, copy->bytes);
+  if (auto *clearing = std::get_if<Clearing>(&call))
+    return fmt::format("zero of {} bytes", clearing->bytes);
+  return "nothing";
+}
+
+double flopsOf(const LibraryCall &call) {
+  auto *product = std::get_if<const Matmuls::Product *>(&call);
+  return product ? Matmuls::shapeOf(**product).flops() : 0;
+}
+
 LibraryCalls::LibraryCalls(const pb::Plan &plan, Matmuls &matmuls) {
   RegionBits regions = regionBits(plan);
   for (const pb::Subprogram &subprogram : plan.subprograms()) {

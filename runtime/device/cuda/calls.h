@@ -5,6 +5,7 @@
 #include "runtime/device/cuda/movement.h"
 #include "runtime/plan.pb.h"
 
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,11 @@ struct Clearing {
 
 /// One call; nothing where an instruction is none.
 using LibraryCall = std::variant<std::monostate, const Matmuls::Product *, StridedCopy, Clearing>;
+
+/// For people: "product of f32 [8, 4] by f32 [4, 6] to f32", "copy of 3 x 32 bytes".
+std::string describe(const LibraryCall &call);
+/// 0 for what only moves bytes.
+double flopsOf(const LibraryCall &call);
 
 class LibraryCalls {
 public:

@@ -2,6 +2,7 @@
 
 #include "runtime/program.h"
 
+#include <cstdlib>
 #include <fmt/format.h>
 
 namespace espalier::rt::cuda {
@@ -27,6 +28,8 @@ CudaDevice::CudaDevice(const CudaBackend &backend, const pb::Stage &stage)
     : backend(backend), driver(current(backend)), compute(driver),
       memory(backend.context(), compute, stage.arena_bytes(), Matmuls::workspaceBytes), staging(driver) {
   backend.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(), memory.workspace());
+  if (const char *file = std::getenv("ESPALIER_CUDA_TIMES"))
+    timeline.emplace(driver, file);
 }
 
 CudaDevice::~CudaDevice() {
@@ -60,6 +63,15 @@ void CudaDevice::launch(const KernelLaunch &launch) {
   grid.sharedBytes = kernel.sharedBytes;
   if (grid.blocksX == 0 || grid.blocksY == 0)
     return;
+  if (timeline)
+    timeline->begin(compute);
+  enqueue(launch, kernel, grid);
+  if (timeline)
+    timeline->end(compute, fmt::format("{} {} ({} x {} blocks of {})", kernel.symbol, launch.extent, grid.blocksX,
+                                       grid.blocksY, grid.threads));
+}
+
+void CudaDevice::enqueue(const KernelLaunch &launch, const PlanKernel &kernel, const Grid &grid) {
   std::array<uint64_t, maxBuffers + maxScalars + 1> arguments;
   size_t count = 0;
   for (uint64_t place : launch.buffers)
@@ -71,8 +83,16 @@ void CudaDevice::launch(const KernelLaunch &launch) {
 }
 
 void CudaDevice::call(const LibraryLaunch &launch) {
-  auto at = [&](int operand) { return memory.at(launch.buffers[operand]); };
   const LibraryCall &call = backend.call(launch.subprogram, launch.instruction);
+  if (timeline)
+    timeline->begin(compute);
+  enqueue(launch, call);
+  if (timeline)
+    timeline->end(compute, describe(call), flopsOf(call));
+}
+
+void CudaDevice::enqueue(const LibraryLaunch &launch, const LibraryCall &call) {
+  auto at = [&](int operand) { return memory.at(launch.buffers[operand]); };
   if (auto *product = std::get_if<const Matmuls::Product *>(&call))
     return backend.matmuls().run(compute, **product, {at(0), at(1), at(2)}, launch.accumulate, memory.workspace());
   if (auto *strided = std::get_if<StridedCopy>(&call))

@@ -3,6 +3,9 @@
 
 #include "runtime/device/cuda/backend.h"
 #include "runtime/device/cuda/memory.h"
+#include "runtime/device/cuda/timeline.h"
+
+#include <optional>
 
 namespace espalier::rt::cuda {
 
@@ -26,11 +29,15 @@ public:
   void wait(Ticket &ticket) override;
 
 private:
+  void enqueue(const KernelLaunch &launch, const PlanKernel &kernel, const Grid &grid);
+  void enqueue(const LibraryLaunch &launch, const LibraryCall &call);
+
   const CudaBackend &backend;
   const Driver &driver;
   Queue compute;
   Memory memory;
   Staging staging;
+  std::optional<Timeline> timeline; ///< where ESPALIER_CUDA_TIMES names a file for it
   std::vector<CollectiveShape> collectives;
 };
 

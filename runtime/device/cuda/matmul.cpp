@@ -150,6 +150,8 @@ const Matmuls::Product &Matmuls::prepare(const MatmulShape &shape) {
   return *products.emplace(shape, std::move(made)).first->second;
 }
 
+const MatmulShape &Matmuls::shapeOf(const Product &product) { return product.shape; }
+
 void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &operands, bool accumulates,
                   CUdeviceptr workspace) const {
   const MatmulShape &shape = product.shape;

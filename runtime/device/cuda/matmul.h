@@ -52,6 +52,7 @@ public:
   /// The product of this shape; shapes that were prepared before are looked up. Throws PlanError where cuBLASLt has no
   /// algorithm for it.
   const Product &prepare(const MatmulShape &shape);
+  static const MatmulShape &shapeOf(const Product &product);
 
   /// Enqueues it. `accumulates`: adds to c. `workspace`: workspaceBytes, used by `queue` alone.
   void run(Queue &queue, const Product &product, const MatmulOperands &operands, bool accumulates,

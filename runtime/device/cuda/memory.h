@@ -45,7 +45,7 @@ public:
   void copyOut(Queue &queue, void *to, CUdeviceptr from, size_t bytes);
 
 private:
-  static constexpr size_t blockBytes = 4 << 20, blockCount = 4;
+  static constexpr size_t blockBytes = 1 << 20, blockCount = 16;
   struct Block {
     std::byte *memory;
     Event isFree;

@@ -6,6 +6,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 
 namespace espalier::rt {
@@ -130,7 +132,7 @@ protected:
     device->launch({.kernel = 0, .buffers = buffers, .scalars = scalars, .extent = rows, .grain = 1});
   }
   void call(uint32_t instruction, std::vector<uint64_t> buffers, bool accumulate = false) {
-    device->call({.subprogram = 0, .instruction = instruction, .buffers = buffers, .scalars = {}, .accumulate = accumulate});
+    device->call({0, instruction, buffers, /*scalars=*/{}, accumulate, /*step=*/0});
   }
 
   pb::Plan plan;
@@ -211,6 +213,30 @@ TEST_F(CudaDevice, ACollectiveOfOneRankMovesAtMost) {
   device->wait(ticket);
   EXPECT_EQ(read(256, 4), (std::vector<float>{1, 2, 3, 0}));
   EXPECT_EQ(read(512, 3), (std::vector<float>{5, 6, 7}));
+}
+
+/// Its file names a kernel and a product by their sizes, with how often they ran.
+class CudaTimes : public CudaDevice {
+protected:
+  static pb::Plan planWithTimes() {
+    setenv("ESPALIER_CUDA_TIMES", file.c_str(), /*overwrite=*/1);
+    return samplePlan();
+  }
+  CudaTimes() : CudaDevice(planWithTimes()) { unsetenv("ESPALIER_CUDA_TIMES"); }
+
+  static inline const std::string file = testing::TempDir() + "cuda_times.txt";
+};
+
+TEST_F(CudaTimes, AreWrittenWhenTheDeviceIsClosed) {
+  for (int i = 0; i < 3; ++i)
+    number(8, 64, 5, 0);
+  call(/*MATMUL*/ 0, {0, 128, 256});
+  device.reset();
+  std::ifstream stream(file);
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  EXPECT_THAT(text, testing::ContainsRegex("busy [0-9.]+ ms of [0-9.]+ ms"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n +3 .*  number 8\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n +1 .*  product of f32 .8, 4. by f32 .4, 6. to f32\n"));
 }
 
 /// What loading a sample plan says after `change`.
