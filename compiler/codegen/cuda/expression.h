@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/kernel_function.h"
 
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 namespace espalier::codegen::cuda {
@@ -15,9 +16,9 @@ class Expr {
 public:
   Expr() = default;
   Expr(KernelFunction &f, mlir::Value value) : f(&f), value(value) {}
-  Expr(int number) : number(number) {}
-  Expr(int64_t number) : number(static_cast<double>(number)) {}
-  Expr(double number) : number(number) {}
+  template <class Number>
+    requires std::is_arithmetic_v<Number>
+  Expr(Number number) : number(static_cast<double>(number)) {}
 
   /// The value; a number becomes a constant of `type`.
   mlir::Value as(KernelFunction &f, mlir::Type type) const;
