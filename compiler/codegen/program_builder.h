@@ -49,6 +49,19 @@ public:
   /// Replaces the function by its program. Errors are reported on the op that cannot be lowered.
   mlir::LogicalResult build();
 
+  /// A library call as plan.proto has it; the last `outputs` buffers are written.
+  struct Call {
+    llvm::StringRef function;
+    llvm::SmallVector<exec::BufferAttr> buffers;
+    llvm::SmallVector<mlir::Type> elements;
+    int64_t outputs = 1;
+    llvm::SmallVector<int64_t> sizes;
+    llvm::SmallVector<double> floats;
+    llvm::SmallVector<mlir::Attribute> scalars;
+    mlir::NamedAttrList flags;
+    void add(exec::BufferAttr buffer, mlir::Type tensor);
+  };
+
 private:
   struct Pending {
     int64_t id;
@@ -95,18 +108,9 @@ private:
   /// Waits for what the instruction just built touches; all instructions are built through `emit`.
   void waitFor(mlir::Operation *instruction);
   void waitForAll();
-  struct Call {
-    llvm::StringRef function;
-    llvm::SmallVector<exec::BufferAttr> buffers;
-    llvm::SmallVector<mlir::Type> elements;
-    int64_t outputs = 1;
-    llvm::SmallVector<int64_t> sizes;
-    llvm::SmallVector<double> floats;
-    llvm::SmallVector<mlir::Attribute> scalars;
-    mlir::NamedAttrList flags;
-    void add(exec::BufferAttr buffer, mlir::Type tensor);
-  };
   void emit(const Call &call);
+  /// cuda/launch_calls.cpp: for GPUs. Whether the call became launches of kernels.
+  bool launchInstead(const Call &call);
 
   mlir::func::FuncOp function;
   KernelTable &kernels;
