@@ -18,12 +18,12 @@ using cuda::AttentionPass;
 
 /// One kernel launch.
 struct SpecialLaunch {
-  StringRef shape;
-  NamedAttrList parameters;
-  exec::GeometryAttr geometry;
-  SmallVector<exec::BufferAttr> buffers; ///< the last `outputs` are written
+  StringRef shape = {};
+  NamedAttrList parameters = {};
+  exec::GeometryAttr geometry = {};
+  SmallVector<exec::BufferAttr> buffers = {}; ///< the last `outputs` are written
   int64_t outputs = 1;
-  SmallVector<Attribute> scalars;
+  SmallVector<Attribute> scalars = {};
   int64_t extent = 1;
 };
 
