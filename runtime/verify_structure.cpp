@@ -1,6 +1,6 @@
 // Rules about single fields: every index points at something, every enum is known, every size is
 // small enough that later sums cannot overflow 63 bits.
-#include "runtime/kernel_object.h"
+#include "runtime/device/cpu/kernel_object.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_rules.h"
@@ -52,7 +52,7 @@ void Structure::check() {
     return add("the plan has version {}, this runtime reads {}", plan.version(), planVersion);
   bool isCuda = plan.target() == "cuda";
   if (!isCuda && plan.target() != "cpu")
-    add("the plan is for target '{}'; this version knows cpu and cuda", plan.target());
+    add("the plan is for target '{}', known are cpu and cuda", plan.target());
   checkMesh();
   if (!errors.empty())
     return;

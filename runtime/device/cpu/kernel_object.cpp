@@ -1,5 +1,5 @@
 // dlopen needs a name, and a memory file has one under /proc: nothing is written to disk.
-#include "runtime/kernel_object.h"
+#include "runtime/device/cpu/kernel_object.h"
 
 #include "runtime/status.h"
 
