@@ -52,7 +52,7 @@ void Structure::check() {
     return add("the plan has version {}, this runtime reads {}", plan.version(), planVersion);
   bool isCuda = plan.target() == "cuda";
   if (!isCuda && plan.target() != "cpu")
-    add("the plan is for target '{}'; this version knows cpu and cuda", plan.target());
+    add("the plan is for target '{}', known are cpu and cuda", plan.target());
   checkMesh();
   if (!errors.empty())
     return;

@@ -210,6 +210,8 @@ LogicalResult Emitter::emit(bool withObjects) {
       message->set_columns_per_block(geometry->getColumnsPerBlock());
       message->set_shared_bytes(geometry->getSharedBytes());
     }
+    if (auto parameters = kernel.getParameters(); parameters && kernel.getShape() == "add_squares")
+      message->set_norm_weight(cast<FloatAttr>(parameters->get("weight")).getValueAsDouble());
   }
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);

@@ -19,14 +19,20 @@ using namespace mlir;
 
 namespace espalier::codegen {
 
-void prepareContext(MLIRContext &context) {
-  DialectRegistry registry;
+void addDialects(DialectRegistry &registry) {
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);
+  registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect,
+                  cf::ControlFlowDialect, vector::VectorDialect>();
+}
+
+void prepareContext(MLIRContext &context) {
+  DialectRegistry registry;
+  addDialects(registry);
   context.appendDialectRegistry(registry);
-  context.loadDialect<LLVM::LLVMDialect, NVVM::NVVMDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect,
-                      cf::ControlFlowDialect, vector::VectorDialect>();
+  for (StringRef name : registry.getDialectNames())
+    context.getOrLoadDialect(name);
 }
 
 LogicalResult convertToLlvm(ModuleOp module) {

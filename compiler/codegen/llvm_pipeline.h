@@ -2,12 +2,16 @@
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectRegistry.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
 
 namespace espalier::codegen {
 
-/// Everything the conversions need, loaded before threads share the context.
+/// The dialects of kernels and their translations.
+void addDialects(mlir::DialectRegistry &registry);
+
+/// All of them, loaded before threads share the context.
 void prepareContext(mlir::MLIRContext &context);
 
 /// vector, scf, arith, math and cf inside of llvm.func to the llvm dialect.

@@ -42,8 +42,8 @@ TileSizes plainTiles(const AttentionConfig &config) {
 
 } // namespace
 
-// The sizes keep sums in registers: a thread has at most 255. With 32 rows per warp each piece of the other operand that
-// is read from shared memory is used twice; where that does not fit it is 16.
+// The sizes keep sums in registers: a thread has at most 255. With 32 rows per warp each piece of the other operand
+// that is read from shared memory is used twice; where that does not fit it is 16.
 TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   if (config.element.isF32())
     return plainTiles(config);
@@ -79,8 +79,8 @@ AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config,
   kvHeads = size(KvHeads);
   group = size(Group);
   firstPosition = config.isPart ? narrow(atMost(atLeast(scalar(FirstPosition), 0), scalar(Keys))) : integer(0);
-  // Under a causal mask the last queries see most keys, and the first keys are seen by most queries: they come first, so
-  // that the short blocks fill the end.
+  // Under a causal mask the last queries see most keys, and the first keys are seen by most queries: they come first,
+  // so that the short blocks fill the end.
   Expr block(f, f.blockX()), rowHeads = ofKeys ? kvHeads : heads(), pairs = size(Batch) * rowHeads;
   Expr tile = block / pairs, pair = block % pairs;
   if (!ofKeys)
@@ -103,7 +103,8 @@ Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size
       hidden.emplace_back(score);
   when(isNeeded, [&] {
     for (size_t i = 0; i < hidden.size(); ++i)
-      hidden[i].set(select(isSeen(i / columns, i % columns), hidden[i].get(), -std::numeric_limits<double>::infinity()));
+      hidden[i].set(
+          select(isSeen(i / columns, i % columns), hidden[i].get(), -std::numeric_limits<double>::infinity()));
   });
   Grid result(scores.size());
   for (size_t i = 0; i < hidden.size(); ++i)

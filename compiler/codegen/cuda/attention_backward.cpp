@@ -1,8 +1,8 @@
 // The gradient of attention. Probabilities are computed again from lse; with p the probabilities, r the dropout factors
 // (0 or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
 //   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
-// Three kernels: delta; dk and dv by blocks of keys, which go through the queries of their group in order; dq by blocks of
-// queries. Nothing is added by two blocks, so the order of all sums is fixed.
+// Three kernels: delta; dk and dv by blocks of keys, which go through the queries of their group in order; dq by blocks
+// of queries. Nothing is added by two blocks, so the order of all sums is fixed.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -20,8 +20,8 @@ enum Buffer : unsigned { Q, K, V, Lse, Dout, Delta, Result, SecondResult };
 class Gradient {
 public:
   Gradient(KernelFunction &f, const AttentionConfig &config, AttentionPass pass, bool ofKeys)
-      : block(f, config, attentionTiles(pass, config), ofKeys), f(f), sizes(block.sizes),
-        firstTile(block.integer(0)), secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
+      : block(f, config, attentionTiles(pass, config), ofKeys), f(f), sizes(block.sizes), firstTile(block.integer(0)),
+        secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
         statistics(streamed + 2 * sizes.stages * sizes.columnBytes() + sizes.scratchBytes()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {}
 
@@ -205,10 +205,9 @@ private:
 
   void use(Expr firstKey, Expr buffer) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    Grid weights = hideScores(tiles->multiplyAcross(firstTile, firstStreamed(buffer)), isNeeded,
-                              [&](size_t row, size_t column) {
-                                return firstKey + tiles->columns[column] < visible[row];
-                              });
+    Grid weights =
+        hideScores(tiles->multiplyAcross(firstTile, firstStreamed(buffer)), isNeeded,
+                   [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
     Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
     for (size_t row = 0; row < weights.size(); ++row)
       for (size_t column = 0; column < tiles->columns.size(); ++column) {

@@ -53,9 +53,8 @@ private:
 
   Grid hide(const Grid &scores, Expr firstKey) {
     Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
-    return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
-      return firstKey + tiles->columns[column] < visible[row];
-    });
+    return hideScores(scores, isNeeded,
+                      [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
   }
 
   void use(Expr firstKey, Expr buffer) {
@@ -67,8 +66,7 @@ private:
         shrunk[row].push_back(sums[row * tiles->sumSlots + slot].get() * shrink);
       if (block.config.rate > 0)
         for (size_t column = 0; column < weights[row].size(); ++column) {
-          Expr isKept =
-              block.isKept(block.head, block.first + tiles->rows[row], firstKey + tiles->columns[column]);
+          Expr isKept = block.isKept(block.head, block.first + tiles->rows[row], firstKey + tiles->columns[column]);
           weights[row][column] = select(isKept, weights[row][column], 0);
         }
     }

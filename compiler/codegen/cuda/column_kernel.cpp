@@ -24,7 +24,8 @@ public:
 
 private:
   SmallVector<Value> sumRows();
-  SmallVector<Value> addRow(Value row, Value hasRow, SmallVector<Value> running);
+  SmallVector<Value> addRows(Value first, Value from, Value to, int count, ValueRange initial);
+  SmallVector<Value> addRow(Value row, SmallVector<Value> running);
   void addWarps(ArrayRef<Value> sums);
   Value index(Value wide) { return b.create<arith::ExtUIOp>(b.getI64Type(), wide); }
 
@@ -35,24 +36,34 @@ private:
   Evaluator &evaluator;
   ImplicitLocOpBuilder &b;
   int warps;
-  Value firstColumn, columns; ///< of the block; i32
+  Value firstColumn, columns; ///< of the block, of all; i32
+  Value column;               ///< of the thread; 0, whose sums are dropped, where it is beyond the last
 };
 
-SmallVector<Value> ColumnKernel::addRow(Value row, Value hasRow, SmallVector<Value> running) {
+SmallVector<Value> ColumnKernel::addRow(Value row, SmallVector<Value> running) {
   evaluator.setRow(row);
   emitRowValues(evaluator, shape, 0);
-  Value lane = b.create<arith::MulIOp>(function.laneIndex(), function.integer(policy.vector));
-  Value column = b.create<arith::AddIOp>(firstColumn, lane);
-  Value isColumn = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, column, columns);
   evaluator.setCursor({column, policy.vector, 0});
-  lanes.mask = b.create<arith::AndIOp>(isColumn, hasRow);
   for (auto [output, sum] : llvm::zip_equal(shape.body->getTerminator()->getOperands(), running)) {
     Value x = lanes.asFloat(evaluator.at(output.getDefiningOp()->getOperand(0)));
-    Value kept = b.create<arith::SelectOp>(lanes.mask, x, lanes.number(0, policy.vector));
-    sum = b.create<arith::AddFOp>(sum, kept);
+    sum = b.create<arith::AddFOp>(sum, x);
   }
-  lanes.mask = {};
   return running;
+}
+
+/// Adds the rows `first + i * warps` for i from `from` up to `to`, `count` of them per round.
+SmallVector<Value> ColumnKernel::addRows(Value first, Value from, Value to, int count, ValueRange initial) {
+  auto loop = b.create<scf::ForOp>(from, to, function.integer(count, 64), initial);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> running(loop.getRegionIterArgs());
+  for (int i = 0; i < count; ++i) {
+    Value number = b.create<arith::AddIOp>(loop.getInductionVar(), function.integer(i, 64));
+    Value offset = b.create<arith::MulIOp>(number, function.integer(warps, 64));
+    running = addRow(b.create<arith::AddIOp>(first, offset), running);
+  }
+  b.create<scf::YieldOp>(running);
+  return SmallVector<Value>(loop.getResults());
 }
 
 /// The warp's rows of the block, in order.
@@ -60,20 +71,15 @@ SmallVector<Value> ColumnKernel::sumRows() {
   Value blockRows = evaluator.scalar(2), rows = evaluator.scalar(1);
   Value begin = b.create<arith::MulIOp>(function.blockBegin(), blockRows);
   Value end = b.create<arith::MinSIOp>(b.create<arith::AddIOp>(begin, blockRows), rows);
-  Value last = b.create<arith::SubIOp>(end, function.integer(1, 64));
-  Value from = b.create<arith::AddIOp>(begin, index(function.warpIndex()));
-  SmallVector<Value> initial(shape.outputs.size(), lanes.number(0, policy.vector));
-  auto loop = b.create<scf::ForOp>(from, end, function.integer(int64_t(warps) * rowsInFlight, 64), initial);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> running(loop.getRegionIterArgs());
-  for (int i = 0; i < rowsInFlight; ++i) {
-    Value row = b.create<arith::AddIOp>(loop.getInductionVar(), function.integer(int64_t(i) * warps, 64));
-    Value hasRow = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, row, end);
-    running = addRow(b.create<arith::MinSIOp>(row, last), hasRow, running);
-  }
-  b.create<scf::YieldOp>(running);
-  return SmallVector<Value>(loop.getResults());
+  Value first = b.create<arith::AddIOp>(begin, index(function.warpIndex()));
+  Value zero = function.integer(0, 64);
+  Value left = b.create<arith::MaxSIOp>(b.create<arith::SubIOp>(end, first), zero);
+  Value count = b.create<arith::DivUIOp>(b.create<arith::AddIOp>(left, function.integer(warps - 1, 64)),
+                                         function.integer(warps, 64));
+  Value most = b.create<arith::AndIOp>(count, function.integer(-int64_t(rowsInFlight), 64));
+  SmallVector<Value> sums(shape.outputs.size(), lanes.number(0, policy.vector));
+  sums = addRows(first, zero, most, rowsInFlight, sums);
+  return addRows(first, most, count, 1, sums);
 }
 
 /// One thread per column adds up the warps' sums, [output, warp, column] in shared memory.
@@ -109,6 +115,10 @@ void ColumnKernel::build() {
   evaluator.emitScalars();
   columns = lanes.toColumn(evaluator.scalar(0));
   firstColumn = b.create<arith::MulIOp>(function.blockY(), function.integer(policy.columnsPerBlock));
+  Value lane = b.create<arith::MulIOp>(function.laneIndex(), function.integer(policy.vector));
+  column = b.create<arith::AddIOp>(firstColumn, lane);
+  Value isColumn = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, column, columns);
+  column = b.create<arith::SelectOp>(isColumn, column, function.integer(0));
   addWarps(sumRows());
 }
 

@@ -50,18 +50,7 @@ Value CudaLanes::load(Value base, Value index, Type element, int width) {
                 : isHalf(element)            ? Type(b.getI16Type())
                                              : type(element, width);
   Value place = function.address(base, index, element);
-  auto read = [&]() -> Value { return b.create<LLVM::LoadOp>(stored, place, alignmentOf(element, width)); };
-  if (!mask)
-    return unpack(read(), element);
-  auto guarded = b.create<scf::IfOp>(stored, mask, /*withElseRegion=*/true);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(&guarded.getThenRegion().front());
-    b.create<scf::YieldOp>(read());
-    b.setInsertionPointToStart(&guarded.getElseRegion().front());
-    b.create<scf::YieldOp>(Value(b.create<LLVM::ZeroOp>(stored)));
-  }
-  return unpack(guarded.getResult(0), element);
+  return unpack(b.create<LLVM::LoadOp>(stored, place, alignmentOf(element, width)), element);
 }
 
 void CudaLanes::store(Value value, Value base, Value index, Type element) {

@@ -10,8 +10,7 @@ class CudaLanes : public Lanes {
 public:
   CudaLanes(KernelFunction &function, unsigned columnBits) : Lanes(function.b, columnBits), function(function) {}
 
-  /// Vectors are aligned to their size, or to 16 bytes. Where `mask` is set and false, a load gives 0 and a store does
-  /// nothing.
+  /// Vectors are aligned to their size, or to 16 bytes. Where `mask` is set and false, a store does nothing.
   mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type element, int width) override;
   void store(mlir::Value value, mlir::Value base, mlir::Value index, mlir::Type element) override;
   mlir::Value round(mlir::Value value, mlir::Type element) override;

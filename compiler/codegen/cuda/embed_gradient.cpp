@@ -1,5 +1,6 @@
 // dtable[ids[token] - first row] += dout[token], in the order of tokens, by three kernels:
-// - order_tokens: tokens sorted by row, equal ones in their order (each block looks at all ids for its rows and counts);
+// - order_tokens: tokens sorted by row, equal ones in their order (each block looks at all ids for its rows and
+// counts);
 // - sum_segments: runs of equal rows are summed within segments of sorted tokens, so that a frequent token keeps many
 //   blocks busy; a run that lies within one segment goes to its row;
 // - join_segments: sums of runs that go on in later segments are added in order.
@@ -13,8 +14,8 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last), dtable. Scalars: first row, rows, hidden, tokens,
-/// micro-batch if it accumulates. Extent: blocks of rows.
+/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last), dtable. Scalars: first row, rows, hidden,
+/// tokens, micro-batch if it accumulates. Extent: blocks of rows.
 class OrderTokens {
 public:
   OrderTokens(KernelFunction &f, Destination destination)
@@ -197,8 +198,7 @@ public:
   }
   /// Sums of a run that the segment shares with others: of what began before it (0) or begins in it (1).
   Expr partial(unsigned buffer, Expr segment, int which) {
-    return elementAt(Expr(f, f.buffer(buffer)), (wide(segment) * 2 + which) * hidden + wide(column),
-                     f.b.getF32Type());
+    return elementAt(Expr(f, f.buffer(buffer)), (wide(segment) * 2 + which) * hidden + wide(column), f.b.getF32Type());
   }
   std::vector<Variable> zeros() {
     std::vector<Variable> sums;
@@ -274,8 +274,7 @@ LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
   });
   // What is left goes on in the next segment.
   Expr goesOn = (id.get() >= 0) & (s.idAt(first + tokensPerSegment) == id.get()) & s.isColumn;
-  when(goesOn & isWhole.get(),
-       [&] { storeElements(s.values(sums), s.partial(3, s.segment, 1), f.b.getF32Type()); });
+  when(goesOn & isWhole.get(), [&] { storeElements(s.values(sums), s.partial(3, s.segment, 1), f.b.getF32Type()); });
   when(goesOn & (isWhole.get() == 0),
        [&] { storeElements(s.values(sums), s.partial(3, s.segment, 0), f.b.getF32Type()); });
   return success();

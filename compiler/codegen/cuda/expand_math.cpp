@@ -17,7 +17,12 @@ namespace {
 
 Value abs(Arithmetic &f, Value x) { return f.b.create<math::AbsFOp>(x); }
 
-Value copySign(Arithmetic &f, Value magnitude, Value sign) { return f.b.create<math::CopySignOp>(magnitude, sign); }
+/// `magnitude`, which is not negative, with the sign of x.
+Value copySign(Arithmetic &f, Value magnitude, Value x) {
+  auto bits = [&](Value number) -> Value { return f.b.create<arith::BitcastOp>(f.b.getI32Type(), number); };
+  Value sign = f.b.create<arith::AndIOp>(bits(x), f.integer(0x80000000));
+  return f.b.create<arith::BitcastOp>(f.b.getF32Type(), f.b.create<arith::OrIOp>(bits(magnitude), sign));
+}
 
 Value choose(Arithmetic &f, arith::CmpFPredicate predicate, Value x, double bound, Value yes, Value no) {
   return f.b.create<arith::SelectOp>(f.b.create<arith::CmpFOp>(predicate, x, f.number(bound)), yes, no);
@@ -31,15 +36,44 @@ Value polynomial(Arithmetic &f, Value x, ArrayRef<double> coefficients) {
   return sum;
 }
 
-/// 1 - 2 / (exp(2 |x|) + 1) with the sign of x; S. Moshier's polynomial (Cephes, tanhf) where that would cancel.
-Value tanh(Arithmetic &f, Value x) {
+/// The number that all lanes of a constant are.
+std::optional<double> constantOf(Value x) {
+  DenseElementsAttr elements;
+  FloatAttr number;
+  if (matchPattern(x, m_Constant(&number)))
+    return number.getValueAsDouble();
+  if (matchPattern(x, m_Constant(&elements)) && elements.isSplat())
+    return elements.getSplatValue<APFloat>().convertToDouble();
+  return std::nullopt;
+}
+
+/// Whether `t` is only added to numbers of the size of 1 (as in gelu's 1 + tanh and 1 - tanh^2): then its absolute
+/// error counts, not the relative one near 0.
+bool isBesideOne(Value t) {
+  return llvm::all_of(t.getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (isa<arith::AddFOp, arith::SubFOp>(user)) {
+      std::optional<double> other = constantOf(user->getOperand(1 - use.getOperandNumber()));
+      return other && std::abs(*other) >= 0.5;
+    }
+    return isa<arith::MulFOp>(user) && user->getOperand(0) == t && user->getOperand(1) == t &&
+           isBesideOne(user->getResult(0));
+  });
+}
+
+/// 1 - 2 / (exp(2 x) + 1); S. Moshier's polynomial (Cephes, tanhf) where that would cancel.
+Value tanh(Arithmetic &f, Value x, bool isAbsolute) {
+  auto fromPower = [&](Value x) {
+    Value power = f.exp2(f.mul(x, f.number(2 * std::numbers::log2e)));
+    return f.fma(f.reciprocal(f.add(power, f.number(1))), f.number(-2), f.number(1));
+  };
+  if (isAbsolute)
+    return fromPower(x);
   Value square = f.mul(x, x), magnitude = abs(f, x);
   Value small = polynomial(
       f, square, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
   small = f.fma(f.mul(small, square), x, x);
-  Value power = f.exp2(f.mul(magnitude, f.number(2 * std::numbers::log2e)));
-  Value large = f.fma(f.reciprocal(f.add(power, f.number(1))), f.number(-2), f.number(1));
-  return choose(f, arith::CmpFPredicate::OLT, magnitude, 0.625, small, copySign(f, large, x));
+  return choose(f, arith::CmpFPredicate::OLT, magnitude, 0.625, small, copySign(f, fromPower(magnitude), x));
 }
 
 /// A polynomial below 0.93, 1 - exp(-r) beyond.
@@ -58,14 +92,6 @@ Value erf(Arithmetic &f, Value x) {
   return choose(f, arith::CmpFPredicate::OGT, magnitude, 0.927734375, copySign(f, large, x), small);
 }
 
-bool isOne(Value x) {
-  DenseElementsAttr elements;
-  FloatAttr number;
-  if (matchPattern(x, m_Constant(&elements)) && elements.isSplat())
-    return elements.getSplatValue<APFloat>().isExactlyValue(1);
-  return matchPattern(x, m_Constant(&number)) && number.getValue().isExactlyValue(1);
-}
-
 /// `op` on scalars.
 Value expand(Arithmetic &f, Operation *op, ArrayRef<Value> x) {
   if (isa<math::ExpOp>(op))
@@ -73,12 +99,12 @@ Value expand(Arithmetic &f, Operation *op, ArrayRef<Value> x) {
   if (isa<math::LogOp>(op))
     return f.log(x[0]);
   if (isa<math::TanhOp>(op))
-    return tanh(f, x[0]);
+    return tanh(f, x[0], isBesideOne(op->getResult(0)));
   if (isa<math::ErfOp>(op))
     return erf(f, x[0]);
   if (isa<math::SqrtOp>(op))
     return f.sqrt(x[0]);
-  return isOne(op->getOperand(0)) ? f.reciprocal(x[1]) : f.divide(x[0], x[1]);
+  return constantOf(op->getOperand(0)) == 1 ? f.reciprocal(x[1]) : f.divide(x[0], x[1]);
 }
 
 } // namespace

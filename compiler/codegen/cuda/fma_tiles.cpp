@@ -92,9 +92,7 @@ private:
     return four;
   }
 
-  void add(Variable &sum, Expr a, Expr b) {
-    sum.set(Expr(f, f.fma(a.get(), b.get(), sum.get().get())));
-  }
+  void add(Variable &sum, Expr a, Expr b) { sum.set(Expr(f, f.fma(a.get(), b.get(), sum.get().get()))); }
 
   std::vector<Variable> variables(const Grid &grid) {
     std::vector<Variable> all;

@@ -18,12 +18,12 @@ using cuda::AttentionPass;
 
 /// One kernel launch.
 struct SpecialLaunch {
-  StringRef shape;
-  NamedAttrList parameters;
-  exec::GeometryAttr geometry;
-  SmallVector<exec::BufferAttr> buffers; ///< the last `outputs` are written
+  StringRef shape = {};
+  NamedAttrList parameters = {};
+  exec::GeometryAttr geometry = {};
+  SmallVector<exec::BufferAttr> buffers = {}; ///< the last `outputs` are written
   int64_t outputs = 1;
-  SmallVector<Attribute> scalars;
+  SmallVector<Attribute> scalars = {};
   int64_t extent = 1;
 };
 
@@ -92,8 +92,7 @@ private:
       launch.parameters.set("always_adds", builder.getUnitAttr());
     else if (call.flags.get("accumulate")) {
       launch.parameters.set("accumulate", builder.getUnitAttr());
-      launch.scalars.push_back(
-          exec::ScalarAttr::get(builder.getContext(), 0, 0, /*micro_batch=*/1, 0, 0, Attribute()));
+      launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, /*micro_batch=*/1, 0, 0, Attribute()));
     }
   }
 
@@ -125,8 +124,8 @@ private:
                                    static_cast<int64_t>(llvm::divideCeil(ofKeys ? keys() : queries(), tiles.rows))};
     for (int64_t size : {batch(), queries(), keys(), kvHeads(), call.sizes[3]})
       launch.scalars.push_back(scalar(size));
-    launch.scalars.push_back(call.scalars[4]);                                // position of the first query
-    launch.scalars.append(call.scalars.begin(), call.scalars.begin() + 4);    // random stream, sample, head, sequence
+    launch.scalars.push_back(call.scalars[4]);                             // position of the first query
+    launch.scalars.append(call.scalars.begin(), call.scalars.begin() + 4); // random stream, sample, head, sequence
     launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, 0, /*seed=*/1, Attribute()));
     launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, /*step=*/1, 0, 0, 0, Attribute()));
     add(std::move(launch));

@@ -1,5 +1,5 @@
-// Tiles of 16-bit elements on tensor cores. A warp holds `rows / warps` rows in pieces of 16; lane l holds of each piece
-// the rows l / 4 and l / 4 + 8, and of each 8 columns those at 2 (l % 4) and next to it (PTX ISA, mma.m16n8k16).
+// Tiles of 16-bit elements on tensor cores. A warp holds `rows / warps` rows in pieces of 16; lane l holds of each
+// piece the rows l / 4 and l / 4 + 8, and of each 8 columns those at 2 (l % 4) and next to it (PTX ISA, mma.m16n8k16).
 #include "compiler/codegen/cuda/tile_kinds.h"
 
 using namespace mlir;

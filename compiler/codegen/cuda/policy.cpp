@@ -1,5 +1,7 @@
 #include "compiler/codegen/cuda/policy.h"
 
+#include "compiler/codegen/evaluator.h"
+
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
@@ -18,7 +20,7 @@ constexpr int64_t accessBytes = 16;
 /// Registers of a thread for values of the row that stay between passes.
 constexpr int64_t heldElements = 32;
 /// Loads of a thread under way where the row does not stay.
-constexpr int64_t loadsInFlight = 4;
+constexpr int64_t loadsInFlight = 4, narrowLoadsInFlight = 8;
 /// Threads of a block of small rows, of a flat kernel, and where a row is walked over.
 constexpr int64_t blockThreads = 128, flatThreads = 256, longRowThreads = 512;
 /// Column kernels: warps of a block, which take its rows in turns, and blocks in all.
@@ -58,9 +60,25 @@ int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, 
 
 /// Full operands that several passes read.
 int64_t countHeld(const KernelShape &shape) {
-  return shape.lastPass == 0 ? 0 : llvm::count_if(shape.body->getArguments(), [&](Value argument) {
-    return shape.levels.lookup(argument) == Level::Full;
-  });
+  llvm::SmallDenseSet<std::pair<Value, int>> seen;
+  llvm::DenseMap<Value, int> passesOf;
+  auto visit = [&](auto &self, Value value, int pass) -> void {
+    if (shape.levels.lookup(value) != Level::Full || !seen.insert({value, pass}).second)
+      return;
+    if (isa<BlockArgument>(value))
+      ++passesOf[value];
+    else
+      for (Value operand : value.getDefiningOp()->getOperands())
+        self(self, operand, pass);
+  };
+  for (int pass = 0; pass <= shape.lastPass; ++pass) {
+    PassWork work = workOf(shape, pass);
+    for (Operation *reduction : work.reductions)
+      visit(visit, reduction->getOperand(0), pass);
+    for (unsigned output : work.outputs)
+      visit(visit, shape.body->getTerminator()->getOperand(output), pass);
+  }
+  return llvm::count_if(passesOf, [](auto entry) { return entry.second > 1; });
 }
 
 bool reduces(const KernelShape &shape) {
@@ -85,9 +103,10 @@ void chooseRow(const KernelShape &shape, Policy &policy) {
   }
   policy.isHeld = best != INT64_MAX;
   if (!policy.isHeld) {
-    policy.vectors = loadsInFlight;
+    policy.vectors = policy.vector == 1 ? narrowLoadsInFlight : loadsInFlight;
     policy.rowThreads = longRowThreads;
   }
+  policy.isWhole = shape.columns % (int64_t(policy.rowThreads) * policy.vectors * policy.vector) == 0;
   policy.threads = policy.rowThreads > warp ? policy.rowThreads : blockThreads;
   policy.extentPerBlock = policy.threads / policy.rowThreads;
   int64_t reductions = llvm::count_if(shape.body->without_terminator(),
@@ -128,7 +147,8 @@ DictionaryAttr Policy::parameters(MLIRContext *context) const {
   return b.getDictionaryAttr({b.getNamedAttr("vector", b.getI64IntegerAttr(vector)),
                               b.getNamedAttr("row_threads", b.getI64IntegerAttr(rowThreads)),
                               b.getNamedAttr("vectors", b.getI64IntegerAttr(vectors)),
-                              b.getNamedAttr("is_held", b.getBoolAttr(isHeld))});
+                              b.getNamedAttr("is_held", b.getBoolAttr(isHeld)),
+                              b.getNamedAttr("is_whole", b.getBoolAttr(isWhole))});
 }
 
 Policy Policy::of(exec::KernelOp kernel) {
@@ -140,6 +160,7 @@ Policy Policy::of(exec::KernelOp kernel) {
   policy.rowThreads = number("row_threads");
   policy.vectors = number("vectors");
   policy.isHeld = parameters.getAs<BoolAttr>("is_held").getValue();
+  policy.isWhole = parameters.getAs<BoolAttr>("is_whole").getValue();
   policy.threads = geometry.getThreads();
   policy.extentPerBlock = geometry.getExtentPerBlock();
   policy.columnsPerBlock = geometry.getColumnsPerBlock();

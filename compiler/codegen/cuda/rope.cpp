@@ -1,6 +1,6 @@
-// y = x rotated pair by pair, (i, i + head_dim / 2) by position * theta^(-2 i / head_dim). A thread has a few neighbouring
-// pairs of a token and rotates them in all heads: sine and cosine are computed once. The whole turns are taken off in
-// f64, so that large positions lose nothing. Buffers: x, positions, y. Scalars: heads. Extent: tokens.
+// y = x rotated pair by pair, (i, i + head_dim / 2) by position * theta^(-2 i / head_dim). A thread has a few
+// neighbouring pairs of a token and rotates them in all heads: sine and cosine are computed once. The whole turns are
+// taken off in f64, so that large positions lose nothing. Buffers: x, positions, y. Scalars: heads. Extent: tokens.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,9 +36,8 @@ public:
         turning = turning * step(1);
       }
       Expr heads(f, f.scalar(0));
-      loop(Expr(f, f.integer(0, 64)), heads, 1, [&](Expr head) {
-        rotate((token * heads + head) * headDim + wide(first), cosines, sines);
-      });
+      loop(Expr(f, f.integer(0, 64)), heads, 1,
+           [&](Expr head) { rotate((token * heads + head) * headDim + wide(first), cosines, sines); });
     });
   }
 
@@ -58,7 +57,8 @@ private:
 
   /// As the CPU's: quarter turns by rounding, the rest of at most pi / 4 by the Taylor series.
   std::pair<Expr, Expr> rotation(Expr position, Expr frequency) {
-    constexpr double toInteger = 6755399441055744.0; // 1.5 * 2^52: adding it rounds, and leaves the integer in the low bits
+    constexpr double toInteger =
+        6755399441055744.0; // 1.5 * 2^52: adding it rounds, and leaves the integer in the low bits
     Expr quarters = Expr(f, f.b.create<arith::SIToFPOp>(f.b.getF64Type(), position.get())) * frequency;
     Expr shifted = quarters + toInteger, rest = (quarters - (shifted - toInteger)) * (std::numbers::pi / 2);
     Expr quadrant = narrow(Expr(f, f.b.create<arith::BitcastOp>(f.b.getI64Type(), shifted.get()))) & 3;

@@ -26,7 +26,15 @@ private:
   void setRow();
   void emitOnce(int pass);
   void emitPass(const PassWork &work, int pass);
-  SmallVector<Value> emitTile(const PassWork &work, int pass, Value base, SmallVector<Value> running);
+  struct Place {
+    Value column;
+    Value isInside, canStore; ///< null: always
+  };
+  SmallVector<Place> placesFrom(Value base, bool isWhole);
+  SmallVector<Value> emitVector(const PassWork &work, int pass, int index, const Place &place,
+                                SmallVector<Value> &running);
+  SmallVector<Value> emitTile(const PassWork &work, int pass, Value base, bool isWhole, SmallVector<Value> running);
+  SmallVector<Value> emitTiles(const PassWork &work, int pass);
   Value compare(arith::CmpIPredicate predicate, Value a, Value x) { return b.create<arith::CmpIOp>(predicate, a, x); }
   /// Holds all threads of a row.
   void holdRow();
@@ -43,7 +51,7 @@ private:
   Value hasRow;       ///< whether the thread has a row; null: always
   int reductions = 0; ///< so far
   /// Full operands as loaded, per vector of the tile.
-  SmallVector<llvm::DenseMap<Value, Value>> held;
+  SmallVector<llvm::MapVector<Value, Value>> held;
 };
 
 void RowKernel::setRow() {
@@ -89,39 +97,58 @@ void RowKernel::emitOnce(int pass) {
   lanes.mask = {};
 }
 
-/// One step over the columns base + [0, threads * vectors) of `width`: all loads first, then stores.
-SmallVector<Value> RowKernel::emitTile(const PassWork &work, int pass, Value base, SmallVector<Value> running) {
-  Operation *yield = shape.body->getTerminator();
-  SmallVector<Value> places, masks;
-  for (int i = 0; i < policy.vectors; ++i) {
-    Value offset = b.create<arith::AddIOp>(base, function.integer(int64_t(i) * policy.rowThreads * policy.vector));
-    places.push_back(b.create<arith::AddIOp>(offset, first));
-    Value isColumn = compare(arith::CmpIPredicate::slt, places[i], columns);
-    masks.push_back(hasRow ? Value(b.create<arith::AndIOp>(isColumn, hasRow)) : isColumn);
+/// The thread's vectors of the columns base + [0, threads * vectors). Beyond the end of the row are those of column 0,
+/// which count for nothing and are not stored.
+SmallVector<RowKernel::Place> RowKernel::placesFrom(Value base, bool isWhole) {
+  SmallVector<Place> places(policy.vectors);
+  for (auto [i, place] : llvm::enumerate(places)) {
+    Value offset = function.integer(int64_t(i) * policy.rowThreads * policy.vector);
+    // Columns stay far below 2^31: constants can go into the addresses of loads and stores.
+    auto flags = arith::IntegerOverflowFlags::nuw | arith::IntegerOverflowFlags::nsw;
+    place.column = b.create<arith::AddIOp>(b.create<arith::AddIOp>(base, first, flags), offset, flags);
+    place.canStore = hasRow;
+    if (isWhole)
+      continue;
+    place.isInside = compare(arith::CmpIPredicate::slt, place.column, columns);
+    place.column = b.create<arith::SelectOp>(place.isInside, place.column, function.integer(0));
+    place.canStore = hasRow ? Value(b.create<arith::AndIOp>(place.isInside, hasRow)) : place.isInside;
   }
-  SmallVector<SmallVector<Value>> outputs(policy.vectors);
-  for (int i = 0; i < policy.vectors; ++i) {
-    evaluator.setCursor({places[i], policy.vector, pass});
-    lanes.mask = masks[i];
+  return places;
+}
+
+/// The work of a pass at one vector, but for the stores; returns the outputs' values.
+SmallVector<Value> RowKernel::emitVector(const PassWork &work, int pass, int index, const Place &place,
+                                         SmallVector<Value> &running) {
+  evaluator.setCursor({place.column, policy.vector, pass});
+  for (auto [argument, known] : held[index])
+    evaluator.setAt(argument, known);
+  for (auto [reduction, sum] : llvm::zip_equal(work.reductions, running)) {
+    Value x = lanes.asFloat(evaluator.at(reduction->getOperand(0)));
+    if (place.isInside)
+      x = b.create<arith::SelectOp>(place.isInside, x, neutral(lanes, reduction, policy.vector));
+    sum = sum ? combine(lanes, reduction, sum, x) : x;
+  }
+  SmallVector<Value> outputs;
+  for (unsigned output : work.outputs)
+    outputs.push_back(evaluator.at(shape.body->getTerminator()->getOperand(output)));
+  if (policy.isHeld)
     for (BlockArgument argument : shape.body->getArguments())
-      if (Value known = held[i].lookup(argument))
-        evaluator.setAt(argument, known);
-    for (auto [reduction, sum] : llvm::zip_equal(work.reductions, running)) {
-      Value x = lanes.asFloat(evaluator.at(reduction->getOperand(0)));
-      Value outside = neutral(lanes, reduction, policy.vector);
-      sum = combine(lanes, reduction, sum, b.create<arith::SelectOp>(masks[i], x, outside));
-    }
-    for (unsigned output : work.outputs)
-      outputs[i].push_back(evaluator.at(yield->getOperand(output)));
-    if (policy.isHeld)
-      for (BlockArgument argument : shape.body->getArguments())
-        if (Value known = evaluator.knownAt(argument))
-          held[i][argument] = known;
-  }
-  for (int i = 0; i < policy.vectors; ++i) {
-    evaluator.setCursor({places[i], policy.vector, pass});
-    lanes.mask = masks[i];
-    for (auto [output, value] : llvm::zip_equal(work.outputs, outputs[i]))
+      if (Value known = evaluator.knownAt(argument))
+        held[index][argument] = known;
+  return outputs;
+}
+
+/// Loads of all vectors before the stores: an output may lie in the place of an input.
+SmallVector<Value> RowKernel::emitTile(const PassWork &work, int pass, Value base, bool isWhole,
+                                       SmallVector<Value> running) {
+  SmallVector<Place> places = placesFrom(base, isWhole);
+  SmallVector<SmallVector<Value>> outputs;
+  for (auto [i, place] : llvm::enumerate(places))
+    outputs.push_back(emitVector(work, pass, i, place, running));
+  for (auto [place, values] : llvm::zip_equal(places, outputs)) {
+    evaluator.setCursor({place.column, policy.vector, pass});
+    lanes.mask = place.canStore;
+    for (auto [output, value] : llvm::zip_equal(work.outputs, values))
       evaluator.storeOutput(output, value);
   }
   lanes.mask = {};
@@ -137,22 +164,30 @@ Value RowKernel::reduceThreads(Operation *reduction, Value value) {
   return function.reduceBlock(value, kind, function.address(function.shared(), offset, b.getF32Type()));
 }
 
-void RowKernel::emitPass(const PassWork &work, int pass) {
+/// Tiles over a row that does not stay in registers: whole ones, then what is left.
+SmallVector<Value> RowKernel::emitTiles(const PassWork &work, int pass) {
   SmallVector<Value> running;
   for (Operation *reduction : work.reductions)
     running.push_back(neutral(lanes, reduction, policy.vector));
-  if (policy.isHeld) {
-    running = emitTile(work, pass, function.integer(0), running);
-  } else {
-    Value step = function.integer(int64_t(policy.rowThreads) * policy.vectors * policy.vector);
-    auto loop = b.create<scf::ForOp>(function.integer(0), columns, step, running);
+  Value step = function.integer(int64_t(policy.rowThreads) * policy.vectors * policy.vector), end = columns;
+  if (!policy.isWhole)
+    end = b.create<arith::SubIOp>(columns, b.create<arith::RemUIOp>(columns, step));
+  auto loop = b.create<scf::ForOp>(function.integer(0), end, step, running);
+  {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    running = emitTile(work, pass, loop.getInductionVar(), SmallVector<Value>(loop.getRegionIterArgs()));
+    SmallVector<Value> carried(loop.getRegionIterArgs());
+    running = emitTile(work, pass, loop.getInductionVar(), /*isWhole=*/true, carried);
     if (!running.empty())
       b.create<scf::YieldOp>(running);
-    running = SmallVector<Value>(loop.getResults());
   }
+  running = SmallVector<Value>(loop.getResults());
+  return policy.isWhole ? running : emitTile(work, pass, end, /*isWhole=*/false, running);
+}
+
+void RowKernel::emitPass(const PassWork &work, int pass) {
+  SmallVector<Value> running(work.reductions.size());
+  running = policy.isHeld ? emitTile(work, pass, function.integer(0), policy.isWhole, running) : emitTiles(work, pass);
   for (auto [reduction, value] : llvm::zip_equal(work.reductions, running))
     evaluator.setOnce(reduction->getResult(0), reduceThreads(reduction, value));
 }

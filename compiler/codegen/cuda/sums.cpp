@@ -61,9 +61,8 @@ LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
 LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
   Expr sums(f, f.buffer(0)), out(f, f.buffer(1)), thread = wide(Expr(f, f.threadIndex()));
   Variable sum(toDouble(Expr(f, f.number(0))));
-  loop(thread, Expr(f, f.scalar(0)), f.geometry.getThreads(), [&](Expr i) {
-    sum.set(sum.get() + loadValue(elementAt(sums, i, f.b.getF64Type()), f.b.getF64Type()));
-  });
+  loop(thread, Expr(f, f.scalar(0)), f.geometry.getThreads(),
+       [&](Expr i) { sum.set(sum.get() + loadValue(elementAt(sums, i, f.b.getF64Type()), f.b.getF64Type())); });
   Expr total = sumOfBlock(sum.get()) * realParameter(kernel, "weight");
   when(thread == 0, [&] {
     Expr rounded(f, f.b.create<arith::TruncFOp>(f.b.getF32Type(), total.get()));
@@ -72,8 +71,8 @@ LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// out = or += the sum of parts. A warp has 32 columns of every eighth part; eight sums are added in order. Buffers: parts
-/// (f32 [parts, n]), out (f32 [n]). Scalars: n, parts, micro-batch if it accumulates. Extent: n.
+/// out = or += the sum of parts. A warp has 32 columns of every eighth part; eight sums are added in order. Buffers:
+/// parts (f32 [parts, n]), out (f32 [n]). Scalars: n, parts, micro-batch if it accumulates. Extent: n.
 LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
   constexpr int64_t warps = 8, atOnce = 4;
   Type f32 = f.b.getF32Type();
@@ -86,8 +85,7 @@ LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
     for (int64_t i = 0; i < atOnce; ++i) {
       Expr part = first + i * warps;
       loaded.emplace_back(zero);
-      when(isColumn & (part < count),
-           [&] { loaded[i].set(loadValue(elementAt(parts, part * n + column, f32), f32)); });
+      when(isColumn & (part < count), [&] { loaded[i].set(loadValue(elementAt(parts, part * n + column, f32), f32)); });
     }
     for (const Variable &value : loaded)
       sum.set(sum.get() + value.get());

@@ -88,8 +88,9 @@ void callLibrary(const pb::LibraryCall &call, const std::vector<void *> &buffers
 } // namespace
 
 CallMachine::CallMachine(const std::string &source) {
-  MLIRContext context;
-  registerAllDialects(context);
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry);
   auto lower = [&](bool isCuda, pb::Plan &plan) {
     OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(source, &context);
     if (!module)
