@@ -116,6 +116,8 @@ void ProgramBuilder::Call::add(exec::BufferAttr buffer, Type element) {
 }
 
 void ProgramBuilder::emit(const Call &call) {
+  if (exec::isCuda(function->getParentOfType<ModuleOp>()) && launchInstead(call))
+    return;
   SmallVector<Attribute> places(call.buffers.begin(), call.buffers.end());
   OperationState state(builder.getLoc(), exec::CallOp::getOperationName());
   state.addAttribute("function", builder.getStringAttr(call.function));

@@ -68,7 +68,7 @@ LoadedObject::LoadedObject(const pb::Plan &plan, const std::string &level) {
       continue;
     char path[] = "/tmp/espalier_kernels_XXXXXX";
     int file = mkstemp(path);
-    const std::string &bytes = object.shared_object();
+    const std::string &bytes = object.code();
     EXPECT_EQ(::write(file, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
     close(file);
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);

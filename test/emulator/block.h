@@ -1,0 +1,68 @@
+// A block of a launch: its warps, its barriers and its shared memory.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "test/emulator/ptx.h"
+#include "test/emulator/warp.h"
+
+namespace espalier::emulator {
+
+/// What the blocks of a launch share.
+struct Grid {
+  const Entry &entry;
+  const Launch &launch;
+  const Memory &memory;
+  std::vector<std::byte> parameters;
+  ByteSet reads = {}, writes = {}, nonCoherentReads = {};
+  uint32_t nonCoherentLine = 0;
+  uint64_t instructions = 0;
+};
+
+/// A block's shared memory. Follows which warp touched which bytes since the last barrier: two warps that touch the
+/// same bytes, one of them writing, with no barrier between them, race.
+class SharedMemory {
+public:
+  explicit SharedMemory(uint32_t bytes);
+
+  /// Each gives what is wrong with the access, nullptr where nothing is.
+  const char *read(uint32_t at, uint32_t bytes, uint32_t warp, bool reportsUndefined);
+  const char *write(uint32_t at, uint32_t bytes, uint32_t warp);
+  /// From here on until it is written, nothing may read there: an asynchronous copy is on its way.
+  void expect(uint32_t at, uint32_t bytes);
+  void passBarrier() { ++epoch; }
+
+  std::byte *data() { return bytes.data(); }
+  uint32_t size() const { return static_cast<uint32_t>(bytes.size()); }
+
+private:
+  enum State : uint8_t { undefined, expected, defined };
+  // Of two bytes: warps of different accesses are told apart no finer than that.
+  struct Touch {
+    uint32_t writeEpoch = 0, readEpoch = 0;
+    uint8_t writer = 0, reader = 0;
+  };
+  static constexpr uint8_t severalWarps = 255;
+  std::vector<std::byte> bytes;
+  std::vector<uint8_t> states;
+  std::vector<Touch> touches;
+  uint32_t epoch = 1;
+};
+
+class Block {
+public:
+  Block(Grid &grid, Dim index);
+  void run();
+
+  Grid &grid;
+  const Dim index;
+  SharedMemory shared;
+  std::vector<std::byte> local; // of each thread
+
+private:
+  std::vector<std::unique_ptr<Warp>> warps;
+  [[noreturn]] void failAtBarrier(const std::vector<Warp::Stop> &stops) const;
+};
+
+} // namespace espalier::emulator

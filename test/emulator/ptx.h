@@ -1,0 +1,126 @@
+// A PTX text after parsing: kernels as compact instructions whose operands are places in a warp's register file.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "test/emulator/emulator.h"
+
+namespace espalier::emulator {
+
+class Warp;
+struct Instruction;
+
+inline constexpr uint32_t warpLanes = 32;
+inline constexpr uint32_t noSlot = ~0u;
+inline constexpr uint8_t allMembers = 255; // Instruction::members: all lanes
+
+// Generic addresses of a block's shared memory and of a thread's local memory begin here.
+inline constexpr uint64_t sharedWindow = uint64_t(1) << 60;
+inline constexpr uint64_t localWindow = uint64_t(2) << 60;
+
+enum class Type : uint8_t {
+  none,
+  pred,
+  b8,
+  b16,
+  b32,
+  b64,
+  u8,
+  u16,
+  u32,
+  u64,
+  s8,
+  s16,
+  s32,
+  s64,
+  f16,
+  f16x2,
+  bf16,
+  bf16x2,
+  f32,
+  f64
+};
+/// Of the name without its dot; none where it names no type.
+Type typeNamed(std::string_view name);
+uint32_t bytesOf(Type type);
+bool isSigned(Type type);
+bool isFloating(Type type);
+
+enum class Space : uint8_t { generic, global, shared, local, parameter };
+
+/// Where an operand's 32 values lie in a warp's register file: lane after lane, each of `bytes`; a predicate is one
+/// word with a bit per lane. Constants and special registers have such places, too, filled when a warp starts.
+struct Slot {
+  uint32_t offset = noSlot;
+  uint32_t bytes = 0;
+};
+
+/// Carries out an instruction for the lanes in the mask.
+using Execute = void (*)(Warp &, const Instruction &, uint32_t mask);
+
+/// What an instruction does to the order of execution.
+enum class Flow : uint8_t {
+  next,     // nothing
+  branch,   // to `target` where the guard holds
+  exit,     // of the lanes
+  barrier,  // waits for the block
+  converge, // waits for the lanes of the warp that operand `members` names
+};
+
+struct Instruction {
+  Execute execute = nullptr;
+  Flow flow = Flow::next;
+  bool guardNegated = false;
+  bool nonCoherent = false; // of ld.global.nc
+  Space space = Space::generic;
+  Type type = Type::none; // of the elements that memory instructions move
+  uint8_t outputs = 0;    // operands[0, outputs) are written
+  uint8_t inputs = 0;     // operands[outputs, outputs + inputs) are read
+  uint8_t members = 0;    // operand with the lanes that take part, of Flow::converge
+  uint8_t variant = 0;    // rounding of cvt, comparison, mode of shfl, operation of atom and vote, bytes of cp.async
+  Slot guard = {};
+  std::array<Slot, 16> operands = {};
+  int64_t immediate = 0;    // offset of an address, table of lop3, groups of cp.async.wait_group
+  int64_t sourceOffset = 0; // of the second address of cp.async
+  uint32_t target = 0;      // of a branch, an index of instructions
+  uint32_t line = 0;
+};
+
+/// A constant or special register: `bytes` wide, filled into its slot when a warp starts.
+struct Fill {
+  enum class Source : uint8_t { value, tid, ntid, ctaid, nctaid, lane, warp, warps };
+  Slot slot;
+  Source source = Source::value;
+  uint8_t axis = 0;
+  uint64_t value = 0;
+};
+
+struct Parameter {
+  std::string name;
+  uint32_t bytes, offset; // in the parameter block
+};
+
+struct Entry {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::vector<Instruction> instructions;
+  std::vector<std::string> opcodes; // of each instruction as the text writes it
+  std::vector<Fill> fills;
+  uint32_t fileBytes = 0;   // of a warp's register file
+  uint32_t sharedBytes = 0; // static; dynamic shared memory begins behind it
+  uint32_t localBytes = 0;  // of a thread
+  uint32_t maxThreads = 0, requiredThreads = 0;
+  uint32_t registers = 0; // 32-bit ones of a thread
+};
+
+struct Program {
+  std::map<std::string, Entry> entries;
+};
+
+Program parseProgram(std::string_view text);
+
+} // namespace espalier::emulator
