@@ -66,6 +66,7 @@ std::vector<EntryInfo> Module::entries() const {
   for (const auto &[name, entry] : program->entries) {
     EntryInfo info{.name = name,
                    .sharedBytes = entry.sharedBytes,
+                   .localBytes = entry.localBytes,
                    .maxThreads = std::max(entry.maxThreads, entry.requiredThreads),
                    .registers = entry.registers};
     for (const Parameter &parameter : entry.parameters)
@@ -75,12 +76,18 @@ std::vector<EntryInfo> Module::entries() const {
   return infos;
 }
 
-Report Module::launch(const Launch &launch, Memory &memory) const {
+uint32_t Module::target() const { return program->target; }
+
+void Module::check(const Launch &launch) const {
   auto found = program->entries.find(launch.entry);
   if (found == program->entries.end())
     throw Fault(Fault::Check::launch, launch.entry, 0, "no such kernel in the text");
-  const Entry &entry = found->second;
-  checkLaunch(launch, entry);
+  checkLaunch(launch, found->second);
+}
+
+Report Module::launch(const Launch &launch, Memory &memory) const {
+  check(launch);
+  const Entry &entry = program->entries.at(launch.entry);
   Grid grid{.entry = entry, .launch = launch, .memory = memory, .parameters = packArguments(launch, entry)};
   for (uint32_t z = 0; z < launch.grid.z; ++z)
     for (uint32_t y = 0; y < launch.grid.y; ++y)

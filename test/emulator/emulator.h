@@ -53,6 +53,7 @@ struct EntryInfo {
   std::string name;
   std::vector<uint32_t> parameterBytes = {};
   uint32_t sharedBytes = 0; // static
+  uint32_t localBytes = 0;  // of a thread
   uint32_t maxThreads = 0;  // of .maxntid; 0 where there is none
   uint32_t registers = 0;   // bytes of a thread's registers / 4, as declared: before any allocation
 };
@@ -68,6 +69,10 @@ public:
   Module &operator=(Module &&) noexcept;
 
   std::vector<EntryInfo> entries() const;
+  /// Of .target: sm_80 is 80.
+  uint32_t target() const;
+  /// What launch() refuses before it begins.
+  void check(const Launch &launch) const;
   /// Runs every block of the grid, one after another.
   Report launch(const Launch &launch, Memory &memory) const;
 

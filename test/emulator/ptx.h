@@ -118,6 +118,7 @@ struct Entry {
 };
 
 struct Program {
+  uint32_t target = 0; // sm_80 is 80
   std::map<std::string, Entry> entries;
 };
 

@@ -59,7 +59,6 @@ private:
   std::vector<Token> tokens;
   size_t at = 0;
   Program program;
-  uint32_t target = 0;       // sm_80 is 80
   std::vector<Scope> scopes; // the module's first
   // Of the kernel being read:
   Entry *entry = nullptr;
@@ -140,7 +139,7 @@ private:
     std::string_view name = word();
     if (!name.starts_with("sm_"))
       fail("target " + std::string(name) + " is not known");
-    std::from_chars(name.data() + 3, name.data() + name.size(), target);
+    std::from_chars(name.data() + 3, name.data() + name.size(), program.target);
     skipLine();
   }
 
@@ -168,7 +167,7 @@ private:
     if (program.entries.contains(fresh.name))
       fail("kernel " + fresh.name + " is there twice");
     entry = &(program.entries[fresh.name] = std::move(fresh));
-    RegisterFile registers(*entry, target);
+    RegisterFile registers(*entry, program.target);
     file = &registers;
     labels.clear();
     branches.clear();

@@ -5,6 +5,7 @@
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/module.h"
+#include "runtime/device/cuda/movement.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -224,6 +225,29 @@ void showKernels(const Context &context, const char *file) {
   }
 }
 
+/// Bytes per second that the memory and the way to it bear.
+void showSpeeds(const Context &context) {
+  constexpr size_t bytes = 1 << 30;
+  Queue queue(context.driver);
+  Staging staging(context.driver);
+  Memory memory(context, queue, 2 * bytes, 0);
+  std::vector<std::byte> host(bytes);
+  auto measure = [&](const char *what, double moved, auto work) {
+    work(); // wakes the clocks
+    Event begin(context.driver, /*isTimed=*/true), end(context.driver, /*isTimed=*/true);
+    queue.record(begin);
+    for (int i = 0; i < repetitions; ++i)
+      work();
+    queue.record(end);
+    end.wait();
+    fmt::print("{:11} {:8.1f} GB/s\n", what, moved * repetitions / end.secondsSince(begin) * 1e-9);
+  };
+  measure("copy", 2.0 * bytes, [&] { copy(queue, memory.at(bytes), memory.at(0), {.blocks = 1, .bytes = bytes}); });
+  measure("clear", bytes, [&] { zero(queue, memory.at(0), bytes); });
+  measure("copy in", bytes, [&] { staging.copyIn(queue, memory.at(0), host.data(), bytes); });
+  measure("copy out", bytes, [&] { staging.copyOut(queue, host.data(), memory.at(0), bytes); });
+}
+
 int checkDevice(std::span<char *> files) {
   Driver driver;
   Context context(driver, /*ordinal=*/0);
@@ -234,6 +258,7 @@ int checkDevice(std::span<char *> files) {
              static_cast<double>(bytes.total) / (1 << 30));
   fmt::print("driver      CUDA {}.{} in {}\n", driver.version / 1000, driver.version % 1000 / 10,
              driver.library.path());
+  showSpeeds(context);
   for (const char *file : files)
     showKernels(context, file);
   CublasLt cublas;

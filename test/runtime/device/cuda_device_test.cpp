@@ -235,7 +235,7 @@ TEST_F(CudaTimes, AreWrittenWhenTheDeviceIsClosed) {
   std::ifstream stream(file);
   std::string text(std::istreambuf_iterator<char>(stream), {});
   EXPECT_THAT(text, testing::ContainsRegex("busy [0-9.]+ ms of [0-9.]+ ms"));
-  EXPECT_THAT(text, testing::ContainsRegex("\n +3 .*  number 8\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n +3 .*  number 8 .2 x 2 blocks of 32.\n"));
   EXPECT_THAT(text, testing::ContainsRegex("\n +1 .*  product of f32 .8, 4. by f32 .4, 6. to f32\n"));
 }
 

@@ -1,0 +1,177 @@
+#include "test/emulator/device.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+#include <utility>
+
+namespace espalier::emulator {
+
+thread_local int currentDevice = -1;
+
+namespace {
+
+uint64_t setting(const char *name, uint64_t otherwise) {
+  const char *value = std::getenv(name);
+  return value && *value ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+CUresult statusOf(const std::exception &error) {
+  const auto *fault = dynamic_cast<const Fault *>(&error);
+  if (fault && fault->check == Fault::Check::bounds)
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (fault && fault->check == Fault::Check::alignment)
+    return CUDA_ERROR_MISALIGNED_ADDRESS;
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+/// A program that does not look at statuses must not end as if all were well.
+void endBadly(int status, void *) {
+  int faults = Device::instance().faultCount();
+  if (!faults)
+    return;
+  std::fprintf(stderr, "espalier emulator: %d fault%s in this process\n", faults, faults == 1 ? "" : "s");
+  std::fflush(nullptr);
+  if (status == 0)
+    _exit(70); // EX_SOFTWARE
+}
+
+} // namespace
+
+Device &Device::instance() {
+  static Device *device = new Device; // never destroyed: threads may still call when the process ends
+  return *device;
+}
+
+Device::Device()
+    : queue(setting("ESPALIER_EMULATOR_SEED", 0)),
+      deviceCount(static_cast<int>(setting("ESPALIER_EMULATOR_DEVICES", 1))),
+      level(static_cast<int>(setting("ESPALIER_EMULATOR_CAPABILITY", 80))),
+      memoryBytes(setting("ESPALIER_EMULATOR_MEMORY", uint64_t(2) << 30)) {
+  contexts.resize(deviceCount);
+  queue.onFault = [this](const std::exception &error) { report(statusOf(error), error.what()); };
+  queue.onRace = [this](const Race &race) {
+    auto did = [](const std::string &name, bool writes) { return name + (writes ? " writes" : " reads"); };
+    report(CUDA_ERROR_LAUNCH_FAILED, "race: " + did(race.first, race.firstWrites) + " and " +
+                                         did(race.second, race.secondWrites) + " " +
+                                         std::to_string(race.bytes.end - race.bytes.begin) + " bytes at " +
+                                         memory.describe(race.bytes.begin) + ", neither waits for the other");
+  };
+  on_exit(endBadly, nullptr);
+}
+
+void Device::report(CUresult status, const std::string &what) {
+  ++faults;
+  if (failure == CUDA_SUCCESS)
+    failure = status;
+  std::fprintf(stderr, "espalier emulator: %s\n", what.c_str());
+}
+
+int Device::forgetFaults() {
+  failure = CUDA_SUCCESS;
+  queue.mend();
+  return std::exchange(faults, 0);
+}
+
+uint64_t Device::usedBytes(int device) const {
+  uint64_t used = 0;
+  for (const auto &[address, allocation] : allocations)
+    used += allocation.device == device ? allocation.bytes : 0;
+  return used;
+}
+
+CUresult Device::allocate(CUdeviceptr *address, uint64_t bytes, int device) {
+  if (!address || !bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > memoryBytes - usedBytes(device))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  std::unique_ptr<std::byte, void (*)(void *)> host(
+      static_cast<std::byte *>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)), std::free);
+  if (!host)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  std::memset(host.get(), 0xff, bytes); // as numbers, NaN: what nobody wrote shows
+  *address = memory.add(host.get(), bytes, "device memory " + std::to_string(allocations.size()));
+  allocations.emplace(*address, Allocation{std::move(host), bytes, device});
+  return CUDA_SUCCESS;
+}
+
+/// Waits for all work before, as the driver does.
+CUresult Device::release(CUdeviceptr address) {
+  if (!address)
+    return CUDA_SUCCESS;
+  auto found = allocations.find(address);
+  if (found == allocations.end())
+    return CUDA_ERROR_INVALID_VALUE;
+  queue.finishAll();
+  queue.forget({address, address + found->second.bytes});
+  memory.remove(address);
+  allocations.erase(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult Device::allocateHost(void **address, uint64_t bytes) {
+  if (!address || !bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  *address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (!*address)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  pinned[static_cast<std::byte *>(*address)] = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult Device::releaseHost(void *address) {
+  auto found = pinned.find(static_cast<std::byte *>(address));
+  if (found == pinned.end())
+    return CUDA_ERROR_INVALID_VALUE;
+  queue.finishAll();
+  uint64_t begin = reinterpret_cast<uint64_t>(address);
+  queue.forget({begin, begin + found->second});
+  pinned.erase(found);
+  std::free(address);
+  return CUDA_SUCCESS;
+}
+
+bool Device::isPinned(const void *address, uint64_t bytes) const {
+  auto after = pinned.upper_bound(static_cast<const std::byte *>(address));
+  if (after == pinned.begin())
+    return false;
+  const auto &[begin, size] = *std::prev(after);
+  uint64_t offset = static_cast<const std::byte *>(address) - begin;
+  return offset <= size && bytes <= size - offset;
+}
+
+Stream *Device::stream(CUstream handle) {
+  if (!handle || handle == legacyStream || handle == perThreadStream)
+    return queue.legacy();
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  return queue.owns(stream) ? stream : nullptr;
+}
+
+LoadedKernel *Device::kernel(const void *handle) {
+  for (const auto &module : modules)
+    for (auto &[name, kernel] : module->kernels)
+      if (&kernel == handle)
+        return &kernel;
+  return nullptr;
+}
+
+CUresult enqueueFor(CUstream stream, Operation operation) {
+  return guarded([&](Device &device) {
+    Stream *target = device.stream(stream);
+    if (!target)
+      return CUDA_ERROR_INVALID_HANDLE;
+    device.queue.enqueue(target, std::move(operation));
+    return CUDA_SUCCESS;
+  });
+}
+
+std::byte *hostMemory(CUdeviceptr address, uint64_t bytes) { return Device::instance().memory.find(address, bytes); }
+
+int forgetFaults() {
+  Device &device = Device::instance();
+  std::lock_guard held(device.lock);
+  return device.forgetFaults();
+}
+
+} // namespace espalier::emulator

@@ -1,0 +1,112 @@
+// The state behind the driver's calls: devices, contexts, handles, memory, and the queue. One per process, behind one
+// lock.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "test/emulator/cuda_calls.h"
+#include "test/emulator/emulator.h"
+#include "test/emulator/queue.h"
+
+// What another double of the emulator may call.
+#define EMULATOR_EXPORT __attribute__((visibility("default")))
+
+namespace espalier::emulator {
+
+/// A loaded text and its kernels' limits.
+struct LoadedModule {
+  Module module;
+  std::map<std::string, struct LoadedKernel> kernels;
+};
+struct LoadedKernel {
+  LoadedModule *owner;
+  EntryInfo info;
+  uint32_t dynamicSharedBytes; // that a launch may ask for
+};
+
+class Device {
+public:
+  static Device &instance();
+
+  std::recursive_mutex lock;
+  bool isInitialised = false;
+  CUresult failure = CUDA_SUCCESS; // the first fault of the device's work: every later call ends with it
+  Memory memory;
+  Queue queue;
+
+  int count() const { return deviceCount; }
+  int capability() const { return level; } // 80 or 90
+  uint64_t totalBytes() const { return memoryBytes; }
+  uint64_t usedBytes(int device) const;
+
+  CUresult allocate(CUdeviceptr *address, uint64_t bytes, int device);
+  CUresult release(CUdeviceptr address);
+  CUresult allocateHost(void **address, uint64_t bytes);
+  CUresult releaseHost(void *address);
+  bool isPinned(const void *address, uint64_t bytes) const;
+
+  std::set<std::unique_ptr<LoadedModule>> modules;
+  std::set<std::unique_ptr<Event>> events;
+  std::vector<int> contexts; // how often each device's primary context is retained
+
+  /// The stream behind a handle; nullptr where it is none.
+  Stream *stream(CUstream handle);
+  template <class T, class Handle> static T *find(const std::set<std::unique_ptr<T>> &owned, Handle handle) {
+    for (const auto &one : owned)
+      if (reinterpret_cast<Handle>(one.get()) == handle)
+        return one.get();
+    return nullptr;
+  }
+  /// The module that owns the kernel behind a handle; nullptr where it is none.
+  LoadedKernel *kernel(const void *handle);
+
+  /// Prints what went wrong; the process will not end well.
+  void report(CUresult status, const std::string &what);
+  /// For tests that provoke faults: how many there were, and none from now on.
+  int forgetFaults();
+  int faultCount() const { return faults; }
+
+private:
+  Device();
+  struct Allocation {
+    std::unique_ptr<std::byte, void (*)(void *)> host;
+    uint64_t bytes;
+    int device;
+  };
+  std::map<CUdeviceptr, Allocation> allocations;
+  std::map<const std::byte *, uint64_t> pinned; // host memory of ours: address, bytes
+  int deviceCount, level, faults = 0;
+  uint64_t memoryBytes;
+};
+
+/// Puts work into a stream for another library of the emulator; the driver's own errors where the stream is none.
+EMULATOR_EXPORT CUresult enqueueFor(CUstream stream, Operation operation);
+/// Host memory behind device memory, for the time of an operation; nullptr where it is no allocation.
+EMULATOR_EXPORT std::byte *hostMemory(CUdeviceptr address, uint64_t bytes);
+/// Number of faults so far, which are forgotten.
+EMULATOR_EXPORT int forgetFaults();
+
+/// The device whose context the calling thread has set; -1 for none.
+extern thread_local int currentDevice;
+
+/// Runs a call of the driver under its lock, with what holds for nearly all of them.
+template <class F> CUresult guarded(F call, bool needsContext = true) {
+  Device &device = Device::instance();
+  std::lock_guard held(device.lock);
+  if (!device.isInitialised)
+    return CUDA_ERROR_NOT_INITIALIZED;
+  if (device.failure != CUDA_SUCCESS)
+    return device.failure;
+  if (needsContext && (currentDevice < 0 || !device.contexts[currentDevice]))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult status = call(device);
+  return device.failure != CUDA_SUCCESS ? device.failure : status;
+}
+
+} // namespace espalier::emulator

@@ -1,0 +1,136 @@
+#include "test/emulator/queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace espalier::emulator {
+
+Queue::Queue(uint64_t seed) : seed(seed), random(seed) { open(/*isBlocking=*/true); }
+
+Stream *Queue::open(bool isBlocking) {
+  streams.push_back(std::make_unique<Stream>(Stream{.number = opened++, .isBlocking = isBlocking}));
+  return streams.back().get();
+}
+
+/// Work that it still holds is done, which tells the host nothing.
+void Queue::close(Stream *stream) {
+  while (!stream->pending.empty())
+    step(stream->last);
+  std::erase_if(streams, [&](const auto &owned) { return owned.get() == stream; });
+}
+
+bool Queue::owns(const Stream *stream) const {
+  return std::any_of(streams.begin(), streams.end(), [&](const auto &owned) { return owned.get() == stream; });
+}
+
+void Queue::enqueue(Stream *stream, Operation operation) {
+  auto work = std::make_shared<Work>();
+  work->run = std::move(operation.run);
+  work->waits = std::exchange(stream->waits, {});
+  work->clock = host;
+  work->clock.join(stream->waited);
+  auto waitFor = [&](const Stream &other) {
+    if (!other.last)
+      return;
+    work->clock.join(other.last->clock);
+    work->waits.push_back(other.last);
+  };
+  // The legacy stream waits for all blocking ones and they for it.
+  if (stream == legacy()) {
+    for (const auto &other : streams)
+      if (other->isBlocking && other.get() != stream)
+        waitFor(*other);
+  } else if (stream->isBlocking) {
+    waitFor(*legacy());
+  }
+  work->mark = {stream->number, ++stream->ticks, std::make_shared<const std::string>(std::move(operation.name))};
+  work->clock.advance(stream->number, stream->ticks);
+  stream->waited = work->clock;
+  stream->last = work;
+  stream->pending.push_back(work);
+}
+
+void Queue::record(Event &event, Stream *stream) {
+  enqueue(stream, {"record of an event", [] { return Accesses(); }});
+  event.recorded = stream->last;
+}
+
+void Queue::wait(Stream *stream, const Event &event) {
+  if (!event.recorded)
+    return;
+  stream->waits.push_back(event.recorded);
+  stream->waited.join(event.recorded->clock);
+}
+
+Stream *Queue::streamOf(const Work &work) const {
+  for (const auto &stream : streams)
+    if (stream->number == work.mark.stream)
+      return stream.get();
+  return nullptr;
+}
+
+/// What has to run before the work can, and can itself.
+std::shared_ptr<Work> Queue::runnable(const std::shared_ptr<Work> &wanted) const {
+  std::shared_ptr<Work> work = wanted;
+  while (true) {
+    work = streamOf(*work)->pending.front();
+    auto open = std::find_if(work->waits.begin(), work->waits.end(), [](const auto &other) { return !other->isDone; });
+    if (open == work->waits.end())
+      return work;
+    work = *open;
+  }
+}
+
+void Queue::step(const std::shared_ptr<Work> &work) {
+  std::shared_ptr<Work> next = runnable(work);
+  if (seed) {
+    std::vector<Stream *> ready;
+    for (const auto &stream : streams)
+      if (!stream->pending.empty() && runnable(stream->pending.front()) == stream->pending.front())
+        ready.push_back(stream.get());
+    next = ready[random() % ready.size()]->pending.front();
+  }
+  run(*streamOf(*next));
+}
+
+bool Queue::advance(const std::shared_ptr<Work> &work) {
+  if (!work->isDone)
+    step(work);
+  if (work->isDone)
+    host.join(work->clock);
+  return work->isDone;
+}
+
+void Queue::finish(const std::shared_ptr<Work> &work) {
+  while (!advance(work))
+    continue;
+}
+
+void Queue::finishAll() {
+  for (size_t i = 0; i < streams.size(); ++i)
+    if (streams[i]->last)
+      finish(streams[i]->last);
+}
+
+void Queue::run(Stream &stream) {
+  std::shared_ptr<Work> work = stream.pending.front();
+  stream.pending.pop_front();
+  if (!isBroken) {
+    try {
+      Accesses touched = work->run();
+      if (auto race = accesses.add(work->mark, work->clock, touched)) {
+        isBroken = true;
+        onRace(*race);
+      }
+    } catch (const std::exception &fault) {
+      isBroken = true;
+      onFault(fault);
+    }
+  }
+  work->run = nullptr;
+  work->waits.clear();
+  work->isDone = true;
+  work->doneAt = std::chrono::steady_clock::now();
+}
+
+} // namespace espalier::emulator

@@ -1,0 +1,89 @@
+// Streams and events of the emulated device. Work waits in its stream until somebody waits or asks for it; then what is
+// needed for that runs, on the thread that asks, and nothing else: a wait that is missing has something to miss.
+#pragma once
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "test/emulator/access_map.h"
+
+namespace espalier::emulator {
+
+/// A piece of work of a stream.
+struct Operation {
+  std::string name; // for reports: "kernel softmax", "copy of 400 bytes to the device"
+  std::function<Accesses()> run;
+};
+
+/// An operation in its place.
+struct Work {
+  std::function<Accesses()> run;
+  Mark mark;
+  Clock clock;                              // of all that comes before, and itself
+  std::vector<std::shared_ptr<Work>> waits; // in other streams
+  bool isDone = false;
+  std::chrono::steady_clock::time_point doneAt = {};
+};
+
+struct Stream {
+  size_t number;
+  bool isBlocking; // waits for the legacy stream and is waited for by it
+  std::deque<std::shared_ptr<Work>> pending = {};
+  std::shared_ptr<Work> last = {};
+  std::vector<std::shared_ptr<Work>> waits = {}; // of the next operation
+  Clock waited = {};                             // what the next operation comes after
+  uint64_t ticks = 0;
+};
+
+/// What was recorded into it last.
+struct Event {
+  bool hasTiming;
+  std::shared_ptr<Work> recorded = {};
+};
+
+class Queue {
+public:
+  /// With a seed other than 0, whatever can run does, in an order that the seed chooses.
+  explicit Queue(uint64_t seed);
+
+  Stream *open(bool isBlocking);
+  void close(Stream *stream);
+  bool owns(const Stream *stream) const;
+  Stream *legacy() { return streams.front().get(); }
+
+  void enqueue(Stream *stream, Operation operation);
+  void record(Event &event, Stream *stream);
+  void wait(Stream *stream, const Event &event);
+
+  /// One step towards the work's end; whether it is done. The host comes after it then.
+  bool advance(const std::shared_ptr<Work> &work);
+  void finish(const std::shared_ptr<Work> &work);
+  void finishAll();
+  void forget(Range range) { accesses.forget(range); }
+  /// Lets work run again after a fault.
+  void mend() { isBroken = false; }
+
+  /// Told of a race; what runs may throw. After the first fault, work is dropped.
+  std::function<void(const Race &)> onRace;
+  std::function<void(const std::exception &)> onFault;
+
+private:
+  std::vector<std::unique_ptr<Stream>> streams; // the legacy stream first
+  size_t opened = 0;
+  Clock host; // what the host has seen end
+  AccessMap accesses;
+  uint64_t seed;
+  std::mt19937_64 random;
+  bool isBroken = false;
+
+  Stream *streamOf(const Work &work) const;
+  std::shared_ptr<Work> runnable(const std::shared_ptr<Work> &wanted) const;
+  void step(const std::shared_ptr<Work> &work);
+  void run(Stream &stream);
+};
+
+} // namespace espalier::emulator
