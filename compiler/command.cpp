@@ -28,7 +28,7 @@ namespace {
 enum ExitCode { Success = 0, UserError = 2, NothingFits = 3 };
 
 struct RunArguments {
-  std::string file, target = "cpu";
+  std::string file;
   ImportOptions import;
 };
 
@@ -77,9 +77,9 @@ std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
 }
 
 int compileVerb(const RunArguments &arguments, const std::string &output, const CompileOptions &options) {
-  if (arguments.target != "cpu") {
-    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu\n", arguments.file,
-               arguments.target);
+  if (options.target != "cpu" && options.target != "cuda") {
+    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu and cuda\n", arguments.file,
+               options.target);
     return UserError;
   }
   std::optional<RunConfig> run = importOrReport(arguments);
@@ -165,7 +165,8 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   CLI::App *compile = app.add_subcommand("compile", "compile a run file into a run plan");
   addRunArguments(*compile, arguments.file, arguments.import);
   CLI::Option *to = compile->add_option("-o,--output", output, "the run plan to write");
-  compile->add_option("--target", arguments.target, "what to compile for: cpu");
+  compile->add_option("--target", options.target, "what to compile for: cpu (default) or cuda");
+  compile->add_option("--emit-kernels", options.kernelFolder, "folder for the plan's kernels: LEVEL.ptx or LEVEL.so");
   CLI::Option *stop = compile->add_option("--compile-to", options.compileTo, "stop after a phase and print its IR")
                           ->check(CLI::IsMember(phaseNames()));
   std::vector<std::string> sources = phaseNames();

@@ -54,6 +54,7 @@ LogicalResult build(Compilation &c) {
   if (!c.module)
     return failure();
   applyPlan(*c.module, c.plan, c.run.model);
+  (*c.module)->setAttr("exec.target", StringAttr::get(&c.context, c.options.target));
   if (c.options.check)
     (*c.module)->setAttr("exec.guard_bytes", Builder(&c.context).getI64IntegerAttr(checkedGuardBytes));
   return success();
@@ -116,11 +117,28 @@ LogicalResult lower(Compilation &c) {
   return runPasses(c, [](OpPassManager &passes) { addCodegenPasses(passes); });
 }
 
+/// Each kernel object as a file named after the model and the level.
+LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const std::string &folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  for (const rt::pb::KernelObject &object : plan.objects()) {
+    std::string file = folder + "/" + object.level() + (plan.target() == "cuda" ? ".ptx" : ".so");
+    std::ofstream stream(file, std::ios::binary);
+    stream << object.code();
+    if (!stream.flush())
+      return emitError(UnknownLoc::get(&context)) << "--emit-kernels: cannot write " << file;
+  }
+  return success();
+}
+
 LogicalResult emit(Compilation &c) {
   if (std::string reason = whyNotExecutable(c.run); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
   describeRun(c.run, c.plan, c.flopsPerStep, c.out);
+  c.out.set_target(c.options.target);
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
+    return failure();
+  if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
   if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
     return failure();

@@ -17,12 +17,14 @@
 namespace espalier {
 
 struct CompileOptions {
-  std::string compileFrom; ///< name of a phase whose IR is read from `irFile`; empty: none
-  std::string irFile;      ///< what `compileTo` or `dumpPhases` wrote of that phase for the same run and plan
-  std::string compileTo;   ///< name of the last phase to run; the IR is then printed. Empty: all
-  std::string dumpPhases;  ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
-  bool check = false;      ///< guards behind all buffers, and every kernel compared with the interpreter
-  bool emitKernels = true; ///< false: everything but machine code, for memory and timing questions
+  std::string target = "cpu"; ///< cpu or cuda
+  std::string compileFrom;    ///< name of a phase whose IR is read from `irFile`; empty: none
+  std::string irFile;         ///< what `compileTo` or `dumpPhases` wrote of that phase for the same run and plan
+  std::string compileTo;      ///< name of the last phase to run; the IR is then printed. Empty: all
+  std::string dumpPhases;     ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
+  bool check = false;         ///< guards behind all buffers, and every kernel compared with the interpreter
+  std::string kernelFolder;   ///< folder for the kernels, one file per object; empty: none
+  bool emitKernels = true;    ///< false: everything but machine code, for memory and timing questions
 };
 
 /// What a compilation gives. `ir` is set instead of `plan` when it stopped at `compileTo`.
@@ -50,7 +52,7 @@ std::string whyNotExecutable(const RunConfig &run);
 /// Names of the phases, in order.
 std::vector<std::string> phaseNames();
 
-/// Compiles one plan of a run for CPUs. Failures are reported as diagnostics of `context`.
+/// Compiles one plan of a run. Failures are reported as diagnostics of `context`.
 std::optional<Compiled> compileRun(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const CompileOptions &options = {});
 

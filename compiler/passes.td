@@ -89,4 +89,11 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   }];
 }
 
+def PrintPtx : Pass<"print-ptx", "::mlir::ModuleOp"> {
+  let summary = "Prints the PTX text of the module's kernels for GPUs; for tests and curiosity";
+  let description = [{
+    The text goes to standard output before the IR does: send that to /dev/null with `-o`.
+  }];
+}
+
 #endif

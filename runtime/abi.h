@@ -3,6 +3,7 @@
 // compiler and runtime alike.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace espalier::rt {
@@ -26,6 +27,9 @@ enum ScalarSlot : uint32_t {
   Apply = 8,           ///< 1 to apply the update, 0 to skip the step (overflow)
   ScalarSlotCount = 16,
 };
+
+/// The scalars region, by slot.
+using Scalars = std::array<float, ScalarSlotCount>;
 
 /// Counter-based random bits: Philox-2x32 with 7 rounds (Salmon et al., "Parallel random numbers:
 /// as easy as 1, 2, 3", SC 2011). Dropout of element e of op `stream` keeps it when

@@ -28,9 +28,11 @@ void report(int signal, siginfo_t *info, void *) {
 
 } // namespace
 
-CrashSite::CrashSite(const Executor &executor) : before(running) { running = &executor; }
+CrashSite::CrashSite(const Executor *executor) : before(running) { running = executor; }
 
 CrashSite::~CrashSite() { running = before; }
+
+const Executor *CrashSite::current() { return running; }
 
 void reportCrashes() {
   struct sigaction action = {};

@@ -9,9 +9,12 @@ class Executor;
 /// While it lives, this thread works for `executor`: a crash of the thread is reported with the executor's place.
 class CrashSite {
 public:
-  explicit CrashSite(const Executor &executor);
+  explicit CrashSite(const Executor *executor);
   ~CrashSite();
   CrashSite(const CrashSite &) = delete;
+
+  /// Whom this thread works for, to pass on to threads that help it; null for nobody.
+  static const Executor *current();
 
 private:
   const Executor *before;

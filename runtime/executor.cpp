@@ -1,4 +1,4 @@
-// The step path. Addresses are computed when an instruction runs: a base per region of the running
+// The step path. Places are computed when an instruction runs: a base per region of the running
 // call plus an offset, which is cheaper than keeping them for every layer and slot.
 #include "runtime/executor.h"
 
@@ -7,58 +7,26 @@
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
+#include <numeric>
 
 namespace espalier::rt {
 namespace {
 
 enum StreamPlace { ReceiveForward, SendForward, ReceiveBackward, SendBackward };
 
-/// A launch shared out over the pool: parts of whole grains.
-struct LaunchJob {
-  const Executor &executor;
-  KernelFunction kernel;
-  void *const *buffers;
-  const int64_t *scalars;
-  int64_t extent, partExtent;
-};
-
-void runLaunchPart(void *context, int64_t part, int) {
-  const LaunchJob &job = *static_cast<const LaunchJob *>(context);
-  CrashSite site(job.executor);
-  int64_t begin = part * job.partExtent;
-  job.kernel(job.buffers, job.scalars, begin, std::min(job.extent, begin + job.partExtent));
-}
-
-struct LibraryJob {
-  const Executor &executor;
-  const LibraryKernel *kernel;
-  const CallArguments *arguments;
-  std::byte *scratch;
-  size_t scratchBytes;
-};
-
-void runLibraryPart(void *context, int64_t part, int thread) {
-  const LibraryJob &job = *static_cast<const LibraryJob *>(context);
-  CrashSite site(job.executor);
-  job.kernel->run(*job.arguments, part, job.scratch + thread * job.scratchBytes);
-}
-
-size_t roundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 } // namespace
 
-Executor::Executor(const Program &source, Communicator &communicator, ThreadPool &pool, int spins)
-    : source(source), communicator(communicator), pool(pool), spins(spins), program(source.prepare(communicator)),
-      arena(source.plan().stages(program.stage).arena_bytes()),
-      scratch(roundUp(program.scratchBytesPerThread) * pool.threads() + roundUp(program.sharedScratchBytes)) {
+Executor::Executor(const Program &source, int rank, Device &device)
+    : source(source), theDevice(device), program(source.prepare(rank, device)) {
   const pb::Stage &stage = source.plan().stages(program.stage);
   if (source.plan().guard_bytes() > 0)
-    guards.emplace(source.plan(), source.mesh(), program.rank, arena);
+    guards.emplace(source.plan(), source.mesh(), program.rank, device);
   auto place = [](const pb::Binding &binding) -> Place {
     return {binding.base(), binding.slot_stride(), binding.bytes()};
   };
   scalarsOffset = stage.scalars_binding().base();
   inputs = place(stage.inputs_binding());
+  staging.resize(inputs.bytes);
   streamPlaces = {place(stage.receive_forward()), place(stage.send_forward()), place(stage.receive_backward()),
                   place(stage.send_backward())};
   for (Transfers &transfer : transfers)
@@ -67,17 +35,18 @@ Executor::Executor(const Program &source, Communicator &communicator, ThreadPool
   int before = mesh.peer(program.rank, program.stage - 1);
   int after = mesh.peer(program.rank, program.stage + 1);
   if (program.stage > 0) {
-    transfers[ReceiveForward].link = communicator.openReceive(before, Stream::Forward);
-    transfers[SendBackward].link = communicator.openSend(before, Stream::Backward);
+    transfers[ReceiveForward].link = device.openReceive(before, Stream::Forward);
+    transfers[SendBackward].link = device.openSend(before, Stream::Backward);
   }
   if (program.stage + 1 < source.plan().stages_size()) {
-    transfers[SendForward].link = communicator.openSend(after, Stream::Forward);
-    transfers[ReceiveBackward].link = communicator.openReceive(after, Stream::Backward);
+    transfers[SendForward].link = device.openSend(after, Stream::Forward);
+    transfers[ReceiveBackward].link = device.openReceive(after, Stream::Backward);
   }
-  agreement.elements = {SquaredNorm + 1};
-  for (const PreparedCollective &collective : program.collectives)
-    flights.push_back(
-        {std::vector<void *>(collective.from.size()), std::vector<void *>(collective.to.size()), Ticket{}});
+  flights.resize(program.collectives.size());
+  std::vector<int> world(mesh.ranks());
+  std::iota(world.begin(), world.end(), 0);
+  agreement = device.addCollective(world, {.elements = {SquaredNorm + 1}});
+  meeting = device.addCollective(world, {});
 }
 
 void Executor::runStep(int64_t step, StepClient &client) {
@@ -93,7 +62,7 @@ void Executor::runEvaluation(int64_t step, StepClient &client) {
 }
 
 void Executor::runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions, StepClient &client) {
-  CrashSite site(*this);
+  CrashSite site(this);
   for (position.action = 0; position.action < actions.size(); ++position.action) {
     position.call = position.subprogram = position.instruction = -1;
     const Fault *due = fault ? &*fault : nullptr;
@@ -109,7 +78,7 @@ void Executor::runAction(const pb::Action &action, StepClient &client) {
   uint32_t slot = action.slot();
   switch (action.kind()) {
   case pb::Action::LOAD_INPUTS:
-    return client.loadInputs(microBatch, inputs.in(arena, slot));
+    return loadInputs(slot, client);
   case pb::Action::FORWARD:
     return forEachCall(position.inEvaluation ? &PreparedCall::evaluate : &PreparedCall::forward, slot);
   case pb::Action::BACKWARD:
@@ -121,28 +90,33 @@ void Executor::runAction(const pb::Action &action, StepClient &client) {
   case pb::Action::OPTIMIZER:
     return forEachCall(&PreparedCall::optimizer, 0);
   case pb::Action::AGREE:
-    sumScalars();
-    return client.updateScalars(scalars());
+    return agree(client);
   case pb::Action::WAIT_RECEIVE_FORWARD:
-    return communicator.wait(transfers[ReceiveForward].tickets[slot], spins);
+    return theDevice.wait(transfers[ReceiveForward].tickets[slot]);
   case pb::Action::WAIT_SEND_FORWARD:
-    return communicator.wait(transfers[SendForward].tickets[slot], spins);
+    return theDevice.wait(transfers[SendForward].tickets[slot]);
   case pb::Action::WAIT_RECEIVE_BACKWARD:
-    return communicator.wait(transfers[ReceiveBackward].tickets[slot], spins);
+    return theDevice.wait(transfers[ReceiveBackward].tickets[slot]);
   case pb::Action::WAIT_SEND_BACKWARD:
-    return communicator.wait(transfers[SendBackward].tickets[slot], spins);
+    return theDevice.wait(transfers[SendBackward].tickets[slot]);
   default:
     return startTransfer(action);
   }
 }
 
+void Executor::loadInputs(uint32_t slot, StepClient &client) {
+  client.loadInputs(microBatch, staging.data());
+  for (const pb::InputBuffer &input : source.plan().stages(program.stage).inputs())
+    theDevice.copyIn(inputs.at(slot) + input.offset(), staging.data() + input.offset(), input.bytes());
+}
+
 void Executor::startTransfer(const pb::Action &action) {
   auto begin = [&](StreamPlace which, bool isSend) {
     const Place &place = streamPlaces[which];
-    std::byte *data = place.in(arena, action.slot());
+    uint64_t data = place.at(action.slot());
     Transfers &transfer = transfers[which];
-    transfer.tickets[action.slot()] = isSend ? communicator.startSend(transfer.link, data, place.bytes)
-                                             : communicator.startReceive(transfer.link, data, place.bytes);
+    transfer.tickets[action.slot()] = isSend ? theDevice.startSend(transfer.link, data, place.bytes)
+                                             : theDevice.startReceive(transfer.link, data, place.bytes);
   };
   switch (action.kind()) {
   case pb::Action::START_RECEIVE_FORWARD:
@@ -156,17 +130,31 @@ void Executor::startTransfer(const pb::Action &action) {
   }
 }
 
+Scalars Executor::scalars() const {
+  Scalars scalars;
+  theDevice.copyOut(scalars.data(), scalarsOffset, sizeof scalars);
+  return scalars;
+}
+
+void Executor::setScalars(const Scalars &scalars) { theDevice.copyIn(scalarsOffset, scalars.data(), sizeof scalars); }
+
 void Executor::sumScalars() {
   // Ranks that hold the same loss have each counted their share of it: the compiler divides by
   // their number. A stage without the loss has counted nothing.
-  void *place = scalars();
-  Ticket ticket = communicator.startCollective(program.worldGroup, agreement, &place, &place);
-  communicator.wait(ticket, spins);
+  Ticket ticket = theDevice.startCollective(agreement, {&scalarsOffset, 1}, {&scalarsOffset, 1});
+  theDevice.wait(ticket);
+}
+
+void Executor::agree(StepClient &client) {
+  sumScalars();
+  Scalars agreed = scalars();
+  client.updateScalars(agreed);
+  setScalars(agreed);
 }
 
 void Executor::barrier() {
-  Ticket ticket = communicator.startCollective(program.worldGroup, meeting, nullptr, nullptr);
-  communicator.wait(ticket, spins);
+  Ticket ticket = theDevice.startCollective(meeting, {}, {});
+  theDevice.wait(ticket);
 }
 
 void Executor::forEachCall(uint32_t PreparedCall::*subprogram, uint32_t slot, bool isReversed) {
@@ -191,21 +179,22 @@ void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram, uint
     const PreparedInstruction &instruction = program.instructions[i];
     if (guards)
       guards->open(position.subprogram, position.instruction, bases[pb::WORKSPACE]);
-    switch (instruction.kind) {
-    case PreparedInstruction::Launch:
-      launch(instruction);
-      break;
-    case PreparedInstruction::Call:
-      callLibrary(instruction);
-      break;
-    case PreparedInstruction::Start:
-      startCollective(instruction);
-      break;
-    case PreparedInstruction::Wait:
-      communicator.wait(flights[instruction.collective].ticket, spins);
-    }
+    runInstruction(instruction);
     if (guards)
       guards->check(position.subprogram, position.instruction, bases[pb::WORKSPACE]);
+  }
+}
+
+void Executor::runInstruction(const PreparedInstruction &instruction) {
+  switch (instruction.kind) {
+  case PreparedInstruction::Launch:
+    return launch(instruction);
+  case PreparedInstruction::Call:
+    return callLibrary(instruction);
+  case PreparedInstruction::Start:
+    return startCollective(instruction);
+  case PreparedInstruction::Wait:
+    return theDevice.wait(flights[instruction.collective]);
   }
 }
 
@@ -216,9 +205,7 @@ void Executor::fail() const {
 }
 
 void Executor::bindOperands(const PreparedInstruction &instruction) {
-  const PreparedBuffer *places = program.buffers.data() + instruction.firstBuffer;
-  for (uint32_t i = 0; i < instruction.buffers; ++i)
-    buffers[i] = arena.at(bases[places[i].region] + places[i].offset);
+  resolve({program.buffers.data() + instruction.firstBuffer, instruction.buffers}, places);
   const PreparedScalar *scalars = program.scalars.data() + instruction.firstScalar;
   for (uint32_t i = 0; i < instruction.scalars; ++i)
     values[i] =
@@ -227,45 +214,33 @@ void Executor::bindOperands(const PreparedInstruction &instruction) {
 
 void Executor::launch(const PreparedInstruction &instruction) {
   bindOperands(instruction);
-  int64_t grains = (instruction.extent + instruction.grain - 1) / instruction.grain;
-  int64_t parts = std::min<int64_t>(grains, pool.threads());
-  if (parts <= 1) {
-    if (instruction.extent > 0)
-      instruction.kernel(buffers.data(), values.data(), 0, instruction.extent);
-    return;
-  }
-  int64_t partExtent = (grains + parts - 1) / parts * instruction.grain;
-  LaunchJob job = {*this, instruction.kernel, buffers.data(), values.data(), instruction.extent, partExtent};
-  pool.run((instruction.extent + partExtent - 1) / partExtent, runLaunchPart, &job);
+  theDevice.launch({instruction.kernel,
+                    {places.data(), instruction.buffers},
+                    {values.data(), instruction.scalars},
+                    instruction.extent,
+                    instruction.grain});
 }
 
 void Executor::callLibrary(const PreparedInstruction &instruction) {
   bindOperands(instruction);
-  CallArguments arguments;
-  arguments.buffers = buffers.data();
-  arguments.scalars = values.data();
-  arguments.accumulate = instruction.alwaysAdds || (instruction.accumulate && microBatch > 0);
-  size_t perThread = roundUp(program.scratchBytesPerThread);
-  arguments.scratch = scratch.at(perThread * pool.threads());
-  arguments.seed = static_cast<uint32_t>(source.plan().settings().seed());
-  arguments.step = static_cast<uint32_t>(step);
-  LibraryJob job = {*this, instruction.library, &arguments, scratch.at(0), perThread};
-  pool.run(instruction.library->parts(), runLibraryPart, &job);
-  instruction.library->finish(arguments);
+  theDevice.call({static_cast<uint32_t>(position.subprogram),
+                  static_cast<uint32_t>(position.instruction),
+                  {places.data(), instruction.buffers},
+                  {values.data(), instruction.scalars},
+                  instruction.alwaysAdds || (instruction.accumulate && microBatch > 0),
+                  step});
 }
 
-void Executor::resolve(std::span<const PreparedBuffer> places, std::vector<void *> &addresses) {
-  for (size_t i = 0; i < places.size(); ++i)
-    addresses[i] = arena.at(bases[places[i].region] + places[i].offset);
+std::span<const uint64_t> Executor::resolve(std::span<const PreparedBuffer> buffers, std::span<uint64_t> places) const {
+  for (size_t i = 0; i < buffers.size(); ++i)
+    places[i] = bases[buffers[i].region] + buffers[i].offset;
+  return places.first(buffers.size());
 }
 
 void Executor::startCollective(const PreparedInstruction &instruction) {
   const PreparedCollective &collective = program.collectives[instruction.collective];
-  Flight &flight = flights[instruction.collective];
-  resolve(collective.from, flight.from);
-  resolve(collective.to, flight.to);
-  flight.ticket =
-      communicator.startCollective(collective.group, collective.shape, flight.from.data(), flight.to.data());
+  flights[instruction.collective] = theDevice.startCollective(collective.number, resolve(collective.from, places),
+                                                              resolve(collective.to, morePlaces));
 }
 
 Failure Executor::describe(const std::string &message) const {

@@ -2,11 +2,10 @@
 // call's subprogram goes through its instructions. Nothing is allocated after construction.
 #pragma once
 
-#include "runtime/arena.h"
-#include "runtime/comm/comm.h"
+#include "runtime/abi.h"
+#include "runtime/device/device.h"
 #include "runtime/guards.h"
 #include "runtime/program.h"
-#include "runtime/thread_pool.h"
 
 #include <array>
 #include <optional>
@@ -21,7 +20,7 @@ public:
   virtual void loadInputs(uint32_t microBatch, std::byte *inputs) = 0;
   /// After LossSum, TokenCount and SquaredNorm were summed over all ranks: sets GradientScale and
   /// Apply.
-  virtual void updateScalars(float *scalars) = 0;
+  virtual void updateScalars(Scalars &scalars) = 0;
 };
 
 /// Where a test makes a rank fail: before instruction `instruction` of the first subprogram of
@@ -45,8 +44,8 @@ struct ExecutorPosition {
 
 class Executor {
 public:
-  /// Lays the rank's arena out and zeroes it. `spins`: polls before a waiting rank sleeps.
-  Executor(const Program &program, Communicator &communicator, ThreadPool &pool, int spins);
+  /// Prepares the program of `rank` on its device.
+  Executor(const Program &program, int rank, Device &device);
 
   /// Runs the stage's schedule once. `step` is the number of optimizer steps begun before, from 0.
   void runStep(int64_t step, StepClient &client);
@@ -54,8 +53,8 @@ public:
   /// Runs one micro-batch of the evaluation schedule; LossSum and TokenCount grow by it.
   void runEvaluation(int64_t step, StepClient &client);
 
-  /// The scalars region: ScalarSlotCount values.
-  float *scalars() const { return reinterpret_cast<float *>(arena.at(scalarsOffset)); }
+  Scalars scalars() const;
+  void setScalars(const Scalars &scalars);
 
   /// Sums LossSum, TokenCount and SquaredNorm over all ranks; the programs weight what several ranks
   /// compute alike.
@@ -65,12 +64,7 @@ public:
   void barrier();
 
   const RankProgram &rankProgram() const { return program; }
-  const Arena &memory() const { return arena; }
-  Communicator &comm() const { return communicator; }
-  ThreadPool &threads() const { return pool; }
-
-  /// Arena and scratch of the library calls.
-  uint64_t allocatedBytes() const { return arena.bytes() + scratch.bytes(); }
+  Device &device() const { return theDevice; }
 
   /// The failure of this rank, with the place where it stands.
   Failure describe(const std::string &message) const;
@@ -85,41 +79,37 @@ private:
   };
   struct Place {
     uint64_t base = 0, stride = 0, bytes = 0;
-    std::byte *in(const Arena &arena, uint32_t slot) const { return arena.at(base + slot * stride); }
+    uint64_t at(uint32_t slot) const { return base + slot * stride; }
   };
 
   void runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions, StepClient &client);
   void runAction(const pb::Action &action, StepClient &client);
+  void loadInputs(uint32_t slot, StepClient &client);
   void startTransfer(const pb::Action &action);
+  void agree(StepClient &client);
   void forEachCall(uint32_t PreparedCall::*subprogram, uint32_t slot, bool isReversed = false);
   void runSubprogram(const PreparedCall &call, uint32_t subprogram, uint32_t slot);
+  void runInstruction(const PreparedInstruction &instruction);
   void fail() const;
   void launch(const PreparedInstruction &instruction);
   void callLibrary(const PreparedInstruction &instruction);
   void startCollective(const PreparedInstruction &instruction);
   void bindOperands(const PreparedInstruction &instruction);
-  void resolve(std::span<const PreparedBuffer> places, std::vector<void *> &addresses);
+  std::span<const uint64_t> resolve(std::span<const PreparedBuffer> buffers, std::span<uint64_t> places) const;
 
   const Program &source;
-  Communicator &communicator;
-  ThreadPool &pool;
-  const int spins;
+  Device &theDevice;
   RankProgram program;
-  Arena arena, scratch;
   std::optional<Guards> guards; ///< of a checked plan
   uint64_t scalarsOffset = 0;
   Place inputs;
   std::array<Place, 4> streamPlaces; ///< receive forward, send forward, receive backward, send backward
   std::array<Transfers, 4> transfers;
 
-  /// Addresses of a collective's buffers, kept until its wait.
-  struct Flight {
-    std::vector<void *> from, to;
-    Ticket ticket;
-  };
-  std::vector<Flight> flights; ///< by collective
-  CollectiveShape agreement;   ///< LossSum, TokenCount, SquaredNorm
-  CollectiveShape meeting;     ///< no buffers: only everybody's arrival
+  std::vector<Ticket> flights;    ///< by collective
+  uint32_t agreement = 0;         ///< the collective of LossSum, TokenCount, SquaredNorm
+  uint32_t meeting = 0;           ///< the one without buffers: only everybody's arrival
+  std::vector<std::byte> staging; ///< a micro-batch on its way to the device
 
   // The running action, call and instruction.
   int64_t step = 0;
@@ -127,7 +117,7 @@ private:
   ExecutorPosition position;
   bool isFaultDue = false;
   const uint64_t *bases = nullptr;
-  std::array<void *, maxBuffers> buffers{};
+  std::array<uint64_t, maxBuffers> places{}, morePlaces{};
   std::array<int64_t, maxScalars> values{};
 };
 

@@ -3,7 +3,6 @@
 #include "runtime/verify_rules.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fmt/format.h>
 #include <stdexcept>
 
@@ -87,7 +86,7 @@ private:
 
 } // namespace
 
-Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, const Arena &arena) : plan(plan), arena(arena) {
+Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device) : plan(plan), device(device) {
   uint64_t guard = plan.guard_bytes(), end = 0;
   std::string owner = "the beginning of the arena";
   auto addGap = [&](uint64_t begin, uint64_t stop) {
@@ -108,13 +107,13 @@ Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, const Arena &ar
   if (uint64_t size = plan.stages(mesh.stage(rank)).arena_bytes(); size > end)
     addGap(end, size);
   for (const Gap &gap : gaps)
-    std::memset(arena.at(gap.begin), static_cast<int>(pattern), gap.end - gap.begin);
+    device.fill(gap.begin, static_cast<int>(pattern), gap.end - gap.begin);
 }
 
 void Guards::open(int subprogram, int instruction, uint64_t workspace) const {
   for (const pb::Guard &guard : plan.subprograms(subprogram).guards())
     if (guard.first() == static_cast<uint32_t>(instruction))
-      std::memset(arena.at(workspace + guard.offset()), static_cast<int>(pattern), plan.guard_bytes());
+      device.fill(workspace + guard.offset(), static_cast<int>(pattern), plan.guard_bytes());
 }
 
 void Guards::check(int subprogram, int instruction, uint64_t workspace) const {
@@ -128,12 +127,13 @@ void Guards::check(int subprogram, int instruction, uint64_t workspace) const {
 }
 
 void Guards::checkGap(uint64_t begin, uint64_t end, const std::string &owner) const {
-  const std::byte *first = arena.at(begin), *last = arena.at(end);
-  const std::byte *damaged = std::find_if(first, last, [](std::byte byte) { return byte != pattern; });
-  if (damaged != last)
+  std::vector<std::byte> bytes(end - begin);
+  device.copyOut(bytes.data(), begin, bytes.size());
+  auto damaged = std::ranges::find_if(bytes, [](std::byte byte) { return byte != pattern; });
+  if (damaged != bytes.end())
     throw std::runtime_error(fmt::format("it wrote where no buffer is: byte {} of the arena, {} "
                                          "bytes behind {}",
-                                         begin + (damaged - first), damaged - first, owner));
+                                         begin + (damaged - bytes.begin()), damaged - bytes.begin(), owner));
 }
 
 } // namespace espalier::rt

@@ -2,7 +2,7 @@
 // changed one of them has written past the end of a buffer.
 #pragma once
 
-#include "runtime/arena.h"
+#include "runtime/device/device.h"
 #include "runtime/mesh.h"
 #include "runtime/plan.pb.h"
 
@@ -16,7 +16,7 @@ namespace espalier::rt {
 class Guards {
 public:
   /// Fills the gaps of the rank's arena.
-  Guards(const pb::Plan &plan, const Mesh &mesh, int rank, const Arena &arena);
+  Guards(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device);
 
   /// Before an instruction of a subprogram whose workspace begins at byte `workspace` of the arena: fills the guards of
   /// the buffers that begin to live.
@@ -33,7 +33,7 @@ private:
   void checkGap(uint64_t begin, uint64_t end, const std::string &owner) const;
 
   const pb::Plan &plan;
-  const Arena &arena;
+  Device &device;
   std::vector<Gap> gaps;
 };
 

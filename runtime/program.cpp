@@ -3,6 +3,7 @@
 #include "runtime/program.h"
 
 #include "runtime/verify_plan.h"
+#include "runtime/verify_rules.h"
 
 #include <cerrno>
 #include <cstring>
@@ -30,10 +31,10 @@ pb::Plan proved(pb::Plan plan) {
 /// Writes one rank's arrays.
 class Preparation {
 public:
-  Preparation(const Mesh &mesh, uint64_t seed, Communicator &communicator, RankProgram &program)
-      : mesh(mesh), seed(seed), communicator(communicator), program(program) {}
+  Preparation(const Mesh &mesh, uint64_t seed, Device &device, RankProgram &program)
+      : mesh(mesh), seed(seed), device(device), program(program) {}
 
-  void add(const pb::Instruction &from, std::span<const KernelFunction> kernels, const LibraryKernel *library);
+  void add(const pb::Instruction &from);
   PreparedCall prepareCall(const pb::Stage &stage, const pb::Call &call) const;
 
 private:
@@ -46,7 +47,7 @@ private:
 
   const Mesh &mesh;
   const uint64_t seed;
-  Communicator &communicator;
+  Device &device;
   RankProgram &program;
   std::vector<std::pair<uint32_t, uint32_t>> started; ///< id in the plan, index in the rank's program
 };
@@ -75,11 +76,10 @@ void Preparation::addCollective(const pb::Collective &collective) {
     std::vector<uint32_t> stages(collective.stages().begin(), collective.stages().end());
     members = mesh.stageGroup(program.rank, stages);
   }
+  CollectiveShape shape = {collective.kind(), collective.reduction(), collective.type(), {}};
+  shape.elements.assign(collective.elements().begin(), collective.elements().end());
   PreparedCollective prepared;
-  prepared.group = communicator.joinGroup(members);
-  prepared.shape = {collective.kind(), collective.reduction(), collective.type(), {}};
-  for (uint64_t elements : collective.elements())
-    prepared.shape.elements.push_back(elements);
+  prepared.number = device.addCollective(members, shape);
   for (const pb::BufferRef &buffer : collective.from())
     prepared.from.push_back(place(buffer));
   for (const pb::BufferRef &buffer : collective.to())
@@ -88,23 +88,19 @@ void Preparation::addCollective(const pb::Collective &collective) {
   program.collectives.push_back(std::move(prepared));
 }
 
-void Preparation::add(const pb::Instruction &from, std::span<const KernelFunction> kernels,
-                      const LibraryKernel *library) {
+void Preparation::add(const pb::Instruction &from) {
   PreparedInstruction instruction;
   instruction.location = from.location();
   if (from.has_launch()) {
-    instruction.kernel = kernels[from.launch().kernel()];
+    instruction.kernel = from.launch().kernel();
     instruction.extent = from.launch().extent();
     instruction.grain = from.launch().grain();
     addOperands(instruction, from.launch().buffers(), from.launch().scalars());
   } else if (from.has_call()) {
     instruction.kind = PreparedInstruction::Call;
-    instruction.library = library;
     instruction.accumulate = from.call().accumulate();
     instruction.alwaysAdds = from.call().always_adds();
     addOperands(instruction, from.call().buffers(), from.call().scalars());
-    program.scratchBytesPerThread = std::max(program.scratchBytesPerThread, library->scratchBytesPerThread());
-    program.sharedScratchBytes = std::max(program.sharedScratchBytes, library->sharedScratchBytes());
   } else if (from.has_start()) {
     instruction.kind = PreparedInstruction::Start;
     instruction.collective = program.collectives.size();
@@ -174,54 +170,33 @@ int threadsPerRank(int wanted, int ranks) {
   return wanted > 0 ? wanted : std::max(1, cores / ranks);
 }
 
-Program::Program(pb::Plan plan, int threads) : thePlan(proved(std::move(plan))), theMesh(thePlan), object(thePlan) {
-  for (const pb::Kernel &kernel : thePlan.kernels())
-    kernels.push_back(object.function(kernel.symbol()));
-  threads = threadsPerRank(threads, theMesh.ranks());
-  for (const pb::Subprogram &subprogram : thePlan.subprograms()) {
-    auto &calls = libraryCalls.emplace_back(subprogram.instructions_size());
-    for (int i = 0; i < subprogram.instructions_size(); ++i) {
-      const pb::Instruction &instruction = subprogram.instructions(i);
-      if (!instruction.has_call())
-        continue;
-      try {
-        calls[i] = makeLibraryKernel(instruction.call(), threads);
-      } catch (const std::invalid_argument &error) {
-        throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
-                                    locationText(thePlan, instruction.location()), error.what()));
-      }
-    }
-  }
-}
+Program::Program(pb::Plan plan, int threads)
+    : thePlan(proved(std::move(plan))), theMesh(thePlan),
+      theBackend(loadBackend(thePlan, threadsPerRank(threads, theMesh.ranks()))) {}
 
-RankProgram Program::prepare(Communicator &communicator) const {
+RankProgram Program::prepare(int rank, Device &device) const {
   RankProgram program;
-  program.rank = communicator.rank();
-  program.stage = theMesh.stage(program.rank);
+  program.rank = rank;
+  program.stage = theMesh.stage(rank);
   const pb::Stage &stage = thePlan.stages(program.stage);
   std::vector<bool> used(thePlan.subprograms_size() + 1);
   for (const pb::Call &call : stage.calls())
-    for (uint32_t index : {call.forward(), call.backward(), call.reduce_gradients(), call.squared_norm(),
-                           call.optimizer(), call.evaluate()})
-      used[index] = true;
+    for (auto [kind, number] : subprogramsOf(call))
+      used[number] = true;
   program.subprograms.resize(used.size());
   for (size_t index = 1; index < used.size(); ++index) {
     if (!used[index])
       continue;
     const pb::Subprogram &subprogram = thePlan.subprograms(index - 1);
-    Preparation preparation(theMesh, thePlan.settings().seed(), communicator, program);
+    Preparation preparation(theMesh, thePlan.settings().seed(), device, program);
     program.subprograms[index].first = program.instructions.size();
-    for (int i = 0; i < subprogram.instructions_size(); ++i)
-      preparation.add(subprogram.instructions(i), kernels, libraryCalls[index - 1][i].get());
+    for (const pb::Instruction &instruction : subprogram.instructions())
+      preparation.add(instruction);
     program.subprograms[index].last = program.instructions.size();
   }
-  Preparation preparation(theMesh, thePlan.settings().seed(), communicator, program);
+  Preparation preparation(theMesh, thePlan.settings().seed(), device, program);
   for (const pb::Call &call : stage.calls())
     program.calls.push_back(preparation.prepareCall(stage, call));
-  std::vector<int> world(theMesh.ranks());
-  for (int rank = 0; rank < theMesh.ranks(); ++rank)
-    world[rank] = rank;
-  program.worldGroup = communicator.joinGroup(world);
   return program;
 }
 

@@ -4,8 +4,7 @@
 
 #include "runtime/abi.h"
 #include "runtime/comm/comm.h"
-#include "runtime/kernel_object.h"
-#include "runtime/kernels/kernels.h"
+#include "runtime/device/device.h"
 #include "runtime/mesh.h"
 #include "runtime/plan.pb.h"
 
@@ -41,10 +40,9 @@ struct PreparedScalar {
   int64_t constant, step, microBatch, layer;
 };
 
-/// A collective with its group. Addresses are written at the start and read until the wait.
+/// A collective: its number on the device and its places.
 struct PreparedCollective {
-  uint32_t group = 0;
-  CollectiveShape shape;
+  uint32_t number = 0;
   std::vector<PreparedBuffer> from, to;
 };
 
@@ -56,8 +54,7 @@ struct PreparedInstruction {
   uint32_t firstScalar = 0, scalars = 0;
   uint32_t collective = 0; ///< of Start and Wait
   int64_t extent = 0, grain = 1;
-  KernelFunction kernel = nullptr;
-  const LibraryKernel *library = nullptr;
+  uint32_t kernel = 0; ///< index in Plan.kernels
 };
 
 /// Instructions [first, last) of the rank's array.
@@ -82,32 +79,27 @@ struct RankProgram {
   std::vector<PreparedScalar> scalars;
   std::vector<PreparedCollective> collectives;
   std::vector<PreparedCall> calls;
-  uint32_t worldGroup = 0;
-  size_t scratchBytesPerThread = 0, sharedScratchBytes = 0;
 };
 
-/// A verified plan with its kernels mapped and its library calls prepared; shared by the ranks of a
-/// process.
+/// A verified plan with its code loaded; shared by the ranks of a process.
 class Program {
 public:
-  /// Verifies the plan and maps its kernels; library calls are cut for `threads` threads a rank, as
-  /// threadsPerRank() counts them. Throws PlanError with every error of the verifier.
+  /// Verifies the plan and loads its code for `threads` threads a rank, as threadsPerRank() counts them. Throws
+  /// PlanError with every error of the verifier.
   explicit Program(pb::Plan plan, int threads = 0);
+  Program(const Program &) = delete;
 
   const pb::Plan &plan() const { return thePlan; }
   const Mesh &mesh() const { return theMesh; }
-  const std::string &kernelLevel() const { return object.level(); }
+  Backend &backend() const { return *theBackend; }
 
-  /// The flat program of one rank; joins its groups on `communicator`.
-  RankProgram prepare(Communicator &communicator) const;
+  /// The flat program of one rank; adds its collectives to `device`.
+  RankProgram prepare(int rank, Device &device) const;
 
 private:
   pb::Plan thePlan;
   Mesh theMesh;
-  KernelObject object;
-  std::vector<KernelFunction> kernels;
-  /// By subprogram and instruction; null where the instruction is no library call.
-  std::vector<std::vector<std::unique_ptr<LibraryKernel>>> libraryCalls;
+  std::unique_ptr<Backend> theBackend;
 };
 
 /// Threads of each of `ranks` ranks in this process: `wanted`, or an equal part of the cores if it is

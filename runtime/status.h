@@ -42,4 +42,10 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// A plan that could run here if a device had more memory.
+class MemoryError : public PlanError {
+public:
+  using PlanError::PlanError;
+};
+
 } // namespace espalier::rt

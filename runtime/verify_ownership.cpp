@@ -25,6 +25,12 @@ int64_t overlapBytes(const ByteRange &a, const ByteRange &b) {
   return std::max<int64_t>(0, std::min(a.end, b.end) - std::max(a.begin, b.begin));
 }
 
+/// Gradients that are squared for the norm, and what each square counts.
+struct Norm {
+  const pb::BufferRef *squared;
+  double weight;
+};
+
 class Ownership {
 public:
   Ownership(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors)
@@ -46,6 +52,7 @@ private:
   void checkSums(int stage);
   void checkGathers(int stage);
   void checkNorm();
+  std::vector<Norm> normsOf(const pb::Subprogram &subprogram) const;
   int64_t splits(const pb::Parameter &parameter) const;
 
   /// Calls visit(call, collective) for every collective of one kind of subprogram.
@@ -278,6 +285,30 @@ void Ownership::checkGathers(int stage) {
 }
 
 /// Over all ranks, each element of each gradient counts once in the norm.
+/// The gradients that a subprogram squares, each with what it counts: one call, or the squares by a kernel and then their
+/// weighted sum.
+std::vector<Norm> Ownership::normsOf(const pb::Subprogram &subprogram) const {
+  std::vector<Norm> norms;
+  const pb::BufferRef *squared = nullptr;
+  auto add = [&](const pb::BufferRef &buffer, double weight) {
+    if (buffer.region() == pb::GRADIENTS)
+      norms.push_back({&buffer, weight});
+  };
+  for (const pb::Instruction &instruction : subprogram.instructions()) {
+    const pb::LibraryCall &call = instruction.call();
+    if (call.function() == pb::LibraryCall::SQUARED_NORM && !call.buffers().empty() && !call.floats().empty())
+      add(call.buffers(0), call.floats(0));
+    if (!instruction.has_launch() || instruction.launch().buffers().empty())
+      continue;
+    const pb::Kernel &kernel = plan.kernels(instruction.launch().kernel());
+    if (kernel.shape() == "square_blocks")
+      squared = &instruction.launch().buffers(0);
+    else if (kernel.shape() == "add_squares" && squared)
+      add(*std::exchange(squared, nullptr), kernel.norm_weight());
+  }
+  return norms;
+}
+
 void Ownership::checkNorm() {
   std::map<const pb::Parameter *, double> counted;
   for (int stage = 0; stage < plan.stages_size(); ++stage)
@@ -285,18 +316,14 @@ void Ownership::checkNorm() {
       const pb::Binding *binding = bindingOf(plan.stages(stage), call, pb::GRADIENTS);
       if (call.squared_norm() == 0 || !binding)
         continue;
-      for (const pb::Instruction &instruction : plan.subprograms(call.squared_norm() - 1).instructions()) {
-        const pb::LibraryCall &norm = instruction.call();
-        if (norm.function() != pb::LibraryCall::SQUARED_NORM || norm.buffers().empty() || norm.floats().empty() ||
-            norm.buffers(0).region() != pb::GRADIENTS)
-          continue;
-        int64_t begin = binding->base() + norm.buffers(0).offset();
-        ByteRange range = {begin, begin + static_cast<int64_t>(norm.buffers(0).bytes())};
+      for (const Norm &norm : normsOf(plan.subprograms(call.squared_norm() - 1))) {
+        int64_t begin = binding->base() + norm.squared->offset();
+        ByteRange range = {begin, begin + static_cast<int64_t>(norm.squared->bytes())};
         for (const auto &[number, holding] : holdings[stage]) {
           // Under ZeRO-1 the place depends on the coordinate; its size says how much counts.
           double bytes = overlapBytes(range, holding.gradient);
           double ranksWithIt = double(ranksPerStage) / splits(*holding.parameter) / replicas;
-          counted[holding.parameter] += norm.floats(0) * ranksWithIt * std::min(1.0, bytes / (holding.held * 4.0));
+          counted[holding.parameter] += norm.weight * ranksWithIt * std::min(1.0, bytes / (holding.held * 4.0));
         }
       }
     }

@@ -1,6 +1,6 @@
 // Rules about single fields: every index points at something, every enum is known, every size is
 // small enough that later sums cannot overflow 63 bits.
-#include "runtime/kernel_object.h"
+#include "runtime/device/cpu/kernel_object.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_rules.h"
@@ -50,8 +50,9 @@ private:
 void Structure::check() {
   if (plan.version() != planVersion)
     return add("the plan has version {}, this runtime reads {}", plan.version(), planVersion);
-  if (plan.target() != "cpu")
-    add("the plan is for target '{}', this runtime runs 'cpu'", plan.target());
+  bool isCuda = plan.target() == "cuda";
+  if (!isCuda && plan.target() != "cpu")
+    add("the plan is for target '{}', known are cpu and cuda", plan.target());
   checkMesh();
   if (!errors.empty())
     return;
@@ -59,8 +60,12 @@ void Structure::check() {
   if (plan.kernels_size() > 0 && plan.objects_size() == 0)
     add("the plan has {} kernels and no kernel object", plan.kernels_size());
   for (const pb::KernelObject &object : plan.objects())
-    if (levelNumber(object.level()) == 0)
+    if (isCuda ? !object.level().starts_with("sm_") : levelNumber(object.level()) == 0)
       add("a kernel object has the unknown level '{}'", object.level());
+  for (const pb::Kernel &kernel : plan.kernels())
+    if (isCuda && (kernel.threads() == 0 || kernel.threads() > 1024 || kernel.extent_per_block() == 0))
+      add("kernel {} has blocks of {} threads over {} iterations", kernel.symbol(), kernel.threads(),
+          kernel.extent_per_block());
   for (const pb::Parameter &parameter : plan.parameters())
     checkParameter(parameter);
   for (const pb::Subprogram &subprogram : plan.subprograms())

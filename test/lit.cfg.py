@@ -1,5 +1,6 @@
 # lit configuration: the tools under test are found in build/bin, FileCheck in LLVM's folder.
 import os
+import shutil
 import sys
 import lit.formats
 
@@ -16,6 +17,12 @@ config.substitutions.append(("%source_dir", config.source_dir))
 config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin")))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
+
+# The assembler of a CUDA toolkit; nothing else needs one.
+ptxas = shutil.which("ptxas", path=os.pathsep.join([os.environ["PATH"], "/usr/local/cuda/bin"]))
+if ptxas:
+    config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
 
 # Fixtures that stand beside the repository; tests that need them are skipped where they are absent.
 shared = os.environ.get("ESPALIER_SHARED", os.path.join(config.source_dir, "..", "shared"))

@@ -35,6 +35,8 @@ int main(int argc, char **argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     return espalier::reportParseError(app, error);
+  } catch (const espalier::rt::MemoryError &error) {
+    return report(error.what(), espalier::DoesNotFit);
   } catch (const espalier::rt::PlanError &error) {
     return report(error.what(), espalier::UserError);
   } catch (const espalier::rt::DataError &error) {

@@ -86,7 +86,7 @@ void printForPeople(const rt::pb::Plan &plan) {
   }
   fmt::print("code        {} subprograms, {} kernels", plan.subprograms_size(), plan.kernels_size());
   for (const rt::pb::KernelObject &object : plan.objects())
-    fmt::print(", {} ({} KiB)", object.level(), object.shared_object().size() / 1024);
+    fmt::print(", {} ({} KiB)", object.level(), object.code().size() / 1024);
   fmt::print("\n");
   for (const rt::pb::Input &input : plan.inputs())
     fmt::print("made from   {} {}\n", input.name(), input.sha256());

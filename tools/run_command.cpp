@@ -34,8 +34,9 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 
 void runPlanFile(const RunWords &words) {
   rt::Program program(rt::readPlan(words.plan), words.options.threads);
+  std::string level = program.backend().level();
   fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
-             program.kernelLevel().empty() ? "no processor" : program.kernelLevel());
+             level.empty() ? "no processor" : level);
   rt::reportCrashes();
   rt::RunResult result = rt::runPlan(program, words.options);
   int64_t last = result.steps.empty() ? 0 : result.steps.back().step;

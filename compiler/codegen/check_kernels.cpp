@@ -373,7 +373,7 @@ LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan) {
     return success();
   std::vector<std::unique_ptr<LoadedObject>> objects;
   for (const rt::pb::KernelObject &object : plan.objects())
-    objects.push_back(hasLevel(object.level()) ? std::make_unique<LoadedObject>(object.shared_object()) : nullptr);
+    objects.push_back(hasLevel(object.level()) ? std::make_unique<LoadedObject>(object.code()) : nullptr);
   if (llvm::none_of(objects, [](const auto &object) { return object != nullptr; }))
     return module.emitError("this processor runs none of the plan's kernels, so that they cannot be checked here");
   LogicalResult result = success();

@@ -1,7 +1,8 @@
 // exec ops to protobuf messages, field by field.
 #include "compiler/codegen/emit_subprograms.h"
 
-#include "compiler/codegen/emit_cpu.h"
+#include "compiler/codegen/cpu/emit_cpu.h"
+#include "compiler/codegen/cuda/emit_cuda.h"
 #include "compiler/codegen/guards.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
@@ -53,9 +54,11 @@ class Emitter {
 public:
   Emitter(ModuleOp module, pb::Plan &plan) : module(module), plan(plan) {}
 
-  LogicalResult emit(bool emitObjects);
+  LogicalResult emit(bool withObjects);
 
 private:
+  LogicalResult emitObjects();
+  LogicalResult emitText();
   void emitProgram(exec::ProgramOp program);
   void emitLaunch(exec::LaunchOp launch, pb::Launch &message);
   void emitCall(exec::CallOp call, pb::LibraryCall &message);
@@ -194,25 +197,47 @@ void Emitter::emitProgram(exec::ProgramOp program) {
   }
 }
 
-LogicalResult Emitter::emit(bool emitObjects) {
+LogicalResult Emitter::emit(bool withObjects) {
   plan.set_guard_bytes(guardBytes(module));
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     kernels[kernel.getSymName().str()] = plan.kernels_size();
     pb::Kernel *message = plan.add_kernels();
     message->set_symbol(kernel.getSymName().str());
     message->set_shape(kernel.getShape().str());
+    if (auto geometry = kernel.getGeometry()) {
+      message->set_threads(geometry->getThreads());
+      message->set_extent_per_block(geometry->getExtentPerBlock());
+      message->set_columns_per_block(geometry->getColumnsPerBlock());
+      message->set_shared_bytes(geometry->getSharedBytes());
+    }
+    if (auto parameters = kernel.getParameters(); parameters && kernel.getShape() == "add_squares")
+      message->set_norm_weight(cast<FloatAttr>(parameters->get("weight")).getValueAsDouble());
   }
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);
-  if (kernels.empty() || !emitObjects)
+  if (kernels.empty() || !withObjects)
     return success();
+  return exec::isCuda(module) ? emitText() : emitObjects();
+}
+
+LogicalResult Emitter::emitText() {
+  auto text = codegen::cuda::emitPtx(module);
+  if (failed(text))
+    return failure();
+  pb::KernelObject *message = plan.add_objects();
+  message->set_level(codegen::cuda::architecture);
+  message->set_code(std::move(*text));
+  return success();
+}
+
+LogicalResult Emitter::emitObjects() {
   auto objects = codegen::emitCpuObjects(module);
   if (failed(objects))
     return failure();
   for (codegen::CpuObject &object : *objects) {
     pb::KernelObject *message = plan.add_objects();
     message->set_level(object.level);
-    message->set_shared_object(std::move(object.bytes));
+    message->set_code(std::move(object.bytes));
   }
   return success();
 }

@@ -1,10 +1,12 @@
 // The evaluator: values of a fused body at the current row and columns, op by op.
-#include "compiler/codegen/kernel_builder.h"
+#include "compiler/codegen/evaluator.h"
 
 #include "dialects/model/dialect.h"
 #include "runtime/abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <limits>
 
 using namespace mlir;
 
@@ -12,35 +14,26 @@ namespace espalier::codegen {
 
 static Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 
-Evaluator::Evaluator(const KernelShape &shape, Lanes &lanes, LLVM::LLVMFuncOp function)
-    : shape(shape), lanes(lanes), function(function) {
-  auto &b = lanes.b;
-  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
-  Value buffers = function.getArgument(0), numbers = function.getArgument(1);
+KernelArguments KernelArguments::read(const KernelShape &shape, llvm::function_ref<Value(unsigned)> buffer,
+                                      llvm::function_ref<Value(unsigned)> scalar) {
+  KernelArguments arguments;
   unsigned next = 0;
-  auto base = [&]() -> Value {
-    Value place = b.create<LLVM::GEPOp>(pointer, pointer, buffers, ArrayRef<LLVM::GEPArg>{int32_t(next++)});
-    return b.create<LLVM::LoadOp>(pointer, place);
-  };
   for (unsigned i = 0; i < shape.operands.size(); ++i)
-    operands.push_back(base());
+    arguments.operands.push_back(buffer(next++));
   for (unsigned i = 0; i < shape.slots.size(); ++i)
-    slots.push_back(base());
+    arguments.slots.push_back(buffer(next++));
   for (unsigned i = 0; i < shape.outputs.size(); ++i)
-    outputs.push_back(base());
-  for (unsigned i = 0; i < shape.scalars.size(); ++i) {
-    Value place = b.create<LLVM::GEPOp>(pointer, b.getI64Type(), numbers, ArrayRef<LLVM::GEPArg>{int32_t(i)});
-    scalars.push_back(b.create<LLVM::LoadOp>(b.getI64Type(), place));
-  }
+    arguments.outputs.push_back(buffer(next++));
+  for (unsigned i = 0; i < shape.scalars.size(); ++i)
+    arguments.scalars.push_back(scalar(i));
+  return arguments;
 }
-
-Value Evaluator::scalar(unsigned index) { return scalars[index]; }
 
 void Evaluator::emitScalars() {
   auto &b = lanes.b;
   for (auto [index, argument] : llvm::enumerate(shape.body->getArguments()))
     if (shape.levels.lookup(argument) == Level::Scalar)
-      scalarValues[argument] = lanes.load(operands[index], lanes.integer(0), elementOf(argument), 1);
+      scalarValues[argument] = lanes.load(arguments.operands[index], lanes.integer(0), elementOf(argument), 1);
   for (Operation &op : shape.body->without_terminator()) {
     Value result = op.getResult(0);
     if (shape.levels.lookup(result) != Level::Scalar)
@@ -49,7 +42,7 @@ void Evaluator::emitScalars() {
       scalarValues[result] = lanes.number(constant.getValue().convertToDouble());
     } else if (auto slot = dyn_cast<model::ScalarOp>(op)) {
       auto index = llvm::find(shape.slots, scalarSlot(slot.getSlot())) - shape.slots.begin();
-      scalarValues[result] = lanes.load(slots[index], lanes.integer(0), b.getF32Type(), 1);
+      scalarValues[result] = lanes.load(arguments.slots[index], lanes.integer(0), b.getF32Type(), 1);
     } else {
       SmallVector<Value> operandValues;
       for (Value operand : op.getOperands())
@@ -69,6 +62,11 @@ Value Evaluator::rowOffset(ArrayRef<Term> terms, unsigned firstScalar) {
     sum = b.create<arith::AddIOp>(sum, b.create<arith::MulIOp>(index, scalar(firstScalar + 3 * i + 2)));
   }
   return sum;
+}
+
+Value Evaluator::densePosition() {
+  auto &b = lanes.b;
+  return b.create<arith::AddIOp>(b.create<arith::MulIOp>(currentRow, scalar(0)), lanes.fromColumn(cursor.column));
 }
 
 void Evaluator::setRow(Value row) {
@@ -111,9 +109,12 @@ Value Evaluator::loadOperand(unsigned index, bool isFull) {
     position = isFull ? b.create<arith::MulIOp>(currentRow, scalar(0)) : currentRow;
   else if (!access.terms.empty())
     position = rowOffset(access.terms, shape.operandScalar[index]);
-  if (isFull)
-    position = position ? b.create<arith::AddIOp>(position, cursor.column) : cursor.column;
-  return lanes.load(operands[index], position, elementOf(shape.body->getArgument(index)), isFull ? cursor.width : 1);
+  if (isFull) {
+    Value column = lanes.fromColumn(cursor.column);
+    position = position ? b.create<arith::AddIOp>(position, column) : column;
+  }
+  return lanes.load(arguments.operands[index], position, elementOf(shape.body->getArgument(index)),
+                    isFull ? cursor.width : 1);
 }
 
 Value Evaluator::at(Value value) {
@@ -126,9 +127,7 @@ Value Evaluator::at(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     result = loadOperand(argument.getArgNumber(), /*isFull=*/true);
   } else if (found != stored.end() && shape.passes.lookup(value) < cursor.pass) {
-    auto &b = lanes.b;
-    Value index = b.create<arith::AddIOp>(b.create<arith::MulIOp>(currentRow, scalar(0)), cursor.column);
-    result = lanes.load(outputs[found->second], index, elementOf(value), cursor.width);
+    result = lanes.load(arguments.outputs[found->second], densePosition(), elementOf(value), cursor.width);
   } else {
     Operation *op = value.getDefiningOp();
     SmallVector<Value> operandValues;
@@ -186,7 +185,7 @@ Value Evaluator::dropout(Operation *op, Value x, int width) {
       times(low(scalar(first + 2)), 0xC2B2AE35u));
   Value sample = b.create<arith::AddIOp>(scalar(first + 3), b.create<arith::DivSIOp>(currentRow, scalar(first + 4)));
   Value start = b.create<arith::AddIOp>(scalar(first + 5), rowOffset(shape.dropoutTerms.lookup(op), first + 6));
-  Value element = lanes.iota(b.create<arith::AddIOp>(start, cursor.column), width);
+  Value element = lanes.iota(b.create<arith::AddIOp>(start, lanes.fromColumn(cursor.column)), width);
   Value counter0 = b.create<arith::TruncIOp>(word, element);
   Value high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(element, lanes.integer(32, width)));
   Value counter1 = b.create<arith::XOrIOp>(high, lanes.splat(times(low(sample), 0x27D4EB2Fu), width));
@@ -207,7 +206,7 @@ Value Evaluator::dropout(Operation *op, Value x, int width) {
 
 Value Evaluator::maskTail(Operation *op, Value x, int width) {
   auto &b = lanes.b;
-  Value valid = lanes.splat(scalar(shape.firstScalar.lookup(op)), width);
+  Value valid = lanes.splat(lanes.toColumn(scalar(shape.firstScalar.lookup(op))), width);
   Value isValid = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, lanes.iota(cursor.column, width), valid);
   double fill = cast<model::MaskTailOp>(op).getFill().convertToDouble();
   return b.create<arith::SelectOp>(isValid, x, lanes.number(fill, width));
@@ -222,8 +221,8 @@ static Value labelColumn(Lanes &lanes, Value label, Value firstColumn) {
 Value Evaluator::pickGrad(Operation *op, int width) {
   auto &b = lanes.b;
   Value label = labelColumn(lanes, once(op->getOperand(0)), scalar(shape.firstScalar.lookup(op)));
-  Value isLabel =
-      b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, lanes.iota(cursor.column, width), lanes.splat(label, width));
+  Value isLabel = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, lanes.iota(cursor.column, width),
+                                          lanes.splat(lanes.toColumn(label), width));
   Value cotangent = lanes.splat(lanes.asFloat(once(op->getOperand(1))), width);
   return b.create<arith::SelectOp>(isLabel, cotangent, lanes.number(0, width));
 }
@@ -233,22 +232,72 @@ Value Evaluator::pick(Operation *op) {
   auto &b = lanes.b;
   Value label = labelColumn(lanes, once(op->getOperand(1)), scalar(shape.firstScalar.lookup(op)));
   Value isHeld = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, label, scalar(0));
-  setCursor({b.create<arith::SelectOp>(isHeld, label, lanes.integer(0)), 1, shape.passes.lookup(op->getResult(0))});
+  Value column = lanes.toColumn(b.create<arith::SelectOp>(isHeld, label, lanes.integer(0)));
+  setCursor({column, 1, shape.passes.lookup(op->getResult(0))});
   Value picked = lanes.asFloat(at(op->getOperand(0)));
   return b.create<arith::SelectOp>(isHeld, picked, lanes.number(0));
 }
 
 void Evaluator::storeOutput(unsigned index, Value value) {
-  auto &b = lanes.b;
   const Access &access = shape.outputs[index];
   Value position;
   if (!access.columns)
     position = access.isDense ? currentRow : lanes.integer(0);
   else if (access.isDense && shape.kind == "row")
-    position = b.create<arith::AddIOp>(b.create<arith::MulIOp>(currentRow, scalar(0)), cursor.column);
+    position = densePosition();
   else
-    position = cursor.column;
-  lanes.store(value, outputs[index], position, elementOf(shape.body->getTerminator()->getOperand(index)));
+    position = lanes.fromColumn(cursor.column);
+  lanes.store(value, arguments.outputs[index], position, elementOf(shape.body->getTerminator()->getOperand(index)));
+}
+
+PassWork workOf(const KernelShape &shape, int pass) {
+  PassWork work;
+  for (Operation &op : shape.body->without_terminator())
+    if (isa<model::ReduceSumOp, model::ReduceMaxOp>(op) && shape.passes.lookup(op.getOperand(0)) == pass)
+      work.reductions.push_back(&op);
+  for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
+    if (shape.levels.lookup(value) == Level::Full && shape.passes.lookup(value) == pass)
+      work.outputs.push_back(index);
+  return work;
+}
+
+Value combine(Lanes &lanes, Operation *reduction, Value a, Value x) {
+  if (isa<model::ReduceSumOp>(reduction))
+    return lanes.b.create<arith::AddFOp>(a, x);
+  return lanes.b.create<arith::MaximumFOp>(a, x);
+}
+
+Value neutral(Lanes &lanes, Operation *reduction, int width) {
+  return lanes.number(isa<model::ReduceSumOp>(reduction) ? 0.0 : -std::numeric_limits<double>::infinity(), width);
+}
+
+Value combineLanes(Lanes &lanes, Operation *reduction, Value vector) {
+  auto &b = lanes.b;
+  for (int width = widthOf(vector); width > 1; width /= 2) {
+    SmallVector<int32_t> low, high;
+    for (int i = 0; i < width / 2; ++i) {
+      low.push_back(i);
+      high.push_back(width / 2 + i);
+    }
+    Value a = b.create<LLVM::ShuffleVectorOp>(vector, vector, low);
+    Value x = b.create<LLVM::ShuffleVectorOp>(vector, vector, high);
+    vector = combine(lanes, reduction, a, x);
+  }
+  return isa<VectorType>(vector.getType()) ? b.create<LLVM::ExtractElementOp>(vector, lanes.integer(0)) : vector;
+}
+
+void emitRowValues(Evaluator &evaluator, const KernelShape &shape, int pass) {
+  for (Operation &op : shape.body->without_terminator()) {
+    Value result = op.getResult(0);
+    if (shape.levels.lookup(result) == Level::Row && shape.passes.lookup(result) == pass)
+      (void)evaluator.once(result);
+  }
+}
+
+void storeRowValues(Evaluator &evaluator, const KernelShape &shape, int pass) {
+  for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
+    if (shape.levels.lookup(value) != Level::Full && shape.passes.lookup(value) == pass)
+      evaluator.storeOutput(index, evaluator.once(value));
 }
 
 } // namespace espalier::codegen

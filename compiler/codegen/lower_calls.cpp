@@ -116,6 +116,8 @@ void ProgramBuilder::Call::add(exec::BufferAttr buffer, Type element) {
 }
 
 void ProgramBuilder::emit(const Call &call) {
+  if (isCuda && launchInstead(call))
+    return;
   SmallVector<Attribute> places(call.buffers.begin(), call.buffers.end());
   OperationState state(builder.getLoc(), exec::CallOp::getOperationName());
   state.addAttribute("function", builder.getStringAttr(call.function));
@@ -180,6 +182,8 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
     call.add(place(value), elementOf(value));
   call.outputs = op->getNumResults();
+  if (int64_t headDim = call.sizes[4]; isCuda && (headDim % 8 != 0 || headDim > 256))
+    return op->emitOpError("on cuda needs a head_dim that is a multiple of 8, up to 256, got ") << headDim;
   emit(call);
   return success();
 }

@@ -99,16 +99,40 @@ int64_t tensorBytes(Type type) {
   return tensor.getNumElements() * tensor.getElementType().getIntOrFloatBitWidth() / 8;
 }
 
-exec::KernelOp KernelTable::kernelFor(exec::FusedOp fused, const KernelShape &shape) {
-  exec::KernelOp &kernel = kernels[shape.key()];
-  if (kernel)
-    return kernel;
+exec::KernelOp KernelTable::add(Location loc, const std::string &shape, int64_t split, exec::GeometryAttr geometry,
+                                DictionaryAttr parameters) {
   OpBuilder builder(module.getContext());
   builder.setInsertionPointToEnd(module.getBody());
-  std::string name = shape.kind + "_" + std::to_string(kernels.size() - 1);
-  kernel = builder.create<exec::KernelOp>(fused.getLoc(), name, shape.kind, shape.split);
-  IRMapping mapping;
-  fused.getBody().cloneInto(&kernel.getBody(), mapping);
+  std::string name = shape + "_" + std::to_string(kernels.size() - 1);
+  return builder.create<exec::KernelOp>(loc, name, shape, split, geometry, parameters);
+}
+
+exec::KernelOp KernelTable::kernelFor(exec::FusedOp fused, const KernelShape &shape, const cuda::Policy *policy) {
+  MLIRContext *context = module.getContext();
+  auto geometry = policy ? policy->geometry(context) : exec::GeometryAttr();
+  auto parameters = policy ? policy->parameters(context) : DictionaryAttr();
+  std::string key = shape.key();
+  llvm::raw_string_ostream stream(key);
+  if (policy)
+    stream << " on " << geometry << parameters;
+  exec::KernelOp &kernel = kernels[key];
+  if (!kernel) {
+    kernel = add(fused.getLoc(), shape.kind, shape.split, geometry, parameters);
+    IRMapping mapping;
+    fused.getBody().cloneInto(&kernel.getBody(), mapping);
+  }
+  return kernel;
+}
+
+exec::KernelOp KernelTable::special(StringRef shape, DictionaryAttr parameters, exec::GeometryAttr geometry) {
+  std::string key;
+  llvm::raw_string_ostream(key) << shape << " on " << geometry << parameters;
+  exec::KernelOp &kernel = kernels[key];
+  if (!kernel) {
+    kernel = add(module.getLoc(), shape.str(), 0, geometry, parameters);
+    OpBuilder builder = OpBuilder::atBlockBegin(&kernel.getBody().emplaceBlock());
+    builder.create<exec::YieldOp>(module.getLoc(), ValueRange());
+  }
   return kernel;
 }
 
@@ -121,7 +145,8 @@ int64_t SegmentLayout::place(StringRef segment, StringRef region, StringRef name
 }
 
 ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout)
-    : function(function), kernels(kernels), layout(layout), builder(function.getLoc(), function.getContext()) {}
+    : function(function), kernels(kernels), layout(layout), builder(function.getLoc(), function.getContext()),
+      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
   bufferTypes.push_back(tensor);
@@ -271,7 +296,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     grain = std::min(flatGrainElements, extent);
   } else if (shape.kind == "column") {
     int64_t blocks = std::clamp<int64_t>(shape.rows / minimalBlockRows, 1, maximalBlocks);
-    int64_t blockRows = llvm::divideCeil(shape.rows, blocks);
+    int64_t blockRows = isCuda ? cuda::rowsPerColumnBlock(shape) : llvm::divideCeil(shape.rows, blocks);
     extent = llvm::divideCeil(shape.rows, blockRows);
     grain = 1;
     shape.scalars[2] = constantScalar(builder.getContext(), blockRows);
@@ -287,12 +312,16 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
       if (mayShare(shape, index, input))
         llvm::append_values(inPlace, static_cast<int64_t>(inputs.size() + index), static_cast<int64_t>(input));
   }
+  cuda::Policy policy;
+  if (isCuda)
+    policy = cuda::choosePolicy(shape, inputs, outputs);
   SmallVector<Attribute> all(inputs.begin(), inputs.end()), scalars(shape.scalars.begin(), shape.scalars.end());
   llvm::append_range(all, outputs);
   auto launch = builder.create<exec::LaunchOp>(
-      FlatSymbolRefAttr::get(kernels.kernelFor(op, shape).getSymNameAttr()), builder.getArrayAttr(all),
-      builder.getI64IntegerAttr(outputs.size()), builder.getArrayAttr(scalars), builder.getI64IntegerAttr(extent),
-      builder.getI64IntegerAttr(grain), inPlace.empty() ? nullptr : builder.getDenseI64ArrayAttr(inPlace));
+      FlatSymbolRefAttr::get(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr).getSymNameAttr()),
+      builder.getArrayAttr(all), builder.getI64IntegerAttr(outputs.size()), builder.getArrayAttr(scalars),
+      builder.getI64IntegerAttr(extent), builder.getI64IntegerAttr(grain),
+      inPlace.empty() ? nullptr : builder.getDenseI64ArrayAttr(inPlace));
   waitFor(launch);
   if (shape.kind == "column")
     sumParts(op, outputs, extent, shape.columns);

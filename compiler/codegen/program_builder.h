@@ -1,6 +1,7 @@
 // Builds one exec.program from one function: where values lie, kernel launches, library calls and collectives.
 #pragma once
 
+#include "compiler/codegen/cuda/policy.h"
 #include "compiler/codegen/kernel_shape.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,10 +16,15 @@ namespace espalier::codegen {
 class KernelTable {
 public:
   explicit KernelTable(mlir::ModuleOp module) : module(module) {}
-  /// The kernel for the body of `fused`, made when none has its key.
-  exec::KernelOp kernelFor(exec::FusedOp fused, const KernelShape &shape);
+  /// The kernel for the body of `fused`, made when none has its key; for GPUs spread over threads as `policy` says.
+  exec::KernelOp kernelFor(exec::FusedOp fused, const KernelShape &shape, const cuda::Policy *policy = nullptr);
+  /// The kernel of that shape without a body, made when none has these parameters and this geometry.
+  exec::KernelOp special(llvm::StringRef shape, mlir::DictionaryAttr parameters, exec::GeometryAttr geometry);
 
 private:
+  exec::KernelOp add(mlir::Location loc, const std::string &shape, int64_t split, exec::GeometryAttr geometry,
+                     mlir::DictionaryAttr parameters);
+
   mlir::ModuleOp module;
   std::map<std::string, exec::KernelOp> kernels;
 };
@@ -42,6 +48,19 @@ public:
 
   /// Replaces the function by its program. Errors are reported on the op that cannot be lowered.
   mlir::LogicalResult build();
+
+  /// A library call as plan.proto has it; the last `outputs` buffers are written.
+  struct Call {
+    llvm::StringRef function;
+    llvm::SmallVector<exec::BufferAttr> buffers;
+    llvm::SmallVector<mlir::Type> elements;
+    int64_t outputs = 1;
+    llvm::SmallVector<int64_t> sizes;
+    llvm::SmallVector<double> floats;
+    llvm::SmallVector<mlir::Attribute> scalars;
+    mlir::NamedAttrList flags;
+    void add(exec::BufferAttr buffer, mlir::Type tensor);
+  };
 
 private:
   struct Pending {
@@ -89,23 +108,15 @@ private:
   /// Waits for what the instruction just built touches; all instructions are built through `emit`.
   void waitFor(mlir::Operation *instruction);
   void waitForAll();
-  struct Call {
-    llvm::StringRef function;
-    llvm::SmallVector<exec::BufferAttr> buffers;
-    llvm::SmallVector<mlir::Type> elements;
-    int64_t outputs = 1;
-    llvm::SmallVector<int64_t> sizes;
-    llvm::SmallVector<double> floats;
-    llvm::SmallVector<mlir::Attribute> scalars;
-    mlir::NamedAttrList flags;
-    void add(exec::BufferAttr buffer, mlir::Type tensor);
-  };
   void emit(const Call &call);
+  /// cuda/launch_calls.cpp: for GPUs. Whether the call became launches of kernels.
+  bool launchInstead(const Call &call);
 
   mlir::func::FuncOp function;
   KernelTable &kernels;
   SegmentLayout &layout;
   mlir::ImplicitLocOpBuilder builder;
+  bool isCuda;
   llvm::DenseMap<mlir::Value, exec::BufferAttr> places;
   llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< at the end of the program
   llvm::SmallVector<Pending> pending;

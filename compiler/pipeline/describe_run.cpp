@@ -65,7 +65,6 @@ void describeData(const DataConfig &data, rt::pb::Data &out) {
 void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out) {
   out.set_version(1);
   out.set_model(run.model.name);
-  out.set_target("cpu");
   out.set_compiler(espalierVersion);
   out.set_parameter_count(run.model.parameterCount());
   out.set_memory_limit_bytes(static_cast<uint64_t>(run.cluster.memoryBytes));

@@ -4,6 +4,7 @@
 #include "dialects/interfaces.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
@@ -27,5 +28,8 @@ int functionNumber(llvm::StringRef function);
 
 /// Every buffer of an instruction (launch, call or start) in order; calls `visit(buffer, isWritten)`.
 void visitBuffers(mlir::Operation *instruction, llvm::function_ref<void(BufferAttr, bool)> visit);
+
+/// Whether `module` is compiled for GPUs: its attribute `exec.target` is "cuda".
+bool isCuda(mlir::ModuleOp module);
 
 } // namespace espalier::exec

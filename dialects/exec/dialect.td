@@ -44,4 +44,17 @@ def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def Exec_GeometryAttr : AttrDef<Exec_Dialect, "Geometry"> {
+  let mnemonic = "geometry";
+  let summary = "How launches of a kernel become a grid of blocks: the fields of plan.proto's Kernel";
+  let description = [{
+    A block of `threads` does `extent_per_block` iterations of the launch's extent and, where `columns_per_block` is
+    above 0, so many columns (the launch's first scalar); it has `shared_bytes` of dynamic shared memory.
+  }];
+  let parameters = (ins "int64_t":$threads, "int64_t":$extent_per_block,
+                        DefaultValuedParameter<"int64_t", "0">:$columns_per_block,
+                        DefaultValuedParameter<"int64_t", "0">:$shared_bytes);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 #endif

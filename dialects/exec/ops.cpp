@@ -44,6 +44,11 @@ bool areBuffers(ArrayAttr buffers) {
 
 } // namespace
 
+bool isCuda(ModuleOp module) {
+  auto target = module->getAttrOfType<StringAttr>("exec.target");
+  return target && target == "cuda";
+}
+
 int regionNumber(StringRef region) {
   return numberOf(region, {"parameters", "gradients", "state", "saved", "stream_in", "stream_out", "cotangent_out",
                            "cotangent_in", "inputs", "workspace", "scalars"});
@@ -92,8 +97,8 @@ LogicalResult FusedOp::verify() {
 }
 
 LogicalResult KernelOp::verify() {
-  if (!isShape(getShape())) // kernel_c1
-    return emitOpError("needs shape row, column or flat, got ") << getShape();
+  if (!isShape(getShape()) && !getParameters()) // kernel_c1
+    return emitOpError("needs shape row, column or flat, or parameters, got ") << getShape();
   return success();
 }
 

@@ -27,10 +27,13 @@ def Exec_FusedOp : Exec_Op<"fused", [Pure, IsolatedFromAbove, SingleBlock]> {
 def Exec_KernelOp : Exec_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let summary = "The body of launches that differ only in sizes and run-time numbers";
   let description = [{
-    The types are those of the first launch; sizes and origins are kernel scalars. Made by `lower-to-exec`.
-    - (C1) shape is row, column or flat.
+    The types are those of the first launch; sizes and origins are kernel scalars. Made by `lower-to-exec`. For GPUs
+    `geometry` is the grid, and `parameters` is what decides the code besides the body: a kernel of another shape has
+    no body but its name and these, `buffers` and `scalars` (how many a launch hands over) among them.
+    - (C1) shape is row, column or flat, or there are parameters.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$shape, I64Attr:$split);
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$shape, I64Attr:$split,
+                       OptionalAttr<Exec_GeometryAttr>:$geometry, OptionalAttr<DictionaryAttr>:$parameters);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name $shape `split` $split attr-dict-with-keyword $body";
   let hasVerifier = 1;

@@ -23,27 +23,26 @@ std::string rankFile(int rank) { return fmt::format("rank-{:05}.safetensors", ra
 /// The first data replica of a rank's blocks: it writes what all replicas hold alike.
 int firstReplica(const Mesh &mesh, int rank) { return mesh.group(rank, zeroAxes()).front(); }
 
-/// One tensor of a rank: its name in the file and its bytes in the arena.
+/// One tensor of a rank: its name in the file and its place on the device.
 struct Block {
   std::string name;
   pb::DataType type;
-  std::span<std::byte> bytes;
+  uint64_t place, bytes;
   bool isReplicated; ///< equal on all data replicas
 };
 
 std::vector<Block> blocksOf(const Program &program, const Executor &executor) {
   std::vector<Block> blocks;
-  const Arena &arena = executor.memory();
   for (const ParameterPlace &place : parameterPlaces(program.plan(), executor.rankProgram().stage)) {
     const std::string &name = place.parameter->name();
     uint64_t elements = place.slot->local_elements(), held = place.slot->state_elements();
     pb::DataType type = place.parameter->type();
-    blocks.push_back({"value/" + name, type, {arena.at(place.values), elements * elementBytes(type)}, true});
+    blocks.push_back({"value/" + name, type, place.values, elements * elementBytes(type), true});
     uint64_t offset = place.state;
     for (const char *kind : {"master/", "moment1/", "moment2/"}) {
       if (kind == std::string("master/") && !place.slot->master())
         continue;
-      blocks.push_back({kind + name, pb::F32, {arena.at(offset), held * 4}, held == elements});
+      blocks.push_back({kind + name, pb::F32, offset, held * 4, held == elements});
       offset += held * 4;
     }
   }
@@ -84,10 +83,14 @@ void writeRank(const Path &folder, const Program &program, const Executor &execu
   int rank = executor.rankProgram().rank;
   bool isFirst = firstReplica(program.mesh(), rank) == rank;
   std::vector<TensorBytes> tensors;
+  std::vector<std::vector<std::byte>> held;
   for (const Block &block : blocksOf(program, executor))
-    if (isFirst || !block.isReplicated)
+    if (isFirst || !block.isReplicated) {
+      held.emplace_back(block.bytes);
+      executor.device().copyOut(held.back().data(), block.place, block.bytes);
       tensors.push_back(
-          {block.name, block.type, {static_cast<int64_t>(block.bytes.size() / elementBytes(block.type))}, block.bytes});
+          {block.name, block.type, {static_cast<int64_t>(block.bytes / elementBytes(block.type))}, held.back()});
+    }
   writeSafetensors(folder / rankFile(rank), tensors, {{"layout", layoutOf(program, executor)}});
 }
 
@@ -208,8 +211,8 @@ ScalarState loadCheckpoint(const Path &folder, const Program &program, Executor 
                                 checkpoint.string()));
   for (const Block &block : blocksOf(program, executor)) {
     const SafetensorsFile &file = block.isReplicated && replica ? *replica : own;
-    std::span<const std::byte> bytes = file.tensor(block.name, block.bytes.size());
-    std::copy(bytes.begin(), bytes.end(), block.bytes.begin());
+    std::span<const std::byte> bytes = file.tensor(block.name, block.bytes);
+    executor.device().copyIn(block.place, bytes.data(), bytes.size());
   }
   return state;
 }

@@ -23,7 +23,7 @@ void Gatherer::add(const Executor &executor, std::vector<Tensors> &steps, size_t
     steps.resize(step + 1);
   const Mesh &mesh = program.mesh();
   int rank = executor.rankProgram().rank;
-  const float *scalars = executor.scalars();
+  Scalars scalars = executor.scalars();
   float scale = wantsGradients ? 1 / (scalars[TokenCount] * scalars[LossScale]) : 1;
   for (const ParameterPlace &place : parameterPlaces(program.plan(), executor.rankProgram().stage)) {
     StateRange valid = {0, static_cast<int64_t>(place.slot->local_elements())};
@@ -37,11 +37,12 @@ void Gatherer::add(const Executor &executor, std::vector<Tensors> &steps, size_t
       elements *= size;
     std::vector<float> &whole = steps[step][place.parameter->name()];
     whole.resize(elements);
-    const void *values = executor.memory().at(wantsGradients ? place.gradient : place.values);
     pb::DataType type = wantsGradients ? pb::F32 : place.parameter->type();
+    std::vector<std::byte> values(place.slot->local_elements() * elementBytes(type));
+    executor.device().copyOut(values.data(), wantsGradients ? place.gradient : place.values, values.size());
     ParameterBlock(*place.parameter, mesh, rank).visitRuns([&](int64_t local, int64_t global, int64_t count) {
       for (int64_t i = std::max(local, valid.begin); i < std::min(local + count, valid.end); ++i)
-        whole[global + i - local] = scale * loadElement(type, values, i);
+        whole[global + i - local] = scale * loadElement(type, values.data(), i);
     });
   }
 }

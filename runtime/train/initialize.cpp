@@ -56,22 +56,23 @@ std::vector<float> blockValues(const pb::Plan &plan, const pb::Parameter &parame
 
 } // namespace
 
-void initializeParameters(const Program &program, Executor &executor) {
+void initializeParameters(const Program &program, Executor &executor, ThreadPool &pool) {
   const pb::Plan &plan = program.plan();
   int rank = executor.rankProgram().rank;
-  const Arena &arena = executor.memory();
+  Device &device = executor.device();
   for (const ParameterPlace &place : parameterPlaces(plan, executor.rankProgram().stage)) {
     ParameterBlock block(*place.parameter, program.mesh(), rank);
-    std::vector<float> values = blockValues(plan, *place.parameter, block, executor.threads());
-    void *storage = arena.at(place.values);
+    std::vector<float> values = blockValues(plan, *place.parameter, block, pool);
+    pb::DataType type = place.parameter->type();
+    std::vector<std::byte> stored(block.elements() * elementBytes(type));
     for (int64_t i = 0; i < block.elements(); ++i)
-      storeElement(place.parameter->type(), storage, i, values[i]);
+      storeElement(type, stored.data(), i, values[i]);
+    device.copyIn(place.values, stored.data(), stored.size());
     StateRange share = stateRange(*place.slot, program.mesh(), rank);
-    float *state = reinterpret_cast<float *>(arena.at(place.state));
     int64_t copies = place.slot->master() ? 3 : 2;
-    std::fill_n(state, copies * place.slot->state_elements(), 0.0f);
+    device.fill(place.state, 0, copies * place.slot->state_elements() * sizeof(float));
     if (place.slot->master())
-      std::copy(values.begin() + share.begin, values.begin() + share.end, state);
+      device.copyIn(place.state, values.data() + share.begin, (share.end - share.begin) * sizeof(float));
   }
 }
 

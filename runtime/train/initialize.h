@@ -7,6 +7,6 @@ namespace espalier::rt {
 
 /// Writes initial values into the executor's arena: parameters rounded to their type, masters
 /// unrounded, moments and padding zero. Uses the rank's threads.
-void initializeParameters(const Program &program, Executor &executor);
+void initializeParameters(const Program &program, Executor &executor, ThreadPool &pool);
 
 } // namespace espalier::rt

@@ -1,7 +1,7 @@
 // The JSON keys are a contract with tests and tools.
 #include "runtime/train/metrics.h"
 
-#include "runtime/arena.h"
+#include "runtime/device/cpu/arena.h"
 #include "runtime/kernels/kernels.h"
 #include "runtime/status.h"
 #include "runtime/thread_pool.h"

@@ -35,12 +35,15 @@ int64_t evaluationSamples(const Program &program, const RunOptions &options) {
 /// after a failure others may still move it, until they have seen the stop.
 void runRank(RunContext &context, LocalWorld &world, std::latch &ended, int rank, int threads, int spins) {
   std::unique_ptr<Communicator> communicator = world.communicator(rank);
+  std::unique_ptr<Device> device;
   std::optional<Executor> executor;
   try {
     ThreadPool pool(threads, spins);
-    executor.emplace(context.program, *communicator, pool, spins);
+    const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(rank));
+    device = context.program.backend().open(stage, {*communicator, pool, spins});
+    executor.emplace(context.program, rank, *device);
     executor->fault = context.options.fault;
-    Trainer(context, *executor).run();
+    Trainer(context, *executor, pool).run();
   } catch (const RankStopped &) {
     // The first failure is kept by the rank that had it.
   } catch (const std::exception &error) {

@@ -1,7 +1,6 @@
 // Every rank computes the same numbers from the same agreed sums: no message is needed for them.
 #include "runtime/train/step_scalars.h"
 
-#include "runtime/abi.h"
 #include "runtime/train/learning_rate.h"
 
 #include <algorithm>
@@ -11,7 +10,7 @@ namespace espalier::rt {
 namespace {
 
 /// Norm of the gradient of the mean loss, from the sum of squares of the scaled, summed one.
-double normalisedNorm(const float *scalars) {
+double normalisedNorm(const Scalars &scalars) {
   return std::sqrt(double(scalars[SquaredNorm])) / (double(scalars[TokenCount]) * double(scalars[LossScale]));
 }
 
@@ -23,16 +22,17 @@ ScalarState initialScalars(const pb::Settings &settings) {
   return state;
 }
 
-void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps, float *scalars) {
+Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps) {
   double update = state.updates + 1;
-  std::fill(scalars, scalars + ScalarSlotCount, 0.0f);
+  Scalars scalars{};
   scalars[LossScale] = state.lossScale;
   scalars[LearningRate] = learningRate(settings.learning_rate(), state.step, runSteps);
   scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
   scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));
+  return scalars;
 }
 
-void updateScalars(const pb::Settings &settings, float *scalars) {
+void updateScalars(const pb::Settings &settings, Scalars &scalars) {
   bool isFinite = std::isfinite(scalars[LossSum]) && std::isfinite(scalars[SquaredNorm]) && scalars[TokenCount] > 0;
   double clip = 1;
   if (isFinite && settings.max_grad_norm() > 0)
@@ -42,7 +42,7 @@ void updateScalars(const pb::Settings &settings, float *scalars) {
   scalars[Apply] = isFinite ? 1 : 0;
 }
 
-StepOutcome endStep(const pb::Settings &settings, const float *scalars, ScalarState &state) {
+StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state) {
   StepOutcome outcome;
   outcome.isApplied = scalars[Apply] != 0;
   outcome.tokens = scalars[TokenCount];

@@ -2,6 +2,7 @@
 // scale.
 #pragma once
 
+#include "runtime/abi.h"
 #include "runtime/plan.pb.h"
 
 #include <cstdint>
@@ -31,16 +32,16 @@ struct StepOutcome {
   bool isApplied = true; ///< false after an overflow
 };
 
-/// Clears the sums and writes learning rate, loss scale and bias corrections of the coming step.
-void beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps, float *scalars);
+/// Learning rate, loss scale and bias corrections of the coming step; the sums are 0.
+Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
 
 /// UPDATE_SCALARS: from the agreed sums writes GradientScale = min(1, max_grad_norm / (norm +
 /// 1e-6)) / (TokenCount * LossScale), where norm is that of the normalised gradient, and Apply =
 /// all sums finite and tokens > 0.
-void updateScalars(const pb::Settings &settings, float *scalars);
+void updateScalars(const pb::Settings &settings, Scalars &scalars);
 
 /// Reads the outcome and moves the state on: a skipped step advances no bias correction and lowers
 /// a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.
-StepOutcome endStep(const pb::Settings &settings, const float *scalars, ScalarState &state);
+StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state);
 
 } // namespace espalier::rt

@@ -9,8 +9,8 @@
 
 namespace espalier::rt {
 
-Trainer::Trainer(RunContext &context, Executor &executor)
-    : context(context), executor(executor), settings(context.program.plan().settings()),
+Trainer::Trainer(RunContext &context, Executor &executor, ThreadPool &pool)
+    : context(context), executor(executor), pool(pool), settings(context.program.plan().settings()),
       state(initialScalars(settings)),
       trainingBatches(context.program.plan(), context.program.mesh(), executor.rankProgram().rank, context.training,
                       context.options.order) {
@@ -24,7 +24,7 @@ void Trainer::run() {
   if (options.resume)
     state = loadCheckpoint(options.checkpoint, context.program, executor);
   else
-    initializeParameters(context.program, executor);
+    initializeParameters(context.program, executor, pool);
   firstStep = state.step;
   while (state.step < options.steps) {
     trainStep();
@@ -39,7 +39,7 @@ void Trainer::run() {
 
 void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
-  beginStep(settings, state, context.options.steps, executor.scalars());
+  executor.setScalars(beginStep(settings, state, context.options.steps));
   executor.runStep(state.step, *this);
   StepOutcome outcome = endStep(settings, executor.scalars(), state);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -67,7 +67,7 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
   record.isApplied = outcome.isApplied;
   for (const pb::Stage &stage : context.program.plan().stages())
     record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes());
-  record.peakBytes = std::max(record.peakBytes, executor.allocatedBytes());
+  record.peakBytes = std::max(record.peakBytes, executor.device().allocatedBytes());
   return record;
 }
 
@@ -78,7 +78,7 @@ void Trainer::loadInputs(uint32_t microBatch, std::byte *inputs) {
     trainingBatches.load(state.consumed, microBatch, inputs);
 }
 
-void Trainer::updateScalars(float *scalars) {
+void Trainer::updateScalars(Scalars &scalars) {
   rt::updateScalars(settings, scalars);
   if (context.options.keepGradients)
     context.gatherer.addGradients(executor, state.step - firstStep);
@@ -86,24 +86,28 @@ void Trainer::updateScalars(float *scalars) {
 
 void Trainer::evaluate() {
   isEvaluating = true;
-  float *scalars = executor.scalars();
   // Each evaluation is the first micro-batch of its own: a plan may store its sums instead of adding them.
+  Scalars cleared{};
+  cleared[LossScale] = 1;
   double loss = 0, count = 0;
   for (evaluationBatch = 0; evaluationBatch < context.options.evalBatches; ++evaluationBatch) {
-    std::fill(scalars, scalars + ScalarSlotCount, 0.0f);
-    scalars[LossScale] = 1;
+    executor.setScalars(cleared);
     executor.runEvaluation(state.step, *this);
+    Scalars scalars = executor.scalars();
     loss += scalars[LossSum];
     count += scalars[TokenCount];
   }
-  scalars[LossSum] = static_cast<float>(loss);
-  scalars[TokenCount] = static_cast<float>(count);
+  Scalars sums = cleared;
+  sums[LossSum] = static_cast<float>(loss);
+  sums[TokenCount] = static_cast<float>(count);
+  executor.setScalars(sums);
   executor.sumScalars();
+  sums = executor.scalars();
   isEvaluating = false;
   if (executor.rankProgram().rank != 0)
     return;
-  double tokens = scalars[TokenCount];
-  context.result.evaluations.push_back({state.step, scalars[LossSum] / std::max(1.0, tokens), tokens});
+  double tokens = sums[TokenCount];
+  context.result.evaluations.push_back({state.step, sums[LossSum] / std::max(1.0, tokens), tokens});
   context.metrics.add(context.result.evaluations.back());
 }
 

@@ -25,13 +25,13 @@ struct RunContext {
 
 class Trainer final : public StepClient {
 public:
-  Trainer(RunContext &context, Executor &executor);
+  Trainer(RunContext &context, Executor &executor, ThreadPool &pool);
 
   /// Initialises or resumes, then trains to the end.
   void run();
 
   void loadInputs(uint32_t microBatch, std::byte *inputs) override;
-  void updateScalars(float *scalars) override;
+  void updateScalars(Scalars &scalars) override;
 
 private:
   void trainStep();
@@ -40,6 +40,7 @@ private:
 
   RunContext &context;
   Executor &executor;
+  ThreadPool &pool; ///< for work on the host
   const pb::Settings &settings;
   ScalarState state;
   BatchLoader trainingBatches;

@@ -4,6 +4,7 @@
 
 #include "runtime/abi.h"
 #include "runtime/comm/local.h"
+#include "runtime/device/cpu/backend.h"
 #include "test/runtime/sample_plan.h"
 
 #include <benchmark/benchmark.h>
@@ -16,7 +17,7 @@ constexpr int instructions = 1000;
 class NoClient final : public StepClient {
 public:
   void loadInputs(uint32_t, std::byte *) override {}
-  void updateScalars(float *) override {}
+  void updateScalars(Scalars &) override {}
 };
 
 /// The sample plan with the optimizer of its first block replaced by launches that do nothing:
@@ -46,7 +47,8 @@ void BM_Instruction(benchmark::State &state) {
   LocalWorld world(1);
   std::unique_ptr<Communicator> communicator = world.communicator(0);
   ThreadPool pool(1, 0);
-  Executor executor(program, *communicator, pool, 0);
+  std::unique_ptr<Device> device = program.backend().open(program.plan().stages(0), {*communicator, pool, 0});
+  Executor executor(program, 0, *device);
   NoClient client;
   int64_t step = 0;
   for (auto _ : state)
@@ -58,13 +60,12 @@ BENCHMARK(BM_Instruction);
 
 void BM_Floor(benchmark::State &state) {
   Program program(emptyLaunches());
-  LocalWorld world(1);
-  std::unique_ptr<Communicator> communicator = world.communicator(0);
-  RankProgram rank = program.prepare(*communicator);
+  CpuBackend backend(program.plan(), 1);
   KernelFunction kernel = nullptr;
-  for (const PreparedInstruction &instruction : rank.instructions)
-    if (instruction.scalars == 6)
-      kernel = instruction.kernel;
+  for (const pb::Subprogram &subprogram : program.plan().subprograms())
+    for (const pb::Instruction &instruction : subprogram.instructions())
+      if (instruction.launch().scalars_size() == 6)
+        kernel = backend.kernel(instruction.launch().kernel());
   alignas(64) float memory[64] = {};
   void *buffers[] = {memory, memory, memory, memory, memory, memory};
   int64_t scalars[6] = {12};

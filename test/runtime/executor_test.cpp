@@ -47,7 +47,7 @@ public:
     for (const pb::InputBuffer &input : program.plan().stages(0).inputs())
       std::copy(sample.tokens.begin(), sample.tokens.end(), reinterpret_cast<int32_t *>(inputs + input.offset()));
   }
-  void updateScalars(float *scalars) override {
+  void updateScalars(Scalars &scalars) override {
     scalars[GradientScale] = 1 / scalars[TokenCount];
     scalars[Apply] = 1;
   }
@@ -91,9 +91,12 @@ TEST(Executor, ScheduleAllocatesNothing) {
   LocalWorld world(1);
   std::unique_ptr<Communicator> communicator = world.communicator(0);
   ThreadPool pool(2, 0);
-  Executor executor(program, *communicator, pool, 0);
+  std::unique_ptr<Device> device = program.backend().open(program.plan().stages(0), {*communicator, pool, 0});
+  Executor executor(program, 0, *device);
   CountingClient client(*data, program);
-  executor.scalars()[LossScale] = 1;
+  Scalars scalars{};
+  scalars[LossScale] = 1;
+  executor.setScalars(scalars);
   executor.runStep(0, client);
   int64_t before = allocations;
   for (int step = 1; step < 10; ++step)

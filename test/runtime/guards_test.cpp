@@ -1,6 +1,8 @@
 // An arena laid out by hand: what no buffer owns is guarded, what one owns is not.
 #include "runtime/guards.h"
 
+#include "runtime/comm/local.h"
+#include "runtime/device/cpu/backend.h"
 #include "runtime/mesh.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +51,7 @@ protected:
   /// What is said when instruction `instruction` writes byte `at` of the arena; empty when it may.
   std::string write(int instruction, uint64_t at) {
     guards.open(0, instruction, workspaceAt);
-    *arena.at(at) = std::byte{1};
+    device->fill(at, 1, 1);
     try {
       guards.check(0, instruction, workspaceAt);
     } catch (const std::runtime_error &error) {
@@ -60,8 +62,12 @@ protected:
 
   pb::Plan plan = guardedPlan();
   Mesh mesh{plan};
-  Arena arena{arenaBytes};
-  Guards guards{plan, mesh, 0, arena};
+  LocalWorld world{1};
+  std::unique_ptr<Communicator> communicator = world.communicator(0);
+  ThreadPool pool{1, 0};
+  CpuBackend backend{plan, 1};
+  std::unique_ptr<Device> device = backend.open(plan.stages(0), {*communicator, pool, 0});
+  Guards guards{plan, mesh, 0, *device};
 };
 
 TEST_F(GuardsTest, BuffersAreNotGuarded) {

@@ -70,7 +70,7 @@ void SamplePlanBuilder::addSettings() {
   std::ifstream object(ESPALIER_TOY_KERNELS, std::ios::binary);
   pb::KernelObject *kernels = plan.add_objects();
   kernels->set_level("x86-64");
-  kernels->set_shared_object(std::string(std::istreambuf_iterator<char>(object), std::istreambuf_iterator<char>()));
+  kernels->set_code(std::string(std::istreambuf_iterator<char>(object), std::istreambuf_iterator<char>()));
   for (const char *name : kernelNames)
     plan.add_kernels()->set_symbol(name);
 }

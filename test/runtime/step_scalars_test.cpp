@@ -74,7 +74,7 @@ struct Sums {
     scalars[SquaredNorm] = squares;
     scalars[LossScale] = scale;
   }
-  float scalars[ScalarSlotCount] = {};
+  Scalars scalars{};
 };
 
 /// 10 tokens at scale 4: a raw norm of 120 is a normalised one of 3.
@@ -145,9 +145,7 @@ TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
   ScalarState state = initialScalars(settings);
   state.step = 10;
   state.updates = 1;
-  float scalars[ScalarSlotCount];
-  std::fill(scalars, scalars + ScalarSlotCount, 7.0f);
-  beginStep(settings, state, 100, scalars);
+  Scalars scalars = beginStep(settings, state, 100);
   EXPECT_FLOAT_EQ(scalars[BiasCorrection1], 1 / (1 - 0.81f));
   EXPECT_NEAR(scalars[BiasCorrection2], 1 / (1 - 0.99 * 0.99), 1e-4);
   EXPECT_EQ(scalars[LossSum], 0);

@@ -84,7 +84,7 @@ TEST_P(Refusal, NamesTheRule) {
 
 const Mutation mutations[] = {
     {"Version", "version 9", [](pb::Plan &p) { p.set_version(9); }},
-    {"Target", "target 'cuda'", [](pb::Plan &p) { p.set_target("cuda"); }},
+    {"Target", "target 'tpu'", [](pb::Plan &p) { p.set_target("tpu"); }},
     {"MeshAxisTwice", "lists axis 'dp' twice", [](pb::Plan &p) { p.mutable_mesh(2)->set_name("dp"); }},
     {"MeshTooLarge", "a mesh holds", [](pb::Plan &p) { p.mutable_mesh(1)->set_size(1u << 31); }},
     {"StageMissing", "stages on a mesh", [](pb::Plan &p) { p.mutable_stages()->RemoveLast(); }},

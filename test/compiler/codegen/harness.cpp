@@ -65,11 +65,14 @@ Compiled::Compiled(const std::string &text) {
   context = std::make_unique<MLIRContext>(registry);
   source = parseSourceString<ModuleOp>(text, context.get());
   EXPECT_TRUE(source);
-  lowered = source->clone();
-  PassManager passes(context.get());
-  addCodegenPasses(passes);
-  EXPECT_TRUE(succeeded(passes.run(*lowered)));
-  EXPECT_TRUE(succeeded(emitSubprograms(*lowered, message)));
+  for (auto [target, plan] : {std::pair("cpu", &message), std::pair("cuda", &gpuMessage)}) {
+    OwningOpRef<ModuleOp> lowered = source->clone();
+    (*lowered)->setAttr("exec.target", StringAttr::get(context.get(), target));
+    PassManager passes(context.get());
+    addCodegenPasses(passes);
+    EXPECT_TRUE(succeeded(passes.run(*lowered)));
+    EXPECT_TRUE(succeeded(emitSubprograms(*lowered, *plan)));
+  }
 }
 
 std::string Compiled::instructions(const std::string &function) const {
@@ -104,8 +107,8 @@ void Compiled::check(const std::string &name, const Surroundings &surroundings, 
     }
   }
   ASSERT_TRUE(wanted) << name;
-  for (const std::string &level : hostLevels()) {
-    Machine machine(message, level, surroundings);
+  for (const std::string &level : allLevels()) {
+    Machine machine(plan(level), level, surroundings);
     machine.write(pb::SCALARS, 0, pb::F32, Numbers(surroundings.slots.begin(), surroundings.slots.end()));
     std::mt19937 random(11);
     std::vector<Numbers> arguments;

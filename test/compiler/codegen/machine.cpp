@@ -62,13 +62,21 @@ std::vector<std::string> hostLevels() {
   return levels;
 }
 
+std::vector<std::string> allLevels() {
+  std::vector<std::string> levels = hostLevels();
+  levels.emplace_back(gpuLevel);
+  return levels;
+}
+
 LoadedObject::LoadedObject(const pb::Plan &plan, const std::string &level) {
+  if (level == gpuLevel)
+    return;
   for (const pb::KernelObject &object : plan.objects()) {
     if (object.level() != level)
       continue;
     char path[] = "/tmp/espalier_kernels_XXXXXX";
     int file = mkstemp(path);
-    const std::string &bytes = object.shared_object();
+    const std::string &bytes = object.code();
     EXPECT_EQ(::write(file, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
     close(file);
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -84,6 +92,13 @@ LoadedObject::~LoadedObject() {
 
 rt::KernelFunction LoadedObject::function(const std::string &symbol) const {
   return handle ? reinterpret_cast<rt::KernelFunction>(dlsym(handle, symbol.c_str())) : nullptr;
+}
+
+Machine::Machine(const pb::Plan &plan, const std::string &level, const Surroundings &surroundings)
+    : plan(plan), object(plan, level), surroundings(surroundings) {
+  if (level == gpuLevel)
+    for (const pb::KernelObject &object : plan.objects())
+      text = emulator::Module::parse(object.code());
 }
 
 void Machine::write(int region, uint64_t offset, pb::DataType type, const Numbers &numbers) {
@@ -120,7 +135,35 @@ int64_t Machine::value(const pb::Scalar &scalar) const {
   return value;
 }
 
+/// A grid of blocks, as plan.proto says.
+void Machine::launchText(const pb::Launch &launch) {
+  const pb::Kernel &kernel = plan.kernels(launch.kernel());
+  emulator::Launch grid{.entry = kernel.symbol(), .sharedBytes = kernel.shared_bytes(), .reportsUndefined = true};
+  grid.block = {kernel.threads()};
+  grid.grid = {static_cast<uint32_t>((launch.extent() + kernel.extent_per_block() - 1) / kernel.extent_per_block())};
+  for (const pb::BufferRef &buffer : launch.buffers()) {
+    char *place = address(buffer);
+    std::vector<char> &region = regions[buffer.region()];
+    auto [base, isNew] = deviceAddresses.try_emplace(buffer.region(), 0);
+    if (isNew)
+      base->second = memory.add(region.data(), region.size(), pb::Region_Name(buffer.region()));
+    grid.arguments.push_back(base->second + (place - region.data()));
+  }
+  for (const pb::Scalar &scalar : launch.scalars())
+    grid.arguments.push_back(value(scalar));
+  grid.arguments.push_back(launch.extent());
+  if (kernel.columns_per_block() > 0)
+    grid.grid.y = (value(launch.scalars(0)) + kernel.columns_per_block() - 1) / kernel.columns_per_block();
+  try {
+    text->launch(grid, memory);
+  } catch (const emulator::Fault &fault) {
+    FAIL() << fault.what();
+  }
+}
+
 void Machine::launch(const pb::Launch &launch) {
+  if (text)
+    return launchText(launch);
   std::vector<void *> buffers;
   std::vector<int64_t> scalars;
   for (const pb::BufferRef &buffer : launch.buffers())

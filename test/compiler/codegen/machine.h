@@ -1,12 +1,14 @@
-// A small machine that runs one subprogram of a plan in this process: kernels from the plan's shared object, library
-// calls as plain loops. Every region is one buffer with guard bytes behind it.
+// A small machine that runs one subprogram of a plan in this process: kernels from the plan's shared object or, for
+// GPUs, its text in the emulator; library calls as plain loops. Every region is one buffer with guard bytes behind it.
 #pragma once
 
 #include "runtime/abi.h"
 #include "runtime/plan.pb.h"
 #include "test/compiler/codegen/reference.h"
+#include "test/emulator/emulator.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,11 @@ namespace espalier::test {
 
 /// The levels that this processor has, lowest first.
 std::vector<std::string> hostLevels();
+
+/// What kernels for GPUs are compiled for; the emulator runs it.
+inline constexpr const char *gpuLevel = "sm_80";
+/// Those of this processor, then that of GPUs.
+std::vector<std::string> allLevels();
 
 /// A shared object of a plan, loaded; unloaded when it goes.
 class LoadedObject {
@@ -30,8 +37,7 @@ private:
 
 class Machine {
 public:
-  Machine(const rt::pb::Plan &plan, const std::string &level, const Surroundings &surroundings)
-      : plan(plan), object(plan, level), surroundings(surroundings) {}
+  Machine(const rt::pb::Plan &plan, const std::string &level, const Surroundings &surroundings);
 
   /// Fills or reads elements at an offset of a region.
   void write(int region, uint64_t offset, rt::pb::DataType type, const Numbers &numbers);
@@ -42,6 +48,7 @@ public:
 
 private:
   void launch(const rt::pb::Launch &launch);
+  void launchText(const rt::pb::Launch &launch);
   void call(const rt::pb::LibraryCall &call);
   void matmul(const rt::pb::LibraryCall &call);
   char *address(const rt::pb::BufferRef &buffer);
@@ -51,6 +58,9 @@ private:
 
   const rt::pb::Plan &plan;
   LoadedObject object;
+  std::optional<emulator::Module> text;
+  emulator::Memory memory;
+  std::map<int, uint64_t> deviceAddresses; ///< of regions
   Surroundings surroundings;
   std::map<int, std::vector<char>> regions;
 };

@@ -40,7 +40,7 @@ func.func @fused_c2_unknown_shape(%x: tensor<2x3xf32, #model.dims<a, b>>) -> ten
 // -----
 
 // No such shape of kernels.
-// expected-error @+1 {{needs shape row, column or flat, got tile}}
+// expected-error @+1 {{needs shape row, column or flat, or parameters, got tile}}
 exec.kernel @kernel_c1_unknown_shape "tile" split 1 {
 ^bb0(%a: tensor<2x3xf32, #model.dims<a, b>>):
   exec.yield %a : tensor<2x3xf32, #model.dims<a, b>>

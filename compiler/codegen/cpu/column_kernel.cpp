@@ -1,6 +1,6 @@
 // Column kernels: sums over the rows. The first of two phases: each block of rows gives one row of partial sums; the
 // runtime's reduce_parts adds those in order. The number of blocks comes from the shape, never from threads.
-#include "compiler/codegen/kernel_builder.h"
+#include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -19,8 +19,8 @@ struct Block {
 };
 
 /// Sums rows of the block at `count` vectors of `width` columns from `column` on, and stores them.
-void emitTile(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, const Block &block, Value column, int width,
-              int count) {
+void emitTile(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const Block &block, Value column,
+              int width, int count) {
   auto &b = lanes.b;
   ValueRange sums = shape.body->getTerminator()->getOperands();
   SmallVector<Value> initial(sums.size() * count, lanes.number(0, width));
@@ -52,8 +52,8 @@ void emitTile(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, cons
 }
 
 /// Tiles over columns [from, last multiple below the end); returns where they end.
-Value emitTiles(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, const Block &block, Value from, int width,
-                int count) {
+Value emitTiles(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const Block &block, Value from,
+                int width, int count) {
   auto &b = lanes.b;
   Value remaining = b.create<arith::SubIOp>(evaluator.scalar(0), from);
   Value tail = b.create<arith::AndIOp>(remaining, lanes.integer(width * count - 1));
@@ -67,7 +67,7 @@ Value emitTiles(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, co
 
 } // namespace
 
-void buildColumnKernel(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, Value begin, Value end) {
+void buildColumnKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
   auto &b = lanes.b;
   evaluator.emitScalars();
   auto blocks = b.create<scf::ForOp>(begin, end, lanes.integer(1));

@@ -2,14 +2,10 @@
 // reductions whose operands need p earlier ones; cheap expressions are computed again in every pass, values that an
 // earlier pass stored are read back.
 // Flat kernels are one row without reductions, cut anywhere.
-#include "compiler/codegen/kernel_builder.h"
-
-#include "dialects/model/dialect.h"
+#include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-
-#include <limits>
 
 using namespace mlir;
 
@@ -17,47 +13,8 @@ namespace espalier::codegen {
 
 namespace {
 
-/// What one pass over the columns does.
-struct PassWork {
-  SmallVector<Operation *> reductions;
-  SmallVector<unsigned> outputs;
-};
-
-PassWork workOf(const KernelShape &shape, int pass) {
-  PassWork work;
-  for (Operation &op : shape.body->without_terminator())
-    if (isa<model::ReduceSumOp, model::ReduceMaxOp>(op) && shape.passes.lookup(op.getOperand(0)) == pass)
-      work.reductions.push_back(&op);
-  for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
-    if (shape.levels.lookup(value) == Level::Full && shape.passes.lookup(value) == pass)
-      work.outputs.push_back(index);
-  return work;
-}
-
-Value combine(Lanes &lanes, Operation *reduction, Value a, Value x) {
-  if (isa<model::ReduceSumOp>(reduction))
-    return lanes.b.create<arith::AddFOp>(a, x);
-  return lanes.b.create<arith::MaximumFOp>(a, x);
-}
-
-/// All lanes into one number, in a fixed tree order.
-Value combineLanes(Lanes &lanes, Operation *reduction, Value vector) {
-  auto &b = lanes.b;
-  for (int width = cast<VectorType>(vector.getType()).getDimSize(0); width > 1; width /= 2) {
-    SmallVector<int32_t> low, high;
-    for (int i = 0; i < width / 2; ++i) {
-      low.push_back(i);
-      high.push_back(width / 2 + i);
-    }
-    Value a = b.create<LLVM::ShuffleVectorOp>(vector, vector, low);
-    Value x = b.create<LLVM::ShuffleVectorOp>(vector, vector, high);
-    vector = combine(lanes, reduction, a, x);
-  }
-  return b.create<LLVM::ExtractElementOp>(vector, lanes.integer(0));
-}
-
 /// One loop over columns [from, to) in steps of `width`; returns the running reductions.
-SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, const PassWork &work,
+SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const PassWork &work,
                               int pass, Value from, Value to, int width, ValueRange initial) {
   auto &b = lanes.b;
   auto loop = b.create<scf::ForOp>(from, to, lanes.integer(width), initial);
@@ -79,14 +36,13 @@ SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, La
 }
 
 /// Vectors over the columns that fill them, then one by one; leaves the reductions with the evaluator.
-void emitPass(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, const PassWork &work, int pass, Value from,
-              Value to) {
+void emitPass(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const PassWork &work, int pass,
+              Value from, Value to) {
   auto &b = lanes.b;
   int width = lanes.target.lanes;
   SmallVector<Value> initial;
   for (Operation *reduction : work.reductions)
-    initial.push_back(
-        lanes.number(isa<model::ReduceSumOp>(reduction) ? 0.0 : -std::numeric_limits<double>::infinity(), width));
+    initial.push_back(neutral(lanes, reduction, width));
   Value count = b.create<arith::SubIOp>(to, from);
   Value tail = b.create<arith::AndIOp>(count, lanes.integer(width - 1));
   Value middle = b.create<arith::SubIOp>(to, tail);
@@ -98,21 +54,9 @@ void emitPass(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, cons
     evaluator.setOnce(reduction->getResult(0), value);
 }
 
-/// Values of the row that exist once the reductions before `pass` are done, and their stores.
-void emitRowValues(Evaluator &evaluator, const KernelShape &shape, int pass) {
-  for (Operation &op : shape.body->without_terminator()) {
-    Value result = op.getResult(0);
-    if (shape.levels.lookup(result) == Level::Row && shape.passes.lookup(result) == pass)
-      (void)evaluator.once(result);
-  }
-  for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
-    if (shape.levels.lookup(value) != Level::Full && shape.passes.lookup(value) == pass)
-      evaluator.storeOutput(index, evaluator.once(value));
-}
-
 } // namespace
 
-void buildRowKernel(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, Value begin, Value end) {
+void buildRowKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
   auto &b = lanes.b;
   evaluator.emitScalars();
   for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
@@ -124,17 +68,16 @@ void buildRowKernel(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes
   evaluator.setRow(rows.getInductionVar());
   for (int pass = 0; pass <= shape.lastPass; ++pass) {
     emitRowValues(evaluator, shape, pass);
+    storeRowValues(evaluator, shape, pass);
     PassWork work = workOf(shape, pass);
-    if (!work.reductions.empty() || !work.outputs.empty())
+    if (!work.isEmpty())
       emitPass(evaluator, shape, lanes, work, pass, lanes.integer(0), evaluator.scalar(0));
   }
 }
 
-void buildFlatKernel(Evaluator &evaluator, const KernelShape &shape, Lanes &lanes, Value begin, Value end) {
+void buildFlatKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
   evaluator.emitScalars();
-  for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
-    if (shape.levels.lookup(value) != Level::Full)
-      evaluator.storeOutput(index, evaluator.once(value));
+  storeRowValues(evaluator, shape, 0);
   emitPass(evaluator, shape, lanes, workOf(shape, 0), 0, begin, end);
 }
 

@@ -1,5 +1,5 @@
 // Mapped rather than allocated: zero pages come from the system and large pages can back them.
-#include "runtime/arena.h"
+#include "runtime/device/cpu/arena.h"
 
 #include "runtime/status.h"
 

@@ -1,7 +1,7 @@
 // exp, log, tanh and erf on f32 lanes as range reductions and polynomials, so that kernels call no library. Relative
 // errors are about 1e-7; infinities, subnormals and NaNs come out as in libm (test/compiler/codegen/math_test.cpp).
 // Polynomials: S. Moshier, Cephes (expf, logf, tanhf); erf in two pieces, exp(-r) beyond 0.93.
-#include "compiler/codegen/kernel_builder.h"
+#include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -61,7 +61,7 @@ private:
 
   ImplicitLocOpBuilder &b;
   VectorTarget target;
-  Lanes lanes;
+  CpuLanes lanes;
   Type number, word;
   int width;
 };

@@ -1,24 +1,14 @@
 // exec.kernel -> llvm dialect -> LLVM IR -> object -> shared object. All kernels of a level are one LLVM module; the
 // levels are compiled in parallel. Nothing of the machine that compiles gets into the bytes.
-#include "compiler/codegen/emit_cpu.h"
+#include "compiler/codegen/cpu/emit_cpu.h"
 
-#include "compiler/codegen/kernel_builder.h"
+#include "compiler/codegen/cpu/kernel_builder.h"
+#include "compiler/codegen/llvm_pipeline.h"
 
-#include "mlir/Conversion/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -49,8 +39,15 @@ void buildKernel(ImplicitLocOpBuilder &builder, StringRef symbol, const KernelSh
                             builder.getStringAttr("nounwind"), builder.getStringAttr("no-builtins")}));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock(builder));
-  Lanes lanes(builder, target);
-  Evaluator evaluator(shape, lanes, function);
+  CpuLanes lanes(builder, target);
+  auto read = [&](Type element, unsigned argument, unsigned index) -> Value {
+    Value place = builder.create<LLVM::GEPOp>(pointer, element, function.getArgument(argument),
+                                              ArrayRef<LLVM::GEPArg>{int32_t(index)});
+    return builder.create<LLVM::LoadOp>(element, place);
+  };
+  auto arguments = KernelArguments::read(
+      shape, [&](unsigned i) { return read(pointer, 0, i); }, [&](unsigned i) { return read(integer, 1, i); });
+  Evaluator evaluator(shape, lanes, std::move(arguments));
   auto build = shape.kind == "row" ? buildRowKernel : shape.kind == "flat" ? buildFlatKernel : buildColumnKernel;
   build(evaluator, shape, lanes, function.getArgument(2), function.getArgument(3));
   builder.create<LLVM::ReturnOp>(ValueRange());
@@ -73,14 +70,7 @@ FailureOr<OwningOpRef<ModuleOp>> lowerKernels(ModuleOp module, const VectorTarge
     buildKernel(builder, kernel.getSymName(), *shape, target);
   }
   expandMath(*lowered);
-  PassManager passes(module.getContext(), ModuleOp::getOperationName());
-  passes.addPass(createConvertVectorToLLVMPass());
-  passes.addPass(createConvertSCFToCFPass());
-  passes.addPass(createConvertMathToLLVMPass());
-  passes.addPass(createArithToLLVMConversionPass());
-  passes.addPass(createConvertControlFlowToLLVMPass());
-  passes.addPass(createReconcileUnrealizedCastsPass());
-  if (failed(passes.run(*lowered)))
+  if (failed(convertToLlvm(*lowered)))
     return failure();
   return lowered;
 }
@@ -94,30 +84,6 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const VectorTarget &targe
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
       triple, target.level, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
-}
-
-/// The scalar pipeline; loops are vectorized by construction already. Library functions are off: nothing is there
-/// that could be called.
-void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  tuning.LoopUnrolling = false;
-  llvm::PassBuilder builder(&machine, tuning);
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::TargetLibraryInfoImpl library(module.getTargetTriple().empty() ? llvm::Triple()
-                                                                       : llvm::Triple(module.getTargetTriple()));
-  library.disableAllFunctions();
-  functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
 /// Relocatable object code of `lowered`, or an error text.
@@ -177,16 +143,6 @@ std::string link(ArrayRef<char> object, std::string &linked) {
     return "cannot read the linked kernels";
   linked = (*file)->getBuffer().str();
   return "";
-}
-
-/// Everything the conversions need, loaded before threads share the context.
-void prepareContext(MLIRContext &context) {
-  DialectRegistry registry;
-  registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
-  context.appendDialectRegistry(registry);
-  context.loadDialect<LLVM::LLVMDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect,
-                      cf::ControlFlowDialect, vector::VectorDialect>();
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 // dlopen needs a name, and a memory file has one under /proc: nothing is written to disk.
-#include "runtime/kernel_object.h"
+#include "runtime/device/cpu/kernel_object.h"
 
 #include "runtime/status.h"
 
@@ -63,6 +63,9 @@ int hostLevel() {
 }
 
 KernelObject::KernelObject(const pb::Plan &plan) {
+  if (plan.target() != "cpu")
+    throw PlanError(fmt::format(
+        "the plan is compiled for {}, and this runs it on the cpu; compile it with --target cpu", plan.target()));
   if (plan.kernels_size() == 0)
     return;
   const pb::KernelObject *object = bestObject(plan);
@@ -74,7 +77,7 @@ KernelObject::KernelObject(const pb::Plan &plan) {
                                 "runs; compile for x86-64",
                                 levels));
   }
-  int file = memoryFile(object->shared_object());
+  int file = memoryFile(object->code());
   handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
   close(file);
   if (!handle)

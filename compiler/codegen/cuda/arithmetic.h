@@ -1,0 +1,53 @@
+// Arithmetic of GPUs on scalars: approximate instructions, conversions, intrinsics and PTX by name.
+#pragma once
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+#include <utility>
+
+namespace espalier::codegen::cuda {
+
+class Arithmetic {
+public:
+  explicit Arithmetic(mlir::ImplicitLocOpBuilder &builder) : b(builder) {}
+
+  // Approximate instructions: relative errors of about 2^-22; .ftz: what is below 2^-126 is 0.
+  mlir::Value exp2(mlir::Value x);                  ///< ex2.approx.ftz
+  mlir::Value log2(mlir::Value x);                  ///< lg2.approx
+  mlir::Value reciprocal(mlir::Value x);            ///< rcp.approx.ftz
+  mlir::Value rsqrt(mlir::Value x);                 ///< rsqrt.approx
+  mlir::Value sqrt(mlir::Value x);                  ///< sqrt.approx
+  mlir::Value divide(mlir::Value x, mlir::Value y); ///< div.full
+  mlir::Value exp(mlir::Value x);
+  mlir::Value log(mlir::Value x);
+  mlir::Value fma(mlir::Value a, mlir::Value x, mlir::Value c);
+  mlir::Value add(mlir::Value a, mlir::Value x);
+  mlir::Value sub(mlir::Value a, mlir::Value x);
+  mlir::Value mul(mlir::Value a, mlir::Value x);
+  mlir::Value max(mlir::Value a, mlir::Value x); ///< of a number and NaN: the number
+  mlir::Value min(mlir::Value a, mlir::Value x);
+
+  // Conversions of bf16 and f16: pairs are one i32, the first in the low half.
+  mlir::Value packPair(mlir::Value low, mlir::Value high, mlir::Type element);
+  std::pair<mlir::Value, mlir::Value> unpackPair(mlir::Value bits, mlir::Type element);
+  /// f32 to the 16 bits of `element` (i16) and back; f32 stays as it is.
+  mlir::Value toBits(mlir::Value x, mlir::Type element);
+  mlir::Value fromBits(mlir::Value bits, mlir::Type element);
+
+  mlir::Value extract(mlir::Value vector, int index);
+  mlir::Value insert(mlir::Value x, mlir::Value vector, int index);
+
+  mlir::Value integer(int64_t value, unsigned bits = 32);
+  mlir::Value number(double value);
+
+  /// An LLVM intrinsic by name ("llvm.nvvm.barrier0"); a null type gives no value.
+  mlir::Value intrinsic(llvm::StringRef name, mlir::Type result, mlir::ValueRange arguments);
+  /// PTX; a struct type gives several results.
+  mlir::Value assembly(llvm::StringRef text, llvm::StringRef constraints, mlir::Type result, mlir::ValueRange arguments,
+                       bool hasSideEffects = false);
+
+  mlir::ImplicitLocOpBuilder &b;
+};
+
+} // namespace espalier::codegen::cuda

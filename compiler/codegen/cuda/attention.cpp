@@ -1,0 +1,180 @@
+#include "compiler/codegen/cuda/attention.h"
+
+#include "runtime/abi.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+AttentionConfig AttentionConfig::of(DictionaryAttr parameters) {
+  auto real = [&](StringRef name) { return cast<FloatAttr>(parameters.get(name)).getValueAsDouble(); };
+  return {.element = cast<TypeAttr>(parameters.get("type")).getValue(),
+          .headDim = cast<IntegerAttr>(parameters.get("head_dim")).getInt(),
+          .isCausal = parameters.contains("causal"),
+          .isPart = parameters.contains("part"),
+          .scale = real("scale"),
+          .rate = real("rate")};
+}
+
+NamedAttrList AttentionConfig::attributes(MLIRContext *context) const {
+  Builder builder(context);
+  NamedAttrList list;
+  list.set("type", TypeAttr::get(element));
+  list.set("head_dim", builder.getI64IntegerAttr(headDim));
+  list.set("scale", builder.getF64FloatAttr(scale));
+  list.set("rate", builder.getF64FloatAttr(rate));
+  if (isCausal)
+    list.set("causal", builder.getUnitAttr());
+  if (isPart)
+    list.set("part", builder.getUnitAttr());
+  return list;
+}
+
+namespace {
+
+/// Squares of 16 x 16 threads that do not need much of anything.
+TileSizes plainTiles(const AttentionConfig &config) {
+  int64_t side = config.headDim <= 64 ? 64 : 32;
+  return {config.element, side, side, config.headDim, /*warps=*/8, /*stages=*/1};
+}
+
+} // namespace
+
+// The sizes keep sums in registers: a thread has at most 255. With 32 rows per warp each piece of the other operand
+// that is read from shared memory is used twice; where that does not fit it is 16.
+TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
+  if (config.element.isF32())
+    return plainTiles(config);
+  int64_t dim = config.headDim;
+  TileSizes tiles{config.element, 128, 64, dim, /*warps=*/4, /*stages=*/2};
+  switch (pass) {
+  case AttentionPass::Forward:
+    if (dim > 128)
+      tiles = {config.element, 128, 32, dim, /*warps=*/8, /*stages=*/2};
+    return tiles;
+  case AttentionPass::KeyGradient:
+    tiles = {config.element, dim > 128 ? 64 : 128, dim > 64 ? 32 : 64, dim, dim > 128 ? 4 : 8, 2};
+    return tiles;
+  case AttentionPass::QueryGradient:
+    tiles = {config.element, dim > 128 ? 64 : 128, dim > 64 ? 32 : 64, dim, dim > 128 ? 4 : 8, 2};
+    return tiles;
+  }
+  return tiles;
+}
+
+int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config) {
+  TileSizes tiles = attentionTiles(pass, config);
+  int64_t resident = pass == AttentionPass::Forward ? 1 : 2;
+  int64_t statistics = pass == AttentionPass::KeyGradient ? tiles.stages * 2 * tiles.columns * 4 : 0;
+  return resident * tiles.rowBytes() + 2 * tiles.stages * tiles.columnBytes() + tiles.scratchBytes() + statistics;
+}
+
+AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys)
+    : f(f), config(config), sizes(sizes) {
+  auto size = [&](unsigned index) { return narrow(scalar(index)); };
+  queryCount = size(Queries);
+  keyCount = size(Keys);
+  kvHeads = size(KvHeads);
+  group = size(Group);
+  firstPosition = config.isPart ? narrow(atMost(atLeast(scalar(FirstPosition), 0), scalar(Keys))) : integer(0);
+  // Under a causal mask the last queries see most keys, and the first keys are seen by most queries: they come first,
+  // so that the short blocks fill the end.
+  Expr block(f, f.blockX()), rowHeads = ofKeys ? kvHeads : heads(), pairs = size(Batch) * rowHeads;
+  Expr tile = block / pairs, pair = block % pairs;
+  if (!ofKeys)
+    tile = ceilDivide(queryCount, sizes.rows) - 1 - tile;
+  first = tile * sizes.rows;
+  sample = pair / rowHeads;
+  head = pair % rowHeads;
+  kvHead = ofKeys ? head : head / group;
+  if (ofKeys)
+    head = head * group;
+  if (config.rate > 0)
+    makeRoundKeys();
+}
+
+Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size_t, size_t)> &isSeen) {
+  size_t columns = scores[0].size();
+  std::vector<Variable> hidden;
+  for (const std::vector<Expr> &row : scores)
+    for (Expr score : row)
+      hidden.emplace_back(score);
+  when(isNeeded, [&] {
+    for (size_t i = 0; i < hidden.size(); ++i)
+      hidden[i].set(
+          select(isSeen(i / columns, i % columns), hidden[i].get(), -std::numeric_limits<double>::infinity()));
+  });
+  Grid result(scores.size());
+  for (size_t i = 0; i < hidden.size(); ++i)
+    result[i / columns].push_back(hidden[i].get());
+  return result;
+}
+
+TileSource AttentionBlock::queries(unsigned index, Expr head, Expr first) {
+  Expr row = wide(sample) * wide(queryCount) + wide(first), stride = wide(heads()) * config.headDim;
+  Expr begin = row * stride + wide(head * config.headDim);
+  return {elementAt({f, f.buffer(index)}, begin, config.element), stride, queryCount - first};
+}
+
+TileSource AttentionBlock::keys(unsigned index, Expr first) {
+  Expr row = wide(sample) * wide(keyCount) + wide(first), stride = wide(kvHeads) * config.headDim;
+  Expr begin = row * stride + wide(kvHead * config.headDim);
+  return {elementAt({f, f.buffer(index)}, begin, config.element), stride, keyCount - first};
+}
+
+TileSource AttentionBlock::statistics(unsigned index, Expr head, Expr first) {
+  Expr row = wide(sample) * wide(queryCount) + wide(first), stride = wide(heads());
+  return {elementAt({f, f.buffer(index)}, row * stride + wide(head), f.b.getF32Type()), stride, queryCount - first};
+}
+
+Expr AttentionBlock::visibleKeys(Expr query) {
+  return config.isCausal ? atMost(keyCount, firstPosition + query + 1) : keyCount;
+}
+
+void AttentionBlock::stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
+                            const std::function<void(Expr, Expr)> &use) {
+  auto ready = [&] {
+    tiles.waitForCopies();
+    f.barrier();
+  };
+  if (sizes.stages == 1) {
+    loop(integer(0), count, 1, [&](Expr tile) {
+      f.barrier(); // nobody uses the tile before
+      issue(tile, integer(0));
+      ready();
+      use(tile, integer(0));
+    });
+    return;
+  }
+  when(count > 0, [&] { issue(integer(0), integer(0)); });
+  loop(integer(0), count, 1, [&](Expr tile) {
+    ready(); // and nobody uses the tile before, whose place the next one takes
+    when(tile + 1 < count, [&] { issue(tile + 1, (tile + 1) % 2); });
+    use(tile, tile % 2);
+  });
+}
+
+/// randomBits of runtime/abi.h: what does not depend on the element.
+void AttentionBlock::makeRoundKeys() {
+  auto word = [&](unsigned index) { return narrow(scalar(index)); };
+  Expr key = word(Seed) * 0x9E3779B9LL + word(Step) * 0x85EBCA6BLL + word(Stream) * 0xC2B2AE35LL;
+  for (int round = 0; round < 7; ++round)
+    roundKeys.push_back(round == 0 ? key : roundKeys.back() + 0x9E3779B9LL);
+  sampleBits = (word(FirstSample) + sample) * 0x27D4EB2FLL;
+}
+
+Expr AttentionBlock::isKept(Expr head, Expr query, Expr key) {
+  Expr sequence = scalar(UnsplitSequence), row = scalar(FirstHead) + wide(head);
+  Expr element = (row * sequence + wide(firstPosition + query)) * sequence + wide(key);
+  Expr counter0 = narrow(element), counter1 = high(element) ^ sampleBits;
+  for (Expr roundKey : roundKeys) {
+    Expr product = wideProduct(counter0, integer(0xD256D193LL));
+    counter0 = high(product) ^ roundKey ^ counter1;
+    counter1 = narrow(product);
+  }
+  return unsignedAtLeast(counter0, integer(rt::dropoutThreshold(config.rate)));
+}
+
+} // namespace espalier::codegen::cuda

@@ -1,0 +1,239 @@
+// The gradient of attention. Probabilities are computed again from lse; with p the probabilities, r the dropout factors
+// (0 or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
+//   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
+// Three kernels: delta; dk and dv by blocks of keys, which go through the queries of their group in order; dq by blocks
+// of queries. Nothing is added by two blocks, so the order of all sums is fixed.
+#include "compiler/codegen/cuda/attention.h"
+#include "compiler/codegen/cuda/special_kernels.h"
+
+#include <numbers>
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+namespace {
+
+enum Buffer : unsigned { Q, K, V, Lse, Dout, Delta, Result, SecondResult };
+
+/// What both gradients do with a tile of scores.
+class Gradient {
+public:
+  Gradient(KernelFunction &f, const AttentionConfig &config, AttentionPass pass, bool ofKeys)
+      : block(f, config, attentionTiles(pass, config), ofKeys), f(f), sizes(block.sizes), firstTile(block.integer(0)),
+        secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
+        statistics(streamed + 2 * sizes.stages * sizes.columnBytes() + sizes.scratchBytes()),
+        tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {}
+
+protected:
+  Expr firstStreamed(Expr buffer) { return buffer * (2 * sizes.columnBytes()) + streamed; }
+  Expr secondStreamed(Expr buffer) { return firstStreamed(buffer) + sizes.columnBytes(); }
+
+  std::vector<Variable> zeroSums() {
+    std::vector<Variable> sums;
+    for (size_t i = 0; i < tiles->rows.size() * tiles->sumSlots; ++i)
+      sums.emplace_back(block.number(0));
+    return sums;
+  }
+
+  /// sums += weights times the tile at `b`.
+  void add(std::vector<Variable> &sums, const Grid &weights, Expr b) {
+    Grid before(tiles->rows.size());
+    for (size_t i = 0; i < sums.size(); ++i)
+      before[i / tiles->sumSlots].push_back(sums[i].get());
+    Grid after = tiles->multiplyAlong(weights, b, before);
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i].set(after[i / tiles->sumSlots][i % tiles->sumSlots]);
+  }
+
+  /// Stores what belongs to a row of the block, `factor` times.
+  void store(const std::vector<Variable> &sums, double factor, Expr count,
+             const std::function<TileSource(Expr)> &placeOf) {
+    for (size_t row = 0; row < tiles->rows.size(); ++row) {
+      std::vector<Expr> result;
+      for (int slot = 0; slot < tiles->sumSlots; ++slot)
+        result.push_back(sums[row * tiles->sumSlots + slot].get() * factor);
+      Expr index = block.first + tiles->rows[row];
+      when(index < count, [&] { tiles->storeRow(result, placeOf(index).base); });
+    }
+  }
+
+  /// Scores times this are logarithms of base 2.
+  double unit() const { return block.config.scale * std::numbers::log2e; }
+  double keptFactor() const { return 1 / (1 - block.config.rate); }
+
+  AttentionBlock block;
+  KernelFunction &f;
+  const TileSizes &sizes;
+  Expr firstTile, secondTile; ///< places in shared memory
+  int64_t streamed, statistics;
+  std::unique_ptr<Tiles> tiles;
+};
+
+/// Rows are keys, columns queries of one head after the other.
+class KeyGradient : Gradient {
+public:
+  KeyGradient(KernelFunction &f, const AttentionConfig &config)
+      : Gradient(f, config, AttentionPass::KeyGradient, /*ofKeys=*/true) {
+    Expr firstQuery = config.isCausal ? atLeast(block.first - block.firstPosition, 0) : block.integer(0);
+    firstColumns = firstQuery / sizes.columns;
+    perHead = atLeast(ceilDivide(block.queryCount, sizes.columns) - firstColumns, 0);
+  }
+
+  void build() {
+    tiles->startCopy(block.keys(K, block.first), sizes.rows, firstTile);
+    tiles->startCopy(block.keys(V, block.first), sizes.rows, secondTile);
+    if (sizes.headDim <= 128) {
+      run(/*withValues=*/true, /*withKeys=*/true);
+      return;
+    }
+    // The sums of both do not fit the registers.
+    run(/*withValues=*/true, /*withKeys=*/false);
+    f.barrier();
+    run(/*withValues=*/false, /*withKeys=*/true);
+  }
+
+private:
+  void run(bool withValues, bool withKeys) {
+    std::vector<Variable> keySums, valueSums;
+    if (withKeys)
+      keySums = zeroSums();
+    if (withValues)
+      valueSums = zeroSums();
+    block.stream(
+        *tiles, block.group * perHead, [&](Expr tile, Expr buffer) { issue(tile, buffer); },
+        [&](Expr tile, Expr buffer) { use(tile, buffer, keySums, valueSums); });
+    if (withKeys)
+      store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys(Result, key); });
+    if (withValues)
+      store(valueSums, keptFactor(), block.keyCount, [&](Expr key) { return block.keys(SecondResult, key); });
+  }
+
+  Expr headOf(Expr tile) { return block.head + tile / atLeast(perHead, 1); }
+  Expr queryOf(Expr tile) { return (firstColumns + tile % atLeast(perHead, 1)) * sizes.columns; }
+  Expr sharedFloat(Expr offset) { return loadValue(sharedAt(f, offset), f.b.getF32Type()); }
+  Expr lseOf(Expr buffer) { return buffer * (2 * sizes.columns * 4) + statistics; }
+
+  void issue(Expr tile, Expr buffer) {
+    Expr head = headOf(tile), query = queryOf(tile);
+    tiles->startCopy(block.queries(Q, head, query), sizes.columns, firstStreamed(buffer));
+    tiles->startCopy(block.queries(Dout, head, query), sizes.columns, secondStreamed(buffer));
+    tiles->startFloats(block.statistics(Lse, head, query), sizes.columns, lseOf(buffer));
+    tiles->startFloats(block.statistics(Delta, head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
+  }
+
+  /// Queries behind the last are zeros and add nothing.
+  Grid scoresOf(Expr firstQuery, Expr buffer) {
+    Grid scores = tiles->multiplyAcross(firstTile, firstStreamed(buffer));
+    if (!block.config.isCausal)
+      return scores;
+    Expr isNeeded = block.first + sizes.rows > block.firstPosition + firstQuery + 1;
+    return hideScores(scores, isNeeded, [&](size_t row, size_t column) {
+      return block.first + tiles->rows[row] <= block.firstPosition + firstQuery + tiles->columns[column];
+    });
+  }
+
+  void use(Expr tile, Expr buffer, std::vector<Variable> &keySums, std::vector<Variable> &valueSums) {
+    Expr head = headOf(tile), firstQuery = queryOf(tile);
+    Grid weights = scoresOf(firstQuery, buffer), kept = weights;
+    std::vector<std::vector<Expr>> isKept(weights.size());
+    for (size_t column = 0; column < tiles->columns.size(); ++column) {
+      Expr subtract = sharedFloat(lseOf(buffer) + tiles->columns[column] * 4) * std::numbers::log2e;
+      for (size_t row = 0; row < weights.size(); ++row) {
+        weights[row][column] = kept[row][column] = exp2(weights[row][column] * unit() - subtract);
+        if (block.config.rate > 0) {
+          isKept[row].push_back(
+              block.isKept(head, firstQuery + tiles->columns[column], block.first + tiles->rows[row]));
+          kept[row][column] = select(isKept[row][column], weights[row][column], 0);
+        }
+      }
+    }
+    if (!valueSums.empty())
+      add(valueSums, kept, secondStreamed(buffer));
+    if (keySums.empty())
+      return;
+    Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
+    for (size_t column = 0; column < tiles->columns.size(); ++column) {
+      Expr delta = sharedFloat(lseOf(buffer) + (tiles->columns[column] + sizes.columns) * 4);
+      for (size_t row = 0; row < weights.size(); ++row) {
+        Expr slope = slopes[row][column];
+        if (block.config.rate > 0)
+          slope = select(isKept[row][column], slope * keptFactor(), 0);
+        slopes[row][column] = weights[row][column] * (slope - delta);
+      }
+    }
+    add(keySums, slopes, firstStreamed(buffer));
+  }
+
+  Expr firstColumns, perHead; ///< tiles of queries that are not seen, and that are
+};
+
+/// Rows are queries, columns keys.
+class QueryGradient : Gradient {
+public:
+  QueryGradient(KernelFunction &f, const AttentionConfig &config)
+      : Gradient(f, config, AttentionPass::QueryGradient, /*ofKeys=*/false), sums(zeroSums()) {}
+
+  void build() {
+    tiles->startCopy(block.queries(Q, block.head, block.first), sizes.rows, firstTile);
+    tiles->startCopy(block.queries(Dout, block.head, block.first), sizes.rows, secondTile);
+    for (Expr row : tiles->rows) {
+      visible.push_back(block.visibleKeys(block.first + row));
+      lse.push_back(statistic(Lse, row) * std::numbers::log2e);
+      delta.push_back(statistic(Delta, row));
+    }
+    Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
+    block.stream(
+        *tiles, ceilDivide(block.visibleKeys(last), sizes.columns),
+        [&](Expr tile, Expr buffer) { issue(tile, buffer); },
+        [&](Expr tile, Expr buffer) { use(tile * sizes.columns, buffer); });
+    store(sums, block.config.scale, block.queryCount,
+          [&](Expr query) { return block.queries(Result, block.head, query); });
+  }
+
+private:
+  /// Of a row of the block; of the last query behind it.
+  Expr statistic(unsigned index, Expr row) {
+    Expr query = atMost(block.first + row, block.queryCount - 1);
+    return loadValue(block.statistics(index, block.head, query).base, f.b.getF32Type());
+  }
+
+  void issue(Expr tile, Expr buffer) {
+    tiles->startCopy(block.keys(K, tile * sizes.columns), sizes.columns, firstStreamed(buffer));
+    tiles->startCopy(block.keys(V, tile * sizes.columns), sizes.columns, secondStreamed(buffer));
+  }
+
+  void use(Expr firstKey, Expr buffer) {
+    Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
+    Grid weights =
+        hideScores(tiles->multiplyAcross(firstTile, firstStreamed(buffer)), isNeeded,
+                   [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
+    Grid slopes = tiles->multiplyAcross(secondTile, secondStreamed(buffer));
+    for (size_t row = 0; row < weights.size(); ++row)
+      for (size_t column = 0; column < tiles->columns.size(); ++column) {
+        Expr weight = exp2(weights[row][column] * unit() - lse[row]), slope = slopes[row][column];
+        if (block.config.rate > 0)
+          slope = select(block.isKept(block.head, block.first + tiles->rows[row], firstKey + tiles->columns[column]),
+                         slope * keptFactor(), 0);
+        slopes[row][column] = weight * (slope - delta[row]);
+      }
+    add(sums, slopes, firstStreamed(buffer));
+  }
+
+  std::vector<Variable> sums;
+  std::vector<Expr> visible, lse, delta; ///< per row
+};
+
+} // namespace
+
+LogicalResult buildAttentionKeyGradient(KernelFunction &f, exec::KernelOp kernel) {
+  KeyGradient(f, AttentionConfig::of(*kernel.getParameters())).build();
+  return success();
+}
+
+LogicalResult buildAttentionQueryGradient(KernelFunction &f, exec::KernelOp kernel) {
+  QueryGradient(f, AttentionConfig::of(*kernel.getParameters())).build();
+  return success();
+}
+
+} // namespace espalier::codegen::cuda

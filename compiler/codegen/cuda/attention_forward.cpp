@@ -1,0 +1,130 @@
+// Attention forward: a block has a tile of queries of one head, goes through the keys they see and keeps for each query
+// the maximum of its scores, the sum of exp(score - maximum) and the values weighted by them (Dao, "FlashAttention-2",
+// 2023). Scores stay in registers. Buffers: q, k, v, out, lse.
+#include "compiler/codegen/cuda/attention.h"
+#include "compiler/codegen/cuda/special_kernels.h"
+
+#include <limits>
+#include <numbers>
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+namespace {
+
+enum Buffer : unsigned { Q, K, V, Out, Lse };
+
+class Forward {
+public:
+  Forward(KernelFunction &f, const AttentionConfig &config)
+      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false), f(f), sizes(block.sizes),
+        queryTile(block.integer(0)), streamed(sizes.rowBytes()),
+        tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {
+    for (Expr row : tiles->rows) {
+      Expr query = block.first + row;
+      visible.push_back(block.visibleKeys(query));
+      maxima.emplace_back(block.number(-std::numeric_limits<double>::infinity()));
+      totals.emplace_back(block.number(0));
+      for (int slot = 0; slot < tiles->sumSlots; ++slot)
+        sums.emplace_back(block.number(0));
+    }
+  }
+
+  void build() {
+    tiles->startCopy(block.queries(Q, block.head, block.first), sizes.rows, queryTile);
+    Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
+    Expr seen = block.visibleKeys(last);
+    block.stream(
+        *tiles, ceilDivide(seen, sizes.columns), [&](Expr tile, Expr buffer) { issue(tile, buffer); },
+        [&](Expr tile, Expr buffer) { use(tile * sizes.columns, buffer); });
+    for (size_t row = 0; row < tiles->rows.size(); ++row)
+      finish(row);
+  }
+
+private:
+  Expr keyTile(Expr buffer) { return buffer * (2 * sizes.columnBytes()) + streamed; }
+  Expr valueTile(Expr buffer) { return keyTile(buffer) + sizes.columnBytes(); }
+
+  void issue(Expr tile, Expr buffer) {
+    tiles->startCopy(block.keys(K, tile * sizes.columns), sizes.columns, keyTile(buffer));
+    tiles->startCopy(block.keys(V, tile * sizes.columns), sizes.columns, valueTile(buffer));
+  }
+
+  Grid hide(const Grid &scores, Expr firstKey) {
+    Expr isNeeded = firstKey + sizes.columns > block.visibleKeys(block.first);
+    return hideScores(scores, isNeeded,
+                      [&](size_t row, size_t column) { return firstKey + tiles->columns[column] < visible[row]; });
+  }
+
+  void use(Expr firstKey, Expr buffer) {
+    Grid weights = hide(tiles->multiplyAcross(queryTile, keyTile(buffer)), firstKey);
+    Grid shrunk(weights.size());
+    for (size_t row = 0; row < weights.size(); ++row) {
+      Expr shrink = addRow(row, weights[row]);
+      for (int slot = 0; slot < tiles->sumSlots; ++slot)
+        shrunk[row].push_back(sums[row * tiles->sumSlots + slot].get() * shrink);
+      if (block.config.rate > 0)
+        for (size_t column = 0; column < weights[row].size(); ++column) {
+          Expr isKept = block.isKept(block.head, block.first + tiles->rows[row], firstKey + tiles->columns[column]);
+          weights[row][column] = select(isKept, weights[row][column], 0);
+        }
+    }
+    Grid added = tiles->multiplyAlong(weights, valueTile(buffer), shrunk);
+    for (size_t row = 0; row < added.size(); ++row)
+      for (int slot = 0; slot < tiles->sumSlots; ++slot)
+        sums[row * tiles->sumSlots + slot].set(added[row][slot]);
+  }
+
+  /// Scores become exp(scale * (score - maximum)); the factor by which earlier sums shrink.
+  Expr addRow(size_t row, std::vector<Expr> &scores) {
+    Expr before = maxima[row].get(), maximum = scores[0];
+    for (Expr score : scores)
+      maximum = atLeast(maximum, score);
+    maximum = atLeast(before, tiles->reduceRow(maximum, Reduction::Max));
+    maxima[row].set(maximum);
+    Expr subtract = maximum * unit(), shrink = exp2(before * unit() - subtract), total = block.number(0);
+    for (Expr &score : scores) {
+      score = exp2(score * unit() - subtract);
+      total = total + score;
+    }
+    totals[row].set(totals[row].get() * shrink + total); // of this thread's columns
+    return shrink;
+  }
+
+  void finish(size_t row) {
+    const AttentionConfig &config = block.config;
+    Expr total = tiles->reduceRow(totals[row].get(), Reduction::Add);
+    Expr query = block.first + tiles->rows[row];
+    Expr factor(f, f.reciprocal(total.get()));
+    std::vector<Expr> out;
+    for (int slot = 0; slot < tiles->sumSlots; ++slot)
+      out.push_back(sums[row * tiles->sumSlots + slot].get() * (factor * (1 / (1 - config.rate))));
+    when(query < block.queryCount, [&] {
+      tiles->storeRow(out, block.queries(Out, block.head, query).base);
+      Expr lse = (maxima[row].get() * unit() + log2(total)) * std::numbers::ln2;
+      storeValue(lse, block.statistics(Lse, block.head, query).base);
+    });
+  }
+
+  /// Scores times this are logarithms of base 2.
+  double unit() const { return block.config.scale * std::numbers::log2e; }
+
+  AttentionBlock block;
+  KernelFunction &f;
+  const TileSizes &sizes;
+  Expr queryTile; ///< places in shared memory
+  int64_t streamed;
+  std::unique_ptr<Tiles> tiles;
+  std::vector<Expr> visible; ///< per row: keys that it sees
+  std::vector<Variable> maxima, totals, sums;
+};
+
+} // namespace
+
+LogicalResult buildAttentionForward(KernelFunction &f, exec::KernelOp kernel) {
+  Forward(f, AttentionConfig::of(*kernel.getParameters())).build();
+  return success();
+}
+
+} // namespace espalier::codegen::cuda

@@ -1,0 +1,305 @@
+// dtable[ids[token] - first row] += dout[token], in the order of tokens, by three kernels:
+// - order_tokens: tokens sorted by row, equal ones in their order (each block looks at all ids for its rows and
+// counts);
+// - sum_segments: runs of equal rows are summed within segments of sorted tokens, so that a frequent token keeps many
+//   blocks busy; a run that lies within one segment goes to its row;
+// - join_segments: sums of runs that go on in later segments are added in order.
+#include "compiler/codegen/cuda/special_kernels.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+namespace {
+
+/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last), dtable. Scalars: first row, rows, hidden,
+/// tokens, micro-batch if it accumulates. Extent: blocks of rows.
+class OrderTokens {
+public:
+  OrderTokens(KernelFunction &f, Destination destination)
+      : f(f), destination(destination), ids(f, f.buffer(0)), order(f, f.buffer(1)), lane(f, f.laneIndex()),
+        warp(f, f.warpIndex()), thread(f, f.threadIndex()), rows(narrow(Expr(f, f.scalar(1)))),
+        tokens(narrow(Expr(f, f.scalar(3)))) {
+    beginRow = narrow(Expr(f, f.blockBegin())) * rowsPerOrderBlock;
+    endRow = atMost(beginRow + rowsPerOrderBlock, rows);
+    Expr perWarp = ceilDivide(tokens, warps * step) * step;
+    begin = warp * perWarp;
+    end = atMost(begin + perWarp, tokens);
+  }
+
+  void build() {
+    if (destination == Destination::Overwrite)
+      clearRows();
+    if (destination == Destination::Accumulate)
+      when(Expr(f, f.scalar(4)) == 0, [&] { clearRows(); });
+    for (int64_t i = 0; i < rowsPerOrderBlock * warps; i += warps * 32)
+      storeValue(integer(0), counter(thread + i));
+    f.barrier();
+    count();
+    f.barrier();
+    makeOffsets();
+    f.barrier();
+    place();
+    fillEnd();
+  }
+
+private:
+  static constexpr int64_t warps = 8, unrolled = 8, step = 32 * unrolled;
+
+  Expr integer(int64_t value) { return {f, f.integer(value)}; }
+  Expr word(Expr place) { return loadValue(place, f.b.getI32Type()); }
+  Expr counter(Expr index) { return sharedAt(f, index * 4); }
+  /// How many tokens of the block's row `row` a warp has; then where the next of them goes.
+  Expr counter(Expr warp, Expr row) { return counter(row * warps + warp); }
+  Expr total(Expr row) { return counter(row + rowsPerOrderBlock * warps); }
+  /// Tokens of rows before the block's, by warp.
+  Expr before(Expr warp) { return counter(warp + rowsPerOrderBlock * (warps + 1)); }
+  Expr ballot(Expr condition) {
+    return {f, f.intrinsic("llvm.nvvm.vote.ballot.sync", f.b.getI32Type(), {f.integer(-1), condition.get()})};
+  }
+  Expr ones(Expr bits) { return {f, f.b.create<LLVM::CtPopOp>(bits.get())}; }
+  void syncWarp() { f.intrinsic("llvm.nvvm.bar.warp.sync", {}, f.integer(-1)); }
+
+  void clearRows() {
+    Expr hidden(f, f.scalar(2)), table(f, f.buffer(2));
+    loop(wide(beginRow) * hidden + wide(thread), wide(endRow) * hidden, warps * 32,
+         [&](Expr i) { storeValue(Expr(f, f.number(0)), elementAt(table, i, f.b.getF32Type())); });
+  }
+
+  /// Calls `body(token, row)` for all tokens of the warp, 32 at a time; behind the last the row is -1.
+  void visit(const std::function<void(Expr, Expr)> &body) {
+    loop(begin, end, step, [&](Expr first) {
+      std::vector<Expr> found;
+      for (int64_t i = 0; i < unrolled; ++i) {
+        Expr token = first + lane + 32 * i;
+        Expr id = word(elementAt(ids, atMost(token, tokens - 1), f.b.getI32Type()));
+        Expr row = wide(id) - Expr(f, f.scalar(0));
+        Expr isHeld = (token < end) & (row >= 0) & (row < Expr(f, f.scalar(1)));
+        found.push_back(select(isHeld, narrow(row), -1));
+      }
+      for (int64_t i = 0; i < unrolled; ++i)
+        body(first + lane + 32 * i, found[i]);
+    });
+  }
+
+  Expr isMine(Expr row) { return (row >= beginRow) & (row < endRow); }
+
+  void count() {
+    Variable earlier(integer(0));
+    visit([&](Expr, Expr row) {
+      earlier.set(earlier.get() + ones(ballot((row >= 0) & (row < beginRow))));
+      when(isMine(row), [&] {
+        Expr place = counter(warp, row - beginRow);
+        f.b.create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::add, place.get(), f.integer(1),
+                                      LLVM::AtomicOrdering::monotonic);
+      });
+    });
+    when(lane == 0, [&] { storeValue(earlier.get(), before(warp)); });
+  }
+
+  /// Counters become the places of a warp's first token of each row.
+  void makeOffsets() {
+    when(thread < rowsPerOrderBlock, [&] {
+      Expr sum = integer(0);
+      for (int64_t w = 0; w < warps; ++w)
+        sum = sum + word(counter(integer(w), thread));
+      storeValue(sum, total(thread));
+    });
+    f.barrier();
+    when(thread < rowsPerOrderBlock, [&] {
+      Variable offset(integer(0));
+      for (int64_t w = 0; w < warps; ++w)
+        offset.set(offset.get() + word(before(integer(w))));
+      loop(integer(0), thread, 1, [&](Expr row) { offset.set(offset.get() + word(total(row))); });
+      for (int64_t w = 0; w < warps; ++w) {
+        Expr place = counter(integer(w), thread), count = word(place);
+        storeValue(offset.get(), place);
+        offset.set(offset.get() + count);
+      }
+    });
+  }
+
+  void place() {
+    visit([&](Expr token, Expr row) {
+      Expr mine = ballot(isMine(row));
+      when(mine != 0, [&] { placeSome(token, row, mine); });
+    });
+  }
+
+  /// Of 32 tokens those in the lanes `mine`. A token comes behind those of its row in earlier lanes.
+  void placeSome(Expr token, Expr row, Expr mine) {
+    Variable left(mine), rank(integer(0)), count(integer(0));
+    loopWhile([&] { return left.get() != 0; },
+              [&] {
+                Expr other(f, f.b.create<LLVM::CountTrailingZerosOp>(f.b.getI32Type(), left.get().get(), false));
+                Expr isSame = Expr(f, f.shuffleFrom(row.get(), other.get())) == row;
+                count.set(count.get() + select(isSame, integer(1), 0));
+                rank.set(rank.get() + select(isSame & (other < lane), integer(1), 0));
+                left.set(left.get() & (left.get() - 1));
+              });
+    syncWarp(); // counters of earlier tokens are written
+    Variable at(integer(0));
+    when(isMine(row), [&] {
+      at.set(word(counter(warp, row - beginRow)) + rank.get());
+      storeValue(token, elementAt(order, at.get(), f.b.getI32Type()));
+    });
+    syncWarp(); // and read by all
+    when(isMine(row) & (rank.get() + 1 == count.get()),
+         [&] { storeValue(at.get() + 1, counter(warp, row - beginRow)); });
+  }
+
+  /// The last block ends the order.
+  void fillEnd() {
+    f.barrier();
+    when(endRow == rows, [&] {
+      Expr last = word(counter(integer(warps - 1), endRow - 1 - beginRow));
+      loop(last + thread, tokens, warps * 32,
+           [&](Expr at) { storeValue(integer(-1), elementAt(order, at, f.b.getI32Type())); });
+    });
+  }
+
+  KernelFunction &f;
+  Destination destination;
+  Expr ids, order, lane, warp, thread, rows, tokens;
+  Expr beginRow, endRow; ///< of the block
+  Expr begin, end;       ///< tokens of the warp
+};
+
+/// What sum_segments and join_segments share. Buffers: ids, order, ... Scalars: hidden, first row, tokens.
+class Segments {
+public:
+  explicit Segments(KernelFunction &f, int width)
+      : f(f), width(width), hidden(f, f.scalar(0)), tokens(narrow(Expr(f, f.scalar(2)))),
+        segment(narrow(Expr(f, f.blockBegin()))) {
+    column = (Expr(f, f.blockY()) * f.geometry.getThreads() + Expr(f, f.threadIndex())) * width;
+    isColumn = wide(column) < hidden;
+  }
+
+  Expr integer(int64_t value) { return {f, f.integer(value)}; }
+  /// The token in place `at` of the order; -1 outside of it.
+  Expr tokenAt(Expr at) {
+    Expr isInside = (at >= 0) & (at < tokens);
+    Expr token = loadValue(elementAt(Expr(f, f.buffer(1)), atLeast(atMost(at, tokens - 1), 0), f.b.getI32Type()),
+                           f.b.getI32Type());
+    return select(isInside, token, -1);
+  }
+  /// The id of a token; -1 for none. Rows are compared by it: ids of the table's rows are not negative.
+  Expr idOf(Expr token) {
+    Expr id = loadValue(elementAt(Expr(f, f.buffer(0)), atLeast(token, 0), f.b.getI32Type()), f.b.getI32Type());
+    return select(token >= 0, id, -1);
+  }
+  Expr idAt(Expr at) { return idOf(tokenAt(at)); }
+  /// The row of dtable with `id`, at the thread's columns.
+  Expr rowOf(unsigned buffer, Expr id) {
+    Expr row = wide(id) - Expr(f, f.scalar(1));
+    return elementAt(Expr(f, f.buffer(buffer)), row * hidden + wide(column), f.b.getF32Type());
+  }
+  /// Sums of a run that the segment shares with others: of what began before it (0) or begins in it (1).
+  Expr partial(unsigned buffer, Expr segment, int which) {
+    return elementAt(Expr(f, f.buffer(buffer)), (wide(segment) * 2 + which) * hidden + wide(column), f.b.getF32Type());
+  }
+  std::vector<Variable> zeros() {
+    std::vector<Variable> sums;
+    for (int i = 0; i < width; ++i)
+      sums.emplace_back(Expr(f, f.number(0)));
+    return sums;
+  }
+  static std::vector<Expr> values(const std::vector<Variable> &sums) {
+    std::vector<Expr> all;
+    for (const Variable &sum : sums)
+      all.push_back(sum.get());
+    return all;
+  }
+  void add(std::vector<Variable> &sums, const std::vector<Expr> &summands) {
+    for (int i = 0; i < width; ++i)
+      sums[i].set(sums[i].get() + summands[i]);
+  }
+  /// row += sums
+  void addToRow(Expr place, const std::vector<Variable> &sums) {
+    std::vector<Expr> row = loadElements(place, f.b.getF32Type(), width);
+    for (int i = 0; i < width; ++i)
+      row[i] = row[i] + sums[i].get();
+    storeElements(row, place, f.b.getF32Type());
+  }
+
+  KernelFunction &f;
+  int width;
+  Expr hidden, tokens, segment, column, isColumn;
+};
+
+} // namespace
+
+LogicalResult buildOrderTokens(KernelFunction &f, exec::KernelOp kernel) {
+  OrderTokens(f, destinationOf(kernel)).build();
+  return success();
+}
+
+/// Buffers: ids, order, dout, partial sums f32 [segments, 2, hidden], dtable.
+LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel) {
+  constexpr int64_t atOnce = 8;
+  Type element = typeParameter(kernel, "type");
+  Segments s(f, static_cast<int>(integerParameter(kernel, "width")));
+  Expr first = s.segment * tokensPerSegment;
+  std::vector<Variable> sums = s.zeros();
+  Variable id(s.idAt(first)), isWhole(s.idAt(first - 1) != id.get()); // whether the run began in this segment
+  loop(s.integer(0), s.integer(tokensPerSegment), atOnce, [&](Expr offset) {
+    std::vector<Expr> ids, isToken;
+    std::vector<std::vector<Variable>> rows;
+    for (int64_t i = 0; i <= atOnce; ++i) {
+      Expr token = s.tokenAt(first + offset + i);
+      ids.push_back(s.idOf(token));
+      if (i == atOnce)
+        break;
+      isToken.push_back(token >= 0);
+      rows.push_back(s.zeros());
+      when(isToken[i] & s.isColumn, [&] {
+        Expr place = elementAt(Expr(f, f.buffer(2)), wide(token) * s.hidden + wide(s.column), element);
+        s.add(rows[i], loadElements(place, element, s.width));
+      });
+    }
+    for (int64_t i = 0; i < atOnce; ++i) {
+      s.add(sums, s.values(rows[i]));
+      id.set(ids[i]);
+      when(isToken[i] & (ids[i + 1] != ids[i]), [&] {
+        when(s.isColumn & isWhole.get(), [&] { s.addToRow(s.rowOf(4, ids[i]), sums); });
+        when(s.isColumn & (isWhole.get() == 0),
+             [&] { storeElements(s.values(sums), s.partial(3, s.segment, 0), f.b.getF32Type()); });
+        for (Variable &sum : sums)
+          sum.set(0.0);
+        isWhole.set(Expr(1));
+      });
+    }
+  });
+  // What is left goes on in the next segment.
+  Expr goesOn = (id.get() >= 0) & (s.idAt(first + tokensPerSegment) == id.get()) & s.isColumn;
+  when(goesOn & isWhole.get(), [&] { storeElements(s.values(sums), s.partial(3, s.segment, 1), f.b.getF32Type()); });
+  when(goesOn & (isWhole.get() == 0),
+       [&] { storeElements(s.values(sums), s.partial(3, s.segment, 0), f.b.getF32Type()); });
+  return success();
+}
+
+/// Buffers: ids, order, partial sums, dtable.
+LogicalResult buildJoinSegments(KernelFunction &f, exec::KernelOp kernel) {
+  Segments s(f, static_cast<int>(integerParameter(kernel, "width")));
+  Expr first = s.segment * tokensPerSegment, id = s.idAt(first + (tokensPerSegment - 1));
+  Expr beginsHere = (s.idAt(first) != id) | (s.idAt(first - 1) != id);
+  Expr goesOn = s.idAt(first + tokensPerSegment) == id;
+  when((id >= 0) & beginsHere & goesOn & s.isColumn, [&] {
+    std::vector<Variable> sums = s.zeros();
+    s.add(sums, loadElements(s.partial(2, s.segment, 1), f.b.getF32Type(), s.width));
+    Variable next(s.segment + 1), isOn(Expr(f, f.integer(1, 1)));
+    loopWhile([&] { return isOn.get(); },
+              [&] {
+                s.add(sums, loadElements(s.partial(2, next.get(), 0), f.b.getF32Type(), s.width));
+                next.set(next.get() + 1);
+                Expr begin = next.get() * tokensPerSegment;
+                isOn.set((s.idAt(begin - 1) == id) & (s.idAt(begin) == id));
+              });
+    s.addToRow(s.rowOf(3, id), sums);
+  });
+  return success();
+}
+
+} // namespace espalier::codegen::cuda

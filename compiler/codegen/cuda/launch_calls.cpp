@@ -1,0 +1,269 @@
+// Library calls that GPUs have no library for become launches of kernels: which kernel, on which grid, with which
+// buffers and scalars. The kernels' heads say what they want of both.
+#include "compiler/codegen/cuda/attention.h"
+#include "compiler/codegen/cuda/special_kernels.h"
+#include "compiler/codegen/program_builder.h"
+#include "dialects/dist/dialect.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+namespace {
+
+using cuda::AttentionConfig;
+using cuda::AttentionPass;
+
+/// One kernel launch.
+struct SpecialLaunch {
+  StringRef shape = {};
+  NamedAttrList parameters = {};
+  exec::GeometryAttr geometry = {};
+  SmallVector<exec::BufferAttr> buffers = {}; ///< the last `outputs` are written
+  int64_t outputs = 1;
+  SmallVector<Attribute> scalars = {};
+  int64_t extent = 1;
+};
+
+/// Whether every place of a buffer lies at a multiple of 16 bytes.
+bool isAligned(exec::BufferAttr buffer) {
+  auto origin = dyn_cast_or_null<dist::OriginAttr>(buffer.getCoordinates());
+  bool isWhole = !origin || llvm::all_of(origin.getStrides(), [](int64_t stride) { return stride % 16 == 0; });
+  return isWhole && (buffer.isVirtual() ? buffer.getWithin() : buffer.getOffset()) % 16 == 0;
+}
+
+/// The most neighbours, up to `limit`, that can be read at once from rows of `length` elements.
+int64_t widthFor(ArrayRef<exec::BufferAttr> buffers, int64_t length, int64_t limit) {
+  int64_t width = llvm::all_of(buffers, isAligned) ? limit : 1;
+  while (length % width != 0)
+    width /= 2;
+  return width;
+}
+
+/// Makes the launches of one call.
+class Launches {
+public:
+  Launches(const ProgramBuilder::Call &call, MLIRContext *context, function_ref<exec::BufferAttr(Type)> newBuffer)
+      : call(call), builder(context), newBuffer(newBuffer) {}
+
+  /// Empty for calls that stay calls.
+  SmallVector<SpecialLaunch> make() {
+    if (call.function == "attention_forward")
+      forward();
+    else if (call.function == "attention_backward")
+      backward();
+    else if (call.function == "embed")
+      embed();
+    else if (call.function == "embed_gradient")
+      embedGradient();
+    else if (call.function == "rope")
+      rope();
+    else if (call.function == "squared_norm")
+      squaredNorm();
+    else if (call.function == "reduce_parts")
+      reduceParts();
+    return std::move(launches);
+  }
+
+private:
+  Attribute scalar(int64_t value) { return constantScalar(builder.getContext(), value); }
+  exec::GeometryAttr geometry(int64_t threads, int64_t extent, int64_t columns = 0, int64_t shared = 0) {
+    return exec::GeometryAttr::get(builder.getContext(), threads, extent, columns, shared);
+  }
+  exec::BufferAttr scratch(Type element, ArrayRef<int64_t> shape, ArrayRef<StringRef> names) {
+    SmallVector<StringAttr> dims;
+    for (StringRef name : names)
+      dims.push_back(builder.getStringAttr(name));
+    return newBuffer(namedTensor(shape, dims, element));
+  }
+
+  /// The launch of a kernel; `parameters` are completed by the numbers of buffers and scalars.
+  void add(SpecialLaunch launch) {
+    launch.parameters.set("buffers", builder.getI64IntegerAttr(launch.buffers.size()));
+    launch.parameters.set("scalars", builder.getI64IntegerAttr(launch.scalars.size()));
+    launches.push_back(std::move(launch));
+  }
+
+  /// For a kernel that may add to its result: the parameter, and the scalar that goes with it.
+  void setDestination(SpecialLaunch &launch) {
+    if (call.flags.get("always_adds"))
+      launch.parameters.set("always_adds", builder.getUnitAttr());
+    else if (call.flags.get("accumulate")) {
+      launch.parameters.set("accumulate", builder.getUnitAttr());
+      launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, /*micro_batch=*/1, 0, 0, Attribute()));
+    }
+  }
+
+  // Attention.
+  int64_t batch() const { return call.sizes[0]; }
+  int64_t queries() const { return call.sizes[1]; }
+  int64_t keys() const { return call.sizes.size() > 5 ? call.sizes[5] : queries(); }
+  int64_t kvHeads() const { return call.sizes[2]; }
+  int64_t heads() const { return kvHeads() * call.sizes[3]; }
+
+  AttentionConfig config() {
+    return {.element = call.elements[0],
+            .headDim = call.sizes[4],
+            .isCausal = static_cast<bool>(call.flags.get("causal")),
+            .isPart = call.sizes.size() > 5,
+            .scale = call.floats[0],
+            .rate = call.floats[1]};
+  }
+
+  void attention(AttentionPass pass, StringRef shape, ArrayRef<exec::BufferAttr> buffers, int64_t outputs) {
+    cuda::TileSizes tiles = cuda::attentionTiles(pass, config());
+    bool ofKeys = pass == AttentionPass::KeyGradient;
+    SpecialLaunch launch{.shape = shape,
+                         .parameters = config().attributes(builder.getContext()),
+                         .geometry = geometry(tiles.threads(), 1, 0, cuda::attentionSharedBytes(pass, config())),
+                         .buffers = SmallVector<exec::BufferAttr>(buffers),
+                         .outputs = outputs,
+                         .extent = batch() * (ofKeys ? kvHeads() : heads()) *
+                                   static_cast<int64_t>(llvm::divideCeil(ofKeys ? keys() : queries(), tiles.rows))};
+    for (int64_t size : {batch(), queries(), keys(), kvHeads(), call.sizes[3]})
+      launch.scalars.push_back(scalar(size));
+    launch.scalars.push_back(call.scalars[4]);                             // position of the first query
+    launch.scalars.append(call.scalars.begin(), call.scalars.begin() + 4); // random stream, sample, head, sequence
+    launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, 0, /*seed=*/1, Attribute()));
+    launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, /*step=*/1, 0, 0, 0, Attribute()));
+    add(std::move(launch));
+  }
+
+  void forward() { attention(AttentionPass::Forward, "attention_forward", call.buffers, 2); }
+
+  void backward() {
+    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, out, lse, dout, dq, dk, dv
+    exec::BufferAttr delta = scratch(builder.getF32Type(), {batch(), queries(), kvHeads(), call.sizes[3]},
+                                     {"batch", "seq", "kv_heads", "group"});
+    SpecialLaunch products{.shape = "attention_delta",
+                           .geometry = cuda::deltaGeometry(builder.getContext(), call.elements[0], call.sizes[4]),
+                           .buffers = {all[3], all[5], delta},
+                           .extent = batch() * queries() * heads()};
+    products.parameters.set("type", TypeAttr::get(call.elements[0]));
+    products.parameters.set("head_dim", builder.getI64IntegerAttr(call.sizes[4]));
+    add(std::move(products));
+    attention(AttentionPass::KeyGradient, "attention_key_gradient",
+              {all[0], all[1], all[2], all[4], all[5], delta, all[7], all[8]}, 2);
+    attention(AttentionPass::QueryGradient, "attention_query_gradient",
+              {all[0], all[1], all[2], all[4], all[5], delta, all[6]}, 1);
+  }
+
+  void embed() {
+    int64_t tokens = call.sizes[0], rows = call.sizes[1], hidden = call.sizes[2];
+    SpecialLaunch launch{.shape = "embed",
+                         .geometry = geometry(256, 8),
+                         .buffers = call.buffers,
+                         .scalars = {call.scalars[0], scalar(rows), scalar(hidden)},
+                         .extent = tokens};
+    launch.parameters.set("from", TypeAttr::get(call.elements[0]));
+    launch.parameters.set("to", TypeAttr::get(call.elements[2]));
+    launch.parameters.set("width", builder.getI64IntegerAttr(widthFor({call.buffers[0], call.buffers[2]}, hidden, 8)));
+    add(std::move(launch));
+  }
+
+  void embedGradient() {
+    int64_t tokens = call.sizes[0], rows = call.sizes[1], hidden = call.sizes[2];
+    int64_t segments = llvm::divideCeil(tokens, cuda::tokensPerSegment), threads = 128;
+    exec::BufferAttr ids = call.buffers[0], dout = call.buffers[1], table = call.buffers[2];
+    exec::BufferAttr order = scratch(builder.getI32Type(), {tokens}, {"token"});
+    exec::BufferAttr partial = scratch(builder.getF32Type(), {segments, 2, hidden}, {"segment", "side", "hidden"});
+    SpecialLaunch sort{.shape = "order_tokens",
+                       .geometry = geometry(256, 1, 0, cuda::orderSharedBytes),
+                       .buffers = {ids, order, table},
+                       .outputs = 2,
+                       .scalars = {call.scalars[0], scalar(rows), scalar(hidden), scalar(tokens)},
+                       .extent = static_cast<int64_t>(llvm::divideCeil(rows, cuda::rowsPerOrderBlock))};
+    setDestination(sort);
+    add(std::move(sort));
+    IntegerAttr width = builder.getI64IntegerAttr(widthFor({dout, table}, hidden, 4));
+    SpecialLaunch sum{.shape = "sum_segments",
+                      .geometry = geometry(threads, 1, threads * width.getInt()),
+                      .buffers = {ids, order, dout, partial, table},
+                      .outputs = 2,
+                      .scalars = {scalar(hidden), call.scalars[0], scalar(tokens)},
+                      .extent = segments};
+    sum.parameters.set("width", width);
+    SpecialLaunch join = sum;
+    sum.parameters.set("type", TypeAttr::get(call.elements[1]));
+    add(std::move(sum));
+    join.shape = "join_segments";
+    join.buffers = {ids, order, partial, table};
+    join.outputs = 1;
+    add(std::move(join));
+  }
+
+  void rope() {
+    int64_t headDim = call.sizes[2], width = widthFor({call.buffers[0], call.buffers[2]}, headDim / 2, 2);
+    int64_t threads = 256, perToken = headDim / 2 / width;
+    SpecialLaunch launch{.shape = "rope",
+                         .geometry = geometry(threads, std::max<int64_t>(threads / perToken, 1)),
+                         .buffers = call.buffers,
+                         .scalars = {scalar(call.sizes[1])},
+                         .extent = call.sizes[0]};
+    launch.parameters.set("from", TypeAttr::get(call.elements[0]));
+    launch.parameters.set("to", TypeAttr::get(call.elements[2]));
+    launch.parameters.set("head_dim", builder.getI64IntegerAttr(headDim));
+    launch.parameters.set("width", builder.getI64IntegerAttr(width));
+    launch.parameters.set("theta", builder.getF64FloatAttr(call.floats[0]));
+    if (call.sizes[3] != 0)
+      launch.parameters.set("inverse", builder.getUnitAttr());
+    add(std::move(launch));
+  }
+
+  void squaredNorm() {
+    constexpr int64_t mostBlocks = 1024, leastElements = 16384, threads = 256;
+    int64_t elements = call.sizes[0];
+    int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mostBlocks), 4), leastElements);
+    int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
+    exec::BufferAttr sums = scratch(builder.getF64Type(), {blocks}, {"part"});
+    SpecialLaunch squares{.shape = "square_blocks",
+                          .geometry = geometry(threads, 1, 0, threads * 8),
+                          .buffers = {call.buffers[0], sums},
+                          .scalars = {scalar(elements), scalar(perBlock)},
+                          .extent = blocks};
+    squares.parameters.set("width", builder.getI64IntegerAttr(widthFor({call.buffers[0]}, perBlock, 4)));
+    add(std::move(squares));
+    SpecialLaunch sum{.shape = "add_squares",
+                      .geometry = geometry(threads, 1, 0, threads * 8),
+                      .buffers = {sums, call.buffers[1]},
+                      .scalars = {scalar(blocks)}};
+    sum.parameters.set("weight", builder.getF64FloatAttr(call.floats[0]));
+    add(std::move(sum));
+  }
+
+  void reduceParts() {
+    int64_t threads = 256;
+    SpecialLaunch launch{.shape = "reduce_parts",
+                         .geometry = geometry(threads, cuda::columnsPerPartsBlock, 0, threads * 4),
+                         .buffers = call.buffers,
+                         .scalars = {scalar(call.sizes[1]), scalar(call.sizes[0])},
+                         .extent = call.sizes[1]};
+    setDestination(launch);
+    add(std::move(launch));
+  }
+
+  const ProgramBuilder::Call &call;
+  Builder builder;
+  function_ref<exec::BufferAttr(Type)> newBuffer;
+  SmallVector<SpecialLaunch> launches;
+};
+
+} // namespace
+
+bool ProgramBuilder::launchInstead(const Call &call) {
+  auto launches = Launches(call, builder.getContext(), [this](Type type) { return newBuffer(type); }).make();
+  for (const SpecialLaunch &launch : launches) {
+    exec::KernelOp kernel =
+        kernels.special(launch.shape, launch.parameters.getDictionary(builder.getContext()), launch.geometry);
+    SmallVector<Attribute> buffers(launch.buffers.begin(), launch.buffers.end());
+    waitFor(builder.create<exec::LaunchOp>(
+        FlatSymbolRefAttr::get(kernel.getSymNameAttr()), builder.getArrayAttr(buffers),
+        builder.getI64IntegerAttr(launch.outputs), builder.getArrayAttr(launch.scalars),
+        builder.getI64IntegerAttr(launch.extent), builder.getI64IntegerAttr(1), nullptr));
+  }
+  return !launches.empty();
+}
+
+} // namespace espalier::codegen

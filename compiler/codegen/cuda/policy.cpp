@@ -1,0 +1,171 @@
+#include "compiler/codegen/cuda/policy.h"
+
+#include "compiler/codegen/evaluator.h"
+
+#include "dialects/dist/dialect.h"
+#include "dialects/model/dialect.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+namespace {
+
+constexpr int64_t warp = 32, mostThreads = 1024;
+/// Bytes that one access moves at most.
+constexpr int64_t accessBytes = 16;
+/// Registers of a thread for values of the row that stay between passes.
+constexpr int64_t heldElements = 32;
+/// Loads of a thread under way where the row does not stay.
+constexpr int64_t loadsInFlight = 4, narrowLoadsInFlight = 8;
+/// Threads of a block of small rows, of a flat kernel, and where a row is walked over.
+constexpr int64_t blockThreads = 128, flatThreads = 256, longRowThreads = 512;
+/// Column kernels: warps of a block, which take its rows in turns, and blocks in all.
+constexpr int64_t columnWarps = 8, leastRows = 32, mostBlocks = 128;
+
+int64_t elementBytes(Type type) { return cast<RankedTensorType>(type).getElementType().getIntOrFloatBitWidth() / 8; }
+
+bool isAligned(exec::BufferAttr buffer, int64_t bytes) {
+  auto origin = dyn_cast_or_null<dist::OriginAttr>(buffer.getCoordinates());
+  // Virtual buffers are placed at multiples of 64; their offset is a number.
+  bool isPlaced = buffer.isVirtual() || buffer.getOffset() % bytes == 0;
+  return isPlaced && buffer.getWithin() % bytes == 0 &&
+         (!origin || llvm::all_of(origin.getStrides(), [&](int64_t stride) { return stride % bytes == 0; }));
+}
+
+/// The widest access that all full buffers allow.
+int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, ArrayRef<exec::BufferAttr> outputs) {
+  int64_t largest = 2;
+  auto visit = [&](auto use) {
+    for (auto [argument, access, buffer] : llvm::zip(shape.body->getArguments(), shape.operands, operands))
+      if (shape.levels.lookup(argument) == Level::Full)
+        use(elementBytes(argument.getType()), buffer);
+    for (auto [value, buffer] : llvm::zip(shape.body->getTerminator()->getOperands(), outputs))
+      if (shape.levels.lookup(value) == Level::Full || shape.kind == "column")
+        use(shape.kind == "column" ? 4 : elementBytes(value.getType()), buffer);
+  };
+  visit([&](int64_t bytes, exec::BufferAttr) { largest = std::max(largest, bytes); });
+  int64_t vector = accessBytes / largest;
+  for (; vector > 1; vector /= 2) {
+    bool fits = shape.kind == "flat" || shape.columns % vector == 0;
+    visit([&](int64_t bytes, exec::BufferAttr buffer) { fits &= isAligned(buffer, vector * bytes); });
+    if (fits)
+      break;
+  }
+  return vector;
+}
+
+/// Full operands that several passes read.
+int64_t countHeld(const KernelShape &shape) {
+  llvm::SmallDenseSet<std::pair<Value, int>> seen;
+  llvm::DenseMap<Value, int> passesOf;
+  auto visit = [&](auto &self, Value value, int pass) -> void {
+    if (shape.levels.lookup(value) != Level::Full || !seen.insert({value, pass}).second)
+      return;
+    if (isa<BlockArgument>(value))
+      ++passesOf[value];
+    else
+      for (Value operand : value.getDefiningOp()->getOperands())
+        self(self, operand, pass);
+  };
+  for (int pass = 0; pass <= shape.lastPass; ++pass) {
+    PassWork work = workOf(shape, pass);
+    for (Operation *reduction : work.reductions)
+      visit(visit, reduction->getOperand(0), pass);
+    for (unsigned output : work.outputs)
+      visit(visit, shape.body->getTerminator()->getOperand(output), pass);
+  }
+  return llvm::count_if(passesOf, [](auto entry) { return entry.second > 1; });
+}
+
+bool reduces(const KernelShape &shape) {
+  return llvm::any_of(shape.body->without_terminator(),
+                      [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
+}
+
+/// As few threads as hold the row, without idle ones where that can be.
+void chooseRow(const KernelShape &shape, Policy &policy) {
+  int64_t loads = llvm::divideCeil(shape.columns, policy.vector);
+  int64_t held = countHeld(shape);
+  int64_t most = std::max<int64_t>(1, held ? heldElements / (held * policy.vector) : loadsInFlight);
+  int64_t best = INT64_MAX;
+  for (int64_t vectors = most; vectors >= 1; --vectors) {
+    int64_t threads = llvm::divideCeil(loads, vectors);
+    threads = threads < warp ? llvm::PowerOf2Ceil(threads) : llvm::alignTo(threads, warp);
+    if (threads > mostThreads || threads * vectors >= best)
+      continue;
+    best = threads * vectors;
+    policy.vectors = vectors;
+    policy.rowThreads = threads;
+  }
+  policy.isHeld = best != INT64_MAX;
+  if (!policy.isHeld) {
+    policy.vectors = policy.vector == 1 ? narrowLoadsInFlight : loadsInFlight;
+    policy.rowThreads = longRowThreads;
+  }
+  policy.isWhole = shape.columns % (int64_t(policy.rowThreads) * policy.vectors * policy.vector) == 0;
+  policy.threads = policy.rowThreads > warp ? policy.rowThreads : blockThreads;
+  policy.extentPerBlock = policy.threads / policy.rowThreads;
+  int64_t reductions = llvm::count_if(shape.body->without_terminator(),
+                                      [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
+  if (policy.rowThreads > warp && reduces(shape))
+    policy.sharedBytes = reductions * policy.threads / warp * 4;
+}
+
+} // namespace
+
+int64_t rowsPerColumnBlock(const KernelShape &shape) {
+  return std::max(leastRows, static_cast<int64_t>(llvm::divideCeil(shape.rows, mostBlocks)));
+}
+
+Policy choosePolicy(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, ArrayRef<exec::BufferAttr> outputs) {
+  Policy policy;
+  policy.vector = chooseVector(shape, operands, outputs);
+  if (shape.kind == "row") {
+    chooseRow(shape, policy);
+  } else if (shape.kind == "flat") {
+    policy.threads = flatThreads;
+    policy.vectors = policy.vector == 1 ? loadsInFlight : 1;
+    policy.extentPerBlock = int64_t(policy.threads) * policy.vector * policy.vectors;
+  } else {
+    policy.threads = warp * columnWarps;
+    policy.columnsPerBlock = warp * policy.vector;
+    policy.sharedBytes = shape.outputs.size() * columnWarps * policy.columnsPerBlock * 4;
+  }
+  return policy;
+}
+
+exec::GeometryAttr Policy::geometry(MLIRContext *context) const {
+  return exec::GeometryAttr::get(context, threads, extentPerBlock, columnsPerBlock, sharedBytes);
+}
+
+DictionaryAttr Policy::parameters(MLIRContext *context) const {
+  Builder b(context);
+  return b.getDictionaryAttr({b.getNamedAttr("vector", b.getI64IntegerAttr(vector)),
+                              b.getNamedAttr("row_threads", b.getI64IntegerAttr(rowThreads)),
+                              b.getNamedAttr("vectors", b.getI64IntegerAttr(vectors)),
+                              b.getNamedAttr("is_held", b.getBoolAttr(isHeld)),
+                              b.getNamedAttr("is_whole", b.getBoolAttr(isWhole))});
+}
+
+Policy Policy::of(exec::KernelOp kernel) {
+  DictionaryAttr parameters = *kernel.getParameters();
+  exec::GeometryAttr geometry = *kernel.getGeometry();
+  auto number = [&](StringRef name) { return static_cast<int>(parameters.getAs<IntegerAttr>(name).getInt()); };
+  Policy policy;
+  policy.vector = number("vector");
+  policy.rowThreads = number("row_threads");
+  policy.vectors = number("vectors");
+  policy.isHeld = parameters.getAs<BoolAttr>("is_held").getValue();
+  policy.isWhole = parameters.getAs<BoolAttr>("is_whole").getValue();
+  policy.threads = geometry.getThreads();
+  policy.extentPerBlock = geometry.getExtentPerBlock();
+  policy.columnsPerBlock = geometry.getColumnsPerBlock();
+  policy.sharedBytes = geometry.getSharedBytes();
+  return policy;
+}
+
+} // namespace espalier::codegen::cuda

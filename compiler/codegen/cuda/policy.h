@@ -1,0 +1,30 @@
+// How a kernel of one of the three shapes is spread over threads. The choice depends on sizes and alignment alone and
+// is part of the kernel: launches share a kernel where it is equal.
+#pragma once
+
+#include "compiler/codegen/kernel_shape.h"
+
+namespace espalier::codegen::cuda {
+
+struct Policy {
+  int vector = 1;       ///< columns that a thread loads at once
+  int rowThreads = 1;   ///< row: threads of one row; all of a block, or a power of two within a warp
+  int vectors = 1;      ///< that a thread has in hand before it computes; row: of one row, column: 1, flat: any
+  bool isHeld = false;  ///< row: `vectors` are the whole row and stay in registers between passes
+  bool isWhole = false; ///< row: the columns are a multiple of what the threads have in hand
+  int threads = 256;
+  int64_t extentPerBlock = 1, columnsPerBlock = 0, sharedBytes = 0;
+
+  exec::GeometryAttr geometry(mlir::MLIRContext *context) const;
+  mlir::DictionaryAttr parameters(mlir::MLIRContext *context) const;
+  static Policy of(exec::KernelOp kernel);
+};
+
+/// The policy for launches over buffers (those of the operands, then those of the outputs; in KernelShape's order).
+Policy choosePolicy(const KernelShape &shape, llvm::ArrayRef<exec::BufferAttr> operands,
+                    llvm::ArrayRef<exec::BufferAttr> outputs);
+
+/// Rows of one block of a column kernel.
+int64_t rowsPerColumnBlock(const KernelShape &shape);
+
+} // namespace espalier::codegen::cuda

@@ -1,0 +1,41 @@
+#include "compiler/codegen/cuda/special_kernels.h"
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+BuildKernel specialKernel(StringRef shape) {
+  static const llvm::StringMap<BuildKernel> builders = {{"attention_forward", buildAttentionForward},
+                                                        {"attention_delta", buildAttentionDelta},
+                                                        {"attention_key_gradient", buildAttentionKeyGradient},
+                                                        {"attention_query_gradient", buildAttentionQueryGradient},
+                                                        {"embed", buildEmbed},
+                                                        {"order_tokens", buildOrderTokens},
+                                                        {"sum_segments", buildSumSegments},
+                                                        {"join_segments", buildJoinSegments},
+                                                        {"rope", buildRope},
+                                                        {"square_blocks", buildSquareBlocks},
+                                                        {"add_squares", buildAddSquares},
+                                                        {"reduce_parts", buildReduceParts}};
+  return builders.lookup(shape);
+}
+
+Destination destinationOf(exec::KernelOp kernel) {
+  if (kernel.getParameters()->contains("always_adds"))
+    return Destination::AlwaysAdd;
+  return kernel.getParameters()->contains("accumulate") ? Destination::Accumulate : Destination::Overwrite;
+}
+
+Type typeParameter(exec::KernelOp kernel, StringRef name) {
+  return cast<TypeAttr>(kernel.getParameters()->get(name)).getValue();
+}
+
+int64_t integerParameter(exec::KernelOp kernel, StringRef name) {
+  return cast<IntegerAttr>(kernel.getParameters()->get(name)).getInt();
+}
+
+double realParameter(exec::KernelOp kernel, StringRef name) {
+  return cast<FloatAttr>(kernel.getParameters()->get(name)).getValueAsDouble();
+}
+
+} // namespace espalier::codegen::cuda

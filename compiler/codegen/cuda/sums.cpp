@@ -1,0 +1,113 @@
+// Sums over fixed blocks in a fixed order: the squared norm in two phases, in f64 between threads; and sums of parts.
+#include "compiler/codegen/cuda/special_kernels.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+namespace {
+
+Expr toDouble(Expr x) {
+  KernelFunction &f = x.function();
+  return {f, f.b.create<arith::ExtFOp>(f.b.getF64Type(), x.get())};
+}
+
+/// The sum over the threads of a block, for thread 0; by halves, through shared memory.
+Expr sumOfBlock(Expr x) {
+  KernelFunction &f = x.function();
+  Expr thread(f, f.threadIndex());
+  storeValue(x, sharedAt(f, thread * 8));
+  f.barrier();
+  for (int64_t half = f.geometry.getThreads() / 2; half > 0; half /= 2) {
+    when(thread < half, [&] {
+      Expr place = sharedAt(f, thread * 8), other = sharedAt(f, (thread + half) * 8);
+      storeValue(loadValue(place, f.b.getF64Type()) + loadValue(other, f.b.getF64Type()), place);
+    });
+    f.barrier();
+  }
+  return loadValue(sharedAt(f, Expr(f, f.integer(0))), f.b.getF64Type());
+}
+
+} // namespace
+
+/// sums[block] = sum of x^2 over the block's elements. Buffers: x, sums (f64). Scalars: elements, elements per block (a
+/// multiple of the width). Extent: blocks.
+LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
+  Expr x(f, f.buffer(0)), elements(f, f.scalar(0)), perBlock(f, f.scalar(1)), block(f, f.blockBegin());
+  Type f32 = f.b.getF32Type();
+  Expr thread = wide(Expr(f, f.threadIndex())), begin = block * perBlock, end = atMost(begin + perBlock, elements);
+  int width = static_cast<int>(integerParameter(kernel, "width"));
+  Expr whole = begin + (end - begin) / width * width;
+  Variable sum(toDouble(Expr(f, f.number(0))));
+  loop(begin + thread * width, whole, f.geometry.getThreads() * width, [&](Expr i) {
+    // Neighbours are added in f32: a cast per element would cost more than the memory.
+    Expr squares(f, f.number(0));
+    for (Expr v : loadElements(elementAt(x, i, f32), f32, width))
+      squares = squares + v * v;
+    sum.set(sum.get() + toDouble(squares));
+  });
+  when(whole + thread < end, [&] {
+    Expr v = loadValue(elementAt(x, whole + thread, f32), f32);
+    sum.set(sum.get() + toDouble(v * v));
+  });
+  Expr total = sumOfBlock(sum.get());
+  when(thread == 0, [&] { storeValue(total, elementAt(Expr(f, f.buffer(1)), block, f.b.getF64Type())); });
+  return success();
+}
+
+/// out += weight * sum of `sums`. Buffers: sums (f64), out. Scalars: how many. One block.
+LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
+  Expr sums(f, f.buffer(0)), out(f, f.buffer(1)), thread = wide(Expr(f, f.threadIndex()));
+  Variable sum(toDouble(Expr(f, f.number(0))));
+  loop(thread, Expr(f, f.scalar(0)), f.geometry.getThreads(),
+       [&](Expr i) { sum.set(sum.get() + loadValue(elementAt(sums, i, f.b.getF64Type()), f.b.getF64Type())); });
+  Expr total = sumOfBlock(sum.get()) * realParameter(kernel, "weight");
+  when(thread == 0, [&] {
+    Expr rounded(f, f.b.create<arith::TruncFOp>(f.b.getF32Type(), total.get()));
+    storeValue(loadValue(out, f.b.getF32Type()) + rounded, out);
+  });
+  return success();
+}
+
+/// out = or += the sum of parts. A warp has 32 columns of every eighth part; eight sums are added in order. Buffers:
+/// parts (f32 [parts, n]), out (f32 [n]). Scalars: n, parts, micro-batch if it accumulates. Extent: n.
+LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
+  constexpr int64_t warps = 8, atOnce = 4;
+  Type f32 = f.b.getF32Type();
+  Expr parts(f, f.buffer(0)), out(f, f.buffer(1)), n(f, f.scalar(0)), count(f, f.scalar(1));
+  Expr lane(f, f.laneIndex()), warp(f, f.warpIndex()), zero(f, f.number(0));
+  Expr column = Expr(f, f.blockBegin()) + wide(lane), isColumn = column < n;
+  Variable sum(zero);
+  loop(wide(warp), count, warps * atOnce, [&](Expr first) {
+    std::vector<Variable> loaded;
+    for (int64_t i = 0; i < atOnce; ++i) {
+      Expr part = first + i * warps;
+      loaded.emplace_back(zero);
+      when(isColumn & (part < count), [&] { loaded[i].set(loadValue(elementAt(parts, part * n + column, f32), f32)); });
+    }
+    for (const Variable &value : loaded)
+      sum.set(sum.get() + value.get());
+  });
+  storeValue(sum.get(), sharedAt(f, Expr(f, f.threadIndex()) * 4));
+  f.barrier();
+  when((warp == 0) & isColumn, [&] {
+    Expr place = elementAt(out, column, f32), total = zero;
+    Destination destination = destinationOf(kernel);
+    if (destination != Destination::Overwrite) {
+      Variable before(zero);
+      Expr adds(f, f.integer(1, 1));
+      if (destination == Destination::Accumulate)
+        adds = Expr(f, f.scalar(2)) != 0;
+      when(adds, [&] { before.set(loadValue(place, f32)); });
+      total = before.get();
+    }
+    for (int64_t i = 0; i < warps; ++i)
+      total = total + loadValue(sharedAt(f, (lane + i * 32) * 4), f32);
+    storeValue(total, place);
+  });
+  return success();
+}
+
+} // namespace espalier::codegen::cuda

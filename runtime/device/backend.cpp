@@ -1,0 +1,41 @@
+// The CPU is part of the runtime; CUDA is a library of its own beside it, so that the same binary starts without.
+#include "runtime/device/cpu/backend.h"
+
+#include "runtime/status.h"
+
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+namespace {
+
+/// The library that holds the back end of CUDA: lib/ beside the folder of the command, as in a build and an
+/// installation.
+std::filesystem::path cudaLibrary() {
+  std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  for (std::filesystem::path place = folder; place.has_relative_path(); place = place.parent_path())
+    if (std::filesystem::path file = place / "lib" / "libespalier_cuda.so"; std::filesystem::exists(file))
+      return file;
+  return "libespalier_cuda.so";
+}
+
+std::unique_ptr<Backend> loadCuda(const pb::Plan &plan) {
+  void *library = dlopen(cudaLibrary().c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    throw PlanError(fmt::format("the plan is compiled for cuda, whose back end is missing: {}", dlerror()));
+  auto make = reinterpret_cast<Backend *(*)(const pb::Plan &)>(dlsym(library, cudaBackendSymbol));
+  if (!make)
+    throw PlanError(fmt::format("the back end for cuda is of another version of Espalier: {}", dlerror()));
+  return std::unique_ptr<Backend>(make(plan));
+}
+
+} // namespace
+
+std::unique_ptr<Backend> loadBackend(const pb::Plan &plan, int threads) {
+  if (plan.target() == "cuda")
+    return loadCuda(plan);
+  return std::make_unique<CpuBackend>(plan, threads);
+}
+
+} // namespace espalier::rt

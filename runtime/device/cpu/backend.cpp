@@ -1,0 +1,53 @@
+#include "runtime/device/cpu/backend.h"
+
+#include "runtime/device/cpu/device.h"
+#include "runtime/program.h"
+#include "runtime/verify_rules.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+
+CpuBackend::CpuBackend(const pb::Plan &plan, int threads) : thePlan(plan), object(plan) {
+  for (const pb::Kernel &kernel : plan.kernels())
+    kernels.push_back(object.function(kernel.symbol()));
+  for (const pb::Subprogram &subprogram : plan.subprograms()) {
+    auto &prepared = calls.emplace_back(subprogram.instructions_size());
+    for (int i = 0; i < subprogram.instructions_size(); ++i) {
+      const pb::Instruction &instruction = subprogram.instructions(i);
+      if (!instruction.has_call())
+        continue;
+      try {
+        prepared[i] = makeLibraryKernel(instruction.call(), threads);
+      } catch (const std::invalid_argument &error) {
+        throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
+                                    locationText(plan, instruction.location()), error.what()));
+      }
+    }
+  }
+}
+
+size_t CpuBackend::mostOf(const pb::Stage &stage, size_t (LibraryKernel::*bytes)() const) const {
+  size_t most = 0;
+  for (const pb::Call &call : stage.calls())
+    for (auto [kind, number] : subprogramsOf(call))
+      if (number != 0)
+        for (const std::unique_ptr<LibraryKernel> &kernel : calls[number - 1])
+          most = std::max(most, kernel ? (kernel.get()->*bytes)() : 0);
+  return (most + 63) / 64 * 64;
+}
+
+size_t CpuBackend::scratchBytesPerThread(const pb::Stage &stage) const {
+  return mostOf(stage, &LibraryKernel::scratchBytesPerThread);
+}
+
+size_t CpuBackend::sharedScratchBytes(const pb::Stage &stage) const {
+  return mostOf(stage, &LibraryKernel::sharedScratchBytes);
+}
+
+std::unique_ptr<Device> CpuBackend::open(const pb::Stage &stage, const RankHost &host) {
+  return std::make_unique<CpuDevice>(*this, stage, host);
+}
+
+} // namespace espalier::rt

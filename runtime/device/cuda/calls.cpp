@@ -1,0 +1,129 @@
+#include "runtime/device/cuda/calls.h"
+
+#include "runtime/kernels/call_reader.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <stdexcept>
+
+namespace espalier::rt::cuda {
+namespace {
+
+/// No algorithm asks for more.
+constexpr uint64_t mostAlignment = 16;
+
+/// For each region the bits of all the addresses at which stages place it: an address is a multiple of the lowest bit.
+using RegionBits = std::array<uint64_t, pb::Region_ARRAYSIZE>;
+
+RegionBits regionBits(const pb::Plan &plan) {
+  RegionBits bits = {};
+  auto add = [&bits](pb::Region region, const pb::Binding &binding) {
+    bits[region] |= binding.base() | binding.slot_stride();
+  };
+  for (const pb::Stage &stage : plan.stages()) {
+    add(pb::INPUTS, stage.inputs_binding());
+    add(pb::SCALARS, stage.scalars_binding());
+    for (const pb::Call &call : stage.calls())
+      for (const pb::Binding &binding : call.bindings())
+        add(binding.region(), binding);
+  }
+  return bits;
+}
+
+/// Bytes that the address of an operand is a multiple of on every rank, in every call and slot.
+uint32_t alignmentOf(const pb::BufferRef &buffer, const RegionBits &regions) {
+  uint64_t bits = regions[buffer.region()] | buffer.offset() | mostAlignment;
+  for (const pb::AxisTerm &term : buffer.coordinates())
+    bits |= static_cast<uint64_t>(term.coefficient());
+  return static_cast<uint32_t>(bits & -bits);
+}
+
+MatmulShape readMatmul(const pb::LibraryCall &call, const RegionBits &regions) {
+  CallReader reader(call, {.buffers = 3, .sizes = 4});
+  MatmulShape shape;
+  shape.m = reader.size(0);
+  shape.n = reader.size(1);
+  shape.k = reader.size(2);
+  shape.batch = reader.size(3);
+  shape.a = reader.floating(0);
+  shape.b = reader.floating(1);
+  shape.c = reader.floating(2);
+  shape.transposeA = call.transpose_a();
+  shape.transposeB = call.transpose_b();
+  reader.holds(0, {shape.batch, shape.m, shape.k}, bytesOf(shape.a));
+  reader.holds(1, {shape.batch, shape.k, shape.n}, bytesOf(shape.b));
+  reader.holds(2, {shape.batch, shape.m, shape.n}, bytesOf(shape.c));
+  for (int i = 0; i < 3; ++i)
+    shape.alignments[i] = alignmentOf(call.buffers(i), regions);
+  return shape;
+}
+
+StridedCopy readCopy(const pb::LibraryCall &call) {
+  CallReader reader(call, {.buffers = 2, .sizes = 4});
+  StridedCopy copy = {reader.size(0), reader.size(1), reader.size(2), reader.size(3)};
+  if (copy.blocks > 0 && copy.bytes > 0) {
+    reader.holds(0, {reader.product({copy.blocks - 1, copy.fromStride}) + copy.bytes}, 1);
+    reader.holds(1, {reader.product({copy.blocks - 1, copy.toStride}) + copy.bytes}, 1);
+  }
+  if (copy.blocks > 1 && copy.toStride < copy.bytes)
+    reader.refuse(fmt::format("blocks of {} bytes overlap at a stride of {}", copy.bytes, copy.toStride));
+  return copy;
+}
+
+Clearing readZero(const pb::LibraryCall &call) {
+  CallReader reader(call, {.buffers = 1, .sizes = 1});
+  reader.holds(0, {reader.size(0)}, 1);
+  return {reader.size(0)};
+}
+
+LibraryCall prepare(const pb::LibraryCall &call, const RegionBits &regions, Matmuls &matmuls) {
+  switch (call.function()) {
+  case pb::LibraryCall::MATMUL:
+    return &matmuls.prepare(readMatmul(call, regions));
+  case pb::LibraryCall::COPY:
+    return readCopy(call);
+  case pb::LibraryCall::ZERO:
+    return readZero(call);
+  default:
+    throw PlanError(fmt::format("library call {} is none on CUDA, where kernels do that work; compile the plan again",
+                                pb::LibraryCall::Function_Name(call.function())));
+  }
+}
+
+} // namespace
+
+std::string describe(const LibraryCall &call) {
+  if (auto *product = std::get_if<const Matmuls::Product *>(&call))
+    return "product of " + Matmuls::shapeOf(**product).describe();
+  if (auto *copy = std::get_if<StridedCopy>(&call))
+    return fmt::format("copy of {} x {} bytes", copy->blocks, copy->bytes);
+  if (auto *clearing = std::get_if<Clearing>(&call))
+    return fmt::format("zero of {} bytes", clearing->bytes);
+  return "nothing";
+}
+
+double flopsOf(const LibraryCall &call) {
+  auto *product = std::get_if<const Matmuls::Product *>(&call);
+  return product ? Matmuls::shapeOf(**product).flops() : 0;
+}
+
+LibraryCalls::LibraryCalls(const pb::Plan &plan, Matmuls &matmuls) {
+  RegionBits regions = regionBits(plan);
+  for (const pb::Subprogram &subprogram : plan.subprograms()) {
+    std::vector<LibraryCall> &prepared = calls.emplace_back(subprogram.instructions_size());
+    for (int i = 0; i < subprogram.instructions_size(); ++i) {
+      if (!subprogram.instructions(i).has_call())
+        continue;
+      try {
+        prepared[i] = prepare(subprogram.instructions(i).call(), regions, matmuls);
+      } catch (const std::invalid_argument &error) {
+        throw PlanError(fmt::format("{}, instruction {}: {}", subprogram.name(), i, error.what()));
+      } catch (const PlanError &error) {
+        throw PlanError(fmt::format("{}, instruction {}: {}", subprogram.name(), i, error.what()));
+      }
+    }
+  }
+}
+
+} // namespace espalier::rt::cuda

@@ -1,0 +1,131 @@
+#include "runtime/device/cuda/device.h"
+
+#include "runtime/program.h"
+
+#include <cstdlib>
+#include <fmt/format.h>
+
+namespace espalier::rt::cuda {
+namespace {
+
+uint32_t blocksOf(int64_t iterations, uint32_t perBlock) {
+  return static_cast<uint32_t>((iterations + perBlock - 1) / perBlock);
+}
+
+/// The current device of this thread, before anything of the rank is made.
+const Driver &current(const CudaBackend &backend) {
+  backend.context().makeCurrent();
+  return backend.context().driver;
+}
+
+[[noreturn]] void refuse(std::string_view what) {
+  throw PlanError(fmt::format("{} on CUDA needs NCCL, which this version does not use", what));
+}
+
+} // namespace
+
+CudaDevice::CudaDevice(const CudaBackend &backend, const pb::Stage &stage)
+    : backend(backend), driver(current(backend)), compute(driver),
+      memory(backend.context(), compute, stage.arena_bytes(), Matmuls::workspaceBytes), staging(driver) {
+  backend.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(), memory.workspace());
+  if (const char *file = std::getenv("ESPALIER_CUDA_TIMES"))
+    timeline.emplace(driver, file);
+}
+
+CudaDevice::~CudaDevice() {
+  // What is freed must not be in use; after a failure of the device there is nothing to wait for.
+  try {
+    compute.finish();
+  } catch (const CallError &) {
+  }
+}
+
+void CudaDevice::copyIn(uint64_t to, const void *from, size_t bytes) {
+  staging.copyIn(compute, memory.at(to), from, bytes);
+}
+
+void CudaDevice::copyOut(void *to, uint64_t from, size_t bytes) {
+  staging.copyOut(compute, to, memory.at(from), bytes);
+}
+
+void CudaDevice::fill(uint64_t to, int value, size_t bytes) {
+  if (bytes > 0)
+    driver.cuMemsetD8Async(memory.at(to), static_cast<unsigned char>(value), bytes, compute.stream());
+}
+
+void CudaDevice::launch(const KernelLaunch &launch) {
+  const PlanKernel &kernel = backend.kernel(launch.kernel);
+  Grid grid;
+  grid.blocksX = blocksOf(launch.extent, kernel.extentPerBlock);
+  if (kernel.columnsPerBlock > 0)
+    grid.blocksY = blocksOf(launch.scalars[0], kernel.columnsPerBlock);
+  grid.threads = kernel.threads;
+  grid.sharedBytes = kernel.sharedBytes;
+  if (grid.blocksX == 0 || grid.blocksY == 0)
+    return;
+  if (timeline)
+    timeline->begin(compute);
+  enqueue(launch, kernel, grid);
+  if (timeline)
+    timeline->end(compute, fmt::format("{} {} ({} x {} blocks of {})", kernel.symbol, launch.extent, grid.blocksX,
+                                       grid.blocksY, grid.threads));
+}
+
+void CudaDevice::enqueue(const KernelLaunch &launch, const PlanKernel &kernel, const Grid &grid) {
+  std::array<uint64_t, maxBuffers + maxScalars + 1> arguments;
+  size_t count = 0;
+  for (uint64_t place : launch.buffers)
+    arguments[count++] = memory.at(place);
+  for (int64_t scalar : launch.scalars)
+    arguments[count++] = static_cast<uint64_t>(scalar);
+  arguments[count++] = static_cast<uint64_t>(launch.extent);
+  cuda::launch(compute, kernel.kernel, grid, std::span(arguments).first(count));
+}
+
+void CudaDevice::call(const LibraryLaunch &launch) {
+  const LibraryCall &call = backend.call(launch.subprogram, launch.instruction);
+  if (timeline)
+    timeline->begin(compute);
+  enqueue(launch, call);
+  if (timeline)
+    timeline->end(compute, describe(call), flopsOf(call));
+}
+
+void CudaDevice::enqueue(const LibraryLaunch &launch, const LibraryCall &call) {
+  auto at = [&](int operand) { return memory.at(launch.buffers[operand]); };
+  if (auto *product = std::get_if<const Matmuls::Product *>(&call))
+    return backend.matmuls().run(compute, **product, {at(0), at(1), at(2)}, launch.accumulate, memory.workspace());
+  if (auto *strided = std::get_if<StridedCopy>(&call))
+    return copy(compute, /*to=*/at(1), /*from=*/at(0), *strided);
+  if (auto *clearing = std::get_if<Clearing>(&call))
+    return zero(compute, at(0), clearing->bytes);
+}
+
+uint32_t CudaDevice::addCollective(std::span<const int> members, const CollectiveShape &shape) {
+  if (members.size() > 1)
+    refuse(fmt::format("a collective of {} ranks", members.size()));
+  collectives.push_back(shape);
+  return static_cast<uint32_t>(collectives.size() - 1);
+}
+
+uint32_t CudaDevice::openSend(int peer, Stream) { refuse(fmt::format("sending to rank {}", peer)); }
+uint32_t CudaDevice::openReceive(int peer, Stream) { refuse(fmt::format("receiving from rank {}", peer)); }
+
+// Alone in its group a rank has already what the collective leaves: at most its place differs.
+Ticket CudaDevice::startCollective(uint32_t collective, std::span<const uint64_t> from, std::span<const uint64_t> to) {
+  const CollectiveShape &shape = collectives[collective];
+  for (size_t i = 0; i < shape.elements.size(); ++i)
+    if (from[i] != to[i]) {
+      int64_t bytes = shape.elements[i] * bytesOf(static_cast<Storage>(shape.type));
+      copy(compute, memory.at(to[i]), memory.at(from[i]), {.blocks = 1, .bytes = bytes});
+    }
+  return {};
+}
+
+Ticket CudaDevice::startSend(uint32_t, uint64_t, size_t) { refuse("a send"); }
+Ticket CudaDevice::startReceive(uint32_t, uint64_t, size_t) { refuse("a receive"); }
+
+// Everything is in the one queue, in order.
+void CudaDevice::wait(Ticket &) {}
+
+} // namespace espalier::rt::cuda

@@ -1,0 +1,132 @@
+#include "runtime/device/cuda/library.h"
+
+#include "runtime/status.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <glob.h>
+#include <link.h>
+
+namespace espalier::rt::cuda {
+namespace {
+
+// The oldest that have every symbol of the table.
+constexpr int oldestDriver = 12000;
+constexpr size_t oldestCublasLt = 120000;
+
+const std::vector<std::string> driverNames = {"libcuda.so.1"};
+const std::vector<std::string> cublasLtNames = {"libcublasLt.so.13", "libcublasLt.so.12"};
+
+std::span<const std::string> orElse(std::span<const std::string> names, std::span<const std::string> usual) {
+  return names.empty() ? usual : names;
+}
+
+void addMatches(std::vector<std::string> &folders, const std::string &pattern) {
+  glob_t found = {};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    folders.insert(folders.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+}
+
+std::string environment(const char *name) {
+  const char *value = std::getenv(name);
+  return value ? value : "";
+}
+
+} // namespace
+
+Library::Library(std::string what, std::span<const std::string> names, std::span<const std::string> folders)
+    : what(std::move(what)) {
+  std::string why; // of the first name: what the loader says
+  auto open = [&](const std::string &path) {
+    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle && why.empty())
+      why = dlerror();
+  };
+  for (const std::string &name : names)
+    if (!handle)
+      open(name);
+  for (const std::string &folder : folders)
+    for (const std::string &name : names)
+      if (!handle)
+        open(folder + "/" + name);
+  if (!handle)
+    throw PlanError(fmt::format("the plan is for CUDA and needs {}: {}{}{}", this->what, why,
+                                folders.empty() ? "" : "; nor is it in ", fmt::join(folders, ", ")));
+  link_map *map = nullptr;
+  file = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : names.front();
+}
+
+void *Library::find(const char *symbol) const { return dlsym(handle, symbol); }
+
+void *Library::resolve(const char *symbol) const {
+  if (void *address = find(symbol))
+    return address;
+  throw PlanError(fmt::format("{} ({}) lacks {}, which the CUDA back end needs", what, file, symbol));
+}
+
+std::vector<std::string> libraryFolders() {
+  std::vector<std::string> folders;
+  for (const char *name : {"CUDA_HOME", "CUDA_PATH"})
+    if (std::string root = environment(name); !root.empty())
+      addMatches(folders, root + "/lib64");
+  addMatches(folders, "/usr/local/cuda/lib64");
+  std::string paths = environment("PATH");
+  for (size_t begin = 0; begin < paths.size();) {
+    size_t end = std::min(paths.find(':', begin), paths.size());
+    std::string prefix = paths.substr(begin, end - begin) + "/../lib/python3*/";
+    addMatches(folders, prefix + "site-packages/nvidia/*/lib");
+    addMatches(folders, prefix + "dist-packages/nvidia/*/lib");
+    begin = end + 1;
+  }
+  if (std::string home = environment("HOME"); !home.empty())
+    addMatches(folders, home + "/.local/lib/python3*/site-packages/nvidia/*/lib");
+  return folders;
+}
+
+std::string DriverTexts::text(CUresult status) const {
+  const char *words = nullptr;
+  if (cuGetErrorString(status, &words) == CUDA_SUCCESS && words)
+    return words;
+  return fmt::format("error {} of the driver", static_cast<int>(status));
+}
+
+std::string CublasLtTexts::text(cublasStatus_t status) const {
+  const char *words = cublasLtGetStatusString(status);
+  return words ? words : fmt::format("error {} of cuBLASLt", static_cast<int>(status));
+}
+
+// Version and texts before all else: an older library is named as such, and not by the first symbol that it lacks.
+Driver::Driver(std::span<const std::string> names)
+    : library("the NVIDIA driver", orElse(names, driverNames), /*folders=*/{}) {
+#define DRIVER_TEXT(name, result, parameters)                                                                          \
+  this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
+#include "runtime/device/cuda/symbols.def"
+  if (CUresult status = cuDriverGetVersion(&version); status != CUDA_SUCCESS)
+    throw PlanError(fmt::format("the NVIDIA driver ({}) does not tell its version: {}", library.path(), text(status)));
+  if (version < oldestDriver)
+    throw PlanError(fmt::format("the NVIDIA driver ({}) is for CUDA {}.{}, the plan needs one for CUDA {}.{} or newer",
+                                library.path(), version / 1000, version % 1000 / 10, oldestDriver / 1000,
+                                oldestDriver % 1000 / 10));
+#define DRIVER(name, parameters)                                                                                       \
+  this->name = {reinterpret_cast<decltype(this->name)::Function>(library.resolve(#name)), #name, this};
+#include "runtime/device/cuda/symbols.def"
+}
+
+CublasLt::CublasLt(std::span<const std::string> names)
+    : library("cuBLASLt", orElse(names, cublasLtNames), libraryFolders()) {
+#define CUBLASLT_TEXT(name, result, parameters)                                                                        \
+  this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
+#include "runtime/device/cuda/symbols.def"
+  version = cublasLtGetVersion();
+  if (version < oldestCublasLt)
+    throw PlanError(fmt::format("cuBLASLt ({}) has version {}, the plan needs {} or newer", library.path(), version,
+                                oldestCublasLt));
+#define CUBLASLT(name, parameters)                                                                                     \
+  this->name = {reinterpret_cast<decltype(this->name)::Function>(library.resolve(#name)), #name, this};
+#include "runtime/device/cuda/symbols.def"
+}
+
+} // namespace espalier::rt::cuda

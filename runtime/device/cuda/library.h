@@ -1,0 +1,76 @@
+// Finds the driver and cuBLASLt at run time: nothing here is linked against them, so that the same binary starts on
+// machines without a GPU.
+#pragma once
+
+#include "runtime/device/cuda/api.h"
+#include "runtime/device/cuda/status.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace espalier::rt::cuda {
+
+/// An opened shared library. It stays open to the end of the process: drivers do not survive being closed.
+class Library {
+public:
+  /// Tries each of `names` where the loader looks, then in each of `folders`. Throws PlanError: `what` names the
+  /// library to people.
+  Library(std::string what, std::span<const std::string> names, std::span<const std::string> folders);
+
+  /// Null where it has no such symbol.
+  void *find(const char *symbol) const;
+  /// Throws PlanError where it has no such symbol.
+  void *resolve(const char *symbol) const;
+  /// The file that was opened.
+  const std::string &path() const { return file; }
+
+private:
+  std::string what, file;
+  void *handle = nullptr;
+};
+
+/// Where pip, conda and NVIDIA's packages put libraries, besides the loader's own places: the folders of the toolkit,
+/// and site-packages of each python found through PATH.
+std::vector<std::string> libraryFolders();
+
+#define DRIVER_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+struct DriverTexts {
+#include "runtime/device/cuda/symbols.def"
+  using Status = CUresult;
+  static constexpr Status success = CUDA_SUCCESS;
+  std::string text(Status status) const;
+};
+
+#define DRIVER(symbol, parameters) Call<DriverTexts, void parameters> symbol;
+/// The driver's functions. Throws PlanError where it is missing or too old.
+struct Driver : DriverTexts {
+  explicit Driver(std::span<const std::string> names = {});
+  Driver(const Driver &) = delete;
+  Driver &operator=(const Driver &) = delete;
+#include "runtime/device/cuda/symbols.def"
+  Library library;
+  int version = 0; ///< 13000: CUDA 13.0
+};
+
+#define CUBLASLT_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+struct CublasLtTexts {
+#include "runtime/device/cuda/symbols.def"
+  using Status = cublasStatus_t;
+  static constexpr Status success = CUBLAS_STATUS_SUCCESS;
+  std::string text(Status status) const;
+};
+
+#define CUBLASLT(symbol, parameters) Call<CublasLtTexts, void parameters> symbol;
+/// cuBLASLt's functions. Throws PlanError where it is missing or too old.
+struct CublasLt : CublasLtTexts {
+  explicit CublasLt(std::span<const std::string> names = {});
+  CublasLt(const CublasLt &) = delete;
+  CublasLt &operator=(const CublasLt &) = delete;
+#include "runtime/device/cuda/symbols.def"
+  Library library;
+  size_t version = 0; ///< 130100: 13.1.0
+};
+
+} // namespace espalier::rt::cuda

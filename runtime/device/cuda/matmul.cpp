@@ -1,0 +1,181 @@
+// cuBLASLt's matrices are column-major. A row-major matrix is the transpose of a column-major one that lies alike, so
+// that c' = op(b)' op(a)' is asked for: operands swapped, m and n swapped, no copy.
+#include "runtime/device/cuda/matmul.h"
+
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace espalier::rt::cuda {
+namespace {
+
+cudaDataType_t typeOf(Storage storage) {
+  switch (storage) {
+  case Storage::F32:
+    return CUDA_R_32F;
+  case Storage::BF16:
+    return CUDA_R_16BF;
+  case Storage::F16:
+    return CUDA_R_16F;
+  case Storage::I32:
+    break;
+  }
+  throw PlanError("a matrix product wants f32, bf16 or f16, got i32");
+}
+
+const char *nameOf(Storage storage) {
+  static constexpr const char *names[] = {"f32", "bf16", "f16", "i32"};
+  return names[static_cast<int>(storage)];
+}
+
+/// A descriptor of cuBLASLt, destroyed with its owner.
+template <typename Handle, typename Destroy> class Descriptor {
+public:
+  template <typename Make> Descriptor(const Destroy &destroy, Make make) : destroy(destroy) { make(&handle); }
+  ~Descriptor() { destroy.answer(handle); }
+  Descriptor(const Descriptor &) = delete;
+  Descriptor &operator=(const Descriptor &) = delete;
+  operator Handle() const { return handle; }
+
+private:
+  const Destroy &destroy;
+  Handle handle = nullptr;
+};
+
+using Description = Descriptor<cublasLtMatmulDesc_t, decltype(CublasLt::cublasLtMatmulDescDestroy)>;
+using Layout = Descriptor<cublasLtMatrixLayout_t, decltype(CublasLt::cublasLtMatrixLayoutDestroy)>;
+using Preference = Descriptor<cublasLtMatmulPreference_t, decltype(CublasLt::cublasLtMatmulPreferenceDestroy)>;
+
+/// Makes a row-major [rows, columns], or its transpose, a column-major matrix. Empty ones are never used, but made.
+auto makeLayout(const CublasLt &cublas, Storage storage, int64_t rows, int64_t columns, bool isTransposed) {
+  rows = std::max<int64_t>(rows, 1);
+  columns = std::max<int64_t>(columns, 1);
+  if (isTransposed)
+    std::swap(rows, columns);
+  return [=, &cublas](cublasLtMatrixLayout_t *to) {
+    cublas.cublasLtMatrixLayoutCreate(to, typeOf(storage), columns, rows, columns);
+  };
+}
+
+} // namespace
+
+std::string MatmulShape::describe() const {
+  auto matrix = [&](Storage storage, int64_t rows, int64_t columns) {
+    return batch == 1 ? fmt::format("{} [{}, {}]", nameOf(storage), rows, columns)
+                      : fmt::format("{} [{}, {}, {}]", nameOf(storage), batch, rows, columns);
+  };
+  return fmt::format("{}{} by {}{} to {}", transposeA ? matrix(a, k, m) : matrix(a, m, k),
+                     transposeA ? " transposed" : "", transposeB ? matrix(b, n, k) : matrix(b, k, n),
+                     transposeB ? " transposed" : "", nameOf(c));
+}
+
+/// The operands as cuBLASLt sees them: its A is our b, its B our a, its C and D our c.
+class Matmuls::Product {
+public:
+  Product(const CublasLt &cublas, const MatmulShape &shape)
+      : shape(shape),
+        description(cublas.cublasLtMatmulDescDestroy,
+                    [&](auto to) { cublas.cublasLtMatmulDescCreate(to, CUBLAS_COMPUTE_32F, CUDA_R_32F); }),
+        b(cublas.cublasLtMatrixLayoutDestroy, makeLayout(cublas, shape.b, shape.k, shape.n, shape.transposeB)),
+        a(cublas.cublasLtMatrixLayoutDestroy, makeLayout(cublas, shape.a, shape.m, shape.k, shape.transposeA)),
+        c(cublas.cublasLtMatrixLayoutDestroy, makeLayout(cublas, shape.c, shape.m, shape.n, /*isTransposed=*/false)) {
+    cublasOperation_t first = shape.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = shape.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first));
+    cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second));
+    if (shape.batch == 1)
+      return;
+    setBatch(cublas, b, shape.k * shape.n);
+    setBatch(cublas, a, shape.m * shape.k);
+    setBatch(cublas, c, shape.m * shape.n);
+  }
+
+  /// Takes the algorithm that cuBLASLt puts first; false where it has none.
+  bool choose(const CublasLt &cublas, cublasLtHandle_t handle) {
+    Preference preference(cublas.cublasLtMatmulPreferenceDestroy,
+                          [&](auto to) { cublas.cublasLtMatmulPreferenceCreate(to); });
+    auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto &value) {
+      cublas.cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof(value));
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{workspaceBytes});
+    // Where k is cut, the parts are summed in f32 and in order, never in c's type.
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.alignments[1]);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.alignments[0]);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.alignments[2]);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.alignments[2]);
+    cublasLtMatmulHeuristicResult_t result = {};
+    int found = 0;
+    cublasStatus_t status = cublas.cublasLtMatmulAlgoGetHeuristic.answer(handle, description, b, a, c, c, preference,
+                                                                         /*requested=*/1, &result, &found);
+    algorithm = result.algo;
+    return status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+  }
+
+  /// Without elements there is nothing to do; without terms c becomes zero.
+  bool isEmpty() const { return shape.m == 0 || shape.n == 0 || shape.batch == 0; }
+
+  MatmulShape shape;
+  Description description;
+  Layout b, a, c;
+  cublasLtMatmulAlgo_t algorithm = {};
+
+private:
+  void setBatch(const CublasLt &cublas, cublasLtMatrixLayout_t layout, int64_t stride) const {
+    int32_t count = static_cast<int32_t>(shape.batch);
+    cublas.cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
+    cublas.cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                            sizeof(stride));
+  }
+};
+
+Matmuls::Matmuls(const Context &context, const CublasLt &cublas) : context(context), cublas(cublas) {
+  cublas.cublasLtCreate(&handle);
+}
+
+Matmuls::~Matmuls() {
+  products.clear();
+  cublas.cublasLtDestroy.answer(handle);
+}
+
+const Matmuls::Product &Matmuls::prepare(const MatmulShape &shape) {
+  if (auto found = products.find(shape); found != products.end())
+    return *found->second;
+  auto made = std::make_unique<Product>(cublas, shape);
+  bool needsNone = made->isEmpty() || shape.k == 0;
+  if (!needsNone && !made->choose(cublas, handle))
+    throw PlanError(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} MiB",
+                                cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20));
+  return *products.emplace(shape, std::move(made)).first->second;
+}
+
+const MatmulShape &Matmuls::shapeOf(const Product &product) { return product.shape; }
+
+void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &operands, bool accumulates,
+                  CUdeviceptr workspace) const {
+  const MatmulShape &shape = product.shape;
+  if (product.isEmpty())
+    return;
+  if (shape.k == 0) {
+    if (!accumulates)
+      queue.driver.cuMemsetD8Async(operands.c, 0, shape.bytesOfC(), queue.stream());
+    return;
+  }
+  float one = 1, beta = accumulates ? 1 : 0;
+  auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void *>(address); };
+  cublas.cublasLtMatmul(handle, product.description, &one, pointer(operands.b), product.b, pointer(operands.a),
+                        product.a, &beta, pointer(operands.c), product.c, pointer(operands.c), product.c,
+                        &product.algorithm, pointer(workspace), workspaceBytes, queue.stream());
+}
+
+void Matmuls::warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const {
+  auto roundUp = [](int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; };
+  for (const auto &[shape, product] : products) {
+    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB());
+    if (c + shape.bytesOfC() <= roomBytes)
+      run(queue, *product, {room, room + b, room + c}, /*accumulates=*/false, workspace);
+  }
+}
+
+} // namespace espalier::rt::cuda

@@ -1,0 +1,72 @@
+// Matrix products by cuBLASLt: sums in f32 (never TF32), one algorithm per distinct product, chosen when the plan is
+// loaded and the same in every step, within a workspace of fixed size.
+#pragma once
+
+#include "runtime/device/cuda/context.h"
+#include "runtime/device/cuda/queue.h"
+#include "runtime/kernels/dtype.h"
+
+#include <array>
+#include <map>
+#include <memory>
+
+namespace espalier::rt::cuda {
+
+/// c = op(a) op(b) + beta c for `batch` matrices that follow each other, all row-major: op(a) [m, k], op(b) [k, n],
+/// c [m, n].
+struct MatmulShape {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  Storage a = Storage::F32, b = Storage::F32, c = Storage::F32;
+  bool transposeA = false, transposeB = false; ///< a is stored [k, m], b [n, k]
+  /// Bytes that the addresses of a, b and c are multiples of, whatever the call.
+  std::array<uint32_t, 3> alignments = {16, 16, 16};
+
+  auto operator<=>(const MatmulShape &) const = default;
+  int64_t bytesOfA() const { return batch * m * k * bytesOf(a); }
+  int64_t bytesOfB() const { return batch * k * n * bytesOf(b); }
+  int64_t bytesOfC() const { return batch * m * n * bytesOf(c); }
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k * batch);
+  }
+  /// "bf16 [4, 128, 64] by bf16 [64, 32] transposed to f32"
+  std::string describe() const;
+};
+
+struct MatmulOperands {
+  CUdeviceptr a, b, c;
+};
+
+/// All products of a rank.
+class Matmuls {
+public:
+  /// What cuBLASLt recommends for Hopper; it is told to stay within it everywhere.
+  static constexpr uint64_t workspaceBytes = 32 << 20;
+
+  Matmuls(const Context &context, const CublasLt &cublas);
+  ~Matmuls();
+  Matmuls(const Matmuls &) = delete;
+  Matmuls &operator=(const Matmuls &) = delete;
+
+  class Product;
+
+  /// The product of this shape; shapes that were prepared before are looked up. Throws PlanError where cuBLASLt has no
+  /// algorithm for it.
+  const Product &prepare(const MatmulShape &shape);
+  static const MatmulShape &shapeOf(const Product &product);
+
+  /// Enqueues it. `accumulates`: adds to c. `workspace`: workspaceBytes, used by `queue` alone.
+  void run(Queue &queue, const Product &product, const MatmulOperands &operands, bool accumulates,
+           CUdeviceptr workspace) const;
+
+  /// Enqueues every product once, on zeros in `room`, so that cuBLASLt loads its kernels now and not in the first step.
+  /// Those whose operands do not fit are left out.
+  void warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const;
+
+private:
+  const Context &context;
+  const CublasLt &cublas;
+  cublasLtHandle_t handle = nullptr;
+  std::map<MatmulShape, std::unique_ptr<Product>> products;
+};
+
+} // namespace espalier::rt::cuda

@@ -1,0 +1,45 @@
+#include "runtime/device/cuda/movement.h"
+
+namespace espalier::rt::cuda {
+namespace {
+
+/// A run of the driver's 2D copies is at most this far from the next.
+constexpr int64_t maxPitch = INT32_MAX;
+
+void copyRows(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &copy) {
+  CUDA_MEMCPY2D rows = {};
+  rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.srcDevice = from;
+  rows.srcPitch = static_cast<size_t>(copy.fromStride);
+  rows.dstDevice = to;
+  rows.dstPitch = static_cast<size_t>(copy.toStride);
+  rows.WidthInBytes = static_cast<size_t>(copy.bytes);
+  rows.Height = static_cast<size_t>(copy.blocks);
+  queue.driver.cuMemcpy2DAsync_v2(&rows, queue.stream());
+}
+
+} // namespace
+
+void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &copy) {
+  if (copy.blocks <= 0 || copy.bytes <= 0)
+    return;
+  bool isDense = copy.fromStride == copy.bytes && copy.toStride == copy.bytes;
+  if (isDense || copy.blocks == 1) {
+    queue.driver.cuMemcpyDtoDAsync_v2(to, from, static_cast<size_t>(copy.blocks * copy.bytes), queue.stream());
+    return;
+  }
+  bool isRows = copy.fromStride >= copy.bytes && copy.fromStride <= maxPitch && copy.toStride <= maxPitch;
+  if (isRows)
+    return copyRows(queue, to, from, copy);
+  // Blocks that are read more than once, or lie far apart.
+  for (int64_t block = 0; block < copy.blocks; ++block)
+    queue.driver.cuMemcpyDtoDAsync_v2(to + block * copy.toStride, from + block * copy.fromStride,
+                                      static_cast<size_t>(copy.bytes), queue.stream());
+}
+
+void zero(Queue &queue, CUdeviceptr to, int64_t bytes) {
+  if (bytes > 0)
+    queue.driver.cuMemsetD8Async(to, 0, static_cast<size_t>(bytes), queue.stream());
+}
+
+} // namespace espalier::rt::cuda

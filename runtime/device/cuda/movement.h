@@ -1,0 +1,16 @@
+// COPY and ZERO on the device.
+#pragma once
+
+#include "runtime/device/cuda/queue.h"
+
+namespace espalier::rt::cuda {
+
+/// `blocks` runs of `bytes`, whose beginnings lie `fromStride` and `toStride` bytes apart.
+struct StridedCopy {
+  int64_t blocks = 0, fromStride = 0, toStride = 0, bytes = 0;
+};
+
+void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &copy);
+void zero(Queue &queue, CUdeviceptr to, int64_t bytes);
+
+} // namespace espalier::rt::cuda

@@ -1,0 +1,196 @@
+#include "test/compiler/codegen/cuda/call_machine.h"
+
+#include "compiler/codegen/cuda/emit_cuda.h"
+#include "compiler/codegen/emit_subprograms.h"
+#include "compiler/codegen/program_builder.h"
+#include "compiler/passes.h"
+#include "dialects/register.h"
+#include "runtime/kernels/dtype.h"
+#include "runtime/kernels/kernels.h"
+#include "test/emulator/emulator.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace espalier::test {
+
+namespace pb = rt::pb;
+
+namespace {
+
+constexpr size_t guardBytes = 256;
+
+size_t sizeOf(pb::DataType type) { return type == pb::BF16 || type == pb::F16 ? 2 : 4; }
+
+pb::DataType typeOf(Type element) {
+  return element.isBF16() ? pb::BF16 : element.isF16() ? pb::F16 : element.isInteger() ? pb::I32 : pb::F32;
+}
+
+void store(char *place, pb::DataType type, double number) {
+  auto put = [&](auto bits) { std::memcpy(place, &bits, sizeof(bits)); };
+  if (type == pb::I32)
+    put(static_cast<int32_t>(number));
+  else if (type == pb::F32)
+    put(static_cast<float>(number));
+  else if (type == pb::BF16)
+    put(rt::floatToBf16(static_cast<float>(number)));
+  else
+    put(rt::floatToF16(static_cast<float>(number)));
+}
+
+template <class T> T get(const char *place) {
+  T bits;
+  std::memcpy(&bits, place, sizeof(bits));
+  return bits;
+}
+
+double load(const char *place, pb::DataType type) {
+  if (type == pb::I32)
+    return get<int32_t>(place);
+  if (type == pb::F32)
+    return get<float>(place);
+  return type == pb::BF16 ? rt::bf16ToFloat(get<uint16_t>(place)) : rt::f16ToFloat(get<uint16_t>(place));
+}
+
+int64_t valueOf(const pb::Scalar &scalar, const Moment &moment) {
+  int64_t value = scalar.constant() + scalar.step() * moment.step + scalar.layer() * moment.layer +
+                  scalar.micro_batch() * moment.microBatch + scalar.seed() * moment.seed;
+  for (const pb::AxisTerm &term : scalar.coordinates())
+    value += term.coefficient() * moment.coordinate;
+  return value;
+}
+
+void callLibrary(const pb::LibraryCall &call, const std::vector<void *> &buffers, const Moment &moment) {
+  std::unique_ptr<rt::LibraryKernel> kernel = rt::makeLibraryKernel(call, 1);
+  std::vector<int64_t> scalars;
+  for (const pb::Scalar &scalar : call.scalars())
+    scalars.push_back(valueOf(scalar, moment));
+  auto room = [](size_t bytes) { return static_cast<char *>(std::aligned_alloc(64, (bytes / 64 + 1) * 64)); };
+  std::unique_ptr<char, void (*)(void *)> shared(room(kernel->sharedScratchBytes()), std::free);
+  std::unique_ptr<char, void (*)(void *)> own(room(kernel->scratchBytesPerThread()), std::free);
+  rt::CallArguments arguments{.buffers = buffers.data(),
+                              .scalars = scalars.data(),
+                              .accumulate = call.always_adds() || (call.accumulate() && moment.microBatch > 0),
+                              .scratch = shared.get(),
+                              .seed = static_cast<uint32_t>(moment.seed),
+                              .step = static_cast<uint32_t>(moment.step)};
+  for (int64_t part = 0; part < kernel->parts(); ++part)
+    kernel->run(arguments, part, own.get());
+  kernel->finish(arguments);
+}
+
+} // namespace
+
+CallMachine::CallMachine(const std::string &source) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry);
+  auto lower = [&](bool isCuda, pb::Plan &plan) {
+    OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(source, &context);
+    if (!module)
+      throw std::runtime_error("the module does not parse");
+    if (isCuda)
+      (*module)->setAttr("exec.target", StringAttr::get(&context, "cuda"));
+    auto function = *module->getOps<func::FuncOp>().begin();
+    codegen::SegmentLayout layout;
+    auto place = [&](DictionaryAttr attributes, Type type) {
+      std::string name = attributes.getAs<StringAttr>("model.name").str();
+      std::string role = attributes.getAs<StringAttr>("model.role").str();
+      auto tensor = cast<RankedTensorType>(type);
+      bool isSaved = role == "saved";
+      int64_t offset = layout.place(function.getSymName().split('.').first, isSaved ? "saved" : "gradients", name,
+                                    codegen::tensorBytes(type));
+      tensors.try_emplace(name, Tensor{isSaved ? pb::SAVED : pb::GRADIENTS, static_cast<uint64_t>(offset),
+                                       typeOf(tensor.getElementType()),
+                                       std::vector<double>(static_cast<size_t>(tensor.getNumElements()))});
+    };
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      place(function.getArgAttrDict(i), function.getArgument(i).getType());
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      place(function.getResultAttrDict(i), function.getResultTypes()[i]);
+    PassManager passes(&context);
+    passes.addPass(createLowerToExec());
+    passes.addPass(createPlanBuffers());
+    if (failed(passes.run(*module)) || failed(emitSubprograms(*module, plan, /*emitObjects=*/false)))
+      throw std::runtime_error("the module does not lower");
+    if (isCuda) {
+      auto ptx = codegen::cuda::emitPtx(*module);
+      if (failed(ptx))
+        throw std::runtime_error("the kernels are not emitted");
+      text = *ptx;
+    }
+  };
+  lower(/*isCuda=*/false, cpuPlan);
+  lower(/*isCuda=*/true, cudaPlan);
+}
+
+std::vector<std::string> CallMachine::kernels() const {
+  std::vector<std::string> shapes;
+  for (const pb::Instruction &instruction : cudaPlan.subprograms(0).instructions())
+    if (instruction.has_launch())
+      shapes.push_back(cudaPlan.kernels(instruction.launch().kernel()).shape());
+  return shapes;
+}
+
+void CallMachine::launch(const pb::Plan &plan, const pb::Launch &launch, Regions &regions, const Moment &moment) {
+  const pb::Kernel &kernel = plan.kernels(launch.kernel());
+  emulator::Memory memory;
+  std::vector<uint64_t> arguments;
+  for (const pb::BufferRef &buffer : launch.buffers())
+    arguments.push_back(memory.add(regions.at(buffer.region()).data() + buffer.offset(), buffer.bytes(),
+                                   pb::Region_Name(buffer.region()) + std::to_string(buffer.offset())));
+  for (const pb::Scalar &scalar : launch.scalars())
+    arguments.push_back(static_cast<uint64_t>(valueOf(scalar, moment)));
+  arguments.push_back(static_cast<uint64_t>(launch.extent()));
+  auto blocks = [](int64_t extent, int64_t perBlock) { return static_cast<uint32_t>((extent + perBlock - 1) / perBlock); };
+  uint32_t y = kernel.columns_per_block() > 0 ? blocks(valueOf(launch.scalars(0), moment), kernel.columns_per_block()) : 1;
+  static std::map<std::string, emulator::Module> modules; // parsed once
+  auto module = modules.try_emplace(text, emulator::Module::parse(text)).first;
+  module->second.launch({.entry = kernel.symbol(),
+                         .grid = {blocks(launch.extent(), kernel.extent_per_block()), y},
+                         .block = {kernel.threads()},
+                         .sharedBytes = kernel.shared_bytes(),
+                         .arguments = arguments,
+                         .reportsUndefined = true},
+                        memory);
+}
+
+CallMachine::Results CallMachine::runPlan(const pb::Plan &plan, const Moment &moment) {
+  const pb::Subprogram &subprogram = plan.subprograms(0);
+  Regions regions;
+  for (int region = 0; region < subprogram.region_bytes_size(); ++region)
+    regions[region].assign(subprogram.region_bytes(region) + guardBytes, 0x7f);
+  regions[pb::WORKSPACE].assign(subprogram.workspace_bytes() + guardBytes, 0x7f);
+  for (const auto &[name, tensor] : tensors)
+    for (size_t i = 0; i < tensor.values.size(); ++i)
+      if (size_t at = tensor.offset + i * sizeOf(tensor.type); at + sizeOf(tensor.type) <= regions[tensor.region].size())
+        store(regions[tensor.region].data() + at, tensor.type, tensor.values[i]);
+  for (const pb::Instruction &instruction : subprogram.instructions()) {
+    if (instruction.has_launch()) {
+      launch(plan, instruction.launch(), regions, moment);
+      continue;
+    }
+    std::vector<void *> buffers;
+    for (const pb::BufferRef &buffer : instruction.call().buffers())
+      buffers.push_back(regions.at(buffer.region()).data() + buffer.offset());
+    callLibrary(instruction.call(), buffers, moment);
+  }
+  Results results;
+  for (const auto &[name, tensor] : tensors)
+    for (size_t i = 0; i < tensor.values.size(); ++i)
+      results[name].push_back(load(regions[tensor.region].data() + tensor.offset + i * sizeOf(tensor.type), tensor.type));
+  return results;
+}
+
+void CallMachine::run(const Moment &moment) {
+  onCpu = runPlan(cpuPlan, moment);
+  onCuda = runPlan(cudaPlan, moment);
+}
+
+} // namespace espalier::test

@@ -1,0 +1,106 @@
+// RUN: espalier-opt --fuse-kernels --lower-to-exec --plan-buffers --print-ptx -o /dev/null %s > %t.ptx
+// RUN: FileCheck %s --input-file=%t.ptx
+// RUN: espalier-opt --fuse-kernels --lower-to-exec --plan-buffers --print-ptx -o /dev/null %s | diff - %t.ptx
+
+module attributes {exec.target = "cuda"} {
+
+!x = tensor<2x64x768xbf16, #model.dims<batch, seq, hidden>>
+!xf = tensor<2x64x768xf32, #model.dims<batch, seq, hidden>>
+!row = tensor<2x64xf32, #model.dims<batch, seq>>
+!h = tensor<768xf32, #model.dims<hidden>>
+
+// CHECK: .version 8.0
+// CHECK: .target sm_80
+
+// Three warps a row: 16 bytes a load, kept in registers for the second pass; sums by shuffles, then over the warps.
+// CHECK: .visible .entry [[NORM:row_[0-9]+]](
+// CHECK: .maxntid 96, 1, 1
+// CHECK-COUNT-1: ld.global.v4.b32
+// CHECK-NOT: .nc
+// CHECK-COUNT-5: shfl.sync.bfly.b32
+// CHECK: st.shared.f32
+// CHECK: bar.sync 0
+// CHECK-NOT: ld.global.v4
+// CHECK: cvt.rn.bf16x2.f32
+// CHECK: st.global.v4.b32
+// CHECK-NOT: bra
+// CHECK: ret
+func.func @normalize.forward(%x: !x {model.role = "stream", model.name = "x"})
+    -> (!x {model.role = "stream", model.name = "x"}) {
+  %wide = model.convert %x : (!x) -> !xf
+  %square = model.mul %wide, %wide : (!xf, !xf) -> !xf
+  %sum = model.reduce_sum %square : (!xf) -> !row
+  %root = model.rsqrt %sum : (!row) -> !row
+  %scaled = model.mul %wide, %root : (!xf, !row) -> !xf
+  %y = model.convert %scaled : (!xf) -> !x
+  return %y : !x
+}
+
+// Two rows a warp where half of it has a vector for each thread.
+!small = tensor<2x64x64xf32, #model.dims<batch, seq, head_dim>>
+// CHECK: .visible .entry [[SMALL:row_[0-9]+]](
+// CHECK: .maxntid 128, 1, 1
+// CHECK: ld.global.v4.f32
+// CHECK: shfl.sync.bfly.b32 {{.*}}, 8, 31, -1
+// CHECK: shfl.sync.bfly.b32 {{.*}}, 1, 31, -1
+// CHECK-NOT: bar.sync 0
+// CHECK: ret
+func.func @small.forward(%x: !small {model.role = "stream", model.name = "x"})
+    -> (!small {model.role = "stream", model.name = "x"}) {
+  %sum = model.reduce_max %x : (!small) -> !row
+  %y = model.sub %x, %sum : (!small, !row) -> !small
+  return %y : !small
+}
+
+// A row of odd length goes element by element; threads side by side read side by side. The row does not fit.
+!odd = tensor<2x64x50257xf32, #model.dims<batch, seq, vocab>>
+// CHECK: .visible .entry [[ODD:row_[0-9]+]](
+// CHECK: .maxntid 512, 1, 1
+// CHECK: ld.global.f32 {{.*}}+2048]
+// CHECK: ex2.approx.ftz.f32
+// CHECK-NOT: ld.global.v
+// CHECK: ret
+func.func @odd.forward(%x: !odd {model.role = "stream", model.name = "x"})
+    -> (!odd {model.role = "stream", model.name = "x"}) {
+  %max = model.reduce_max %x : (!odd) -> !row
+  %difference = model.sub %x, %max : (!odd, !row) -> !odd
+  %y = model.exp %difference : (!odd) -> !odd
+  return %y : !odd
+}
+
+// Elements of a flat kernel: vectors, then what is left by the last block.
+!flat = tensor<1027xf32, #model.dims<hidden>>
+// CHECK: .visible .entry [[FLAT:flat_[0-9]+]](
+// CHECK: .maxntid 256, 1, 1
+// CHECK: ld.global.v4.f32
+// CHECK: st.global.v4.f32
+// CHECK: ld.global.f32
+// CHECK: st.global.f32
+// CHECK: ret
+func.func @flat.forward(%x: !flat {model.role = "stream", model.name = "x"})
+    -> (!flat {model.role = "stream", model.name = "x"}) {
+  %y = model.mul %x, %x : (!flat, !flat) -> !flat
+  return %y : !flat
+}
+
+// Sums over the rows: each warp its rows, then the warps in order.
+// CHECK: .visible .entry [[COLUMN:column_[0-9]+]](
+// CHECK: .maxntid 256, 1, 1
+// CHECK: %ctaid.y
+// CHECK: ld.global.v4.b32
+// CHECK: st.shared.v4.f32
+// CHECK: bar.sync 0
+// CHECK-COUNT-7: ld.shared.f32
+// CHECK: st.global.f32
+// CHECK-NOT: atom
+// CHECK: ret
+func.func @column.forward(%x: !x {model.role = "stream", model.name = "x"},
+                          %g: !h {model.role = "accumulator", model.name = "g"})
+    -> (!h {model.role = "accumulator", model.name = "g"}) {
+  %wide = model.convert %x : (!x) -> !xf
+  %sum = model.reduce_sum %wide : (!xf) -> !h
+  %new = model.accumulate %g, %sum : (!h, !h) -> !h
+  return %new : !h
+}
+
+}

@@ -1,0 +1,275 @@
+// The kernels that stand for library calls on GPUs, run by the emulator and compared with the runtime's kernels for CPUs.
+#include "test/compiler/codegen/cuda/call_machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <random>
+
+namespace espalier::test {
+
+namespace {
+
+using testing::ElementsAre;
+
+void fill(std::vector<double> &values, unsigned seed, double scale = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  for (double &value : values)
+    value = scale * normal(random);
+}
+
+double rootMeanSquare(const double *values, size_t count) {
+  double squares = 0;
+  for (size_t i = 0; i < count; ++i)
+    squares += values[i] * values[i];
+  return std::sqrt(squares / static_cast<double>(count));
+}
+
+struct Tolerance {
+  double relative;        ///< to the element
+  double ofRow = 0;       ///< to the root mean square of the element's row
+  double ofTensor = 1e-6; ///< and to that of all rows
+};
+
+void expectNear(const std::vector<double> &got, const std::vector<double> &wanted, const Tolerance &tolerance,
+                size_t row, const std::string &what) {
+  double worst = 0, rms = rootMeanSquare(wanted.data(), wanted.size());
+  size_t at = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    double rowRms = rootMeanSquare(wanted.data() + i / row * row, row);
+    double bound = tolerance.relative * std::abs(wanted[i]) + tolerance.ofRow * rowRms + tolerance.ofTensor * rms;
+    double part = std::abs(got[i] - wanted[i]) / (bound + 1e-30);
+    if (!(part <= worst)) {
+      worst = part;
+      at = i;
+    }
+  }
+  EXPECT_LE(worst, 1) << what << "[" << at << "]: got " << got[at] << ", wanted " << wanted[at] << ", rms " << rms;
+}
+
+struct Attention {
+  int64_t batch = 2, queries = 40, keys = 40, kvHeads = 2, group = 1, headDim = 16;
+  std::string type = "f32";
+  bool isCausal = false;
+  double rate = 0;
+  int64_t firstPosition = 0;
+
+  std::string tensor(bool isQuery, bool isStatistic = false) const {
+    std::string text = "tensor<" + std::to_string(batch) + "x" + std::to_string(isQuery ? queries : keys) + "x" +
+                       std::to_string(kvHeads) + "x";
+    if (isQuery)
+      text += std::to_string(group) + "x";
+    text += isStatistic ? "f32" : std::to_string(headDim) + "x" + type;
+    return text + ", #model.dims<batch, seq, kv_heads" + (isQuery ? ", group" : "") +
+           (isStatistic ? "" : ", head_dim") + ">>";
+  }
+
+  std::string attributes() const {
+    std::string text = "{id = 7 : i64, scale = 0.25 : f64, rate = " + std::to_string(rate) + " : f64";
+    if (isCausal)
+      text += ", causal";
+    text += ", origins = [#dist.origin<dp * 2>, " +
+            (firstPosition > 0 ? "#dist.origin<cp * " + std::to_string(firstPosition) + ">" : std::string("unit")) +
+            ", #dist.origin<tp * 2>, unit, unit], unsplit = array<i64: " + std::to_string(2 * batch) + ", " +
+            std::to_string(keys) + ", " + std::to_string(2 * kvHeads) + ", " + std::to_string(group) + ", " +
+            std::to_string(headDim) + ">";
+    return text + "}";
+  }
+
+  std::string text(bool isForward) const {
+    std::string q = tensor(true), k = tensor(false), lse = tensor(true, true);
+    auto saved = [](const std::string &name) { return " {model.role = \"saved\", model.name = \"" + name + "\"}"; };
+    std::string arguments = "%q: " + q + saved("q") + ", %k: " + k + saved("k") + ", %v: " + k + saved("v");
+    if (isForward)
+      return "func.func @block.forward(" + arguments + ") -> (" + q + saved("out") + ", " + lse + saved("lse") +
+             ") {\n %r:2 = model.attention %q, %k, %v " + attributes() + " : (" + q + ", " + k + ", " + k + ") -> (" +
+             q + ", " + lse + ")\n return %r#0, %r#1 : " + q + ", " + lse + "\n}";
+    arguments += ", %out: " + q + saved("out") + ", %lse: " + lse + saved("lse") + ", %dout: " + q + saved("dout");
+    return "func.func @block.backward(" + arguments + ") -> (" + q + saved("dq") + ", " + k + saved("dk") + ", " + k +
+           saved("dv") + ") {\n %r:3 = model.attention_grad %q, %k, %v, %out, %lse, %dout " + attributes() + " : (" +
+           q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " + q + ") -> (" + q + ", " + k + ", " + k +
+           ")\n return %r#0, %r#1, %r#2 : " + q + ", " + k + ", " + k + "\n}";
+  }
+};
+
+/// Each side rounds its result by up to half a unit in the last place. Roundings of the probabilities and slopes on tensor
+/// cores are independent of each other: their sum stays within a unit of the row's root mean square. In f32 the order of
+/// sums and ex2 differ.
+void expectAttention(const CallMachine &machine, const std::string &name, const Attention &attention) {
+  double unit = attention.type == "bf16" ? 0x1p-7 : attention.type == "f16" ? 0x1p-10 : 1e-5;
+  expectNear(machine.cuda(name), machine.cpu(name), {.relative = unit, .ofRow = unit, .ofTensor = 1e-5},
+             static_cast<size_t>(attention.headDim), name);
+}
+
+void checkAttention(const Attention &attention) {
+  CallMachine forward(attention.text(/*isForward=*/true));
+  fill(forward.values("q"), 1);
+  fill(forward.values("k"), 2);
+  fill(forward.values("v"), 3);
+  forward.run({});
+  expectAttention(forward, "out", attention);
+  expectNear(forward.cuda("lse"), forward.cpu("lse"), {.relative = 1e-5, .ofTensor = 1e-5}, 1, "lse");
+  CallMachine backward(attention.text(/*isForward=*/false));
+  for (const char *name : {"q", "k", "v"})
+    backward.values(name) = forward.values(name);
+  for (const char *name : {"out", "lse"})
+    backward.values(name) = forward.cpu(name);
+  fill(backward.values("dout"), 4);
+  backward.run({});
+  EXPECT_THAT(backward.kernels(),
+              ElementsAre("attention_delta", "attention_key_gradient", "attention_query_gradient"));
+  for (const char *name : {"dq", "dk", "dv"})
+    expectAttention(backward, name, attention);
+}
+
+TEST(AttentionKernels, InF32) { checkAttention({}); }
+TEST(AttentionKernels, CausalWithATailOfKeys) { checkAttention({.queries = 75, .keys = 75, .isCausal = true}); }
+TEST(AttentionKernels, GroupOfHeads) { checkAttention({.batch = 1, .kvHeads = 2, .group = 3, .isCausal = true}); }
+TEST(AttentionKernels, LongHeads) { checkAttention({.batch = 1, .kvHeads = 1, .headDim = 136, .isCausal = true}); }
+TEST(AttentionKernels, PartOfTheQueries) {
+  checkAttention({.batch = 1, .queries = 20, .keys = 60, .isCausal = true, .firstPosition = 40});
+}
+TEST(AttentionKernels, Dropout) { checkAttention({.batch = 1, .isCausal = true, .rate = 0.25}); }
+TEST(AttentionKernels, InBf16) { checkAttention({.batch = 1, .kvHeads = 1, .type = "bf16"}); }
+TEST(AttentionKernels, InF16) {
+  checkAttention({.batch = 1, .queries = 150, .keys = 150, .kvHeads = 1, .type = "f16", .isCausal = true});
+}
+TEST(AttentionKernels, Bf16WithAHeadThatIsNoMultipleOf16) {
+  checkAttention({.batch = 1, .kvHeads = 2, .group = 2, .headDim = 72, .type = "bf16", .isCausal = true});
+}
+TEST(AttentionKernels, Bf16OfLongHeads) {
+  checkAttention({.batch = 1, .kvHeads = 1, .headDim = 256, .type = "bf16", .isCausal = true});
+}
+TEST(AttentionKernels, Bf16PartOfTheQueriesWithDropout) {
+  checkAttention({.batch = 2,
+                  .queries = 30,
+                  .keys = 90,
+                  .kvHeads = 1,
+                  .group = 2,
+                  .headDim = 64,
+                  .type = "bf16",
+                  .isCausal = true,
+                  .rate = 0.1,
+                  .firstPosition = 60});
+}
+
+/// What ptxas says of a text, by its option -v.
+std::string assemble(const std::string &ptx, const std::string &level) {
+  std::string file = testing::TempDir() + "/kernels.ptx";
+  std::ofstream(file) << ptx;
+  std::string command = "ptxas -v -arch=" + level + " -o /dev/null " + file + " 2>&1", said;
+  FILE *pipe = popen(command.c_str(), "r");
+  for (char line[4096]; fgets(line, sizeof(line), pipe);)
+    said += line;
+  pclose(pipe);
+  return said;
+}
+
+/// The sizes that models have must fit the registers.
+TEST(AttentionKernels, DoNotSpill) {
+  if (system("ptxas --version > /dev/null 2>&1") != 0)
+    GTEST_SKIP() << "there is no ptxas";
+  for (double rate : {0.0, 0.1})
+    for (std::string type : {"f32", "bf16", "f16"})
+      for (int64_t headDim : {32, 64, 80, 128, 256})
+        for (bool isForward : {true, false})
+          for (std::string level : {"sm_80", "sm_90"}) {
+            Attention attention{.headDim = headDim, .type = type, .isCausal = true, .rate = rate};
+            std::string said = assemble(CallMachine(attention.text(isForward)).ptx(), level);
+            EXPECT_THAT(said, testing::HasSubstr("0 bytes spill stores, 0 bytes spill loads"));
+            EXPECT_THAT(said, testing::Not(testing::ContainsRegex("[1-9][0-9]* bytes spill")))
+                << type << " " << headDim << " " << isForward << " " << level;
+          }
+}
+
+std::string saved(const std::string &name) { return " {model.role = \"saved\", model.name = \"" + name + "\"}"; }
+
+TEST(EmbedKernel, RowsThatAreElsewhereAreZero) {
+  for (std::string hidden : {"40", "37"}) {
+    std::string table = "tensor<11x" + hidden + "xf32, #model.dims<vocab, hidden>>";
+    std::string ids = "tensor<3x7xi32, #model.dims<batch, seq>>";
+    std::string out = "tensor<3x7x" + hidden + "xbf16, #model.dims<batch, seq, hidden>>";
+    CallMachine machine("func.func @embed.forward(%t: " + table + saved("table") + ", %i: " + ids + saved("ids") +
+                        ") -> (" + out + saved("out") +
+                        ") {\n %y = model.embed %t, %i {first_row = #dist.origin<tp * 11>} : (" + table + ", " + ids +
+                        ") -> " + out + "\n return %y : " + out + "\n}");
+    fill(machine.values("table"), 1);
+    for (size_t i = 0; i < machine.values("ids").size(); ++i)
+      machine.values("ids")[i] = static_cast<double>(i * 5 % 33);
+    machine.run({});
+    EXPECT_THAT(machine.kernels(), ElementsAre("embed"));
+    EXPECT_EQ(machine.cuda("out"), machine.cpu("out"));
+  }
+}
+
+void checkEmbedGradient(int64_t tokens, const std::string &hidden, const std::function<int(int64_t)> &idOf,
+                        const std::string &accumulate) {
+  std::string table = "tensor<150x" + hidden + "xf32, #model.dims<vocab, hidden>>";
+  std::string ids = "tensor<1x" + std::to_string(tokens) + "xi32, #model.dims<batch, seq>>";
+  std::string dout = "tensor<1x" + std::to_string(tokens) + "x" + hidden + "xbf16, #model.dims<batch, seq, hidden>>";
+  std::string grown = " {model.role = \"accumulator\", model.name = \"dtable\"}";
+  CallMachine machine("func.func @embed.backward(%i: " + ids + saved("ids") + ", %d: " + dout + saved("dout") +
+                      ", %t: " + table + grown + ") -> (" + table + grown +
+                      ") {\n %g = model.embed_grad %i, %d {first_row = #dist.origin<tp * 150>} : (" + ids + ", " + dout +
+                      ") -> " + table + "\n %y = model.accumulate %t, %g " + accumulate + " : (" + table + ", " + table +
+                      ") -> " + table + "\n return %y : " + table + "\n}");
+  fill(machine.values("dout"), 1);
+  fill(machine.values("dtable"), 2);
+  for (int64_t i = 0; i < tokens; ++i)
+    machine.values("ids")[i] = 150 + idOf(i);
+  EXPECT_THAT(machine.kernels(), ElementsAre("order_tokens", "sum_segments", "join_segments"));
+  for (int64_t microBatch : {0, 1}) {
+    machine.run({.microBatch = microBatch});
+    expectNear(machine.cuda("dtable"), machine.cpu("dtable"), {.relative = 1e-5, .ofTensor = 1e-5}, 1, "dtable");
+    std::vector<double> first = machine.cuda("dtable");
+    machine.runCuda({.microBatch = microBatch});
+    EXPECT_EQ(machine.cuda("dtable"), first);
+  }
+}
+
+TEST(EmbedGradientKernels, FewOfEach) {
+  checkEmbedGradient(300, "20", [](int64_t i) { return static_cast<int>(i * 37 % 170) - 10; }, "");
+}
+TEST(EmbedGradientKernels, OneTokenForAll) {
+  checkEmbedGradient(300, "7", [](int64_t) { return 64; }, "");
+}
+TEST(EmbedGradientKernels, RunsOfManySegments) {
+  checkEmbedGradient(500, "8", [](int64_t i) { return i % 3 == 0 ? static_cast<int>(i % 150) : 149; }, "{always}");
+}
+
+TEST(RopeKernel, TurnsForthAndBack) {
+  for (std::string inverse : {"", ", inverse"})
+    for (std::string type : {"f32", "bf16"}) {
+      std::string x = "tensor<2x9x3x24x" + type + ", #model.dims<batch, seq, heads, head_dim>>";
+      std::string positions = "tensor<2x9xi32, #model.dims<batch, seq>>";
+      CallMachine machine("func.func @block.forward(%x: " + x + saved("x") + ", %p: " + positions + saved("positions") +
+                          ") -> (" + x + saved("y") + ") {\n %y = model.rope %x, %p {theta = 1.0e+04 : f64" + inverse +
+                          "} : (" + x + ", " + positions + ") -> " + x + "\n return %y : " + x + "\n}");
+      fill(machine.values("x"), 1);
+      for (size_t i = 0; i < machine.values("positions").size(); ++i)
+        machine.values("positions")[i] = static_cast<double>(i * i * 977);
+      machine.run({});
+      EXPECT_THAT(machine.kernels(), ElementsAre("rope"));
+      expectNear(machine.cuda("y"), machine.cpu("y"), {.relative = type == "f32" ? 1e-6 : 0x1p-7}, 1, "y");
+    }
+}
+
+TEST(SquaredNormKernels, AddsBlocksInF64) {
+  for (std::string count : {"3", "16385", "40001"}) {
+    std::string x = "tensor<" + count + "xf32>";
+    CallMachine machine("func.func @block.squared_norm(%x: " + x + saved("x") + ") -> (tensor<f32>" + saved("norm") +
+                        ") {\n %y = model.squared_norm %x {weight = 0.5 : f64} : (" + x +
+                        ") -> tensor<f32>\n return %y : tensor<f32>\n}");
+    fill(machine.values("x"), 1);
+    machine.run({});
+    EXPECT_THAT(machine.kernels(), ElementsAre("square_blocks", "add_squares"));
+    expectNear(machine.cuda("norm"), machine.cpu("norm"), {.relative = 1e-6}, 1, "norm");
+  }
+}
+
+} // namespace
+} // namespace espalier::test

@@ -1,0 +1,72 @@
+// What is said where the driver or cuBLASLt is missing, too old or not whole.
+#include "runtime/device/cuda/library.h"
+#include "runtime/status.h"
+
+#include <gmock/gmock.h>
+
+namespace espalier::rt::cuda {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// The PlanError that `work` ends with; empty where it ends well.
+template <typename Work> std::string errorOf(Work work) {
+  try {
+    work();
+  } catch (const PlanError &error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<std::string> doubleOf(const char *name) {
+  return {std::string(ESPALIER_BINARY_DIR) + "/test/lib/" + name + ".so"};
+}
+
+template <typename Opened> std::string opening(const std::vector<std::string> &names) {
+  return errorOf([&] { Opened{names}; });
+}
+
+TEST(CudaLibrary, AMissingDriverIsNamedWithWhatTheLoaderSays) {
+  EXPECT_THAT(opening<Driver>({"libno_driver.so.1"}),
+              StartsWith("the plan is for CUDA and needs the NVIDIA driver: libno_driver.so.1: cannot open"));
+}
+
+TEST(CudaLibrary, AMissingCublasLtIsNamedWithTheFoldersLookedIn) {
+  std::vector<std::string> names = {"libno_blas.so.13", "libno_blas.so.12"}, folders = {"/none", "/nowhere"};
+  EXPECT_THAT(errorOf([&] { Library("cuBLASLt", names, folders); }),
+              AllOf(StartsWith("the plan is for CUDA and needs cuBLASLt: libno_blas.so.13: cannot open"),
+                    EndsWith("; nor is it in /none, /nowhere")));
+}
+
+TEST(CudaLibrary, TheSecondNameAndTheFoldersAreTried) {
+  std::vector<std::string> names = {"libno_blas.so.13", "cuda_old_driver.so"};
+  std::vector<std::string> folders = {"/none", std::string(ESPALIER_BINARY_DIR) + "/test/lib"};
+  EXPECT_THAT(Library("cuBLASLt", names, folders).path(), EndsWith("/test/lib/cuda_old_driver.so"));
+}
+
+TEST(CudaLibrary, AnOldDriverIsRefusedWithBothVersions) {
+  EXPECT_THAT(opening<Driver>(doubleOf("cuda_old_driver")),
+              EndsWith("is for CUDA 11.4, the plan needs one for CUDA 12.0 or newer"));
+}
+
+TEST(CudaLibrary, AnOldCublasLtIsRefusedWithBothVersions) {
+  EXPECT_THAT(opening<CublasLt>(doubleOf("cuda_old_driver")),
+              EndsWith("has version 110400, the plan needs 120000 or newer"));
+}
+
+TEST(CudaLibrary, ADriverWithoutAVersionIsRefusedInItsOwnWords) {
+  EXPECT_THAT(opening<Driver>(doubleOf("cuda_broken_driver")), EndsWith("does not tell its version: out of order"));
+}
+
+TEST(CudaLibrary, AMissingSymbolIsNamed) {
+  EXPECT_THAT(opening<Driver>(doubleOf("cuda_empty_driver")),
+              AllOf(HasSubstr("cuda_empty_driver.so) lacks cuInit"), StartsWith("the NVIDIA driver")));
+  EXPECT_THAT(opening<CublasLt>(doubleOf("cuda_empty_driver")), HasSubstr("lacks cublasLtCreate"));
+}
+
+} // namespace
+} // namespace espalier::rt::cuda
