@@ -44,7 +44,8 @@ const char *SharedMemory::write(uint32_t at, uint32_t count, uint32_t warp) {
 void SharedMemory::expect(uint32_t at, uint32_t count) { std::fill_n(states.begin() + at, count, expected); }
 
 Block::Block(Grid &grid, Dim index)
-    : grid(grid), index(index), shared(grid.entry.sharedBytes + grid.launch.sharedBytes) {
+    : grid(grid), index(index), number(1 + index.x + grid.launch.grid.x * (index.y + grid.launch.grid.y * index.z)),
+      shared(grid.entry.sharedBytes + grid.launch.sharedBytes) {
   const Dim &size = grid.launch.block;
   uint32_t threads = size.x * size.y * size.z;
   local.resize(static_cast<size_t>(threads) * grid.entry.localBytes);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "test/emulator/global_touches.h"
 #include "test/emulator/ptx.h"
 #include "test/emulator/warp.h"
 
@@ -15,7 +16,7 @@ struct Grid {
   const Launch &launch;
   const Memory &memory;
   std::vector<std::byte> parameters;
-  ByteSet reads = {}, writes = {}, nonCoherentReads = {};
+  GlobalTouches touches = {};
   uint32_t nonCoherentLine = 0;
   uint64_t instructions = 0;
 };
@@ -57,6 +58,7 @@ public:
 
   Grid &grid;
   const Dim index;
+  const uint32_t number; // from 1, in the order of the grid
   SharedMemory shared;
   std::vector<std::byte> local; // of each thread
 

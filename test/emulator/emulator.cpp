@@ -93,8 +93,8 @@ Report Module::launch(const Launch &launch, Memory &memory) const {
     for (uint32_t y = 0; y < launch.grid.y; ++y)
       for (uint32_t x = 0; x < launch.grid.x; ++x)
         Block(grid, {x, y, z}).run();
-  Report report{grid.instructions, grid.reads.ranges(), grid.writes.ranges()};
-  Range both = firstCommon(grid.nonCoherentReads.ranges(), report.writes);
+  Report report{grid.instructions, grid.touches.reads(), grid.touches.writes()};
+  Range both = grid.touches.wronglyNonCoherent();
   if (both.begin < both.end)
     throw Fault(Fault::Check::race, entry.name, grid.nonCoherentLine,
                 "ld.global.nc reads memory that the kernel writes: " + memory.describe(both.begin));

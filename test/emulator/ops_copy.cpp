@@ -25,8 +25,9 @@ void begin(Warp &warp, const Instruction &i, uint32_t mask) {
     to.checkAlignment(source, lane);
     std::byte *from = nullptr;
     if (filled) {
-      from = MemoryAccess(warp, i, filled, /*reads=*/true, /*writes=*/false).global(source, lane);
-      warp.block.grid.reads.mark(source, source + filled);
+      MemoryAccess read(warp, i, filled, /*reads=*/true, /*writes=*/false);
+      from = read.global(source, lane);
+      read.touch({source, source + filled}, lane);
     }
     warp.open[lane].push_back({from, static_cast<uint32_t>(target), bytes, filled});
   });

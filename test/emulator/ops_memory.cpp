@@ -14,28 +14,28 @@ std::string hexadecimal(uint64_t value) {
   return text;
 }
 
-/// Collects neighbouring accesses of lanes into one run.
-class Run {
+/// Neighbouring accesses of lanes as one run.
+template <class F> class Runs {
 public:
-  explicit Run(ByteSet *set, ByteSet *more) : set(set), more(more) {}
-  ~Run() { end(); }
-  void add(uint64_t from, uint64_t bytes) {
-    if (from != until) {
+  explicit Runs(F found) : found(found) {}
+  void add(uint64_t from, uint64_t bytes, uint32_t lane) {
+    if (from != run.end) {
       end();
-      begin = from;
+      run.begin = from;
     }
-    until = from + bytes;
+    run.end = from + bytes;
+    lastLane = lane;
+  }
+  void end() {
+    if (run.begin < run.end)
+      found(run, lastLane);
+    run = {0, 0};
   }
 
 private:
-  ByteSet *set, *more;
-  uint64_t begin = 0, until = 0;
-  void end() {
-    if (set && begin < until)
-      set->mark(begin, until);
-    if (more && begin < until)
-      more->mark(begin, until);
-  }
+  F found;
+  Range run = {0, 0};
+  uint32_t lastLane = 0;
 };
 
 } // namespace
@@ -98,13 +98,26 @@ void MemoryAccess::checkAlignment(uint64_t address, uint32_t lane) const {
               hexadecimal(address) + " is not a multiple of " + std::to_string(bytes));
 }
 
-void MemoryAccess::find(uint32_t operand, uint32_t mask, std::byte *(&host)[warpLanes]) {
+/// Tells the launch what a lane, and those before it, have touched.
+void MemoryAccess::touch(Range run, uint32_t lane) {
   Grid &grid = warp.block.grid;
-  bool isGlobal = instruction.space == Space::global || instruction.space == Space::generic;
-  Run readRun(isGlobal && reads ? &grid.reads : nullptr, instruction.nonCoherent ? &grid.nonCoherentReads : nullptr);
-  Run writeRun(isGlobal && writes ? &grid.writes : nullptr, nullptr);
-  if (instruction.nonCoherent && !grid.nonCoherentLine)
-    grid.nonCoherentLine = instruction.line;
+  uint32_t block = isAtomic ? 0 : warp.block.number;
+  std::optional<GlobalTouches::Conflict> conflict;
+  if (reads)
+    conflict = grid.touches.read(run, block, instruction.nonCoherent);
+  if (writes && !conflict)
+    conflict = grid.touches.write(run, block);
+  if (conflict)
+    warp.fail(Fault::Check::race, instruction, lane,
+              std::string(writes ? "writes " : "reads ") + grid.memory.describe(conflict->address) + ", which " +
+                  (conflict->block ? "block " + std::to_string(conflict->block - 1) : "other blocks") +
+                  (conflict->isWrite ? " writes" : " read"));
+}
+
+void MemoryAccess::find(uint32_t operand, uint32_t mask, std::byte *(&host)[warpLanes]) {
+  Runs runs([this](Range run, uint32_t lane) { touch(run, lane); });
+  if (instruction.nonCoherent && !warp.block.grid.nonCoherentLine)
+    warp.block.grid.nonCoherentLine = instruction.line;
   forLanes(mask, [&](uint32_t lane) {
     uint64_t address = addressOf(operand, instruction.immediate, lane);
     Space space = instruction.space;
@@ -117,11 +130,10 @@ void MemoryAccess::find(uint32_t operand, uint32_t mask, std::byte *(&host)[warp
                  : space == Space::shared ? shared(address, lane)
                  : space == Space::local  ? local(address, lane)
                                           : parameter(address, lane);
-    if (space == Space::global) {
-      readRun.add(address, bytes);
-      writeRun.add(address, bytes);
-    }
+    if (space == Space::global)
+      runs.add(address, bytes, lane);
   });
+  runs.end();
 }
 
 namespace {
@@ -246,7 +258,9 @@ template <class T> T combine(uint8_t operation, T old, T value, T other) {
 template <class T> void atomic(Warp &warp, const Instruction &i, uint32_t mask) {
   std::byte *at[warpLanes];
   bool isGlobal = i.space != Space::shared;
-  MemoryAccess(warp, i, sizeof(T), /*reads=*/isGlobal, /*writes=*/isGlobal).find(i.outputs, mask, at);
+  MemoryAccess access(warp, i, sizeof(T), /*reads=*/isGlobal, /*writes=*/isGlobal);
+  access.isAtomic = true;
+  access.find(i.outputs, mask, at);
   forLanes(mask, [&](uint32_t lane) {
     T old;
     std::memcpy(&old, at[lane], sizeof old);

@@ -242,6 +242,23 @@ TEST(PtxMemory, NonCoherentLoadsOfWhatIsWrittenAreReported) {
   EXPECT_THAT(fault.what(), HasSubstr("ld.global.nc reads memory that the kernel writes: byte 8 of out"));
 }
 
+// Blocks run in any order: what one writes, no other may touch.
+TEST(PtxMemory, BlocksDoNotTouchWhatOthersWrite) {
+  std::string own = "mov.u32 %r3, %ctaid.x;\nmad.lo.s32 %r1, %r3, 4, %r1;\n" + storeOwn;
+  EXPECT_EQ(outputs(own, 12, {.grid = {3}, .block = {4}}).size(), 12u);
+  Fault same = faultIn(storeOwn, {.grid = {3}, .block = {4}});
+  EXPECT_EQ(same.check, Check::race);
+  EXPECT_THAT(same.what(), HasSubstr("(block 1,0,0, thread 3) writes byte 0 of out (256 bytes), which block 0 writes"));
+  EXPECT_THAT(faultIn("ld.global.b32 %r2, [%rd1+128];\n" + own +
+                          "mov.b32 %r4, 2;\nsetp.eq.s32 %p1, %r3, %r4;\n"
+                          "@%p1 st.global.b32 [%rd1+128], %r4;",
+                      {.grid = {3}, .block = {4}})
+                  .what(),
+              HasSubstr("writes byte 128 of out (256 bytes), which other blocks read"));
+  EXPECT_THAT(faultIn("ld.global.b32 %r2, [%rd1];\n" + own, {.grid = {2}, .block = {4}}).what(),
+              HasSubstr("reads byte 0 of out (256 bytes), which block 0 writes"));
+}
+
 TEST(PtxMemory, UndefinedReadsAreReportedWhereAskedFor) {
   EXPECT_EQ(outputs("mov.b32 %r2, %r7;\n" + storeOwn, 1).size(), 1u);
   EXPECT_EQ(faultIn("mov.b32 %r2, %r7;", {.reportsUndefined = true}).check, Check::undefined);

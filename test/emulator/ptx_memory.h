@@ -16,6 +16,8 @@ public:
   std::byte *shared(uint64_t address, uint32_t lane);
   std::byte *global(uint64_t address, uint32_t lane);
   void checkAlignment(uint64_t address, uint32_t lane) const;
+  void touch(Range run, uint32_t lane);
+  bool isAtomic = false;
 
 private:
   Warp &warp;

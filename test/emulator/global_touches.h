@@ -1,0 +1,49 @@
+// What a launch has touched of global memory. Blocks run in any order on a device: bytes that one block writes and
+// another one touches are a race.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "test/emulator/memory.h"
+
+namespace espalier::emulator {
+
+class GlobalTouches {
+public:
+  /// Bytes that blocks race for, and the other block.
+  struct Conflict {
+    uint64_t address;
+    uint32_t block;
+    bool isWrite; // of the other block
+  };
+  /// Each tells of the first conflict with another block. Blocks are numbered from 1; 0 is for atomics, which race with
+  /// nobody.
+  std::optional<Conflict> read(Range bytes, uint32_t block, bool isNonCoherent);
+  std::optional<Conflict> write(Range bytes, uint32_t block);
+
+  Ranges reads() const { return readBytes.ranges(); }
+  Ranges writes() const { return writtenBytes.ranges(); }
+  /// Bytes that were read as if nobody wrote them, and were written.
+  Range wronglyNonCoherent() const { return firstCommon(nonCoherentBytes.ranges(), writtenBytes.ranges()); }
+
+private:
+  // Owners of two bytes each: blocks are told apart no finer than that.
+  static constexpr uint64_t pageBytes = 4096, granuleBytes = 2;
+  static constexpr uint32_t severalBlocks = ~0u;
+  struct Owners {
+    std::array<uint32_t, pageBytes / granuleBytes> writers = {}, readers = {};
+  };
+  std::unordered_map<uint64_t, std::unique_ptr<Owners>> pages;
+  uint64_t lastNumber = ~uint64_t(0);
+  Owners *last = nullptr;
+  ByteSet readBytes, writtenBytes, nonCoherentBytes;
+
+  Owners &page(uint64_t number);
+  /// Calls visit(owners, index) for each granule of the bytes until it gives a conflict.
+  template <class F> std::optional<Conflict> forGranules(Range bytes, F visit);
+};
+
+} // namespace espalier::emulator
