@@ -42,4 +42,10 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// This machine has too little memory for a plan; the text has both figures.
+class MemoryError : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
 } // namespace espalier::rt

@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 namespace {
 
@@ -37,11 +38,15 @@ int main(int argc, char **argv) {
     return espalier::reportParseError(app, error);
   } catch (const espalier::rt::PlanError &error) {
     return report(error.what(), espalier::UserError);
+  } catch (const espalier::rt::MemoryError &error) {
+    return report(error.what(), espalier::DoesNotFit);
   } catch (const espalier::rt::DataError &error) {
     std::fprintf(stderr, "%s\n", error.what()); // has a place of its own
     return espalier::UserError;
   } catch (const espalier::rt::RankFailure &error) {
     return report(error.what(), espalier::Failed);
+  } catch (const std::bad_alloc &) {
+    return report("the system refuses more memory", espalier::Failed);
   } catch (const std::exception &error) {
     return report(error.what(), espalier::Failed);
   }
