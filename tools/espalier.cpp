@@ -5,6 +5,7 @@
 
 #include "compiler/command_line.h"
 
+#include "runtime/crash_report.h"
 #include "runtime/data/data_error.h"
 #include "runtime/status.h"
 
@@ -26,6 +27,7 @@ int main(int argc, char **argv) {
   CLI::App app("A graph compiler and auto-parallel planner for training language models", "espalier");
   app.require_subcommand(1);
   int exitCode = espalier::Success;
+  espalier::rt::reportCrashes();
   espalier::addRunCommand(app, exitCode);
   espalier::addInspectCommand(app, exitCode);
   espalier::addDataCommands(app);

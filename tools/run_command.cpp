@@ -2,7 +2,6 @@
 #include "tools/commands.h"
 
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/crash_report.h"
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "runtime/train/stop.h"
@@ -40,7 +39,6 @@ int runPlanFile(const RunWords &words) {
   std::string level = program.backend().level();
   fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
              level.empty() ? "no processor" : level);
-  rt::reportCrashes();
   rt::stopOnSignals();
   std::signal(SIGPIPE, SIG_IGN); // what a closed standard output means is decided where it is written
   rt::RunResult result = rt::runPlan(program, words.options);

@@ -55,6 +55,9 @@ std::string logLine(const StepRecord &record, int64_t steps) {
 Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
   if (options.metrics.empty())
     return;
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(options.metrics, ignored)) // to open one waits for a reader
+    throw PlanError(fmt::format("{}: is a pipe; --metrics wants a file", options.metrics.string()));
   file.open(options.metrics, options.resume ? std::ios::app : std::ios::trunc);
   if (!file)
     throw PlanError(fmt::format("{}: cannot be written", options.metrics.string()));
