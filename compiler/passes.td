@@ -45,11 +45,11 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
   let summary = "Outlines forward, backward and evaluate of each segment and decides what is kept between them";
   let description = [{
     For each policy in a segment's `model.recompute` (none, selective, full) makes `@<segment>.<policy>.forward` and
-    `.backward`, and once `@<segment>.evaluate`, which keeps nothing. Kept values are results of forward and arguments
-    of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of tensor-parallel sums under
-    every policy. `dist.slice_inputs` keeps the incoming stream of the policy full as its slice over these axes, which
-    backward gathers. Gradients of losses arrive in backward as the scalar `loss_scale`; a loss beside a stream is no part
-    of evaluation.
+    `.backward`, and once `@<segment>.evaluate`, which keeps nothing and is without dropout. Kept values are results of
+    forward and arguments of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of
+    tensor-parallel sums under every policy. `dist.slice_inputs` keeps the incoming stream of the policy full as its slice
+    over these axes, which backward gathers. Gradients of losses arrive in backward as the scalar `loss_scale`; a loss
+    beside a stream is no part of evaluation.
   }];
 }
 

@@ -4,8 +4,12 @@
 
 #include "runtime/executor.h"
 
+#include <atomic>
 #include <csignal>
 #include <fmt/format.h>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -26,6 +30,43 @@ void report(int signal, siginfo_t *info, void *) {
   raise(signal);
 }
 
+/// The path of the file that is mapped at an address, empty for other memory: the system keeps a table of it, so we
+/// need none.
+std::string mappedFileAt(const void *address) {
+  std::ifstream maps("/proc/self/maps");
+  auto wanted = reinterpret_cast<uintptr_t>(address);
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::string permissions, offset, device, inode, path;
+    if (!(words >> std::hex >> begin >> dash >> end >> permissions >> offset >> device >> inode) || wanted < begin ||
+        wanted >= end)
+      continue;
+    std::getline(words >> std::ws, path);
+    return path.starts_with('/') ? path : "";
+  }
+  return "";
+}
+
+/// A bus error within a mapped file means that the file has become shorter. Several ranks may meet it at once; the
+/// first one tells and ends the process.
+void reportBus(int signal, siginfo_t *info, void *context) {
+  static std::atomic_flag isTold = ATOMIC_FLAG_INIT;
+  while (isTold.test_and_set())
+    pause();
+  alarm(secondsForTheSentence);
+  std::string file = mappedFileAt(info->si_addr);
+  if (file.empty()) {
+    std::signal(signal, SIG_DFL);
+    return report(signal, info, context);
+  }
+  std::string message = file + " ended before what it held when it was opened: it was truncated during the run";
+  std::string text = "espalier: error: " + (running ? running->describe(message).sentence() : message) + "\n";
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  _exit(1);
+}
+
 } // namespace
 
 CrashSite::CrashSite(const Executor *executor) : before(running) { running = executor; }
@@ -38,8 +79,11 @@ void reportCrashes() {
   struct sigaction action = {};
   action.sa_sigaction = report;
   action.sa_flags = SA_SIGINFO | SA_RESETHAND;
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+  for (int signal : {SIGSEGV, SIGFPE, SIGILL})
     sigaction(signal, &action, nullptr);
+  action.sa_sigaction = reportBus;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 } // namespace espalier::rt

@@ -21,7 +21,8 @@ private:
 };
 
 /// From now on SIGSEGV, SIGBUS, SIGFPE and SIGILL write the place of the failing rank and then end the process as they
-/// would have done without. For the whole process, hence called by the command alone.
+/// would have done without. A file that was truncated while it is mapped and read is no crash: it is named, and the
+/// process ends with 1. For the whole process, hence called by the command alone.
 void reportCrashes();
 
 } // namespace espalier::rt

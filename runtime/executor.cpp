@@ -146,6 +146,7 @@ void Executor::sumScalars() {
 }
 
 void Executor::agree(StepClient &client) {
+  client.beforeAgreement();
   sumScalars();
   Scalars agreed = scalars();
   client.updateScalars(agreed);

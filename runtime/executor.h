@@ -18,6 +18,8 @@ public:
   virtual ~StepClient() = default;
   /// Writes micro-batch `microBatch` into the inputs of a slot; offsets are those of Stage.inputs.
   virtual void loadInputs(uint32_t microBatch, std::byte *inputs) = 0;
+  /// Before this rank enters the sums over all ranks: all come here as often.
+  virtual void beforeAgreement() {}
   /// After LossSum, TokenCount and SquaredNorm were summed over all ranks: sets GradientScale and
   /// Apply.
   virtual void updateScalars(Scalars &scalars) = 0;

@@ -42,7 +42,7 @@ public:
   using std::runtime_error::runtime_error;
 };
 
-/// A plan that could run here if a device had more memory.
+/// The machine or its device has too little memory for a plan; the text has both figures.
 class MemoryError : public PlanError {
 public:
   using PlanError::PlanError;

@@ -2,6 +2,8 @@
 // briefly for the next job and then sleep.
 #include "runtime/thread_pool.h"
 
+#include <algorithm>
+#include <fmt/format.h>
 #include <utility>
 
 namespace espalier::rt {
@@ -25,12 +27,27 @@ void awaitChange(const std::atomic<uint32_t> &value, uint32_t seen, int spins) {
 
 } // namespace
 
-ThreadPool::ThreadPool(int threads, int spins) : spins(spins) {
-  for (int thread = 1; thread < threads; ++thread)
-    workers.emplace_back([this, thread] { serve(thread); });
+std::string threadRefusal(const std::system_error &error) {
+  return fmt::format(
+      "the system refuses a thread: {}; give fewer with --threads, compile for fewer ranks, or raise the "
+      "limits (ulimit -u, ulimit -v)",
+      error.code().message());
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::ThreadPool(int threads, int spins) : spins(spins) {
+  try {
+    workers.reserve(std::max(0, threads - 1));
+    for (int thread = 1; thread < threads; ++thread)
+      workers.push_back(startThread<std::thread>([this, thread] { serve(thread); }));
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+ThreadPool::~ThreadPool() { end(); }
+
+void ThreadPool::end() {
   stopping = true;
   generation.fetch_add(1);
   generation.notify_all();

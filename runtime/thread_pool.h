@@ -4,17 +4,34 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace espalier::rt {
+
+/// The sentence where a thread cannot be created.
+std::string threadRefusal(const std::system_error &error);
+
+/// A std::thread or std::jthread; throws with that sentence.
+template <typename Thread, typename Work> Thread startThread(Work &&work) {
+  try {
+    return Thread(std::forward<Work>(work));
+  } catch (const std::system_error &error) {
+    throw std::runtime_error(threadRefusal(error));
+  }
+}
 
 /// Threads that share out the parts of one job at a time. The caller is thread 0.
 class ThreadPool {
 public:
   using Work = void (*)(void *context, int64_t part, int thread);
 
-  /// `spins`: how often a thread looks for work before it sleeps; 0 where threads outnumber cores.
+  /// `spins`: how often a thread looks for work before it sleeps; 0 where threads outnumber cores. Throws where the
+  /// system refuses a thread; those that were made have ended then.
   ThreadPool(int threads, int spins);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
@@ -27,6 +44,7 @@ public:
   void run(int64_t parts, Work work, void *context);
 
 private:
+  void end();
   void serve(int thread);
   void takeParts(int thread);
 

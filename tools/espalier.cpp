@@ -5,11 +5,13 @@
 
 #include "compiler/command_line.h"
 
+#include "runtime/crash_report.h"
 #include "runtime/data/data_error.h"
 #include "runtime/status.h"
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 namespace {
 
@@ -25,6 +27,7 @@ int main(int argc, char **argv) {
   CLI::App app("A graph compiler and auto-parallel planner for training language models", "espalier");
   app.require_subcommand(1);
   int exitCode = espalier::Success;
+  espalier::rt::reportCrashes();
   espalier::addRunCommand(app, exitCode);
   espalier::addInspectCommand(app, exitCode);
   espalier::addDataCommands(app);
@@ -44,6 +47,8 @@ int main(int argc, char **argv) {
     return espalier::UserError;
   } catch (const espalier::rt::RankFailure &error) {
     return report(error.what(), espalier::Failed);
+  } catch (const std::bad_alloc &) {
+    return report("the system refuses more memory", espalier::Failed);
   } catch (const std::exception &error) {
     return report(error.what(), espalier::Failed);
   }

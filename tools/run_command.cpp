@@ -2,10 +2,12 @@
 #include "tools/commands.h"
 
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/crash_report.h"
 #include "runtime/status.h"
 #include "runtime/train/run.h"
+#include "runtime/train/stop.h"
+#include "runtime/train/summary.h"
 
+#include <csignal>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
@@ -32,18 +34,24 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
   rt::writeSafetensors(file, tensors, {});
 }
 
-void runPlanFile(const RunWords &words) {
+int runPlanFile(const RunWords &words) {
   rt::Program program(rt::readPlan(words.plan), words.options.threads);
   std::string level = program.backend().level();
   fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
              level.empty() ? "no processor" : level);
-  rt::reportCrashes();
+  rt::stopOnSignals();
+  std::signal(SIGPIPE, SIG_IGN); // what a closed standard output means is decided where it is written
   rt::RunResult result = rt::runPlan(program, words.options);
   int64_t last = result.steps.empty() ? 0 : result.steps.back().step;
   if (!words.dumpGradients.empty())
     dump(words.dumpGradients, result.gradients, last);
   if (!words.dumpParameters.empty())
     dump(words.dumpParameters, result.parameters, last);
+  if (!result.divergence.empty()) {
+    std::fprintf(stderr, "espalier: error: %s\n", rt::divergenceSentence(result, words.options).c_str());
+    return Failed;
+  }
+  return result.stopSignal ? 128 + result.stopSignal : int(Success);
 }
 
 void addDataOptions(CLI::App &run, rt::RunOptions &options) {
@@ -65,11 +73,12 @@ void addDataOptions(CLI::App &run, rt::RunOptions &options) {
 
 } // namespace
 
-void addRunCommand(CLI::App &app, int &) {
+void addRunCommand(CLI::App &app, int &exitCode) {
   CLI::App *run = app.add_subcommand("run", "Train by a plan, ranks as threads of this process");
   auto words = std::make_shared<RunWords>();
   rt::RunOptions &options = words->options;
   options.log = true;
+  options.stopSignal = rt::stopSignal;
   run->add_option("plan", words->plan, "the .plan file")->required();
   addDataOptions(*run, options);
   run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::Range(1, mostSteps));
@@ -87,10 +96,10 @@ void addRunCommand(CLI::App &app, int &) {
                   "write the unsharded gradients of each step here, as safetensors");
   run->add_option("--dump-parameters", words->dumpParameters,
                   "write the unsharded parameters after each step here, as safetensors");
-  run->callback([words] {
+  run->callback([words, &exitCode] {
     words->options.keepGradients = !words->dumpGradients.empty();
     words->options.keepParameters = !words->dumpParameters.empty();
-    runPlanFile(*words);
+    exitCode = runPlanFile(*words);
   });
 }
 

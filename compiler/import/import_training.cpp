@@ -35,6 +35,7 @@ void importOptimizer(const RunReader &reader) {
     reader.error("optimizer.eps", fmt::format("optimizer.eps is {}, must be above 0", optimizer.epsilon));
   optimizer.clip = reader.flag("runner_wrapper.use_clip_grad").value_or(false);
   optimizer.maxGradNorm = reader.number("runner_wrapper.max_grad_norm").value_or(1.0);
+  optimizer.maxSkippedSteps = reader.integer("runner_wrapper.max_skipped_steps").value_or(optimizer.maxSkippedSteps);
   if (optimizer.maxGradNorm <= 0)
     reader.error("runner_wrapper.max_grad_norm",
                  fmt::format("runner_wrapper.max_grad_norm is {}, must be above 0", optimizer.maxGradNorm));

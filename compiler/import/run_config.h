@@ -51,6 +51,7 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weightDecay = 0.0;
   bool clip = false;
   double maxGradNorm = 1.0;
+  int64_t maxSkippedSteps = 20; ///< in a row, then the run ends; 0: any number
 };
 
 /// Formulas in FORMATS.md section 5. Steps are optimizer steps.

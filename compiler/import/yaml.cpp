@@ -4,6 +4,7 @@
 #include "compiler/import/yaml.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
@@ -215,6 +216,11 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
 }
 
 YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLimits &limits) {
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(std::filesystem::symlink_status(file, ignored))) { // to open one waits for a writer
+    diagnostics.error({file, 0, 0}, "cannot read the file, it is a pipe");
+    return nullptr;
+  }
   std::ifstream stream(file, std::ios::binary);
   std::string text(limits.bytes + 1, '\0');
   if (!stream || !stream.read(text.data(), 0)) {

@@ -145,11 +145,21 @@ public:
       addArgument(argument, joint.getArgAttrDict(argument.getArgNumber()));
   }
 
-  void clone(Operation &op) {
+  Operation &clone(Operation &op) {
     for (Value operand : op.getOperands())
       if (auto argument = dyn_cast<BlockArgument>(operand))
         addJointArgument(argument);
-    b.clone(op, map);
+    return *b.clone(op, map);
+  }
+
+  /// As clone, but without random bits: dropout is its operand then, and attention keeps all weights.
+  void cloneUndropped(Operation &op) {
+    if (auto dropout = dyn_cast<model::DropoutOp>(op)) {
+      auto argument = dyn_cast<BlockArgument>(dropout.getX());
+      mapTo(dropout, argument ? this->argument(argument) : map.lookup(dropout.getX()));
+    } else if (auto attention = dyn_cast<model::AttentionOp>(clone(op))) {
+      attention.setRate(APFloat(0.0));
+    }
   }
 
   /// The phase's own argument for one of the joint function.
@@ -212,9 +222,7 @@ public:
       emitForward(phases, phases.saved(), joint.getName() + "." + policy.getValue() + ".forward", slice);
       emitBackward(phases, joint.getName() + "." + policy.getValue() + ".backward", slice);
     }
-    Phases phases(joint, Policy::Full, /*keepCollectives=*/false);
-    // Losses beside the stream serve training alone.
-    emitForward(phases, {}, joint.getName() + ".evaluate", std::nullopt, phases.resultRole(0) == "loss");
+    emitEvaluation(Phases(joint, Policy::Full, /*keepCollectives=*/false));
     joint.erase();
     return success();
   }
@@ -251,15 +259,34 @@ private:
                                 b.getNamedAttr("model.name", b.getStringAttr("saved." + std::to_string(index)))});
   }
 
-  void emitForward(const Phases &phases, ArrayRef<Value> kept, const Twine &name,
-                   const std::optional<SlicedInput> &slice, bool hasStatistics = true) {
-    SmallVector<Value> results;
-    SmallVector<DictionaryAttr> attributes;
+  /// The stream that goes on, and sums.
+  void addForwardResults(const Phases &phases, bool hasStatistics, SmallVectorImpl<Value> &results,
+                         SmallVectorImpl<DictionaryAttr> &attributes) {
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
       if (phases.resultRole(index) == "stream" || (phases.resultRole(index) == "statistic" && hasStatistics)) {
         results.push_back(operand);
         attributes.push_back(joint.getResultAttrDict(index));
       }
+  }
+
+  /// Forward without dropout and without losses beside the stream, which serve training alone.
+  void emitEvaluation(const Phases &phases) {
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> attributes;
+    addForwardResults(phases, /*hasStatistics=*/phases.resultRole(0) == "loss", results, attributes);
+    PhaseBuilder phase(joint, joint.getName() + ".evaluate");
+    auto needed = phases.forwardOps(results);
+    for (Operation &op : body)
+      if (needed.contains(&op))
+        phase.cloneUndropped(op);
+    phase.finish(results, attributes);
+  }
+
+  void emitForward(const Phases &phases, ArrayRef<Value> kept, const Twine &name,
+                   const std::optional<SlicedInput> &slice) {
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> attributes;
+    addForwardResults(phases, /*hasStatistics=*/true, results, attributes);
     for (auto [index, value] : llvm::enumerate(kept)) {
       results.push_back(value);
       attributes.push_back(saved(index));

@@ -183,6 +183,10 @@ void saveCheckpoint(const Path &folder, const Program &program, Executor &execut
   executor.barrier();
 }
 
+std::string latestCheckpoint(const Path &folder) {
+  return std::filesystem::exists(folder / "latest") ? latestIn(folder).string() : "";
+}
+
 void requireCheckpoint(const Path &folder) { latestIn(folder); }
 
 void makeCheckpointFolder(const Path &folder) {

@@ -25,6 +25,9 @@ namespace espalier::rt {
 void saveCheckpoint(const std::filesystem::path &folder, const Program &program, Executor &executor,
                     const ScalarState &state);
 
+/// The newest complete checkpoint of the folder, empty where there is none.
+std::string latestCheckpoint(const std::filesystem::path &folder);
+
 /// Throws PlanError if the folder has no checkpoint: asked before ranks start, so that it is the user's
 /// error and not the failure of a rank.
 void requireCheckpoint(const std::filesystem::path &folder);

@@ -70,6 +70,16 @@ struct LocalWorld::State {
     for (int member : members)
       ring(member);
   }
+  void abort(Failure first) {
+    {
+      std::lock_guard lock(mutex);
+      if (!failure)
+        failure = std::move(first);
+    }
+    stopped.store(true, std::memory_order_release);
+    for (int rank = 0; rank < ranks; ++rank)
+      ring(rank);
+  }
 
   const int ranks;
   std::vector<Bell> bells;
@@ -100,7 +110,7 @@ public:
 
   uint32_t epoch() const override { return world.bells[self].rings.load(std::memory_order_seq_cst); }
   void sleep(uint32_t seen) override { world.bells[self].rings.wait(seen); }
-  void abort(const Failure &failure) override;
+  void abort(const Failure &failure) override { world.abort(failure); }
 
 private:
   struct Membership {
@@ -318,17 +328,6 @@ void LocalCommunicator::fail(std::string message) {
   abort(failure);
 }
 
-void LocalCommunicator::abort(const Failure &failure) {
-  {
-    std::lock_guard lock(world.mutex);
-    if (!world.failure)
-      world.failure = failure;
-  }
-  world.stopped.store(true, std::memory_order_release);
-  for (int rank = 0; rank < world.ranks; ++rank)
-    world.ring(rank);
-}
-
 } // namespace
 
 LocalWorld::LocalWorld(int ranks) : state(std::make_unique<State>(ranks)) {}
@@ -337,6 +336,8 @@ LocalWorld::~LocalWorld() = default;
 std::unique_ptr<Communicator> LocalWorld::communicator(int rank) {
   return std::make_unique<LocalCommunicator>(*state, rank);
 }
+
+void LocalWorld::abort(Failure failure) noexcept { state->abort(std::move(failure)); }
 
 std::optional<Failure> LocalWorld::failure() const {
   std::lock_guard lock(state->mutex);

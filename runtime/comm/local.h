@@ -17,6 +17,9 @@ public:
   /// The end of one rank; at most one per rank.
   std::unique_ptr<Communicator> communicator(int rank);
 
+  /// Stops all ranks, also those that have no end yet; the first failure is the one kept.
+  void abort(Failure failure) noexcept;
+
   /// The first failure reported by any rank.
   std::optional<Failure> failure() const;
 

@@ -12,6 +12,8 @@ namespace espalier::rt {
 
 namespace {
 
+constexpr int64_t mostTokensLookedAt = 1 << 16;
+
 GptIndexRequest requestFor(const TokenSource &source, const DatasetOptions &options) {
   auto [first, end] = splitRange(options.splitWeights, options.split, source.sequenceCount());
   if (first == end)
@@ -28,11 +30,30 @@ GptIndexRequest requestFor(const TokenSource &source, const DatasetOptions &opti
   return request;
 }
 
+DataError outsideVocabulary(const TokenSource &source, int32_t token, const std::string &where, int64_t vocabSize) {
+  return {source.name(), fmt::format("token {} {} is outside the vocabulary of {}; was the text tokenized with another "
+                                     "one? If not, compile with --set model.model_config.vocab_size=N of at least {}",
+                                     token, where, vocabSize, int64_t(token) + 1)};
+}
+
+/// Sets made for another vocabulary mostly show it in the token that ends a document: what a run would stumble over is
+/// told before it starts. Every other token is looked at when it is read.
+void checkFirstDocument(const TokenSource &source, int64_t first, int64_t vocabSize) {
+  int64_t length = source.sequenceLength(first);
+  std::vector<int32_t> tokens(std::min<int64_t>(length, mostTokensLookedAt));
+  source.read(first, length - static_cast<int64_t>(tokens.size()), tokens);
+  for (int32_t token : tokens)
+    if (token >= vocabSize)
+      throw outsideVocabulary(source, token, fmt::format("in sequence {}", first), vocabSize);
+}
+
 } // namespace
 
 GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, const DatasetOptions &options)
     : Dataset(options), source(std::move(tokens)) {
   GptIndexRequest request = requestFor(*source, options);
+  if (options.vocabSize > 0)
+    checkFirstDocument(*source, request.firstSequence, options.vocabSize);
   index = options.cacheFolder.empty() ? buildGptIndex(*source, request)
                                       : loadOrBuildGptIndex(*source, request, options.cacheFolder);
 }
@@ -58,9 +79,9 @@ void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
     return;
   auto bad = std::ranges::find_if(out.first(filled), [this](int32_t t) { return t >= options().vocabSize; });
   if (bad != out.begin() + filled)
-    throw DataError(source->name(), fmt::format("token {} in sample {} (near sequence {}) is outside the "
-                                                "vocabulary of {}; was the text tokenized with another one?",
-                                                *bad, i, index->document[begin.position], options().vocabSize));
+    throw outsideVocabulary(*source, *bad,
+                            fmt::format("in sample {} (near sequence {})", i, index->document[begin.position]),
+                            options().vocabSize);
 }
 
 } // namespace espalier::rt

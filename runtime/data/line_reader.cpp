@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <sys/stat.h>
@@ -19,11 +20,34 @@ namespace espalier::rt {
 namespace {
 constexpr size_t blockBytes = 1U << 20;
 constexpr size_t longestLine = 1U << 30;
+
+/// A pipe with a name in a folder may never have a writer; those that a shell passes on as /dev/fd/N have one.
+bool isNamedPipe(int descriptor) {
+  struct stat status = {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISFIFO(status.st_mode))
+    return false;
+  std::error_code error;
+  std::filesystem::path target = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), error);
+  return error || !target.string().starts_with("pipe:");
+}
+
+/// Opens without waiting for a writer; reading waits as usual.
+int openInput(const std::string &path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    throw DataError(path, fmt::format("cannot open: {}", std::strerror(errno)));
+  if (isNamedPipe(descriptor)) {
+    ::close(descriptor);
+    throw DataError(path, fmt::format("is a pipe, want a file; to read from it: cat {} | ... -", path));
+  }
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  return descriptor;
+}
 } // namespace
 
 LineReader::LineReader(const std::string &path, int64_t begin, int64_t end)
     : name(path == "-" ? "standard input" : path), offset(begin), limit(end) {
-  int descriptor = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int descriptor = path == "-" ? ::dup(STDIN_FILENO) : openInput(path);
   if (descriptor < 0)
     throw DataError(name, fmt::format("cannot open: {}", std::strerror(errno)));
   struct stat status = {};

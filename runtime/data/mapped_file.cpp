@@ -26,7 +26,8 @@ struct Descriptor {
 } // namespace
 
 MappedFile::MappedFile(const std::string &path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Without O_NONBLOCK a pipe would hold the call until somebody writes into it.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0)
     throw DataError(path, fmt::format("cannot open: {}", std::strerror(errno)));
   struct stat status = {};

@@ -36,7 +36,8 @@ std::vector<Stretch> stretchesOf(const TokenizeJob &job) {
   for (const std::string &input : job.inputs) {
     std::error_code error;
     uint64_t size = std::filesystem::file_size(input, error);
-    stretches.push_back({input, error ? 0 : static_cast<int64_t>(size), holdsJson(input, job) && !isGzip(input)});
+    bool canBeCut = !error && holdsJson(input, job) && !isGzip(input);
+    stretches.push_back({input, error ? 0 : static_cast<int64_t>(size), canBeCut});
   }
   return stretches;
 }

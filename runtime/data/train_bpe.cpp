@@ -163,12 +163,13 @@ private:
 void WordCounts::add(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     size_t end = scanner.pieceEnd(text, at);
-    std::string_view word = text.substr(at, end - at);
-    if (auto found = words.find(word); found != words.end())
-      ++found->second;
-    else
-      words.emplace(word, 1);
-    at = end;
+    for (; at < end; at += std::min(longestWord, end - at)) {
+      std::string_view word = text.substr(at, std::min(longestWord, end - at));
+      if (auto found = words.find(word); found != words.end())
+        ++found->second;
+      else
+        words.emplace(word, 1);
+    }
   }
 }
 

@@ -19,9 +19,13 @@ struct TrainBpeOptions {
   std::vector<std::string> specialTokens = {"<|endoftext|>"}; // take the first ids
 };
 
-/// How often each word of the texts occurs; words are the pieces of GPT-2's pattern.
+/// How often each word of the texts occurs; words are the pieces of GPT-2's pattern. A piece beyond `longestWord`
+/// bytes, which no language has, counts as several words: each merge within one of millions of equal bytes would double
+/// a token, and with it the memory.
 class WordCounts {
 public:
+  static constexpr size_t longestWord = 4096;
+
   void add(std::string_view text);
   const std::map<std::string, int64_t, std::less<>> &counts() const { return words; }
 

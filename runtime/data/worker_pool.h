@@ -2,11 +2,15 @@
 // futures.
 #pragma once
 
+#include "runtime/data/data_error.h"
+
 #include <condition_variable>
 #include <deque>
+#include <fmt/format.h>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -15,20 +19,17 @@ namespace espalier::rt {
 template <typename Result> class WorkerPool {
 public:
   explicit WorkerPool(int workers) {
-    for (int i = 0; i < workers; ++i)
-      threads.emplace_back([this, i] { run(i); });
+    try {
+      for (int i = 0; i < workers; ++i)
+        threads.emplace_back([this, i] { run(i); });
+    } catch (const std::system_error &error) {
+      close();
+      throw DataError("workers", fmt::format("the system refuses thread {} of {}: {}; give fewer with --workers",
+                                             threads.size() + 1, workers, error.code().message()));
+    }
   }
   /// Tasks not begun are dropped; those running are waited for.
-  ~WorkerPool() {
-    {
-      std::lock_guard lock(mutex);
-      isClosing = true;
-      waiting.clear();
-    }
-    wake.notify_all();
-    for (std::thread &thread : threads)
-      thread.join();
-  }
+  ~WorkerPool() { close(); }
   WorkerPool(const WorkerPool &) = delete;
   WorkerPool &operator=(const WorkerPool &) = delete;
 
@@ -46,6 +47,16 @@ public:
   }
 
 private:
+  void close() {
+    {
+      std::lock_guard lock(mutex);
+      isClosing = true;
+      waiting.clear();
+    }
+    wake.notify_all();
+    for (std::thread &thread : threads)
+      thread.join();
+  }
   void run(int worker) {
     while (true) {
       std::packaged_task<Result(int)> task;

@@ -80,6 +80,9 @@ public:
   /// The level of code and the hardware it runs on: "x86-64-v4", "sm_90 (NVIDIA H200)".
   virtual std::string level() const = 0;
 
+  /// Host memory that a rank of the stage takes with `threads` threads; 0 where devices have memory of their own.
+  virtual uint64_t hostBytes(const pb::Stage &, int /*threads*/) const { return 0; }
+
   /// Takes and zeroes the memory of a rank. `stage` is the rank's. Throws PlanError where it cannot be had.
   virtual std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) = 0;
 };

@@ -7,10 +7,14 @@
 #include "runtime/thread_pool.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstring>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -36,12 +40,14 @@ void runPeakPart(void *context, int64_t part, int thread) {
 } // namespace
 
 std::string logLine(const StepRecord &record, int64_t steps) {
-  std::string line = fmt::format("step {:>{}}/{}  loss {:.5f}  grad norm {:.4f}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s",
-                                 record.step, fmt::formatted_size("{}", steps), steps, record.loss, record.gradNorm,
-                                 record.learningRate, record.seconds * 1e3, record.tokensPerSecond);
+  std::string result = record.labels > 0 ? fmt::format("loss {:.5f}  grad norm {:.4f}", record.loss, record.gradNorm)
+                                         : std::string("no labels in the batch: no update");
+  std::string line = fmt::format("step {:>{}}/{}  {}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s", record.step,
+                                 fmt::formatted_size("{}", steps), steps, result, record.learningRate,
+                                 record.seconds * 1e3, record.tokensPerSecond);
   if (record.mfu > 0)
     line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
-  if (!record.isApplied)
+  if (!record.isApplied && record.labels > 0)
     line += fmt::format("  skipped: overflow, loss scale {:g}", record.lossScale);
   return line;
 }
@@ -49,6 +55,9 @@ std::string logLine(const StepRecord &record, int64_t steps) {
 Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
   if (options.metrics.empty())
     return;
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(options.metrics, ignored)) // to open one waits for a reader
+    throw PlanError(fmt::format("{}: is a pipe; --metrics wants a file", options.metrics.string()));
   file.open(options.metrics, options.resume ? std::ios::app : std::ios::trunc);
   if (!file)
     throw PlanError(fmt::format("{}: cannot be written", options.metrics.string()));
@@ -57,15 +66,36 @@ Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(optio
 void Metrics::show(const std::string &line, int64_t step) {
   if (!options.log)
     return;
-  if (!isTerminal) {
-    fmt::print("{}\n", line);
-  } else {
-    int done = static_cast<int>(barWidth * step / std::max<int64_t>(1, options.steps));
-    fmt::print("\r\x1b[K{}\n[{:#<{}}{:.<{}}] {}/{}", line, "", done, "", barWidth - done, step, options.steps);
-    if (step >= options.steps)
-      fmt::print("\n");
-  }
-  std::fflush(stdout);
+  if (!isTerminal)
+    return print(line + "\n");
+  int done = static_cast<int>(barWidth * step / std::max<int64_t>(1, options.steps));
+  hasBar = step < options.steps;
+  print(fmt::format("\r\x1b[K{}\n[{:#<{}}{:.<{}}] {}/{}{}", line, "", done, "", barWidth - done, step, options.steps,
+                    hasBar ? "" : "\n"));
+}
+
+void Metrics::close(const std::string &line) {
+  if (options.log)
+    print((hasBar ? "\n" : "") + line + "\n");
+}
+
+/// A run that leaves something else behind survives the end of who reads its lines (`| head`); another ends with it, as
+/// programs do.
+void Metrics::print(const std::string &text) {
+  if (isSilent || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0))
+    return;
+  int reason = errno;
+  bool leavesFiles =
+      !options.metrics.empty() || !options.checkpoint.empty() || options.keepGradients || options.keepParameters;
+  isSilent = true;
+  if (leavesFiles && reason != EPIPE)
+    fmt::print(stderr, "standard output cannot be written: {}; the run goes on without\n", std::strerror(reason));
+  if (leavesFiles)
+    return;
+  if (reason != EPIPE)
+    throw std::runtime_error(fmt::format("standard output cannot be written: {}", std::strerror(reason)));
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
 }
 
 void Metrics::add(const StepRecord &record) {
@@ -82,6 +112,7 @@ void Metrics::add(const StepRecord &record) {
                                  {"peak_bytes", record.peakBytes},
                                  {"mfu", record.mfu},
                                  {"loss_scale", record.lossScale},
+                                 {"labels", record.labels},
                                  {"applied", record.isApplied}};
   file << line.dump() << std::endl;
 }

@@ -21,13 +21,18 @@ public:
 
   void add(const StepRecord &record);
   void add(const EvaluationRecord &record);
+  /// The last line, below the progress bar.
+  void close(const std::string &line);
 
 private:
   void show(const std::string &line, int64_t step);
+  void print(const std::string &text);
 
   const RunOptions &options;
   std::ofstream file;
   const bool isTerminal;
+  bool isSilent = false; ///< nobody reads the standard output any more
+  bool hasBar = false;   ///< the cursor stands behind a progress bar
 };
 
 /// FLOP/s that `threads` threads of this machine reach in an f32 matrix product, measured for some

@@ -3,11 +3,13 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/local.h"
-#include "runtime/data/data_error.h"
+#include "runtime/memory_check.h"
+#include "runtime/train/summary.h"
 #include "runtime/train/trainer.h"
 
 #include <fmt/format.h>
 #include <latch>
+#include <new>
 #include <thread>
 
 namespace espalier::rt {
@@ -31,28 +33,69 @@ int64_t evaluationSamples(const Program &program, const RunOptions &options) {
   return options.evalBatches * microBatch * dataReplicas(program.mesh());
 }
 
+/// Stops all ranks for what `rank` is just throwing; `executor` is null before there is one. Throws nothing, as memory
+/// may have run out: the others wait for this word.
+void stopAll(LocalWorld &world, int rank, const Executor *executor) noexcept {
+  Failure failure;
+  failure.rank = rank;
+  try {
+    std::string message;
+    try {
+      throw;
+    } catch (const std::bad_alloc &) {
+      message = "the system refuses more memory";
+    } catch (const std::exception &error) {
+      message = error.what();
+    }
+    failure.message = message;
+    if (executor)
+      failure = executor->describe(message);
+  } catch (...) {
+    failure.message = "out of memory"; // short enough to need none
+  }
+  world.abort(std::move(failure));
+}
+
 /// Runs one rank to its end or to the first failure of any. Its memory lasts until all ranks have come to `ended`:
 /// after a failure others may still move it, until they have seen the stop.
 void runRank(RunContext &context, LocalWorld &world, std::latch &ended, int rank, int threads, int spins) {
-  std::unique_ptr<Communicator> communicator = world.communicator(rank);
+  std::unique_ptr<Communicator> communicator;
+  std::optional<ThreadPool> pool;
   std::unique_ptr<Device> device;
   std::optional<Executor> executor;
   try {
-    ThreadPool pool(threads, spins);
+    communicator = world.communicator(rank);
+    pool.emplace(threads, spins);
     const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(rank));
-    device = context.program.backend().open(stage, {*communicator, pool, spins});
+    device = context.program.backend().open(stage, {*communicator, *pool, spins});
     executor.emplace(context.program, rank, *device);
     executor->fault = context.options.fault;
-    Trainer(context, *executor, pool).run();
+    Trainer(context, *executor, *pool).run();
   } catch (const RankStopped &) {
     // The first failure is kept by the rank that had it.
-  } catch (const std::exception &error) {
-    Failure failure;
-    failure.rank = rank;
-    failure.message = error.what();
-    communicator->abort(executor ? executor->describe(error.what()) : failure);
+  } catch (...) {
+    stopAll(world, rank, executor ? &*executor : nullptr);
   }
   ended.arrive_and_wait();
+}
+
+/// Runs all ranks to their end. Where one cannot even be started, those that have been are stopped.
+void runRanks(RunContext &context, LocalWorld &world, int threads, int spins) {
+  int ranks = context.program.mesh().ranks();
+  std::latch ended(ranks);
+  std::vector<std::jthread> others;
+  int started = 1;
+  try {
+    others.reserve(ranks - 1);
+    for (; started < ranks; ++started)
+      others.push_back(
+          startThread<std::jthread>([&, rank = started] { runRank(context, world, ended, rank, threads, spins); }));
+  } catch (...) {
+    stopAll(world, started, nullptr);
+    ended.count_down(ranks - started + 1); // those that were not, and rank 0
+    return;
+  }
+  runRank(context, world, ended, 0, threads, spins);
 }
 
 } // namespace
@@ -60,6 +103,9 @@ void runRank(RunContext &context, LocalWorld &world, std::latch &ended, int rank
 RunResult runPlan(const Program &program, const RunOptions &options) {
   std::shared_ptr<const Dataset> training = options.dataset, heldOut = options.heldOut;
   const pb::Plan &plan = program.plan();
+  int ranks = program.mesh().ranks();
+  int threads = threadsPerRank(options.threads, ranks);
+  requireMemory(program, threads, freeMemory());
   bool opensHeldOut = options.evalEvery > 0 && !heldOut && !training;
   if (!training)
     training = openRunData(plan, options.data, Split::train, trainingSamples(plan.settings(), options));
@@ -71,26 +117,19 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
     requireCheckpoint(options.checkpoint);
   else if (!options.checkpoint.empty())
     makeCheckpointFolder(options.checkpoint);
-  int ranks = program.mesh().ranks();
-  int threads = threadsPerRank(options.threads, ranks);
   int cores = std::max(1u, std::thread::hardware_concurrency());
   int spins = ranks * threads <= cores ? spinsWithOwnCore : 0;
-  RunContext context{program, options, *training, nullptr, 0, Metrics(options), Gatherer(program), {}};
+  RunContext context{program, options, *training, nullptr, 0, Metrics(options), Gatherer(program), {}, {}};
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   if (options.evalEvery > 0)
     context.heldOut = heldOut.get();
-  if (program.plan().settings().flops_per_step() > 0)
+  if (program.plan().target() == "cpu" && program.plan().settings().flops_per_step() > 0)
     context.peakFlops = measurePeakFlops(std::min(cores, ranks * threads));
   LocalWorld world(ranks);
-  std::latch ended(ranks);
-  {
-    std::vector<std::jthread> others;
-    for (int rank = 1; rank < ranks; ++rank)
-      others.emplace_back([&, rank] { runRank(context, world, ended, rank, threads, spins); });
-    runRank(context, world, ended, 0, threads, spins);
-  }
+  runRanks(context, world, threads, spins);
   if (std::optional<Failure> failure = world.failure())
     throw RankFailure(*failure);
+  context.metrics.close(closingSummary(context.result, options));
   context.result.gradients = std::move(context.gatherer.gradients);
   context.result.parameters = std::move(context.gatherer.parameters);
   return std::move(context.result);

@@ -22,11 +22,13 @@ using Tensors = std::map<std::string, std::vector<float>>;
 
 /// One optimizer step as metrics report it.
 struct StepRecord {
-  int64_t step = 0; ///< from 1
-  double loss = 0, gradNorm = 0, learningRate = 0, seconds = 0, tokensPerSecond = 0;
+  int64_t step = 0;              ///< from 1
+  double loss = 0, gradNorm = 0; ///< NaN without labels
+  double learningRate = 0, seconds = 0, tokensPerSecond = 0;
   double mfu = 0; ///< share of the measured peak FLOP/s of this machine, 0 when unknown
   double lossScale = 1;
-  bool isApplied = true;  ///< false where an overflow skipped the step
+  double labels = 0;      ///< tokens that count in the loss
+  bool isApplied = true;  ///< false where an overflow skipped the step, or there are no labels
   uint64_t peakBytes = 0; ///< of the fullest rank: arena and scratch
 };
 
@@ -53,6 +55,7 @@ struct RunOptions {
   bool log = false;                              ///< a line per step on standard output
   std::optional<Fault> fault;                    ///< a test's failure
   std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
+  std::function<int()> stopSignal;               ///< asked by rank 0: the signal that asks for an end, 0 for none
 };
 
 struct RunResult {
@@ -60,10 +63,12 @@ struct RunResult {
   std::vector<EvaluationRecord> evaluations;
   std::vector<Tensors> gradients;  ///< per step, of the mean loss, before clipping
   std::vector<Tensors> parameters; ///< per step, after the update
+  int stopSignal = 0;              ///< the signal after which the run ended, 0 for none
+  std::string divergence;          ///< why it ended before its last step as a failed one; empty otherwise
 };
 
-/// Runs all ranks of a plan as threads of this process. Throws PlanError, DataError, or RankFailure
-/// after all ranks have stopped.
+/// Runs all ranks of a plan as threads of this process. Throws MemoryError before anything of size is allocated,
+/// PlanError, DataError, or RankFailure after all ranks have stopped.
 RunResult runPlan(const Program &program, const RunOptions &options);
 
 } // namespace espalier::rt

@@ -46,13 +46,14 @@ StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, Scalar
   StepOutcome outcome;
   outcome.isApplied = scalars[Apply] != 0;
   outcome.tokens = scalars[TokenCount];
-  outcome.loss = outcome.tokens > 0 ? double(scalars[LossSum]) / outcome.tokens : 0;
-  outcome.gradNorm = outcome.tokens > 0 ? normalisedNorm(scalars) : 0;
+  outcome.loss = outcome.hasLabels() ? double(scalars[LossSum]) / outcome.tokens : std::nan("");
+  outcome.gradNorm = outcome.hasLabels() ? normalisedNorm(scalars) : std::nan("");
   outcome.learningRate = scalars[LearningRate];
   state.step += 1;
   state.updates += outcome.isApplied;
   state.consumed += settings.global_batch();
-  if (!settings.dynamic_loss_scale())
+  // Without labels nothing was computed that could have overflown.
+  if (!settings.dynamic_loss_scale() || !outcome.hasLabels())
     return outcome;
   double factor = settings.loss_scale_factor() > 1 ? settings.loss_scale_factor() : 2;
   if (!outcome.isApplied) {

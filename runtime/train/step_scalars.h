@@ -25,11 +25,14 @@ ScalarState initialScalars(const pb::Settings &settings);
 
 /// What a step came to, after its sums were agreed.
 struct StepOutcome {
-  double loss = 0;     ///< mean over the tokens that count
-  double gradNorm = 0; ///< of the normalised gradient, before clipping
+  double loss = 0;     ///< mean over the tokens that count; NaN without any
+  double gradNorm = 0; ///< of the normalised gradient, before clipping; NaN without labels
   double learningRate = 0;
-  double tokens = 0;
-  bool isApplied = true; ///< false after an overflow
+  double tokens = 0;     ///< that count
+  bool isApplied = true; ///< false after an overflow and without labels
+
+  /// A batch whose labels are all masked trains nothing; that is no overflow.
+  bool hasLabels() const { return tokens > 0; }
 };
 
 /// Learning rate, loss scale and bias corrections of the coming step; the sums are 0.
@@ -40,8 +43,8 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
 /// all sums finite and tokens > 0.
 void updateScalars(const pb::Settings &settings, Scalars &scalars);
 
-/// Reads the outcome and moves the state on: a skipped step advances no bias correction and lowers
-/// a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.
+/// Reads the outcome and moves the state on: a skipped step advances no bias correction and, where it had labels,
+/// lowers a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.
 StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state);
 
 } // namespace espalier::rt

@@ -6,6 +6,8 @@
 #include "runtime/train/initialize.h"
 
 #include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
 
 namespace espalier::rt {
 
@@ -13,7 +15,8 @@ Trainer::Trainer(RunContext &context, Executor &executor, ThreadPool &pool)
     : context(context), executor(executor), pool(pool), settings(context.program.plan().settings()),
       state(initialScalars(settings)),
       trainingBatches(context.program.plan(), context.program.mesh(), executor.rankProgram().rank, context.training,
-                      context.options.order) {
+                      context.options.order),
+      divergenceRule(settings) {
   if (context.heldOut)
     heldOutBatches.emplace(context.program.plan(), context.program.mesh(), executor.rankProgram().rank,
                            *context.heldOut, SampleOrder::single);
@@ -26,15 +29,23 @@ void Trainer::run() {
   else
     initializeParameters(context.program, executor, pool);
   firstStep = state.step;
-  while (state.step < options.steps) {
+  // A signal that came while ranks loaded ends the run here.
+  beforeAgreement();
+  executor.barrier();
+  while (!isStopped() && divergence.empty() && state.step < options.steps) {
     trainStep();
-    if (heldOutBatches && state.step % options.evalEvery == 0)
+    if (heldOutBatches && !isStopped() && divergence.empty() && state.step % options.evalEvery == 0)
       evaluate();
-    bool isLast = state.step == options.steps;
-    bool isDue = options.saveEvery > 0 && state.step % options.saveEvery == 0;
-    if (!options.checkpoint.empty() && (isDue || isLast))
-      saveCheckpoint(options.checkpoint, context.program, executor, state);
+    if (divergence.empty())
+      saveIfDue();
   }
+  endRun();
+}
+
+void Trainer::beforeAgreement() {
+  ++meeting;
+  if (isLeader() && context.options.stopSignal && context.options.stopSignal() != 0)
+    context.stop.proclaim(meeting);
 }
 
 void Trainer::trainStep() {
@@ -42,15 +53,44 @@ void Trainer::trainStep() {
   executor.setScalars(beginStep(settings, state, context.options.steps));
   executor.runStep(state.step, *this);
   StepOutcome outcome = endStep(settings, executor.scalars(), state);
+  divergence = divergenceRule.judge(outcome, state);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   if (context.options.keepParameters)
     context.gatherer.addParameters(executor, state.step - 1 - firstStep);
   if (context.options.inspect)
     context.options.inspect(executor);
-  if (executor.rankProgram().rank != 0)
+  if (!isLeader())
     return;
   context.result.steps.push_back(record(outcome, seconds.count()));
   context.metrics.add(context.result.steps.back());
+}
+
+/// A checkpoint waits while steps are skipped: whether the weights are of use shows in the next step that is applied.
+/// No checkpoint is made of weights that give no finite loss, so that it cannot take the place of a good one.
+void Trainer::saveIfDue() {
+  const RunOptions &options = context.options;
+  if (options.checkpoint.empty())
+    return;
+  bool isLast = isStopped() || state.step == options.steps;
+  isSaveDue |= options.saveEvery > 0 && state.step % options.saveEvery == 0;
+  if (!isLast && (!isSaveDue || divergenceRule.skipped() > 0))
+    return;
+  isSaveDue = false;
+  // The first micro-batch of the step that has just been trained.
+  Loss loss = evaluateBatches(trainingBatches, state.consumed - static_cast<int64_t>(settings.global_batch()), 1);
+  if (!std::isfinite(loss.sum)) {
+    divergence = fmt::format("the weights after step {} give a loss that is not finite", state.step);
+    return;
+  }
+  saveCheckpoint(options.checkpoint, context.program, executor, state);
+}
+
+void Trainer::endRun() {
+  if (!isLeader())
+    return;
+  context.result.divergence = divergence;
+  if (isStopped())
+    context.result.stopSignal = context.options.stopSignal();
 }
 
 StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
@@ -64,6 +104,7 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
   if (context.peakFlops > 0)
     record.mfu = settings.flops_per_step() / seconds / context.peakFlops;
   record.lossScale = state.lossScale;
+  record.labels = outcome.tokens;
   record.isApplied = outcome.isApplied;
   for (const pb::Stage &stage : context.program.plan().stages())
     record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes());
@@ -72,8 +113,8 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
 }
 
 void Trainer::loadInputs(uint32_t microBatch, std::byte *inputs) {
-  if (isEvaluating)
-    heldOutBatches->load(0, evaluationBatch, inputs);
+  if (evaluated)
+    evaluated->load(evaluationStart, evaluationBatch, inputs);
   else
     trainingBatches.load(state.consumed, microBatch, inputs);
 }
@@ -84,30 +125,37 @@ void Trainer::updateScalars(Scalars &scalars) {
     context.gatherer.addGradients(executor, state.step - firstStep);
 }
 
-void Trainer::evaluate() {
-  isEvaluating = true;
+Trainer::Loss Trainer::evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches) {
+  evaluated = &from;
+  evaluationStart = consumed;
   // Each evaluation is the first micro-batch of its own: a plan may store its sums instead of adding them.
   Scalars cleared{};
   cleared[LossScale] = 1;
-  double loss = 0, count = 0;
-  for (evaluationBatch = 0; evaluationBatch < context.options.evalBatches; ++evaluationBatch) {
+  Loss loss;
+  for (evaluationBatch = 0; evaluationBatch < batches; ++evaluationBatch) {
     executor.setScalars(cleared);
     executor.runEvaluation(state.step, *this);
     Scalars scalars = executor.scalars();
-    loss += scalars[LossSum];
-    count += scalars[TokenCount];
+    loss.sum += scalars[LossSum];
+    loss.tokens += scalars[TokenCount];
   }
+  evaluated = nullptr;
   Scalars sums = cleared;
-  sums[LossSum] = static_cast<float>(loss);
-  sums[TokenCount] = static_cast<float>(count);
+  sums[LossSum] = static_cast<float>(loss.sum);
+  sums[TokenCount] = static_cast<float>(loss.tokens);
   executor.setScalars(sums);
+  beforeAgreement();
   executor.sumScalars();
   sums = executor.scalars();
-  isEvaluating = false;
-  if (executor.rankProgram().rank != 0)
+  return {sums[LossSum], sums[TokenCount]};
+}
+
+void Trainer::evaluate() {
+  Loss loss = evaluateBatches(*heldOutBatches, 0, context.options.evalBatches);
+  if (!isLeader())
     return;
-  double tokens = sums[TokenCount];
-  context.result.evaluations.push_back({state.step, sums[LossSum] / std::max(1.0, tokens), tokens});
+  double mean = loss.tokens > 0 ? loss.sum / loss.tokens : std::nan("");
+  context.result.evaluations.push_back({state.step, mean, loss.tokens});
   context.metrics.add(context.result.evaluations.back());
 }
 

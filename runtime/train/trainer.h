@@ -2,10 +2,12 @@
 #pragma once
 
 #include "runtime/train/batch_loader.h"
+#include "runtime/train/divergence.h"
 #include "runtime/train/gather.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/run.h"
 #include "runtime/train/step_scalars.h"
+#include "runtime/train/stop.h"
 
 #include <chrono>
 
@@ -20,7 +22,8 @@ struct RunContext {
   double peakFlops = 0;
   Metrics metrics;
   Gatherer gatherer;
-  RunResult result; ///< records are written by rank 0
+  RunResult result; ///< written by rank 0
+  StopAgreement stop;
 };
 
 class Trainer final : public StepClient {
@@ -31,12 +34,23 @@ public:
   void run();
 
   void loadInputs(uint32_t microBatch, std::byte *inputs) override;
+  void beforeAgreement() override;
   void updateScalars(Scalars &scalars) override;
 
 private:
+  /// Sums over all ranks.
+  struct Loss {
+    double sum = 0, tokens = 0;
+  };
+
   void trainStep();
   void evaluate();
+  void saveIfDue();
+  void endRun();
+  Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds) const;
+  bool isStopped() const { return context.stop.endsWith(meeting); }
+  bool isLeader() const { return executor.rankProgram().rank == 0; }
 
   RunContext &context;
   Executor &executor;
@@ -45,9 +59,13 @@ private:
   ScalarState state;
   BatchLoader trainingBatches;
   std::optional<BatchLoader> heldOutBatches;
-  bool isEvaluating = false;
-  int64_t evaluationBatch = 0;
+  BatchLoader *evaluated = nullptr; ///< what an evaluation under way reads
+  int64_t evaluationStart = 0, evaluationBatch = 0;
   int64_t firstStep = 0;
+  DivergenceRule divergenceRule;
+  std::string divergence; ///< the rule's verdict
+  uint64_t meeting = 0;   ///< how often this rank has gone to meet all others
+  bool isSaveDue = false;
 };
 
 } // namespace espalier::rt

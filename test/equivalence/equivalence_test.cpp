@@ -260,22 +260,36 @@ TEST_P(Unsplit, BitsDependOnNothing) {
 INSTANTIATE_TEST_SUITE_P(Models, Unsplit, testing::ValuesIn(models()),
                          [](const auto &info) { return info.param.name; });
 
+/// Evaluation after one step of a run.
+rt::EvaluationRecord evaluate(const RunConfig &run, const SplitCase &split) {
+  mlir::MLIRContext context;
+  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split));
+  rt::RunOptions options;
+  options.dataset = options.heldOut = equivalenceData(run);
+  options.steps = options.evalEvery = 1;
+  options.evalBatches = 2;
+  return rt::runPlan(rt::Program(std::move(compiled->plan), 1), options).evaluations.at(0);
+}
+
 /// Of the held-out samples each context rank sees a part of each sequence.
 TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
   RunConfig run = equivalenceRun("gpt2");
-  auto evaluate = [&](const SplitCase &split) {
-    mlir::MLIRContext context;
-    std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split));
-    rt::RunOptions options;
-    options.dataset = options.heldOut = equivalenceData(run);
-    options.steps = options.evalEvery = 1;
-    options.evalBatches = 2;
-    return rt::runPlan(rt::Program(std::move(compiled->plan), 1), options).evaluations.at(0);
-  };
-  rt::EvaluationRecord whole = evaluate({.name = "", .microBatches = 2});
-  rt::EvaluationRecord parts = evaluate({.name = "", .tp = 2, .cp = 2, .microBatches = 2, .sequenceParallel = true});
+  rt::EvaluationRecord whole = evaluate(run, {.name = "", .microBatches = 2});
+  rt::EvaluationRecord parts =
+      evaluate(run, {.name = "", .tp = 2, .cp = 2, .microBatches = 2, .sequenceParallel = true});
   EXPECT_EQ(parts.tokens, whole.tokens);
   EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
+}
+
+/// The first step of a warmup from 0 leaves the weights as they are, so that both runs evaluate the same ones.
+TEST(Evaluation, NeverDrops) {
+  std::vector<std::string> still = {"lr_schedule.warmup_steps=10", "lr_schedule.warmup_lr_init=0"}, dropped = still;
+  for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"})
+    dropped.push_back(std::string("model.model_config.") + rate + "=0.5");
+  for (const SplitCase &split : {SplitCase{.name = "", .microBatches = 2},
+                                 SplitCase{.name = "", .tp = 2, .pp = 2, .microBatches = 4, .sequenceParallel = true}})
+    EXPECT_EQ(evaluate(equivalenceRun("gpt2", dropped), split).loss,
+              evaluate(equivalenceRun("gpt2", still), split).loss);
 }
 
 /// Each place of dropout alone, so that a mask that differs between compiled and interpreted is found at once.

@@ -140,6 +140,29 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
   EXPECT_EQ(state.consumed, 17 * 8);
 }
 
+/// A batch whose labels are all masked says nothing about the scale and is no update.
+TEST(EndStep, WithoutLabelsIsNoOverflow) {
+  pb::Settings settings = dynamic();
+  ScalarState state = initialScalars(settings);
+  for (int i = 0; i < 2; ++i) {
+    Sums sums(1, 10, 1, state.lossScale);
+    updateScalars(settings, sums.scalars);
+    endStep(settings, sums.scalars, state);
+  }
+  for (int i = 0; i < 5; ++i) {
+    Sums sums(0, 0, 0, state.lossScale);
+    updateScalars(settings, sums.scalars);
+    StepOutcome outcome = endStep(settings, sums.scalars, state);
+    EXPECT_FALSE(outcome.hasLabels());
+    EXPECT_FALSE(outcome.isApplied);
+    EXPECT_TRUE(std::isnan(outcome.loss)); // of no token there is no mean
+  }
+  EXPECT_EQ(state.lossScale, 1024);
+  EXPECT_EQ(state.updates, 2);
+  EXPECT_EQ(state.cleanSteps, 2u);
+  EXPECT_EQ(state.consumed, 7 * 8);
+}
+
 TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
   pb::Settings settings = dynamic();
   ScalarState state = initialScalars(settings);

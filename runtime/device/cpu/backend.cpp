@@ -46,6 +46,10 @@ size_t CpuBackend::sharedScratchBytes(const pb::Stage &stage) const {
   return mostOf(stage, &LibraryKernel::sharedScratchBytes);
 }
 
+uint64_t CpuBackend::hostBytes(const pb::Stage &stage, int threads) const {
+  return stage.arena_bytes() + scratchBytesPerThread(stage) * threads + sharedScratchBytes(stage);
+}
+
 std::unique_ptr<Device> CpuBackend::open(const pb::Stage &stage, const RankHost &host) {
   return std::make_unique<CpuDevice>(*this, stage, host);
 }

@@ -16,6 +16,7 @@ public:
   CpuBackend(const pb::Plan &plan, int threads);
 
   std::string level() const override { return object.level(); }
+  uint64_t hostBytes(const pb::Stage &stage, int threads) const override;
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 
   KernelFunction kernel(uint32_t index) const { return kernels[index]; }

@@ -272,3 +272,37 @@ module {
     return %y, %l, %new : !stream, tensor<f32>, tensor<f32>
   }
 }
+
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!heads = tensor<4x6x3x5xf32, #model.dims<batch, seq, kv_heads, head_dim>>
+!rows = tensor<4x6x3xf32, #model.dims<batch, seq, kv_heads>>
+!q = tensor<10x3x5xf32, #model.dims<hidden, kv_heads, head_dim>>
+
+// Evaluation drops nothing: dropout of the incoming stream and of a value made here are gone, attention has rate 0.
+// CHECK-LABEL: func.func @drop.none.forward(
+// CHECK-COUNT-2: model.dropout
+// CHECK: model.attention {{.*}}rate = 5.000000e-01
+// CHECK-LABEL: func.func @drop.evaluate(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: {{[^%]*}}model.name = "x", model.role = "stream"}
+// CHECK-NOT: model.dropout
+// CHECK: %[[E:.*]] = model.exp %[[X]]
+// CHECK-NOT: model.dropout
+// CHECK: %[[Q:.*]] = model.contract %[[E]],
+// CHECK: model.attention %[[Q]], {{.*}}rate = 0.000000e+00
+// CHECK-NOT: model.dropout
+// CHECK: return
+module {
+  func.func @drop(%x: !stream {model.role = "stream", model.name = "x"},
+                  %w: !q {model.role = "parameter", model.name = "w"})
+      -> (!stream {model.role = "stream", model.name = "z"}) attributes {model.segment} {
+    %d = model.dropout %x {rate = 5.0e-01 : f64, id = 0} : (!stream) -> !stream
+    %e = model.exp %d : (!stream) -> !stream
+    %f = model.dropout %e {rate = 5.0e-01 : f64, id = 1} : (!stream) -> !stream
+    %q = model.contract %f, %w : (!stream, !q) -> !heads
+    %o, %l = model.attention %q, %q, %q {causal, id = 2, rate = 5.0e-01 : f64, scale = 1.0 : f64} : (!heads, !heads, !heads) -> (!heads, !rows)
+    %z = model.contract %o, %w : (!heads, !q) -> !stream
+    return %z : !stream
+  }
+}

@@ -229,6 +229,20 @@ TEST(TrainBpe, MostFrequentPairFirstAndSmallerIdsAmongEquals) {
   EXPECT_THROW(trainBpe(words, options), DataError);
 }
 
+/// Without a bound, merges of equal letters would double a token until it is as long as the text.
+TEST(TrainBpe, AWordWithoutEndCountsInParts) {
+  WordCounts words;
+  words.add(std::string(10 * WordCounts::longestWord + 7, 'x') + " y");
+  EXPECT_EQ(words.counts().size(), 3U);
+  EXPECT_EQ(words.counts().find(std::string(WordCounts::longestWord, 'x'))->second, 10);
+  EXPECT_EQ(words.counts().find("xxxxxxx")->second, 1);
+  EXPECT_EQ(words.counts().find(" y")->second, 1);
+  TrainBpeOptions options;
+  options.vocabSize = 1000;
+  for (const std::string &token : trainBpe(words, options).tokens)
+    EXPECT_LE(token.size(), WordCounts::longestWord);
+}
+
 TEST(TrainBpe, TheFileOpensAndRoundTrips) {
   Scratch scratch;
   WordCounts words;

@@ -1,0 +1,39 @@
+// What is said of checkpoints is read from their folder: it may hold those of earlier runs.
+#include "runtime/train/summary.h"
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/train/stop.h"
+
+#include <fmt/format.h>
+
+namespace espalier::rt {
+
+std::string closingSummary(const RunResult &result, const RunOptions &options) {
+  double seconds = 0;
+  for (const StepRecord &step : result.steps)
+    seconds += step.seconds;
+  std::string text = !result.divergence.empty() ? std::string("diverged")
+                     : result.stopSignal        ? fmt::format("stopped by {}", signalName(result.stopSignal))
+                                                : std::string("done");
+  if (!result.steps.empty())
+    text += fmt::format(" after step {} of {}", result.steps.back().step, options.steps);
+  text += fmt::format(": {} {} in {:.1f} s", result.steps.size(), result.steps.size() == 1 ? "step" : "steps", seconds);
+  std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
+  if (!checkpoint.empty())
+    return text + fmt::format("; checkpoint {}{}", checkpoint, result.stopSignal ? ", --resume goes on from it" : "");
+  if (!result.stopSignal)
+    return text;
+  return text + (options.checkpoint.empty() ? "; nothing is saved without --checkpoint" : "; no checkpoint yet");
+}
+
+std::string divergenceSentence(const RunResult &result, const RunOptions &options) {
+  std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
+  std::string kept = !checkpoint.empty()          ? "the last good checkpoint is " + checkpoint
+                     : options.checkpoint.empty() ? std::string("nothing is saved without --checkpoint")
+                                                  : "there is no good checkpoint in " + options.checkpoint.string();
+  return fmt::format("the run diverged: {}; {}; a lower lr_schedule.learning_rate, a longer warmup or "
+                     "runner_wrapper.use_clip_grad may help",
+                     result.divergence, kept);
+}
+
+} // namespace espalier::rt

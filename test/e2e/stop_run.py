@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Sends signals to a run once it has trained a step. Usage: stop_run.py SIGNAL[,SIGNAL] COMMAND ...
+
+Prints the run's output and `exit CODE`; minus the signal's number where a signal ended it. Between two signals passes
+no step."""
+import signal
+import subprocess
+import sys
+
+names, command = sys.argv[1].split(","), sys.argv[2:]
+# Shells ignore SIGINT in what they run in the background, and it is inherited.
+process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)])
+for line in process.stdout:
+    print(line, end="")
+    if line.startswith("step "):
+        break
+for name in names:
+    process.send_signal(getattr(signal, name))
+    if name != names[-1]:
+        for line in process.stdout:  # until the first one has been taken
+            print(line, end="")
+            if "second signal" in line:
+                break
+print(process.communicate(timeout=60)[0], end="")
+print("exit", process.returncode)

@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Runs the commands of the README's tour as they are printed. Usage: tour.py SOURCE_DIR FOLDER
+
+A command may fail only where the README shows an error below it. The tour ends where plans for other machines begin:
+those commands have tests of their own."""
+import pathlib
+import subprocess
+import sys
+
+source, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+text = (source / "README.md").read_text().split("## A tour of ten minutes")[1].split("**Plan for machines")[0]
+folder.mkdir(parents=True)
+for name in ("configs", "test"):
+    (folder / name).symlink_to(source / name)
+commands = 0
+for block in text.split("```")[1::2]:
+    for part in block.split("\n$ ")[:]:
+        line, _, shown = part.strip().removeprefix("$ ").partition("\n")
+        if not line or line.startswith("export "):
+            continue
+        result = subprocess.run(["bash", "-c", line], cwd=folder, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, check=False)
+        is_error = "error:" in shown or " needs " in shown
+        if (result.returncode != 0) != is_error:
+            sys.exit(f"$ {line}\n{result.stdout[-3000:]}\nended with {result.returncode}")
+        commands += 1
+print(f"{commands} commands do what the tour says")
