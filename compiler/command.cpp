@@ -68,8 +68,10 @@ CLI::App *addImportArgsVerb(CLI::App &app, ArgsArguments &arguments) {
   return verb;
 }
 
+/// Empty where something is wrong or wishes for what is not built: nothing else is compiled in its place.
 std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
   ImportedRun imported = importRun(arguments.file, arguments.import);
+  imported.diagnostics.refuse();
   fmt::print(stderr, "{}", imported.diagnostics.render());
   if (!imported.ok())
     return std::nullopt;
@@ -116,7 +118,8 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   coded.Trim();
   if (!writeWhole(output, bytes, "the plan"))
     return UserError;
-  fmt::print("{}: {} on {} ranks: {}\n", output, run->model.name, chosen.plan->ranks(), describePlan(*chosen.plan));
+  fmt::print("{}: {} on {} ranks: {}, global batch {}\n", output, run->model.name, chosen.plan->ranks(),
+             describePlan(*chosen.plan), compiled->plan.settings().global_batch());
   return Success;
 }
 

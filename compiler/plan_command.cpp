@@ -279,11 +279,12 @@ private:
       return Success;
     bool onHost = first.peakBytes <= first.memoryLimitBytes;
     fmt::print(stderr,
-               "{}: error: the pinned plan needs {} {}per rank, have {}; parallel.parallel_mode=2 leaves "
+               "{}: error: the pinned plan needs {} {}per rank, have {}{}; parallel.parallel_mode=2 leaves "
                "the choice to the planner\n",
                arguments.file, planner::describeBytes(onHost ? first.hostPeakBytes : first.peakBytes),
                onHost ? "of host memory " : "",
-               planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes));
+               planner::describeBytes(onHost ? first.hostLimitBytes : first.memoryLimitBytes),
+               onHost ? "" : fitWithoutMargin(solved.run.cluster, first.peakBytes));
     return NothingFits;
   }
 

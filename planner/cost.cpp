@@ -69,8 +69,10 @@ double tileEfficiency(double m, double n, double count, int multiprocessors) {
   return best;
 }
 
-double alignmentEfficiency(double m, double n, double k) {
-  static constexpr double shares[] = {0.0625, 0.0625, 0.0625, 0.8, 0.9, 0.97, 1}; // 1, 2, 4, ... 64 elements
+double alignmentEfficiency(double m, double n, double k, double count) {
+  static constexpr double single[] = {0.4, 0.504, 0.635, 0.8, 0.9, 0.97, 1}; // 1, 2, 4, ... 64 elements
+  static constexpr double batched[] = {0.0625, 0.0625, 0.0625, 0.8, 0.9, 0.97, 1};
+  const double *shares = count > 1 ? batched : single;
   int worst = 6;
   for (double size : {m, n, k}) {
     auto value = static_cast<int64_t>(size + 0.5);
@@ -89,7 +91,7 @@ double alignmentEfficiency(double m, double n, double k) {
 double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine) {
   double efficiency = machine.matmulEfficiency;
   if (machine.multiprocessors > 0)
-    efficiency *= tileEfficiency(m, n, count, machine.multiprocessors) * alignmentEfficiency(m, n, k);
+    efficiency *= tileEfficiency(m, n, count, machine.multiprocessors) * alignmentEfficiency(m, n, k, count);
   double arithmetic = 2 * m * n * k * count / (machine.peakFlops * efficiency);
   return std::max(arithmetic, bytes / machine.memoryBytesPerSecond) + machine.launchSeconds;
 }

@@ -22,11 +22,16 @@ double evaluate(const Size &size, const std::vector<double> &symbols);
 /// wave quantization.
 double tileEfficiency(double m, double n, double count, int multiprocessors);
 
-/// Share of the peak for operands whose contiguous dimension divides by 2^i elements of two bytes:
-/// full from 64 elements (128 bytes); below 8 no tensor cores, which leaves a sixteenth (19.5 of 312
-/// TFLOP/s on A100, 67 of 989 on H100). Source: the same guide, section on alignment; the values
-/// between are coarse and the same for all GPUs.
-double alignmentEfficiency(double m, double n, double k);
+/// Share of the peak for operands whose contiguous dimension divides by 2^i elements of two bytes: full from 64
+/// elements (128 bytes), 0.8 at 8 (16 bytes, the widest load), by NVIDIA's guide, section on tensor cores; what lies
+/// between is coarse and the same for all GPUs. Below 8:
+/// - one product uses tensor cores all the same (since cuBLAS 11, same guide) with narrower loads. The share falls with
+///   the cube root of their width to 0.4 for an odd size, by which a step of GPT-2 124M on A100 takes 1.24 x as long
+///   with a vocabulary of 50,257 as with 50,304; nanoGPT measured 1.25.
+/// - of `count` products each begins where the one before ends, off 16 bytes: no tensor cores, a sixteenth (19.5 of 312
+///   TFLOP/s on A100). So the BLOOM sweep: attention with heads of 108 or 150 takes 1.2 to 1.4 x the whole step of 104,
+///   112 or 144.
+double alignmentEfficiency(double m, double n, double k, double count);
 
 /// max(2 m n k count / F_effective, B / W) + launch.
 double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine);

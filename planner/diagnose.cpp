@@ -219,7 +219,18 @@ void tryMoreDevices(const Problem &problem, const SearchOptions &options, const 
   }
 }
 
+// A limit stated by the user is taken at its word; that of the cluster leaves a margin free.
+void tryWithoutMargin(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  if (problem.machine.marginBytes <= 0)
+    return;
+  Problem changed = problem;
+  Machine &machine = changed.machine;
+  machine.memoryBytes += machine.marginBytes;
+  tryChange(changed, options, withoutMargin(machine.memoryBytes), result);
+}
+
 void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  tryWithoutMargin(problem, options, result);
   tryUnpinning(problem, options, result);
   tryOffload(problem, options, result);
   if (!options.all) {

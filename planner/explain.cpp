@@ -74,6 +74,12 @@ std::string describeBytes(double bytes) {
   return format("%.2f %s", bytes / unit.bytes, unit.name);
 }
 
+std::string withoutMargin(double bytes) {
+  std::string limit = describeBytes(bytes); // as a run file has it
+  std::erase(limit, ' ');
+  return "max_device_memory=" + limit + ", without a margin";
+}
+
 const char *recomputeName(Recompute recompute) {
   static constexpr const char *names[] = {"none", "selective", "full"};
   return names[static_cast<int>(recompute)];
@@ -139,12 +145,18 @@ std::string whatBinds(const Prediction &prediction) {
 
 namespace {
 
+// All plans that are compared have the same one.
+std::string batchLine(const Plan &plan) {
+  return format("global batch %lld\n", static_cast<long long>(plan.globalBatch()));
+}
+
 std::string planTable(const std::vector<PricedPlan> &plans) {
   double peak = 0;
   for (const PricedPlan &priced : plans)
     peak = std::max(peak, priced.prediction.peakBytes);
   Unit unit = unitOf(peak);
-  std::string text = format("   step s   tokens/s    MFU  bubble  exposed  memory %s  plan\n", unit.name);
+  std::string text = batchLine(plans.front().plan) +
+                     format("   step s   tokens/s    MFU  bubble  exposed  memory %s  plan\n", unit.name);
   for (const PricedPlan &priced : plans) {
     const Prediction &p = priced.prediction;
     std::string line =
@@ -292,7 +304,7 @@ std::string printWhyNot(const WhyNot &answer) {
     text += reason + "\n";
   if (!answer.violated.empty())
     return text;
-  text = describePlan(answer.best.plan) + "\n";
+  text = batchLine(answer.best.plan) + describePlan(answer.best.plan) + "\n";
   // Four digits of the step, so that differences of short steps are not all 0.0000.
   int decimals = 4;
   for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)

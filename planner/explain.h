@@ -18,6 +18,9 @@ std::string describePlan(const Plan &plan);
 /// "1.50 GB", "12.25 MB" or "80 B": binary units, as run files have them (1GB = 2^30).
 std::string describeBytes(double bytes);
 
+/// "max_device_memory=78.00GB, without a margin": how a user takes all that a device has.
+std::string withoutMargin(double bytes);
+
 /// Name as the run file spells it: none, selective, full.
 const char *recomputeName(Recompute recompute);
 

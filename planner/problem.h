@@ -187,6 +187,7 @@ struct Machine {
   int multiprocessors = 0;        ///< waves of tiles are quantised by it; 0: no quantisation
   Link link, network;             ///< inside a host; between hosts
   double reservedBytes = 0;       ///< context, communicator and allocator overhead per device
+  double marginBytes = 0;         ///< left free beside memoryBytes; plans may take it if the user gives it up
   HostMemory host;
   /// One rank's send to another host, which uses fewer channels than a ring; 0: as the network.
   double sendBytesPerSecond = 0;

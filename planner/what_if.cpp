@@ -38,9 +38,11 @@ std::string printWhatIf(const WhatIf &answer) {
                      line("then", answer.devicesAfter, answer.machineAfter, answer.after);
   if (answer.idleDevices > 0)
     text += ", " + std::to_string(answer.idleDevices) + " devices idle";
-  char ratios[160];
-  std::snprintf(ratios, sizeof ratios, "step time x %.4g, tokens/s x %.4g, device seconds per token x %.4g\n",
-                answer.stepRatio(), answer.tokenRateRatio(), answer.costRatio());
+  char ratios[200];
+  std::snprintf(ratios, sizeof ratios,
+                "step time x %.4g, tokens/s x %.4g, device seconds per token x %.4g, global batch %lld\n",
+                answer.stepRatio(), answer.tokenRateRatio(), answer.costRatio(),
+                static_cast<long long>(answer.after.plan.globalBatch()));
   text += std::string("\n") + ratios;
   if (std::optional<WhatIf> best = answer.ofBest())
     text += "with the best plans in place of pinned ones:\n" + printWhatIf(*best);

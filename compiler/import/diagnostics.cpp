@@ -22,8 +22,18 @@ void Diagnostics::error(const SourceLocation &where, std::string message) {
   findings.push_back({where, Severity::Error, std::move(message)});
 }
 
+void Diagnostics::refusal(const SourceLocation &where, std::string message) {
+  findings.push_back({where, Severity::Refusal, std::move(message)});
+}
+
 void Diagnostics::warning(const SourceLocation &where, std::string message) {
   findings.push_back({where, Severity::Warning, std::move(message)});
+}
+
+void Diagnostics::refuse() {
+  for (Diagnostic &finding : findings)
+    if (finding.severity == Severity::Refusal)
+      finding.severity = Severity::Error;
 }
 
 bool Diagnostics::hasErrors() const {

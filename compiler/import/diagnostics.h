@@ -11,7 +11,9 @@
 
 namespace espalier {
 
-enum class Severity { Error, Warning };
+/// A refusal is an error to whoever compiles and a warning to whoever only asks: the file wishes for what is not built,
+/// and to compile past it would make something else.
+enum class Severity { Error, Refusal, Warning };
 
 /// One finding with its place.
 struct Diagnostic {
@@ -26,8 +28,11 @@ public:
   /// Makes the lines of `text` available for the caret view of findings in `file`.
   void addSource(const std::string &file, std::string_view text);
   void error(const SourceLocation &where, std::string message);
+  void refusal(const SourceLocation &where, std::string message);
   void warning(const SourceLocation &where, std::string message);
 
+  /// From here on refusals are errors.
+  void refuse();
   bool hasErrors() const;
   /// Findings sorted by file, line and column; equal ones are kept once (an aliased map is read
   /// twice).

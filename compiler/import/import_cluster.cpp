@@ -30,13 +30,14 @@ public:
     count(map, "devices_per_host", cluster.devicesPerHost);
     number(map, "memory_bytes", cluster.memoryBytes, /*isBytes=*/true);
     number(map, "reserved_bytes", cluster.reservedBytes, /*isBytes=*/true);
+    share(map, "memory_margin", cluster.memoryMargin, "a device's memory");
     if (const YamlNode *peak = child(map, "peak_flops")) {
       const char *key = compute == DType::F32 ? "f32" : compute == DType::BF16 ? "bf16" : "f16";
       number(*peak, key, cluster.peakFlops);
     }
     number(map, "memory_bandwidth", cluster.memoryBandwidth);
-    share(map, "matmul_efficiency", cluster.matmulEfficiency);
-    share(map, "attention_efficiency", cluster.attentionEfficiency);
+    share(map, "matmul_efficiency", cluster.matmulEfficiency, "the peak");
+    share(map, "attention_efficiency", cluster.attentionEfficiency, "the peak");
     count(map, "multiprocessors", cluster.multiprocessors);
     number(map, "launch_seconds", cluster.launchSeconds);
     if (const YamlNode *link = child(map, "link")) {
@@ -78,11 +79,11 @@ private:
     target = std::max(target, 1.0); // reported: not once more as missing
   }
 
-  /// A share of what the hardware could do at most.
-  void share(const YamlNode &map, const char *key, double &target) {
+  void share(const YamlNode &map, const char *key, double &target, const char *whole) {
     number(map, key, target);
     if (target > 1)
-      diagnostics.error(map.find(key)->where, fmt::format("{} is a share of the peak, at most 1, got {}", key, target));
+      diagnostics.error(map.find(key)->where,
+                        fmt::format("{} is a share of {}, at most 1, got {}", key, whole, target));
     target = std::min(target, 1.0);
   }
 
@@ -271,7 +272,8 @@ private:
 void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
   const ClusterConfig &cluster = reader.config().cluster;
   const std::pair<const char *, double> needed[] = {
-      {"memory_bytes beyond the reserved ones", cluster.memoryBytes - cluster.reservedBytes},
+      {"memory_bytes beyond the reserved ones and the margin",
+       cluster.memoryBytes * (1 - cluster.memoryMargin) - cluster.reservedBytes},
       {"peak_flops of the compute dtype", cluster.peakFlops},
       {"memory_bandwidth", cluster.memoryBandwidth},
       {"matmul_efficiency", cluster.matmulEfficiency},
@@ -291,6 +293,25 @@ void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
       place = places.find("cluster");
     reader.diagnostics().error(place == places.end() ? reader.where("cluster") : place->second,
                                fmt::format("cluster '{}' has no {}", cluster.name, name));
+  }
+}
+
+/// What a plan may take of a device. A limit that the run file states is taken at its word, without a margin.
+void limitMemory(const RunReader &reader) {
+  ClusterConfig &cluster = reader.config().cluster;
+  const char *key = "context.max_device_memory";
+  double whole = cluster.memoryBytes;
+  cluster.memoryBytes -= cluster.reservedBytes;
+  std::optional<double> limit = reader.bytes(key);
+  if (!limit) {
+    cluster.marginBytes = cluster.memoryMargin * whole;
+    cluster.memoryBytes -= cluster.marginBytes;
+  } else if (*limit < cluster.memoryBytes) {
+    cluster.memoryBytes = *limit;
+  } else {
+    reader.report(key, KeyAction::Used,
+                  fmt::format("above the {:.0f} bytes that a device of {} has, which stay the limit",
+                              cluster.memoryBytes, cluster.name));
   }
 }
 
@@ -325,14 +346,7 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
     reader.error("cluster", "a cluster has at most 1000000 devices");
     cluster = {}; // so that no later check multiplies what does not fit
   }
-  cluster.memoryBytes -= cluster.reservedBytes;
-  std::optional<double> limit = reader.bytes("context.max_device_memory");
-  if (limit && *limit < cluster.memoryBytes)
-    cluster.memoryBytes = *limit;
-  else if (limit)
-    reader.report("context.max_device_memory", KeyAction::Used,
-                  fmt::format("above the {:.0f} bytes that a device of {} has, which stay the limit",
-                              cluster.memoryBytes, cluster.name));
+  limitMemory(reader);
 }
 
 } // namespace espalier

@@ -308,15 +308,11 @@ void pinDataParallel(const RunReader &reader, int devices) {
   importRecomputeLists(reader);
 }
 
-/// The planner is free at the file's global batch; the file's own plan only says what that batch
-/// is.
+/// The planner is free at the file's global batch: that of its own plan, which says nothing else here.
 int64_t freePlan(const RunReader &reader) {
   int64_t stages = count(reader, "parallel_config.pipeline_stage");
-  int64_t replicas = count(reader, "parallel_config.data_parallel");
-  // In mode 2 batch_size is that of all replicas of a stage.
-  if (reader.text("parallel.parallel_mode").has_value())
-    replicas = 1;
-  int64_t batch = product({count(reader, "runner_config.batch_size"), replicas, microBatchesOfFile(reader, stages)});
+  int64_t batch = product({count(reader, "runner_config.batch_size"), count(reader, "parallel_config.data_parallel"),
+                           microBatchesOfFile(reader, stages)});
   for (const char *path : {"parallel_config", "recompute_config.recompute", "recompute_config.select_recompute",
                            "parallel.enable_parallel_optimizer", "parallel.pipeline_config",
                            "recompute_config.parallel_optimizer_comm_recompute", "swap_config"})
@@ -367,6 +363,14 @@ void applyPlannerPins(const RunReader &reader) {
       pins.virtualStages = planner::chunksOf(vShaped, /*virtualStages=*/1);
 }
 
+/// Whether the file's own plan says how many samples a step has. Pins do not change them then.
+bool statesBatch(const RunReader &reader) {
+  return std::ranges::any_of(
+      std::initializer_list<const char *>{"runner_config.batch_size", "runner_config.gradient_accumulation_steps",
+                                          "parallel_config.data_parallel", "parallel_config.micro_batch_num"},
+      [&](const char *key) { return reader.has(key); });
+}
+
 int64_t batchOfPins(const RunConfig &config, int64_t otherwise) {
   const PlanPins &pins = config.pins;
   bool hasReplicas = pins.dp && (pins.ep || !config.model.hasExperts());
@@ -410,7 +414,8 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
     config.pins.virtualStages = static_cast<int>(std::max<int64_t>(chunksOfFile(reader), 2));
   reportSlicedInputs(reader);
-  batch = batchOfPins(config, batch);
+  if (config.pins.pinned || !statesBatch(reader))
+    batch = batchOfPins(config, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
   if (wanted && (*wanted < 1 || *wanted > kMostCount)) // reported with its key
     wanted.reset();

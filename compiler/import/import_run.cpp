@@ -179,9 +179,13 @@ void deriveValues(const RunReader &reader) {
   reader.derive("devices", fmt::format("{}", config.cluster.devices()),
                 fmt::format("{} hosts with {} devices of cluster {}", config.cluster.hosts,
                             config.cluster.devicesPerHost, config.cluster.name));
-  reader.derive("memory", fmt::format("{:.2f} GB", config.cluster.memoryBytes / 0x1p30),
-                "per device, the lower of the cluster's and context.max_device_memory");
-  reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step");
+  const ClusterConfig &cluster = config.cluster;
+  std::string limit = cluster.marginBytes > 0
+                          ? fmt::format("what cluster {} has, less {:.2f} GB reserved and a margin of {:g} %",
+                                        cluster.name, cluster.reservedBytes / 0x1p30, 100 * cluster.memoryMargin)
+                          : "the lower of the cluster's and context.max_device_memory";
+  reader.derive("memory", fmt::format("{:.2f} GB", cluster.memoryBytes / 0x1p30), "limit per device: " + limit);
+  reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step, whatever the plan");
   if (pins.pinned)
     reader.derive("plan",
                   fmt::format("dp {} tp {} pp {} cp {}{}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,

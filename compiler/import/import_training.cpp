@@ -145,27 +145,51 @@ void importMode(const RunReader &reader) {
     reader.error("run_mode", fmt::format("no run_mode '{}', there are {}{}", config.runMode, fmt::join(modes, ", "),
                                          didYouMean(config.runMode, modes)));
   config.outputDir = reader.text("output_dir").value_or(config.outputDir);
-  config.loadCheckpoint =
-      reader.text("load_checkpoint").value_or(reader.text("resume_or_finetune_checkpoint").value_or(""));
-  if (config.runMode == "finetune" && config.loadCheckpoint.empty())
-    reader.warning("run_mode", "finetune without load_checkpoint starts from initial values unless the "
-                               "run is given a checkpoint");
   const YamlNode *resume = reader.find("resume_training");
   config.resume = resume && yamlBool(*resume).value_or(true);
   config.epochs = reader.integer("runner_config.epochs").value_or(1);
   if (reader.integer("context.mode").value_or(0) != 0)
     reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
-  if (reader.has("model.model_config.pet_config")) {
-    const char *reason = "low-rank adapters are not built; all parameters of the plain model are trained";
-    reader.report("model.model_config.pet_config", KeyAction::Rejected, reason);
-    reader.warning("model.model_config.pet_config", reason);
-  }
-  if (reader.text("model.arch.type").value_or("").ends_with("ForSequenceClassification")) {
-    const char *reason = "classification heads are not built; the language model of the same sizes is trained";
-    reader.report("model.arch.type", KeyAction::Rejected, reason);
+  if (reader.has("model.model_config.pet_config"))
+    reader.refuse(
+        "model.model_config.pet_config",
+        "low-rank adapters are not built, a plan trains all parameters of the plain model; remove pet_config");
+  if (std::string arch = reader.text("model.arch.type").value_or(""); arch.ends_with("ForSequenceClassification")) {
+    std::string reason = fmt::format("classification heads are not built, a plan trains the language model of the same "
+                                     "sizes; type: {} → that model's",
+                                     arch);
+    reader.refuse("model.arch.type", reason);
     reader.report("model.model_config.num_labels", KeyAction::Rejected, reason);
-    reader.warning("model.arch.type", reason);
   }
+}
+
+/// What the file wishes to start from, and what it wishes to do with it. Plans train, from initial values.
+void importStart(const RunReader &reader) {
+  RunConfig &config = reader.config();
+  const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
+  config.loadCheckpoint = reader.text(checkpointKey).value_or("");
+  if (config.runMode == "eval" || config.runMode == "predict" || config.runMode == "export")
+    reader.refuse("run_mode",
+                  fmt::format("{} is not built, plans train; run_mode: {} → train", config.runMode, config.runMode));
+  const std::string &from = config.loadCheckpoint;
+  if (config.runMode == "finetune" && from.empty())
+    reader.refuse("run_mode",
+                  "finetune without load_checkpoint has no weights to start from; run_mode: finetune → train");
+  else if (config.runMode == "finetune")
+    reader.refuse("run_mode", fmt::format("the weights to finetune, '{}', are not loaded: training would start from "
+                                          "initial values; run_mode: finetune → train, {}: {} → ''",
+                                          from, checkpointKey, from));
+  else if (!from.empty())
+    reader.refuse(checkpointKey, fmt::format("'{}' is not loaded: training would start from initial values; {}: {} → "
+                                             "'' (`espalier run --checkpoint DIR --resume` reads ours)",
+                                             from, checkpointKey, from));
+  const std::string weightsKey = "model.model_config.checkpoint_name_or_path";
+  std::string weights = reader.text(weightsKey).value_or("");
+  if (weights.empty() || config.runMode != "train")
+    return;
+  std::string what = fmt::format("not loaded: training starts from initial values, not from '{}'", weights);
+  reader.report(weightsKey, KeyAction::Rejected, what);
+  reader.warning(weightsKey, "checkpoint_name_or_path is " + what);
 }
 
 void importCallbacks(const RunReader &reader) {
@@ -196,6 +220,7 @@ void importCallbacks(const RunReader &reader) {
 
 void importTraining(const RunReader &reader) {
   importMode(reader);
+  importStart(reader);
   importOptimizer(reader);
   importSchedule(reader);
   importLossScale(reader);

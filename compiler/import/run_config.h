@@ -75,9 +75,11 @@ struct LossScaleConfig {
 struct ClusterConfig {
   std::string name;
   int hosts = 1, devicesPerHost = 1;
-  /// Per device, without the reserved ones; already lowered to context.max_device_memory.
+  /// Per device, what a plan may take: without the reserved ones and the margin, or context.max_device_memory.
   double memoryBytes = 0;
   double reservedBytes = 0;                  ///< what the driver, libraries and communicators take
+  double memoryMargin = 0.04;                ///< share of a device's memory that plans leave free
+  double marginBytes = 0;                    ///< the same in bytes; 0 where the run file states its limit
   double peakFlops = 0, memoryBandwidth = 0; ///< FLOP/s at the compute dtype; bytes/s
   double matmulEfficiency = 0;               ///< share of the peak that large matrix products reach
   double attentionEfficiency = 0;            ///< the same for fused attention; 0: as matmulEfficiency

@@ -54,6 +54,10 @@ void RunReader::error(const std::string &path, std::string message) const {
 void RunReader::warning(const std::string &path, std::string message) const {
   run.diagnostics.warning(where(path), std::move(message));
 }
+void RunReader::refuse(const std::string &path, const std::string &message) const {
+  report(path, KeyAction::Rejected, message);
+  run.diagnostics.refusal(where(path), message);
+}
 
 void RunReader::report(const std::string &path, KeyAction action, const std::string &effect) const {
   for (KeyReport &key : run.keys)

@@ -30,6 +30,8 @@ public:
   SourceLocation where(const std::string &path) const;
   void error(const std::string &path, std::string message) const;
   void warning(const std::string &path, std::string message) const;
+  /// What `compile` must not pass over: reported as rejected, an error there and a warning to others.
+  void refuse(const std::string &path, const std::string &message) const;
   /// Replaces what is reported about a key, and about all keys below it, if they are in the file.
   void report(const std::string &path, KeyAction action, const std::string &effect) const;
   void derive(const std::string &name, const std::string &value, const std::string &reason) const;

@@ -12,8 +12,9 @@ using namespace mlir;
 namespace espalier {
 
 ModelSizes sizesUnder(const planner::Plan &plan) {
-  bool splitsVocabulary = plan.vocabParallel && plan.tp > 1;
-  return {plan.microBatchSize * plan.replicas(), splitsVocabulary ? 128 * plan.tp : 1};
+  // Of an odd size products are slow (planner/cost.h). 128 for each rank that has a part is Megatron's number.
+  int64_t parts = plan.vocabParallel ? plan.tp : 1;
+  return {plan.microBatchSize * plan.replicas(), 128 * parts};
 }
 
 void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescription &model) {

@@ -81,6 +81,13 @@ std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
 
 } // namespace
 
+std::string fitWithoutMargin(const ClusterConfig &cluster, double bytes) {
+  double all = cluster.memoryBytes + cluster.marginBytes;
+  if (bytes <= cluster.memoryBytes || bytes > all)
+    return "";
+  return "; fits with " + planner::withoutMargin(all);
+}
+
 std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                          const rt::pb::Plan &compiled) {
   uint64_t limit = compiled.memory_limit_bytes();
@@ -94,6 +101,7 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
   std::string text = fmt::format("needs {} per rank, have {} ({}): {}",
                                  planner::describeBytes(static_cast<double>(stage.arena_bytes())),
                                  planner::describeBytes(limit), describePlan(plan), classes);
+  text += fitWithoutMargin(run.cluster, static_cast<double>(stage.arena_bytes()));
   CompileOptions sizesOnly;
   sizesOnly.emitKernels = false;
   for (const Change &change : changesOf(run, plan)) {

@@ -13,6 +13,10 @@
 
 namespace espalier {
 
+/// "; fits with max_device_memory=78.00GB, without a margin" where `bytes` of a device are more than a plan may take,
+/// but no more than there are; else empty.
+std::string fitWithoutMargin(const ClusterConfig &cluster, double bytes);
+
 struct ChosenPlan {
   std::optional<planner::Plan> plan;
   std::string reason;        ///< why there is none

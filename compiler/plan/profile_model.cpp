@@ -206,6 +206,7 @@ private:
     machine.hosts = cluster.hosts;
     machine.devicesPerHost = cluster.devicesPerHost;
     machine.memoryBytes = cluster.memoryBytes;
+    machine.marginBytes = cluster.marginBytes;
     machine.peakFlops = cluster.peakFlops;
     machine.memoryBytesPerSecond = cluster.memoryBandwidth;
     machine.matmulEfficiency = cluster.matmulEfficiency;

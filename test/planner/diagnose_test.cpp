@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 using namespace espalier::planner;
 using testing::HasSubstr;
 
@@ -21,6 +23,24 @@ TEST(Diagnose, TooLittleMemoryNamesTheBytesAndMoreDevicesHelp) {
   // The promise holds: the larger machine has a plan.
   problem.machine.hosts = std::stoi(result.relaxations.back().change.substr(8)) / 8;
   EXPECT_FALSE(search(problem).plans.empty());
+}
+
+// The margin is the first thing to give up: nothing of the plan changes.
+TEST(Diagnose, AMarginThatWouldDoIsNamedFirst) {
+  Problem problem = shapeProblem(gpt(48, 6144, 64), System{}, testMachine(1, 8, 20e9), 64);
+  double least = search(problem).nearest.prediction.peakBytes;
+  problem.machine.memoryBytes = 0.98 * least;
+  SearchResult without = search(problem);
+  EXPECT_THAT(without.relaxations.front().change, testing::Not(HasSubstr("margin")));
+  problem.machine.marginBytes = 0.04 * least;
+  SearchResult result = search(problem);
+  ASSERT_TRUE(result.plans.empty());
+  double whole = 1.02 * least;
+  char limit[64];
+  std::snprintf(limit, sizeof limit, "max_device_memory=%.2fGB, without a margin", whole / 0x1p30);
+  EXPECT_EQ(result.relaxations.front().change, limit);
+  EXPECT_GT(result.relaxations.front().needBytes, problem.machine.memoryBytes);
+  EXPECT_LE(result.relaxations.front().needBytes, whole);
 }
 
 TEST(Diagnose, PinsThatMakeItTooLargeAreNamed) {

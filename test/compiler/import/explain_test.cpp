@@ -56,15 +56,65 @@ TEST(Explain, DerivedValues) {
   EXPECT_THAT(explainRun(run("gpt2_13b"), "parameters"), HasSubstr("12,853,386,240"));
 }
 
-TEST(Explain, RejectedKeysSayWhy) {
+// What would make something else than the file wishes for: a warning here, an error to whoever compiles.
+TEST(Explain, RefusedWishesSayWhy) {
   ImportedRun r = run("gpt2_124m", {"model.model_config.pet_config={pet_type: lora}"});
   EXPECT_TRUE(r.ok());
   EXPECT_THAT(r.diagnostics.render(), HasSubstr("warning: low-rank adapters are not built"));
   EXPECT_THAT(explainRun(r, "pet_config"),
               AllOf(HasSubstr("action  rejected"), HasSubstr("low-rank adapters are not built")));
+  EXPECT_THAT(nlohmann::json::parse(explainRunJson(r, "pet_config"))["warnings"].size(), 1);
   ImportedRun classifier = run("gpt2_124m", {"model.arch.type=GPT2ForSequenceClassification", "run_mode=finetune"});
   EXPECT_THAT(classifier.diagnostics.render(), AllOf(HasSubstr("warning: classification heads are not built"),
                                                      HasSubstr("warning: finetune without load_checkpoint")));
+  classifier.diagnostics.refuse();
+  EXPECT_FALSE(classifier.ok());
+  EXPECT_THAT(classifier.diagnostics.render(), AllOf(HasSubstr("error: classification heads are not built"),
+                                                     HasSubstr("error: finetune without load_checkpoint")));
+}
+
+TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
+  auto refusals = [](std::vector<std::string> sets) {
+    ImportedRun r = run("gpt2_124m", std::move(sets));
+    EXPECT_TRUE(r.ok());
+    r.diagnostics.refuse();
+    std::string text;
+    for (const Diagnostic &finding : r.diagnostics.sorted())
+      if (finding.severity == Severity::Error)
+        text += finding.message + "\n";
+    return text;
+  };
+  EXPECT_EQ(refusals({}), "");
+  EXPECT_EQ(refusals({"run_mode=finetune", "load_checkpoint=gpt2"}),
+            "the weights to finetune, 'gpt2', are not loaded: training would start from initial values; run_mode: "
+            "finetune → train, load_checkpoint: gpt2 → ''\n");
+  EXPECT_EQ(refusals({"load_checkpoint=old.ckpt"}),
+            "'old.ckpt' is not loaded: training would start from initial values; load_checkpoint: old.ckpt → '' "
+            "(`espalier run --checkpoint DIR --resume` reads ours)\n");
+  EXPECT_THAT(refusals({"load_checkpoint=null", "resume_or_finetune_checkpoint=old.ckpt"}),
+              HasSubstr("resume_or_finetune_checkpoint: old.ckpt → ''"));
+  for (std::string mode : {"eval", "predict", "export"})
+    EXPECT_EQ(refusals({"run_mode=" + mode}), mode + " is not built, plans train; run_mode: " + mode + " → train\n");
+}
+
+// Upstream reads it beside load_checkpoint. Training goes on without, and says so.
+TEST(Explain, WeightsOfTheModelSectionAreReportedAsNotLoaded) {
+  ImportedRun r = run("gpt2_124m", {"model.model_config.checkpoint_name_or_path=gpt2"});
+  r.diagnostics.refuse();
+  EXPECT_TRUE(r.ok());
+  const char *what = "not loaded: training starts from initial values, not from 'gpt2'";
+  EXPECT_THAT(r.diagnostics.render(), HasSubstr(std::string("warning: checkpoint_name_or_path is ") + what));
+  EXPECT_THAT(explainRun(r, "checkpoint_name_or_path"), AllOf(HasSubstr("action  rejected"), HasSubstr(what)));
+  EXPECT_EQ(run("gpt2_124m", {"model.model_config.checkpoint_name_or_path="}).diagnostics.render(), "");
+}
+
+TEST(Explain, TheLimitSaysItsMargin) {
+  ImportedRun r = run("tiny_gpt", {"cluster=h100_dgx:1x8"});
+  EXPECT_THAT(explainRun(r, "memory"),
+              HasSubstr("memory: 74.80 GB  (limit per device: what cluster h100_dgx has, less 2.00 GB reserved and a "
+                        "margin of 4 %)"));
+  EXPECT_THAT(explainRun(run("tiny_gpt", {"context.max_device_memory=1GB"}), "memory"),
+              HasSubstr("memory: 1.00 GB  (limit per device: the lower of"));
 }
 
 TEST(Explain, JsonHasTheSame) {

@@ -79,13 +79,38 @@ TEST(Plan, ModeZeroPutsAReplicaOnEveryDevice) {
 }
 
 TEST(Plan, ModeTwoIsFreeAtTheSameBatch) {
-  // In mode 2 batch_size counts all replicas of a stage.
   ImportedRun run = load("tiny_gpt", {"parallel.parallel_mode=2"});
   EXPECT_FALSE(run.config.pins.pinned);
   EXPECT_EQ(run.config.pins.dp, std::nullopt);
   EXPECT_EQ(run.config.pins.recompute, std::nullopt);
-  EXPECT_EQ(run.config.globalBatch, 16);
+  EXPECT_EQ(run.config.globalBatch, 32); // 4 · 2 · 4
   EXPECT_EQ(actionOf(run, "parallel_config.model_parallel"), KeyAction::Mapped);
+}
+
+// Whoever leaves the choice to the planner trains the same step.
+TEST(Plan, TheGlobalBatchIsTheFilesInEveryMode) {
+  for (const char *config : {"gpt2_13b", "gpt2_13b_4x8", "gpt2_52b", "gpt2_xl", "gpt3_175b", "gpt3_857m", "llama2_7b"})
+    EXPECT_EQ(load(config, {"parallel.parallel_mode=2"}).config.globalBatch, load(config).config.globalBatch) << config;
+  // pp 1: micro_batch_num does not count, accumulation does; pp 2: the other way round.
+  for (auto [stages, batch] : {std::pair("1", 2 * 4 * 5 * 3), {"2", 2 * 4 * 7 * 3}})
+    EXPECT_EQ(load("gpt2_13b", {"parallel.parallel_mode=2", "parallel_config.micro_batch_num=7",
+                                "runner_config.gradient_accumulation_steps=5", "micro_batch_interleave_num=3",
+                                std::string("parallel_config.pipeline_stage=") + stages})
+                  .config.globalBatch,
+              batch);
+}
+
+// Pins that make another batch are refused where the file states one, and state it where nothing else does.
+TEST(Plan, PinsDoNotChangeTheFilesBatch) {
+  const std::string pins = "planner={pin: {dp: 2, micro_batch_size: 1, micro_batches: 3}}";
+  ImportOptions options;
+  options.sets = {"parallel.parallel_mode=2", pins};
+  EXPECT_THAT(
+      importRun(ESPALIER_SOURCE_DIR "/configs/tiny_gpt.yaml", options).diagnostics.render(),
+      testing::HasSubstr("global batch 32 is not dp 2 · micro-batch size 1 · micro-batches 3; planner.global_batch: "));
+  EXPECT_EQ(load("tiny_gpt", {"parallel.parallel_mode=2", pins, "parallel_config=null", "runner_config=null"})
+                .config.globalBatch,
+            6);
 }
 
 TEST(Plan, WithoutModeThePlannerChooses) {
@@ -195,6 +220,21 @@ TEST(Cluster, OptionWinsAndTakesAShape) {
   EXPECT_EQ(run.config.cluster.memoryBytes, 10 * 0x1p30);
   EXPECT_EQ(run.config.cluster.peakFlops, 1.95e13); // tiny_gpt computes in f32
   EXPECT_EQ(actionOf(run, "cluster"), KeyAction::Accepted);
+}
+
+// 4 % of 80 GB beside the 2 GB that are reserved; a limit that the file states is taken at its word.
+TEST(Cluster, AMarginIsLeftUnlessTheFileStatesItsLimit) {
+  const std::string cluster = "a100_80g_selene:1x8", gigabytes = "GB";
+  auto limit = [&](std::vector<std::string> sets) {
+    return load("tiny_gpt", std::move(sets), cluster).config.cluster.memoryBytes / 0x1p30;
+  };
+  EXPECT_NEAR(limit({}), 80 - 2 - 3.2, 1e-6);
+  EXPECT_EQ(limit({"context.max_device_memory=77GB"}), 77);
+  EXPECT_EQ(limit({"context.max_device_memory=80GB"}), 78);
+  ImportedRun own = load("tiny_gpt", {"cluster={base: a100_80g_selene, memory_margin: 0.1}"});
+  EXPECT_NEAR(own.config.cluster.memoryBytes / 0x1p30, 80 - 2 - 8, 1e-6);
+  EXPECT_EQ(load("tiny_gpt", {"cluster={base: a100_80g_selene, memory_margin: 0}"}).config.cluster.memoryBytes,
+            78 * 0x1p30);
 }
 
 TEST(Cluster, FileAndInlineMap) {
