@@ -1,4 +1,5 @@
 // The command's contract: exit codes, metrics, JSON of inspect, resuming.
+#include "runtime/plan_file.h"
 #include "test/runtime/sample_plan.h"
 
 #include <csignal>
@@ -31,8 +32,7 @@ protected:
     SampleOptions options;
     options.dp = options.pp = 2;
     options.microBatches = 2;
-    samplePlan(options).SerializeToOstream(
-        std::make_unique<std::ofstream>(folder / "toy.plan", std::ios::binary).get());
+    std::ofstream(folder / "toy.plan", std::ios::binary) << planFileBytes(samplePlan(options));
     std::ofstream text(folder / "text.txt");
     for (int i = 0; i < 2000; ++i)
       text << "an espalier is trained to a planned shape " << i << '\n';
@@ -126,7 +126,7 @@ TEST_F(Command, RunReadsThePlansDataUnlessToldOtherwise) {
   pb::Data &data = *plan.mutable_settings()->mutable_data();
   data.add_path("text.txt");
   data.set_split("1,1,0");
-  plan.SerializeToOstream(std::make_unique<std::ofstream>(folder / "own.plan", std::ios::binary).get());
+  std::ofstream(folder / "own.plan", std::ios::binary) << planFileBytes(plan);
   ASSERT_EQ(run("run own.plan --steps 2 --metrics own.jsonl").code, 0);
   ASSERT_EQ(run("run own.plan --steps 2 --metrics told.jsonl --data text.txt --split 1,1,0").code, 0);
   ASSERT_EQ(run("run own.plan --steps 2 --metrics other.jsonl --split 9,1,0").code, 0);
@@ -177,6 +177,42 @@ TEST_F(Command, InspectDescribesThePlan) {
   EXPECT_FALSE(plan.at("plan").contains("slices_kept_inputs")); // as a plan of a compiler that did not tell
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("4 = dp 2 x tp 1 x pp 2"));
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("recompute none, schedule"));
+}
+
+TEST_F(Command, VerifyTellsADamagedPlan) {
+  Answer good = run("verify toy.plan");
+  EXPECT_EQ(good.code, 0);
+  EXPECT_EQ(good.text, "toy.plan: holds\n");
+  EXPECT_EQ(nlohmann::json::parse(run("verify toy.plan --json").text),
+            nlohmann::json::parse(R"({"ok": true, "errors": []})"));
+  std::string bytes = read("toy.plan");
+  bytes[bytes.find("toy.yaml")] = 'T';
+  std::ofstream(folder / "bad.plan", std::ios::binary) << bytes;
+  for (const char *verb : {"verify bad.plan", "inspect bad.plan", "run bad.plan --data mock"}) {
+    Answer bad = run(verb);
+    EXPECT_EQ(bad.code, 2) << verb;
+    EXPECT_THAT(bad.text, HasSubstr("bad.plan: damaged: its bytes do not fit its checksum")) << verb;
+  }
+  Answer json = run("verify bad.plan --json");
+  EXPECT_EQ(json.code, 2);
+  EXPECT_FALSE(nlohmann::json::parse(json.text).at("ok"));
+  EXPECT_EQ(nlohmann::json::parse(json.text).at("errors").size(), 1u);
+}
+
+TEST_F(Command, VerifyResealsForTestsOfTheVerifier) {
+  pb::Plan broken = readPlan(folder / "toy.plan");
+  broken.mutable_stages(0)->set_arena_bytes(64);
+  std::ofstream(folder / "broken.plan", std::ios::binary) << broken.SerializeAsString();
+  EXPECT_EQ(run("verify broken.plan").code, 2);
+  EXPECT_EQ(run("verify broken.plan --reseal sealed.plan").code, 0);
+  Answer sealed = run("verify sealed.plan --json");
+  EXPECT_EQ(sealed.code, 2); // the checksum fits, the plan does not hold
+  EXPECT_THAT(sealed.text, HasSubstr("arena"));
+  EXPECT_EQ(run("verify toy.plan --reseal same.plan").code, 0);
+  EXPECT_EQ(read("same.plan"), read("toy.plan"));
+  EXPECT_EQ(run("verify missing.plan --reseal x.plan").code, 2);
+  EXPECT_EQ(run("verify toy.plan --reseal none/x.plan").code, 2);
+  EXPECT_FALSE(fs::exists(folder / "x.plan"));
 }
 
 TEST_F(Command, InspectDescribesADatasetByAnyOfItsNames) {
