@@ -10,9 +10,7 @@
 #include "compiler/plan_command.h"
 #include "compiler/write_whole.h"
 #include "planner/explain.h"
-
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include "runtime/plan_file.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -110,13 +108,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
     fmt::print(stderr, "{}: {}\n", arguments.file, excess);
     return NothingFits;
   }
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true);
-  compiled->plan.SerializeToCodedStream(&coded);
-  coded.Trim();
-  if (!writeWhole(output, bytes, "the plan"))
+  if (!writeWhole(output, rt::planFileBytes(compiled->plan), "the plan"))
     return UserError;
   fmt::print("{}: {} on {} ranks: {}, global batch {}\n", output, run->model.name, chosen.plan->ranks(),
              describePlan(*chosen.plan), compiled->plan.settings().global_batch());

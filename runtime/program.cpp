@@ -1,21 +1,14 @@
-// Loading: bytes are bounded before they are read, and a plan is proved before anything of it is
-// used.
+// Loading: a plan is proved before anything of it is used.
 #include "runtime/program.h"
 
 #include "runtime/verify_plan.h"
 #include "runtime/verify_rules.h"
 
-#include <cerrno>
-#include <cstring>
 #include <fmt/format.h>
-#include <fstream>
-#include <google/protobuf/stubs/logging.h>
 #include <thread>
 
 namespace espalier::rt {
 namespace {
-
-constexpr uint64_t maxPlanBytes = uint64_t(256) << 20;
 
 /// The plan, or PlanError with all that the verifier found.
 pb::Plan proved(pb::Plan plan) {
@@ -137,26 +130,6 @@ PreparedCall Preparation::prepareCall(const pb::Stage &stage, const pb::Call &ca
 }
 
 } // namespace
-
-pb::Plan readPlan(const std::filesystem::path &file) {
-  std::error_code error;
-  uint64_t bytes = std::filesystem::file_size(file, error);
-  if (error)
-    throw PlanError(fmt::format("{}: {}", file.string(), error.message()));
-  if (bytes > maxPlanBytes)
-    throw PlanError(fmt::format("{}: {} bytes, a plan has at most {}", file.string(), bytes, maxPlanBytes));
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream)
-    throw PlanError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
-  pb::Plan plan;
-  google::protobuf::LogSilencer silencer; // the one error says it all
-  if (bytes == 0 || !plan.ParseFromIstream(&stream))
-    throw PlanError(fmt::format("{}: not a run plan, or a damaged one", file.string()));
-  if (plan.version() != planVersion)
-    throw PlanError(fmt::format("{}: plan version {}, this runtime reads {}; compile it again", file.string(),
-                                plan.version(), planVersion));
-  return plan;
-}
 
 std::string locationText(const pb::Plan &plan, uint32_t location) {
   if (location >= static_cast<uint32_t>(plan.locations_size()))

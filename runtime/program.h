@@ -6,10 +6,9 @@
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/mesh.h"
-#include "runtime/plan.pb.h"
+#include "runtime/plan_file.h"
 
 #include <array>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,14 +16,9 @@
 
 namespace espalier::rt {
 
-constexpr uint32_t planVersion = 1;
 constexpr int regionCount = pb::Region_ARRAYSIZE;
 /// Operands that a launch or a library call can have; the verifier refuses more.
 constexpr uint32_t maxBuffers = 64, maxScalars = 32;
-
-/// Reads and parses a .plan file. Throws PlanError if it is missing, too large, damaged or of
-/// another version.
-pb::Plan readPlan(const std::filesystem::path &file);
 
 /// "matmul at gpt2.yaml:31:7"; empty when the plan gives no such location.
 std::string locationText(const pb::Plan &plan, uint32_t location);

@@ -15,6 +15,9 @@ void addRunCommand(CLI::App &app, int &exitCode);
 /// `inspect PATH`: what a plan, a checkpoint folder or a dataset holds.
 void addInspectCommand(CLI::App &app, int &exitCode);
 
+/// `verify PATH`: every byte of a plan or a checkpoint.
+void addVerifyCommand(CLI::App &app, int &exitCode);
+
 /// `bench plans FILE.csv ...`: the planner against tables of published runs.
 void addBenchCommand(CLI::App &app, int &exitCode);
 

@@ -30,6 +30,7 @@ int main(int argc, char **argv) {
   espalier::rt::reportCrashes();
   espalier::addRunCommand(app, exitCode);
   espalier::addInspectCommand(app, exitCode);
+  espalier::addVerifyCommand(app, exitCode);
   espalier::addDataCommands(app);
   espalier::addBenchCommand(app, exitCode);
   espalier::addCalibrateCommand(app, exitCode);

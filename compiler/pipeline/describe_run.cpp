@@ -1,5 +1,7 @@
 #include "compiler/pipeline/describe_run.h"
 
+#include "compiler/pipeline/describe_identity.h"
+
 #include "dialects/model/dialect.h"
 #include "planner/explain.h"
 
@@ -100,6 +102,7 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_ignore_token(run.ignoreToken);
   settings.set_flops_per_step(flopsPerStep);
   describeData(run.data, *settings.mutable_data());
+  describeIdentity(run, *out.mutable_identity());
   addInput(run.file, out);
 }
 

@@ -21,8 +21,9 @@ int64_t requireSamples(const Dataset &dataset) {
 } // namespace
 
 BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order)
-    : settings(plan.settings()), stage(plan.stages(mesh.stage(rank))), dataset(dataset),
-      share{static_cast<int64_t>(settings.micro_batch_size()), dataReplica(mesh, rank), dataReplicas(mesh)},
+    : settings(plan.settings()), stage(plan.stages(mesh.stage(rank))),
+      dataset(dataset), share{static_cast<int64_t>(settings.micro_batch_size()), dataReplica(mesh, rank),
+                              dataReplicas(mesh)},
       first(mesh.coordinate(rank, "cp") * static_cast<int64_t>(settings.sequence()) / mesh.axisSize("cp")),
       length(static_cast<int64_t>(settings.sequence()) / mesh.axisSize("cp")),
       sampler(order, requireSamples(dataset), static_cast<int64_t>(settings.global_batch())),

@@ -53,14 +53,8 @@ std::string logLine(const StepRecord &record, int64_t steps) {
 }
 
 Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
-  if (options.metrics.empty())
-    return;
-  std::error_code ignored;
-  if (std::filesystem::is_fifo(options.metrics, ignored)) // to open one waits for a reader
-    throw PlanError(fmt::format("{}: is a pipe; --metrics wants a file", options.metrics.string()));
-  file.open(options.metrics, options.resume ? std::ios::app : std::ios::trunc);
-  if (!file)
-    throw PlanError(fmt::format("{}: cannot be written", options.metrics.string()));
+  if (!options.metrics.empty())
+    file.open(options.metrics, /*isContinued=*/options.resume);
 }
 
 void Metrics::show(const std::string &line, int64_t step) {
@@ -101,8 +95,6 @@ void Metrics::print(const std::string &text) {
 void Metrics::add(const StepRecord &record) {
   if (options.log)
     show(logLine(record, options.steps), record.step);
-  if (!file.is_open())
-    return;
   nlohmann::ordered_json line = {{"step", record.step},
                                  {"loss", number(record.loss)},
                                  {"grad_norm", number(record.gradNorm)},
@@ -114,18 +106,16 @@ void Metrics::add(const StepRecord &record) {
                                  {"loss_scale", record.lossScale},
                                  {"labels", record.labels},
                                  {"applied", record.isApplied}};
-  file << line.dump() << std::endl;
+  file.add(line.dump());
 }
 
 void Metrics::add(const EvaluationRecord &record) {
   show(fmt::format("evaluation after step {}: loss {:.5f} over {:.0f} tokens", record.step, record.loss, record.tokens),
        record.step);
-  if (!file.is_open())
-    return;
   nlohmann::ordered_json line = {{"evaluation_after_step", record.step},
                                  {"evaluation_loss", number(record.loss)},
                                  {"evaluation_tokens", record.tokens}};
-  file << line.dump() << std::endl;
+  file.add(line.dump());
 }
 
 double measurePeakFlops(int threads) {

@@ -1,10 +1,10 @@
 // What a run tells people and programs: a line per step, JSON lines, a progress bar on a terminal.
 #pragma once
 
+#include "runtime/train/line_file.h"
 #include "runtime/train/run.h"
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 namespace espalier::rt {
@@ -24,12 +24,15 @@ public:
   /// The last line, below the progress bar.
   void close(const std::string &line);
 
+  /// Why lines of the file are missing, empty where none is.
+  const std::string &fault() const { return file.fault(); }
+
 private:
   void show(const std::string &line, int64_t step);
   void print(const std::string &text);
 
   const RunOptions &options;
-  std::ofstream file;
+  LineFile file;
   const bool isTerminal;
   bool isSilent = false; ///< nobody reads the standard output any more
   bool hasBar = false;   ///< the cursor stands behind a progress bar

@@ -1,15 +1,25 @@
-// Any bytes as a plan: they are read and verified; what holds would be run as a program. Seeds: compiled plans. Fields
-// of a good plan are broken by test/runtime/mutate_plan_test.cpp.
-#include "runtime/program.h"
+// Any bytes as a plan, as they are and under a checksum that fits: they are read and verified; what holds would be run
+// as a program. Seeds: compiled plans. Fields of a good plan are broken by test/runtime/mutate_plan_test.cpp.
+#include "runtime/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
 #include "test/fuzz/memory_file.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  espalier::fuzz::MemoryFile file(data, size);
+namespace {
+
+void readAndVerify(const std::string &bytes) {
+  espalier::fuzz::MemoryFile file(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
   try {
     espalier::rt::verifyPlan(espalier::rt::readPlan(file.path()));
   } catch (const espalier::rt::PlanError &) {
   }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  std::string bytes(reinterpret_cast<const char *>(data), size);
+  readAndVerify(bytes);
+  readAndVerify(espalier::rt::resealed(bytes));
   return 0;
 }

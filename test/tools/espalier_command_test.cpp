@@ -1,4 +1,5 @@
 // The command's contract: exit codes, metrics, JSON of inspect, resuming.
+#include "runtime/plan_file.h"
 #include "test/runtime/sample_plan.h"
 
 #include <csignal>
@@ -8,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,8 +33,7 @@ protected:
     SampleOptions options;
     options.dp = options.pp = 2;
     options.microBatches = 2;
-    samplePlan(options).SerializeToOstream(
-        std::make_unique<std::ofstream>(folder / "toy.plan", std::ios::binary).get());
+    std::ofstream(folder / "toy.plan", std::ios::binary) << planFileBytes(samplePlan(options));
     std::ofstream text(folder / "text.txt");
     for (int i = 0; i < 2000; ++i)
       text << "an espalier is trained to a planned shape " << i << '\n';
@@ -126,7 +127,7 @@ TEST_F(Command, RunReadsThePlansDataUnlessToldOtherwise) {
   pb::Data &data = *plan.mutable_settings()->mutable_data();
   data.add_path("text.txt");
   data.set_split("1,1,0");
-  plan.SerializeToOstream(std::make_unique<std::ofstream>(folder / "own.plan", std::ios::binary).get());
+  std::ofstream(folder / "own.plan", std::ios::binary) << planFileBytes(plan);
   ASSERT_EQ(run("run own.plan --steps 2 --metrics own.jsonl").code, 0);
   ASSERT_EQ(run("run own.plan --steps 2 --metrics told.jsonl --data text.txt --split 1,1,0").code, 0);
   ASSERT_EQ(run("run own.plan --steps 2 --metrics other.jsonl --split 9,1,0").code, 0);
@@ -179,6 +180,42 @@ TEST_F(Command, InspectDescribesThePlan) {
   EXPECT_THAT(run("inspect toy.plan").text, HasSubstr("recompute none, schedule"));
 }
 
+TEST_F(Command, VerifyTellsADamagedPlan) {
+  Answer good = run("verify toy.plan");
+  EXPECT_EQ(good.code, 0);
+  EXPECT_EQ(good.text, "toy.plan: holds\n");
+  EXPECT_EQ(nlohmann::json::parse(run("verify toy.plan --json").text),
+            nlohmann::json::parse(R"({"ok": true, "errors": []})"));
+  std::string bytes = read("toy.plan");
+  bytes[bytes.find("toy.yaml")] = 'T';
+  std::ofstream(folder / "bad.plan", std::ios::binary) << bytes;
+  for (const char *verb : {"verify bad.plan", "inspect bad.plan", "run bad.plan --data mock"}) {
+    Answer bad = run(verb);
+    EXPECT_EQ(bad.code, 2) << verb;
+    EXPECT_THAT(bad.text, HasSubstr("bad.plan: damaged: its bytes do not fit its checksum")) << verb;
+  }
+  Answer json = run("verify bad.plan --json");
+  EXPECT_EQ(json.code, 2);
+  EXPECT_FALSE(nlohmann::json::parse(json.text).at("ok"));
+  EXPECT_EQ(nlohmann::json::parse(json.text).at("errors").size(), 1u);
+}
+
+TEST_F(Command, VerifyResealsForTestsOfTheVerifier) {
+  pb::Plan broken = readPlan(folder / "toy.plan");
+  broken.mutable_stages(0)->set_arena_bytes(64);
+  std::ofstream(folder / "broken.plan", std::ios::binary) << broken.SerializeAsString();
+  EXPECT_EQ(run("verify broken.plan").code, 2);
+  EXPECT_EQ(run("verify broken.plan --reseal sealed.plan").code, 0);
+  Answer sealed = run("verify sealed.plan --json");
+  EXPECT_EQ(sealed.code, 2); // the checksum fits, the plan does not hold
+  EXPECT_THAT(sealed.text, HasSubstr("arena"));
+  EXPECT_EQ(run("verify toy.plan --reseal same.plan").code, 0);
+  EXPECT_EQ(read("same.plan"), read("toy.plan"));
+  EXPECT_EQ(run("verify missing.plan --reseal x.plan").code, 2);
+  EXPECT_EQ(run("verify toy.plan --reseal none/x.plan").code, 2);
+  EXPECT_FALSE(fs::exists(folder / "x.plan"));
+}
+
 TEST_F(Command, InspectDescribesADatasetByAnyOfItsNames) {
   std::ofstream(folder / "a.txt") << "one\n\ntwo\nlines\n";
   ASSERT_EQ(run("data tokenize a.txt --append-eod --output-prefix a").code, 0);
@@ -194,7 +231,7 @@ TEST_F(Command, InspectDescribesADatasetByAnyOfItsNames) {
   EXPECT_THAT(run("inspect a_text_document --documents 1").text, HasSubstr("document 0 (4 tokens): 111 110 101 256\n"));
   Answer asJson = run("inspect a_text_document --json");
   EXPECT_EQ(asJson.code, 2);
-  EXPECT_THAT(asJson.text, HasSubstr("only plans are shown as JSON"));
+  EXPECT_THAT(asJson.text, HasSubstr("only plans and checkpoints are shown as JSON"));
   fs::resize_file(folder / "a_text_document.bin", 27);
   EXPECT_EQ(run("inspect a_text_document").code, 2);
 }
@@ -204,11 +241,80 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   Answer answer = run("inspect c");
   EXPECT_EQ(answer.code, 0);
   EXPECT_THAT(answer.text, HasSubstr("c/step-00000003: toy after 3 steps (3 applied), 24 samples read"));
-  EXPECT_THAT(answer.text, HasSubstr("dp 2"));
-  EXPECT_THAT(answer.text, HasSubstr("files       4 of ranks"));
-  EXPECT_THAT(answer.text, HasSubstr("older       step-00000002\n"));
+  EXPECT_THAT(answer.text, HasSubstr("written by  pp 2 x dp 2 x tp 1"));
+  EXPECT_THAT(answer.text, HasSubstr("files       2 of ranks")); // replicas of dp hold the same
+  EXPECT_THAT(answer.text, HasSubstr("batch       8 samples of 12 tokens"));
+  EXPECT_THAT(answer.text, HasSubstr("others      step-00000002\n"));
+  EXPECT_THAT(run("inspect c/step-00000002").text, HasSubstr("toy after 2 steps"));
   EXPECT_THAT(run("inspect .").text, HasSubstr("no checkpoint"));
   EXPECT_EQ(run("inspect .").code, 2);
+}
+
+TEST_F(Command, InspectAndVerifyTellWhetherACheckpointIsWhole) {
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 3 --checkpoint c").code, 0);
+  nlohmann::json whole = nlohmann::json::parse(run("inspect c --json").text);
+  EXPECT_EQ(whole.at("step"), 3);
+  EXPECT_EQ(whole.at("ranks"), 4);
+  EXPECT_EQ(whole.at("model"), "toy");
+  EXPECT_EQ(whole.at("parameters"), 12 + 3 * 13);
+  EXPECT_EQ(whole.at("samples"), 24);
+  EXPECT_EQ(whole.at("complete"), true);
+  EXPECT_EQ(whole.at("pieces").size(), 7u * 3);
+  EXPECT_EQ(whole.at("pieces")[0].at("name"), "embed.weight");
+  EXPECT_EQ(whole.at("pieces")[0].at("shape"), std::vector<int>{12});
+  EXPECT_EQ(whole.at("pieces")[0].at("type"), "F32");
+  fs::path shard = folder / "c" / "step-00000003" / "rank-00002.safetensors";
+  EXPECT_EQ(whole.at("bytes"), fs::file_size(shard) + fs::file_size(shard.parent_path() / "rank-00000.safetensors"));
+  EXPECT_EQ(nlohmann::json::parse(run("verify c --json").text).at("ok"), true);
+  std::string good = read("c/step-00000003/rank-00002.safetensors"), bad = good;
+  bad.back() ^= 1;
+  std::ofstream(shard, std::ios::binary) << bad;
+  EXPECT_EQ(run("inspect c").code, 0); // looks at sizes and headers
+  Answer verified = run("verify c --json");
+  EXPECT_EQ(verified.code, 2);
+  EXPECT_EQ(nlohmann::json::parse(verified.text).at("errors").size(), 1u);
+  EXPECT_THAT(verified.text, HasSubstr("does not fit its checksum"));
+  for (size_t size : {good.size() - 1, good.size() / 2, size_t(7), size_t(0)}) {
+    std::ofstream(shard, std::ios::binary) << good.substr(0, size);
+    EXPECT_EQ(run("inspect c").code, 2) << size;
+    EXPECT_EQ(run("verify c").code, 2) << size;
+  }
+  fs::remove(shard);
+  Answer missing = run("inspect c --json");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.text, HasSubstr("\"complete\": false"));
+  EXPECT_THAT(missing.text, HasSubstr("rank-00002.safetensors: No such file"));
+}
+
+TEST_F(Command, AnotherDataSetNeedsTheUsersWordAnotherPathDoesNot) {
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 2 --checkpoint c").code, 0);
+  fs::copy_file(folder / "text.txt", folder / "moved.txt");
+  EXPECT_EQ(run("run toy.plan --data moved.txt --steps 3 --checkpoint c --resume").code, 0);
+  std::ofstream(folder / "moved.txt", std::ios::app) << "one line more\n";
+  for (const char *other : {"--data moved.txt", "--data mock", "--data text.txt --split 9,1,0",
+                            "--data text.txt --dataloader-type cyclic", "--data text.txt --eod-token 10"}) {
+    Answer refused = run(fmt::format("run toy.plan {} --steps 4 --checkpoint c --resume", other));
+    EXPECT_EQ(refused.code, 2) << other << refused.text;
+    EXPECT_THAT(refused.text, HasSubstr("  data: ")) << other;
+    EXPECT_THAT(refused.text, HasSubstr("--accept-changes")) << other;
+  }
+  Answer accepted = run("run toy.plan --data moved.txt --steps 4 --checkpoint c --resume --accept-changes");
+  EXPECT_EQ(accepted.code, 0) << accepted.text;
+  EXPECT_THAT(accepted.text, HasSubstr("note: accepted: data: "));
+  EXPECT_EQ(run("run toy.plan --data text.txt --accept-changes").code, 2); // there is nothing to accept
+  EXPECT_EQ(run("run toy.plan --data text.txt --keep 2").code, 2);
+  EXPECT_EQ(run("run toy.plan --data text.txt --checkpoint c --keep 0").code, 2);
+}
+
+TEST_F(Command, MetricsThatCannotBeWrittenEndWithAnError) {
+  Answer full = run("run toy.plan --data text.txt --steps 3 --metrics /dev/full");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.text, HasSubstr("/dev/full: cannot be written: No space left on device"));
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  Answer pipe = run("run toy.plan --data text.txt --steps 3 --metrics pipe");
+  EXPECT_EQ(pipe.code, 2);
+  EXPECT_THAT(pipe.text, HasSubstr("pipe: cannot be written: a pipe that nobody reads"));
+  EXPECT_EQ(run("run toy.plan --data text.txt --steps 3 --metrics none/m.jsonl").code, 2);
 }
 
 /// Bytes of the hidden neighbours of outputs that are being written.

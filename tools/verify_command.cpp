@@ -1,0 +1,72 @@
+// `espalier verify`: whether every byte of a plan or a checkpoint is what was written.
+#include "tools/commands.h"
+
+#include "runtime/checkpoint/commit.h"
+#include "runtime/checkpoint/inspect.h"
+#include "runtime/data/atomic_file.h"
+#include "runtime/plan_file.h"
+#include "runtime/status.h"
+#include "runtime/verify_plan.h"
+
+#include <fmt/format.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+namespace {
+
+struct VerifyWords {
+  std::string path, reseal;
+  bool isJson = false;
+};
+
+std::vector<std::string> errorsOf(const std::string &path) {
+  try {
+    if (std::filesystem::is_directory(path)) {
+      std::filesystem::path checkpoint = rt::checkpointAt(path);
+      return rt::shardFaults(checkpoint, rt::readManifest(checkpoint), rt::Depth::EveryByte);
+    }
+    return rt::verifyPlan(rt::readPlan(path));
+  } catch (const rt::PlanError &error) {
+    return {error.what()};
+  }
+}
+
+void writeResealed(const std::string &from, const std::string &to) {
+  std::string bytes = rt::resealed(rt::readPlanBytes(from));
+  rt::AtomicFile file(to);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+ExitCode verifyPath(const VerifyWords &words) {
+  if (!words.reseal.empty()) {
+    writeResealed(words.path, words.reseal);
+    return Success;
+  }
+  std::vector<std::string> errors = errorsOf(words.path);
+  if (words.isJson)
+    fmt::print("{}\n", nlohmann::ordered_json({{"ok", errors.empty()}, {"errors", errors}}).dump(2));
+  else if (errors.empty())
+    fmt::print("{}: holds\n", words.path);
+  else
+    for (const std::string &error : errors)
+      fmt::print(stderr, "{}: error: {}\n", words.path, error);
+  return errors.empty() ? Success : UserError;
+}
+
+} // namespace
+
+void addVerifyCommand(CLI::App &app, int &exitCode) {
+  CLI::App *verify = app.add_subcommand("verify", "Look at every byte of a plan or a checkpoint");
+  auto words = std::make_shared<VerifyWords>();
+  verify->add_option("path", words->path, "a .plan file, or a folder of checkpoints or one of them")->required();
+  CLI::Option *json = verify->add_flag("--json", words->isJson, "print JSON: ok, errors");
+  verify
+      ->add_option("--reseal", words->reseal,
+                   "write the plan, whatever it holds, here with a checksum that fits: for tests of the verifier")
+      ->excludes(json);
+  verify->callback([words, &exitCode] { exitCode = verifyPath(*words); });
+}
+
+} // namespace espalier
