@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fmt/format.h>
+#include <memory>
 #include <span>
 #include <string>
 #include <xxhash.h>
@@ -14,5 +15,19 @@ inline uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(
 
 /// As 16 hexadecimal digits, for JSON, whose numbers do not hold 64 bits.
 inline std::string checksumText(std::span<const std::byte> bytes) { return fmt::format("{:016x}", checksum(bytes)); }
+
+/// The same of bytes that come in parts.
+class RunningChecksum {
+public:
+  RunningChecksum() : state(XXH3_createState()) { XXH3_64bits_reset(state.get()); }
+  void add(std::span<const std::byte> bytes) { XXH3_64bits_update(state.get(), bytes.data(), bytes.size()); }
+  std::string text() const { return fmt::format("{:016x}", XXH3_64bits_digest(state.get())); }
+
+private:
+  struct Free {
+    void operator()(XXH3_state_t *state) const { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Free> state;
+};
 
 } // namespace espalier::rt

@@ -1,10 +1,10 @@
-// `espalier inspect`: what a path is decides how it is shown. A plan is also shown as JSON, whose keys are a contract
-// with tests.
+// `espalier inspect`: what a path is decides how it is shown. A plan and a checkpoint are also shown as JSON,
+// whose keys are a contract with tests.
 #include "tools/commands.h"
 
 #include "tools/data_command.h"
+#include "tools/inspect_checkpoint.h"
 
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/mesh.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
@@ -113,15 +113,13 @@ struct InspectWords {
 };
 
 ExitCode inspectPath(const InspectWords &words) {
-  bool isFolder = std::filesystem::is_directory(words.path);
-  if (!isFolder && !isIndexedDataset(words.path))
+  if (std::filesystem::is_directory(words.path))
+    return inspectCheckpoint(words.path, words.isJson) ? Success : UserError;
+  if (!isIndexedDataset(words.path))
     return inspectPlan(words.path, words.isJson);
   if (words.isJson)
-    throw rt::PlanError(fmt::format("{}: is no plan; only plans are shown as JSON", words.path));
-  if (isFolder)
-    fmt::print("{}", rt::describeCheckpoints(words.path));
-  else
-    inspectDataset(words.path, words.view);
+    throw rt::PlanError(fmt::format("{}: is a dataset; only plans and checkpoints are shown as JSON", words.path));
+  inspectDataset(words.path, words.view);
   return Success;
 }
 
@@ -130,9 +128,11 @@ ExitCode inspectPath(const InspectWords &words) {
 void addInspectCommand(CLI::App &app, int &exitCode) {
   CLI::App *inspect = app.add_subcommand("inspect", "Show what a plan, a checkpoint folder or a dataset holds");
   auto words = std::make_shared<InspectWords>();
-  inspect->add_option("path", words->path, "a .plan file, a folder of checkpoints, or PREFIX of PREFIX.bin and .idx")
+  inspect
+      ->add_option("path", words->path,
+                   "a .plan file, a folder of checkpoints or one of them, or PREFIX of PREFIX.bin and .idx")
       ->required();
-  inspect->add_flag("--json", words->isJson, "plans: print JSON");
+  inspect->add_flag("--json", words->isJson, "plans and checkpoints: print JSON");
   addDatasetView(*inspect, words->view);
   inspect->callback([words, &exitCode] { exitCode = inspectPath(*words); });
 }

@@ -83,10 +83,16 @@ void addRunCommand(CLI::App &app, int &exitCode) {
   addDataOptions(*run, options);
   run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::Range(1, mostSteps));
   run->add_option("--metrics", options.metrics, "write a JSON line per step here");
-  run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");
+  CLI::Option *checkpoint = run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");
   run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
       ->check(CLI::Range(0, mostSteps));
-  run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
+  run->add_option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
+      ->check(CLI::Range(1, mostSteps))
+      ->needs(checkpoint);
+  CLI::Option *resume = run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
+  run->add_flag("--accept-changes", options.acceptChanges,
+                "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones")
+      ->needs(resume);
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
   run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
       ->check(CLI::Range(0, mostSteps));

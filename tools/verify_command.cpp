@@ -1,6 +1,8 @@
 // `espalier verify`: whether every byte of a plan or a checkpoint is what was written.
 #include "tools/commands.h"
 
+#include "runtime/checkpoint/commit.h"
+#include "runtime/checkpoint/inspect.h"
 #include "runtime/data/atomic_file.h"
 #include "runtime/plan_file.h"
 #include "runtime/status.h"
@@ -20,6 +22,10 @@ struct VerifyWords {
 
 std::vector<std::string> errorsOf(const std::string &path) {
   try {
+    if (std::filesystem::is_directory(path)) {
+      std::filesystem::path checkpoint = rt::checkpointAt(path);
+      return rt::shardFaults(checkpoint, rt::readManifest(checkpoint), rt::Depth::EveryByte);
+    }
     return rt::verifyPlan(rt::readPlan(path));
   } catch (const rt::PlanError &error) {
     return {error.what()};
@@ -54,7 +60,7 @@ ExitCode verifyPath(const VerifyWords &words) {
 void addVerifyCommand(CLI::App &app, int &exitCode) {
   CLI::App *verify = app.add_subcommand("verify", "Look at every byte of a plan or a checkpoint");
   auto words = std::make_shared<VerifyWords>();
-  verify->add_option("path", words->path, "a .plan file, or a folder of checkpoints")->required();
+  verify->add_option("path", words->path, "a .plan file, or a folder of checkpoints or one of them")->required();
   CLI::Option *json = verify->add_flag("--json", words->isJson, "print JSON: ok, errors");
   verify
       ->add_option("--reseal", words->reseal,

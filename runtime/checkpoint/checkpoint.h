@@ -1,47 +1,77 @@
-// Sharded checkpoints: each rank writes its own blocks, the folder appears whole, and at every
-// moment one is loadable.
-//
-//   DIR/latest                        names the newest folder, replaced atomically
-//   DIR/step-00000020/run.json        step, samples read, loss scale, mesh
-//   DIR/step-00000020/rank-00003.safetensors
-//                                     value/NAME, master/NAME, moment1/NAME, moment2/NAME of the
-//                                     rank's blocks;
-//                                     __metadata__ has each block's place in the global parameter
-//
-// Values and replicated state are written by the first data replica only, ZeRO-1 shares by each.
+// The checkpoints of a run: each rank saves the pieces that it speaks for and loads those that it holds. What a
+// checkpoint is on disk stands in commit.h (the folder) and manifest.h (one checkpoint).
 #pragma once
 
-#include "runtime/executor.h"
-#include "runtime/train/step_scalars.h"
+#include "runtime/checkpoint/commit.h"
+#include "runtime/checkpoint/manifest.h"
 
-#include <filesystem>
-#include <string>
+#include <map>
+#include <mutex>
+#include <optional>
 
 namespace espalier::rt {
 
-/// Writes a checkpoint of all ranks; returns after it is on disk and named in `latest`. Called by
-/// every rank at the same step. Throws PlanError where the disk refuses; then no other checkpoint
-/// has changed.
-void saveCheckpoint(const std::filesystem::path &folder, const Program &program, Executor &executor,
-                    const ScalarState &state);
+struct CheckpointOptions {
+  std::filesystem::path folder;
+  bool resume = false;
+  bool acceptChanges = false; ///< of what the run trains on and how, not of the model
+  int64_t keep = 0;           ///< newest ones that stay; 0: all
+  int64_t steps = 0;          ///< of the run, in total
+  int64_t saveEvery = 0;      ///< steps between two; 0: at the end only
+};
 
-/// The newest complete checkpoint of the folder, empty where there is none.
-std::string latestCheckpoint(const std::filesystem::path &folder);
+/// Shared by the ranks of a process.
+class Checkpoints {
+public:
+  /// Before ranks start: takes the folder, looks whether there is room, and where the run resumes chooses the newest
+  /// sound checkpoint. `data` is what the run reads, in words. Throws PlanError.
+  Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data);
 
-/// Throws PlanError if the folder has no checkpoint: asked before ranks start, so that it is the user's
-/// error and not the failure of a rank.
-void requireCheckpoint(const std::filesystem::path &folder);
+  /// Fills the rank's parameters and optimizer state and returns where the run stood. A damaged checkpoint is told
+  /// aloud and the one before it taken. Called by every rank.
+  ScalarState load(Executor &executor);
 
-/// Makes the folder that checkpoints will go to, before anything is trained; throws PlanError if it cannot be.
-void makeCheckpointFolder(const std::filesystem::path &folder);
+  /// Writes a checkpoint of all ranks; called by every rank at the same step. What the disk refuses is told aloud and
+  /// left to the next save; the last one throws PlanError. True where it is on disk and named in `latest`.
+  bool save(Executor &executor, const ScalarState &state, bool isLast);
 
-/// Fills the rank's parameters and optimizer state from the latest checkpoint and returns where the
-/// run stood. Throws PlanError if there is none, it is damaged, or it was written under another
-/// split of the parameters.
-ScalarState loadCheckpoint(const std::filesystem::path &folder, const Program &program, Executor &executor);
+  /// Why no checkpoint could be loaded: the user's error, though a rank met it. Empty where none is to blame.
+  const std::string &loadFault() const { return theLoadFault; }
 
-/// What a folder of checkpoints holds, for people: where the latest one stands, its split, size and the older ones.
-/// Throws PlanError as requireCheckpoint does.
-std::string describeCheckpoints(const std::filesystem::path &folder);
+private:
+  /// Stored pieces of one box of a tensor, by their first element.
+  struct Source {
+    const Shard *shard;
+    const StoredPiece *stored;
+  };
+  struct Chosen {
+    std::string name;
+    std::filesystem::path path;
+    Manifest manifest;
+    std::map<std::string, std::vector<Source>> sources; ///< by kind, name and box
+  };
+
+  void requireRoom() const;
+  void chooseNext();
+  void requireSameTraining(const Chosen &checkpoint) const;
+  void requireSameSplit(const Chosen &checkpoint) const;
+  const std::vector<Source> *sourcesOf(const Chosen &checkpoint, const Piece &wanted) const;
+  void loadPieces(Executor &executor) const;
+  void loadPiece(Executor &executor, const HeldPiece &held) const;
+  void blame(const std::string &fault);
+  Shard writeShard(Executor &executor, int64_t step) const;
+  void commit(const ScalarState &state);
+
+  const CheckpointOptions options;
+  const Program &program;
+  const Fingerprint fingerprint;
+  CheckpointFolder folder;
+  std::vector<std::string> candidates; ///< not looked at yet, the next one last
+  std::optional<Chosen> chosen;
+  std::set<std::string> damaged;
+  std::string lastGood; ///< name of the newest checkpoint that this run wrote or read
+  std::mutex mutex;
+  std::string firstFault, theLoadFault;
+};
 
 } // namespace espalier::rt

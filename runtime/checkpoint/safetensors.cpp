@@ -2,13 +2,16 @@
 // used.
 #include "runtime/checkpoint/safetensors.h"
 
+#include "runtime/checkpoint/json_text.h"
+#include "runtime/comm/comm.h"
+#include "runtime/data/atomic_file.h"
 #include "runtime/status.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -16,115 +19,143 @@ namespace {
 
 constexpr uint64_t maxHeaderBytes = uint64_t(64) << 20;
 
-const char *typeName(pb::DataType type) {
-  switch (type) {
-  case pb::BF16:
-    return "BF16";
-  case pb::F16:
-    return "F16";
-  case pb::I32:
-    return "I32";
-  default:
-    return "F32";
-  }
-}
+constexpr std::pair<pb::DataType, const char *> typeNames[] = {
+    {pb::F32, "F32"}, {pb::BF16, "BF16"}, {pb::F16, "F16"}, {pb::I32, "I32"}};
 
 [[noreturn]] void refuse(const std::filesystem::path &file, const std::string &reason) {
   throw PlanError(fmt::format("{}: {}", file.string(), reason));
 }
 
-std::span<const std::byte> bytesOf(const std::string &text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
+TensorEntry readEntry(const std::string &name, const nlohmann::json &json) {
+  TensorEntry entry;
+  entry.name = name;
+  entry.type = typeOfName(json.at("dtype").get<std::string>());
+  entry.shape = wholeNumbers(json.at("shape"));
+  entry.begin = wholeNumber(json.at("data_offsets").at(0));
+  uint64_t end = wholeNumber(json.at("data_offsets").at(1));
+  entry.bytes = end - entry.begin;
+  if (end < entry.begin || entry.bytes != tensorBytes(entry.shape, entry.type))
+    throw PlanError(fmt::format("tensor '{}' has another size than its shape", name));
+  return entry;
 }
 
 } // namespace
 
-void writeDurably(const std::filesystem::path &file, std::span<const std::span<const std::byte>> parts) {
-  int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool isWritten = descriptor >= 0;
-  for (std::span<const std::byte> part : parts) {
-    while (isWritten && !part.empty()) {
-      ssize_t count = write(descriptor, part.data(), part.size());
-      if (count < 0 && errno == EINTR)
-        continue;
-      isWritten = count > 0;
-      part = part.subspan(isWritten ? count : 0);
-    }
-  }
-  isWritten = isWritten && fsync(descriptor) == 0;
-  int reason = errno;
-  if (descriptor >= 0)
-    close(descriptor);
-  if (!isWritten)
-    refuse(file, fmt::format("cannot be written: {}", std::strerror(reason)));
+const char *safetensorsType(pb::DataType type) {
+  for (auto [known, name] : typeNames)
+    if (known == type)
+      return name;
+  return "F32";
+}
+
+pb::DataType typeOfName(const std::string &name) {
+  for (auto [type, known] : typeNames)
+    if (known == name)
+      return type;
+  throw PlanError(fmt::format("type '{}' is not read; known: F32, BF16, F16, I32", name));
+}
+
+uint64_t tensorBytes(std::span<const int64_t> shape, pb::DataType type) {
+  uint64_t bytes = elementBytes(type);
+  bool isEmpty = std::ranges::count(shape, 0) > 0;
+  for (int64_t size : shape)
+    if (size < 0 || (!isEmpty && __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) ||
+        bytes >> 62 != 0)
+      throw PlanError(fmt::format("a shape with size {} passes what can be held", size));
+  return isEmpty ? 0 : bytes;
 }
 
 void syncFolder(const std::filesystem::path &folder) {
   int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0 || fsync(descriptor) != 0)
-    refuse(folder, fmt::format("cannot be flushed: {}", std::strerror(errno)));
-  close(descriptor);
+  bool isSynced = descriptor >= 0 && fsync(descriptor) == 0;
+  int reason = errno;
+  if (descriptor >= 0)
+    close(descriptor);
+  if (!isSynced)
+    refuse(folder, fmt::format("cannot be flushed: {}", std::strerror(reason)));
+}
+
+std::string safetensorsHeader(std::span<const TensorEntry> tensors,
+                              const std::map<std::string, std::string> &metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty())
+    header["__metadata__"] = metadata;
+  for (const TensorEntry &tensor : tensors)
+    header[tensor.name] = {{"dtype", safetensorsType(tensor.type)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {tensor.begin, tensor.begin + tensor.bytes}}};
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  uint64_t length = text.size();
+  std::string bytes;
+  for (int byte = 0; byte < 8; ++byte)
+    bytes.push_back(static_cast<char>(length >> (8 * byte)));
+  return bytes + text;
 }
 
 void writeSafetensors(const std::filesystem::path &file, std::span<const TensorBytes> tensors,
                       const std::map<std::string, std::string> &metadata) {
-  nlohmann::ordered_json header;
-  header["__metadata__"] = metadata;
-  std::vector<std::span<const std::byte>> parts(2);
-  uint64_t offset = 0;
+  std::vector<TensorEntry> entries;
+  uint64_t begin = 0;
   for (const TensorBytes &tensor : tensors) {
-    header[tensor.name] = {{"dtype", typeName(tensor.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
-    offset += tensor.bytes.size();
-    parts.push_back(tensor.bytes);
+    entries.push_back({tensor.name, tensor.type, tensor.shape, begin, tensor.bytes.size()});
+    begin += tensor.bytes.size();
   }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  uint64_t length = text.size();
-  parts[0] = std::as_bytes(std::span(&length, 1));
-  parts[1] = bytesOf(text);
-  writeDurably(file, parts);
+  std::string header = safetensorsHeader(entries, metadata);
+  AtomicFile written(file.string());
+  written.write(header.data(), header.size());
+  for (const TensorBytes &tensor : tensors)
+    written.write(tensor.bytes);
+  written.commit();
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path &file) : file(file) {
-  std::error_code error;
-  uint64_t size = std::filesystem::file_size(file, error);
-  std::ifstream stream(file, std::ios::binary);
+SafetensorsFile::SafetensorsFile(const std::filesystem::path &file, Links links) : content(file, links) {
   uint64_t length = 0;
-  if (error || !stream.read(reinterpret_cast<char *>(&length), 8))
-    refuse(file, "missing or too short");
-  if (length > maxHeaderBytes || length > size - 8)
-    refuse(file, fmt::format("a header of {} bytes in a file of {}", length, size));
-  content.resize(size - 8);
-  if (!stream.read(reinterpret_cast<char *>(content.data()), content.size()))
-    refuse(file, "cannot be read");
-  const char *text = reinterpret_cast<const char *>(content.data());
-  uint64_t data = content.size() - length;
+  if (content.size() < 8)
+    refuse(file, "too short for a tensor file");
+  content.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > maxHeaderBytes || length > content.size() - 8)
+    refuse(file, fmt::format("a header of {} bytes in a file of {}", length, content.size()));
+  header = 8 + length;
+  std::string text(length, '\0');
+  content.read(8, std::as_writable_bytes(std::span(text)));
   try {
-    nlohmann::json header = nlohmann::json::parse(text, text + length);
-    for (const auto &[name, entry] : header.items()) {
-      if (name == "__metadata__") {
+    nlohmann::json json = parseShallow(text);
+    for (const auto &[name, entry] : json.items())
+      if (name == "__metadata__")
         strings = entry.get<std::map<std::string, std::string>>();
-        continue;
-      }
-      uint64_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
-      if (begin > end || end > data)
-        refuse(file, fmt::format("tensor '{}' lies outside the file", name));
-      places[name] = {length + begin, end - begin};
-    }
+      else
+        entries.push_back(readEntry(name, entry));
   } catch (const nlohmann::json::exception &problem) {
     refuse(file, fmt::format("damaged header: {}", problem.what()));
+  } catch (const PlanError &problem) {
+    refuse(file, problem.what());
   }
+  std::ranges::stable_sort(entries, {}, [](const TensorEntry &entry) { return std::pair(entry.begin, entry.bytes); });
+  requireCover();
 }
 
-std::span<const std::byte> SafetensorsFile::tensor(const std::string &name, uint64_t bytes) const {
-  auto place = places.find(name);
-  if (place == places.end() || place->second.second != bytes)
-    refuse(file,
+void SafetensorsFile::requireCover() const {
+  uint64_t end = 0;
+  for (const TensorEntry &entry : entries) {
+    if (entry.begin != end)
+      refuse(content.path(), fmt::format("tensor '{}' begins at byte {} and not at {}, where the one before it ends",
+                                         entry.name, entry.begin, end));
+    end += entry.bytes;
+  }
+  if (end != content.size() - header)
+    refuse(content.path(), fmt::format("{} bytes of tensors, {} are there", end, content.size() - header));
+}
+
+std::vector<std::byte> SafetensorsFile::tensor(const std::string &name, uint64_t bytes) const {
+  auto entry = std::ranges::find(entries, name, &TensorEntry::name);
+  if (entry == entries.end() || entry->bytes != bytes)
+    refuse(content.path(),
            fmt::format("needs '{}' with {} bytes, has {}", name, bytes,
-                       place == places.end() ? std::string("none") : fmt::format("{} bytes", place->second.second)));
-  return std::span(content).subspan(place->second.first, bytes);
+                       entry == entries.end() ? std::string("none") : fmt::format("{} bytes", entry->bytes)));
+  std::vector<std::byte> values(bytes);
+  content.read(header + entry->begin, values);
+  return values;
 }
 
 } // namespace espalier::rt

@@ -2,17 +2,28 @@
 // bytes.
 #pragma once
 
+#include "runtime/checkpoint/regular_file.h"
 #include "runtime/plan.pb.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace espalier::rt {
+
+/// A tensor of a file: `begin` counts from the first byte behind the header.
+struct TensorEntry {
+  std::string name;
+  pb::DataType type = pb::F32;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, bytes = 0;
+};
+
+/// Everything before the first tensor: the length and the JSON of tensors that follow each other in this order.
+std::string safetensorsHeader(std::span<const TensorEntry> tensors, const std::map<std::string, std::string> &metadata);
 
 /// A tensor to write: its bytes stay the caller's.
 struct TensorBytes {
@@ -22,31 +33,42 @@ struct TensorBytes {
   std::span<const std::byte> bytes;
 };
 
-/// Writes tensors and string metadata in the given order and flushes to disk. Throws PlanError
+/// Writes tensors and string metadata in the given order: the file is whole and on disk, or absent. Throws DataError
 /// where the disk refuses.
 void writeSafetensors(const std::filesystem::path &file, std::span<const TensorBytes> tensors,
                       const std::map<std::string, std::string> &metadata);
 
-/// A safetensors file, read whole; every size checked against the file's before use.
+/// A safetensors file whose tensors lie side by side and end where it ends.
 class SafetensorsFile {
 public:
-  /// Throws PlanError for a file that is missing or damaged.
-  explicit SafetensorsFile(const std::filesystem::path &file);
+  /// Reads the header only. Throws PlanError for a file that is missing or damaged.
+  explicit SafetensorsFile(const std::filesystem::path &file, Links links = Links::Followed);
 
-  /// The bytes of a tensor. Throws PlanError if it is missing or has not `bytes` bytes.
-  std::span<const std::byte> tensor(const std::string &name, uint64_t bytes) const;
-
+  const RegularFile &file() const { return content; }
+  /// Length and JSON.
+  uint64_t headerBytes() const { return header; }
+  /// By place.
+  const std::vector<TensorEntry> &tensors() const { return entries; }
   const std::map<std::string, std::string> &metadata() const { return strings; }
 
+  /// The bytes of a tensor. Throws PlanError if it is missing or has not `bytes` bytes.
+  std::vector<std::byte> tensor(const std::string &name, uint64_t bytes) const;
+
 private:
-  std::filesystem::path file;
-  std::vector<std::byte> content;
-  std::map<std::string, std::pair<uint64_t, uint64_t>> places; ///< first byte and size, in `content`
+  void requireCover() const;
+
+  RegularFile content;
+  uint64_t header = 0;
+  std::vector<TensorEntry> entries;
   std::map<std::string, std::string> strings;
 };
 
-/// Writes `bytes` to a file and flushes it to disk. Throws PlanError where the disk refuses.
-void writeDurably(const std::filesystem::path &file, std::span<const std::span<const std::byte>> parts);
+/// "f32" as safetensors says it: "F32"; and back, throwing PlanError for a type that is none of ours.
+const char *safetensorsType(pb::DataType type);
+pb::DataType typeOfName(const std::string &name);
+
+/// Bytes of a tensor; throws PlanError where a size is negative or the product passes 2^62.
+uint64_t tensorBytes(std::span<const int64_t> shape, pb::DataType type);
 
 /// Makes names that were added to or changed in a folder durable.
 void syncFolder(const std::filesystem::path &folder);

@@ -20,7 +20,9 @@ AtomicFile::AtomicFile(std::string path) : target(std::move(path)) {
   if (exists(old) && !is_regular_file(old)) // the rename would take the place of a device
     throw DataError(target, "cannot write: is there already and no regular file");
   neighbour = (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid())).string();
-  file = std::fopen(neighbour.c_str(), "wbe");
+  file = std::fopen(neighbour.c_str(), "wbxe");                     // never through a link that waits under this name
+  if (!file && errno == EEXIST && ::unlink(neighbour.c_str()) == 0) // of a killed process with the same number
+    file = std::fopen(neighbour.c_str(), "wbxe");
   if (!file)
     throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));
 }

@@ -2,6 +2,7 @@
 // shorter.
 #include "runtime/train/open_data.h"
 
+#include "runtime/data/content_digest.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -67,6 +68,25 @@ std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &op
     return openDataset(parts[0].path, wanted);
   wanted.samples = samples;
   return openBlend(parts, wanted);
+}
+
+std::string describeTrainingData(const pb::Plan &plan, const DataOptions &options, SampleOrder order) {
+  pb::Data data = merged(plan.settings().data(), options);
+  check(plan, data);
+  std::string words, split = data.split().empty() ? "969,30,1" : data.split();
+  std::erase(split, ' ');
+  std::vector<BlendPart> parts = parseBlend({data.path().begin(), data.path().end()});
+  double sum = 0;
+  for (const BlendPart &part : parts)
+    sum += part.weight;
+  for (const BlendPart &part : parts)
+    words += (parts.size() > 1 ? fmt::format("{:.6g} of ", part.weight / sum) : "") + contentDigest(part.path) + ", ";
+  words += fmt::format("split {}, seed {}, {} order", split, data.has_seed() ? data.seed() : plan.settings().seed(),
+                       order == SampleOrder::single ? "single" : "cyclic");
+  if (data.eod_token() >= 0)
+    words += fmt::format(", documents end with {}{}{}", data.eod_token(), data.eod_mask_loss() ? " without loss" : "",
+                         data.reset_position_ids() ? ", positions restart" : "");
+  return words;
 }
 
 } // namespace espalier::rt

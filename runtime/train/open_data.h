@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/data/dataset.h"
+#include "runtime/data/sampler.h"
 #include "runtime/plan.pb.h"
 
 #include <cstdint>
@@ -23,5 +24,8 @@ struct DataOptions {
 /// Opens a part of the data of a run. `samples` is how many the run may read: a blend is laid out for as many. Throws
 /// PlanError where neither side names data or the model lacks an input that an option is for, and DataError.
 std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &options, Split split, int64_t samples);
+
+/// What training reads, in words: equal where the samples are, wherever the files lie. Throws DataError.
+std::string describeTrainingData(const pb::Plan &plan, const DataOptions &options, SampleOrder order);
 
 } // namespace espalier::rt

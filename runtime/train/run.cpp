@@ -33,6 +33,13 @@ int64_t evaluationSamples(const Program &program, const RunOptions &options) {
   return options.evalBatches * microBatch * dataReplicas(program.mesh());
 }
 
+/// What the run trains on, in words.
+std::string dataWords(const pb::Plan &plan, const RunOptions &options) {
+  if (!options.dataset)
+    return describeTrainingData(plan, options.data, options.order);
+  return fmt::format("{} samples in memory", options.dataset->sampleCount());
+}
+
 /// Stops all ranks for what `rank` is just throwing; `executor` is null before there is one. Throws nothing, as memory
 /// may have run out: the others wait for this word.
 void stopAll(LocalWorld &world, int rank, const Executor *executor) noexcept {
@@ -113,13 +120,15 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
     heldOut = openRunData(plan, options.data, Split::valid, evaluationSamples(program, options));
   if (options.resume && options.checkpoint.empty())
     throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
-  if (options.resume)
-    requireCheckpoint(options.checkpoint);
-  else if (!options.checkpoint.empty())
-    makeCheckpointFolder(options.checkpoint);
+  std::optional<Checkpoints> checkpoints;
+  if (!options.checkpoint.empty())
+    checkpoints.emplace(CheckpointOptions{options.checkpoint, options.resume, options.acceptChanges, options.keep,
+                                          options.steps, options.saveEvery},
+                        program, dataWords(plan, options));
   int cores = std::max(1u, std::thread::hardware_concurrency());
   int spins = ranks * threads <= cores ? spinsWithOwnCore : 0;
   RunContext context{program, options, *training, nullptr, 0, Metrics(options), Gatherer(program), {}, {}};
+  context.checkpoints = checkpoints ? &*checkpoints : nullptr;
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   if (options.evalEvery > 0)
     context.heldOut = heldOut.get();
@@ -127,9 +136,13 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
     context.peakFlops = measurePeakFlops(std::min(cores, ranks * threads));
   LocalWorld world(ranks);
   runRanks(context, world, threads, spins);
+  if (checkpoints && !checkpoints->loadFault().empty())
+    throw PlanError(checkpoints->loadFault());
   if (std::optional<Failure> failure = world.failure())
     throw RankFailure(*failure);
   context.metrics.close(closingSummary(context.result, options));
+  if (!context.metrics.fault().empty())
+    throw std::runtime_error(fmt::format("the metrics are not complete: {}", context.metrics.fault()));
   context.result.gradients = std::move(context.gatherer.gradients);
   context.result.parameters = std::move(context.gatherer.parameters);
   return std::move(context.result);

@@ -48,6 +48,8 @@ struct RunOptions {
   std::filesystem::path checkpoint;              ///< folder; empty for none
   int64_t saveEvery = 0;                         ///< steps; 0: at the end only
   bool resume = false;                           ///< continue from the latest checkpoint
+  bool acceptChanges = false;                    ///< though it was written by another training of the model
+  int64_t keep = 0;                              ///< checkpoints that stay, the newest; 0: all
   int64_t evalEvery = 0;                         ///< steps; 0: never
   int64_t evalBatches = 8;                       ///< micro-batches per replica of one evaluation
   bool keepGradients = false;                    ///< fill RunResult::gradients

@@ -2,7 +2,6 @@
 #include "runtime/train/trainer.h"
 
 #include "runtime/abi.h"
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/train/initialize.h"
 
 #include <algorithm>
@@ -25,7 +24,7 @@ Trainer::Trainer(RunContext &context, Executor &executor, ThreadPool &pool)
 void Trainer::run() {
   const RunOptions &options = context.options;
   if (options.resume)
-    state = loadCheckpoint(options.checkpoint, context.program, executor);
+    state = context.checkpoints->load(executor);
   else
     initializeParameters(context.program, executor, pool);
   firstStep = state.step;
@@ -69,7 +68,7 @@ void Trainer::trainStep() {
 /// No checkpoint is made of weights that give no finite loss, so that it cannot take the place of a good one.
 void Trainer::saveIfDue() {
   const RunOptions &options = context.options;
-  if (options.checkpoint.empty())
+  if (!context.checkpoints)
     return;
   bool isLast = isStopped() || state.step == options.steps;
   isSaveDue |= options.saveEvery > 0 && state.step % options.saveEvery == 0;
@@ -82,7 +81,7 @@ void Trainer::saveIfDue() {
     divergence = fmt::format("the weights after step {} give a loss that is not finite", state.step);
     return;
   }
-  saveCheckpoint(options.checkpoint, context.program, executor, state);
+  context.checkpoints->save(executor, state, isLast);
 }
 
 void Trainer::endRun() {

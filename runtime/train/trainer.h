@@ -1,6 +1,7 @@
 // One rank's loop: steps, evaluations and checkpoints in the order that all ranks share.
 #pragma once
 
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/train/batch_loader.h"
 #include "runtime/train/divergence.h"
 #include "runtime/train/gather.h"
@@ -24,6 +25,7 @@ struct RunContext {
   Gatherer gatherer;
   RunResult result; ///< written by rank 0
   StopAgreement stop;
+  Checkpoints *checkpoints = nullptr; ///< null: none
 };
 
 class Trainer final : public StepClient {

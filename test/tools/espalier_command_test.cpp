@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -230,7 +231,7 @@ TEST_F(Command, InspectDescribesADatasetByAnyOfItsNames) {
   EXPECT_THAT(run("inspect a_text_document --documents 1").text, HasSubstr("document 0 (4 tokens): 111 110 101 256\n"));
   Answer asJson = run("inspect a_text_document --json");
   EXPECT_EQ(asJson.code, 2);
-  EXPECT_THAT(asJson.text, HasSubstr("only plans are shown as JSON"));
+  EXPECT_THAT(asJson.text, HasSubstr("only plans and checkpoints are shown as JSON"));
   fs::resize_file(folder / "a_text_document.bin", 27);
   EXPECT_EQ(run("inspect a_text_document").code, 2);
 }
@@ -240,11 +241,80 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   Answer answer = run("inspect c");
   EXPECT_EQ(answer.code, 0);
   EXPECT_THAT(answer.text, HasSubstr("c/step-00000003: toy after 3 steps (3 applied), 24 samples read"));
-  EXPECT_THAT(answer.text, HasSubstr("dp 2"));
-  EXPECT_THAT(answer.text, HasSubstr("files       4 of ranks"));
-  EXPECT_THAT(answer.text, HasSubstr("older       step-00000002\n"));
+  EXPECT_THAT(answer.text, HasSubstr("written by  pp 2 x dp 2 x tp 1"));
+  EXPECT_THAT(answer.text, HasSubstr("files       2 of ranks")); // replicas of dp hold the same
+  EXPECT_THAT(answer.text, HasSubstr("batch       8 samples of 12 tokens"));
+  EXPECT_THAT(answer.text, HasSubstr("others      step-00000002\n"));
+  EXPECT_THAT(run("inspect c/step-00000002").text, HasSubstr("toy after 2 steps"));
   EXPECT_THAT(run("inspect .").text, HasSubstr("no checkpoint"));
   EXPECT_EQ(run("inspect .").code, 2);
+}
+
+TEST_F(Command, InspectAndVerifyTellWhetherACheckpointIsWhole) {
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 3 --checkpoint c").code, 0);
+  nlohmann::json whole = nlohmann::json::parse(run("inspect c --json").text);
+  EXPECT_EQ(whole.at("step"), 3);
+  EXPECT_EQ(whole.at("ranks"), 4);
+  EXPECT_EQ(whole.at("model"), "toy");
+  EXPECT_EQ(whole.at("parameters"), 12 + 3 * 13);
+  EXPECT_EQ(whole.at("samples"), 24);
+  EXPECT_EQ(whole.at("complete"), true);
+  EXPECT_EQ(whole.at("pieces").size(), 7u * 3);
+  EXPECT_EQ(whole.at("pieces")[0].at("name"), "embed.weight");
+  EXPECT_EQ(whole.at("pieces")[0].at("shape"), std::vector<int>{12});
+  EXPECT_EQ(whole.at("pieces")[0].at("type"), "F32");
+  fs::path shard = folder / "c" / "step-00000003" / "rank-00002.safetensors";
+  EXPECT_EQ(whole.at("bytes"), fs::file_size(shard) + fs::file_size(shard.parent_path() / "rank-00000.safetensors"));
+  EXPECT_EQ(nlohmann::json::parse(run("verify c --json").text).at("ok"), true);
+  std::string good = read("c/step-00000003/rank-00002.safetensors"), bad = good;
+  bad.back() ^= 1;
+  std::ofstream(shard, std::ios::binary) << bad;
+  EXPECT_EQ(run("inspect c").code, 0); // looks at sizes and headers
+  Answer verified = run("verify c --json");
+  EXPECT_EQ(verified.code, 2);
+  EXPECT_EQ(nlohmann::json::parse(verified.text).at("errors").size(), 1u);
+  EXPECT_THAT(verified.text, HasSubstr("does not fit its checksum"));
+  for (size_t size : {good.size() - 1, good.size() / 2, size_t(7), size_t(0)}) {
+    std::ofstream(shard, std::ios::binary) << good.substr(0, size);
+    EXPECT_EQ(run("inspect c").code, 2) << size;
+    EXPECT_EQ(run("verify c").code, 2) << size;
+  }
+  fs::remove(shard);
+  Answer missing = run("inspect c --json");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.text, HasSubstr("\"complete\": false"));
+  EXPECT_THAT(missing.text, HasSubstr("rank-00002.safetensors: No such file"));
+}
+
+TEST_F(Command, AnotherDataSetNeedsTheUsersWordAnotherPathDoesNot) {
+  ASSERT_EQ(run("run toy.plan --data text.txt --steps 2 --checkpoint c").code, 0);
+  fs::copy_file(folder / "text.txt", folder / "moved.txt");
+  EXPECT_EQ(run("run toy.plan --data moved.txt --steps 3 --checkpoint c --resume").code, 0);
+  std::ofstream(folder / "moved.txt", std::ios::app) << "one line more\n";
+  for (const char *other : {"--data moved.txt", "--data mock", "--data text.txt --split 9,1,0",
+                            "--data text.txt --dataloader-type cyclic", "--data text.txt --eod-token 10"}) {
+    Answer refused = run(fmt::format("run toy.plan {} --steps 4 --checkpoint c --resume", other));
+    EXPECT_EQ(refused.code, 2) << other << refused.text;
+    EXPECT_THAT(refused.text, HasSubstr("  data: ")) << other;
+    EXPECT_THAT(refused.text, HasSubstr("--accept-changes")) << other;
+  }
+  Answer accepted = run("run toy.plan --data moved.txt --steps 4 --checkpoint c --resume --accept-changes");
+  EXPECT_EQ(accepted.code, 0) << accepted.text;
+  EXPECT_THAT(accepted.text, HasSubstr("note: accepted: data: "));
+  EXPECT_EQ(run("run toy.plan --data text.txt --accept-changes").code, 2); // there is nothing to accept
+  EXPECT_EQ(run("run toy.plan --data text.txt --keep 2").code, 2);
+  EXPECT_EQ(run("run toy.plan --data text.txt --checkpoint c --keep 0").code, 2);
+}
+
+TEST_F(Command, MetricsThatCannotBeWrittenEndWithAnError) {
+  Answer full = run("run toy.plan --data text.txt --steps 3 --metrics /dev/full");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.text, HasSubstr("/dev/full: cannot be written: No space left on device"));
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  Answer pipe = run("run toy.plan --data text.txt --steps 3 --metrics pipe");
+  EXPECT_EQ(pipe.code, 2);
+  EXPECT_THAT(pipe.text, HasSubstr("pipe: cannot be written: a pipe that nobody reads"));
+  EXPECT_EQ(run("run toy.plan --data text.txt --steps 3 --metrics none/m.jsonl").code, 2);
 }
 
 /// Bytes of the hidden neighbours of outputs that are being written.

@@ -1,0 +1,213 @@
+// Names are made so that two runs, or a killed one and its successor, never meet in a file.
+#include "runtime/checkpoint/commit.h"
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checksum.h"
+#include "runtime/data/atomic_file.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <random>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace espalier::rt {
+namespace {
+
+using Path = std::filesystem::path;
+
+constexpr const char *latestName = "latest";
+constexpr uint64_t maxLatestBytes = 1024;
+
+bool isCheckpointName(const std::string &name) { return name.starts_with("step-") && Path(name).filename() == name; }
+
+/// The two lines of `latest`; the second is missing where a person wrote the first.
+struct Latest {
+  std::string name, manifestChecksum;
+};
+
+Latest readLatest(const Path &folder) {
+  std::string text = readText(folder / latestName, maxLatestBytes);
+  size_t end = text.find('\n');
+  Latest latest{text.substr(0, end), end == std::string::npos ? "" : text.substr(end + 1)};
+  if (!isCheckpointName(latest.name))
+    throw PlanError(fmt::format("{}: names no checkpoint", (folder / latestName).string()));
+  return latest;
+}
+
+void writeText(const Path &file, const std::string &text) {
+  AtomicFile written(file.string());
+  written.write(text.data(), text.size());
+  written.commit();
+}
+
+/// A folder name that no checkpoint has yet: a run that resumed before an old checkpoint must not
+/// destroy it.
+std::string freeName(const Path &folder, int64_t step) {
+  std::string name = fmt::format("step-{:08}", step);
+  for (int again = 2; std::filesystem::exists(folder / name); ++again)
+    name = fmt::format("step-{:08}-{}", step, again);
+  return name;
+}
+
+/// Throws PlanError with the reason of a call that failed.
+[[noreturn]] void refuse(const Path &folder, int reason) {
+  throw PlanError(fmt::format("{}: cannot hold checkpoints: {}", folder.string(), std::strerror(reason)));
+}
+
+/// The locked file, closed with the process whatever ends it.
+int lockFolder(const Path &folder) {
+  int lock = ::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+  if (lock < 0)
+    refuse(folder, errno);
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) {
+    std::string holder = fmt::format("process {}", ::getpid());
+    if (::ftruncate(lock, 0) != 0 || ::pwrite(lock, holder.data(), holder.size(), 0) < 0)
+      errno = 0; // the name of the holder is for people only
+    return lock;
+  }
+  int reason = errno;
+  char holder[64] = {};
+  ssize_t length = ::pread(lock, holder, sizeof(holder) - 1, 0);
+  ::close(lock);
+  if (reason != EWOULDBLOCK)
+    refuse(folder, reason);
+  throw PlanError(fmt::format("{}: another run ({}) writes checkpoints there; wait for it or give another folder",
+                              folder.string(), length > 0 ? holder : "unknown"));
+}
+
+} // namespace
+
+std::string latestFault(const Path &folder) {
+  try {
+    Latest latest = readLatest(folder);
+    std::string manifest = readText(folder / latest.name / manifestName, uint64_t(1) << 30, Links::Refused);
+    bool fits = latest.manifestChecksum == checksumText(std::as_bytes(std::span(manifest))) + "\n";
+    return fits || latest.manifestChecksum.empty() ? ""
+                                                   : fmt::format("{}: damaged: its checksum is not that of {}",
+                                                                 (folder / latestName).string(), latest.name);
+  } catch (const PlanError &error) {
+    return error.what();
+  }
+}
+
+std::vector<std::string> checkpointNames(const Path &folder) {
+  std::vector<std::pair<std::filesystem::file_time_type, std::string>> found;
+  std::error_code error;
+  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename().string();
+    if (!isCheckpointName(name) || !entry.is_directory(error))
+      continue;
+    std::error_code hasNone;
+    auto time = std::filesystem::last_write_time(entry.path() / manifestName, hasNone);
+    found.emplace_back(hasNone ? std::filesystem::file_time_type::min() : time, name);
+  }
+  std::ranges::sort(found, std::greater());
+  std::vector<std::string> names;
+  for (const auto &[time, name] : found)
+    names.push_back(name);
+  if (latestFault(folder).empty() && !names.empty()) {
+    auto latest = std::ranges::find(names, readLatest(folder).name);
+    std::rotate(names.begin(), latest, latest == names.end() ? latest : latest + 1);
+  }
+  return names;
+}
+
+Path checkpointAt(const Path &path) {
+  if (std::filesystem::exists(path / manifestName))
+    return path;
+  std::vector<std::string> names = checkpointNames(path);
+  if (names.empty())
+    throw PlanError(fmt::format("{}: holds no checkpoint", path.string()));
+  if (std::string fault = latestFault(path); !fault.empty())
+    throw PlanError(fault);
+  return path / names.front();
+}
+
+std::string latestCheckpoint(const Path &folder) {
+  std::vector<std::string> names = checkpointNames(folder);
+  return names.empty() ? "" : (folder / names.front()).string();
+}
+
+CheckpointFolder::CheckpointFolder(Path path) : folder(std::move(path)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::is_directory(folder, error))
+    error = std::make_error_code(std::errc::not_a_directory);
+  if (error)
+    refuse(folder, error.value());
+  std::error_code hasNone;
+  if (auto latest = std::filesystem::symlink_status(folder / latestName, hasNone);
+      exists(latest) && !is_regular_file(latest) && !is_symlink(latest))
+    throw PlanError(fmt::format("{}: cannot hold checkpoints: 'latest' is no file", folder.string()));
+  lock = lockFolder(folder);
+  token = fmt::format("{}-{:08x}", ::getpid(), std::random_device{}());
+  sweep();
+}
+
+CheckpointFolder::~CheckpointFolder() { ::close(lock); }
+
+/// No other run writes here, so whatever is not finished is of a dead one.
+void CheckpointFolder::sweep() const {
+  std::vector<Path> stale;
+  std::error_code error;
+  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename().string();
+    if (name.starts_with(".") && (name.ends_with(".partial") || name.ends_with(".part")))
+      stale.push_back(entry.path());
+  }
+  for (const Path &path : stale)
+    std::filesystem::remove_all(path, error);
+}
+
+uint64_t CheckpointFolder::freeBytes() const {
+  struct statvfs status = {};
+  if (::statvfs(folder.c_str(), &status) != 0)
+    refuse(folder, errno);
+  return static_cast<uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+Path CheckpointFolder::partial(int64_t step) const {
+  return folder / fmt::format(".step-{:08}.{}.partial", step, token);
+}
+
+void CheckpointFolder::begin(int64_t step) const { std::filesystem::create_directory(partial(step)); }
+
+std::string CheckpointFolder::commit(int64_t step, const std::string &manifest) const {
+  Path written = partial(step);
+  writeText(written / manifestName, manifest);
+  syncFolder(written);
+  std::string name = freeName(folder, step);
+  std::filesystem::rename(written, folder / name);
+  syncFolder(folder);
+  writeText(folder / latestName, fmt::format("{}\n{}\n", name, checksumText(std::as_bytes(std::span(manifest)))));
+  syncFolder(folder);
+  return name;
+}
+
+void CheckpointFolder::discard(int64_t step) const noexcept {
+  std::error_code error;
+  std::filesystem::remove_all(partial(step), error);
+}
+
+void CheckpointFolder::prune(size_t keep, const std::set<std::string> &apart) const {
+  size_t kept = 0;
+  for (const std::string &name : checkpointNames(folder))
+    if (!apart.contains(name) && ++kept > keep)
+      remove(name);
+}
+
+/// Hidden first: what is half removed must not look whole.
+void CheckpointFolder::remove(const std::string &name) const {
+  Path hidden = folder / fmt::format(".{}.{}.partial", name, token);
+  std::filesystem::rename(folder / name, hidden);
+  std::filesystem::remove_all(hidden);
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,67 @@
+// Terms are compared as the words that a user is shown: what reads alike is alike.
+#include "runtime/checkpoint/fingerprint.h"
+
+#include <fmt/format.h>
+#include <set>
+
+namespace espalier::rt {
+namespace {
+
+std::string scheduleText(const pb::LearningRate &rate) {
+  if (rate.kind() == "constant" && rate.warmup_ratio() <= 0 && rate.warmup_steps() <= 0)
+    return fmt::format("constant {}", rate.peak());
+  std::string warmup = rate.warmup_ratio() > 0 ? fmt::format("{} of the steps", rate.warmup_ratio())
+                                               : fmt::format("{} steps", std::max<int64_t>(0, rate.warmup_steps()));
+  std::string total = rate.total_steps() > 0 ? fmt::format("{} steps", rate.total_steps()) : "the run's steps";
+  return fmt::format("{} from {} to {} over {}, warmup from {} over {}, power {}, cycles {}, decay {}", rate.kind(),
+                     rate.peak(), rate.end(), total, rate.warmup_init(), warmup, rate.power(), rate.cycles(),
+                     rate.decay_steps());
+}
+
+std::string optimizerText(const pb::Plan &plan) {
+  const pb::Settings &settings = plan.settings();
+  int decaying = 0;
+  for (const pb::Parameter &parameter : plan.parameters())
+    decaying += parameter.decay();
+  return fmt::format("beta1 {}, beta2 {}, epsilon {}, weight decay {} of {} parameters, gradient norm at most {}",
+                     settings.beta1(), settings.beta2(), settings.epsilon(), settings.weight_decay(), decaying,
+                     settings.max_grad_norm() > 0 ? fmt::format("{}", settings.max_grad_norm()) : "any");
+}
+
+} // namespace
+
+Fingerprint fingerprintOf(const pb::Plan &plan, const std::string &data) {
+  const pb::Settings &settings = plan.settings();
+  std::string scale =
+      settings.dynamic_loss_scale()
+          ? fmt::format("from {}, factor {} after {} steps, at least {}", settings.initial_loss_scale(),
+                        settings.loss_scale_factor(), settings.loss_scale_window(), settings.minimum_loss_scale())
+          : fmt::format("{}", settings.initial_loss_scale());
+  return {plan.identity().model(),
+          {{"batch", fmt::format("{} samples of {} tokens", settings.global_batch(), settings.sequence())},
+           {"seed", fmt::format("{}", settings.seed())},
+           {"data", data},
+           {"types", plan.identity().types()},
+           {"loss scale", scale},
+           {"dropout", plan.identity().dropout()},
+           {"learning rate", scheduleText(settings.learning_rate())},
+           {"optimizer", optimizerText(plan)}}};
+}
+
+std::vector<std::string> changedTerms(const Fingerprint &saved, const Fingerprint &now) {
+  std::vector<std::string> changes;
+  auto wordsOf = [](const Fingerprint &fingerprint, const std::string &term) {
+    auto found = fingerprint.terms.find(term);
+    return found == fingerprint.terms.end() || found->second.empty() ? std::string("not known") : found->second;
+  };
+  std::set<std::string> all;
+  for (const Fingerprint *each : {&saved, &now})
+    for (const auto &[term, words] : each->terms)
+      all.insert(term);
+  for (const std::string &term : all)
+    if (std::string there = wordsOf(saved, term), here = wordsOf(now, term); there != here)
+      changes.push_back(fmt::format("{}: {} there, {} now", term, there, here));
+  return changes;
+}
+
+} // namespace espalier::rt

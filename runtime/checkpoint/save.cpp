@@ -1,0 +1,170 @@
+// Three steps, each agreed upon by all ranks: the folder is made, the shards are written, the manifest makes them a
+// checkpoint. The disk may refuse any of them.
+#include "runtime/checkpoint/agree.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checksum.h"
+#include "runtime/data/atomic_file.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+namespace {
+
+using Path = std::filesystem::path;
+
+constexpr uint64_t partBytes = uint64_t(4) << 20;
+constexpr uint64_t maxShardText = uint64_t(1) << 30;
+
+std::string rankFile(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
+
+/// Where a rank tells the leader of its shard; gone before the checkpoint is one.
+Path noteFile(const Path &folder, int rank) { return folder / fmt::format("rank-{:05}.json", rank); }
+
+TensorEntry entryOf(const Piece &piece, uint64_t at) {
+  bool isBox = piece.begin == 0 && piece.end == piece.boxElements();
+  return {piece.kind + "/" + piece.name, piece.type, isBox ? piece.sizes : std::vector{piece.end - piece.begin}, at,
+          piece.bytes()};
+}
+
+/// Appends a piece of the rank's memory to the file and returns its checksum.
+std::string writePiece(const Executor &executor, const HeldPiece &held, AtomicFile &file) {
+  RunningChecksum sum;
+  uint64_t bytes = held.piece.bytes();
+  std::vector<std::byte> part(std::min(bytes, partBytes));
+  for (uint64_t begin = 0; begin < bytes; begin += partBytes) {
+    std::span<std::byte> taken = std::span(part).first(std::min(partBytes, bytes - begin));
+    copyFromRank(executor, held.address + begin, taken);
+    sum.add(taken);
+    file.write(taken.data(), taken.size());
+  }
+  return sum.text();
+}
+
+std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
+
+} // namespace
+
+void Checkpoints::requireRoom() const {
+  uint64_t each = checkpointBytes(program), free = folder.freeBytes();
+  if (free < each)
+    throw PlanError(fmt::format("{}: a checkpoint takes {}, {} are free there; make room or give another folder",
+                                folder.path().string(), mebibytes(each), mebibytes(free)));
+  if (options.saveEvery <= 0)
+    return;
+  int64_t due = (options.steps + options.saveEvery - 1) / options.saveEvery;
+  if (options.keep > 0)
+    due = std::min(due, options.keep + 1); // the new one is whole before the oldest goes
+  fmt::print(stderr, "{}: note: {} are kept{}\n", folder.path().string(),
+             options.keep > 0 ? fmt::format("the newest {} checkpoints", options.keep) : "all checkpoints",
+             options.keep > 0 ? "" : "; --keep N keeps the newest N");
+  if (each > 0 && static_cast<uint64_t>(due) > free / each)
+    fmt::print(stderr, "{}: warning: {} checkpoints of {} are due, {} are free there: room for {}\n",
+               folder.path().string(), due, mebibytes(each), mebibytes(free), free / each);
+}
+
+Shard Checkpoints::writeShard(Executor &executor, int64_t step) const {
+  std::vector<HeldPiece> held = heldPieces(program, executor.rankProgram().rank);
+  std::erase_if(held, [](const HeldPiece &each) { return !each.isSpoken; });
+  Shard shard;
+  if (held.empty())
+    return shard;
+  std::vector<TensorEntry> entries;
+  uint64_t end = 0;
+  for (const HeldPiece &each : held) {
+    entries.push_back(entryOf(each.piece, end));
+    shard.pieces.push_back({each.piece, end, ""});
+    end += each.piece.bytes();
+  }
+  std::string header = safetensorsHeader(entries, {});
+  shard.file = rankFile(executor.rankProgram().rank);
+  shard.headerBytes = header.size();
+  shard.bytes = header.size() + end;
+  shard.headerChecksum = checksumText(std::as_bytes(std::span(header)));
+  AtomicFile file((folder.partial(step) / shard.file).string());
+  file.write(header.data(), header.size());
+  for (size_t i = 0; i < held.size(); ++i)
+    shard.pieces[i].checksum = writePiece(executor, held[i], file);
+  file.commit();
+  return shard;
+}
+
+void Checkpoints::commit(const ScalarState &state) {
+  const pb::Plan &plan = program.plan();
+  Manifest manifest;
+  manifest.model = plan.model();
+  manifest.parameters = plan.parameter_count();
+  for (const pb::Axis &axis : plan.mesh())
+    manifest.mesh.emplace_back(axis.name(), axis.size());
+  manifest.state = state;
+  manifest.runSteps = options.steps;
+  manifest.fingerprint = fingerprint;
+  Path partial = folder.partial(state.step);
+  for (int rank = 0; rank < program.mesh().ranks(); ++rank) {
+    Path note = noteFile(partial, rank);
+    Shard shard = parseShard(readText(note, maxShardText), note.string());
+    if (!shard.file.empty())
+      manifest.shards.push_back(std::move(shard));
+    std::filesystem::remove(note);
+  }
+  lastGood = folder.commit(state.step, manifestText(manifest));
+}
+
+bool Checkpoints::save(Executor &executor, const ScalarState &state, bool isLast) {
+  bool isLeader = executor.rankProgram().rank == 0;
+  // Whether all ranks did their part.
+  auto isDone = [&](auto &&work) {
+    bool hasFailed = false;
+    try {
+      work();
+    } catch (const std::exception &error) {
+      hasFailed = true;
+      blame(error.what());
+    }
+    return !isTrueOnAny(executor, hasFailed);
+  };
+  auto begin = [&] {
+    if (isLeader)
+      folder.begin(state.step);
+  };
+  auto write = [&] {
+    std::string note = shardText(writeShard(executor, state.step));
+    AtomicFile file(noteFile(folder.partial(state.step), executor.rankProgram().rank).string());
+    file.write(note.data(), note.size());
+    file.commit();
+  };
+  auto finish = [&] {
+    if (isLeader)
+      commit(state);
+  };
+  bool isWritten = isDone(begin) && isDone(write) && isDone(finish);
+  if (!isLeader)
+    return isWritten;
+  if (isWritten) {
+    try {
+      if (options.keep > 0)
+        folder.prune(options.keep, damaged);
+    } catch (const std::exception &error) {
+      fmt::print(stderr, "espalier: warning: an old checkpoint stays: {}\n", error.what());
+    }
+    return true;
+  }
+  folder.discard(state.step);
+  std::string sentence =
+      fmt::format("the checkpoint of step {} is not written: {}; the last good one is {}", state.step,
+                  std::exchange(firstFault, ""), lastGood.empty() ? "none" : (folder.path() / lastGood).string());
+  if (isLast)
+    throw PlanError(sentence);
+  fmt::print(stderr, "espalier: warning: {}; training goes on and the next save tries again\n", sentence);
+  return false;
+}
+
+void Checkpoints::blame(const std::string &fault) {
+  std::lock_guard lock(mutex);
+  if (firstFault.empty())
+    firstFault = fault;
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,155 @@
+// Two runs never meet in a folder, whatever a killed one left behind, and no link leads out of it.
+#include "runtime/checkpoint/commit.h"
+
+#include "test/runtime/checkpoint/checkpoint_fixture.h"
+
+#include <csignal>
+#include <sys/wait.h>
+
+namespace espalier::rt {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Commit : public CheckpointTest {
+protected:
+  /// The sentence with which the folder is refused, empty where it is taken.
+  std::string refusal() const {
+    try {
+      CheckpointFolder held(folder);
+      return "";
+    } catch (const PlanError &error) {
+      return error.what();
+    }
+  }
+};
+
+TEST_F(Commit, OneRunHoldsTheFolder) {
+  {
+    CheckpointFolder held(folder);
+    EXPECT_THAT(refusal(), HasSubstr(fmt::format("another run (process {}) writes checkpoints there", getpid())));
+    EXPECT_THROW(train({}, 1), PlanError);
+  }
+  EXPECT_EQ(refusal(), "");
+}
+
+// The lock goes with its process, whatever ends it.
+TEST_F(Commit, AKilledRunHoldsNothing) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    CheckpointFolder held(folder);
+    held.begin(7);
+    if (::write(ends[1], "x", 1) != 1)
+      _exit(1);
+    pause();
+    _exit(0);
+  }
+  char taken = 0;
+  ASSERT_EQ(::read(ends[0], &taken, 1), 1);
+  EXPECT_THAT(refusal(), HasSubstr(fmt::format("another run (process {})", child)));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(refusal(), "");
+  // What it had begun is gone.
+  for (const auto &entry : fs::directory_iterator(folder))
+    EXPECT_EQ(entry.path().filename(), ".lock");
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(Commit, RemovesWhatKilledRunsLeft) {
+  train({}, 2);
+  fs::create_directories(folder / ".step-00000003.17-0000abcd.partial");
+  write(folder / ".step-00000003.17-0000abcd.partial" / "rank-00000.safetensors", "half");
+  write(folder / ".latest.17.part", "step-");
+  write(folder / "notes.txt", "mine");
+  EXPECT_EQ(train({}, 3, /*resume=*/true).steps.size(), 1u);
+  EXPECT_EQ(latest(), "step-00000003");
+  EXPECT_FALSE(fs::exists(folder / ".step-00000003.17-0000abcd.partial"));
+  EXPECT_FALSE(fs::exists(folder / ".latest.17.part"));
+  EXPECT_EQ(read(folder / "notes.txt"), "mine");
+}
+
+TEST_F(Commit, PartialNamesAreUnique) {
+  fs::path first;
+  {
+    CheckpointFolder held(folder);
+    first = held.partial(3);
+    EXPECT_EQ(held.partial(3), first);
+    EXPECT_NE(held.partial(4), first);
+  }
+  EXPECT_NE(CheckpointFolder(folder).partial(3), first);
+}
+
+// Links under the names of what is written are replaced, their targets stay.
+TEST_F(Commit, FollowsNoLink) {
+  fs::create_directories(folder);
+  fs::path target = folder / "precious";
+  write(target, "precious");
+  for (const std::string &name :
+       {std::string("latest"), std::string(".latest.partial"), fmt::format(".latest.{}.part", getpid())})
+    fs::create_symlink(target, folder / name);
+  train({}, 1);
+  EXPECT_EQ(read(target), "precious");
+  EXPECT_EQ(latest(), "step-00000001");
+  EXPECT_FALSE(fs::is_symlink(folder / "latest"));
+  fs::remove(folder / ".lock");
+  fs::create_symlink(target, folder / ".lock");
+  EXPECT_THAT(refusal(), HasSubstr("cannot hold checkpoints"));
+  EXPECT_EQ(read(target), "precious");
+}
+
+TEST_F(Commit, AFolderThatCannotBeMadeIsTheUsersError) {
+  write(folder, "a file, not a folder");
+  EXPECT_THAT(refusal(), HasSubstr("cannot hold checkpoints: Not a directory"));
+  fs::remove(folder);
+  fs::create_directories(folder / "latest" / "in the way");
+  EXPECT_THAT(refusal(), HasSubstr("'latest' is no file"));
+}
+
+TEST_F(Commit, KeepsTheNewest) {
+  RunOptions run = options(6, /*resume=*/false, /*saveEvery=*/1);
+  run.keep = 2;
+  Resumed said = resume(samplePlan({}), run);
+  EXPECT_THAT(said.aloud, HasSubstr("the newest 2 checkpoints are kept"));
+  EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000005"}));
+  // A run from the start in the same folder: its first steps are newer than the last ones of the other.
+  run.steps = 1;
+  run.keep = 1;
+  resume(samplePlan({}), run);
+  EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000001"}));
+  EXPECT_TRUE(faults(folder / latest()).empty());
+}
+
+TEST_F(Commit, AllAreKeptUnlessToldAndThatIsSaid) {
+  EXPECT_THAT(resume(samplePlan({}), options(4, /*resume=*/false, /*saveEvery=*/1)).aloud,
+              HasSubstr("all checkpoints are kept; --keep N keeps the newest N"));
+  EXPECT_EQ(checkpointNames(folder).size(), 4u);
+}
+
+// A damaged checkpoint does not take the place of a good one among those that stay.
+TEST_F(Commit, DamagedOnesNeitherCountNorGo) {
+  train({}, 4, /*resume=*/false, /*saveEvery=*/2);
+  flip(folder / "step-00000004" / "manifest.json", 200);
+  RunOptions run = options(5, /*resume=*/true);
+  run.keep = 2;
+  resume(samplePlan({}), run);
+  EXPECT_TRUE(fs::exists(folder / "step-00000005"));
+  EXPECT_TRUE(fs::exists(folder / "step-00000004"));
+  EXPECT_TRUE(fs::exists(folder / "step-00000002"));
+}
+
+TEST_F(Commit, FindsTheCheckpointOfAFolderOrAStep) {
+  train({}, 2);
+  EXPECT_EQ(checkpointAt(folder), folder / "step-00000002");
+  EXPECT_EQ(checkpointAt(folder / "step-00000002"), folder / "step-00000002");
+  EXPECT_EQ(latestCheckpoint(folder), (folder / "step-00000002").string());
+  EXPECT_EQ(latestCheckpoint(folder / "none"), "");
+  EXPECT_THROW(checkpointAt(folder / "none"), PlanError);
+}
+
+} // namespace
+} // namespace espalier::rt

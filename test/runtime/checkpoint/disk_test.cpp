@@ -1,0 +1,131 @@
+// A disk that is full: on a file system of a few pages, mounted where the tests run as root and skipped elsewhere.
+#include "test/runtime/checkpoint/checkpoint_fixture.h"
+
+#include "runtime/checkpoint/checkpoint.h"
+
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+namespace espalier::rt {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Disk : public CheckpointTest {
+protected:
+  void SetUp() override {
+    fs::create_directories(folder);
+    isMounted = ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=256k") == 0;
+    if (!isMounted)
+      GTEST_SKIP() << "no file system can be mounted here";
+  }
+  ~Disk() override {
+    if (isMounted)
+      ::umount(folder.c_str());
+  }
+
+  uint64_t freeBytes() const {
+    struct statvfs status = {};
+    EXPECT_EQ(::statvfs(folder.c_str(), &status), 0);
+    return status.f_bavail * status.f_frsize;
+  }
+
+  /// Leaves `bytes` free.
+  void fill(uint64_t bytes) const { write(folder / "filler", std::string(freeBytes() - bytes, 'x')); }
+
+  bool isMounted = false;
+};
+
+/// Three checkpoints are due; before the step after `full` the disk is full, before the one after `emptied` no more.
+RunOptions withFullDisk(RunOptions run, const std::function<void()> &fill, int full, const std::function<void()> &empty,
+                        int emptied) {
+  auto steps = std::make_shared<int>(0);
+  run.inspect = [=](const Executor &) {
+    ++*steps;
+    if (*steps == full)
+      fill();
+    if (*steps == emptied)
+      empty();
+  };
+  return run;
+}
+
+TEST_F(Disk, AFailedSaveIsToldAndTriedAgain) {
+  RunOptions run = withFullDisk(
+      options(6, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3,
+      [this] { fs::remove(folder / "filler"); }, 5);
+  Resumed told = resume(samplePlan({}), run);
+  EXPECT_EQ(told.result.steps.size(), 6u);
+  EXPECT_THAT(told.aloud, HasSubstr("the checkpoint of step 4 is not written"));
+  EXPECT_THAT(told.aloud,
+              HasSubstr("No space left on device; the last good one is " + (folder / "step-00000002").string() +
+                        "; training goes on and the next save tries again"));
+  EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000006", "step-00000002"}));
+  EXPECT_TRUE(faults(folder / latest()).empty());
+  for (const auto &entry : fs::directory_iterator(folder))
+    EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
+}
+
+TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
+  RunOptions run = withFullDisk(
+      options(4, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3, [] {}, 0);
+  testing::internal::CaptureStderr();
+  try {
+    runPlan(Program(samplePlan({})), run);
+    ADD_FAILURE();
+  } catch (const RankFailure &failure) {
+    EXPECT_THAT(failure.what(), HasSubstr("the checkpoint of step 4 is not written"));
+  }
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(latest(), "step-00000002");
+  fs::remove(folder / "filler");
+  EXPECT_EQ(train({}, 4, /*resume=*/true).steps.size(), 2u);
+}
+
+TEST_F(Disk, RoomIsLookedAtBeforeTraining) {
+  uint64_t needed = checkpointBytes(Program(samplePlan({.features = 1200})));
+  EXPECT_GT(needed, 40000u);
+  fill(16384);
+  RunOptions run = options(2);
+  run.dataset = sampleData(1200, 40);
+  Resumed refused = resume(samplePlan({.features = 1200}), run);
+  EXPECT_THAT(refused.error, HasSubstr("are free there; make room or give another folder"));
+  EXPECT_TRUE(refused.result.steps.empty());
+  fs::remove(folder / "filler");
+  run.steps = 20;
+  run.saveEvery = 1;
+  Resumed warned = resume(samplePlan({.features = 1200}), run);
+  EXPECT_THAT(warned.aloud, HasSubstr("warning: 20 checkpoints of"));
+}
+
+TEST_F(Disk, AReadOnlyFolderIsToldBeforeTraining) {
+  ASSERT_EQ(::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "size=256k"), 0);
+  EXPECT_THAT(resume(samplePlan({}), options(1)).error, HasSubstr("cannot hold checkpoints: Read-only file system"));
+}
+
+// No line could be written: nothing is lost by stopping. Later the training is worth more than its lines.
+TEST_F(Disk, MetricsThatCannotBeWrittenAreAnError) {
+  RunOptions run = options(4);
+  run.checkpoint.clear();
+  run.metrics = folder / "m.jsonl";
+  fill(0);
+  EXPECT_THROW(runPlan(Program(samplePlan({})), run), RankFailure);
+  fs::remove(folder / "filler");
+  run.checkpoint = folder / "c";
+  run = withFullDisk(
+      run, [this] { fill(0); }, 2, [this] { fs::remove(folder / "filler"); }, 4);
+  // Lines go to the disk one by one, and a page has room for some: fill that up as well.
+  run.inspect = [inner = run.inspect, file = run.metrics, count = std::make_shared<int>(0)](const Executor &executor) {
+    inner(executor);
+    if (++*count == 2)
+      fs::resize_file(file, 4096);
+  };
+  Resumed told = resume(samplePlan({}), run);
+  EXPECT_THAT(told.aloud, HasSubstr("m.jsonl: cannot be written: No space left on device; the run goes on without"));
+  EXPECT_THAT(told.error, HasSubstr("the metrics are not complete"));
+  EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the work is not lost
+}
+
+} // namespace
+} // namespace espalier::rt
