@@ -14,7 +14,7 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-constexpr int64_t warp = 32, mostThreads = 1024;
+constexpr int64_t warp = 32, mostRowThreads = 1024;
 /// Bytes that one access moves at most.
 constexpr int64_t accessBytes = 16;
 /// Registers of a thread for values of the row that stay between passes.
@@ -81,15 +81,23 @@ int64_t countHeld(const KernelShape &shape) {
   return llvm::count_if(passesOf, [](auto entry) { return entry.second > 1; });
 }
 
-bool reduces(const KernelShape &shape) {
-  return llvm::any_of(shape.body->without_terminator(),
-                      [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
+int64_t countReductions(const KernelShape &shape) {
+  return llvm::count_if(shape.body->without_terminator(),
+                        [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
+}
+
+/// Whether blocks can share a row: nothing of it is needed by all of its columns, and a picked column is not
+/// overwritten before another block reads it.
+bool isCutAnywhere(const KernelShape &shape) {
+  bool picks = llvm::any_of(shape.body->without_terminator(), [](Operation &op) { return isa<model::PickOp>(op); });
+  return countReductions(shape) == 0 && !picks && !workOf(shape, 0).outputs.empty();
 }
 
 /// As few threads as hold the row, without idle ones where that can be.
 void chooseRow(const KernelShape &shape, Policy &policy) {
+  bool isCut = isCutAnywhere(shape);
   int64_t loads = llvm::divideCeil(shape.columns, policy.vector);
-  int64_t held = countHeld(shape);
+  int64_t held = countHeld(shape), mostThreads = isCut ? flatThreads : mostRowThreads;
   int64_t most = std::max<int64_t>(1, held ? heldElements / (held * policy.vector) : loadsInFlight);
   int64_t best = INT64_MAX;
   for (int64_t vectors = most; vectors >= 1; --vectors) {
@@ -101,18 +109,18 @@ void chooseRow(const KernelShape &shape, Policy &policy) {
     policy.vectors = vectors;
     policy.rowThreads = threads;
   }
-  policy.isHeld = best != INT64_MAX;
-  if (!policy.isHeld) {
+  policy.isHeld = isCut || best != INT64_MAX;
+  if (best == INT64_MAX) {
     policy.vectors = policy.vector == 1 ? narrowLoadsInFlight : loadsInFlight;
-    policy.rowThreads = longRowThreads;
+    policy.rowThreads = isCut ? flatThreads : longRowThreads;
   }
-  policy.isWhole = shape.columns % (int64_t(policy.rowThreads) * policy.vectors * policy.vector) == 0;
+  int64_t tile = int64_t(policy.rowThreads) * policy.vectors * policy.vector;
+  policy.isWhole = shape.columns % tile == 0;
+  policy.columnsPerBlock = policy.isHeld && tile < shape.columns ? tile : 0;
   policy.threads = policy.rowThreads > warp ? policy.rowThreads : blockThreads;
   policy.extentPerBlock = policy.threads / policy.rowThreads;
-  int64_t reductions = llvm::count_if(shape.body->without_terminator(),
-                                      [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
-  if (policy.rowThreads > warp && reduces(shape))
-    policy.sharedBytes = reductions * policy.threads / warp * 4;
+  if (policy.rowThreads > warp)
+    policy.sharedBytes = countReductions(shape) * policy.threads / warp * 4;
 }
 
 } // namespace

@@ -2,12 +2,15 @@
 // RUN: FileCheck %s --input-file=%t.ptx
 // RUN: espalier-opt --fuse-kernels --lower-to-exec --plan-buffers --print-ptx -o /dev/null %s | diff - %t.ptx
 
-module attributes {exec.target = "cuda"} {
-
 !x = tensor<2x64x768xbf16, #model.dims<batch, seq, hidden>>
 !xf = tensor<2x64x768xf32, #model.dims<batch, seq, hidden>>
 !row = tensor<2x64xf32, #model.dims<batch, seq>>
 !h = tensor<768xf32, #model.dims<hidden>>
+!small = tensor<2x64x64xf32, #model.dims<batch, seq, head_dim>>
+!odd = tensor<2x64x50257xf32, #model.dims<batch, seq, vocab>>
+!flat = tensor<1027xf32, #model.dims<hidden>>
+
+module attributes {exec.target = "cuda"} {
 
 // CHECK: .version 8.0
 // CHECK: .target sm_80
@@ -37,7 +40,6 @@ func.func @normalize.forward(%x: !x {model.role = "stream", model.name = "x"})
 }
 
 // Two rows a warp where half of it has a vector for each thread.
-!small = tensor<2x64x64xf32, #model.dims<batch, seq, head_dim>>
 // CHECK: .visible .entry [[SMALL:row_[0-9]+]](
 // CHECK: .maxntid 128, 1, 1
 // CHECK: ld.global.v4.f32
@@ -53,7 +55,6 @@ func.func @small.forward(%x: !small {model.role = "stream", model.name = "x"})
 }
 
 // A row of odd length goes element by element; threads side by side read side by side. The row does not fit.
-!odd = tensor<2x64x50257xf32, #model.dims<batch, seq, vocab>>
 // CHECK: .visible .entry [[ODD:row_[0-9]+]](
 // CHECK: .maxntid 512, 1, 1
 // CHECK: ld.global.f32 {{.*}}+2048]
@@ -69,7 +70,6 @@ func.func @odd.forward(%x: !odd {model.role = "stream", model.name = "x"})
 }
 
 // Elements of a flat kernel: vectors, then what is left by the last block.
-!flat = tensor<1027xf32, #model.dims<hidden>>
 // CHECK: .visible .entry [[FLAT:flat_[0-9]+]](
 // CHECK: .maxntid 256, 1, 1
 // CHECK: ld.global.v4.f32
