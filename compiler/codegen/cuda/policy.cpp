@@ -58,16 +58,17 @@ int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, 
   return vector;
 }
 
-/// Full operands that several passes read.
+/// Full values that stay in registers at once between passes: those of an earlier pass from which a later one goes on.
 int64_t countHeld(const KernelShape &shape) {
-  llvm::SmallDenseSet<std::pair<Value, int>> seen;
-  llvm::DenseMap<Value, int> passesOf;
+  llvm::DenseMap<Value, int> firstPass;
+  SmallVector<llvm::SmallDenseSet<Value>> needed(shape.lastPass + 1);
   auto visit = [&](auto &self, Value value, int pass) -> void {
-    if (shape.levels.lookup(value) != Level::Full || !seen.insert({value, pass}).second)
+    if (shape.levels.lookup(value) != Level::Full)
       return;
-    if (isa<BlockArgument>(value))
-      ++passesOf[value];
-    else
+    auto [entry, isNew] = firstPass.try_emplace(value, pass);
+    if (entry->second < pass)
+      needed[pass].insert(value);
+    if (isNew && value.getDefiningOp())
       for (Value operand : value.getDefiningOp()->getOperands())
         self(self, operand, pass);
   };
@@ -78,7 +79,16 @@ int64_t countHeld(const KernelShape &shape) {
     for (unsigned output : work.outputs)
       visit(visit, shape.body->getTerminator()->getOperand(output), pass);
   }
-  return llvm::count_if(passesOf, [](auto entry) { return entry.second > 1; });
+  int64_t most = 0;
+  for (int pass = 1; pass <= shape.lastPass; ++pass) {
+    llvm::SmallDenseSet<Value> live;
+    for (int later = pass; later <= shape.lastPass; ++later)
+      for (Value value : needed[later])
+        if (firstPass.lookup(value) < pass)
+          live.insert(value);
+    most = std::max<int64_t>(most, live.size());
+  }
+  return most;
 }
 
 int64_t countReductions(const KernelShape &shape) {
@@ -93,16 +103,16 @@ bool isCutAnywhere(const KernelShape &shape) {
   return countReductions(shape) == 0 && !picks && !workOf(shape, 0).outputs.empty();
 }
 
-/// As few threads as hold the row, without idle ones where that can be.
+/// As few warps as hold the row, without idle threads where that can be; a part of a warp where that is enough.
 void chooseRow(const KernelShape &shape, Policy &policy) {
   bool isCut = isCutAnywhere(shape);
   int64_t loads = llvm::divideCeil(shape.columns, policy.vector);
   int64_t held = countHeld(shape), mostThreads = isCut ? flatThreads : mostRowThreads;
-  int64_t most = std::max<int64_t>(1, held ? heldElements / (held * policy.vector) : loadsInFlight);
+  int64_t most = loads <= warp ? 1 : std::max<int64_t>(1, held ? heldElements / (held * policy.vector) : loadsInFlight);
   int64_t best = INT64_MAX;
   for (int64_t vectors = most; vectors >= 1; --vectors) {
     int64_t threads = llvm::divideCeil(loads, vectors);
-    threads = threads < warp ? llvm::PowerOf2Ceil(threads) : llvm::alignTo(threads, warp);
+    threads = loads <= warp ? llvm::PowerOf2Ceil(threads) : llvm::alignTo(threads, warp);
     if (threads > mostThreads || threads * vectors >= best)
       continue;
     best = threads * vectors;
