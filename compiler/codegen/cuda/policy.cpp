@@ -23,6 +23,8 @@ constexpr int64_t heldElements = 32;
 constexpr int64_t loadsInFlight = 4, narrowLoadsInFlight = 8;
 /// Threads of a block of small rows, of a flat kernel, and where a row is walked over.
 constexpr int64_t blockThreads = 128, flatThreads = 256, longRowThreads = 512;
+/// Shared memory that a block has without asking for more.
+constexpr int64_t mostSharedBytes = 48 << 10;
 /// Column kernels: warps of a block, which take its rows in turns, and blocks in all.
 constexpr int64_t columnWarps = 8, leastRows = 32, mostBlocks = 128;
 
@@ -43,9 +45,10 @@ int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, 
     for (auto [argument, access, buffer] : llvm::zip(shape.body->getArguments(), shape.operands, operands))
       if (shape.levels.lookup(argument) == Level::Full)
         use(elementBytes(argument.getType()), buffer);
+    // Column kernels store their partial sums one by one.
     for (auto [value, buffer] : llvm::zip(shape.body->getTerminator()->getOperands(), outputs))
-      if (shape.levels.lookup(value) == Level::Full || shape.kind == "column")
-        use(shape.kind == "column" ? 4 : elementBytes(value.getType()), buffer);
+      if (shape.levels.lookup(value) == Level::Full && shape.kind != "column")
+        use(elementBytes(value.getType()), buffer);
   };
   visit([&](int64_t bytes, exec::BufferAttr) { largest = std::max(largest, bytes); });
   int64_t vector = accessBytes / largest;
@@ -150,8 +153,11 @@ Policy choosePolicy(const KernelShape &shape, ArrayRef<exec::BufferAttr> operand
     policy.extentPerBlock = int64_t(policy.threads) * policy.vector * policy.vectors;
   } else {
     policy.threads = warp * columnWarps;
+    auto sharedBytes = [&] { return static_cast<int64_t>(shape.outputs.size()) * policy.threads * policy.vector * 4; };
+    while (policy.vector > 1 && sharedBytes() > mostSharedBytes)
+      policy.vector /= 2;
     policy.columnsPerBlock = warp * policy.vector;
-    policy.sharedBytes = shape.outputs.size() * columnWarps * policy.columnsPerBlock * 4;
+    policy.sharedBytes = sharedBytes();
   }
   return policy;
 }
