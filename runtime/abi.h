@@ -13,6 +13,11 @@ namespace espalier::rt {
 /// blocks or elements) to do. Threads of a rank call it with disjoint parts.
 using KernelFunction = void (*)(void *const *buffers, const int64_t *scalars, int64_t begin, int64_t end);
 
+// A generated kernel for GPUs is a PTX `.visible .entry SYMBOL` of 8-byte parameters: a global address per buffer of the
+// launch, its scalars, then the extent. Blocks are (threads, 1, 1) and do iterations [x * extent_per_block, ...) of the
+// extent and columns [y * columns_per_block, ...); see Kernel of plan.proto. The arena is aligned to 256 bytes at least, so
+// that the alignment of offsets is that of addresses.
+
 /// Slots of the scalars region, each one f32. Kernels read them from memory, so that the step path
 /// has no branch on the host.
 enum ScalarSlot : uint32_t {

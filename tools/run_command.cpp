@@ -6,6 +6,7 @@
 #include "runtime/train/run.h"
 #include "runtime/train/stop.h"
 #include "runtime/train/summary.h"
+#include "tools/choose_device.h"
 
 #include <csignal>
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ namespace {
 constexpr int mostSteps = 1000000000;
 
 struct RunWords {
-  std::string plan, dumpGradients, dumpParameters;
+  std::string plan, device, dumpGradients, dumpParameters;
   rt::RunOptions options;
 };
 
@@ -35,7 +36,9 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 }
 
 int runPlanFile(const RunWords &words) {
-  rt::Program program(rt::readPlan(words.plan), words.options.threads);
+  rt::pb::Plan plan = rt::readPlan(words.plan);
+  chooseDevice(words.device, plan, words.plan);
+  rt::Program program(std::move(plan), words.options.threads);
   std::string level = program.backend().level();
   fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
              level.empty() ? "no processor" : level);
@@ -81,6 +84,9 @@ void addRunCommand(CLI::App &app, int &exitCode) {
   options.stopSignal = rt::stopSignal;
   run->add_option("plan", words->plan, "the .plan file")->required();
   addDataOptions(*run, options);
+  run->add_option("--device", words->device,
+                  "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
+      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
   run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::Range(1, mostSteps));
   run->add_option("--metrics", options.metrics, "write a JSON line per step here");
   CLI::Option *checkpoint = run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");

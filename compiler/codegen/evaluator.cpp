@@ -57,8 +57,8 @@ Value Evaluator::rowOffset(ArrayRef<Term> terms, unsigned firstScalar) {
   auto &b = lanes.b;
   Value sum = lanes.integer(0);
   for (unsigned i = 0; i < terms.size(); ++i) {
-    Value quotient = b.create<arith::DivSIOp>(currentRow, scalar(firstScalar + 3 * i));
-    Value index = b.create<arith::RemSIOp>(quotient, scalar(firstScalar + 3 * i + 1));
+    Value quotient = lanes.divide(currentRow, scalar(firstScalar + 3 * i));
+    Value index = lanes.remainder(quotient, scalar(firstScalar + 3 * i + 1));
     sum = b.create<arith::AddIOp>(sum, b.create<arith::MulIOp>(index, scalar(firstScalar + 3 * i + 2)));
   }
   return sum;
@@ -175,7 +175,7 @@ Value Evaluator::accumulate(Operation *op, ArrayRef<Value> inputs, int width) {
 Value Evaluator::dropout(Operation *op, Value x, int width) {
   auto &b = lanes.b;
   unsigned first = shape.firstScalar.lookup(op);
-  Type word = lanes.type(b.getI32Type(), width), wide = lanes.type(b.getI64Type(), width);
+  Type word = lanes.type(b.getI32Type(), width);
   auto low = [&](Value value) -> Value { return b.create<arith::TruncIOp>(b.getI32Type(), value); };
   auto times = [&](Value value, uint32_t factor) -> Value {
     return b.create<arith::MulIOp>(value, lanes.integer(static_cast<int32_t>(factor), 1, 32));
@@ -183,18 +183,16 @@ Value Evaluator::dropout(Operation *op, Value x, int width) {
   Value key = b.create<arith::AddIOp>(
       b.create<arith::AddIOp>(times(low(scalar(first)), 0x9E3779B9u), times(low(scalar(first + 1)), 0x85EBCA6Bu)),
       times(low(scalar(first + 2)), 0xC2B2AE35u));
-  Value sample = b.create<arith::AddIOp>(scalar(first + 3), b.create<arith::DivSIOp>(currentRow, scalar(first + 4)));
+  Value sample = b.create<arith::AddIOp>(scalar(first + 3), lanes.divide(currentRow, scalar(first + 4)));
   Value start = b.create<arith::AddIOp>(scalar(first + 5), rowOffset(shape.dropoutTerms.lookup(op), first + 6));
   Value element = lanes.iota(b.create<arith::AddIOp>(start, lanes.fromColumn(cursor.column)), width);
   Value counter0 = b.create<arith::TruncIOp>(word, element);
   Value high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(element, lanes.integer(32, width)));
   Value counter1 = b.create<arith::XOrIOp>(high, lanes.splat(times(low(sample), 0x27D4EB2Fu), width));
   for (int round = 0; round < 7; ++round) {
-    Value product =
-        b.create<arith::MulIOp>(b.create<arith::ExtUIOp>(wide, counter0), lanes.integer(0xD256D193u, width));
-    Value upper = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(product, lanes.integer(32, width)));
+    auto [lower, upper] = lanes.multiplyWide(counter0, 0xD256D193u);
     counter0 = b.create<arith::XOrIOp>(b.create<arith::XOrIOp>(upper, lanes.splat(key, width)), counter1);
-    counter1 = b.create<arith::TruncIOp>(word, product);
+    counter1 = lower;
     key = b.create<arith::AddIOp>(key, lanes.integer(static_cast<int32_t>(0x9E3779B9u), 1, 32));
   }
   double rate = cast<model::DropoutOp>(op).getRate().convertToDouble();

@@ -58,4 +58,24 @@ Value Lanes::fromColumn(Value column) {
   return columnBits == 64 ? column : b.create<arith::ExtUIOp>(b.getI64Type(), column);
 }
 
+std::pair<Value, Value> Lanes::multiplyWide(Value x, uint32_t factor) {
+  int width = widthOf(x);
+  Type word = type(b.getI32Type(), width), wide = type(b.getI64Type(), width);
+  Value product = b.create<arith::MulIOp>(b.create<arith::ExtUIOp>(wide, x), integer(factor, width));
+  Value high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(product, integer(32, width)));
+  return {b.create<arith::TruncIOp>(word, product), high};
+}
+
+Value Lanes::divide(Value row, Value divisor) {
+  if (columnBits == 64)
+    return b.create<arith::DivSIOp>(row, divisor);
+  return fromColumn(b.create<arith::DivUIOp>(toColumn(row), toColumn(divisor)));
+}
+
+Value Lanes::remainder(Value row, Value divisor) {
+  if (columnBits == 64)
+    return b.create<arith::RemSIOp>(row, divisor);
+  return fromColumn(b.create<arith::RemUIOp>(toColumn(row), toColumn(divisor)));
+}
+
 } // namespace espalier::codegen

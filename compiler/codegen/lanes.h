@@ -5,6 +5,8 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
+#include <utility>
+
 namespace espalier::codegen {
 
 /// Lanes of a vector; 1 for a scalar.
@@ -12,7 +14,7 @@ int widthOf(mlir::Value value);
 
 class Lanes {
 public:
-  /// Columns are numbers of `columnBits` bits: 32 where no row is longer.
+  /// Columns are numbers of `columnBits` bits: 32 where there are no more of them, and no more rows.
   explicit Lanes(mlir::ImplicitLocOpBuilder &builder, unsigned columnBits = 64) : b(builder), columnBits(columnBits) {}
   virtual ~Lanes() = default;
 
@@ -21,6 +23,9 @@ public:
   virtual void store(mlir::Value value, mlir::Value base, mlir::Value index, mlir::Type element) = 0;
   /// The f32 that a store to `element` and a load give back.
   virtual mlir::Value round(mlir::Value value, mlir::Type element) = 0;
+
+  /// Low and high words of x * factor, unsigned.
+  virtual std::pair<mlir::Value, mlir::Value> multiplyWide(mlir::Value x, uint32_t factor);
 
   mlir::Type type(mlir::Type element, int width) const;
   mlir::Value integer(int64_t value, int width = 1, unsigned bits = 64);
@@ -32,6 +37,10 @@ public:
   /// A number below the columns of a row, from i64 to the type of columns and back.
   mlir::Value toColumn(mlir::Value number);
   mlir::Value fromColumn(mlir::Value column);
+
+  /// Of numbers of rows, which are not negative.
+  mlir::Value divide(mlir::Value row, mlir::Value divisor);
+  mlir::Value remainder(mlir::Value row, mlir::Value divisor);
 
   mlir::ImplicitLocOpBuilder &b;
   const unsigned columnBits;

@@ -95,6 +95,8 @@ void Metrics::print(const std::string &text) {
 void Metrics::add(const StepRecord &record) {
   if (options.log)
     show(logLine(record, options.steps), record.step);
+  if (options.metrics.empty())
+    return;
   nlohmann::ordered_json line = {{"step", record.step},
                                  {"loss", number(record.loss)},
                                  {"grad_norm", number(record.gradNorm)},
@@ -112,6 +114,8 @@ void Metrics::add(const StepRecord &record) {
 void Metrics::add(const EvaluationRecord &record) {
   show(fmt::format("evaluation after step {}: loss {:.5f} over {:.0f} tokens", record.step, record.loss, record.tokens),
        record.step);
+  if (options.metrics.empty())
+    return;
   nlohmann::ordered_json line = {{"evaluation_after_step", record.step},
                                  {"evaluation_loss", number(record.loss)},
                                  {"evaluation_tokens", record.tokens}};

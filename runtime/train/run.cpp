@@ -40,23 +40,16 @@ std::string dataWords(const pb::Plan &plan, const RunOptions &options) {
   return fmt::format("{} samples in memory", options.dataset->sampleCount());
 }
 
-/// Stops all ranks for what `rank` is just throwing; `executor` is null before there is one. Throws nothing, as memory
-/// may have run out: the others wait for this word.
-void stopAll(LocalWorld &world, int rank, const Executor *executor) noexcept {
+/// Stops all ranks for what `rank` has caught; `executor` is null before there is one. Throws nothing, as memory may
+/// have run out: the others wait for this word.
+void stopAll(LocalWorld &world, int rank, const Executor *executor, const std::exception &error) noexcept {
   Failure failure;
   failure.rank = rank;
   try {
-    std::string message;
-    try {
-      throw;
-    } catch (const std::bad_alloc &) {
-      message = "the system refuses more memory";
-    } catch (const std::exception &error) {
-      message = error.what();
-    }
-    failure.message = message;
+    bool isMemory = dynamic_cast<const std::bad_alloc *>(&error) != nullptr;
+    failure.message = isMemory ? "the system refuses more memory" : error.what();
     if (executor)
-      failure = executor->describe(message);
+      failure = executor->describe(failure.message);
   } catch (...) {
     failure.message = "out of memory"; // short enough to need none
   }
@@ -80,8 +73,8 @@ void runRank(RunContext &context, LocalWorld &world, std::latch &ended, int rank
     Trainer(context, *executor, *pool).run();
   } catch (const RankStopped &) {
     // The first failure is kept by the rank that had it.
-  } catch (...) {
-    stopAll(world, rank, executor ? &*executor : nullptr);
+  } catch (const std::exception &error) {
+    stopAll(world, rank, executor ? &*executor : nullptr, error);
   }
   ended.arrive_and_wait();
 }
@@ -97,8 +90,8 @@ void runRanks(RunContext &context, LocalWorld &world, int threads, int spins) {
     for (; started < ranks; ++started)
       others.push_back(
           startThread<std::jthread>([&, rank = started] { runRank(context, world, ended, rank, threads, spins); }));
-  } catch (...) {
-    stopAll(world, started, nullptr);
+  } catch (const std::exception &error) {
+    stopAll(world, started, nullptr, error);
     ended.count_down(ranks - started + 1); // those that were not, and rank 0
     return;
   }

@@ -23,6 +23,7 @@ void bind(pb::Binding *binding, pb::Region region, uint64_t base, uint64_t bytes
 /// One call: 40 bytes of parameters, a workspace in which a buffer of 64 bytes lives for instructions 1 and 2, scalars.
 pb::Plan guardedPlan() {
   pb::Plan plan;
+  plan.set_target("cpu");
   plan.set_guard_bytes(64);
   pb::Stage *stage = plan.add_stages();
   stage->set_arena_bytes(arenaBytes);

@@ -117,7 +117,7 @@ TEST_F(RunEnd, TheGoodCheckpointStaysTheLatest) {
   options.peakRate = 1e30;
   for (int64_t saveEvery : {0, 1}) {
     RunOptions run = runOptions(30);
-    run.resume = true;
+    run.resume = run.acceptChanges = true;
     run.saveEvery = saveEvery;
     RunResult result = runPlan(Program(samplePlan(options)), run);
     EXPECT_EQ(result.divergence, saveEvery ? "the weights after step 3 give a loss that is not finite"

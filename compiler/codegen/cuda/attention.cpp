@@ -48,20 +48,23 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   if (config.element.isF32())
     return plainTiles(config);
   int64_t dim = config.headDim;
-  TileSizes tiles{config.element, 128, 64, dim, /*warps=*/4, /*stages=*/2};
+  bool hasDropout = config.rate > 0;
+  auto tiles = [&](int64_t rows, int64_t columns, int warps) {
+    return TileSizes{config.element, rows, columns, dim, warps, /*stages=*/2};
+  };
   switch (pass) {
   case AttentionPass::Forward:
-    if (dim > 128)
-      tiles = {config.element, 128, 32, dim, /*warps=*/8, /*stages=*/2};
-    return tiles;
+    if (dim > 128 || (dim > 64 && hasDropout))
+      return tiles(128, 32, 8);
+    return dim > 64 ? tiles(128, 48, 4) : tiles(128, hasDropout ? 32 : 64, 4);
   case AttentionPass::KeyGradient:
-    tiles = {config.element, dim > 128 ? 64 : 128, dim > 64 ? 32 : 64, dim, dim > 128 ? 4 : 8, 2};
-    return tiles;
+    return dim > 128 ? tiles(64, 32, 4) : tiles(128, dim > 64 ? 32 : 64, 8);
   case AttentionPass::QueryGradient:
-    tiles = {config.element, dim > 128 ? 64 : 128, dim > 64 ? 32 : 64, dim, dim > 128 ? 4 : 8, 2};
-    return tiles;
+    if (dim > 128)
+      return tiles(64, 32, 4);
+    return dim > 64 && hasDropout ? tiles(128, 32, 8) : tiles(128, dim > 64 || hasDropout ? 32 : 64, 4);
   }
-  return tiles;
+  llvm_unreachable("there are three passes");
 }
 
 int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config) {

@@ -135,16 +135,17 @@ private:
 
   void use(Expr tile, Expr buffer, std::vector<Variable> &keySums, std::vector<Variable> &valueSums) {
     Expr head = headOf(tile), firstQuery = queryOf(tile);
+    // Where dropout drops a probability its sign says so.
     Grid weights = scoresOf(firstQuery, buffer), kept = weights;
-    std::vector<std::vector<Expr>> isKept(weights.size());
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
       Expr subtract = sharedFloat(lseOf(buffer) + tiles->columns[column] * 4) * std::numbers::log2e;
       for (size_t row = 0; row < weights.size(); ++row) {
-        weights[row][column] = kept[row][column] = exp2(weights[row][column] * unit() - subtract);
+        Expr &weight = weights[row][column];
+        weight = kept[row][column] = exp2(weight * unit() - subtract);
         if (block.config.rate > 0) {
-          isKept[row].push_back(
-              block.isKept(head, firstQuery + tiles->columns[column], block.first + tiles->rows[row]));
-          kept[row][column] = select(isKept[row][column], weights[row][column], 0);
+          Expr query = firstQuery + tiles->columns[column], key = block.first + tiles->rows[row];
+          weight = select(block.isKept(head, query, key), weight, weight * -1.0);
+          kept[row][column] = atLeast(weight, 0.0);
         }
       }
     }
@@ -156,10 +157,12 @@ private:
     for (size_t column = 0; column < tiles->columns.size(); ++column) {
       Expr delta = sharedFloat(lseOf(buffer) + (tiles->columns[column] + sizes.columns) * 4);
       for (size_t row = 0; row < weights.size(); ++row) {
-        Expr slope = slopes[row][column];
-        if (block.config.rate > 0)
-          slope = select(isKept[row][column], slope * keptFactor(), 0);
-        slopes[row][column] = weights[row][column] * (slope - delta);
+        Expr weight = weights[row][column], slope = slopes[row][column];
+        if (block.config.rate > 0) {
+          slope = select(weight >= 0.0, slope * keptFactor(), 0.0);
+          weight = atLeast(weight, weight * -1.0);
+        }
+        slopes[row][column] = weight * (slope - delta);
       }
     }
     add(keySums, slopes, firstStreamed(buffer));

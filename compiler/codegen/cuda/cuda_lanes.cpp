@@ -68,4 +68,18 @@ Value CudaLanes::round(Value value, Type element) {
   return isHalf(element) ? unpack(pack(value, element), element) : value;
 }
 
+std::pair<Value, Value> CudaLanes::multiplyWide(Value x, uint32_t factor) {
+  int width = widthOf(x);
+  Value low = b.create<arith::MulIOp>(x, integer(static_cast<int32_t>(factor), width, 32));
+  auto upper = [&](Value word) {
+    return function.intrinsic("llvm.nvvm.mulhi.ui", b.getI32Type(), {word, function.integer(factor)});
+  };
+  if (width == 1)
+    return {low, upper(x)};
+  Value high = b.create<LLVM::PoisonOp>(x.getType());
+  for (int i = 0; i < width; ++i)
+    high = function.insert(upper(function.extract(x, i)), high, i);
+  return {low, high};
+}
+
 } // namespace espalier::codegen::cuda

@@ -14,6 +14,7 @@ public:
   mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type element, int width) override;
   void store(mlir::Value value, mlir::Value base, mlir::Value index, mlir::Type element) override;
   mlir::Value round(mlir::Value value, mlir::Type element) override;
+  std::pair<mlir::Value, mlir::Value> multiplyWide(mlir::Value x, uint32_t factor) override;
 
   KernelFunction &function;
   mlir::Value mask;

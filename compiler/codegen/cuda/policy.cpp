@@ -14,7 +14,7 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-constexpr int64_t warp = 32, mostThreads = 1024;
+constexpr int64_t warp = 32, mostRowThreads = 1024;
 /// Bytes that one access moves at most.
 constexpr int64_t accessBytes = 16;
 /// Registers of a thread for values of the row that stay between passes.
@@ -23,6 +23,8 @@ constexpr int64_t heldElements = 32;
 constexpr int64_t loadsInFlight = 4, narrowLoadsInFlight = 8;
 /// Threads of a block of small rows, of a flat kernel, and where a row is walked over.
 constexpr int64_t blockThreads = 128, flatThreads = 256, longRowThreads = 512;
+/// Shared memory that a block has without asking for more.
+constexpr int64_t mostSharedBytes = 48 << 10;
 /// Column kernels: warps of a block, which take its rows in turns, and blocks in all.
 constexpr int64_t columnWarps = 8, leastRows = 32, mostBlocks = 128;
 
@@ -43,9 +45,10 @@ int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, 
     for (auto [argument, access, buffer] : llvm::zip(shape.body->getArguments(), shape.operands, operands))
       if (shape.levels.lookup(argument) == Level::Full)
         use(elementBytes(argument.getType()), buffer);
+    // Column kernels store their partial sums one by one.
     for (auto [value, buffer] : llvm::zip(shape.body->getTerminator()->getOperands(), outputs))
-      if (shape.levels.lookup(value) == Level::Full || shape.kind == "column")
-        use(shape.kind == "column" ? 4 : elementBytes(value.getType()), buffer);
+      if (shape.levels.lookup(value) == Level::Full && shape.kind != "column")
+        use(elementBytes(value.getType()), buffer);
   };
   visit([&](int64_t bytes, exec::BufferAttr) { largest = std::max(largest, bytes); });
   int64_t vector = accessBytes / largest;
@@ -58,16 +61,17 @@ int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, 
   return vector;
 }
 
-/// Full operands that several passes read.
+/// Full values that stay in registers at once between passes: those of an earlier pass from which a later one goes on.
 int64_t countHeld(const KernelShape &shape) {
-  llvm::SmallDenseSet<std::pair<Value, int>> seen;
-  llvm::DenseMap<Value, int> passesOf;
+  llvm::DenseMap<Value, int> firstPass;
+  SmallVector<llvm::SmallDenseSet<Value>> needed(shape.lastPass + 1);
   auto visit = [&](auto &self, Value value, int pass) -> void {
-    if (shape.levels.lookup(value) != Level::Full || !seen.insert({value, pass}).second)
+    if (shape.levels.lookup(value) != Level::Full)
       return;
-    if (isa<BlockArgument>(value))
-      ++passesOf[value];
-    else
+    auto [entry, isNew] = firstPass.try_emplace(value, pass);
+    if (entry->second < pass)
+      needed[pass].insert(value);
+    if (isNew && value.getDefiningOp())
       for (Value operand : value.getDefiningOp()->getOperands())
         self(self, operand, pass);
   };
@@ -78,41 +82,58 @@ int64_t countHeld(const KernelShape &shape) {
     for (unsigned output : work.outputs)
       visit(visit, shape.body->getTerminator()->getOperand(output), pass);
   }
-  return llvm::count_if(passesOf, [](auto entry) { return entry.second > 1; });
+  int64_t most = 0;
+  for (int pass = 1; pass <= shape.lastPass; ++pass) {
+    llvm::SmallDenseSet<Value> live;
+    for (int later = pass; later <= shape.lastPass; ++later)
+      for (Value value : needed[later])
+        if (firstPass.lookup(value) < pass)
+          live.insert(value);
+    most = std::max<int64_t>(most, live.size());
+  }
+  return most;
 }
 
-bool reduces(const KernelShape &shape) {
-  return llvm::any_of(shape.body->without_terminator(),
-                      [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
+int64_t countReductions(const KernelShape &shape) {
+  return llvm::count_if(shape.body->without_terminator(),
+                        [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
 }
 
-/// As few threads as hold the row, without idle ones where that can be.
+/// Whether blocks can share a row: nothing of it is needed by all of its columns, and a picked column is not
+/// overwritten before another block reads it.
+bool isCutAnywhere(const KernelShape &shape) {
+  bool picks = llvm::any_of(shape.body->without_terminator(), [](Operation &op) { return isa<model::PickOp>(op); });
+  return countReductions(shape) == 0 && !picks && !workOf(shape, 0).outputs.empty();
+}
+
+/// As few warps as hold the row, without idle threads where that can be; a part of a warp where that is enough.
 void chooseRow(const KernelShape &shape, Policy &policy) {
+  bool isCut = isCutAnywhere(shape);
   int64_t loads = llvm::divideCeil(shape.columns, policy.vector);
-  int64_t held = countHeld(shape);
-  int64_t most = std::max<int64_t>(1, held ? heldElements / (held * policy.vector) : loadsInFlight);
+  int64_t held = countHeld(shape), mostThreads = isCut ? flatThreads : mostRowThreads;
+  int64_t most = loads <= warp ? 1 : std::max<int64_t>(1, held ? heldElements / (held * policy.vector) : loadsInFlight);
   int64_t best = INT64_MAX;
   for (int64_t vectors = most; vectors >= 1; --vectors) {
     int64_t threads = llvm::divideCeil(loads, vectors);
-    threads = threads < warp ? llvm::PowerOf2Ceil(threads) : llvm::alignTo(threads, warp);
+    threads = loads <= warp ? llvm::PowerOf2Ceil(threads) : llvm::alignTo(threads, warp);
     if (threads > mostThreads || threads * vectors >= best)
       continue;
     best = threads * vectors;
     policy.vectors = vectors;
     policy.rowThreads = threads;
   }
-  policy.isHeld = best != INT64_MAX;
-  if (!policy.isHeld) {
+  policy.isHeld = isCut || best != INT64_MAX;
+  if (best == INT64_MAX) {
     policy.vectors = policy.vector == 1 ? narrowLoadsInFlight : loadsInFlight;
-    policy.rowThreads = longRowThreads;
+    policy.rowThreads = isCut ? flatThreads : longRowThreads;
   }
-  policy.isWhole = shape.columns % (int64_t(policy.rowThreads) * policy.vectors * policy.vector) == 0;
+  int64_t tile = int64_t(policy.rowThreads) * policy.vectors * policy.vector;
+  policy.isWhole = shape.columns % tile == 0;
+  policy.columnsPerBlock = policy.isHeld && tile < shape.columns ? tile : 0;
   policy.threads = policy.rowThreads > warp ? policy.rowThreads : blockThreads;
   policy.extentPerBlock = policy.threads / policy.rowThreads;
-  int64_t reductions = llvm::count_if(shape.body->without_terminator(),
-                                      [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
-  if (policy.rowThreads > warp && reduces(shape))
-    policy.sharedBytes = reductions * policy.threads / warp * 4;
+  if (policy.rowThreads > warp)
+    policy.sharedBytes = countReductions(shape) * policy.threads / warp * 4;
 }
 
 } // namespace
@@ -132,8 +153,11 @@ Policy choosePolicy(const KernelShape &shape, ArrayRef<exec::BufferAttr> operand
     policy.extentPerBlock = int64_t(policy.threads) * policy.vector * policy.vectors;
   } else {
     policy.threads = warp * columnWarps;
+    auto sharedBytes = [&] { return static_cast<int64_t>(shape.outputs.size()) * policy.threads * policy.vector * 4; };
+    while (policy.vector > 1 && sharedBytes() > mostSharedBytes)
+      policy.vector /= 2;
     policy.columnsPerBlock = warp * policy.vector;
-    policy.sharedBytes = shape.outputs.size() * columnWarps * policy.columnsPerBlock * 4;
+    policy.sharedBytes = sharedBytes();
   }
   return policy;
 }

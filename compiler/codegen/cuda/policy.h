@@ -10,7 +10,7 @@ struct Policy {
   int vector = 1;       ///< columns that a thread loads at once
   int rowThreads = 1;   ///< row: threads of one row; all of a block, or a power of two within a warp
   int vectors = 1;      ///< that a thread has in hand before it computes; row: of one row, column: 1, flat: any
-  bool isHeld = false;  ///< row: `vectors` are the whole row and stay in registers between passes
+  bool isHeld = false;  ///< row: `vectors` are all that a block has of it and stay in registers between passes
   bool isWhole = false; ///< row: the columns are a multiple of what the threads have in hand
   int threads = 256;
   int64_t extentPerBlock = 1, columnsPerBlock = 0, sharedBytes = 0;

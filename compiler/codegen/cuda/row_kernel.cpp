@@ -34,6 +34,7 @@ private:
   SmallVector<Value> emitVector(const PassWork &work, int pass, int index, const Place &place,
                                 SmallVector<Value> &running);
   SmallVector<Value> emitTile(const PassWork &work, int pass, Value base, bool isWhole, SmallVector<Value> running);
+  Value firstColumn();
   SmallVector<Value> emitTiles(const PassWork &work, int pass);
   Value compare(arith::CmpIPredicate predicate, Value a, Value x) { return b.create<arith::CmpIOp>(predicate, a, x); }
   /// Holds all threads of a row.
@@ -164,6 +165,13 @@ Value RowKernel::reduceThreads(Operation *reduction, Value value) {
   return function.reduceBlock(value, kind, function.address(function.shared(), offset, b.getF32Type()));
 }
 
+/// Of the block's tile, where blocks share a row.
+Value RowKernel::firstColumn() {
+  if (policy.columnsPerBlock == 0)
+    return function.integer(0);
+  return b.create<arith::MulIOp>(function.blockY(), function.integer(policy.columnsPerBlock));
+}
+
 /// Tiles over a row that does not stay in registers: whole ones, then what is left.
 SmallVector<Value> RowKernel::emitTiles(const PassWork &work, int pass) {
   SmallVector<Value> running;
@@ -187,7 +195,7 @@ SmallVector<Value> RowKernel::emitTiles(const PassWork &work, int pass) {
 
 void RowKernel::emitPass(const PassWork &work, int pass) {
   SmallVector<Value> running(work.reductions.size());
-  running = policy.isHeld ? emitTile(work, pass, function.integer(0), policy.isWhole, running) : emitTiles(work, pass);
+  running = policy.isHeld ? emitTile(work, pass, firstColumn(), policy.isWhole, running) : emitTiles(work, pass);
   for (auto [reduction, value] : llvm::zip_equal(work.reductions, running))
     evaluator.setOnce(reduction->getResult(0), reduceThreads(reduction, value));
 }

@@ -10,28 +10,36 @@ Value Tiles::placeOf(Expr offset, int64_t constant) {
   return constant == 0 ? place : f.address(place, f.integer(constant), f.b.getI8Type());
 }
 
+void Tiles::copyPiece(Expr from, Expr to, Expr isThere) {
+  f.intrinsic("llvm.nvvm.cp.async.cg.shared.global.16.s", {},
+              {placeOf(to), from.get(), select(isThere, integer(16), 0).get()});
+}
+
 void Tiles::startCopy(const TileSource &source, int64_t count, Expr to) {
-  int64_t perPiece = 16 / sizes.elementBytes(), pieces = sizes.paddedDim() / perPiece;
-  int64_t stored = sizes.headDim / perPiece, threads = sizes.threads();
+  int64_t perPiece = 16 / sizes.elementBytes(), pieces = sizes.paddedDim() / perPiece, threads = sizes.threads();
   Expr thread(f, f.threadIndex());
-  for (int64_t first = 0; first < count * pieces; first += threads) {
-    // Where whole rows are copied at once the division is the same for all pieces of a thread.
-    bool isWhole = threads % pieces == 0;
-    Expr index = isWhole ? thread : thread + first;
-    Expr row = isWhole ? index / pieces + first / pieces : index / pieces, piece = index % pieces;
-    auto copy = [&] {
-      Expr isThere = row < source.count;
-      if (stored < pieces)
-        isThere = isThere & (piece < stored);
-      Expr from = wide(row) * source.stride + wide(piece * perPiece); // not read where nothing is there
-      Value place = placeOf(to + row * sizes.pitch() + piece * 16);
-      f.intrinsic("llvm.nvvm.cp.async.cg.shared.global.16.s", {},
-                  {place, elementAt(source.base, from, sizes.element).get(), select(isThere, integer(16), 0).get()});
-    };
-    if (count * pieces - first >= threads)
-      copy();
-    else
-      when(index < count * pieces - (isWhole ? first : 0), copy);
+  auto isStored = [&](Expr row, Expr piece, Expr count) {
+    Expr isRow = row < count;
+    return sizes.headDim < sizes.paddedDim() ? isRow & (piece < sizes.headDim / perPiece) : isRow;
+  };
+  if (threads % pieces != 0 || count * pieces % threads != 0) {
+    for (int64_t first = 0; first < count * pieces; first += threads)
+      when(thread + first < count * pieces, [&] {
+        Expr row = (thread + first) / pieces, piece = (thread + first) % pieces;
+        Expr from = elementAt(source.base, wide(row) * source.stride + wide(piece * perPiece), sizes.element);
+        copyPiece(from, to + row * sizes.pitch() + piece * 16, isStored(row, piece, source.count));
+      });
+    return;
+  }
+  // Whole rows at once: one pointer goes on from row to row. Computed afresh, each piece would have registers of its own
+  // through the whole loop over tiles.
+  int64_t rowsAtOnce = threads / pieces;
+  Expr row = thread / pieces, piece = thread % pieces, step = source.stride * rowsAtOnce;
+  Expr from = elementAt(source.base, wide(row) * source.stride + wide(piece * perPiece), sizes.element);
+  Expr place = to + row * sizes.pitch() + piece * 16;
+  for (int64_t first = 0; first < count; first += rowsAtOnce) {
+    copyPiece(from, place + first * sizes.pitch(), isStored(row, piece, source.count - first));
+    from = elementAt(from, step, sizes.element);
   }
 }
 

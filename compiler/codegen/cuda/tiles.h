@@ -72,6 +72,10 @@ protected:
 
   KernelFunction &f;
   const TileSizes sizes;
+
+private:
+  /// 16 bytes, zeros where nothing is there.
+  void copyPiece(Expr from, Expr to, Expr isThere);
 };
 
 } // namespace espalier::codegen::cuda

@@ -2,27 +2,30 @@
 // RUN: FileCheck %s --input-file=%t.ptx
 // RUN: espalier-opt --fuse-kernels --lower-to-exec --plan-buffers --print-ptx -o /dev/null %s | diff - %t.ptx
 
-module attributes {exec.target = "cuda"} {
-
-!x = tensor<2x64x768xbf16, #model.dims<batch, seq, hidden>>
-!xf = tensor<2x64x768xf32, #model.dims<batch, seq, hidden>>
+!x = tensor<2x64x4096xbf16, #model.dims<batch, seq, hidden>>
+!xf = tensor<2x64x4096xf32, #model.dims<batch, seq, hidden>>
 !row = tensor<2x64xf32, #model.dims<batch, seq>>
-!h = tensor<768xf32, #model.dims<hidden>>
+!h = tensor<4096xf32, #model.dims<hidden>>
+!small = tensor<2x64x64xf32, #model.dims<batch, seq, head_dim>>
+!odd = tensor<2x64x50257xf32, #model.dims<batch, seq, vocab>>
+!flat = tensor<1027xf32, #model.dims<hidden>>
+
+module attributes {exec.target = "cuda"} {
 
 // CHECK: .version 8.0
 // CHECK: .target sm_80
 
-// Three warps a row: 16 bytes a load, kept in registers for the second pass; sums by shuffles, then over the warps.
+// Four warps a row: 16 bytes a load, kept in registers for the second pass; sums by shuffles, then over the warps.
 // CHECK: .visible .entry [[NORM:row_[0-9]+]](
-// CHECK: .maxntid 96, 1, 1
-// CHECK-COUNT-1: ld.global.v4.b32
+// CHECK: .maxntid 128, 1, 1
+// CHECK-COUNT-4: ld.global.v4.{{[bu]}}32
 // CHECK-NOT: .nc
 // CHECK-COUNT-5: shfl.sync.bfly.b32
 // CHECK: st.shared.f32
 // CHECK: bar.sync 0
 // CHECK-NOT: ld.global.v4
 // CHECK: cvt.rn.bf16x2.f32
-// CHECK: st.global.v4.b32
+// CHECK: st.global.v4.{{[bu]}}32
 // CHECK-NOT: bra
 // CHECK: ret
 func.func @normalize.forward(%x: !x {model.role = "stream", model.name = "x"})
@@ -37,7 +40,6 @@ func.func @normalize.forward(%x: !x {model.role = "stream", model.name = "x"})
 }
 
 // Two rows a warp where half of it has a vector for each thread.
-!small = tensor<2x64x64xf32, #model.dims<batch, seq, head_dim>>
 // CHECK: .visible .entry [[SMALL:row_[0-9]+]](
 // CHECK: .maxntid 128, 1, 1
 // CHECK: ld.global.v4.f32
@@ -53,7 +55,6 @@ func.func @small.forward(%x: !small {model.role = "stream", model.name = "x"})
 }
 
 // A row of odd length goes element by element; threads side by side read side by side. The row does not fit.
-!odd = tensor<2x64x50257xf32, #model.dims<batch, seq, vocab>>
 // CHECK: .visible .entry [[ODD:row_[0-9]+]](
 // CHECK: .maxntid 512, 1, 1
 // CHECK: ld.global.f32 {{.*}}+2048]
@@ -69,7 +70,6 @@ func.func @odd.forward(%x: !odd {model.role = "stream", model.name = "x"})
 }
 
 // Elements of a flat kernel: vectors, then what is left by the last block.
-!flat = tensor<1027xf32, #model.dims<hidden>>
 // CHECK: .visible .entry [[FLAT:flat_[0-9]+]](
 // CHECK: .maxntid 256, 1, 1
 // CHECK: ld.global.v4.f32
@@ -87,7 +87,7 @@ func.func @flat.forward(%x: !flat {model.role = "stream", model.name = "x"})
 // CHECK: .visible .entry [[COLUMN:column_[0-9]+]](
 // CHECK: .maxntid 256, 1, 1
 // CHECK: %ctaid.y
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.v4.{{[bu]}}32
 // CHECK: st.shared.v4.f32
 // CHECK: bar.sync 0
 // CHECK-COUNT-7: ld.shared.f32

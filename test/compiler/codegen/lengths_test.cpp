@@ -1,0 +1,121 @@
+// Kernels over rows and columns of all the lengths that GPUs treat differently: parts of a warp, several warps, rows
+// that do not fit, blocks that share rows, and lengths that allow no wide loads.
+#include "test/compiler/codegen/harness.h"
+
+#include <gtest/gtest.h>
+
+namespace espalier::test {
+namespace {
+
+/// `text` with rows and columns for %R and %C and a type for %T.
+std::string sized(std::string text, int rows, int columns, const std::string &type) {
+  for (auto [word, by] :
+       {std::pair("%R", std::to_string(rows)), std::pair("%C", std::to_string(columns)), std::pair("%T", type)})
+    for (size_t at; (at = text.find(word)) != std::string::npos;)
+      text.replace(at, 2, by);
+  return text;
+}
+
+/// How a kernel is spread over threads, in the words of its parameters.
+std::string threadsOf(const Compiled &compiled, int kernel = 0) {
+  const rt::pb::Kernel &message = compiled.gpuPlan().kernels(kernel);
+  return std::to_string(message.threads()) + " for " + std::to_string(message.extent_per_block()) + " rows, " +
+         std::to_string(message.columns_per_block()) + " columns";
+}
+
+const char *logSoftmax = R"(
+!x = tensor<%Rx%Cx%T, #model.dims<batch, vocab>>
+!f = tensor<%Rx%Cxf32, #model.dims<batch, vocab>>
+!r = tensor<%Rxf32, #model.dims<batch>>
+func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"}) -> (!x {model.role = "stream", model.name = "x"}) {
+  %max = model.reduce_max %x : (!x) -> !r
+  %d = model.sub %x, %max : (!x, !r) -> !f
+  %e = model.exp %d : (!f) -> !f
+  %sum = model.reduce_sum %e : (!f) -> !r
+  %log = model.log %sum : (!r) -> !r
+  %y = model.sub %d, %log : (!f, !r) -> !x
+  return %y : !x
+}
+)";
+
+TEST(Lengths, RowsOfAPartOfAWarp) {
+  for (int columns : {1, 3, 8, 33, 64, 100}) {
+    Compiled compiled(sized(logSoftmax, 7, columns, "f32"));
+    compiled.check("f.forward", {}, 2e-6);
+    Compiled(sized(logSoftmax, 7, columns, "bf16")).check("f.forward", {}, 5e-3);
+  }
+  EXPECT_EQ(threadsOf(Compiled(sized(logSoftmax, 7, 64, "f32"))), "128 for 8 rows, 0 columns");
+  EXPECT_EQ(threadsOf(Compiled(sized(logSoftmax, 7, 33, "f32"))), "128 for 4 rows, 0 columns");
+}
+
+TEST(Lengths, RowsOfABlock) {
+  for (int columns : {768, 1600, 4096, 5120, 9001, 12288}) {
+    Compiled(sized(logSoftmax, 2, columns, "f32")).check("f.forward", {}, 2e-6);
+    Compiled(sized(logSoftmax, 2, columns, "f16")).check("f.forward", {}, 6e-4);
+  }
+  EXPECT_EQ(threadsOf(Compiled(sized(logSoftmax, 2, 5120, "bf16"))), "160 for 1 rows, 0 columns");
+}
+
+TEST(Lengths, RowsThatDoNotFit) {
+  for (int columns : {50257, 50304}) {
+    Compiled(sized(logSoftmax, 2, columns, "f32")).check("f.forward", {}, 2e-6);
+    Compiled(sized(logSoftmax, 2, columns, "bf16")).check("f.forward", {}, 5e-3);
+  }
+  EXPECT_EQ(threadsOf(Compiled(sized(logSoftmax, 2, 50304, "bf16"))), "512 for 1 rows, 0 columns");
+}
+
+const char *bias = R"(
+!x = tensor<%Rx%Cx%T, #model.dims<batch, ffn>>
+!h = tensor<%Cx%T, #model.dims<ffn>>
+func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"},
+                     %b: !h {model.role = "parameter", model.name = "b"}) -> (!x {model.role = "stream", model.name = "x"}) {
+  %z = model.add %x, %b : (!x, !h) -> !x
+  %y = model.tanh %z : (!x) -> !x
+  return %y : !x
+}
+)";
+
+TEST(Lengths, BlocksShareRowsWithoutSums) {
+  for (int columns : {5, 12, 300, 4096, 40000, 40001}) {
+    Compiled(sized(bias, 3, columns, "f32")).check("f.forward", {}, 2e-6);
+    Compiled(sized(bias, 3, columns, "bf16")).check("f.forward", {}, 1e-2);
+  }
+  EXPECT_EQ(threadsOf(Compiled(sized(bias, 3, 40000, "bf16"))), "256 for 1 rows, 8192 columns");
+}
+
+const char *square = R"(
+!x = tensor<%Cx%T, #model.dims<hidden>>
+func.func @f.forward(%x: !x {model.role = "stream", model.name = "x"}) -> (!x {model.role = "stream", model.name = "x"}) {
+  %y = model.mul %x, %x : (!x, !x) -> !x
+  return %y : !x
+}
+)";
+
+TEST(Lengths, ElementsBeyondTheLastVector) {
+  for (int elements : {1, 2, 7, 8, 1023, 2048, 4099})
+    for (const char *type : {"f32", "bf16"})
+      Compiled(sized(square, 1, elements, type)).check("f.forward", {}, 1e-2);
+}
+
+const char *columnSum = R"(
+!x = tensor<%Rx%Cx%T, #model.dims<batch, ffn>>
+!f = tensor<%Rx%Cxf32, #model.dims<batch, ffn>>
+!h = tensor<%Cxf32, #model.dims<ffn>>
+func.func @f.backward(%x: !x {model.role = "stream", model.name = "x"},
+                      %g: !h {model.role = "accumulator", model.name = "g"}) -> (!h {model.role = "accumulator", model.name = "g"}) {
+  %w = model.mul %x, %x : (!x, !x) -> !f
+  %sum = model.reduce_sum %w : (!f) -> !h
+  %new = model.accumulate %g, %sum : (!h, !h) -> !h
+  return %new : !h
+}
+)";
+
+TEST(Lengths, ColumnsOfOneAndManyBlocks) {
+  for (int rows : {1, 5, 31, 300})
+    for (int columns : {1, 6, 96, 260, 1024})
+      for (const char *type : {"f32", "bf16"})
+        Compiled(sized(columnSum, rows, columns, type)).check("f.backward", {}, 1e-5);
+}
+
+} // namespace
+} // namespace espalier::test

@@ -1,0 +1,70 @@
+// RUN: espalier-opt --lower-to-exec --split-input-file --verify-diagnostics %s | FileCheck %s
+
+// What GPUs have no library for is launched: attention forward as blocks of 128 queries of each of 2 x 6 heads.
+!q = tensor<2x300x2x3x64xbf16, #model.dims<batch, seq, kv_heads, group, head_dim>>
+!k = tensor<2x300x2x64xbf16, #model.dims<batch, seq, kv_heads, head_dim>>
+!lse = tensor<2x300x2x3xf32, #model.dims<batch, seq, kv_heads, group>>
+
+module attributes {exec.target = "cuda"} {
+// CHECK-LABEL: exec.program @block.forward
+// CHECK-NOT: exec.call
+// CHECK: exec.launch {buffers = [{{.*}}offset = 0{{.*}}], extent = 36 : i64, grain = 1 : i64, kernel = @[[FORWARD:attention_forward_[0-9]+]], outputs = 2 : i64, scalars = [{{.*}}constant = 2{{.*}}constant = 300{{.*}}constant = 300{{.*}}constant = 2{{.*}}constant = 3>{{.*}}seed = 1>, #exec.scalar<step = 1>]}
+func.func @block.forward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k {model.role = "saved", model.name = "k"},
+                         %v: !k {model.role = "saved", model.name = "v"})
+    -> (!q {model.role = "saved", model.name = "out"}, !lse {model.role = "saved", model.name = "lse"}) {
+  %r:2 = model.attention %q, %k, %v {id = 7 : i64, scale = 0.125 : f64, rate = 0.0 : f64, causal} : (!q, !k, !k) -> (!q, !lse)
+  return %r#0, %r#1 : !q, !lse
+}
+
+// The gradient is three launches with a buffer for delta; blocks of keys belong to one of 2 x 2 key-value heads.
+// CHECK-LABEL: exec.program @block.backward
+// CHECK: exec.launch {{.*}}#exec.buffer<region = "virtual", offset = 0, bytes = 14400>], extent = 3600 : i64{{.*}}kernel = @attention_delta
+// CHECK: exec.launch {{.*}}extent = 12 : i64{{.*}}kernel = @attention_key_gradient{{.*}}outputs = 2
+// CHECK: exec.launch {{.*}}extent = 36 : i64{{.*}}kernel = @attention_query_gradient{{.*}}outputs = 1
+func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k {model.role = "saved", model.name = "k"},
+                          %v: !k {model.role = "saved", model.name = "v"}, %out: !q {model.role = "saved", model.name = "out"},
+                          %lse: !lse {model.role = "saved", model.name = "lse"}, %dout: !q {model.role = "saved", model.name = "dout"})
+    -> (!q {model.role = "saved", model.name = "dq"}, !k {model.role = "saved", model.name = "dk"}, !k {model.role = "saved", model.name = "dv"}) {
+  %r:3 = model.attention_grad %q, %k, %v, %out, %lse, %dout {id = 7 : i64, scale = 0.125 : f64, rate = 0.0 : f64, causal} : (!q, !k, !k, !q, !lse, !q) -> (!q, !k, !k)
+  return %r#0, %r#1, %r#2 : !q, !k, !k
+}
+
+// CHECK: exec.kernel @[[FORWARD]] "attention_forward" split 0 attributes {geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 5 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
+}
+
+// -----
+
+// The accumulator of an embedding: the scalar tells the first micro-batch. 4 bytes at a time, as 6 floats are no 16 bytes.
+!table = tensor<130x6xf32, #model.dims<vocab, hidden>>
+!ids = tensor<2x50xi32, #model.dims<batch, seq>>
+!dout = tensor<2x50x6xbf16, #model.dims<batch, seq, hidden>>
+
+module attributes {exec.target = "cuda"} {
+// CHECK-LABEL: exec.program @embed.backward
+// CHECK: exec.launch {{.*}}extent = 3 : i64{{.*}}kernel = @order_tokens{{.*}}outputs = 2{{.*}}#exec.scalar<micro_batch = 1>
+// CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @sum_segments
+// CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @join_segments
+// CHECK: exec.kernel @order_tokens{{.*}}parameters = {accumulate, buffers = 3 : i64, scalars = 5 : i64}
+// CHECK: exec.kernel @sum_segments{{.*}}columns_per_block = 256{{.*}}type = bf16, width = 2 : i64
+func.func @embed.backward(%i: !ids {model.role = "saved", model.name = "ids"}, %d: !dout {model.role = "saved", model.name = "dout"},
+                          %t: !table {model.role = "accumulator", model.name = "table"}) -> (!table {model.role = "accumulator", model.name = "table"}) {
+  %g = model.embed_grad %i, %d : (!ids, !dout) -> !table
+  %y = model.accumulate %t, %g : (!table, !table) -> !table
+  return %y : !table
+}
+}
+
+// -----
+
+!x = tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>
+!row = tensor<2x3x5xf32, #model.dims<batch, seq, kv_heads>>
+
+module attributes {exec.target = "cuda"} {
+func.func @block.forward(%q: !x {model.role = "saved", model.name = "q"}, %k: !x {model.role = "saved", model.name = "k"},
+                         %v: !x {model.role = "saved", model.name = "v"})
+    -> (!x {model.role = "saved", model.name = "out"}, !row {model.role = "saved", model.name = "lse"}) {
+  // expected-error @below {{'model.attention' op on cuda needs a head_dim that is a multiple of 8, up to 256, got 4}}
+  %r:2 = model.attention %q, %k, %v {id = 7 : i64, scale = 0.5 : f64, rate = 0.0 : f64} : (!x, !x, !x) -> (!x, !row)
+  return %r#0, %r#1 : !x, !row
+}
+}

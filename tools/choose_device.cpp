@@ -1,0 +1,34 @@
+// A library that is loaded already is what dlopen finds under its name: the back end needs to know nothing of
+// emulation.
+#include "tools/choose_device.h"
+
+#include "runtime/status.h"
+
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+
+namespace espalier {
+namespace {
+
+void loadEmulatedDevice() {
+  std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::filesystem::path folder = here.parent_path() / "emulator";
+  for (const char *name : {"libcuda.so.1", "libcublasLt.so.13"})
+    if (!dlopen((folder / name).c_str(), RTLD_NOW | RTLD_GLOBAL))
+      throw rt::PlanError(fmt::format("the emulated device is not built: {}; ./dev build makes it", dlerror()));
+}
+
+} // namespace
+
+void chooseDevice(const std::string &device, const rt::pb::Plan &plan, const std::string &file) {
+  std::string target = device == "emulated" ? "cuda" : device;
+  if (!device.empty() && target != plan.target())
+    throw rt::PlanError(
+        fmt::format("{} is compiled for {}, which --device {} does not run; compile it with --target {}", file,
+                    plan.target(), device, target));
+  if (device == "emulated")
+    loadEmulatedDevice();
+}
+
+} // namespace espalier
