@@ -60,9 +60,12 @@ std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run) {
   return rt::openDataset(text.string(), options);
 }
 
-TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads) {
+TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads,
+                             const std::string &target) {
   mlir::MLIRContext context;
-  std::optional<Compiled> compiled = compileRun(context, run, plan);
+  CompileOptions compilation;
+  compilation.target = target;
+  std::optional<Compiled> compiled = compileRun(context, run, plan, compilation);
   TrainingRecord record;
   if (!compiled) {
     ADD_FAILURE() << "the plan does not compile";

@@ -46,7 +46,8 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split);
 /// The samples that all runs train on.
 std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run);
 
-TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads = 1);
+TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, int64_t steps, int threads = 1,
+                             const std::string &target = "cpu");
 TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps);
 
 /// The rule of DESIGN section 2.1: a gradient g' of n out of N elements passes if
