@@ -4,44 +4,50 @@
 
 namespace espalier::emulator {
 
-SharedMemory::SharedMemory(uint32_t size) : bytes(size), states(size, undefined), touches(size / 2 + 1) {
+SharedMemory::SharedMemory(uint32_t size)
+    : bytes(size), states(size, undefined), writes(size / 2 + 1), reads(size / 2 + 1) {
   std::fill(bytes.begin(), bytes.end(), std::byte(0xff)); // no number that would pass for a result
 }
 
 const char *SharedMemory::read(uint32_t at, uint32_t count, uint32_t warp, bool reportsUndefined) {
-  for (uint32_t byte = at; byte < at + count; ++byte)
-    if (states[byte] != defined && (states[byte] == expected || reportsUndefined))
-      return states[byte] == expected ? "is read before its asynchronous copy was waited for"
-                                      : "is read but was never written";
+  if (reportsUndefined || expectsCopies)
+    for (uint32_t byte = at; byte < at + count; ++byte) {
+      if (states[byte] == expected)
+        return "is read before its asynchronous copy was waited for";
+      if (states[byte] == undefined && reportsUndefined)
+        return "is read but was never written";
+    }
   if (count == 1)
     return nullptr;
+  const uint32_t own = epoch + warp;
+  bool isRace = false;
   for (uint32_t pair = at / 2; pair < (at + count + 1) / 2; ++pair) {
-    Touch &touch = touches[pair];
-    if (touch.writeEpoch == epoch && touch.writer != warp)
-      return "was written by another warp without a barrier since";
-    touch.reader = touch.readEpoch == epoch && touch.reader != warp ? severalWarps : static_cast<uint8_t>(warp);
-    touch.readEpoch = epoch;
+    isRace |= writes[pair] >= epoch && writes[pair] != own;
+    reads[pair] = reads[pair] >= epoch && reads[pair] != own ? epoch + severalWarps : own;
   }
-  return nullptr;
+  return isRace ? "was written by another warp without a barrier since" : nullptr;
 }
 
 const char *SharedMemory::write(uint32_t at, uint32_t count, uint32_t warp) {
   std::fill_n(states.begin() + at, count, defined);
   if (count == 1)
     return nullptr;
+  const uint32_t own = epoch + warp;
+  bool isWritten = false, isRead = false;
   for (uint32_t pair = at / 2; pair < (at + count + 1) / 2; ++pair) {
-    Touch &touch = touches[pair];
-    if (touch.writeEpoch == epoch && touch.writer != warp)
-      return "was written by another warp without a barrier since";
-    if (touch.readEpoch == epoch && touch.reader != warp)
-      return "was read by another warp without a barrier since";
-    touch.writer = static_cast<uint8_t>(warp);
-    touch.writeEpoch = epoch;
+    isWritten |= writes[pair] >= epoch && writes[pair] != own;
+    isRead |= reads[pair] >= epoch && reads[pair] != own;
+    writes[pair] = own;
   }
-  return nullptr;
+  return isWritten ? "was written by another warp without a barrier since"
+         : isRead  ? "was read by another warp without a barrier since"
+                   : nullptr;
 }
 
-void SharedMemory::expect(uint32_t at, uint32_t count) { std::fill_n(states.begin() + at, count, expected); }
+void SharedMemory::expect(uint32_t at, uint32_t count) {
+  expectsCopies = true;
+  std::fill_n(states.begin() + at, count, expected);
+}
 
 Block::Block(Grid &grid, Dim index)
     : grid(grid), index(index), number(1 + index.x + grid.launch.grid.x * (index.y + grid.launch.grid.y * index.z)),

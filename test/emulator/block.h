@@ -32,23 +32,21 @@ public:
   const char *write(uint32_t at, uint32_t bytes, uint32_t warp);
   /// From here on until it is written, nothing may read there: an asynchronous copy is on its way.
   void expect(uint32_t at, uint32_t bytes);
-  void passBarrier() { ++epoch; }
+  void passBarrier() { epoch += epochStep; }
 
   std::byte *data() { return bytes.data(); }
   uint32_t size() const { return static_cast<uint32_t>(bytes.size()); }
 
 private:
   enum State : uint8_t { undefined, expected, defined };
-  // Of two bytes: warps of different accesses are told apart no finer than that.
-  struct Touch {
-    uint32_t writeEpoch = 0, readEpoch = 0;
-    uint8_t writer = 0, reader = 0;
-  };
-  static constexpr uint8_t severalWarps = 255;
+  // Epochs are counted above the number of a warp, so that a touch of now is told by one comparison.
+  static constexpr uint32_t epochStep = 256, severalWarps = 255;
   std::vector<std::byte> bytes;
   std::vector<uint8_t> states;
-  std::vector<Touch> touches;
-  uint32_t epoch = 1;
+  // Of two bytes: when and by which warp they were touched last. Different accesses are told apart no finer than that.
+  std::vector<uint32_t> writes, reads;
+  uint32_t epoch = epochStep;
+  bool expectsCopies = false; // ever
 };
 
 class Block {

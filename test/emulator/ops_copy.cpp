@@ -27,7 +27,6 @@ void begin(Warp &warp, const Instruction &i, uint32_t mask) {
     if (filled) {
       MemoryAccess read(warp, i, filled, /*reads=*/true, /*writes=*/false);
       from = read.global(source, lane);
-      read.touch({source, source + filled}, lane);
     }
     warp.open[lane].push_back({from, static_cast<uint32_t>(target), bytes, filled});
   });

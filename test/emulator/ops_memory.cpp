@@ -1,141 +1,9 @@
 // Memory: ld, st, atom and red. Every access is checked: bounds, alignment, and in shared memory races between warps.
-#include <cstdio>
-
 #include "test/emulator/block.h"
 #include "test/emulator/ptx_memory.h"
 #include "test/emulator/ptx_ops.h"
 
 namespace espalier::emulator {
-namespace {
-
-std::string hexadecimal(uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
-/// Neighbouring accesses of lanes as one run.
-template <class F> class Runs {
-public:
-  explicit Runs(F found) : found(found) {}
-  void add(uint64_t from, uint64_t bytes, uint32_t lane) {
-    if (from != run.end) {
-      end();
-      run.begin = from;
-    }
-    run.end = from + bytes;
-    lastLane = lane;
-  }
-  void end() {
-    if (run.begin < run.end)
-      found(run, lastLane);
-    run = {0, 0};
-  }
-
-private:
-  F found;
-  Range run = {0, 0};
-  uint32_t lastLane = 0;
-};
-
-} // namespace
-
-MemoryAccess::MemoryAccess(Warp &warp, const Instruction &instruction, uint32_t bytes, bool reads, bool writes)
-    : warp(warp), instruction(instruction), bytes(bytes), reads(reads), writes(writes) {}
-
-std::byte *MemoryAccess::shared(uint64_t address, uint32_t lane) {
-  SharedMemory &memory = warp.block.shared;
-  if (address > memory.size() || bytes > memory.size() - address)
-    warp.fail(Fault::Check::bounds, instruction, lane,
-              "touches " + std::to_string(bytes) + " bytes at " + std::to_string(address) +
-                  " of shared memory, which has " + std::to_string(memory.size()));
-  uint32_t at = static_cast<uint32_t>(address);
-  const char *wrong = reads ? memory.read(at, bytes, warp.index, warp.block.grid.launch.reportsUndefined) : nullptr;
-  bool isUndefined = wrong && std::string_view(wrong).starts_with("is read but");
-  if (!wrong && writes)
-    wrong = memory.write(at, bytes, warp.index);
-  if (wrong)
-    warp.fail(isUndefined ? Fault::Check::undefined : Fault::Check::race, instruction, lane,
-              "byte " + std::to_string(address) + " of shared memory " + wrong);
-  return memory.data() + address;
-}
-
-std::byte *MemoryAccess::local(uint64_t address, uint32_t lane) {
-  uint32_t size = warp.entry.localBytes;
-  if (address > size || bytes > size - address)
-    warp.fail(Fault::Check::bounds, instruction, lane,
-              "touches " + std::to_string(bytes) + " bytes at " + std::to_string(address) +
-                  " of local memory, which has " + std::to_string(size));
-  return warp.block.local.data() + static_cast<size_t>(warp.index * warpLanes + lane) * size + address;
-}
-
-std::byte *MemoryAccess::parameter(uint64_t address, uint32_t lane) {
-  std::vector<std::byte> &block = warp.block.grid.parameters;
-  if (writes || address > block.size() || bytes > block.size() - address)
-    warp.fail(Fault::Check::bounds, instruction, lane, "touches no parameter");
-  return block.data() + address;
-}
-
-std::byte *MemoryAccess::global(uint64_t address, uint32_t lane) {
-  const Memory &memory = warp.block.grid.memory;
-  std::byte *host = memory.find(address, bytes);
-  if (!host)
-    warp.fail(Fault::Check::bounds, instruction, lane,
-              std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes at " + hexadecimal(address) +
-                  ", " + memory.describe(address + (memory.find(address, 1) ? bytes - 1 : 0)));
-  return host;
-}
-
-uint64_t MemoryAccess::addressOf(uint32_t operand, int64_t offset, uint32_t lane) const {
-  Slot slot = instruction.operands[operand];
-  uint64_t address = warp.bits(slot, lane) + static_cast<uint64_t>(offset);
-  return slot.bytes == 8 ? address : address & 0xffffffff;
-}
-
-void MemoryAccess::checkAlignment(uint64_t address, uint32_t lane) const {
-  if (address & (bytes - 1))
-    warp.fail(Fault::Check::alignment, instruction, lane,
-              hexadecimal(address) + " is not a multiple of " + std::to_string(bytes));
-}
-
-/// Tells the launch what a lane, and those before it, have touched.
-void MemoryAccess::touch(Range run, uint32_t lane) {
-  Grid &grid = warp.block.grid;
-  uint32_t block = isAtomic ? 0 : warp.block.number;
-  std::optional<GlobalTouches::Conflict> conflict;
-  if (reads)
-    conflict = grid.touches.read(run, block, instruction.nonCoherent);
-  if (writes && !conflict)
-    conflict = grid.touches.write(run, block);
-  if (conflict)
-    warp.fail(Fault::Check::race, instruction, lane,
-              std::string(writes ? "writes " : "reads ") + grid.memory.describe(conflict->address) + ", which " +
-                  (conflict->block ? "block " + std::to_string(conflict->block - 1) : "other blocks") +
-                  (conflict->isWrite ? " writes" : " read"));
-}
-
-void MemoryAccess::find(uint32_t operand, uint32_t mask, std::byte *(&host)[warpLanes]) {
-  Runs runs([this](Range run, uint32_t lane) { touch(run, lane); });
-  if (instruction.nonCoherent && !warp.block.grid.nonCoherentLine)
-    warp.block.grid.nonCoherentLine = instruction.line;
-  forLanes(mask, [&](uint32_t lane) {
-    uint64_t address = addressOf(operand, instruction.immediate, lane);
-    Space space = instruction.space;
-    if (space == Space::generic) {
-      space = address >= localWindow ? Space::local : address >= sharedWindow ? Space::shared : Space::global;
-      address -= space == Space::local ? localWindow : space == Space::shared ? sharedWindow : 0;
-    }
-    checkAlignment(address, lane);
-    host[lane] = space == Space::global   ? global(address, lane)
-                 : space == Space::shared ? shared(address, lane)
-                 : space == Space::local  ? local(address, lane)
-                                          : parameter(address, lane);
-    if (space == Space::global)
-      runs.add(address, bytes, lane);
-  });
-  runs.end();
-}
-
 namespace {
 
 /// Loads are extended to the register by the type's sign.
@@ -257,8 +125,7 @@ template <class T> T combine(uint8_t operation, T old, T value, T other) {
 /// One lane after another. Warps do not race here: that is what atomics are for.
 template <class T> void atomic(Warp &warp, const Instruction &i, uint32_t mask) {
   std::byte *at[warpLanes];
-  bool isGlobal = i.space != Space::shared;
-  MemoryAccess access(warp, i, sizeof(T), /*reads=*/isGlobal, /*writes=*/isGlobal);
+  MemoryAccess access(warp, i, sizeof(T), /*reads=*/true, /*writes=*/true);
   access.isAtomic = true;
   access.find(i.outputs, mask, at);
   forLanes(mask, [&](uint32_t lane) {
