@@ -32,8 +32,8 @@ std::string divergenceSentence(const RunResult &result, const RunOptions &option
                      : options.checkpoint.empty() ? std::string("nothing is saved without --checkpoint")
                                                   : "there is no good checkpoint in " + options.checkpoint.string();
   return fmt::format("the run diverged: {}; {}; a lower lr_schedule.learning_rate, a longer warmup or "
-                     "runner_wrapper.use_clip_grad may help",
-                     result.divergence, kept);
+                     "runner_wrapper.use_clip_grad may help{}",
+                     result.divergence, kept, checkpoint.empty() ? "" : ", with --resume --accept-changes");
 }
 
 } // namespace espalier::rt
