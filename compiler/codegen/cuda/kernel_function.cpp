@@ -126,16 +126,15 @@ Value KernelFunction::reduceBlock(Value x, Reduction reduction, Value scratch) {
   // Every lane writes the same number to its warp's place, so that no thread goes another way.
   store(x, scratch, warpIndex(), b.getF32Type());
   barrier();
-  if (llvm::isPowerOf2_32(warps)) {
-    x = load(scratch, b.create<arith::AndIOp>(laneIndex(), integer(warps - 1)), b.getF32Type());
-    return reduceWarp(x, reduction, warps);
-  }
-  Value lane = laneIndex();
-  Value isWarp = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, lane, integer(warps));
-  x = load(scratch, b.create<arith::SelectOp>(isWarp, lane, integer(0)), b.getF32Type());
+  // Lanes in groups, each with the numbers of all warps: every lane ends with the whole sum.
+  auto group = static_cast<int>(llvm::PowerOf2Ceil(warps));
+  Value place = b.create<arith::AndIOp>(laneIndex(), integer(group - 1));
+  if (group == warps)
+    return reduceWarp(load(scratch, place, b.getF32Type()), reduction, group);
+  Value isWarp = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, place, integer(warps));
+  x = load(scratch, b.create<arith::SelectOp>(isWarp, place, integer(0)), b.getF32Type());
   Value neutral = number(reduction == Reduction::Add ? 0 : -std::numeric_limits<double>::infinity());
-  return reduceWarp(b.create<arith::SelectOp>(isWarp, x, neutral), reduction,
-                    static_cast<int>(llvm::PowerOf2Ceil(warps)));
+  return reduceWarp(b.create<arith::SelectOp>(isWarp, x, neutral), reduction, group);
 }
 
 Value KernelFunction::address(Value base, Value index, Type element) {
