@@ -174,8 +174,8 @@ TEST(AttentionKernels, DoNotSpill) {
   if (system("ptxas --version > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "there is no ptxas";
   for (double rate : {0.0, 0.1})
-    for (std::string type : {"f32", "bf16", "f16"})
-      for (int64_t headDim : {32, 64, 80, 128, 256})
+    for (std::string type : {"f32", "bf16"})
+      for (int64_t headDim : {64, 80, 128, 256})
         for (bool isForward : {true, false})
           for (std::string level : {"sm_80", "sm_90"}) {
             Attention attention{.headDim = headDim, .type = type, .isCausal = true, .rate = rate};
