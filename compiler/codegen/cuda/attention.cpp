@@ -54,9 +54,7 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config) {
   };
   switch (pass) {
   case AttentionPass::Forward:
-    if (dim > 128 || (dim > 64 && hasDropout))
-      return tiles(128, 32, 8);
-    return dim > 64 ? tiles(128, 48, 4) : tiles(128, hasDropout ? 32 : 64, 4);
+    return dim > 64 ? tiles(128, 32, 8) : tiles(128, hasDropout ? 32 : 64, 4);
   case AttentionPass::KeyGradient:
     return dim > 128 ? tiles(64, 32, 4) : tiles(128, dim > 64 ? 32 : 64, 8);
   case AttentionPass::QueryGradient:

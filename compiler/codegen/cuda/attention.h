@@ -42,8 +42,8 @@ enum AttentionScalar : unsigned {
   AttentionScalarCount
 };
 
-/// Scores of which `isSeen(row slot, column slot)` does not hold become -infinity; looked at only where `isNeeded`, which
-/// is the same for all threads.
+/// Scores of which `isSeen(row slot, column slot)` does not hold become -infinity; looked at only where `isNeeded`,
+/// which is the same for all threads.
 Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size_t, size_t)> &isSeen);
 
 /// A kernel of attention being built: sizes and the place of the block, which has `tile` of one head of one sample.

@@ -10,15 +10,14 @@
 
 namespace espalier::codegen::cuda {
 
-/// Integers are i32 or i64: `/`, `%` and `>>` take them as unsigned, comparisons as signed. Both operands of an operator
-/// have one type.
+/// Integers are i32 or i64: `/`, `%` and `>>` take them as unsigned, comparisons as signed. Both operands of an
+/// operator have one type.
 class Expr {
 public:
   Expr() = default;
   Expr(KernelFunction &f, mlir::Value value) : f(&f), value(value) {}
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  Expr(Number number) : number(static_cast<double>(number)) {}
+  requires std::is_arithmetic_v<Number> Expr(Number number) : number(static_cast<double>(number)) {}
 
   /// The value; a number becomes a constant of `type`.
   mlir::Value as(KernelFunction &f, mlir::Type type) const;

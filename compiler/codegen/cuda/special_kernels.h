@@ -34,7 +34,7 @@ int64_t integerParameter(exec::KernelOp kernel, llvm::StringRef name);
 double realParameter(exec::KernelOp kernel, llvm::StringRef name);
 
 // Sizes that launches and kernels agree on.
-constexpr int64_t rowsPerOrderBlock = 64;  ///< of the table
+constexpr int64_t rowsPerOrderBlock = 64; ///< of the table
 constexpr int64_t tokensPerSegment = 32;
 constexpr int64_t orderSharedBytes = 4 * (rowsPerOrderBlock * 9 + 8);
 constexpr int64_t columnsPerPartsBlock = 32;

@@ -11,12 +11,12 @@ namespace espalier::codegen::cuda {
 
 /// Sizes of a block's tiles.
 struct TileSizes {
-  mlir::Type element;  ///< bf16, f16 or f32
-  int64_t rows;        ///< that a block holds
-  int64_t columns;     ///< that it goes through at once
-  int64_t headDim;     ///< length of each row and column
+  mlir::Type element; ///< bf16, f16 or f32
+  int64_t rows;       ///< that a block holds
+  int64_t columns;    ///< that it goes through at once
+  int64_t headDim;    ///< length of each row and column
   int warps;
-  int stages;          ///< tiles of columns in shared memory at once: with two, one is loaded while the other is used
+  int stages; ///< tiles of columns in shared memory at once: with two, one is loaded while the other is used
 
   int threads() const { return warps * 32; }
   int64_t elementBytes() const { return element.getIntOrFloatBitWidth() / 8; }
@@ -58,7 +58,8 @@ public:
   /// Stores the row of `sums` in slot `row` to head_dim elements at `to`, a pointer.
   virtual void storeRow(const std::vector<Expr> &sums, Expr to) = 0;
 
-  /// Begins to copy a tile of `count` rows to byte offset `to` of shared memory; done after waitForCopies and a barrier.
+  /// Begins to copy a tile of `count` rows to byte offset `to` of shared memory; done after waitForCopies and a
+  /// barrier.
   void startCopy(const TileSource &source, int64_t count, Expr to);
   /// The same for `count` floats, `stride` apart.
   void startFloats(const TileSource &source, int64_t count, Expr to);

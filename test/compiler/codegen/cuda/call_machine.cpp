@@ -148,8 +148,11 @@ void CallMachine::launch(const pb::Plan &plan, const pb::Launch &launch, Regions
   for (const pb::Scalar &scalar : launch.scalars())
     arguments.push_back(static_cast<uint64_t>(valueOf(scalar, moment)));
   arguments.push_back(static_cast<uint64_t>(launch.extent()));
-  auto blocks = [](int64_t extent, int64_t perBlock) { return static_cast<uint32_t>((extent + perBlock - 1) / perBlock); };
-  uint32_t y = kernel.columns_per_block() > 0 ? blocks(valueOf(launch.scalars(0), moment), kernel.columns_per_block()) : 1;
+  auto blocks = [](int64_t extent, int64_t perBlock) {
+    return static_cast<uint32_t>((extent + perBlock - 1) / perBlock);
+  };
+  uint32_t y =
+      kernel.columns_per_block() > 0 ? blocks(valueOf(launch.scalars(0), moment), kernel.columns_per_block()) : 1;
   static std::map<std::string, emulator::Module> modules; // parsed once
   auto module = modules.try_emplace(text, emulator::Module::parse(text)).first;
   module->second.launch({.entry = kernel.symbol(),
@@ -169,7 +172,8 @@ CallMachine::Results CallMachine::runPlan(const pb::Plan &plan, const Moment &mo
   regions[pb::WORKSPACE].assign(subprogram.workspace_bytes() + guardBytes, 0x7f);
   for (const auto &[name, tensor] : tensors)
     for (size_t i = 0; i < tensor.values.size(); ++i)
-      if (size_t at = tensor.offset + i * sizeOf(tensor.type); at + sizeOf(tensor.type) <= regions[tensor.region].size())
+      if (size_t at = tensor.offset + i * sizeOf(tensor.type);
+          at + sizeOf(tensor.type) <= regions[tensor.region].size())
         store(regions[tensor.region].data() + at, tensor.type, tensor.values[i]);
   for (const pb::Instruction &instruction : subprogram.instructions()) {
     if (instruction.has_launch()) {
@@ -184,7 +188,8 @@ CallMachine::Results CallMachine::runPlan(const pb::Plan &plan, const Moment &mo
   Results results;
   for (const auto &[name, tensor] : tensors)
     for (size_t i = 0; i < tensor.values.size(); ++i)
-      results[name].push_back(load(regions[tensor.region].data() + tensor.offset + i * sizeOf(tensor.type), tensor.type));
+      results[name].push_back(
+          load(regions[tensor.region].data() + tensor.offset + i * sizeOf(tensor.type), tensor.type));
   return results;
 }
 

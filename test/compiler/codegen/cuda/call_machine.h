@@ -1,5 +1,5 @@
-// Runs a function of one model op twice, lowered for CPUs (a library call, by the runtime's kernels) and for GPUs (launches
-// of emitted kernels, by the emulator), on the same regions.
+// Runs a function of one model op twice, lowered for CPUs (a library call, by the runtime's kernels) and for GPUs
+// (launches of emitted kernels, by the emulator), on the same regions.
 #pragma once
 
 #include "runtime/plan.pb.h"
