@@ -68,6 +68,7 @@ struct Step {
   Kind kind = Compute;
   int instruction = 0;
   uint32_t flight = 0;
+  int source = -1;       ///< of a Start that moves what an instruction has left in the workspace: that instruction
   bool mayShare = false; ///< what it writes may lie exactly where it reads
   std::vector<Operand> operands;
   Transfer transfer;

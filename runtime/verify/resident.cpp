@@ -78,6 +78,8 @@ std::optional<Resident::Target> Resident::find(const Operand &operand, const Cal
 }
 
 void Resident::play(const Step &step, const CallView &view, const ActionView &now) {
+  if (call != &view)
+    updates.clear();
   call = &view;
   action = &now;
   std::vector<Target> targets;
@@ -94,10 +96,10 @@ void Resident::play(const Step &step, const CallView &view, const ActionView &no
     targets.push_back(*target);
   }
   if (step.kind == Step::Start) {
+    if (targets.size() == 1)
+      return gatherUpdated(step, targets.front());
     for (size_t i = 0; i + 1 < targets.size(); i += 2)
       transfer(step, targets[i], targets[i + 1]);
-    if (targets.size() % 2)
-      add("moves a resident value to another region");
     return;
   }
   if (now.role == Role::Update)
@@ -187,10 +189,15 @@ void Resident::checkUpdate(const Step &step, const std::vector<Target> &targets)
     if (target.holding != targets.front().holding)
       return add("updates '{}' with what belongs to '{}'", targets.front().holding->name, name);
     if (operand.region == regions.state) {
-      int64_t &order = isWritten(operand) ? written : read;
-      if (target.first != order || target.part)
+      // Moments are read before the master, and written behind it.
+      const Holding &holding = *target.holding;
+      int64_t &count = isWritten(operand) ? written : read;
+      int64_t tensor = isWritten(operand) ? count : (count + holding.tensors - 2) % holding.tensors;
+      bool isAll = target.elements == holding.stateElements * holding.tensors;
+      if (target.part || target.first != (isAll ? 0 : tensor * holding.stateElements) ||
+          (!isAll && target.elements != holding.stateElements))
         return add("takes the optimizer state of '{}' in another order", name);
-      order += target.elements;
+      ++count;
       continue;
     }
     takesGradient |= operand.region == regions.gradients;
@@ -202,6 +209,8 @@ void Resident::checkUpdate(const Step &step, const std::vector<Target> &targets)
   }
   if (writesValue && !takesGradient)
     add("updates '{}' without its gradient", targets.front().holding->name);
+  if (takesGradient && elements)
+    updates.insert_or_assign(step.instruction, *elements);
 }
 
 void Resident::transfer(const Step &step, const Target &from, const Target &to) {
@@ -233,6 +242,20 @@ void Resident::transfer(const Step &step, const Target &from, const Target &to) 
   sum.partial &= ~axes;
   bytes.set({to.span.begin, to.span.end, 0}, {});
   bytes.set(to.span, sum);
+}
+
+/// What an update has left of the own part comes together in the parameter.
+void Resident::gatherUpdated(const Step &step, const Target &to) {
+  const Holding &holding = *to.holding;
+  auto update = updates.find(step.source);
+  bool isOwnPart = update != updates.end() && update->second.holding == to.holding &&
+                   update->second.part == step.transfer.axes && update->second.first == to.first;
+  if (step.transfer.kind != Transfer::Gather || action->role != Role::Update || !isOwnPart || to.part)
+    return add("fills '{}' with what is not its update", holding.name);
+  int64_t origin = to.span.begin - to.first * holding.width;
+  if (bytes.ready(to.span, {Parameter, holding.parameter, 0}, origin))
+    return add("gathers '{}' a second time", holding.name);
+  bytes.change(to.span, [](Content &content) { content.instance.number = 1; });
 }
 
 void Resident::touchScalars(const Operand &operand) {

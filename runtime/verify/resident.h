@@ -39,6 +39,7 @@ private:
   void addTerm(const Operand &operand, const Target &target);
   void checkUpdate(const Step &step, const std::vector<Target> &targets);
   void transfer(const Step &step, const Target &from, const Target &to);
+  void gatherUpdated(const Step &step, const Target &to);
   void touchScalars(const Operand &operand);
   void checkSums();
   uint32_t scalarTerms(int slot) const;
@@ -55,6 +56,7 @@ private:
   const std::function<std::string()> position;
   std::map<int, uint32_t> scalars; ///< terms of each sum
   bool isAgreed = false;
+  std::map<int, Target> updates; ///< of the running call: elements that an instruction updates, by instruction
 };
 
 } // namespace espalier::rt::verify

@@ -53,6 +53,7 @@ private:
   std::set<uint32_t> copies; ///< writes by copies, which grow side by side
   std::vector<ColumnGroup> columns;
   uint32_t writes = 0;
+  std::vector<int> writers = {-1}; ///< instructions, by write
   Summary summary;
 };
 
@@ -176,6 +177,7 @@ Content Summarizer::contentOf(const Step &step, const Span &span) {
   content.kind = Content::Ready;
   content.instance = {Local, 0, 0};
   content.write = ++writes;
+  writers.push_back(step.instruction);
   content.origin = span.begin;
   return content;
 }
@@ -230,7 +232,11 @@ void Summarizer::start(const Step &step) {
     return add(step, "collective {} is started twice", step.flight);
   for (const Operand &operand : step.operands)
     states[operand.region].open({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read);
-  keepResident(step);
+  Step kept = step;
+  for (const Operand &operand : step.operands)
+    if (!isResident(operand) && operand.access == Access::Read)
+      kept.source = writers[states[operand.region].contentOf(operand.span.begin).write];
+  keepResident(kept);
 }
 
 void Summarizer::wait(const Step &step) {
