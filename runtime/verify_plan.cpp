@@ -20,6 +20,8 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
     return errors.list;
   verifyOwnership(plan, mesh, errors);
   verifyLifetimes(plan, errors);
+  if (errors.empty())
+    verifyData(plan, mesh, errors);
   verifyCommunication(plan, errors);
   return errors.list;
 }

@@ -67,6 +67,9 @@ void verifyOwnership(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors)
 /// schedule.
 void verifyLifetimes(const pb::Plan &plan, PlanErrors &errors);
 
+/// The data: each byte is followed through every subprogram and every stage's lists (verify/README.md).
+void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+
 /// Sends meet receives, groups issue the same collectives in the same order, and no rank waits for
 /// ever.
 void verifyCommunication(const pb::Plan &plan, PlanErrors &errors);

@@ -1,0 +1,149 @@
+// The plans of the suite, as data.
+#include "test/equivalence/splits.h"
+
+namespace espalier {
+namespace {
+
+constexpr auto none = planner::Recompute::None, selective = planner::Recompute::Selective,
+               full = planner::Recompute::Full;
+
+} // namespace
+
+const std::vector<SplitCase> &splits() {
+  using planner::Schedule;
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2", .microBatches = 2},
+      {.name = "accumulate8", .microBatches = 8},
+      {.name = "selective", .recompute = selective},
+      {.name = "full", .microBatches = 2, .recompute = full},
+      {.name = "dp2", .dp = 2},
+      {.name = "dp4_accumulate2", .dp = 4, .microBatches = 2},
+      {.name = "dp8", .dp = 8},
+      {.name = "dp2_zero1", .dp = 2, .zero = 1},
+      {.name = "dp4_zero1_accumulate2", .dp = 4, .microBatches = 2, .zero = 1},
+      {.name = "tp2", .tp = 2},
+      {.name = "tp2_full", .tp = 2, .recompute = full},
+      {.name = "tp2_full_keep", .tp = 2, .recompute = full, .keepCollectives = true},
+      {.name = "tp2_full_slice", .tp = 2, .recompute = full, .sliceInputs = true},
+      {.name = "tp2_pp2_full_slice",
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .recompute = full,
+       .keepCollectives = true,
+       .sliceInputs = true},
+      {.name = "mixed_recompute", .microBatches = 2, .layerRecompute = {full, none, selective}},
+      {.name = "tp2_pp2_mixed_recompute_slice",
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .sliceInputs = true,
+       .layerRecompute = {none, selective, full}},
+      {.name = "tp2_selective", .tp = 2, .recompute = selective},
+      {.name = "tp2_whole_vocab", .tp = 2, .vocabParallel = false},
+      {.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
+      {.name = "tp2_sp_whole_vocab", .tp = 2, .sequenceParallel = true, .vocabParallel = false},
+      {.name = "tp2_sp_full", .tp = 2, .microBatches = 4, .sequenceParallel = true, .recompute = full},
+      {.name = "tp2_sp_selective", .tp = 2, .sequenceParallel = true, .recompute = selective},
+      {.name = "dp2_tp2", .dp = 2, .tp = 2},
+      {.name = "dp2_tp2_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1},
+      {.name = "dp2_tp2_sp_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true},
+      {.name = "dp4_tp2_sp", .dp = 4, .tp = 2, .sequenceParallel = true},
+      {.name = "pp2_uneven", .pp = 2, .microBatches = 4, .stageLayers = {1, 2}},
+      {.name = "pp2_uneven_other", .pp = 2, .microBatches = 2, .stageLayers = {2, 1}},
+      {.name = "pp3", .pp = 3, .microBatches = 4},
+      {.name = "pp2_gpipe", .pp = 2, .microBatches = 4, .schedule = Schedule::GPipe},
+      {.name = "pp3_full", .pp = 3, .microBatches = 8, .recompute = full},
+      {.name = "pp2_empty_stage", .pp = 2, .microBatches = 4, .stageLayers = {3, 0}},
+      {.name = "dp2_pp2", .dp = 2, .pp = 2, .microBatches = 2},
+      {.name = "dp2_pp2_zero1", .dp = 2, .pp = 2, .microBatches = 4, .zero = 1},
+      {.name = "dp2_pp3_zero1_selective", .dp = 2, .pp = 3, .microBatches = 4, .zero = 1, .recompute = selective},
+      {.name = "tp2_pp2", .tp = 2, .pp = 2, .microBatches = 4},
+      {.name = "tp2_pp3_sp", .tp = 2, .pp = 3, .microBatches = 4, .sequenceParallel = true},
+      {.name = "dp2_tp2_pp2", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2},
+      {.name = "dp2_tp2_pp2_zero1_sp_full",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true,
+       .recompute = full},
+      {.name = "dp2_tp2_pp2_zero1_selective",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 2,
+       .zero = 1,
+       .recompute = selective},
+  };
+  return cases;
+}
+
+const std::vector<SplitCase> &contextSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "cp2", .cp = 2},
+      {.name = "cp4_accumulate2", .cp = 4, .microBatches = 2},
+      {.name = "cp2_full", .cp = 2, .microBatches = 2, .recompute = full},
+      {.name = "cp2_selective", .cp = 2, .recompute = selective},
+      {.name = "cp2_zero1", .cp = 2, .zero = 1},
+      {.name = "dp2_cp2", .dp = 2, .cp = 2},
+      {.name = "dp2_cp2_zero1", .dp = 2, .cp = 2, .microBatches = 2, .zero = 1},
+      {.name = "tp2_cp2", .tp = 2, .cp = 2},
+      {.name = "tp2_cp2_whole_vocab", .tp = 2, .cp = 2, .vocabParallel = false},
+      {.name = "tp2_cp2_sp", .tp = 2, .cp = 2, .sequenceParallel = true},
+      {.name = "tp2_cp4_sp_whole_vocab", .tp = 2, .cp = 4, .sequenceParallel = true, .vocabParallel = false},
+      {.name = "tp2_cp2_full_slice", .tp = 2, .cp = 2, .recompute = full, .sliceInputs = true},
+      {.name = "tp2_cp2_sp_mixed_recompute",
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .sequenceParallel = true,
+       .layerRecompute = {full, none, selective}},
+      {.name = "pp2_cp2", .pp = 2, .cp = 2, .microBatches = 4},
+      {.name = "pp3_cp2_zero1_selective", .pp = 3, .cp = 2, .microBatches = 4, .zero = 1, .recompute = selective},
+      {.name = "dp2_tp2_cp2_zero1_sp_full",
+       .dp = 2,
+       .tp = 2,
+       .cp = 2,
+       .microBatches = 2,
+       .zero = 1,
+       .sequenceParallel = true,
+       .recompute = full},
+      {.name = "tp2_pp2_cp2_zero1_sp",
+       .tp = 2,
+       .pp = 2,
+       .cp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true},
+  };
+  return cases;
+}
+
+const std::vector<SplitCase> &unlikeSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2", .microBatches = 2},
+      {.name = "tp2", .tp = 2},
+      {.name = "tp4_full", .tp = 4, .recompute = full},
+      {.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
+      {.name = "dp2_tp2_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1},
+      {.name = "tp2_pp2_uneven", .tp = 2, .pp = 2, .microBatches = 4, .stageLayers = {3, 1}},
+      {.name = "tp2_cp2", .tp = 2, .cp = 2},
+  };
+  return cases;
+}
+
+const std::vector<Model> &models() {
+  static const std::vector<Model> list = {
+      {"gpt2", "gpt2", {}},
+      {"gpt2_dropout",
+       "gpt2",
+       {"model.model_config.embedding_dropout_prob=0.1", "model.model_config.hidden_dropout_rate=0.2",
+        "model.model_config.attention_dropout_rate=0.1"}},
+      {"llama", "llama", {}},
+  };
+  return list;
+}
+
+} // namespace espalier
