@@ -126,16 +126,15 @@ Value KernelFunction::reduceBlock(Value x, Reduction reduction, Value scratch) {
   // Every lane writes the same number to its warp's place, so that no thread goes another way.
   store(x, scratch, warpIndex(), b.getF32Type());
   barrier();
-  if (llvm::isPowerOf2_32(warps)) {
-    x = load(scratch, b.create<arith::AndIOp>(laneIndex(), integer(warps - 1)), b.getF32Type());
-    return reduceWarp(x, reduction, warps);
-  }
-  Value lane = laneIndex();
+  // Groups of lanes read all warps' numbers, and more where the warps are no power of two.
+  auto lanes = static_cast<int>(llvm::PowerOf2Ceil(warps));
+  Value lane = b.create<arith::AndIOp>(laneIndex(), integer(lanes - 1));
+  if (lanes == warps)
+    return reduceWarp(load(scratch, lane, b.getF32Type()), reduction, lanes);
   Value isWarp = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, lane, integer(warps));
   x = load(scratch, b.create<arith::SelectOp>(isWarp, lane, integer(0)), b.getF32Type());
   Value neutral = number(reduction == Reduction::Add ? 0 : -std::numeric_limits<double>::infinity());
-  return reduceWarp(b.create<arith::SelectOp>(isWarp, x, neutral), reduction,
-                    static_cast<int>(llvm::PowerOf2Ceil(warps)));
+  return reduceWarp(b.create<arith::SelectOp>(isWarp, x, neutral), reduction, lanes);
 }
 
 Value KernelFunction::address(Value base, Value index, Type element) {
