@@ -193,8 +193,6 @@ const Mutation mutations[] = {
        pb::Stage *stage = p.mutable_stages(0);
        swap(stage, indexOf(*stage, pb::Action::AGREE), indexOf(*stage, pb::Action::SQUARED_NORM));
      }},
-    {"SumAsMaximum", "sums the gradient of 'block.0.weight'",
-     [](pb::Plan &p) { start(p, "block.reduce", 0)->set_reduction(pb::Collective::MAX); }},
     {"Broadcast", "a broadcast has no place in a step",
      [](pb::Plan &p) { start(p, "head.forward", 1)->set_kind(pb::Collective::BROADCAST); }},
     {"ReplicasInForward", "data replicas meet outside of the sums of gradients",

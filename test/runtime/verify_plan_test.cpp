@@ -205,8 +205,9 @@ const Mutation mutations[] = {
        find(*first, pb::SAVED)->set_base(find(*first, pb::STREAM_OUT)->base());
      }},
     {"WorkspaceOverlaps",
-     "stage 1, action 3 (FORWARD of micro-batch 0), layer 4 (head): PARAMETERS and WORKSPACE overlap while both are live, "
-     "at bytes 1920 to 1944 and 1920 to 1984 of the arena",
+     "stage 1, action 3 (FORWARD of micro-batch 0), layer 4 (head): PARAMETERS and WORKSPACE overlap while both are "
+     "live, "
+     "at bytes 1920 to 1944 and 1920 to 1924 of the arena",
      [](pb::Plan &p) {
        pb::Stage *last = p.mutable_stages(1);
        pb::Call *head = last->mutable_calls(last->calls_size() - 1);
@@ -220,14 +221,16 @@ const Mutation mutations[] = {
          action.set_slot(0);
      }},
     {"StreamElsewhere",
-     "action 1 (FORWARD of micro-batch 0), layer 1 (block): reads bytes 0 to 48 of STREAM_IN before they are there: byte "
+     "action 1 (FORWARD of micro-batch 0), layer 1 (block): reads bytes 0 to 48 of STREAM_IN before they are there: "
+     "byte "
      "1092 of the arena holds stream 1, number 0",
      [](pb::Plan &p) {
        pb::Binding *in = find(*p.mutable_stages(0)->mutable_calls(1), pb::STREAM_IN);
        in->set_base(in->base() + 4);
      }},
     {"ReadBeforeWritten",
-     "stage 0, action 0 (FORWARD of micro-batch 0), layer 0 (embed): reads bytes 0 to 96 of INPUTS before they are there: "
+     "stage 0, action 0 (FORWARD of micro-batch 0), layer 0 (embed): reads bytes 0 to 96 of INPUTS before they are "
+     "there: "
      "byte 64 of the arena holds nothing",
      [](pb::Plan &p) { drop(p.mutable_stages(0), pb::Action::LOAD_INPUTS); }},
     {"BackwardWithoutForward", "before they are there",
