@@ -98,10 +98,11 @@ void checkCall(const pb::LibraryCall &call, const std::string &name, PlanErrors 
       errors.add(fmt::format("{}: buffer {} is {}written, the kernel says otherwise", name, i,
                              buffer.written() ? "" : "not "));
   }
-  bool adds = call.accumulate() || call.always_adds();
-  bool mayAdd = call.function() == pb::LibraryCall::MATMUL || call.function() == pb::LibraryCall::EMBED_GRADIENT ||
-                call.function() == pb::LibraryCall::REDUCE_PARTS;
-  if (adds && !mayAdd)
+  // The first micro-batch of a sum begins it, so only what lives through the micro-batches can be added to.
+  bool mayAdd = (call.function() == pb::LibraryCall::MATMUL || call.function() == pb::LibraryCall::EMBED_GRADIENT ||
+                 call.function() == pb::LibraryCall::REDUCE_PARTS) &&
+                call.buffers().rbegin()->region() == pb::GRADIENTS;
+  if ((call.accumulate() || call.always_adds()) && !mayAdd)
     errors.add(fmt::format("{}: {} adds to nothing", name, pb::LibraryCall::Function_Name(call.function())));
 }
 
