@@ -102,7 +102,7 @@ void BufferBounds::checkCollective(const pb::Subprogram &subprogram, int instruc
     int64_t share = shareOf(collective.elements(i), members, 0).size() * width;
     int64_t read = collective.kind() == pb::Collective::ALL_GATHER ? share : all;
     int64_t written = collective.kind() == pb::Collective::REDUCE_SCATTER ? share : all;
-    if (static_cast<int64_t>(from.bytes()) < read || static_cast<int64_t>(to.bytes()) < written)
+    if (static_cast<int64_t>(from.bytes()) != read || static_cast<int64_t>(to.bytes()) != written)
       errors.add(fmt::format("{}: {} elements need {} bytes read and {} written, buffers have {} "
                              "and {}",
                              name, collective.elements(i), read, written, from.bytes(), to.bytes()));

@@ -15,11 +15,11 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
     return errors.list;
   Mesh mesh(plan);
   verifyBounds(plan, mesh, errors);
-  verifyWaits(plan, mesh, errors);
+  verifyKernels(plan, errors);
+  verifyGroups(plan, mesh, errors);
   if (!errors.empty())
     return errors.list;
   verifyOwnership(plan, mesh, errors);
-  verifyLifetimes(plan, errors);
   if (errors.empty())
     verifyData(plan, mesh, errors);
   verifyCommunication(plan, errors);

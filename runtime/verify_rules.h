@@ -56,16 +56,15 @@ void verifyStructure(const pb::Plan &plan, PlanErrors &errors);
 /// complete.
 void verifyBounds(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
-/// Every collective has its wait, and nothing touches its buffers in between.
-void verifyWaits(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+/// Launches and library calls give what their kernels declare: operands, their access and their bytes.
+void verifyKernels(const pb::Plan &plan, PlanErrors &errors);
+
+/// Collectives go over axes that their place in the step allows.
+void verifyGroups(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
 /// Parameters, optimizer shares and layers are owned exactly as often as the plan says; gradients
 /// are summed over exactly their partial axes and counted once in the norm.
 void verifyOwnership(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
-
-/// No two live buffers overlap and nothing is read before it is written, over each stage's
-/// schedule.
-void verifyLifetimes(const pb::Plan &plan, PlanErrors &errors);
 
 /// The data: each byte is followed through every subprogram and every stage's lists (verify/README.md).
 void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);

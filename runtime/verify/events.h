@@ -12,8 +12,8 @@ namespace espalier::rt::verify {
 /// A set of mesh axes of size above 1, as bits.
 using Axes = uint32_t;
 
-/// Bytes [begin, end). With `part`, of each rank the own one of equal parts, by its index among the ranks that differ in
-/// these axes: parts of all members are disjoint and cover the span.
+/// Bytes [begin, end). With `part`, of each rank the own one of equal parts, by its index among the ranks that differ
+/// in these axes: parts of all members are disjoint and cover the span.
 struct Span {
   int64_t begin = 0, end = 0;
   Axes part = 0;
@@ -32,10 +32,10 @@ struct Instance {
 struct Content {
   enum Kind : uint8_t { Undefined, Ready, Sum };
   Kind kind = Undefined;
-  Instance instance;   ///< of a sum: the parameter, and in `number` how many terms it has
-  uint32_t write = 0;  ///< which write of the instance's region
-  Axes partial = 0;    ///< of a sum: what is left to be summed over
-  int64_t origin = 0;  ///< where the instance's first byte would lie
+  Instance instance;  ///< of a sum: the parameter, and in `number` how many terms it has
+  uint32_t write = 0; ///< which write of the instance's region
+  Axes partial = 0;   ///< of a sum: what is left to be summed over
+  int64_t origin = 0; ///< where the instance's first byte would lie
   bool operator==(const Content &) const = default;
 };
 

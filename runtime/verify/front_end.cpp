@@ -175,8 +175,13 @@ StageView FrontEnd::viewOf(int index, bool isTraining) const {
   view.isTraining = isTraining;
   view.arenaBytes = static_cast<int64_t>(stage.arena_bytes());
   view.microBatches = isTraining ? static_cast<uint32_t>(plan.settings().micro_batches()) : 1;
-  view.regions = {pb::PARAMETERS, pb::GRADIENTS, pb::STATE,     pb::SCALARS,
-                  pb::INPUTS,     pb::WORKSPACE, {LossSum, TokenCount, SquaredNorm}};
+  view.regions = {pb::PARAMETERS,
+                  pb::GRADIENTS,
+                  pb::STATE,
+                  pb::SCALARS,
+                  pb::INPUTS,
+                  pb::WORKSPACE,
+                  {LossSum, TokenCount, SquaredNorm}};
   view.inputs = placeOf(stage.inputs_binding());
   for (const pb::InputBuffer &input : stage.inputs())
     view.inputBuffers.push_back(

@@ -23,10 +23,10 @@ struct Holding {
   std::string name;
   int64_t elements = 0, padded = 0; ///< of this rank; with what the last shares reach beyond
   int64_t stored = 0, gradient = 0, state = 0;
-  int64_t width = 0;                   ///< bytes of a stored element
+  int64_t width = 0;                      ///< bytes of a stored element
   int64_t stateElements = 0, tensors = 0; ///< elements of each tensor of the state, and how many there are
-  Axes partial = 0;                    ///< over which its gradient is summed
-  uint32_t terms = 0;                  ///< of a complete gradient
+  Axes partial = 0;                       ///< over which its gradient is summed
+  uint32_t terms = 0;                     ///< of a complete gradient
 };
 
 /// What a region of a call means: a family and its place.

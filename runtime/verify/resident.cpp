@@ -1,5 +1,7 @@
 #include "runtime/verify/resident.h"
 
+#include <algorithm>
+
 namespace espalier::rt::verify {
 namespace {
 
@@ -116,8 +118,8 @@ void Resident::touch(const Operand &operand, const Target &target) {
   if (operand.region == regions.gradients)
     return isWritten(operand) ? addTerm(operand, target) : readGradient(target);
   uint32_t family = operand.region == regions.parameters ? Parameter : State;
-  int64_t origin = call->places[operand.region].at(action->slot) +
-                   (family == Parameter ? holding.stored : holding.state);
+  int64_t origin =
+      call->places[operand.region].at(action->slot) + (family == Parameter ? holding.stored : holding.state);
   auto isOld = [&](const Content &content) {
     return content.kind == Content::Ready && content.origin == origin &&
            content.instance == Instance{family, holding.parameter, 0};
@@ -202,8 +204,8 @@ void Resident::checkUpdate(const Step &step, const std::vector<Target> &targets)
     }
     takesGradient |= operand.region == regions.gradients;
     writesValue |= operand.region == regions.parameters && isWritten(operand);
-    if (elements && (elements->first != target.first || elements->elements != target.elements ||
-                     elements->part != target.part))
+    if (elements &&
+        (elements->first != target.first || elements->elements != target.elements || elements->part != target.part))
       return add("updates other elements of '{}' than it has the gradient of", name);
     elements = &target;
   }
@@ -215,29 +217,30 @@ void Resident::checkUpdate(const Step &step, const std::vector<Target> &targets)
 
 void Resident::transfer(const Step &step, const Target &from, const Target &to) {
   const Holding &holding = *from.holding;
-  if (from.holding != to.holding || from.first != to.first)
-    return add("moves '{}' to the place of '{}'", holding.name, to.holding->name);
+  bool isGather = step.transfer.kind == Transfer::Gather;
+  int region = isGather ? stage.regions.parameters : stage.regions.gradients;
+  auto isThere = [&](const Operand &operand) { return operand.region == region; };
+  if (from.holding != to.holding || from.first != to.first || !std::ranges::all_of(step.operands, isThere))
+    return add("moves '{}' to another place", holding.name);
   Axes axes = step.transfer.axes;
-  if (step.transfer.kind == Transfer::Gather) {
-    if (from.part != axes || to.part)
-      return add("gathers '{}' over other axes than its parts", holding.name);
+  if (isGather) {
     Content content = contentOf(holding, Parameter, 1);
     content.origin = from.span.begin - from.first * holding.width;
-    if (bytes.ready(from.span, content.instance, content.origin))
-      return add("gathers '{}' before it is updated", holding.name);
+    if (from.part != axes || to.part || bytes.ready(from.span, content.instance, content.origin))
+      return add("gathers '{}' before it is updated, or not by its parts", holding.name);
     return bytes.set(to.span, content);
   }
   auto isPartial = [&](const Content &content) {
     return content.kind == Content::Sum && content.instance.place == holding.parameter &&
            content.instance.number == holding.terms && (content.partial & axes) == axes;
   };
-  if (bytes.check(from.span, isPartial) || !step.transfer.isSum)
+  bool isScatter = step.transfer.kind == Transfer::Scatter;
+  bool areSharesWrong = isScatter && (to.part != axes || from.part);
+  if (bytes.check(from.span, isPartial) || !step.transfer.isSum || areSharesWrong)
     return add("sums the gradient of '{}' over axes that it is not, or no longer, partial over, or before it is whole",
                holding.name);
-  if (step.transfer.kind == Transfer::Reduce)
+  if (!isScatter)
     return bytes.change(from.span, [&](Content &content) { content.partial &= ~axes; });
-  if (to.part != axes || from.part)
-    return add("leaves shares of the gradient of '{}' over other axes than it sums", holding.name);
   Content sum = bytes.contentOf(from.span.begin);
   sum.partial &= ~axes;
   bytes.set({to.span.begin, to.span.end, 0}, {});
@@ -250,11 +253,11 @@ void Resident::gatherUpdated(const Step &step, const Target &to) {
   auto update = updates.find(step.source);
   bool isOwnPart = update != updates.end() && update->second.holding == to.holding &&
                    update->second.part == step.transfer.axes && update->second.first == to.first;
-  if (step.transfer.kind != Transfer::Gather || action->role != Role::Update || !isOwnPart || to.part)
-    return add("fills '{}' with what is not its update", holding.name);
   int64_t origin = to.span.begin - to.first * holding.width;
-  if (bytes.ready(to.span, {Parameter, holding.parameter, 0}, origin))
-    return add("gathers '{}' a second time", holding.name);
+  if (step.transfer.kind != Transfer::Gather || action->role != Role::Update || !isOwnPart || to.part ||
+      step.operands.front().region != stage.regions.parameters ||
+      bytes.ready(to.span, {Parameter, holding.parameter, 0}, origin))
+    return add("fills '{}' with what is not its update", holding.name);
   bytes.change(to.span, [](Content &content) { content.instance.number = 1; });
 }
 

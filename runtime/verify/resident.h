@@ -28,8 +28,8 @@ private:
   /// An operand as elements of one parameter.
   struct Target {
     const Holding *holding = nullptr;
-    Span span;                        ///< in the arena
-    int64_t first = 0, elements = 0;  ///< of the parameter, or of its state
+    Span span;                       ///< in the arena
+    int64_t first = 0, elements = 0; ///< of the parameter, or of its state
     Axes part = 0;
   };
 

@@ -1,5 +1,7 @@
 #include "runtime/verify/summary.h"
 
+#include "runtime/comm/comm.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -39,8 +41,7 @@ private:
   std::string placeOf(const Operand &operand) const {
     return fmt::format("bytes {} to {} of {}", operand.span.begin, operand.span.end, regionNames[operand.region]);
   }
-  template <typename... Args>
-  void add(const Step &step, fmt::format_string<Args...> format, Args &&...args) {
+  template <typename... Args> void add(const Step &step, fmt::format_string<Args...> format, Args &&...args) {
     errors.add(routine.name(step.instruction) + ": " + fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -158,8 +159,6 @@ void Summarizer::read(const Step &step, const Operand &operand) {
   }
   if (fault->kind == Fault::Written)
     return add(step, "touches {} while a collective is in flight there", placeOf(operand));
-  if (fault->kind == Fault::OtherCut)
-    return add(step, "reads {} as a part, where other parts lie", placeOf(operand));
   if (fault->found.kind == Content::Undefined)
     return add(step, "reads {}, where nothing has been written at byte {}", placeOf(operand), fault->byte);
   add(step, "reads {}, where another value begins at byte {}", placeOf(operand), fault->byte);
@@ -230,6 +229,8 @@ void Summarizer::start(const Step &step) {
   }
   if (!open.emplace(step.flight, step).second)
     return add(step, "collective {} is started twice", step.flight);
+  if (open.size() > maxInFlight)
+    add(step, "{} collectives in flight, at most {} are possible", open.size(), maxInFlight);
   for (const Operand &operand : step.operands)
     states[operand.region].open({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read);
   Step kept = step;

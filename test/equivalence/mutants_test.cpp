@@ -1,5 +1,5 @@
-// A plan that differs in one field is refused, or trains the same bits. Each mutant is tried in a process of its own, as it
-// may do anything. ESPALIER_MUTANTS: how many; ESPALIER_MUTANTS_SEED: which.
+// A plan that differs in one field is refused, or trains the same bits. Each mutant is tried in a process of its own,
+// as it may do anything. ESPALIER_MUTANTS: how many; ESPALIER_MUTANTS_SEED: which.
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
@@ -19,8 +19,8 @@ constexpr int64_t steps = 3;
 constexpr unsigned secondsPerMutant = 20;
 
 enum Outcome { Refused, Equal, Different, Failed, Killed, Endless, outcomes };
-constexpr const char *outcomeNames[outcomes] = {"refused", "equal", "another loss", "failed when run", "died of a signal",
-                                                "did not end"};
+constexpr const char *outcomeNames[outcomes] = {"refused",          "equal",      "another loss", "failed when run",
+                                                "died of a signal", "did not end"};
 
 uint64_t setting(const char *name, uint64_t otherwise) {
   const char *text = std::getenv(name);

@@ -129,7 +129,9 @@ std::string Mutation::buffer() {
     return i.has_start() || i.launch().buffers_size() > 0 || i.call().buffers_size() > 0;
   });
   pb::BufferRef *buffer = anyBuffer(instruction);
-  std::string name = instruction->has_start() ? "start.buffer" : instruction->has_call() ? "call.buffer" : "launch.buffer";
+  std::string name = instruction->has_start()  ? "start.buffer"
+                     : instruction->has_call() ? "call.buffer"
+                                               : "launch.buffer";
   switch (below(7)) {
   case 0:
     buffer->set_offset(buffer->offset() + 4);
@@ -192,8 +194,7 @@ std::string Mutation::collective() {
 }
 
 std::string Mutation::launch() {
-  pb::Launch *launch =
-      anyInstruction([](const pb::Instruction &i) { return i.has_launch(); })->mutable_launch();
+  pb::Launch *launch = anyInstruction([](const pb::Instruction &i) { return i.has_launch(); })->mutable_launch();
   switch (below(4)) {
   case 0:
     launch->set_kernel(static_cast<uint32_t>(below(plan.kernels_size())));

@@ -205,32 +205,35 @@ const Mutation mutations[] = {
        find(*first, pb::SAVED)->set_base(find(*first, pb::STREAM_OUT)->base());
      }},
     {"WorkspaceOverlaps",
-     "PARAMETERS of layer 4 (bytes 1920 to 1984) and the workspace in stage 1, action 3 (FORWARD of micro-batch 0), "
-     "head.forward of layer 4 (bytes 1920 to 1984) overlap while both are live",
+     "stage 1, action 3 (FORWARD of micro-batch 0), layer 4 (head): PARAMETERS and WORKSPACE overlap while both are "
+     "live, "
+     "at bytes 1920 to 1944 and 1920 to 1924 of the arena",
      [](pb::Plan &p) {
        pb::Stage *last = p.mutable_stages(1);
        pb::Call *head = last->mutable_calls(last->calls_size() - 1);
        find(*head, pb::WORKSPACE)->set_base(find(*head, pb::PARAMETERS)->base());
      }},
-    {"SlotsOverlap", "overlap while both are live",
+    {"SlotsOverlap", "of SAVED before they are there: byte",
      [](pb::Plan &p) { find(*p.mutable_stages(0)->mutable_calls(1), pb::SAVED)->set_slot_stride(0); }},
-    {"SlotReused", "inputs 0 of micro-batch 0 in slot 0 (bytes 64 to 320) and inputs 0 of micro-batch 1 in slot 0",
+    {"SlotReused", "of the arena holds saved values",
      [](pb::Plan &p) {
        for (pb::Action &action : *p.mutable_stages(0)->mutable_schedule())
          action.set_slot(0);
      }},
     {"StreamElsewhere",
-     "action 1 (FORWARD of micro-batch 0), block.forward of layer 1: expects stream 1 of micro-batch 0 in slot 0 at "
-     "byte 1092, it was left at 1088",
+     "action 1 (FORWARD of micro-batch 0), layer 1 (block): reads bytes 0 to 48 of STREAM_IN before they are there: "
+     "byte "
+     "1092 of the arena holds stream 1, number 0",
      [](pb::Plan &p) {
        pb::Binding *in = find(*p.mutable_stages(0)->mutable_calls(1), pb::STREAM_IN);
        in->set_base(in->base() + 4);
      }},
     {"ReadBeforeWritten",
-     "stage 0, action 0 (FORWARD of micro-batch 0), embed.forward of layer 0: reads inputs 0 of micro-batch 0 in slot "
-     "0 before it is written",
+     "stage 0, action 0 (FORWARD of micro-batch 0), layer 0 (embed): reads bytes 0 to 96 of INPUTS before they are "
+     "there: "
+     "byte 64 of the arena holds nothing",
      [](pb::Plan &p) { drop(p.mutable_stages(0), pb::Action::LOAD_INPUTS); }},
-    {"BackwardWithoutForward", "before it is written",
+    {"BackwardWithoutForward", "before they are there",
      [](pb::Plan &p) { drop(p.mutable_stages(1), pb::Action::FORWARD); }},
     {"ReceiveMissing", "has no receive for it",
      [](pb::Plan &p) {
