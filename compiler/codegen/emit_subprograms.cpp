@@ -210,8 +210,10 @@ LogicalResult Emitter::emit(bool withObjects) {
       message->set_columns_per_block(geometry->getColumnsPerBlock());
       message->set_shared_bytes(geometry->getSharedBytes());
     }
-    if (auto parameters = kernel.getParameters(); parameters && kernel.getShape() == "add_squares")
+    auto parameters = kernel.getParameters();
+    if (parameters && kernel.getShape() == "add_squares")
       message->set_norm_weight(cast<FloatAttr>(parameters->get("weight")).getValueAsDouble());
+    message->set_always_adds(parameters && parameters->contains("always_adds"));
   }
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);

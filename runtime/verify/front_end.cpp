@@ -27,6 +27,7 @@ private:
   Operand operandOf(const pb::BufferRef &buffer, Access access) const;
   Access accessOf(const pb::LibraryCall &call, const pb::BufferRef &buffer) const;
   Access accessOf(const pb::Launch &launch, const pb::BufferRef &buffer) const;
+  bool continuesSum(const pb::Launch &launch, const pb::BufferRef &buffer) const;
   void addTransfer(const pb::Collective &collective, Step &step) const;
   Axes bit(const std::string &axis) const;
 
@@ -100,7 +101,8 @@ Step FrontEnd::stepOf(const pb::Subprogram &subprogram, int instruction) const {
   } else if (source.has_launch()) {
     step.mayShare = true;
     for (const pb::BufferRef &buffer : source.launch().buffers())
-      step.operands.push_back(operandOf(buffer, accessOf(source.launch(), buffer)));
+      if (!continuesSum(source.launch(), buffer))
+        step.operands.push_back(operandOf(buffer, accessOf(source.launch(), buffer)));
   } else {
     const pb::LibraryCall &call = source.call();
     for (const pb::BufferRef &buffer : call.buffers())
@@ -157,12 +159,21 @@ Access FrontEnd::accessOf(const pb::LibraryCall &call, const pb::BufferRef &buff
   return Access::Write;
 }
 
+/// The gradient of an embedding is three kernels on GPUs: the first, order_tokens, begins the term, and stands for what
+/// the others add to it.
+bool FrontEnd::continuesSum(const pb::Launch &launch, const pb::BufferRef &buffer) const {
+  const std::string &shape = plan.kernels(launch.kernel()).shape();
+  return buffer.region() == pb::GRADIENTS && buffer.written() && (shape == "sum_segments" || shape == "join_segments");
+}
+
 /// A kernel learns of the first micro-batch by a scalar that is 0 in it.
 Access FrontEnd::accessOf(const pb::Launch &launch, const pb::BufferRef &buffer) const {
   if (!buffer.written())
     return Access::Read;
   if (buffer.region() != pb::GRADIENTS)
     return Access::Write;
+  if (plan.kernels(launch.kernel()).always_adds())
+    return Access::Add;
   for (const pb::Scalar &scalar : launch.scalars())
     if (scalar.micro_batch() != 0)
       return scalar.constant() == 0 ? Access::AddUnlessFirst : Access::Add;
