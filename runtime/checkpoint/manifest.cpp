@@ -18,7 +18,6 @@ using Json = nlohmann::json;
 constexpr uint64_t maxManifestBytes = uint64_t(1) << 30;
 constexpr int manifestFormat = 2;
 constexpr size_t maxDimensions = 16;
-constexpr const char *kinds[] = {"value", "master", "moment1", "moment2"};
 
 Ordered pieceJson(const StoredPiece &stored) {
   const Piece &piece = stored.piece;
