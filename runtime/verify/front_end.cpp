@@ -28,6 +28,7 @@ private:
   Access accessOf(const pb::LibraryCall &call, const pb::BufferRef &buffer) const;
   Access accessOf(const pb::Launch &launch, const pb::BufferRef &buffer) const;
   bool continuesSum(const pb::Launch &launch, const pb::BufferRef &buffer) const;
+  bool isAddedTo(const pb::Launch &launch, const pb::BufferRef &buffer) const;
   void addTransfer(const pb::Collective &collective, Step &step) const;
   Axes bit(const std::string &axis) const;
 
@@ -101,7 +102,7 @@ Step FrontEnd::stepOf(const pb::Subprogram &subprogram, int instruction) const {
   } else if (source.has_launch()) {
     step.mayShare = true;
     for (const pb::BufferRef &buffer : source.launch().buffers())
-      if (!continuesSum(source.launch(), buffer))
+      if (!continuesSum(source.launch(), buffer) && !isAddedTo(source.launch(), buffer))
         step.operands.push_back(operandOf(buffer, accessOf(source.launch(), buffer)));
   } else {
     const pb::LibraryCall &call = source.call();
@@ -157,6 +158,15 @@ Access FrontEnd::accessOf(const pb::LibraryCall &call, const pb::BufferRef &buff
   if (call.accumulate())
     return buffer.region() == pb::GRADIENTS ? Access::AddUnlessFirst : Access::Update;
   return Access::Write;
+}
+
+/// Whether it is a sum that the same launch adds to: what a kernel adds to it reads, whole or not.
+bool FrontEnd::isAddedTo(const pb::Launch &launch, const pb::BufferRef &buffer) const {
+  return !buffer.written() && std::ranges::any_of(launch.buffers(), [&](const pb::BufferRef &other) {
+    Access access = accessOf(launch, other);
+    return other.region() == buffer.region() && other.offset() == buffer.offset() && other.bytes() == buffer.bytes() &&
+           (access == Access::Add || access == Access::AddUnlessFirst);
+  });
 }
 
 /// The gradient of an embedding is three kernels on GPUs: the first, order_tokens, begins the term, and stands for what

@@ -11,8 +11,6 @@ namespace espalier::codegen::cuda {
 namespace {
 
 constexpr const char *sharedSymbol = "block_memory";
-/// Threads from which on a block is meant to have a multiprocessor for itself.
-constexpr int64_t largeBlock = 512;
 
 /// The type that memory is read in: 16-bit floats as integers.
 Type storageType(Type element) {
@@ -30,9 +28,8 @@ KernelFunction::KernelFunction(ImplicitLocOpBuilder &builder, StringRef symbol, 
   function = b.create<LLVM::LLVMFuncOp>(symbol, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
   function->setAttr("nvvm.kernel", b.getUnitAttr());
   function->setAttr("nvvm.maxntid", b.getDenseI32ArrayAttr({static_cast<int32_t>(geometry.getThreads())}));
-  // Else ptxas keeps room for a second block of so many threads, and spills for it.
-  if (geometry.getThreads() >= largeBlock)
-    function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
+  // Else ptxas keeps registers free for more blocks than one, and spills for them.
+  function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
   function.setPassthroughAttr(b.getArrayAttr({b.getStringAttr("nounwind"), b.getStringAttr("no-builtins")}));
   outside = b.saveInsertionPoint();
   b.setInsertionPointToStart(function.addEntryBlock(b));

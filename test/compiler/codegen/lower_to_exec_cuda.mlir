@@ -8,7 +8,7 @@
 module attributes {exec.target = "cuda"} {
 // CHECK-LABEL: exec.program @block.forward
 // CHECK-NOT: exec.call
-// CHECK: exec.launch {buffers = [{{.*}}offset = 0{{.*}}], extent = 36 : i64, grain = 1 : i64, kernel = @[[FORWARD:attention_forward_[0-9]+]], outputs = 2 : i64, scalars = [{{.*}}constant = 2{{.*}}constant = 300{{.*}}constant = 300{{.*}}constant = 2{{.*}}constant = 3>{{.*}}seed = 1>, #exec.scalar<step = 1>]}
+// CHECK: exec.launch {buffers = [{{.*}}offset = 0{{.*}}], extent = 36 : i64, grain = 1 : i64, kernel = @[[$FORWARD:attention_forward_[0-9]+]], outputs = 2 : i64, scalars = [{{.*}}constant = 2{{.*}}constant = 300{{.*}}constant = 300{{.*}}constant = 2{{.*}}constant = 3>{{.*}}seed = 1>, #exec.scalar<step = 1>]}
 func.func @block.forward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k {model.role = "saved", model.name = "k"},
                          %v: !k {model.role = "saved", model.name = "v"})
     -> (!q {model.role = "saved", model.name = "out"}, !lse {model.role = "saved", model.name = "lse"}) {
@@ -29,7 +29,7 @@ func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !
   return %r#0, %r#1, %r#2 : !q, !k, !k
 }
 
-// CHECK: exec.kernel @[[FORWARD]] "attention_forward" split 0 attributes {geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 5 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
+// CHECK: exec.kernel @[[$FORWARD]] "attention_forward" split 0 attributes {geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 5 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
 }
 
 // -----
