@@ -82,6 +82,12 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
                options.target);
     return UserError;
   }
+  if (options.check && options.target != "cpu") {
+    fmt::print(stderr,
+               "{}: error: --check compares kernels for cpu only; leave it away, or compile with --target cpu\n",
+               arguments.file);
+    return UserError;
+  }
   std::optional<RunConfig> run = importOrReport(arguments);
   if (!run)
     return UserError;
