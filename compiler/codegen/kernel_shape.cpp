@@ -239,6 +239,13 @@ int64_t scalarSlot(StringRef name) {
   return -1;
 }
 
+StringRef scalarName(int64_t slot) {
+  for (auto [name, known] : scalarSlots)
+    if (slot == known)
+      return name;
+  llvm_unreachable("a slot of the scalars without a name");
+}
+
 FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split) {
   KernelShape shape;
   shape.body = &body;

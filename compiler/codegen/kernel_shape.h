@@ -95,5 +95,7 @@ inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
 
 /// The slot of a name; -1 for names that are not known.
 int64_t scalarSlot(llvm::StringRef name);
+/// The name of a slot that has one.
+llvm::StringRef scalarName(int64_t slot);
 
 } // namespace espalier::codegen
