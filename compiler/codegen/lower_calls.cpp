@@ -156,7 +156,10 @@ void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type 
 void ProgramBuilder::updateScalars(double maxGradNorm) {
   Call call;
   call.function = "update_scalars";
-  call.add(bufferAt("scalars", 0, 4 * rt::ScalarSlotCount, "scalars", builder.getF32Type()), builder.getF32Type());
+  for (rt::ScalarSlot slot :
+       {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::LossScale, rt::GradientScale, rt::Apply})
+    call.add(scalarAt(slot), builder.getF32Type());
+  call.outputs = 2;
   call.floats = {maxGradNorm};
   emit(call);
 }
