@@ -3,23 +3,12 @@
 // schedule; the emitter turns items into actions of the plan and adds what begins and ends a step.
 #pragma once
 
-#include "planner/schedule.h"
+#include "compiler/pipeline/order_transfers.h"
 
 #include <array>
 #include <vector>
 
 namespace espalier {
-
-/// Transfers of a chunk, one flight per micro-batch: its inputs (a copy from the host), its stream sent and received,
-/// the cotangent of its incoming stream sent, that of its outgoing stream received.
-enum class FlightKind { Inputs, Out, In, DIn, DOut };
-
-struct StageFlight {
-  FlightKind kind = FlightKind::Inputs;
-  int chunk = 0; ///< of the stage
-  int microBatch = 0;
-  bool operator==(const StageFlight &) const = default;
-};
 
 /// A RUN of all calls of a chunk, or the START or WAIT of flights, in the order listed.
 struct StageItem {
@@ -49,6 +38,7 @@ struct StageLifetime {
   LifetimeKind kind = LifetimeKind::Inputs;
   int chunk = 0;
   int slots = 1;
+  int inFlight = 1; ///< slots without which a RUN would find another micro-batch's values; the others are for transfers
 };
 
 struct StageList {
@@ -66,7 +56,8 @@ struct StageList {
 struct ListOptions {
   /// Whether each chunk copies inputs from the host; else the first and the last of the model only.
   bool everyChunkHasInputs = false;
-  /// Buffers of received streams beyond those in flight, so that the next one arrives beside the RUNs of this one.
+  /// Slots of each received stream beyond those in flight, so that the next one arrives beside the RUNs of this one.
+  /// Where a send would have to wait for a receive there are more in any case.
   int streamsAhead = 1;
 };
 
