@@ -108,7 +108,8 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
     std::optional<Compiled> changed = compileRun(context, run, change.plan, sizesOnly);
     if (changed && fullestStage(changed->plan).arena_bytes(rt::pb::DEVICE) <= limit)
       return text + fmt::format("; fits with {} ({})", change.name,
-                                planner::describeBytes(static_cast<double>(fullestStage(changed->plan).arena_bytes(rt::pb::DEVICE))));
+                                planner::describeBytes(
+                                    static_cast<double>(fullestStage(changed->plan).arena_bytes(rt::pb::DEVICE))));
   }
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
 }
