@@ -206,33 +206,38 @@ TEST(ExpandSchedule, NoScheduleHangsOrTouchesABufferInUse) {
         }
 }
 
-/// By stage: slots of received streams and cotangents that are there for sends alone.
-std::vector<int> slotsForSends(Schedule schedule, int stages, int microBatches, int chunks) {
+/// By stage: slots of received streams and cotangents that no RUN asks for.
+std::vector<int> slotsToReceive(Schedule schedule, int microBatches, int chunks, int streamsAhead) {
   std::vector<int> slots;
   for (const StageList &list :
-       expandSchedule(planner::buildSchedule(schedule, stages, microBatches, chunks), {.streamsAhead = 0})) {
-    slots.push_back(0);
-    for (const StageLifetime &lifetime : list.lifetimes)
-      if (lifetime.kind == LifetimeKind::In || lifetime.kind == LifetimeKind::DOut)
-        slots.back() += lifetime.slots - lifetime.inFlight;
-      else if (lifetime.kind != LifetimeKind::Inputs)
-        EXPECT_EQ(lifetime.slots, lifetime.inFlight);
+       expandSchedule(planner::buildSchedule(schedule, 16, microBatches, chunks), {.streamsAhead = streamsAhead})) {
+    for (LifetimeKind kind : {LifetimeKind::Saved, LifetimeKind::SavedForWeights, LifetimeKind::SavedByBackward,
+                              LifetimeKind::Out, LifetimeKind::DIn})
+      EXPECT_EQ(list.slotsAhead(kind), 0);
+    slots.push_back(list.slotsAhead(LifetimeKind::In) + list.slotsAhead(LifetimeKind::DOut));
   }
   return slots;
 }
 
-// Only receives that precede a send in the order of all need more than is in flight.
+// The numbers of README section 3: only receives that precede a send in the order of all need more than is in flight.
 TEST(ExpandSchedule, FewReceivesTakeMoreSlotsThanAreInFlight) {
   using testing::Each;
   using testing::Le;
-  std::vector<int> oneFOneB = slotsForSends(Schedule::OneFOneB, 16, 192, 1);
+  std::vector<int> oneFOneB = slotsToReceive(Schedule::OneFOneB, 192, 1, /*streamsAhead=*/0);
   EXPECT_EQ(oneFOneB.front(), 0);
   EXPECT_EQ(oneFOneB.back(), 0);
   EXPECT_THAT(std::vector(oneFOneB.begin() + 1, oneFOneB.end() - 1), Each(1));
-  EXPECT_THAT(slotsForSends(Schedule::ZeroBubbleV, 16, 192, 2), Each(Le(1)));
-  std::vector<int> interleaved = slotsForSends(Schedule::Interleaved, 16, 192, 6);
+  EXPECT_THAT(slotsToReceive(Schedule::ZeroBubbleV, 192, 2, /*streamsAhead=*/0), Each(Le(1)));
+  std::vector<int> interleaved = slotsToReceive(Schedule::Interleaved, 192, 6, /*streamsAhead=*/0);
   EXPECT_EQ(interleaved.back(), 11);
   EXPECT_THAT(std::vector(interleaved.begin(), interleaved.end() - 1), Each(Le(4)));
+}
+
+// One slot ahead is what sends ask for already.
+TEST(ExpandSchedule, OneStreamAheadIsEnoughForSends) {
+  std::vector<int> oneFOneB = slotsToReceive(Schedule::OneFOneB, 192, 1, /*streamsAhead=*/1);
+  EXPECT_EQ(oneFOneB.front(), 0);
+  EXPECT_THAT(std::vector(oneFOneB.begin() + 1, oneFOneB.end()), testing::Each(1));
 }
 
 // What is saved has as many slots as the planner's memory model counts.
