@@ -264,6 +264,8 @@ StringRef scalarName(int64_t slot) {
   llvm_unreachable("a slot of the scalars without a name");
 }
 
+std::string agreedName(int64_t slot) { return scalarName(slot).str() + ".agreed"; }
+
 FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split) {
   KernelShape shape;
   shape.body = &body;

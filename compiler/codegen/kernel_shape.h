@@ -111,5 +111,7 @@ inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
 int64_t scalarSlot(llvm::StringRef name);
 /// The name of a slot that has one.
 llvm::StringRef scalarName(int64_t slot);
+/// The name of a sum among the scalars once all ranks agree on it.
+std::string agreedName(int64_t slot);
 
 } // namespace espalier::codegen

@@ -2,6 +2,7 @@
 // to batch, m, n and k.
 #include "compiler/codegen/program_builder.h"
 
+#include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
 using namespace mlir;
@@ -156,8 +157,12 @@ void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type 
 void ProgramBuilder::updateScalars(double maxGradNorm) {
   Call call;
   call.function = "update_scalars";
-  for (rt::ScalarSlot slot :
-       {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::LossScale, rt::GradientScale, rt::Apply})
+  auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  bool isAlone = !mesh || llvm::all_of(mesh.getSizes(), [](int64_t size) { return size == 1; });
+  for (int64_t slot : {rt::LossSum, rt::TokenCount, rt::SquaredNorm})
+    call.add(isAlone ? scalarAt(slot) : scalarAt(slot).holding(builder.getStringAttr(agreedName(slot))),
+             builder.getF32Type());
+  for (int64_t slot : {rt::LossScale, rt::GradientScale, rt::Apply})
     call.add(scalarAt(slot), builder.getF32Type());
   call.outputs = 2;
   call.floats = {maxGradNorm};
