@@ -205,8 +205,17 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   call.function = isForward ? "attention_forward" : "attention_backward";
   if (failed(isForward ? setUp(cast<model::AttentionOp>(op)) : setUp(cast<model::AttentionGradOp>(op))))
     return failure();
-  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
-    call.add(place(value), elementOf(value));
+  auto addAll = [&](auto values) {
+    for (Value value : values)
+      call.add(place(value), elementOf(value));
+  };
+  auto addStep = [&] { call.add(scalarAt(rt::Step), builder.getI32Type()); };
+  addAll(op->getOperands());
+  if (!isForward)
+    addStep();
+  addAll(op->getResults());
+  if (isForward)
+    addStep();
   call.outputs = op->getNumResults();
   if (int64_t headDim = call.sizes[4]; isCuda && (headDim % 8 != 0 || headDim > 256))
     return op->emitOpError("on cuda needs a head_dim that is a multiple of 8, up to 256, got ") << headDim;
