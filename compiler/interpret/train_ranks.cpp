@@ -6,6 +6,7 @@
 #include "planner/schedule.h"
 #include "runtime/train/initial_value.h"
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
@@ -57,7 +58,7 @@ public:
       for (LayerState &layer : layers)
         for (const SegmentBucket &bucket : layer.segment->buckets)
           if (!bucket.isTiedHere)
-            llvm::fill(layer.stores.at("accumulator/" + bucket.name), 0.0);
+            std::ranges::fill(layer.stores.at("accumulator/" + bucket.name), 0.0);
       for (const planner::Action &action : table.stages[stage]) {
         context.microBatch = action.microBatch;
         bool isForward = action.kind == planner::ActionKind::Forward;

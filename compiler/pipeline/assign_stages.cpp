@@ -5,6 +5,7 @@
 // cotangents take turns in later. The host arena has what is exchanged with the host, twice.
 #include "compiler/pipeline/assign_stages.h"
 
+#include "compiler/pipeline/fold_rounds.h"
 #include "compiler/pipeline/stage_lists.h"
 #include "dialects/exec/dialect.h"
 #include "planner/explain.h"
@@ -157,6 +158,7 @@ public:
     auto table = planner::buildSchedule(in.plan.schedule, in.plan.pp, in.plan.microBatches, in.plan.virtualStages);
     ListOptions options;
     options.everyChunkHasInputs = layersReadInputs();
+    options.readsStreamAgain = [&](int stage, int) { return readsStreamAgain(stage); };
     std::vector<StageList> training = expandSchedule(table, options), evaluation = expandEvaluation(table, options);
     for (int stage = 0; stage < in.plan.pp; ++stage)
       assign(stage, training[stage], evaluation[stage]);
@@ -184,6 +186,13 @@ private:
     return false;
   }
 
+  /// Whether the backward of a stage's first call reads the stream that came in.
+  bool readsStreamAgain(int stage) const {
+    LayerCall call = callsOf(in.run, in.plan, stage).front();
+    uint32_t backward = subprogram(call.kind + "." + call.policy + ".backward");
+    return backward == 0 || reach[backward - 1][static_cast<size_t>(Region::StreamIn)] > 0;
+  }
+
   void assign(int number, const StageList &training, const StageList &evaluation) {
     Stage &stage = *out.add_stages();
     stage.set_first_layer(in.plan.stages[number].firstLayer);
@@ -199,6 +208,8 @@ private:
     bindCommon(stage, places);
     addExchanges(stage, places);
     addLists({in.transfers, in.buckets, out}, training, evaluation, stage);
+    for (Actions &actions : *stage.mutable_entries())
+      foldRounds(stage, static_cast<uint32_t>(in.plan.pp), actions);
   }
 
   void addCall(const LayerCall &call, Stage &stage) {
@@ -293,7 +304,8 @@ private:
     uint32_t place = places.take(in.regions.inputBytes, lifetime, "inputs");
     for (int call = 0; call + 1 < stage.calls_size(); ++call)
       PlaceBuilder::bind(*stage.mutable_calls(call), Region::Inputs, place);
-    PlaceBuilder::bind(*stage.mutable_calls(0), Region::Staged, places.exchanged(in.regions.inputBytes, lifetime - 1));
+    PlaceBuilder::bind(*stage.mutable_calls(0), Region::Staged,
+                       places.exchanged(in.regions.inputBytes, firstLifetime - 1));
   }
 
   uint64_t savedBytes(const LayerCall &call) const {

@@ -106,6 +106,8 @@ private:
       }
   }
 
+  bool readsStreamAgain(int chunk) const { return !options.readsStreamAgain || options.readsStreamAgain(stage, chunk); }
+
   struct Span {
     int first = none, last = none;
   };
@@ -127,7 +129,7 @@ private:
       return {forward, forward};
     case LifetimeKind::In:
       return {isTurn(chunk - 1) ? runAt(ActionKind::Forward, chunk - 1, microBatch) : forward,
-              lastRun(chunk, microBatch, ActionKind::Weight)};
+              readsStreamAgain(chunk) ? lastRun(chunk, microBatch, ActionKind::Weight) : forward};
     case LifetimeKind::DIn:
       return {backward, backward};
     case LifetimeKind::DOut:

@@ -6,6 +6,7 @@
 #include "compiler/pipeline/order_transfers.h"
 
 #include <array>
+#include <functional>
 #include <vector>
 
 namespace espalier {
@@ -59,6 +60,9 @@ struct StageList {
 struct ListOptions {
   /// Whether each chunk copies inputs from the host; else the first and the last of the model only.
   bool everyChunkHasInputs = false;
+  /// Whether the backward of a chunk of a stage reads the stream that came in: what it does not read is free after the
+  /// chunk's forward. Without it all do.
+  std::function<bool(int stage, int chunk)> readsStreamAgain;
   /// Slots of each received stream beyond those in flight, so that the next one arrives beside the RUNs of this one.
   /// Where a send would have to wait for a receive there are more in any case.
   int streamsAhead = 1;
