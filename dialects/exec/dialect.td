@@ -37,10 +37,14 @@ def Exec_BufferAttr : AttrDef<Exec_Dialect, "Buffer"> {
 def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
   let mnemonic = "scalar";
   let summary = "constant + sum of coefficient * variable, evaluated when the subprogram runs";
-  let parameters = (ins DefaultValuedParameter<"int64_t", "0">:$constant, DefaultValuedParameter<"int64_t", "0">:$step,
+  let description = [{
+    `first` above 0 stands alone: 1 where the RUN's gradients of bucket `first` - 1 are written and not added to, else 0.
+  }];
+  let parameters = (ins DefaultValuedParameter<"int64_t", "0">:$constant,
                         DefaultValuedParameter<"int64_t", "0">:$micro_batch,
                         DefaultValuedParameter<"int64_t", "0">:$layer, DefaultValuedParameter<"int64_t", "0">:$seed,
-                        OptionalParameter<"::mlir::Attribute">:$coordinates);
+                        OptionalParameter<"::mlir::Attribute">:$coordinates,
+                        DefaultValuedParameter<"int64_t", "0">:$first);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
