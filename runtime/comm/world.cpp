@@ -1,3 +1,4 @@
+// The board is the first piece of the memory, and is dropped with it.
 #include "runtime/comm/world.h"
 
 #include "runtime/comm/board_communicator.h"

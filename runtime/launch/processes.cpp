@@ -1,10 +1,14 @@
+// Processes are forked and not started anew: what their world maps has the same address in all of them, and what was
+// loaded before is there. The watcher is the parent, which sleeps on the kernel's handles of its children.
 #include "runtime/launch/processes.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
+#include <mutex>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -17,21 +21,30 @@ namespace {
 
 constexpr std::chrono::milliseconds beatEvery{50};
 
-/// Gives signs of life from a thread of its own until the process ends. Signals are the rank's own thread's.
-void startBeating(ShmWorld &world, int rank) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread([&world, rank] {
-    for (;; std::this_thread::sleep_for(beatEvery))
-      world.beat(rank);
-  }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+/// Gives signs of life, from a thread of its own, while this lasts. Signals are the rank's own thread's.
+class Heart {
+public:
+  Heart(ShmWorld &world, int rank) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    thread = std::jthread([&world, rank](std::stop_token end) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      for (std::condition_variable_any never; !end.stop_requested();
+           never.wait_for(lock, end, beatEvery, [] { return false; }))
+        world.beat(rank);
+    });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+private:
+  std::jthread thread;
+};
 
 int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
   try {
-    startBeating(world, rank);
+    Heart heart(world, rank);
     return body(rank);
   } catch (const RankStopped &) {
     // The first failure is kept by the rank that had it.

@@ -1,9 +1,11 @@
 // Processes of one host that die, hang or refuse: the others end within seconds, and who was first is known.
+#include "runtime/comm/local.h"
 #include "runtime/launch/processes.h"
 
 #include <chrono>
 #include <csignal>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -143,6 +145,50 @@ TEST(Processes, ShareNoMoreThanWasAgreed) {
   EXPECT_TRUE(comm->allocate(4096)) << "a refusal takes nothing";
   EXPECT_THROW(ShmWorld(2, SIZE_MAX - 100), MemoryError);
   EXPECT_THROW(ShmWorld(2, size_t{1} << 50), MemoryError);
+}
+
+/// Lets this process have so few files that the next `more` can be opened and no other one.
+class FewFiles {
+public:
+  explicit FewFiles(int more) {
+    int next = dup(0);
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &before);
+    rlimit few{static_cast<rlim_t>(next + more), before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before); }
+
+private:
+  rlimit before{};
+};
+
+/// The text of what `work` throws.
+std::string refusalOf(const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const MemoryError &error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Processes, RefusalsOfTheSystemAreSaid) {
+  LocalWorld threads(1);
+  EXPECT_EQ(refusalOf([&] { threads.communicator(0)->allocate(size_t{1} << 50); }),
+            "the system refuses 1125899906842624 bytes that ranks share");
+  EXPECT_EQ(refusalOf([] {
+              FewFiles none(0);
+              ShmWorld(1, operandBytes);
+            }),
+            "the system refuses 76546048 bytes that processes share: Too many open files");
+  ShmWorld world(3, operandBytes);
+  EXPECT_EQ(refusalOf([&] {
+              FewFiles two(2);
+              spawn(world, [&](int rank) { return sumUntilStopped(world, rank); });
+            }),
+            "the system refuses process 3 of 3: Too many open files");
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process was left";
 }
 
 constexpr Patience threeLooks{.lookMilliseconds = 100, .silentLooks = 3};
