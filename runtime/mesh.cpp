@@ -10,88 +10,76 @@ namespace espalier::rt {
 namespace {
 
 constexpr int64_t maxRanks = int64_t(1) << 20;
+constexpr const char *axisNames[axisCount] = {"pp", "dp", "cp", "ep", "tp"};
 
 } // namespace
 
-std::vector<std::string> zeroAxes() { return {"dp", "cp"}; }
-
-Mesh::Mesh(const pb::Plan &plan) {
+Mesh::Mesh(const pb::Mesh &mesh) : ranksPerHost(std::clamp<uint32_t>(mesh.ranks_per_host(), 1, maxRanks)) {
+  const uint32_t given[axisCount] = {mesh.pp(), mesh.dp(), mesh.cp(), mesh.ep(), mesh.tp()};
   int64_t product = 1;
-  for (const pb::Axis &axis : plan.mesh()) {
-    if (find(axis.name()))
-      throw PlanError(fmt::format("the mesh lists axis '{}' twice", axis.name()));
-    if (axis.size() == 0 || (product *= axis.size()) > maxRanks)
-      throw PlanError(
-          fmt::format("mesh axis '{}' has size {}: a mesh holds 1 to {} ranks", axis.name(), axis.size(), maxRanks));
-    axes.push_back({axis.name(), static_cast<int>(axis.size()), 1});
+  for (int axis = axisCount - 1; axis >= 0; --axis) {
+    strides[axis] = static_cast<int>(product);
+    if (given[axis] == 0 || (product *= given[axis]) > maxRanks)
+      throw PlanError(fmt::format("mesh axis '{}' has size {}: a mesh holds 1 to {} ranks", axisNames[axis],
+                                  given[axis], maxRanks));
+    sizes[axis] = static_cast<int>(given[axis]);
   }
-  for (size_t i = axes.size(); i-- > 0; count *= axes[i].size)
-    axes[i].stride = count;
 }
 
-const Mesh::AxisPlace *Mesh::find(std::string_view axis) const {
-  auto place = std::ranges::find(axes, axis, &AxisPlace::name);
-  return place == axes.end() ? nullptr : &*place;
-}
-
-int Mesh::axisSize(std::string_view axis) const {
-  const AxisPlace *place = find(axis);
-  return place ? place->size : 1;
-}
-
-int Mesh::coordinate(int rank, std::string_view axis) const {
-  const AxisPlace *place = find(axis);
-  return place ? rank / place->stride % place->size : 0;
-}
-
-std::vector<int> Mesh::group(int rank, std::span<const std::string> groupAxes) const {
-  std::vector<int> members = {rank};
-  for (const AxisPlace &axis : axes) {
-    if (std::ranges::find(groupAxes, axis.name) == groupAxes.end())
-      continue;
-    std::vector<int> wider;
-    for (int member : members)
-      for (int i = 0; i < axis.size; ++i)
-        wider.push_back(member + (i - member / axis.stride % axis.size) * axis.stride);
-    members = std::move(wider);
-  }
-  std::ranges::sort(members);
-  return members;
-}
-
-std::vector<int> Mesh::stageGroup(int rank, std::span<const uint32_t> stages) const {
-  std::vector<int> members;
-  for (uint32_t stage : stages)
-    members.push_back(peer(rank, static_cast<int>(stage)));
-  std::ranges::sort(members);
-  members.erase(std::ranges::unique(members).begin(), members.end());
-  return members;
-}
-
-int Mesh::peer(int rank, int stage) const {
-  const AxisPlace *place = find("pp");
-  return place ? rank + (stage - rank / place->stride % place->size) * place->stride : rank;
-}
-
-int64_t Mesh::product(std::span<const std::string> groupAxes) const {
-  int64_t product = 1;
-  for (const std::string &axis : groupAxes)
-    product *= axisSize(axis);
+int Mesh::count(uint32_t axes) const {
+  int product = 1;
+  for (int axis = 0; axis < axisCount; ++axis)
+    if (axes >> axis & 1)
+      product *= sizes[axis];
   return product;
 }
 
-int64_t Mesh::index(int rank, std::span<const std::string> groupAxes) const {
-  int64_t index = 0;
-  for (const std::string &axis : groupAxes)
-    index = index * axisSize(axis) + coordinate(rank, axis);
+int Mesh::index(int rank, uint32_t axes) const {
+  int index = 0;
+  for (int axis = 0; axis < axisCount; ++axis)
+    if (axes >> axis & 1)
+      index = index * sizes[axis] + rank / strides[axis] % sizes[axis];
   return index;
 }
 
-int64_t Mesh::affine(int rank, const google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms) const {
-  int64_t sum = 0;
-  for (const pb::AxisTerm &term : terms)
-    sum += term.coefficient() * coordinate(rank, term.axis());
-  return sum;
+std::vector<int> Mesh::members(int rank, uint32_t axes) const {
+  std::vector<int> members = {rank};
+  for (int axis = 0; axis < axisCount; ++axis) {
+    if (!(axes >> axis & 1))
+      continue;
+    std::vector<int> wider;
+    for (int member : members)
+      for (int i = 0; i < sizes[axis]; ++i)
+        wider.push_back(member + (i - member / strides[axis] % sizes[axis]) * strides[axis]);
+    members = std::move(wider);
+  }
+  return members;
+}
+
+std::vector<int> Mesh::members(int rank, const pb::Group &group) const {
+  std::vector<int> all = members(rank, group.axes());
+  if (group.stages().empty())
+    return all;
+  std::erase_if(all, [&](int member) { return std::ranges::count(group.stages(), stage(member)) == 0; });
+  return all;
+}
+
+int Mesh::peer(int rank, int stage) const { return rank + (stage - this->stage(rank)) * strides[0]; }
+
+uint32_t Mesh::divided(uint32_t axes) const {
+  for (int axis = 0; axis < axisCount; ++axis)
+    if (sizes[axis] == 1)
+      axes &= ~(1u << axis);
+  return axes & allAxes;
+}
+
+int64_t Mesh::affine(int rank, const pb::Affine &terms) const {
+  return terms.pp() * index(rank, PP) + terms.dp() * index(rank, DP) + terms.cp() * index(rank, CP) +
+         terms.ep() * index(rank, EP) + terms.tp() * index(rank, TP);
+}
+
+uint64_t offsetOf(const Mesh &mesh, int rank, const pb::Buffer &buffer) {
+  return buffer.offset() + mesh.index(rank, buffer.part()) * buffer.bytes();
 }
 
 } // namespace espalier::rt
