@@ -4,6 +4,7 @@
 #include "runtime/train/learning_rate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace espalier::rt {
@@ -13,6 +14,9 @@ namespace {
 double normalisedNorm(const Scalars &scalars) {
   return std::sqrt(double(scalars[SquaredNorm])) / (double(scalars[TokenCount]) * double(scalars[LossScale]));
 }
+
+/// The slot holds an integer's bits, which are moved and never computed with as a float.
+float stepBits(int64_t step) { return std::bit_cast<float>(static_cast<uint32_t>(step)); }
 
 } // namespace
 
@@ -29,6 +33,14 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
   scalars[LearningRate] = learningRate(settings.learning_rate(), state.step, runSteps);
   scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
   scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));
+  scalars[Step] = stepBits(state.step);
+  return scalars;
+}
+
+Scalars beginEvaluation(int64_t step) {
+  Scalars scalars{};
+  scalars[LossScale] = 1;
+  scalars[Step] = stepBits(step);
   return scalars;
 }
 

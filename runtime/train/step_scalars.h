@@ -35,8 +35,11 @@ struct StepOutcome {
   bool hasLabels() const { return tokens > 0; }
 };
 
-/// Learning rate, loss scale and bias corrections of the coming step; the sums are 0.
+/// Learning rate, loss scale, bias corrections and number of the coming step; the sums are 0.
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
+
+/// The scalars of an evaluation after `step` steps: no loss is scaled.
+Scalars beginEvaluation(int64_t step);
 
 /// UPDATE_SCALARS: from the agreed sums writes GradientScale = min(1, max_grad_norm / (norm +
 /// 1e-6)) / (TokenCount * LossScale), where norm is that of the normalised gradient, and Apply =
