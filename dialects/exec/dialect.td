@@ -38,14 +38,13 @@ def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
   let mnemonic = "scalar";
   let summary = "constant + sum of coefficient * variable, evaluated when the subprogram runs";
   let description = [{
-    With `first` above 0 it is, alone, 1 where the run names bucket `first` - 1 as one whose gradients are written and not
-    added to, else 0. What changes from step to step is no scalar: it is read from memory.
+    `first` above 0 stands alone: 1 where the RUN's gradients of bucket `first` - 1 are written and not added to, else 0.
   }];
   let parameters = (ins DefaultValuedParameter<"int64_t", "0">:$constant,
                         DefaultValuedParameter<"int64_t", "0">:$micro_batch,
                         DefaultValuedParameter<"int64_t", "0">:$layer, DefaultValuedParameter<"int64_t", "0">:$seed,
-                        DefaultValuedParameter<"int64_t", "0">:$first,
-                        OptionalParameter<"::mlir::Attribute">:$coordinates);
+                        OptionalParameter<"::mlir::Attribute">:$coordinates,
+                        DefaultValuedParameter<"int64_t", "0">:$first);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
