@@ -70,16 +70,16 @@ public:
     for (int64_t count : elements) {
       uint64_t bytes = static_cast<uint64_t>(count) * rt::elementBytes(type);
       call.add_buffers()->set_bytes(bytes);
-      call.add_types(type);
       addresses.push_back(allocate(bytes));
     }
-    kernel = rt::makeLibraryKernel(call, /*threads=*/1);
+    std::vector<rt::pb::DataType> types(elements.size(), type);
+    kernel = rt::makeLibraryKernel(call, types, /*threads=*/1);
     scratch = allocate(kernel->scratchBytesPerThread());
     shared = allocate(kernel->sharedScratchBytes());
   }
 
   void run() const {
-    rt::CallArguments arguments{addresses.data(), nullptr, false, shared, 0, 0};
+    rt::CallArguments arguments{addresses.data(), nullptr, false, shared, 0};
     for (int64_t part = 0; part < kernel->parts(); ++part)
       kernel->run(arguments, part, scratch);
     kernel->finish(arguments);

@@ -1,6 +1,7 @@
 // Every rank computes the same numbers from the same agreed sums: no message is needed for them.
 #include "runtime/train/step_scalars.h"
 
+#include "runtime/kernels/update_scalars.h"
 #include "runtime/train/learning_rate.h"
 
 #include <algorithm>
@@ -9,11 +10,6 @@
 
 namespace espalier::rt {
 namespace {
-
-/// Norm of the gradient of the mean loss, from the sum of squares of the scaled, summed one.
-double normalisedNorm(const Scalars &scalars) {
-  return std::sqrt(double(scalars[SquaredNorm])) / (double(scalars[TokenCount]) * double(scalars[LossScale]));
-}
 
 /// The slot holds an integer's bits, which are moved and never computed with as a float.
 float stepBits(int64_t step) { return std::bit_cast<float>(static_cast<uint32_t>(step)); }
@@ -44,22 +40,14 @@ Scalars beginEvaluation(int64_t step) {
   return scalars;
 }
 
-void updateScalars(const pb::Settings &settings, Scalars &scalars) {
-  bool isFinite = std::isfinite(scalars[LossSum]) && std::isfinite(scalars[SquaredNorm]) && scalars[TokenCount] > 0;
-  double clip = 1;
-  if (isFinite && settings.max_grad_norm() > 0)
-    clip = std::min(1.0, settings.max_grad_norm() / (normalisedNorm(scalars) + 1e-6));
-  double tokensAndScale = double(scalars[TokenCount]) * double(scalars[LossScale]);
-  scalars[GradientScale] = isFinite ? clip / tokensAndScale : 0;
-  scalars[Apply] = isFinite ? 1 : 0;
-}
-
 StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state) {
   StepOutcome outcome;
   outcome.isApplied = scalars[Apply] != 0;
   outcome.tokens = scalars[TokenCount];
   outcome.loss = outcome.hasLabels() ? double(scalars[LossSum]) / outcome.tokens : std::nan("");
-  outcome.gradNorm = outcome.hasLabels() ? normalisedNorm(scalars) : std::nan("");
+  outcome.gradNorm = outcome.hasLabels()
+                         ? normalisedNorm(scalars[TokenCount], scalars[SquaredNorm], scalars[LossScale])
+                         : std::nan("");
   outcome.learningRate = scalars[LearningRate];
   state.step += 1;
   state.updates += outcome.isApplied;
