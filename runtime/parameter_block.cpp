@@ -115,8 +115,7 @@ std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &
         uint32_t cut = 0;
         for (uint32_t axes : parameter.split())
           cut |= axes;
-        HeldElements own =
-            ownElements(bucket, static_cast<int64_t>(parameter.first()), block.elements(), mesh, rank);
+        HeldElements own = ownElements(bucket, static_cast<int64_t>(parameter.first()), block.elements(), mesh, rank);
         placed.push_back({{names[use.owner()] + "." + parameter.name(), &bucket, &parameter},
                           static_cast<uint32_t>(call),
                           std::move(block),

@@ -63,11 +63,11 @@ struct HeldElements {
 
 /// A parameter on one rank. A bucket's buffers are found in the regions of the call.
 struct PlacedParameter : NamedParameter {
-  uint32_t call;        ///< index in the stage's calls: the one that updates it
+  uint32_t call; ///< index in the stage's calls: the one that updates it
   ParameterBlock block;
-  HeldElements own;     ///< those whose summed gradient and optimizer state are the rank's, in a buffer of own parts
-  bool isSpokenFor;     ///< the rank speaks for the block among those that hold it as a whole ...
-  bool isOwnSpokenFor;  ///< ... and for its own elements among those that hold these
+  HeldElements own;    ///< those whose summed gradient and optimizer state are the rank's, in a buffer of own parts
+  bool isSpokenFor;    ///< the rank speaks for the block among those that hold it as a whole ...
+  bool isOwnSpokenFor; ///< ... and for its own elements among those that hold these
 
   /// What `stored` or `gradient` has room for: the block, or the own elements where the buffer is an own part.
   HeldElements heldIn(const pb::Buffer &buffer) const;

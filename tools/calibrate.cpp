@@ -168,9 +168,9 @@ double allReduceSeconds(int ranks, int64_t elements, int samples) {
       std::unique_ptr<rt::Communicator> comm = world.communicator(rank);
       std::vector<int> members(static_cast<size_t>(ranks));
       std::iota(members.begin(), members.end(), 0);
-      uint32_t group = comm->joinGroup(members);
+      uint32_t group = comm->joinGroup(members, /*queue=*/0);
       std::vector<float> values(static_cast<size_t>(elements));
-      rt::CollectiveShape shape{rt::pb::Collective::ALL_REDUCE, rt::pb::Collective::SUM, rt::pb::F32, {elements}};
+      rt::CollectiveShape shape{.elements = {elements}};
       for (int sample = 0; sample < samples + 1; ++sample) {
         Clock::time_point begin = Clock::now();
         void *address = values.data();

@@ -15,7 +15,8 @@ class Agreement {
 public:
   explicit Agreement(int ranks) : asked(ranks) {}
 
-  /// Whether `mine` is true on any rank: the same answer on all, once all have asked. Throws RankStopped after an abort.
+  /// Whether `mine` is true on any rank: the same answer on all, once all have asked. Throws RankStopped after an
+  /// abort.
   bool isTrueOnAny(Executor &executor, bool mine) {
     // Questions are numbered, and two of them take turns: who asks the next but one has left the meeting of the next,
     // and with it all have read the answer to this one.

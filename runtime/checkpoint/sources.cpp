@@ -53,8 +53,7 @@ std::vector<ByteRange> Take::bytesRead() const {
   return ranges;
 }
 
-void Take::read(const RegularFile &file,
-                const std::function<void(int64_t, std::span<const std::byte>)> &take) const {
+void Take::read(const RegularFile &file, const std::function<void(int64_t, std::span<const std::byte>)> &take) const {
   RunCutter cutter(runs, static_cast<int64_t>(elementBytes(stored->piece.type)));
   for (ByteRange range : bytesRead()) {
     RunningChecksum sum;

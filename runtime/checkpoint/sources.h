@@ -41,8 +41,8 @@ public:
   /// Why a tensor cannot be taken from here, empty where it can.
   std::string fault(const std::string &kind, const std::string &name) const;
 
-  /// What `wanted` is made of: each of its elements but the padding is in one run. Weights of another type come from the
-  /// masters, where there are any, and masters that were not kept from weights. Throws PlanError where elements are
+  /// What `wanted` is made of: each of its elements but the padding is in one run. Weights of another type come from
+  /// the masters, where there are any, and masters that were not kept from weights. Throws PlanError where elements are
   /// missing.
   std::vector<Take> takesFor(const Piece &wanted) const;
 

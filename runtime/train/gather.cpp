@@ -1,5 +1,5 @@
-// Every rank writes the elements it speaks for; where optimizer state is shared, a summed gradient is valid in the rank's
-// own part only.
+// Every rank writes the elements it speaks for; where optimizer state is shared, a summed gradient is valid in the
+// rank's own part only.
 #include "runtime/train/gather.h"
 
 #include "runtime/abi.h"
@@ -17,8 +17,7 @@ Tensors &Gatherer::at(std::vector<Tensors> &steps, size_t step) {
 void Gatherer::addParameters(const Executor &executor, size_t step) {
   std::lock_guard lock(mutex);
   Tensors &tensors = at(parameters, step);
-  for (const PlacedParameter &placed :
-       placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
+  for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
     const pb::Buffer &stored = placed.bucket->stored();
     if (stored.part() ? placed.isOwnSpokenFor : placed.isSpokenFor)
       add(executor, tensors, placed, stored, placed.bucket->type(), placed.heldIn(stored), 1);
@@ -29,8 +28,7 @@ void Gatherer::addGradients(const Executor &executor, const Scalars &scalars, si
   std::lock_guard lock(mutex);
   Tensors &tensors = at(gradients, step);
   float scale = 1 / (scalars[TokenCount] * scalars[LossScale]);
-  for (const PlacedParameter &placed :
-       placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
+  for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
     if (!placed.isOwnSpokenFor)
       continue;
     const pb::Buffer &gradient = placed.bucket->gradient();

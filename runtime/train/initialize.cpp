@@ -67,8 +67,7 @@ void write(Executor &executor, const PlacedParameter &placed, const pb::Buffer &
 } // namespace
 
 void initializeParameters(const Program &program, Executor &executor, ThreadPool &pool) {
-  for (const PlacedParameter &placed :
-       placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
+  for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
     std::vector<float> values = blockValues(program.plan(), placed, pool);
     const pb::Bucket &bucket = *placed.bucket;
     write(executor, placed, bucket.stored(), bucket.type(), placed.heldIn(bucket.stored()), values);

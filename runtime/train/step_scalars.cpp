@@ -45,9 +45,8 @@ StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, Scalar
   outcome.isApplied = scalars[Apply] != 0;
   outcome.tokens = scalars[TokenCount];
   outcome.loss = outcome.hasLabels() ? double(scalars[LossSum]) / outcome.tokens : std::nan("");
-  outcome.gradNorm = outcome.hasLabels()
-                         ? normalisedNorm(scalars[TokenCount], scalars[SquaredNorm], scalars[LossScale])
-                         : std::nan("");
+  outcome.gradNorm = outcome.hasLabels() ? normalisedNorm(scalars[TokenCount], scalars[SquaredNorm], scalars[LossScale])
+                                         : std::nan("");
   outcome.learningRate = scalars[LearningRate];
   state.step += 1;
   state.updates += outcome.isApplied;

@@ -81,8 +81,8 @@ Scalars Trainer::runEntry(const EntryPlace &entry, const Scalars &scalars, Batch
 
 void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
-  Scalars results = runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches,
-                             state.consumed);
+  Scalars results =
+      runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);
   StepOutcome outcome = endStep(settings, results, state);
   divergence = divergenceRule.judge(outcome, state);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

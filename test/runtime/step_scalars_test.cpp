@@ -78,8 +78,8 @@ TEST(UpdateScalars, ClipsTheNormalisedNorm) {
 
 TEST(UpdateScalars, SkipsWhatIsNotFinite) {
   float infinity = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  for (auto [loss, tokens, squares] : {std::tuple(infinity, 10.0f, 1.0f), {1, 10, infinity}, {nan, 10, 1},
-                                       {1, 10, nan}, {0, 0, 0}}) {
+  for (auto [loss, tokens, squares] :
+       {std::tuple(infinity, 10.0f, 1.0f), {1, 10, infinity}, {nan, 10, 1}, {1, 10, nan}, {0, 0, 0}}) {
     ScalarUpdate update = updateScalars(0, loss, tokens, squares, 1);
     EXPECT_EQ(update.apply, 0);
     EXPECT_EQ(update.gradientScale, 0);
