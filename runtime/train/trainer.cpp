@@ -73,6 +73,7 @@ Scalars Trainer::runEntry(const EntryPlace &entry, const Scalars &scalars, Batch
   std::memcpy(executor.exchange(scalarsExchange, 0).data(), scalars.data(), sizeof scalars);
   // All ranks sum something in every entry: none leaves it before rank 0 has come to it.
   announceMeeting();
+  executor.step = state.step;
   executor.run(entry.number);
   Scalars results;
   std::memcpy(results.data(), executor.exchange(resultsExchange, 0).data(), sizeof results);
