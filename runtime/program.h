@@ -72,7 +72,7 @@ struct PreparedPlace {
   uint32_t lifetime = 0;
   uint64_t stride = 0;
   uint64_t turnBytes = 0; ///< from the first copy of an exchanged place to the second; 0 for others
-  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> offsets = {};
 
   uint64_t at(uint32_t slot, uint32_t turn) const {
     return (offsets.size() == 1 ? offsets[0] + slot * stride : offsets[slot]) + turn * turnBytes;

@@ -41,8 +41,8 @@ struct LibraryLaunch {
 struct TransferShape {
   pb::Transfer::Kind kind = pb::Transfer::COPY;
   uint32_t queue = 0;
-  std::vector<int> members;       ///< of a collective: global ranks in ascending order, this one among them
-  CollectiveShape shape;          ///< of a collective
+  std::vector<int> members = {};  ///< of a collective: global ranks in ascending order, this one among them
+  CollectiveShape shape = {};     ///< of a collective
   int peer = 0;                   ///< of SEND and RECEIVE
   uint32_t line = 0;              ///< of SEND and RECEIVE
   std::vector<size_t> bytes = {}; ///< of SEND, RECEIVE and COPY, per buffer
