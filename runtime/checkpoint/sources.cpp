@@ -41,14 +41,11 @@ private:
 std::vector<ByteRange> Take::bytesRead() const {
   std::vector<ByteRange> ranges;
   auto size = static_cast<uint64_t>(elementBytes(stored->piece.type));
-  uint64_t part = stored->partBytes();
+  uint64_t part = stored->partBytes(), next = 0; // the first part that is not read yet
   for (const SharedRun &run : runs) {
-    uint64_t begin = run.from * size / part * part;
-    uint64_t end = ((run.from + run.count) * size + part - 1) / part * part;
-    if (!ranges.empty() && begin < ranges.back().end)
-      begin = ranges.back().end;
-    for (; begin < end; begin += part)
-      ranges.push_back({begin, std::min(begin + part, stored->piece.bytes())});
+    next = std::max(next, run.from * size / part * part);
+    for (uint64_t end = (run.from + run.count) * size; next < end; next += part)
+      ranges.push_back({next, std::min(next + part, stored->piece.bytes())});
   }
   return ranges;
 }
