@@ -13,13 +13,13 @@ namespace espalier::rt {
 /// blocks or elements) to do. Threads of a rank call it with disjoint parts.
 using KernelFunction = void (*)(void *const *buffers, const int64_t *scalars, int64_t begin, int64_t end);
 
-// A generated kernel for GPUs is a PTX `.visible .entry SYMBOL` of 8-byte parameters: a global address per buffer of the
-// launch, its scalars, then the extent. Blocks are (threads, 1, 1) and do iterations [x * extent_per_block, ...) of the
-// extent and columns [y * columns_per_block, ...); see Kernel of plan.proto. The arena is aligned to 256 bytes at least, so
-// that the alignment of offsets is that of addresses.
+// A generated kernel for GPUs is a PTX `.visible .entry SYMBOL` of 8-byte parameters: a global address per buffer of
+// the launch, its scalars, then the extent. Blocks are (threads, 1, 1) and do iterations [x * extent_per_block, ...) of
+// the extent and columns [y * columns_per_block, ...); see Kernel of plan.proto. The arena is aligned to 256 bytes at
+// least, so that the alignment of offsets is that of addresses.
 
-/// Slots of the scalars region, each one f32. Kernels read them from memory, so that the step path
-/// has no branch on the host.
+/// Slots of the scalars region, each one f32 but Step. Kernels read them from memory, so that the step path has no
+/// branch on the host and a step's device operations are the same every time.
 enum ScalarSlot : uint32_t {
   LossSum = 0,     ///< sum over tokens of weight * cross entropy, accumulated over micro-batches
   TokenCount = 1,  ///< sum of the loss weights
@@ -30,6 +30,7 @@ enum ScalarSlot : uint32_t {
   BiasCorrection1 = 6, ///< 1 / (1 - beta1^t)
   BiasCorrection2 = 7, ///< 1 / (1 - beta2^t)
   Apply = 8,           ///< 1 to apply the update, 0 to skip the step (overflow)
+  Step = 9,            ///< optimizer steps begun, 32 bits of an integer: what random bits depend on
   ScalarSlotCount = 16,
 };
 

@@ -37,9 +37,14 @@ def Exec_BufferAttr : AttrDef<Exec_Dialect, "Buffer"> {
 def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
   let mnemonic = "scalar";
   let summary = "constant + sum of coefficient * variable, evaluated when the subprogram runs";
-  let parameters = (ins DefaultValuedParameter<"int64_t", "0">:$constant, DefaultValuedParameter<"int64_t", "0">:$step,
+  let description = [{
+    With `first` above 0 it is, alone, 1 where the run names bucket `first` - 1 as one whose gradients are written and not
+    added to, else 0. What changes from step to step is no scalar: it is read from memory.
+  }];
+  let parameters = (ins DefaultValuedParameter<"int64_t", "0">:$constant,
                         DefaultValuedParameter<"int64_t", "0">:$micro_batch,
                         DefaultValuedParameter<"int64_t", "0">:$layer, DefaultValuedParameter<"int64_t", "0">:$seed,
+                        DefaultValuedParameter<"int64_t", "0">:$first,
                         OptionalParameter<"::mlir::Attribute">:$coordinates);
   let assemblyFormat = "`<` struct(params) `>`";
 }
