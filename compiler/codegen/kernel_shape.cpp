@@ -186,11 +186,11 @@ std::optional<Access> accessOf(Type type, RankedTensorType space, int64_t split)
 }
 
 exec::ScalarAttr constantScalar(MLIRContext *context, int64_t value) {
-  return exec::ScalarAttr::get(context, value, 0, 0, 0, 0, {});
+  return exec::ScalarAttr::get(context, value, 0, 0, 0, {}, 0);
 }
 
 exec::ScalarAttr randomStream(MLIRContext *context, int64_t id) {
-  return exec::ScalarAttr::get(context, id, 0, /*layer=*/256, 0, 0, {});
+  return exec::ScalarAttr::get(context, id, 0, /*layer=*/256, 0, {}, 0);
 }
 
 exec::ScalarAttr originScalar(MLIRContext *context, Attribute attribute, int64_t factor) {
@@ -209,7 +209,7 @@ exec::ScalarAttr originScalar(MLIRContext *context, Attribute attribute, int64_t
     strides.push_back(stride * factor);
   }
   Attribute coordinates = axes.empty() ? Attribute() : dist::OriginAttr::get(context, axes, strides);
-  return exec::ScalarAttr::get(context, 0, microBatch, 0, 0, 0, coordinates);
+  return exec::ScalarAttr::get(context, 0, microBatch, 0, 0, coordinates, 0);
 }
 
 exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b) {
@@ -229,7 +229,7 @@ exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b) {
   Attribute coordinates = axes.empty() ? Attribute() : dist::OriginAttr::get(a.getContext(), axes, strides);
   return exec::ScalarAttr::get(a.getContext(), a.getConstant() + b.getConstant(),
                                a.getMicroBatch() + b.getMicroBatch(), a.getLayer() + b.getLayer(),
-                               a.getSeed() + b.getSeed(), 0, coordinates);
+                               a.getSeed() + b.getSeed(), coordinates, 0);
 }
 
 int64_t scalarSlot(StringRef name) {

@@ -12,6 +12,8 @@
 
 #include "dialects/exec/dialect.h.inc"
 
+#include "dialects/exec/enums.h.inc"
+
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/attrs.h.inc"
 
@@ -20,11 +22,8 @@
 
 namespace espalier::exec {
 
-/// Number of `region` in plan.proto's Region, or -1 for `virtual` and unknown names.
-int regionNumber(llvm::StringRef region);
-
-/// Number of `function` in plan.proto's LibraryCall.Function, or -1.
-int functionNumber(llvm::StringRef function);
+/// The bit of a mesh axis in the plan's sets of axes; 0 for a name that is none.
+uint32_t axisBit(llvm::StringRef axis);
 
 /// Every buffer of an instruction (launch, call or start) in order; calls `visit(buffer, isWritten)`.
 void visitBuffers(mlir::Operation *instruction, llvm::function_ref<void(BufferAttr, bool)> visit);

@@ -3,6 +3,7 @@
 #define ESPALIER_EXEC_DIALECT
 
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 
 def Exec_Dialect : Dialect {
@@ -16,21 +17,77 @@ def Exec_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
 }
 
+// Enumerations that the run plan has too. Attributes spell them as here; the numbers are those of plan.proto, which the
+// emitter asserts.
+class Exec_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::espalier::exec";
+  let genSpecializedAttr = 0;
+}
+
+def Exec_Region : Exec_Enum<"Region", "What a buffer's address is relative to; a call binds it to a place", [
+  I32EnumAttrCase<"Parameters", 0, "parameters">, I32EnumAttrCase<"Gradients", 1, "gradients">,
+  I32EnumAttrCase<"State", 2, "state">, I32EnumAttrCase<"Saved", 3, "saved">,
+  I32EnumAttrCase<"StreamIn", 4, "stream_in">, I32EnumAttrCase<"StreamOut", 5, "stream_out">,
+  I32EnumAttrCase<"CotangentOut", 6, "cotangent_out">, I32EnumAttrCase<"CotangentIn", 7, "cotangent_in">,
+  I32EnumAttrCase<"Inputs", 8, "inputs">, I32EnumAttrCase<"Workspace", 9, "workspace">,
+  I32EnumAttrCase<"Scalars", 10, "scalars">, I32EnumAttrCase<"Staged", 11, "staged">,
+  I32EnumAttrCase<"Settings", 12, "settings">, I32EnumAttrCase<"Results", 13, "results">]>;
+
+def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms, one of each per call at most", [
+  I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">,
+  I32EnumAttrCase<"Evaluate", 2, "evaluate">, I32EnumAttrCase<"Norm", 3, "norm">,
+  I32EnumAttrCase<"Update", 4, "update">, I32EnumAttrCase<"Scalars", 5, "scalars">]>;
+
+// The last three have no kernel yet and no number in the plan.
+def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of libraries", [
+  I32EnumAttrCase<"Matmul", 0, "matmul">, I32EnumAttrCase<"AttentionForward", 1, "attention_forward">,
+  I32EnumAttrCase<"AttentionBackward", 2, "attention_backward">, I32EnumAttrCase<"Embed", 3, "embed">,
+  I32EnumAttrCase<"EmbedGradient", 4, "embed_gradient">, I32EnumAttrCase<"Rope", 5, "rope">,
+  I32EnumAttrCase<"SquaredNorm", 6, "squared_norm">, I32EnumAttrCase<"Copy", 7, "copy">,
+  I32EnumAttrCase<"Zero", 8, "zero">, I32EnumAttrCase<"ReduceParts", 9, "reduce_parts">,
+  I32EnumAttrCase<"UpdateScalars", 10, "update_scalars">, I32EnumAttrCase<"Rearrange", 11, "rearrange">,
+  I32EnumAttrCase<"Route", 100, "route">, I32EnumAttrCase<"Dispatch", 101, "dispatch">,
+  I32EnumAttrCase<"Combine", 102, "combine">]>;
+
+def Exec_TransferKind : Exec_Enum<"TransferKind", "Transfers that an instruction may start", [
+  I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
+  I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">]>;
+
+def Exec_Reduction : Exec_Enum<"Reduction", "How terms become one", [
+  I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]>;
+
+def Exec_Store : Exec_Enum<"Store", "What a library call does with what its last buffer holds", [
+  I32EnumAttrCase<"Overwrite", 0, "overwrite">, I32EnumAttrCase<"Add", 1, "add">,
+  I32EnumAttrCase<"AddUnlessFirst", 2, "add_unless_first">]>;
+
 def Exec_BufferAttr : AttrDef<Exec_Dialect, "Buffer"> {
   let mnemonic = "buffer";
-  let summary = "Bytes [offset, offset + bytes) of a region; `coordinates` add bytes per mesh coordinate";
+  let summary = "Bytes [offset, offset + bytes) of a region that hold a value";
   let description = [{
-    `#exec.buffer<region = "saved", offset = 64, bytes = 128>`. The regions are those of plan.proto in lower case, and
+    `#exec.buffer<region = "saved", offset = 64, bytes = 128, value = "block.x">`. The regions are those of the plan, and
     `virtual`, whose offset is a number that plan-buffers replaces by a place in `workspace`; `within` is then the
-    first byte inside of it.
+    first byte inside of it. `value` names what the bytes hold, of layer `layer` + the call's; within a program a name
+    that begins with `%` is the program's own. With `part`, a set of axes as the plan's bits, it is the rank's own one of
+    as many parts. `coordinates` add bytes per mesh coordinate, where it is read. `bucket` above 0: bytes of the gradient
+    of bucket `bucket` - 1.
   }];
   let parameters = (ins StringRefParameter<>:$region, "int64_t":$offset, "int64_t":$bytes,
                         DefaultValuedParameter<"int64_t", "0">:$within,
-                        OptionalParameter<"::mlir::Attribute">:$coordinates);
+                        OptionalParameter<"::mlir::Attribute">:$coordinates,
+                        OptionalParameter<"::mlir::StringAttr">:$value,
+                        OptionalParameter<"::mlir::Type">:$element,
+                        DefaultValuedParameter<"int64_t", "0">:$layer, DefaultValuedParameter<"int64_t", "0">:$part,
+                        DefaultValuedParameter<"int64_t", "0">:$bucket);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     bool isVirtual() const { return getRegion() == "virtual"; }
+    /// The same place with another value's name.
+    BufferAttr holding(::mlir::StringAttr value) const;
+    /// Bytes [start, start + bytes) of it, moved by `coordinates`.
+    BufferAttr slice(int64_t start, int64_t bytes, ::mlir::Attribute coordinates) const;
+    /// Where a virtual buffer lies once it has a place at `offset` of the workspace.
+    BufferAttr placedAt(int64_t offset) const;
   }];
 }
 
@@ -38,14 +95,13 @@ def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
   let mnemonic = "scalar";
   let summary = "constant + sum of coefficient * variable, evaluated when the subprogram runs";
   let description = [{
-    With `first` above 0 it is, alone, 1 where the run names bucket `first` - 1 as one whose gradients are written and not
-    added to, else 0. What changes from step to step is no scalar: it is read from memory.
+    `first` above 0 stands alone: 1 where the RUN's gradients of bucket `first` - 1 are written and not added to, else 0.
   }];
   let parameters = (ins DefaultValuedParameter<"int64_t", "0">:$constant,
                         DefaultValuedParameter<"int64_t", "0">:$micro_batch,
                         DefaultValuedParameter<"int64_t", "0">:$layer, DefaultValuedParameter<"int64_t", "0">:$seed,
-                        DefaultValuedParameter<"int64_t", "0">:$first,
-                        OptionalParameter<"::mlir::Attribute">:$coordinates);
+                        OptionalParameter<"::mlir::Attribute">:$coordinates,
+                        DefaultValuedParameter<"int64_t", "0">:$first);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 

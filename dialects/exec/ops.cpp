@@ -9,6 +9,7 @@
 using namespace mlir;
 
 #include "dialects/exec/dialect.cpp.inc"
+#include "dialects/exec/enums.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/attrs.cpp.inc"
@@ -31,11 +32,6 @@ void ExecDialect::initialize() {
 
 namespace {
 
-int numberOf(StringRef name, ArrayRef<StringRef> names) {
-  const auto *found = llvm::find(names, name);
-  return found == names.end() ? -1 : found - names.begin();
-}
-
 bool isShape(StringRef shape) { return shape == "row" || shape == "column" || shape == "flat"; }
 
 bool areBuffers(ArrayAttr buffers) {
@@ -49,15 +45,10 @@ bool isCuda(ModuleOp module) {
   return target && target == "cuda";
 }
 
-int regionNumber(StringRef region) {
-  return numberOf(region, {"parameters", "gradients", "state", "saved", "stream_in", "stream_out", "cotangent_out",
-                           "cotangent_in", "inputs", "workspace", "scalars"});
-}
-
-int functionNumber(StringRef function) {
-  return numberOf(function,
-                  {"matmul", "attention_forward", "attention_backward", "embed", "embed_gradient", "rope",
-                   "squared_norm", "copy", "zero", "reduce_parts", "update_scalars", "route", "dispatch", "combine"});
+uint32_t axisBit(StringRef axis) {
+  constexpr StringLiteral names[] = {"pp", "dp", "cp", "ep", "tp"};
+  const StringLiteral *found = llvm::find(names, axis);
+  return found == std::end(names) ? 0 : 1U << (found - names);
 }
 
 void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> visit) {
@@ -76,9 +67,25 @@ void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> v
   }
 }
 
+BufferAttr BufferAttr::holding(StringAttr value) const {
+  return get(getContext(), getRegion(), getOffset(), getBytes(), getWithin(), getCoordinates(), value, getElement(),
+             getLayer(), getPart(), getBucket());
+}
+
+BufferAttr BufferAttr::slice(int64_t start, int64_t bytes, Attribute coordinates) const {
+  return get(getContext(), getRegion(), getOffset() + (isVirtual() ? 0 : start), bytes,
+             getWithin() + (isVirtual() ? start : 0), coordinates, getValue(), getElement(), getLayer(), getPart(),
+             getBucket());
+}
+
+BufferAttr BufferAttr::placedAt(int64_t offset) const {
+  return get(getContext(), "workspace", offset + getWithin(), getBytes(), 0, getCoordinates(), getValue(), getElement(),
+             getLayer(), getPart(), getBucket());
+}
+
 LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef region, int64_t offset,
-                                 int64_t bytes, int64_t, Attribute) {
-  if (region != "virtual" && regionNumber(region) < 0)
+                                 int64_t bytes, int64_t, Attribute, StringAttr, Type, int64_t, int64_t, int64_t) {
+  if (region != "virtual" && !symbolizeRegion(region))
     return emitError() << "needs a region of plan.proto or virtual, got " << region;
   if (offset < 0 || bytes < 0)
     return emitError() << "needs an offset and bytes of at least 0, got " << offset << " and " << bytes;
@@ -114,7 +121,7 @@ LogicalResult LaunchOp::verify() {
 }
 
 LogicalResult CallOp::verify() {
-  if (functionNumber(getFunction()) < 0) // call_c1
+  if (!symbolizeFunction(getFunction())) // call_c1
     return emitOpError("needs a function of plan.proto, got ") << getFunction();
   if (getTypes().size() != getBuffers().size()) // call_c2
     return emitOpError("needs one type per buffer, got ") << getTypes().size() << " for " << getBuffers().size();
@@ -124,10 +131,9 @@ LogicalResult CallOp::verify() {
 }
 
 LogicalResult StartOp::verify() {
-  StringRef kind = getKind();
-  if (kind != "all_reduce" && kind != "all_gather" && kind != "reduce_scatter" && kind != "all_to_all") // start_c1
-    return emitOpError("needs kind all_reduce, all_gather, reduce_scatter or all_to_all, got ") << kind;
-  if (getReduction() != "sum" && getReduction() != "max") // start_c2
+  if (!symbolizeTransferKind(getKind())) // start_c1
+    return emitOpError("needs kind all_reduce, all_gather, reduce_scatter or all_to_all, got ") << getKind();
+  if (!symbolizeReduction(getReduction())) // start_c2
     return emitOpError("needs reduction sum or max, got ") << getReduction();
   return success();
 }

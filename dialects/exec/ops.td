@@ -80,6 +80,8 @@ def Exec_CallOp : Exec_Instruction<"call"> {
     - (C1) function is one of plan.proto in lower case, or route, dispatch or combine, which have no kernel yet.
     - (C2) there is one type per buffer.
     - (C3) the last `outputs` buffers are written.
+    `accumulate` adds to what the last buffer holds unless the RUN says that its bucket is written first, `always_adds`
+    adds whatever the RUN says: Store of plan.proto.
   }];
   let arguments = (ins StrAttr:$function, ArrayAttr:$buffers, TypeArrayAttr:$types, I64Attr:$outputs,
                        DenseI64ArrayAttr:$sizes, OptionalAttr<DenseF64ArrayAttr>:$floats,
@@ -90,13 +92,12 @@ def Exec_CallOp : Exec_Instruction<"call"> {
 def Exec_StartOp : Exec_Instruction<"start"> {
   let summary = "Begins a collective; its buffers are in use until the wait of the same id";
   let description = [{
-    - (C1) kind is all_reduce, all_gather, reduce_scatter or all_to_all; the runtime does not have the last one yet.
+    - (C1) kind is one of those that an instruction may start.
     - (C2) reduction is sum or max.
-    `stages` replaces the axes where the group is the holders of a parameter that is tied across stages.
+    Parts are equal and lie in the order of ranks.
   }];
   let arguments = (ins I64Attr:$id, StrAttr:$kind, StrAttr:$reduction, StrArrayAttr:$axes, TypeAttr:$type,
-                       Exec_BufferAttr:$from, Exec_BufferAttr:$to, I64Attr:$elements,
-                       OptionalAttr<DenseI64ArrayAttr>:$stages);
+                       Exec_BufferAttr:$from, Exec_BufferAttr:$to, I64Attr:$elements);
 }
 
 def Exec_WaitOp : Exec_Instruction<"wait"> {

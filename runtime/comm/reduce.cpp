@@ -59,9 +59,9 @@ void reduceTyped(bool isMax, std::span<const void *const> from, std::span<void *
 
 } // namespace
 
-void reduceInOrder(pb::DataType type, pb::Collective::Reduction reduction, std::span<const void *const> from,
+void reduceInOrder(pb::DataType type, pb::Reduction reduction, std::span<const void *const> from,
                    std::span<void *const> to, int64_t begin, int64_t end) {
-  bool isMax = reduction == pb::Collective::MAX;
+  bool isMax = reduction == pb::MAX;
   switch (type) {
   case pb::BF16:
     return reduceTyped<Bf16>(isMax, from, to, begin, end);

@@ -14,8 +14,12 @@ constexpr int64_t kLargestHead = 384; // one row of a packed operand
 /// What forward and backward have in common: the shape and its checks.
 class Attention : public LibraryKernel {
 protected:
-  Attention(const pb::LibraryCall &call, const cpu::Loops &loops, int buffers) : loops_(loops) {
-    CallReader reader(call, {.buffers = buffers, .sizes = 5, .floats = 1});
+  /// `step`: the buffer with the slot of that name.
+  Attention(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops, int buffers,
+            int step)
+      : loops_(loops), step_(step) {
+    CallReader reader(call, types, {.buffers = buffers, .sizes = 5, .floats = 1});
+    reader.expectOne(step, Storage::I32);
     shape_ = {.batch = reader.size(0),
               .sequence = reader.size(1),
               .keys = reader.size(call.sizes_size() > 5 ? 5 : 1),
@@ -59,7 +63,7 @@ protected:
     return {.threshold = dropoutThreshold(rate_),
             .scale = static_cast<float>(1 / (1 - rate_)),
             .seed = arguments.seed,
-            .step = arguments.step,
+            .step = *static_cast<const uint32_t *>(arguments.buffers[step_]),
             .stream = static_cast<uint32_t>(arguments.scalars[0]),
             .firstSample = static_cast<uint32_t>(arguments.scalars[1]),
             .firstHead = arguments.scalars[2],
@@ -74,12 +78,14 @@ protected:
   const cpu::Loops &loops_;
   cpu::AttentionShape shape_;
   double rate_ = 0;
+  int step_;
 };
 
 class AttentionForward final : public Attention {
 public:
-  AttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops) : Attention(call, loops, 5) {
-    CallReader reader(call, {.buffers = 5, .sizes = 5});
+  AttentionForward(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : Attention(call, types, loops, 6, /*step=*/5) {
+    CallReader reader(call, types, {.buffers = 6, .sizes = 5});
     for (int buffer : {0, 3})
       checkQuery(reader, buffer);
     for (int buffer : {1, 2})
@@ -120,11 +126,12 @@ private:
 
 class AttentionBackward final : public Attention {
 public:
-  AttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops) : Attention(call, loops, 9) {
-    CallReader reader(call, {.buffers = 9, .sizes = 5});
-    for (int buffer : {0, 3, 5, 6})
+  AttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : Attention(call, types, loops, 10, /*step=*/6) {
+    CallReader reader(call, types, {.buffers = 10, .sizes = 5});
+    for (int buffer : {0, 3, 5, 7})
       checkQuery(reader, buffer);
-    for (int buffer : {1, 2, 7, 8})
+    for (int buffer : {1, 2, 8, 9})
       checkKey(reader, buffer);
     checkLse(reader, 4);
   }
@@ -142,9 +149,9 @@ public:
                               .out = buffers[3],
                               .lse = static_cast<const float *>(buffers[4]),
                               .dout = buffers[5],
-                              .dq = buffers[6],
-                              .dk = buffers[7],
-                              .dv = buffers[8],
+                              .dq = buffers[7],
+                              .dk = buffers[8],
+                              .dv = buffers[9],
                               .sample = part / shape_.kvHeads,
                               .kvHead = part % shape_.kvHeads,
                               .firstPosition = firstPosition(arguments),
@@ -154,12 +161,14 @@ public:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<AttentionForward>(call, loops);
+std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                    const cpu::Loops &loops) {
+  return std::make_unique<AttentionForward>(call, types, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<AttentionBackward>(call, loops);
+std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                     const cpu::Loops &loops) {
+  return std::make_unique<AttentionBackward>(call, types, loops);
 }
 
 } // namespace espalier::rt

@@ -22,7 +22,8 @@ const char *nameOf(Storage storage) {
 
 } // namespace
 
-CallReader::CallReader(const pb::LibraryCall &call, Counts counts) : call_(call) {
+CallReader::CallReader(const pb::LibraryCall &call, std::span<const pb::DataType> types, Counts counts)
+    : call_(call), types_(types) {
   auto need = [this](const char *what, int got, int wanted) {
     if (got < wanted)
       refuse("has " + std::to_string(got) + " " + what + ", needs " + std::to_string(wanted));
@@ -31,6 +32,7 @@ CallReader::CallReader(const pb::LibraryCall &call, Counts counts) : call_(call)
   need("sizes", call.sizes_size(), counts.sizes);
   need("floats", call.floats_size(), counts.floats);
   need("scalars", call.scalars_size(), counts.scalars);
+  need("types", static_cast<int>(types.size()), counts.buffers);
 }
 
 int64_t CallReader::size(int index, int64_t minimum) const {
@@ -42,9 +44,7 @@ int64_t CallReader::size(int index, int64_t minimum) const {
 }
 
 Storage CallReader::floating(int index) const {
-  if (index >= call_.types_size())
-    refuse("has " + std::to_string(call_.types_size()) + " types, needs one for buffer " + std::to_string(index));
-  switch (call_.types(index)) {
+  switch (types_[static_cast<size_t>(index)]) {
   case pb::F32:
     return Storage::F32;
   case pb::BF16:
@@ -52,14 +52,19 @@ Storage CallReader::floating(int index) const {
   case pb::F16:
     return Storage::F16;
   default:
-    refuse("buffer " + std::to_string(index) + " has type " + std::to_string(call_.types(index)) +
+    refuse("buffer " + std::to_string(index) + " has type " + std::to_string(types_[static_cast<size_t>(index)]) +
            ", needs f32, bf16 or f16");
   }
 }
 
 void CallReader::expect(int index, Storage storage) const {
-  if (index >= call_.types_size() || static_cast<int>(call_.types(index)) != static_cast<int>(storage))
+  if (static_cast<int>(types_[static_cast<size_t>(index)]) != static_cast<int>(storage))
     refuse("buffer " + std::to_string(index) + " needs type " + nameOf(storage));
+}
+
+void CallReader::expectOne(int index, Storage storage) const {
+  expect(index, storage);
+  holds(index, {1}, bytesOf(storage));
 }
 
 int64_t CallReader::product(std::initializer_list<int64_t> dims) const {

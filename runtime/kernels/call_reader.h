@@ -1,10 +1,12 @@
-// Reads a pb::LibraryCall with every count, size, type and byte range checked before it is used.
+// Reads a pb::LibraryCall and the types of its buffers with every count, size, type and byte range checked before it is
+// used.
 #pragma once
 
 #include "runtime/kernels/dtype.h"
 #include "runtime/plan.pb.h"
 
 #include <initializer_list>
+#include <span>
 #include <string>
 
 namespace espalier::rt {
@@ -18,7 +20,8 @@ public:
     int buffers, sizes, floats = 0, scalars = 0;
   };
 
-  CallReader(const pb::LibraryCall &call, Counts counts);
+  /// `types`: those of the buffers' values, one per buffer.
+  CallReader(const pb::LibraryCall &call, std::span<const pb::DataType> types, Counts counts);
 
   /// Size `index`, refused below `minimum`.
   int64_t size(int index, int64_t minimum = 0) const;
@@ -27,6 +30,8 @@ public:
   Storage floating(int index) const;
   /// Refuses buffer `index` unless it has this type.
   void expect(int index, Storage storage) const;
+  /// Refuses buffer `index` unless it holds one element of this type.
+  void expectOne(int index, Storage storage) const;
   /// Refuses buffer `index` unless it holds the product of `dims` elements of `bytesPerElement`.
   void holds(int index, std::initializer_list<int64_t> dims, int64_t bytesPerElement) const;
   /// Product of `dims`, refused if it does not fit 62 bits.
@@ -35,6 +40,7 @@ public:
 
 private:
   const pb::LibraryCall &call_;
+  std::span<const pb::DataType> types_;
 };
 
 } // namespace espalier::rt

@@ -16,8 +16,8 @@ constexpr int64_t kPieceBytes = 64 << 10;
 /// Parts are ranges of tokens.
 class Embed final : public LibraryKernel {
 public:
-  Embed(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, {.buffers = 3, .sizes = 3, .scalars = 1});
+  Embed(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
+    CallReader reader(call, types, {.buffers = 3, .sizes = 3, .scalars = 1});
     int64_t tokens = reader.size(0);
     rows_ = reader.size(1);
     hidden_ = reader.size(2);
@@ -61,8 +61,9 @@ private:
 /// tokens.
 class EmbedGradient final : public LibraryKernel {
 public:
-  EmbedGradient(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, {.buffers = 3, .sizes = 3, .scalars = 1});
+  EmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : loops_(loops) {
+    CallReader reader(call, types, {.buffers = 3, .sizes = 3, .scalars = 1});
     tokens_ = reader.size(0);
     hidden_ = reader.size(2);
     reader.expect(0, Storage::I32);
@@ -80,7 +81,7 @@ public:
     const int32_t *ids = static_cast<const int32_t *>(arguments.buffers[0]);
     const char *dout = static_cast<const char *>(arguments.buffers[1]);
     float *table = static_cast<float *>(arguments.buffers[2]);
-    if (!arguments.accumulate)
+    if (!arguments.adds)
       for (int64_t block = part; block < blocks_.count(); block += kParts) {
         Piece rows = blocks_[block];
         std::memset(table + rows.begin * hidden_, 0,
@@ -104,8 +105,8 @@ private:
 /// Parts are ranges of tokens.
 class Rope final : public LibraryKernel {
 public:
-  Rope(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, {.buffers = 3, .sizes = 4, .floats = 1});
+  Rope(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
+    CallReader reader(call, types, {.buffers = 3, .sizes = 4, .floats = 1});
     int64_t tokens = reader.size(0);
     heads_ = reader.size(1);
     headDim_ = reader.size(2);
@@ -154,16 +155,19 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<Embed>(call, loops);
+std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                         const cpu::Loops &loops) {
+  return std::make_unique<Embed>(call, types, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<EmbedGradient>(call, loops);
+std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                 const cpu::Loops &loops) {
+  return std::make_unique<EmbedGradient>(call, types, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<Rope>(call, loops);
+std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                        const cpu::Loops &loops) {
+  return std::make_unique<Rope>(call, types, loops);
 }
 
 } // namespace espalier::rt

@@ -7,19 +7,30 @@
 
 namespace espalier::rt {
 
-/// As makeLibraryKernel(call, threads), at a given instruction set level.
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads, const cpu::Loops &loops);
+/// As makeLibraryKernel(call, types, threads), at a given instruction set level.
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                 int threads, const cpu::Loops &loops);
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops, int threads);
-std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, const cpu::Loops &loops);
-std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call);
-std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call);
-std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                          const cpu::Loops &loops, int threads);
+std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                    const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                     const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                         const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                 const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                        const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                               const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call, std::span<const pb::DataType> types);
+std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call, std::span<const pb::DataType> types);
+std::unique_ptr<LibraryKernel> makeRearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types);
+std::unique_ptr<LibraryKernel> makeUpdateScalars(const pb::LibraryCall &call, std::span<const pb::DataType> types);
+std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                               const cpu::Loops &loops);
 
 /// [begin, end) of one of the pieces that `total` is cut into.
 struct Piece {

@@ -4,34 +4,40 @@
 
 namespace espalier::rt {
 
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads) {
-  return makeLibraryKernel(call, threads, cpu::bestLoops());
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                 int threads) {
+  return makeLibraryKernel(call, types, threads, cpu::bestLoops());
 }
 
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads, const cpu::Loops &loops) {
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                 int threads, const cpu::Loops &loops) {
   switch (call.function()) {
   case pb::LibraryCall::MATMUL:
-    return makeMatmul(call, loops, threads);
+    return makeMatmul(call, types, loops, threads);
   case pb::LibraryCall::ATTENTION_FORWARD:
-    return makeAttentionForward(call, loops);
+    return makeAttentionForward(call, types, loops);
   case pb::LibraryCall::ATTENTION_BACKWARD:
-    return makeAttentionBackward(call, loops);
+    return makeAttentionBackward(call, types, loops);
   case pb::LibraryCall::EMBED:
-    return makeEmbed(call, loops);
+    return makeEmbed(call, types, loops);
   case pb::LibraryCall::EMBED_GRADIENT:
-    return makeEmbedGradient(call, loops);
+    return makeEmbedGradient(call, types, loops);
   case pb::LibraryCall::ROPE:
-    return makeRope(call, loops);
+    return makeRope(call, types, loops);
   case pb::LibraryCall::SQUARED_NORM:
-    return makeSquaredNorm(call, loops);
+    return makeSquaredNorm(call, types, loops);
   case pb::LibraryCall::COPY:
-    return makeCopy(call);
+    return makeCopy(call, types);
   case pb::LibraryCall::ZERO:
-    return makeZero(call);
+    return makeZero(call, types);
   case pb::LibraryCall::REDUCE_PARTS:
-    return makeReduceParts(call, loops);
+    return makeReduceParts(call, types, loops);
+  case pb::LibraryCall::UPDATE_SCALARS:
+    return makeUpdateScalars(call, types);
+  case pb::LibraryCall::REARRANGE:
+    return makeRearrange(call, types);
   default:
-    CallReader(call, {0, 0})
+    CallReader(call, types, {0, 0})
         .refuse("is function " + std::to_string(call.function()) + ", which has no kernel in this runtime");
   }
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace espalier::rt {
 
@@ -16,10 +17,9 @@ namespace espalier::rt {
 struct CallArguments {
   void *const *buffers = nullptr;   ///< absolute addresses, in the order of LibraryCall.buffers
   const int64_t *scalars = nullptr; ///< values of LibraryCall.scalars, in order
-  bool accumulate = false;          ///< add to the destination instead of overwriting it
+  bool adds = false;                ///< add to the destination instead of overwriting it: store and `first` together
   void *scratch = nullptr;          ///< sharedScratchBytes() bytes, the same for all parts and finish()
   uint32_t seed = 0;                ///< of randomBits in runtime/abi.h
-  uint32_t step = 0;                ///< optimizer steps done, for randomBits
 };
 
 /// A prepared library call. Const after construction: threads may run parts of it at the same time,
@@ -27,28 +27,21 @@ struct CallArguments {
 /// need not be cleared.
 ///
 /// What each function expects beyond the comments in plan.proto:
-/// - MATMUL: `accumulate` adds op(a) op(b) to c. Any mix of f32, bf16 and f16; sums are f32. Dense
-/// rows; with
-///   batch > 1 the matrices of each buffer follow each other.
-/// - ATTENTION_FORWARD: q, out [batch, seq, kv_heads, group, head_dim], k, v [batch, seq, kv_heads,
-/// head_dim],
-///   lse f32 [batch, seq, kv_heads, group] = log sum_j exp(scale q.k_j), natural logarithm. One
-///   type for all but lse. floats: {scale > 0, dropout rate}; scalars: {stream, first sample, first
-///   head, sequence length of the unsplit model (T)}, needed when the rate is not 0. Probability
-///   (q, k) of local head h = kv_head * group + g in local sample b is kept when randomBits(seed,
-///   step, stream, first_sample + b, ((first_head + h) * T + q) * T + k) >= dropoutThreshold(rate).
-///   With a sixth size k and v have that many positions, and scalars[4] is the position of q's first query, which the
-///   causal mask and q of the random bits count from.
-/// - ATTENTION_BACKWARD: overwrites dq, dk, dv; the workspace buffer is not touched and may be
-/// empty or absent.
-/// - EMBED: ids i32; rows outside [scalars[0], scalars[0] + rows) give zeros. Table and out may
-/// differ in type.
-/// - EMBED_GRADIENT: dtable f32; such rows are skipped. Without `accumulate` dtable is zeroed
-/// first.
-/// - ROPE: x, y [tokens, heads, head_dim], positions i32 [tokens]; pairs (i, i + head_dim / 2); in
-/// place if y is x.
+/// - MATMUL: with `adds`, c += op(a) op(b). Any mix of f32, bf16 and f16; sums are f32. Dense rows; with batch > 1 the
+///   matrices of each buffer follow each other.
+/// - ATTENTION_FORWARD: q, out [batch, seq, kv_heads, group, head_dim], k, v [batch, seq, kv_heads, head_dim],
+///   lse f32 [batch, seq, kv_heads, group] = log sum_j exp(scale q.k_j), natural logarithm. One type for all but lse
+///   and step, an i32. floats: {scale > 0, dropout rate}; scalars: {stream, first sample, first head, sequence length
+///   of the unsplit model (T)}, needed when the rate is not 0. Probability (q, k) of local head h = kv_head * group + g
+///   in local sample b is kept when randomBits(seed, step, stream, first_sample + b, ((first_head + h) * T + q) * T +
+///   k) >= dropoutThreshold(rate). With a sixth size k and v have that many positions, and scalars[4] is the position
+///   of q's first query, which the causal mask and q of the random bits count from.
+/// - ATTENTION_BACKWARD: overwrites dq, dk, dv.
+/// - EMBED: ids i32; rows outside [scalars[0], scalars[0] + rows) give zeros. Table and out may differ in type.
+/// - EMBED_GRADIENT: dtable f32; such rows are skipped. Unless it adds, dtable is zeroed first.
+/// - ROPE: x, y [tokens, heads, head_dim], positions i32 [tokens]; pairs (i, i + head_dim / 2); in place if y is x.
 /// - SQUARED_NORM: out += weight * sum x^2, always added; infinities and NaNs reach out.
-/// - REDUCE_PARTS: out = sum of parts, or out += sum with `accumulate`.
+/// - REDUCE_PARTS: out = sum of parts, or out += sum where it adds.
 class LibraryKernel {
 public:
   virtual ~LibraryKernel() = default;
@@ -65,10 +58,10 @@ public:
   virtual size_t sharedScratchBytes() const { return 0; }
 };
 
-/// Prepares `call` for about `threads` threads, at least 1: parts are cut so that so many are kept
-/// busy, and any number can run them. Throws std::invalid_argument with a sentence that says what was got and what
-/// was wanted when the call's sizes, types or buffer bytes do not fit each other. UPDATE_SCALARS is
-/// the executor's own and refused.
-std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, int threads);
+/// Prepares `call`, whose buffers have these types, for about `threads` threads, at least 1: parts are cut so that so
+/// many are kept busy, and any number can run them. Throws std::invalid_argument with a sentence that says what was got
+/// and what was wanted when the call's sizes, types or buffer bytes do not fit each other.
+std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                                 int threads);
 
 } // namespace espalier::rt

@@ -52,9 +52,11 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling large
 
 class Matmul final : public LibraryKernel {
 public:
-  Matmul(const pb::LibraryCall &call, const cpu::Loops &loops, int threads)
+  Matmul(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops, int threads)
       : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
-    CallReader reader(call, {.buffers = 3, .sizes = 4});
+    CallReader reader(call, types, {.buffers = 3, .sizes = 4});
+    if (call.epilogue() != pb::LibraryCall::NONE)
+      reader.refuse("has an epilogue, which this target has not");
     m_ = reader.size(0);
     n_ = reader.size(1);
     k_ = reader.size(2);
@@ -100,7 +102,7 @@ public:
     task.m = rows.end - rows.begin;
     task.n = columns.end - columns.begin;
     task.k = k_;
-    task.accumulate = arguments.accumulate;
+    task.accumulate = arguments.adds;
     task.scratch = threadScratch;
     loops_.gemm(task);
   }
@@ -122,8 +124,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, const cpu::Loops &loops, int threads) {
-  return std::make_unique<Matmul>(call, loops, threads);
+std::unique_ptr<LibraryKernel> makeMatmul(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                          const cpu::Loops &loops, int threads) {
+  return std::make_unique<Matmul>(call, types, loops, threads);
 }
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// COPY and ZERO: parts are runs of bytes.
+// COPY, REARRANGE and ZERO: parts are runs of bytes.
 #include "runtime/kernels/factories.h"
 
 #include <cstring>
@@ -9,21 +9,17 @@ namespace {
 
 constexpr int64_t kPieceBytes = 256 << 10;
 
+/// Blocks at a stride, dense where they go.
 class Copy final : public LibraryKernel {
 public:
-  explicit Copy(const pb::LibraryCall &call) {
-    CallReader reader(call, {.buffers = 2, .sizes = 4});
+  Copy(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+    CallReader reader(call, types, {.buffers = 2, .sizes = 3});
     int64_t outer = reader.size(0);
-    fromStride_ = reader.size(1);
-    toStride_ = reader.size(2);
-    bytes_ = reader.size(3);
-    if (outer > 0 && bytes_ > 0) {
-      reader.holds(0, {reader.product({outer - 1, fromStride_}) + bytes_}, 1);
-      reader.holds(1, {reader.product({outer - 1, toStride_}) + bytes_}, 1);
-    }
-    if (outer > 1 && toStride_ < bytes_)
-      reader.refuse("blocks of " + std::to_string(bytes_) + " bytes overlap at a stride of " +
-                    std::to_string(toStride_));
+    stride_ = reader.size(1);
+    bytes_ = reader.size(2);
+    if (outer > 0)
+      reader.holds(0, {reader.product({outer - 1, stride_}) + bytes_}, 1);
+    reader.holds(1, {outer, bytes_}, 1);
     along_ = piecesOf(bytes_, 1, kPieceBytes);
     blocks_ = piecesOf(outer, bytes_, kPieceBytes);
   }
@@ -35,19 +31,51 @@ public:
     char *to = static_cast<char *>(arguments.buffers[1]);
     Piece blocks = blocks_[part / along_.count()], along = along_[part % along_.count()];
     for (int64_t block = blocks.begin; block < blocks.end; ++block)
-      std::memcpy(to + block * toStride_ + along.begin, from + block * fromStride_ + along.begin,
+      std::memcpy(to + block * bytes_ + along.begin, from + block * stride_ + along.begin,
                   static_cast<size_t>(along.end - along.begin));
   }
 
 private:
-  int64_t fromStride_, toStride_, bytes_;
+  int64_t stride_, bytes_;
   Pieces blocks_, along_; // several whole blocks per part, or several parts per block
+};
+
+/// [a, b, bytes] to [b, a, bytes]: parts are ranges of what is written, in blocks.
+class Rearrange final : public LibraryKernel {
+public:
+  Rearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+    CallReader reader(call, types, {.buffers = 2, .sizes = 3});
+    a_ = reader.size(0);
+    b_ = reader.size(1);
+    bytes_ = reader.size(2);
+    for (int buffer : {0, 1})
+      reader.holds(buffer, {a_, b_, bytes_}, 1);
+    along_ = piecesOf(bytes_, 1, kPieceBytes);
+    blocks_ = piecesOf(reader.product({a_, b_}), bytes_, kPieceBytes);
+  }
+
+  int64_t parts() const override { return blocks_.count() * along_.count(); }
+
+  void run(const CallArguments &arguments, int64_t part, void *) const override {
+    const char *from = static_cast<const char *>(arguments.buffers[0]);
+    char *to = static_cast<char *>(arguments.buffers[1]);
+    Piece blocks = blocks_[part / along_.count()], along = along_[part % along_.count()];
+    for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+      int64_t source = block % a_ * b_ + block / a_;
+      std::memcpy(to + block * bytes_ + along.begin, from + source * bytes_ + along.begin,
+                  static_cast<size_t>(along.end - along.begin));
+    }
+  }
+
+private:
+  int64_t a_, b_, bytes_;
+  Pieces blocks_, along_; // as in Copy
 };
 
 class Zero final : public LibraryKernel {
 public:
-  explicit Zero(const pb::LibraryCall &call) {
-    CallReader reader(call, {.buffers = 1, .sizes = 1});
+  Zero(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+    CallReader reader(call, types, {.buffers = 1, .sizes = 1});
     int64_t bytes = reader.size(0);
     reader.holds(0, {bytes}, 1);
     pieces_ = piecesOf(bytes, 1, kPieceBytes);
@@ -67,8 +95,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call) { return std::make_unique<Copy>(call); }
+std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+  return std::make_unique<Copy>(call, types);
+}
 
-std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call) { return std::make_unique<Zero>(call); }
+std::unique_ptr<LibraryKernel> makeRearrange(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+  return std::make_unique<Rearrange>(call, types);
+}
+
+std::unique_ptr<LibraryKernel> makeZero(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+  return std::make_unique<Zero>(call, types);
+}
 
 } // namespace espalier::rt

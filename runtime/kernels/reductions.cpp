@@ -10,8 +10,9 @@ namespace {
 /// Each part leaves the sum of its block in the shared scratch; finish() adds them in order.
 class SquaredNormKernel final : public LibraryKernel {
 public:
-  SquaredNormKernel(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, {.buffers = 2, .sizes = 1, .floats = 1});
+  SquaredNormKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : loops_(loops) {
+    CallReader reader(call, types, {.buffers = 2, .sizes = 1, .floats = 1});
     reader.expect(0, Storage::F32);
     reader.expect(1, Storage::F32);
     int64_t elements = reader.size(0);
@@ -45,8 +46,9 @@ private:
 
 class ReduceParts final : public LibraryKernel {
 public:
-  ReduceParts(const pb::LibraryCall &call, const cpu::Loops &loops) : loops_(loops) {
-    CallReader reader(call, {.buffers = 2, .sizes = 2});
+  ReduceParts(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : loops_(loops) {
+    CallReader reader(call, types, {.buffers = 2, .sizes = 2});
     reader.expect(0, Storage::F32);
     reader.expect(1, Storage::F32);
     summands_ = reader.size(0);
@@ -63,7 +65,7 @@ public:
     float *out = static_cast<float *>(arguments.buffers[1]);
     Piece piece = pieces_[part];
     int64_t count = piece.end - piece.begin;
-    if (!arguments.accumulate)
+    if (!arguments.adds)
       std::memset(out + piece.begin, 0, static_cast<size_t>(count) * sizeof(float));
     for (int64_t summand = 0; summand < summands_; ++summand)
       loops_.add(from + summand * elements_ + piece.begin, Storage::F32, out + piece.begin, count);
@@ -77,12 +79,14 @@ private:
 
 } // namespace
 
-std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<SquaredNormKernel>(call, loops);
+std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                               const cpu::Loops &loops) {
+  return std::make_unique<SquaredNormKernel>(call, types, loops);
 }
 
-std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, const cpu::Loops &loops) {
-  return std::make_unique<ReduceParts>(call, loops);
+std::unique_ptr<LibraryKernel> makeReduceParts(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                               const cpu::Loops &loops) {
+  return std::make_unique<ReduceParts>(call, types, loops);
 }
 
 } // namespace espalier::rt

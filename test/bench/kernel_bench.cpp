@@ -22,6 +22,7 @@ namespace {
 class Bench {
 public:
   pb::LibraryCall call;
+  std::vector<pb::DataType> types;
 
   explicit Bench(pb::LibraryCall::Function function, std::vector<int64_t> sizes, std::vector<double> floats = {}) {
     call.set_function(function);
@@ -50,23 +51,18 @@ public:
       else
         std::memcpy(data + i * 2, &half, 2);
     }
-    pb::BufferRef *reference = call.add_buffers();
-    reference->set_bytes(static_cast<uint64_t>(bytes));
-    call.add_types(type);
+    call.add_buffers()->set_bytes(static_cast<uint64_t>(bytes));
+    types.push_back(type);
     buffers_.push_back(data);
     return data;
   }
 
-  void run(benchmark::State &state, bool accumulate = false) {
-    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, /*threads=*/1);
+  void run(benchmark::State &state, bool adds = false) {
+    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, types, /*threads=*/1);
     std::vector<int64_t> scalars(4, 0);
     void *scratch = allocate(static_cast<int64_t>(kernel->scratchBytesPerThread()));
-    CallArguments arguments{buffers_.data(),
-                            scalars.data(),
-                            accumulate,
-                            allocate(static_cast<int64_t>(kernel->sharedScratchBytes())),
-                            1,
-                            2};
+    CallArguments arguments{buffers_.data(), scalars.data(), adds,
+                            allocate(static_cast<int64_t>(kernel->sharedScratchBytes())), /*seed=*/1};
     scalars[3] = call.sizes_size() > 1 ? call.sizes(1) : 0;
     for ([[maybe_unused]] auto _ : state) {
       for (int64_t part = 0; part < kernel->parts(); ++part)
@@ -142,7 +138,10 @@ void attention(benchmark::State &state, pb::DataType type, bool backward, double
     bench.buffer(type, elements);
   bench.buffer(pb::F32, q / dim);
   if (backward)
-    for (int64_t elements : {q, q, k, k})
+    bench.buffer(type, q);
+  bench.buffer(pb::I32, 1);
+  if (backward)
+    for (int64_t elements : {q, k, k})
       bench.buffer(type, elements);
   bench.run(state);
   double product = 2.0 * static_cast<double>(q) * static_cast<double>(sequence + 1) / 2;
@@ -202,7 +201,7 @@ void reduceParts(benchmark::State &state) {
 
 void copy(benchmark::State &state) {
   int64_t bytes = 128 << 20;
-  Bench bench(pb::LibraryCall::COPY, {1, bytes, bytes, bytes});
+  Bench bench(pb::LibraryCall::COPY, {1, bytes, bytes});
   bench.buffer(pb::F32, bytes / 4);
   bench.buffer(pb::F32, bytes / 4);
   bench.run(state);

@@ -41,7 +41,7 @@ CallUnderTest makeEmbedGradient(pb::DataType type, int64_t hidden, bool accumula
   int64_t tokens = static_cast<int64_t>(kIds.size());
   CallUnderTest test(pb::LibraryCall::EMBED_GRADIENT, {tokens, kRows, hidden});
   test.setScalars({kFirst});
-  test.accumulate = accumulate;
+  test.adds = accumulate;
   test.addIds(kIds);
   test.add(type, tokens * hidden);
   test.add(pb::F32, kRows * hidden);

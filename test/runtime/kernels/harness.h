@@ -46,8 +46,9 @@ public:
   pb::LibraryCall call;
   std::vector<std::vector<char>> buffers;
   std::vector<int64_t> scalars;
-  bool accumulate = false;
-  uint32_t seed = 17, step = 3;
+  std::vector<pb::DataType> types;
+  bool adds = false;
+  uint32_t seed = 17;
 
   CallUnderTest(pb::LibraryCall::Function function, std::vector<int64_t> sizes, std::vector<double> floats = {}) {
     call.set_function(function);
@@ -79,16 +80,16 @@ public:
   }
 
   double at(int buffer, int64_t index) const {
-    return valueAt(buffers[static_cast<size_t>(buffer)], call.types(buffer), index);
+    return valueAt(buffers[static_cast<size_t>(buffer)], types[static_cast<size_t>(buffer)], index);
   }
 
   void run(int threads, const cpu::Loops &loops = cpu::bestLoops()) {
-    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, threads, loops);
+    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, types, threads, loops);
     std::vector<void *> pointers;
     for (std::vector<char> &buffer : buffers)
       pointers.push_back(buffer.data());
     Guarded shared(kernel->sharedScratchBytes());
-    CallArguments arguments{pointers.data(), scalars.data(), accumulate, shared.data(), seed, step};
+    CallArguments arguments{pointers.data(), scalars.data(), adds, shared.data(), seed};
     std::atomic<int64_t> next{0};
     auto work = [&] {
       Guarded scratch(kernel->scratchBytesPerThread());
@@ -117,7 +118,7 @@ private:
     buffers.emplace_back(static_cast<size_t>(bytes) + kGuard, kMark);
     std::memset(buffers.back().data(), 0, static_cast<size_t>(bytes));
     call.add_buffers()->set_bytes(static_cast<uint64_t>(bytes));
-    call.add_types(type);
+    types.push_back(type);
     return static_cast<int>(buffers.size()) - 1;
   }
 

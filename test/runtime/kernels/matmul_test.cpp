@@ -14,7 +14,7 @@ CallUnderTest makeCall(const Product &p) {
   CallUnderTest test(pb::LibraryCall::MATMUL, {p.m, p.n, p.k, p.batch});
   test.call.set_transpose_a(p.transposeA);
   test.call.set_transpose_b(p.transposeB);
-  test.accumulate = p.accumulate;
+  test.adds = p.accumulate;
   test.add(p.a, p.batch * p.m * p.k);
   test.add(p.b, p.batch * p.k * p.n);
   test.add(p.c, p.batch * p.m * p.n);
@@ -99,8 +99,9 @@ TEST(Matmul, OverwritesWhateverWasThere) {
 
 TEST(Matmul, SameBitsForAnyNumberOfThreads) {
   for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
-    expectSameBitsForAnyThreads(
-        [type] { return makeCall({130, 300, 401, 2, false, true, true, type, type, pb::F32}); });
+    expectSameBitsForAnyThreads([type] {
+      return makeCall({130, 300, 401, 2, false, true, true, type, type, pb::F32});
+    });
 }
 
 } // namespace

@@ -1,25 +1,50 @@
-// Copies, zeros and the two reductions.
+// Copies, zeros, the two reductions and the scalars of a step.
+#include "runtime/kernels/update_scalars.h"
 #include "test/runtime/kernels/harness.h"
+
+#include <limits>
 
 namespace espalier::rt {
 
 namespace {
 
-TEST(Copy, MovesStridedBlocksAndNothingBetweenThem) {
+TEST(Copy, MovesStridedBlocksToDenseOnes) {
   struct Case {
-    int64_t outer, fromStride, toStride, bytes;
+    int64_t outer, stride, bytes;
   };
-  for (Case c : {Case{5, 12, 20, 12}, Case{1, 0, 0, 300001}, Case{3, 400000, 300004, 300004}, Case{9, 0, 8, 8},
-                 Case{0, 4, 4, 4}}) {
-    CallUnderTest test(pb::LibraryCall::COPY, {c.outer, c.fromStride, c.toStride, c.bytes});
-    test.add(pb::F32, (c.outer * c.fromStride + c.bytes + 3) / 4);
-    test.add(pb::F32, (c.outer * c.toStride + c.bytes + 3) / 4);
+  for (Case c : {Case{5, 20, 12}, Case{1, 0, 300001}, Case{3, 400000, 300004}, Case{9, 0, 8}, Case{4, 4, 12},
+                 Case{0, 4, 4}, Case{3, 8, 0}}) {
+    CallUnderTest test(pb::LibraryCall::COPY, {c.outer, c.stride, c.bytes});
+    test.add(pb::F32, (c.outer * c.stride + c.bytes + 3) / 4);
+    test.add(pb::F32, (c.outer * c.bytes + 3) / 4);
     std::vector<char> expected = test.buffers[1];
     for (int64_t block = 0; block < c.outer; ++block)
-      std::memcpy(expected.data() + block * c.toStride, test.buffers[0].data() + block * c.fromStride,
+      std::memcpy(expected.data() + block * c.bytes, test.buffers[0].data() + block * c.stride,
                   static_cast<size_t>(c.bytes));
     test.run(2);
     EXPECT_EQ(test.buffers[1], expected) << c.bytes;
+  }
+}
+
+// Worked: [2, 3] of blocks 0 1 2 | 3 4 5 becomes [3, 2]: 0 3 | 1 4 | 2 5.
+TEST(Rearrange, SwapsTheOuterDimensions) {
+  for (auto [a, b, bytes] : {std::tuple<int64_t, int64_t, int64_t>{2, 3, 4},
+                             {7, 5, 12},
+                             {3, 2, 300004},
+                             {1, 9, 8},
+                             {4, 1, 6},
+                             {0, 3, 4},
+                             {2, 2, 0}}) {
+    CallUnderTest test(pb::LibraryCall::REARRANGE, {a, b, bytes});
+    test.add(pb::F32, (a * b * bytes + 3) / 4);
+    test.add(pb::F32, (a * b * bytes + 3) / 4);
+    std::vector<char> expected = test.buffers[1];
+    for (int64_t i = 0; i < a; ++i)
+      for (int64_t j = 0; j < b; ++j)
+        std::memcpy(expected.data() + (j * a + i) * bytes, test.buffers[0].data() + (i * b + j) * bytes,
+                    static_cast<size_t>(bytes));
+    test.run(2);
+    EXPECT_EQ(test.buffers[1], expected) << a << " " << b << " " << bytes;
   }
 }
 
@@ -68,7 +93,7 @@ TEST(SquaredNorm, SameBitsForAnyNumberOfThreads) {
 
 CallUnderTest makeReduce(int64_t parts, int64_t elements, bool accumulate) {
   CallUnderTest test(pb::LibraryCall::REDUCE_PARTS, {parts, elements});
-  test.accumulate = accumulate;
+  test.adds = accumulate;
   test.add(pb::F32, parts * elements);
   test.add(pb::F32, elements);
   return test;
@@ -88,6 +113,45 @@ TEST(ReduceParts, SumsInOrder) {
         }
       }
   });
+}
+
+/// Loss sum, token count, squared norm, loss scale; what is written over.
+CallUnderTest makeUpdate(double maxGradNorm, std::array<float, 4> sums) {
+  CallUnderTest test(pb::LibraryCall::UPDATE_SCALARS, {}, {maxGradNorm});
+  for (int slot = 0; slot < 6; ++slot) {
+    test.add(pb::F32, 1);
+    setValue(test.buffers.back(), pb::F32, 0, slot < 4 ? sums[static_cast<size_t>(slot)] : 77.0f);
+  }
+  return test;
+}
+
+// A raw norm of 120 over 10 tokens at scale 4 is a normalised one of 3.
+TEST(UpdateScalars, ClipsTheNormalisedGradient) {
+  struct Case {
+    double limit, scale;
+  };
+  for (Case c : {Case{0, 1.0 / 40}, Case{5, 1.0 / 40}, Case{1.5, 1.5 / (3 + 1e-6) / 40}}) {
+    CallUnderTest test = makeUpdate(c.limit, {7, 10, 14400, 4});
+    test.run(1);
+    EXPECT_EQ(static_cast<float>(test.at(4, 0)), static_cast<float>(c.scale)) << c.limit;
+    EXPECT_EQ(test.at(5, 0), 1);
+  }
+  EXPECT_EQ(normalisedNorm(10, 14400, 4), 3);
+}
+
+TEST(UpdateScalars, SkipsWhatOverflewAndWhatHasNoTokens) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (std::array<float, 4> sums : {std::array<float, 4>{infinity, 10, 1, 1},
+                                    {NAN, 10, 1, 1},
+                                    {1, 0, 1, 1},
+                                    {1, NAN, 1, 1},
+                                    {1, 10, infinity, 1},
+                                    {1, 10, NAN, 1}}) {
+    CallUnderTest test = makeUpdate(1, sums);
+    test.run(1);
+    EXPECT_EQ(test.at(4, 0), 0);
+    EXPECT_EQ(test.at(5, 0), 0);
+  }
 }
 
 } // namespace

@@ -15,9 +15,9 @@ CallUnderTest makeMatmul() {
   return test;
 }
 
-void expectRefusal(const pb::LibraryCall &call, const char *sentence) {
+void expectRefusal(const CallUnderTest &test, const char *sentence) {
   try {
-    makeLibraryKernel(call, /*threads=*/1);
+    makeLibraryKernel(test.call, test.types, /*threads=*/1);
     FAIL() << "accepted, wanted: " << sentence;
   } catch (const std::invalid_argument &error) {
     EXPECT_STREQ(error.what(), sentence);
@@ -27,61 +27,64 @@ void expectRefusal(const pb::LibraryCall &call, const char *sentence) {
 TEST(Refusal, BufferThatIsTooSmall) {
   CallUnderTest test = makeMatmul();
   test.call.mutable_buffers(1)->set_bytes(39);
-  expectRefusal(test.call, "library call MATMUL: buffer 1 has 39 bytes, needs 40");
+  expectRefusal(test, "library call MATMUL: buffer 1 has 39 bytes, needs 40");
 }
 
 TEST(Refusal, ListsThatAreTooShort) {
   CallUnderTest test = makeMatmul();
   test.call.mutable_sizes()->RemoveLast();
-  expectRefusal(test.call, "library call MATMUL: has 3 sizes, needs 4");
+  expectRefusal(test, "library call MATMUL: has 3 sizes, needs 4");
   test = makeMatmul();
   test.call.mutable_buffers()->RemoveLast();
-  expectRefusal(test.call, "library call MATMUL: has 2 buffers, needs 3");
+  expectRefusal(test, "library call MATMUL: has 2 buffers, needs 3");
   test = makeMatmul();
-  test.call.mutable_types()->RemoveLast();
-  expectRefusal(test.call, "library call MATMUL: has 2 types, needs one for buffer 2");
+  test.types.pop_back();
+  expectRefusal(test, "library call MATMUL: has 2 types, needs 3");
 }
 
 TEST(Refusal, SizesOutOfRange) {
   CallUnderTest test = makeMatmul();
   test.call.set_sizes(0, -3);
-  expectRefusal(test.call, "library call MATMUL: size 0 is -3, needs at least 0");
+  expectRefusal(test, "library call MATMUL: size 0 is -3, needs at least 0");
   test = makeMatmul();
   for (int i = 0; i < 3; ++i)
     test.call.set_sizes(i, int64_t{1} << 40);
-  expectRefusal(test.call, "library call MATMUL: its sizes are too large");
+  expectRefusal(test, "library call MATMUL: its sizes are too large");
 }
 
 TEST(Refusal, TypesThatDoNotFit) {
   CallUnderTest test = makeMatmul();
-  test.call.set_types(0, pb::I32);
-  expectRefusal(test.call, "library call MATMUL: buffer 0 has type 3, needs f32, bf16 or f16");
+  test.types[0] = pb::I32;
+  expectRefusal(test, "library call MATMUL: buffer 0 has type 3, needs f32, bf16 or f16");
   CallUnderTest reduce(pb::LibraryCall::REDUCE_PARTS, {2, 3});
   reduce.add(pb::BF16, 12);
   reduce.add(pb::F32, 3);
-  expectRefusal(reduce.call, "library call REDUCE_PARTS: buffer 0 needs type f32");
+  expectRefusal(reduce, "library call REDUCE_PARTS: buffer 0 needs type f32");
 }
 
 TEST(Refusal, AttentionOutsideItsLimits) {
   CallUnderTest test(pb::LibraryCall::ATTENTION_FORWARD, {1, 2, 1, 1, 385}, {1, 0});
   for (int64_t elements : {770, 770, 770, 770, 2})
     test.add(pb::F32, elements);
-  expectRefusal(test.call, "library call ATTENTION_FORWARD: head_dim is 385, needs to be at most 384");
+  test.add(pb::F32, 1);
+  expectRefusal(test, "library call ATTENTION_FORWARD: buffer 5 needs type i32");
+  test.types[5] = pb::I32;
+  expectRefusal(test, "library call ATTENTION_FORWARD: head_dim is 385, needs to be at most 384");
   test.call.set_sizes(4, 3);
   test.call.set_floats(0, 0);
-  expectRefusal(test.call, "library call ATTENTION_FORWARD: scale is 0.000000, needs to be above 0");
+  expectRefusal(test, "library call ATTENTION_FORWARD: scale is 0.000000, needs to be above 0");
   test.call.set_floats(0, 1);
   test.call.set_floats(1, 0.5);
-  expectRefusal(test.call, "library call ATTENTION_FORWARD: has 0 scalars, needs 4 for dropout");
+  expectRefusal(test, "library call ATTENTION_FORWARD: has 0 scalars, needs 4 for dropout");
   test.call.set_floats(1, 0);
   test.call.add_sizes(400);
-  expectRefusal(test.call, "library call ATTENTION_FORWARD: has 0 scalars, needs 5 for a part of the queries");
+  expectRefusal(test, "library call ATTENTION_FORWARD: has 0 scalars, needs 5 for a part of the queries");
   for (int i = 0; i < 5; ++i)
     test.call.add_scalars();
-  expectRefusal(test.call, "library call ATTENTION_FORWARD: buffer 1 has 3080 bytes, needs 4800");
+  expectRefusal(test, "library call ATTENTION_FORWARD: buffer 1 has 3080 bytes, needs 4800");
   test.call.set_floats(1, 1);
-  expectRefusal(test.call, "library call ATTENTION_FORWARD: dropout rate is 1.000000, needs to be "
-                           "at least 0 and below 1");
+  expectRefusal(test, "library call ATTENTION_FORWARD: dropout rate is 1.000000, needs to be "
+                      "at least 0 and below 1");
 }
 
 TEST(Refusal, RopeOfAnOddHead) {
@@ -89,20 +92,27 @@ TEST(Refusal, RopeOfAnOddHead) {
   test.add(pb::F32, 6);
   test.addIds({0, 1});
   test.add(pb::F32, 6);
-  expectRefusal(test.call, "library call ROPE: head_dim is 3, needs to be even");
+  expectRefusal(test, "library call ROPE: head_dim is 3, needs to be even");
 }
 
-TEST(Refusal, CopiesThatOverlap) {
-  CallUnderTest test(pb::LibraryCall::COPY, {3, 8, 4, 8});
-  test.add(pb::F32, 6);
-  test.add(pb::F32, 6);
-  expectRefusal(test.call, "library call COPY: blocks of 8 bytes overlap at a stride of 4");
+TEST(Refusal, BlocksBehindTheEnd) {
+  CallUnderTest copy(pb::LibraryCall::COPY, {3, 8, 4});
+  copy.add(pb::F32, 4);
+  copy.add(pb::F32, 3);
+  expectRefusal(copy, "library call COPY: buffer 0 has 16 bytes, needs 20");
+  CallUnderTest swap(pb::LibraryCall::REARRANGE, {2, 3, 4});
+  swap.add(pb::F32, 6);
+  swap.add(pb::F32, 5);
+  expectRefusal(swap, "library call REARRANGE: buffer 1 has 20 bytes, needs 24");
 }
 
-TEST(Refusal, FunctionsOfTheExecutor) {
-  pb::LibraryCall call;
-  call.set_function(pb::LibraryCall::UPDATE_SCALARS);
-  expectRefusal(call, "library call UPDATE_SCALARS: is function 10, which has no kernel in this runtime");
+TEST(Refusal, WhatOtherTargetsHave) {
+  CallUnderTest test = makeMatmul();
+  test.call.set_epilogue(pb::LibraryCall::BIAS);
+  expectRefusal(test, "library call MATMUL: has an epilogue, which this target has not");
+  test = makeMatmul();
+  test.call.set_function(static_cast<pb::LibraryCall::Function>(77));
+  expectRefusal(test, "library call : is function 77, which has no kernel in this runtime");
 }
 
 } // namespace

@@ -1,0 +1,54 @@
+#include "runtime/kernels/update_scalars.h"
+
+#include "runtime/kernels/factories.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace espalier::rt {
+
+namespace {
+
+class UpdateScalars final : public LibraryKernel {
+public:
+  UpdateScalars(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+    CallReader reader(call, types, {.buffers = 6, .sizes = 0, .floats = 1});
+    for (int buffer = 0; buffer < 6; ++buffer)
+      reader.expectOne(buffer, Storage::F32);
+    maxGradNorm_ = reader.real(0);
+  }
+
+  int64_t parts() const override { return 1; }
+
+  void run(const CallArguments &arguments, int64_t, void *) const override {
+    auto slot = [&](int buffer) { return static_cast<float *>(arguments.buffers[buffer]); };
+    ScalarUpdate update = updateScalars(maxGradNorm_, *slot(0), *slot(1), *slot(2), *slot(3));
+    *slot(4) = update.gradientScale;
+    *slot(5) = update.apply;
+  }
+
+private:
+  double maxGradNorm_ = 0;
+};
+
+} // namespace
+
+double normalisedNorm(float tokenCount, float squaredNorm, float lossScale) {
+  return std::sqrt(double(squaredNorm)) / (double(tokenCount) * double(lossScale));
+}
+
+ScalarUpdate updateScalars(double maxGradNorm, float lossSum, float tokenCount, float squaredNorm, float lossScale) {
+  bool isFinite = std::isfinite(lossSum) && std::isfinite(squaredNorm) && tokenCount > 0;
+  if (!isFinite)
+    return {0, 0};
+  double clip = 1;
+  if (maxGradNorm > 0)
+    clip = std::min(1.0, maxGradNorm / (normalisedNorm(tokenCount, squaredNorm, lossScale) + 1e-6));
+  return {static_cast<float>(clip / (double(tokenCount) * double(lossScale))), 1};
+}
+
+std::unique_ptr<LibraryKernel> makeUpdateScalars(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+  return std::make_unique<UpdateScalars>(call, types);
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,164 @@
+#include "runtime/verify/library_functions.h"
+
+namespace espalier::rt {
+namespace {
+
+using Types = OperandRule::Types;
+
+constexpr uint32_t bit(int operand) { return uint32_t{1} << operand; }
+
+/// Products of a call's sizes, and whether all of them were numbers of elements.
+class Sizes {
+public:
+  explicit Sizes(const pb::LibraryCall &call) : call(call) {}
+
+  /// Size `index`; 0 behind the last.
+  int64_t operator[](int index) const { return has(index + 1) ? call.sizes(index) : 0; }
+  bool has(int count) const { return call.sizes_size() >= count; }
+
+  int64_t product(std::initializer_list<int64_t> sizes) {
+    int64_t result = 1;
+    for (int64_t size : sizes)
+      isSound =
+          isSound && size >= 0 && size < limit && !__builtin_mul_overflow(result, size, &result) && result < limit;
+    return isSound ? result : 0;
+  }
+
+  bool isSound = true;
+
+private:
+  static constexpr int64_t limit = int64_t{1} << 48; // bytes of a rank stay below
+  const pb::LibraryCall &call;
+};
+
+OperandRule reads(int64_t elements, Types types = Types::Float, uint32_t linear = 0) {
+  return {.elements = elements, .types = types, .linear = linear};
+}
+
+OperandRule writes(int64_t elements, Types types = Types::Float) {
+  return {.access = pb::Operand::WRITE, .elements = elements, .types = types};
+}
+
+/// A sum over what the operands have and it has not.
+OperandRule sums(int64_t elements, Types types = Types::Float) {
+  OperandRule rule = writes(elements, types);
+  rule.reduces = true;
+  return rule;
+}
+
+/// What `store` says of the last buffer.
+OperandRule stored(OperandRule rule, pb::Store store) {
+  if (store != pb::OVERWRITE)
+    rule.access = pb::Operand::ADD;
+  rule.unlessFirst = store == pb::ADD_UNLESS_FIRST;
+  return rule;
+}
+
+std::vector<OperandRule> matmul(const pb::LibraryCall &call, Sizes &size) {
+  // c = gelu(a b + bias): linear only without an epilogue, as a bias would be added once by each rank with a term.
+  bool isLinear = call.epilogue() == pb::LibraryCall::NONE;
+  bool hasBias = call.epilogue() == pb::LibraryCall::BIAS || call.epilogue() == pb::LibraryCall::BIAS_GELU_TANH;
+  int64_t m = size[0], n = size[1], k = size[2], batch = size[3];
+  std::vector<OperandRule> rules = {reads(size.product({batch, m, k}), Types::Float, isLinear ? 1 : 0),
+                                    reads(size.product({batch, k, n}), Types::Float, isLinear ? 2 : 0)};
+  rules.push_back(stored(sums(size.product({batch, m, n})), call.store()));
+  if (hasBias)
+    rules.push_back(reads(n));
+  return rules;
+}
+
+std::vector<OperandRule> attention(bool isForward, Sizes &size) {
+  int64_t batch = size[0], sequence = size[1], kvHeads = size[2], group = size[3], headDim = size[4];
+  int64_t queries = size.product({batch, sequence, kvHeads, group, headDim});
+  int64_t keys = size.product({batch, size.has(6) ? size[5] : sequence, kvHeads, headDim});
+  int64_t rows = size.product({batch, sequence, kvHeads, group});
+  OperandRule step = reads(1, Types::I32);
+  if (isForward)
+    return {reads(queries), reads(keys), reads(keys, Types::Float, 1), writes(queries), writes(rows, Types::F32), step};
+  return {reads(queries),
+          reads(keys),
+          reads(keys),
+          reads(queries),
+          reads(rows, Types::F32),
+          reads(queries, Types::Float, 1),
+          step,
+          writes(queries),
+          sums(keys),
+          sums(keys)};
+}
+
+std::vector<OperandRule> copy(Sizes &size) {
+  int64_t outer = size[0], stride = size[1], bytes = size[2];
+  int64_t from = outer > 0 ? size.product({outer - 1, stride}) + size.product({bytes}) : 0;
+  return {reads(size.product({from}), Types::Bytes, 1), writes(size.product({outer, bytes}), Types::Bytes)};
+}
+
+} // namespace
+
+std::optional<std::vector<OperandRule>> operandsOf(const pb::LibraryCall &call) {
+  Sizes size(call);
+  std::vector<OperandRule> rules;
+  int needed = 0;
+  switch (call.function()) {
+  case pb::LibraryCall::MATMUL:
+    needed = 4;
+    rules = matmul(call, size);
+    break;
+  case pb::LibraryCall::ATTENTION_FORWARD:
+  case pb::LibraryCall::ATTENTION_BACKWARD:
+    needed = 5;
+    rules = attention(call.function() == pb::LibraryCall::ATTENTION_FORWARD, size);
+    break;
+  case pb::LibraryCall::EMBED: // tokens, rows, hidden
+    needed = 3;
+    rules = {reads(size.product({size[1], size[2]}), Types::Float, 1), reads(size.product({size[0]}), Types::I32),
+             sums(size.product({size[0], size[2]}))};
+    break;
+  case pb::LibraryCall::EMBED_GRADIENT:
+    needed = 3;
+    rules = {reads(size.product({size[0]}), Types::I32), reads(size.product({size[0], size[2]}), Types::Float, 1),
+             stored(sums(size.product({size[1], size[2]}), Types::F32), call.store())};
+    break;
+  case pb::LibraryCall::ROPE: { // tokens, heads, head_dim, inverse
+    needed = 4;
+    int64_t elements = size.product({size[0], size[1], size[2]});
+    rules = {reads(elements, Types::Float, 1), reads(size.product({size[0]}), Types::I32), writes(elements)};
+    rules[2].over = bit(0);
+    break;
+  }
+  case pb::LibraryCall::SQUARED_NORM:
+    needed = 1;
+    rules = {reads(size.product({size[0]}), Types::F32), stored(sums(1, Types::F32), pb::ADD)};
+    break;
+  case pb::LibraryCall::COPY:
+    needed = 3;
+    rules = copy(size);
+    break;
+  case pb::LibraryCall::ZERO:
+    needed = 1;
+    rules = {writes(size.product({size[0]}), Types::Bytes)};
+    break;
+  case pb::LibraryCall::REDUCE_PARTS: // parts, n
+    needed = 2;
+    rules = {reads(size.product({size[0], size[1]}), Types::F32, 1),
+             stored(sums(size.product({size[1]}), Types::F32), call.store())};
+    break;
+  case pb::LibraryCall::UPDATE_SCALARS:
+    rules.assign(4, reads(1, Types::F32));
+    rules.resize(6, writes(1, Types::F32));
+    break;
+  case pb::LibraryCall::REARRANGE: { // a, b, bytes
+    needed = 3;
+    int64_t bytes = size.product({size[0], size[1], size[2]});
+    rules = {reads(bytes, Types::Bytes, 1), writes(bytes, Types::Bytes)};
+    break;
+  }
+  default:
+    return std::nullopt;
+  }
+  if (!size.has(needed) || !size.isSound)
+    return std::nullopt;
+  return rules;
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,128 @@
+// What library functions declare: kernels take exactly that, and malformed sizes declare nothing.
+#include "runtime/kernels/kernels.h"
+#include "runtime/verify/library_functions.h"
+
+#include <gtest/gtest.h>
+
+namespace espalier::rt {
+namespace {
+
+using Call = pb::LibraryCall;
+
+struct Case {
+  Call::Function function;
+  std::vector<int64_t> sizes;
+  std::vector<double> floats = {};
+  int scalars = 0;
+};
+
+const std::vector<Case> cases = {
+    {Call::MATMUL, {3, 4, 5, 2}},
+    {Call::ATTENTION_FORWARD, {2, 3, 2, 3, 8}, {0.5, 0.1}, 5},
+    {Call::ATTENTION_FORWARD, {2, 3, 2, 3, 8, 12}, {0.5, 0.1}, 5},
+    {Call::ATTENTION_BACKWARD, {2, 3, 2, 3, 8}, {0.5, 0.1}, 5},
+    {Call::ATTENTION_BACKWARD, {2, 3, 2, 3, 8, 12}, {0.5, 0.1}, 5},
+    {Call::EMBED, {3, 7, 5}, {}, 1},
+    {Call::EMBED_GRADIENT, {3, 7, 5}, {}, 1},
+    {Call::ROPE, {3, 2, 4, 0}, {10000}},
+    {Call::SQUARED_NORM, {9}, {1}},
+    {Call::COPY, {3, 20, 12}},
+    {Call::ZERO, {12}},
+    {Call::REDUCE_PARTS, {3, 7}},
+    {Call::UPDATE_SCALARS, {}, {1}},
+    {Call::REARRANGE, {3, 5, 8}},
+};
+
+Call callOf(const Case &c) {
+  Call call;
+  call.set_function(c.function);
+  call.mutable_sizes()->Add(c.sizes.begin(), c.sizes.end());
+  call.mutable_floats()->Add(c.floats.begin(), c.floats.end());
+  for (int i = 0; i < c.scalars; ++i)
+    call.add_scalars();
+  return call;
+}
+
+/// `call` with the buffers that it declares; returns their types.
+std::vector<pb::DataType> addBuffers(Call &call) {
+  std::vector<pb::DataType> types;
+  std::vector<OperandRule> rules = *operandsOf(call);
+  for (const OperandRule &rule : rules) {
+    types.push_back(rule.types == OperandRule::Types::I32     ? pb::I32
+                    : rule.types == OperandRule::Types::Float ? pb::BF16
+                                                              : pb::F32);
+    int64_t width = rule.types == OperandRule::Types::Bytes ? 1 : types.back() == pb::BF16 ? 2 : 4;
+    call.add_buffers()->set_bytes(static_cast<uint64_t>(rule.elements * width));
+  }
+  return types;
+}
+
+// The table is no second opinion: one byte less is refused by the kernel itself.
+TEST(LibraryFunctions, DeclareWhatKernelsTake) {
+  for (const Case &c : cases) {
+    Call call = callOf(c);
+    SCOPED_TRACE(Call::Function_Name(c.function));
+    ASSERT_TRUE(operandsOf(call));
+    std::vector<pb::DataType> types = addBuffers(call);
+    EXPECT_NO_THROW(makeLibraryKernel(call, types, 1));
+    for (int i = 0; i < call.buffers_size(); ++i) {
+      Call smaller = call;
+      smaller.mutable_buffers(i)->set_bytes(call.buffers(i).bytes() - 1);
+      EXPECT_THROW(makeLibraryKernel(smaller, types, 1), std::invalid_argument) << "buffer " << i;
+    }
+    for (size_t i = 0; i < types.size(); ++i) {
+      std::vector<pb::DataType> other = types;
+      other[i] = types[i] == pb::I32 ? pb::F32 : pb::I32;
+      if ((*operandsOf(call))[i].types != OperandRule::Types::Bytes)
+        EXPECT_THROW(makeLibraryKernel(call, other, 1), std::invalid_argument) << "type " << i;
+    }
+  }
+}
+
+TEST(LibraryFunctions, MalformedSizesDeclareNothing) {
+  for (const Case &c : cases) {
+    if (c.sizes.empty())
+      continue;
+    SCOPED_TRACE(Call::Function_Name(c.function));
+    Case fewer = c, negative = c, huge = c;
+    while (fewer.sizes.size() > 5 || fewer.sizes.size() == c.sizes.size())
+      fewer.sizes.pop_back();
+    if (fewer.sizes.size() == 5) // attention's sixth size may be left out
+      fewer.sizes.pop_back();
+    EXPECT_FALSE(operandsOf(callOf(fewer)));
+    negative.sizes.back() = -1;
+    huge.sizes.front() = int64_t{1} << 60;
+    EXPECT_FALSE(operandsOf(callOf(huge)));
+    if (c.function != Call::ROPE) // whose last size is a flag
+      EXPECT_FALSE(operandsOf(callOf(negative)));
+  }
+  Call unknown;
+  unknown.set_function(static_cast<Call::Function>(77));
+  EXPECT_FALSE(operandsOf(unknown));
+}
+
+TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
+  Call call = callOf(cases[0]);
+  EXPECT_EQ((*operandsOf(call))[2].access, pb::Operand::WRITE);
+  call.set_store(pb::ADD);
+  EXPECT_EQ((*operandsOf(call))[2].access, pb::Operand::ADD);
+  EXPECT_FALSE((*operandsOf(call))[2].unlessFirst);
+  call.set_store(pb::ADD_UNLESS_FIRST);
+  EXPECT_EQ((*operandsOf(call))[2].access, pb::Operand::ADD);
+  EXPECT_TRUE((*operandsOf(call))[2].unlessFirst);
+  EXPECT_NE((*operandsOf(call))[0].linear, (*operandsOf(call))[1].linear);
+}
+
+// A term of a sum must not pass what is no sum, and a bias would be added by each rank that has a term.
+TEST(LibraryFunctions, EpiloguesAreNotLinear) {
+  Call call = callOf(cases[0]);
+  call.set_epilogue(Call::BIAS_GELU_TANH);
+  ASSERT_EQ(operandsOf(call)->size(), 4U);
+  EXPECT_EQ((*operandsOf(call))[3].elements, 4);
+  EXPECT_EQ((*operandsOf(call))[0].linear, 0U);
+  call.set_epilogue(Call::GELU_TANH);
+  EXPECT_EQ(operandsOf(call)->size(), 3U);
+}
+
+} // namespace
+} // namespace espalier::rt
