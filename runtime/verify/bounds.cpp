@@ -176,7 +176,8 @@ void Bounds::checkFlights(int index) {
           if (seen.emplace(flight.transfer(), flight.call()).second) {
             const pb::Transfer &transfer = plan.transfers(static_cast<int>(flight.transfer()));
             const pb::Call &call = stage.calls(static_cast<int>(flight.call()));
-            checkTransfer(fmt::format("stage {}, {} of {}", index, transfer.name(), call.name()), stage, call, transfer);
+            checkTransfer(fmt::format("stage {}, {} of {}", index, transfer.name(), call.name()), stage, call,
+                          transfer);
           }
 }
 

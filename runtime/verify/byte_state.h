@@ -25,10 +25,9 @@ public:
   /// Bytes [0, end) that hold `content`.
   explicit ByteState(int64_t end, Content content = {});
 
-  /// The first byte of the span (of its own part) whose content `isGood` refuses, or that a flight writes, unless one of
-  /// the same queue: that has ended by then.
-  template <typename IsGood>
-  std::optional<Fault> check(Span span, IsGood isGood, uint32_t queue = noQueue) const {
+  /// The first byte of the span (of its own part) whose content `isGood` refuses, or that a flight writes, unless one
+  /// of the same queue: that has ended by then.
+  template <typename IsGood> std::optional<Fault> check(Span span, IsGood isGood, uint32_t queue = noQueue) const {
     for (auto piece = at(span.begin); piece != pieces.end() && piece->first < span.end; ++piece) {
       const Piece &state = piece->second;
       int64_t byte = std::max(piece->first, span.begin);

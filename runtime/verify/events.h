@@ -30,14 +30,12 @@ struct ValueInfo {
   int64_t width = 4;            ///< bytes of an element
   bool isPerMicroBatch = false; ///< else one instance for all
   bool isResident = false;      ///< lives from entry to entry
-  bool isLocal = false;         ///< named in one subprogram only: dead when that ends
   bool isSum = false;           ///< something adds to it
   Layering layering = OfCall;
   Part part = None;    ///< of a bucket's values
   uint32_t bucket = 0; ///< of a bucket's values
   uint32_t additions = 0;
-  int64_t alias = -1;      ///< the root in whose place a transfer leaves it: it is part of that, too
-  int64_t aliasOffset = 0; ///< and where in it
+  uint32_t tag = 0; ///< above 0: what a transfer makes of a piece of the root, which only those ask for that name it
 };
 
 /// Which value: the root, whose layer, of which micro-batch.
@@ -53,9 +51,11 @@ struct Content {
   enum Kind : uint8_t { Undefined, Found, Ready, Sum };
   Kind kind = Undefined;
   Instance instance;
-  int64_t origin = 0;   ///< where the instance's first byte would lie
-  uint32_t version = 0; ///< of bytes of a bucket: how often written since the entry began
-  uint64_t terms = 0;   ///< of a sum: a hash of the set of its terms
+  int64_t origin = 0;     ///< where the instance's first byte would lie
+  uint32_t version = 0;   ///< of bytes of a bucket: how often written since the entry began
+  uint32_t tag = 0;       ///< as ValueInfo.tag
+  uint32_t sum = 0;       ///< of a sum: the value that is added to
+  uint64_t terms = 0;     ///< of a sum: a hash of the set of its terms
   bool isPadding = false; ///< of a sum: zeros from the beginning, between parameters
   bool isRead = false;    ///< of a sum: nothing may be added any more
   uint32_t writer = 0;    ///< who left it, for errors
@@ -72,6 +72,8 @@ struct Operand {
   Span span;
   uint32_t value = 0;
   int32_t layer = 0;
+  int64_t valueBegin = 0, valueEnd = 0; ///< the value's bytes in its root, where all parts are counted
+  int64_t origin = 0;                   ///< where a write puts the root's first byte
   bool operator==(const Operand &) const = default;
 };
 
@@ -83,7 +85,7 @@ struct Step {
   uint32_t transfer = 0;
   uint32_t queue = 0;
   std::vector<Operand> operands;
-  std::vector<uint32_t> over; ///< by operand: operands in whose place it may be written, as bits
+  std::vector<uint64_t> over; ///< by operand: operands in whose place it may be written, as bits
   double squares = 0;         ///< above 0: adds the squares of its operands to the norm, with this weight
 };
 

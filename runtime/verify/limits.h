@@ -7,7 +7,7 @@ namespace espalier::rt::verify {
 
 constexpr uint64_t maxBytes = uint64_t(1) << 48;
 constexpr uint64_t maxStride = uint64_t(1) << 44; ///< of a place
-constexpr uint64_t maxCount = uint64_t(1) << 32; ///< of settings
+constexpr uint64_t maxCount = uint64_t(1) << 32;  ///< of settings
 constexpr int64_t maxCoefficient = int64_t(1) << 40;
 constexpr uint64_t maxRanks = 1 << 20;
 constexpr uint32_t maxSlots = 1 << 16;

@@ -56,7 +56,8 @@ Range bytesOf(const pb::Buffer &buffer, const pb::Plan &plan, const Mesh &mesh) 
   if (!buffer.has_reads_at())
     return {offset, offset + bytes};
   Range at = rangeOf(buffer.reads_at(), plan);
-  bool isTooLarge = at.greatest > limit || at.least < -limit || offset + bytes > limit - std::max<int64_t>(0, at.greatest);
+  bool isTooLarge =
+      at.greatest > limit || at.least < -limit || offset + bytes > limit - std::max<int64_t>(0, at.greatest);
   return isTooLarge ? Range{offset, limit} : Range{offset + at.least, offset + bytes + at.greatest};
 }
 

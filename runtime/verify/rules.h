@@ -1,5 +1,5 @@
-// The rules of the proof, a function each, by the letters of README.md; verify_plan.cpp says in which order they can rely
-// on each other.
+// The rules of the proof, a function each, by the letters of README.md; verify_plan.cpp says in which order they can
+// rely on each other.
 #pragma once
 
 #include "runtime/comm/comm.h"
@@ -48,8 +48,8 @@ Range rangeOf(const pb::Affine &affine, const pb::Plan &plan);
 /// Whether an affine number is one number everywhere.
 bool isConstant(const pb::Affine &affine);
 
-/// Bytes [least, greatest) of its region that a buffer may mean on some rank: all parts, wherever it reads. A buffer that
-/// is too large to count ends at 2^62.
+/// Bytes [least, greatest) of its region that a buffer may mean on some rank: all parts, wherever it reads. A buffer
+/// that is too large to count ends at 2^62.
 Range bytesOf(const pb::Buffer &buffer, const pb::Plan &plan, const Mesh &mesh);
 
 /// Where a place lies in a slot, in its first copy.

@@ -304,8 +304,8 @@ void Structure::checkBuffer(const pb::Buffer &buffer, const std::string &name) {
 }
 
 void Structure::checkAffine(const pb::Affine &affine, const std::string &name) {
-  for (int64_t term : {affine.micro_batch(), affine.layer(), affine.pp(), affine.dp(), affine.cp(), affine.ep(),
-                       affine.tp()})
+  for (int64_t term :
+       {affine.micro_batch(), affine.layer(), affine.pp(), affine.dp(), affine.cp(), affine.ep(), affine.tp()})
     if (term > maxCoefficient || term < -maxCoefficient)
       add("{}: a step of {} is out of range", name, term);
   index(affine.first(), plan.buckets_size() + 1, "bucket", name);

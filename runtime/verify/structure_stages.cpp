@@ -25,7 +25,8 @@ private:
   void checkAction(const pb::Stage &stage, const pb::Action &action);
   void checkRun(const pb::Stage &stage, const pb::Run &run);
   void checkFlight(const pb::Stage &stage, const pb::Flight &flight, bool isStart);
-  void checkSlots(const pb::Stage &stage, const pb::Chunk &chunk, const google::protobuf::RepeatedField<uint32_t> &slots);
+  void checkSlots(const pb::Stage &stage, const pb::Chunk &chunk,
+                  const google::protobuf::RepeatedField<uint32_t> &slots);
   void checkMicroBatch(uint32_t microBatch);
 
   void index(uint64_t value, int64_t size, std::string_view what) {
