@@ -60,24 +60,6 @@ LogicalResult build(Compilation &c) {
   return success();
 }
 
-/// Backward of the first segment runs after that of the last; with both on one stage, the accumulator of a tied
-/// parameter holds the last one's part already.
-void markTiedAccumulators(Compilation &c) {
-  for (const SegmentDescription &segment : c.run.model.segments)
-    for (const ParameterDescription &parameter : segment.parameters) {
-      auto [kind, name] = StringRef(parameter.tiedTo).split('.');
-      if (kind.empty() || c.plan.pp > 1)
-        continue;
-      auto owner = c.module->lookupSymbol<func::FuncOp>(kind);
-      owner.walk([&](model::AccumulateOp op) {
-        auto argument = cast<BlockArgument>(op.getAccumulator());
-        auto attribute = owner.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
-        if (attribute.getValue() == name)
-          op.setAlways(true);
-      });
-    }
-}
-
 LogicalResult differentiate(Compilation &c) {
   if (failed(runPasses(c, [](OpPassManager &passes) {
         passes.addPass(createDifferentiate());
@@ -87,7 +69,6 @@ LogicalResult differentiate(Compilation &c) {
         passes.addPass(createCSEPass());
       })))
     return failure();
-  markTiedAccumulators(c);
   c.flopsPerStep = stepFlops(*c.module, c.run.model) * c.plan.microBatches;
   return success();
 }
@@ -106,7 +87,7 @@ LogicalResult partition(Compilation &c) {
 LogicalResult splitPhases(Compilation &c) {
   if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createSplitPhases()); })))
     return failure();
-  buildOptimizer(*c.module, c.segments, c.run, c.plan);
+  buildOptimizer(*c.module, c.segments, c.run);
   if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createCSEPass()); })))
     return failure();
   c.regions = layOutRegions(*c.module, c.segments);
@@ -121,7 +102,7 @@ LogicalResult lower(Compilation &c) {
 LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  for (const rt::pb::KernelObject &object : plan.objects()) {
+  for (const rt::pb::Object &object : plan.objects()) {
     std::string file = folder + "/" + object.level() + (plan.target() == "cuda" ? ".ptx" : ".so");
     std::ofstream stream(file, std::ios::binary);
     stream << object.code();

@@ -4,6 +4,7 @@
 #include "compiler/codegen/cpu/emit_cpu.h"
 #include "compiler/codegen/cuda/emit_cuda.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/codegen/plan_tables.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 
@@ -20,55 +21,94 @@ namespace pb = rt::pb;
 
 namespace {
 
+template <typename Ours, typename Theirs> constexpr bool isSame(Ours ours, Theirs theirs) {
+  return static_cast<int>(ours) == static_cast<int>(theirs);
+}
+using Function = pb::LibraryCall;
+static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
+              isSame(exec::Function::AttentionForward, Function::ATTENTION_FORWARD) &&
+              isSame(exec::Function::AttentionBackward, Function::ATTENTION_BACKWARD) &&
+              isSame(exec::Function::Embed, Function::EMBED) &&
+              isSame(exec::Function::EmbedGradient, Function::EMBED_GRADIENT) &&
+              isSame(exec::Function::Rope, Function::ROPE) &&
+              isSame(exec::Function::SquaredNorm, Function::SQUARED_NORM) &&
+              isSame(exec::Function::Copy, Function::COPY) && isSame(exec::Function::Zero, Function::ZERO) &&
+              isSame(exec::Function::ReduceParts, Function::REDUCE_PARTS) &&
+              isSame(exec::Function::UpdateScalars, Function::UPDATE_SCALARS) &&
+              isSame(exec::Function::Rearrange, Function::REARRANGE));
+static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
+              isSame(exec::TransferKind::AllGather, pb::Transfer::ALL_GATHER) &&
+              isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&
+              isSame(exec::TransferKind::AllToAll, pb::Transfer::ALL_TO_ALL));
+static_assert(isSame(exec::Reduction::Sum, pb::SUM) && isSame(exec::Reduction::Max, pb::MAX));
+static_assert(isSame(exec::Store::Overwrite, pb::OVERWRITE) && isSame(exec::Store::Add, pb::ADD) &&
+              isSame(exec::Store::AddUnlessFirst, pb::ADD_UNLESS_FIRST));
+
+/// The number of a name that the op's verifier has seen.
+template <typename Number, typename Enumeration> Number numberOf(std::optional<Enumeration> known) {
+  return static_cast<Number>(static_cast<int>(*known));
+}
+
 pb::DataType dataType(Type type) {
   return type.isBF16() ? pb::BF16 : type.isF16() ? pb::F16 : type.isInteger() ? pb::I32 : pb::F32;
 }
 
-void addCoordinates(Attribute attribute, google::protobuf::RepeatedPtrField<pb::AxisTerm> &terms) {
+void addCoordinates(Attribute attribute, pb::Affine &affine) {
   auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
   if (!origin)
     return;
   for (auto [axis, stride] : llvm::zip_equal(origin.getAxes(), origin.getStrides())) {
-    pb::AxisTerm *term = terms.Add();
-    term->set_axis(axis.str());
-    term->set_coefficient(stride);
+    if (axis == "pp")
+      affine.set_pp(stride);
+    else if (axis == "dp")
+      affine.set_dp(stride);
+    else if (axis == "cp")
+      affine.set_cp(stride);
+    else if (axis == "ep")
+      affine.set_ep(stride);
+    else if (axis == "tp")
+      affine.set_tp(stride);
   }
 }
 
-void fillScalar(Attribute attribute, pb::Scalar &message) {
+void fillScalar(Attribute attribute, pb::Affine &message) {
   auto scalar = cast<exec::ScalarAttr>(attribute);
   message.set_constant(scalar.getConstant());
-  message.set_step(scalar.getStep());
   message.set_micro_batch(scalar.getMicroBatch());
   message.set_layer(scalar.getLayer());
   message.set_seed(scalar.getSeed());
-  addCoordinates(scalar.getCoordinates(), *message.mutable_coordinates());
-}
-
-pb::LibraryCall::Function functionOf(StringRef name) {
-  return static_cast<pb::LibraryCall::Function>(exec::functionNumber(name));
+  message.set_first(scalar.getFirst());
+  addCoordinates(scalar.getCoordinates(), message);
 }
 
 /// Emits the programs of one module into a plan.
 class Emitter {
 public:
-  Emitter(ModuleOp module, pb::Plan &plan) : module(module), plan(plan) {}
+  Emitter(ModuleOp module, pb::Plan &plan)
+      : module(module), plan(plan), tables(plan), describedValues(plan.values_size()) {}
 
   LogicalResult emit(bool withObjects);
 
 private:
   LogicalResult emitObjects();
   LogicalResult emitText();
+  void emitKernel(exec::KernelOp kernel, pb::Kernel &message);
+  void addGeometry(pb::Object &object);
   void emitProgram(exec::ProgramOp program);
   void emitLaunch(exec::LaunchOp launch, pb::Launch &message);
   void emitCall(exec::CallOp call, pb::LibraryCall &message);
-  void emitStart(exec::StartOp start, pb::Collective &message);
-  void fillBuffer(exec::BufferAttr buffer, bool isWritten, pb::BufferRef &message);
+  uint32_t emitStart(exec::StartOp start);
+  void fillBuffer(exec::BufferAttr buffer, pb::Buffer &message);
+  uint32_t valueOf(exec::BufferAttr buffer);
+  void agreeOnAxes();
   uint32_t locationOf(Operation *op);
 
   ModuleOp module;
   pb::Plan &plan;
+  PlanTables tables;
+  int describedValues; ///< those that were there: buffers do not say how long they are
   pb::Subprogram *subprogram = nullptr;
+  std::map<int64_t, uint32_t> transfers; ///< of the program at hand, by the start's id
   std::map<std::string, uint32_t> kernels, locations;
 };
 
@@ -106,25 +146,35 @@ uint32_t Emitter::locationOf(Operation *op) {
   return entry->second;
 }
 
-/// Also widens the subprogram's reach into the region, over all ranks.
-void Emitter::fillBuffer(exec::BufferAttr buffer, bool isWritten, pb::BufferRef &message) {
-  int region = exec::regionNumber(buffer.getRegion());
-  message.set_region(static_cast<pb::Region>(region));
+/// A program's own values have its name before theirs.
+uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
+  StringRef name = buffer.getValue().getValue();
+  bool isOwn = name.consume_front("%");
+  pb::Value value;
+  value.set_name(isOwn ? subprogram->name() + "/" + name.str() : name.str());
+  value.set_type(dataType(buffer.getElement()));
+  uint32_t number = tables.value(value);
+  pb::Value &known = *plan.mutable_values(static_cast<int>(number));
+  uint64_t elements = buffer.getBytes() * 8 / buffer.getElement().getIntOrFloatBitWidth();
+  if (static_cast<int>(number) >= describedValues)
+    known.set_elements(std::max<uint64_t>(known.elements(), elements));
+  return number;
+}
+
+void Emitter::fillBuffer(exec::BufferAttr buffer, pb::Buffer &message) {
+  message.set_region(numberOf<uint32_t>(exec::symbolizeRegion(buffer.getRegion())));
   message.set_offset(buffer.getOffset());
   message.set_bytes(buffer.getBytes());
-  message.set_written(isWritten);
-  addCoordinates(buffer.getCoordinates(), *message.mutable_coordinates());
-  uint64_t end = buffer.getOffset() + buffer.getBytes();
-  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
-  for (const pb::AxisTerm &term : message.coordinates())
-    end += term.coefficient() * (mesh ? mesh.size(term.axis()) - 1 : 0);
-  subprogram->set_region_bytes(region, std::max<uint64_t>(subprogram->region_bytes(region), end));
+  message.set_value(valueOf(buffer));
+  message.set_layer(static_cast<int32_t>(buffer.getLayer()));
+  message.set_part(static_cast<uint32_t>(buffer.getPart()));
+  if (buffer.getCoordinates())
+    addCoordinates(buffer.getCoordinates(), *message.mutable_reads_at());
 }
 
 void Emitter::emitLaunch(exec::LaunchOp launch, pb::Launch &message) {
   message.set_kernel(kernels.at(launch.getKernel().str()));
-  exec::visitBuffers(
-      launch, [&](exec::BufferAttr buffer, bool isWritten) { fillBuffer(buffer, isWritten, *message.add_buffers()); });
+  exec::visitBuffers(launch, [&](exec::BufferAttr buffer, bool) { fillBuffer(buffer, *message.add_buffers()); });
   for (Attribute scalar : launch.getScalars())
     fillScalar(scalar, *message.add_scalars());
   message.set_extent(launch.getExtent());
@@ -132,11 +182,8 @@ void Emitter::emitLaunch(exec::LaunchOp launch, pb::Launch &message) {
 }
 
 void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
-  message.set_function(functionOf(call.getFunction()));
-  exec::visitBuffers(
-      call, [&](exec::BufferAttr buffer, bool isWritten) { fillBuffer(buffer, isWritten, *message.add_buffers()); });
-  for (Type type : call.getTypes().getAsValueRange<TypeAttr>())
-    message.add_types(dataType(type));
+  message.set_function(numberOf<pb::LibraryCall::Function>(exec::symbolizeFunction(call.getFunction())));
+  exec::visitBuffers(call, [&](exec::BufferAttr buffer, bool) { fillBuffer(buffer, *message.add_buffers()); });
   for (int64_t size : call.getSizes())
     message.add_sizes(size);
   if (auto floats = call.getFloats())
@@ -147,34 +194,60 @@ void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
       fillScalar(scalar, *message.add_scalars());
   message.set_transpose_a(call.getTransposeA());
   message.set_transpose_b(call.getTransposeB());
-  message.set_accumulate(call.getAccumulate());
-  message.set_always_adds(call.getAlwaysAdds());
+  message.set_store(call.getAlwaysAdds() ? pb::ADD : call.getAccumulate() ? pb::ADD_UNLESS_FIRST : pb::OVERWRITE);
   message.set_causal(call.getCausal());
 }
 
-void Emitter::emitStart(exec::StartOp start, pb::Collective &message) {
-  message.set_kind(start.getKind() == "all_reduce"   ? pb::Collective::ALL_REDUCE
-                   : start.getKind() == "all_gather" ? pb::Collective::ALL_GATHER
-                                                     : pb::Collective::REDUCE_SCATTER);
-  message.set_reduction(start.getReduction() == "max" ? pb::Collective::MAX : pb::Collective::SUM);
-  for (int64_t stage : start.getStages().value_or(ArrayRef<int64_t>()))
-    message.add_stages(stage);
+uint32_t Emitter::emitStart(exec::StartOp start) {
+  uint32_t axes = 0;
   for (StringRef axis : start.getAxes().getAsValueRange<StringAttr>())
-    if (!start.getStages())
-      message.add_axes(axis.str());
-  message.set_type(dataType(start.getType()));
-  fillBuffer(start.getFrom(), /*isWritten=*/false, *message.add_from());
-  fillBuffer(start.getTo(), /*isWritten=*/true, *message.add_to());
-  message.add_elements(start.getElements());
-  message.set_id(start.getId());
+    axes |= exec::axisBit(axis);
+  pb::Transfer transfer;
+  transfer.set_name(subprogram->name() + "." + std::to_string(transfers.size()));
+  transfer.set_kind(numberOf<pb::Transfer::Kind>(exec::symbolizeTransferKind(start.getKind())));
+  transfer.set_reduction(numberOf<pb::Reduction>(exec::symbolizeReduction(start.getReduction())));
+  transfer.set_queue(tables.queue("collectives"));
+  transfer.set_group(tables.group(axes));
+  fillBuffer(start.getFrom(), *transfer.add_from());
+  fillBuffer(start.getTo(), *transfer.add_to());
+  transfer.set_location(locationOf(start));
+  return transfers[start.getId()] = tables.transfer(std::move(transfer));
+}
+
+/// Says of the operands and results of the programs' collectives over which axes they lie in parts, and over which they
+/// are terms: as each kind changes it (runtime/verify/README.md, G), until nothing new follows.
+void Emitter::agreeOnAxes() {
+  bool isNew = true;
+  auto include = [&](pb::Value &value, uint32_t split, uint32_t partial) {
+    isNew = isNew || (split & ~value.split()) != 0 || (partial & ~value.partial()) != 0;
+    value.set_split(value.split() | split);
+    value.set_partial(value.partial() | partial);
+  };
+  while (isNew) {
+    isNew = false;
+    for (const pb::Transfer &transfer : plan.transfers()) {
+      if (plan.queues(static_cast<int>(transfer.queue())).name() != "collectives")
+        continue;
+      pb::Value &from = *plan.mutable_values(static_cast<int>(transfer.from(0).value()));
+      pb::Value &to = *plan.mutable_values(static_cast<int>(transfer.to(0).value()));
+      uint32_t axes = plan.groups(static_cast<int>(transfer.group())).axes();
+      bool reduces = transfer.kind() == pb::Transfer::ALL_REDUCE || transfer.kind() == pb::Transfer::REDUCE_SCATTER;
+      uint32_t splitBefore =
+          transfer.kind() == pb::Transfer::ALL_GATHER || transfer.kind() == pb::Transfer::ALL_TO_ALL ? axes : 0;
+      uint32_t splitAfter =
+          transfer.kind() == pb::Transfer::REDUCE_SCATTER || transfer.kind() == pb::Transfer::ALL_TO_ALL ? axes : 0;
+      if (reduces)
+        from.set_reduction(transfer.reduction());
+      include(from, (to.split() & ~splitAfter) | splitBefore, to.partial() | (reduces ? axes : 0));
+      include(to, (from.split() & ~splitBefore) | splitAfter, from.partial() & ~(reduces ? axes : 0));
+    }
+  }
 }
 
 void Emitter::emitProgram(exec::ProgramOp program) {
   subprogram = plan.add_subprograms();
   subprogram->set_name(program.getSymName().str());
-  subprogram->set_workspace_bytes(program.getWorkspaceBytes().value_or(0));
-  for (int region = 0; region <= pb::SCALARS; ++region)
-    subprogram->add_region_bytes(0);
+  transfers.clear();
   auto guards = program->getAttrOfType<DenseI64ArrayAttr>("exec.guards");
   for (ArrayRef<int64_t> left = guards ? guards.asArrayRef() : ArrayRef<int64_t>(); left.size() >= 3;
        left = left.drop_front(3)) {
@@ -190,45 +263,53 @@ void Emitter::emitProgram(exec::ProgramOp program) {
     else if (auto call = dyn_cast<exec::CallOp>(op))
       emitCall(call, *instruction->mutable_call());
     else if (auto start = dyn_cast<exec::StartOp>(op))
-      emitStart(start, *instruction->mutable_start());
+      instruction->set_start(emitStart(start));
     else
-      instruction->mutable_wait()->set_id(cast<exec::WaitOp>(op).getId());
+      instruction->set_wait(transfers.at(cast<exec::WaitOp>(op).getId()));
     instruction->set_location(locationOf(&op));
   }
+}
+
+void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
+  message.set_symbol(kernel.getSymName().str());
+  message.set_shape(kernel.getShape().str());
+  if (auto parameters = kernel.getParameters(); parameters && kernel.getShape() == "add_squares")
+    message.set_norm_weight(cast<FloatAttr>(parameters->get("weight")).getValueAsDouble());
 }
 
 LogicalResult Emitter::emit(bool withObjects) {
   plan.set_guard_bytes(guardBytes(module));
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     kernels[kernel.getSymName().str()] = plan.kernels_size();
-    pb::Kernel *message = plan.add_kernels();
-    message->set_symbol(kernel.getSymName().str());
-    message->set_shape(kernel.getShape().str());
-    if (auto geometry = kernel.getGeometry()) {
-      message->set_threads(geometry->getThreads());
-      message->set_extent_per_block(geometry->getExtentPerBlock());
-      message->set_columns_per_block(geometry->getColumnsPerBlock());
-      message->set_shared_bytes(geometry->getSharedBytes());
-    }
-    auto parameters = kernel.getParameters();
-    if (parameters && kernel.getShape() == "add_squares")
-      message->set_norm_weight(cast<FloatAttr>(parameters->get("weight")).getValueAsDouble());
-    message->set_always_adds(parameters && parameters->contains("always_adds"));
+    emitKernel(kernel, *plan.add_kernels());
   }
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);
+  agreeOnAxes();
   if (kernels.empty() || !withObjects)
     return success();
   return exec::isCuda(module) ? emitText() : emitObjects();
+}
+
+/// The grid of each kernel.
+void Emitter::addGeometry(pb::Object &object) {
+  for (auto kernel : module.getOps<exec::KernelOp>()) {
+    pb::Geometry &geometry = *object.add_geometry();
+    geometry.set_threads(kernel.getGeometry()->getThreads());
+    geometry.set_extent_per_block(kernel.getGeometry()->getExtentPerBlock());
+    geometry.set_columns_per_block(kernel.getGeometry()->getColumnsPerBlock());
+    geometry.set_shared_bytes(kernel.getGeometry()->getSharedBytes());
+  }
 }
 
 LogicalResult Emitter::emitText() {
   auto text = codegen::cuda::emitPtx(module);
   if (failed(text))
     return failure();
-  pb::KernelObject *message = plan.add_objects();
+  pb::Object *message = plan.add_objects();
   message->set_level(codegen::cuda::architecture);
   message->set_code(std::move(*text));
+  addGeometry(*message);
   return success();
 }
 
@@ -237,7 +318,7 @@ LogicalResult Emitter::emitObjects() {
   if (failed(objects))
     return failure();
   for (codegen::CpuObject &object : *objects) {
-    pb::KernelObject *message = plan.add_objects();
+    pb::Object *message = plan.add_objects();
     message->set_level(object.level);
     message->set_code(std::move(object.bytes));
   }

@@ -227,9 +227,8 @@ exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b) {
         strides.push_back(stride);
       }
   Attribute coordinates = axes.empty() ? Attribute() : dist::OriginAttr::get(a.getContext(), axes, strides);
-  return exec::ScalarAttr::get(a.getContext(), a.getConstant() + b.getConstant(),
-                               a.getMicroBatch() + b.getMicroBatch(), a.getLayer() + b.getLayer(),
-                               a.getSeed() + b.getSeed(), coordinates, 0);
+  return exec::ScalarAttr::get(a.getContext(), a.getConstant() + b.getConstant(), a.getMicroBatch() + b.getMicroBatch(),
+                               a.getLayer() + b.getLayer(), a.getSeed() + b.getSeed(), coordinates, 0);
 }
 
 int64_t scalarSlot(StringRef name) {
@@ -237,6 +236,13 @@ int64_t scalarSlot(StringRef name) {
     if (name == known)
       return slot;
   return -1;
+}
+
+StringRef scalarName(int64_t slot) {
+  for (auto [name, known] : scalarSlots)
+    if (slot == known)
+      return name;
+  llvm_unreachable("a slot of the scalars without a name");
 }
 
 FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split) {

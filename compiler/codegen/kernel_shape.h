@@ -91,9 +91,12 @@ inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
     {"bias_correction1", rt::BiasCorrection1},
     {"bias_correction2", rt::BiasCorrection2},
     {"apply", rt::Apply},
+    {"step", rt::Step},
 };
 
 /// The slot of a name; -1 for names that are not known.
 int64_t scalarSlot(llvm::StringRef name);
+/// The name of a slot that has one.
+llvm::StringRef scalarName(int64_t slot);
 
 } // namespace espalier::codegen

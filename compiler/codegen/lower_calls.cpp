@@ -143,6 +143,27 @@ void ProgramBuilder::copy(exec::BufferAttr from, exec::BufferAttr to, Type eleme
   emit(call);
 }
 
+void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type element, ArrayRef<int64_t> sizes) {
+  Call call;
+  call.function = "rearrange";
+  call.add(from, element);
+  call.add(to, element);
+  call.sizes.assign(sizes.begin(), sizes.end());
+  emit(call);
+}
+
+/// What becomes of the sums that all ranks agree on.
+void ProgramBuilder::updateScalars(double maxGradNorm) {
+  Call call;
+  call.function = "update_scalars";
+  for (rt::ScalarSlot slot :
+       {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::LossScale, rt::GradientScale, rt::Apply})
+    call.add(scalarAt(slot), builder.getF32Type());
+  call.outputs = 2;
+  call.floats = {maxGradNorm};
+  emit(call);
+}
+
 LogicalResult ProgramBuilder::lowerContract(Operation *op) {
   auto contract = cast<model::ContractOp>(op);
   std::optional<Product> product = collapse(contract);
@@ -251,7 +272,7 @@ LogicalResult ProgramBuilder::lowerSquaredNorm(Operation *op) {
   call.add(target, builder.getF32Type());
   call.sizes = {cast<RankedTensorType>(norm.getX().getType()).getNumElements()};
   call.floats = {norm.getWeight().convertToDouble()};
-  call.flags.clear();
+  call.flags.assign({builder.getNamedAttr("always_adds", builder.getUnitAttr())});
   emit(call);
   return success();
 }

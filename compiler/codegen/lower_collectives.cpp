@@ -1,6 +1,6 @@
 // Collectives become a start where their operand is ready and a wait before the first instruction that touches their
 // buffers, so that what stands in between hides them. The runtime gathers and scatters whole buffers: along an inner
-// dimension the parts are packed before the start, or unpacked where the result is needed, by strided copies.
+// dimension the parts are packed before the start, or unpacked where the result is needed, by a rearrangement.
 #include "compiler/codegen/program_builder.h"
 
 #include "dialects/dist/dialect.h"
@@ -26,18 +26,12 @@ Cut cutOf(Type large, Type small, int64_t dim) {
   return cut;
 }
 
-exec::BufferAttr part(exec::BufferAttr buffer, int64_t start, int64_t bytes, Attribute coordinates) {
-  bool isVirtual = buffer.isVirtual();
-  return exec::BufferAttr::get(buffer.getContext(), buffer.getRegion(), buffer.getOffset() + (isVirtual ? 0 : start),
-                               bytes, buffer.getWithin() + (isVirtual ? start : 0), coordinates);
-}
-
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 
 bool overlap(exec::BufferAttr a, exec::BufferAttr b) {
   if (a.getRegion() != b.getRegion() || (a.isVirtual() && a.getOffset() != b.getOffset()))
     return false;
-  if (a.getCoordinates() || b.getCoordinates())
+  if (a.getCoordinates() || b.getCoordinates() || a.getPart() || b.getPart())
     return true;
   int64_t startA = a.isVirtual() ? a.getWithin() : a.getOffset(),
           startB = b.isVirtual() ? b.getWithin() : b.getOffset();
@@ -81,11 +75,11 @@ FailureOr<Attribute> ProgramBuilder::shareOrigin(Operation *op, ArrayAttr axes, 
 }
 
 void ProgramBuilder::start(StringRef kind, StringRef reduction, ArrayAttr axes, Type element, exec::BufferAttr from,
-                           exec::BufferAttr to, int64_t elements, DenseI64ArrayAttr stages) {
+                           exec::BufferAttr to, int64_t elements) {
   int64_t id = collectives++;
   auto op = builder.create<exec::StartOp>(builder.getI64IntegerAttr(id), builder.getStringAttr(kind),
                                           builder.getStringAttr(reduction), axes, TypeAttr::get(element), from, to,
-                                          builder.getI64IntegerAttr(elements), stages);
+                                          builder.getI64IntegerAttr(elements));
   waitFor(op);
   pending.push_back({id, from, to});
 }
@@ -127,7 +121,7 @@ LogicalResult ProgramBuilder::lowerAllReduce(Operation *op) {
   if (failed(checkAxes(op, reduce.getAxes())))
     return failure();
   start("all_reduce", reduce.getReduction(), reduce.getAxes(), elementOf(reduce.getX()), place(reduce.getX()),
-        place(reduce.getResult()), cast<RankedTensorType>(reduce.getType()).getNumElements(), reduce.getStagesAttr());
+        place(reduce.getResult()), cast<RankedTensorType>(reduce.getType()).getNumElements());
   return success();
 }
 
@@ -145,11 +139,7 @@ LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
     return success();
   unpacks.push_back({result, [this, cut, gathered, result, element, loc = op->getLoc()] {
                        builder.setLoc(loc);
-                       int64_t stride = cut.parts * cut.bytes;
-                       for (int64_t i = 0; i < cut.parts; ++i)
-                         copy(part(gathered, i * cut.outer * cut.bytes, cut.outer * cut.bytes, {}),
-                              part(result, i * cut.bytes, (cut.outer - 1) * stride + cut.bytes, {}), element,
-                              {cut.outer, cut.bytes, stride, cut.bytes});
+                       rearrange(gathered, result, element, {cut.parts, cut.outer, cut.bytes});
                      }});
   return success();
 }
@@ -162,11 +152,8 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
   exec::BufferAttr whole = place(scatter.getX());
   exec::BufferAttr packed = cut.outer == 1 ? whole : newBuffer(scatter.getX().getType());
   Type element = elementOf(scatter.getX());
-  int64_t stride = cut.parts * cut.bytes;
-  for (int64_t i = 0; cut.outer > 1 && i < cut.parts; ++i)
-    copy(part(whole, i * cut.bytes, (cut.outer - 1) * stride + cut.bytes, {}),
-         part(packed, i * cut.outer * cut.bytes, cut.outer * cut.bytes, {}), element,
-         {cut.outer, stride, cut.bytes, cut.bytes});
+  if (cut.outer > 1)
+    rearrange(whole, packed, element, {cut.outer, cut.parts, cut.bytes});
   start("reduce_scatter", "sum", scatter.getAxes(), element, packed, place(scatter.getResult()),
         cast<RankedTensorType>(scatter.getX().getType()).getNumElements());
   return success();
@@ -186,16 +173,11 @@ LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
   exec::BufferAttr packed = sent.outer == 1 ? x : newBuffer(from);
   exec::BufferAttr arrived = received.outer == 1 ? result : newBuffer(to);
   Type element = elementOf(exchange.getX());
-  int64_t sentStride = sent.parts * sent.bytes, receivedStride = received.parts * received.bytes;
-  for (int64_t i = 0; sent.outer > 1 && i < sent.parts; ++i)
-    copy(part(x, i * sent.bytes, (sent.outer - 1) * sentStride + sent.bytes, {}),
-         part(packed, i * sent.outer * sent.bytes, sent.outer * sent.bytes, {}), element,
-         {sent.outer, sentStride, sent.bytes, sent.bytes});
+  if (sent.outer > 1)
+    rearrange(x, packed, element, {sent.outer, sent.parts, sent.bytes});
   start("all_to_all", "sum", exchange.getAxes(), element, packed, arrived, from.getNumElements());
-  for (int64_t i = 0; received.outer > 1 && i < received.parts; ++i)
-    copy(part(arrived, i * received.outer * received.bytes, received.outer * received.bytes, {}),
-         part(result, i * received.bytes, (received.outer - 1) * receivedStride + received.bytes, {}), element,
-         {received.outer, received.bytes, receivedStride, received.bytes});
+  if (received.outer > 1)
+    rearrange(arrived, result, element, {received.parts, received.outer, received.bytes});
   return success();
 }
 
@@ -206,8 +188,8 @@ LogicalResult ProgramBuilder::lowerSlice(Operation *op) {
   if (failed(origin))
     return failure();
   int64_t stride = cut.parts * cut.bytes;
-  copy(part(place(slice.getX()), 0, (cut.outer - 1) * stride + cut.bytes, *origin), place(slice.getResult()),
-       elementOf(slice.getX()), {cut.outer, stride, cut.bytes, cut.bytes});
+  copy(place(slice.getX()).slice(0, (cut.outer - 1) * stride + cut.bytes, *origin), place(slice.getResult()),
+       elementOf(slice.getX()), {cut.outer, stride, cut.bytes});
   return success();
 }
 

@@ -126,8 +126,7 @@ void planProgram(exec::ProgramOp program, int64_t guard) {
   auto place = [&, &offsets = offsets](exec::BufferAttr buffer) {
     auto found = lifetimes.joined.find(buffer.getOffset());
     int64_t offset = offsets[found == lifetimes.joined.end() ? buffer.getOffset() : found->second];
-    return exec::BufferAttr::get(buffer.getContext(), "workspace", offset + buffer.getWithin(), buffer.getBytes(), 0,
-                                 buffer.getCoordinates());
+    return buffer.placedAt(offset);
   };
   for (Operation &op : program.getBody().front()) {
     op.setAttrs(cast<DictionaryAttr>(replaceBuffers(op.getAttrDictionary(), place)));

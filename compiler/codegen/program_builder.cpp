@@ -149,9 +149,21 @@ ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, Segm
       isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
+  int64_t number = static_cast<int64_t>(bufferTypes.size());
   bufferTypes.push_back(tensor);
-  return exec::BufferAttr::get(builder.getContext(), "virtual", static_cast<int64_t>(bufferTypes.size()) - 1,
-                               tensorBytes(tensor), 0, {});
+  return bufferAt("virtual", number, tensorBytes(tensor), "%" + std::to_string(number),
+                  cast<RankedTensorType>(tensor).getElementType());
+}
+
+exec::BufferAttr ProgramBuilder::bufferAt(StringRef region, int64_t offset, int64_t bytes, const Twine &value,
+                                          Type element, const BufferTraits &traits) {
+  return exec::BufferAttr::get(builder.getContext(), region, offset, bytes, /*within=*/0, /*coordinates=*/{},
+                               builder.getStringAttr(value), element, traits.layer, traits.part, traits.bucket);
+}
+
+exec::BufferAttr ProgramBuilder::scalarAt(int64_t slot) {
+  Type element = slot == rt::Step ? Type(builder.getI32Type()) : Type(builder.getF32Type());
+  return bufferAt("scalars", 4 * slot, 4, scalarName(slot), element);
 }
 
 exec::BufferAttr ProgramBuilder::place(Value value) {
@@ -167,17 +179,25 @@ FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, T
   if (region.empty())
     return emitError(loc) << "'" << function.getSymName() << "' needs a known model.role on every argument and result, "
                           << "got '" << role << "' at '" << name << "'";
-  int64_t bytes = tensorBytes(type), offset = 0;
   if (role == "statistic") {
-    offset = 4 * scalarSlot(name);
-    if (offset < 0)
+    int64_t slot = scalarSlot(name);
+    if (slot < 0)
       return emitError(loc) << "'" << function.getSymName() << "' has an unknown statistic, '" << name << "'";
-  } else if (role != "stream" && role != "cotangent") {
-    auto given = attributes.getAs<IntegerAttr>("exec.offset");
-    StringRef segment = function.getSymName().split('.').first;
-    offset = given ? given.getInt() : layout.place(segment, region, name, bytes);
+    return scalarAt(slot);
   }
-  return exec::BufferAttr::get(builder.getContext(), region, offset, bytes, 0, attributes.get("exec.coordinates"));
+  auto number = [&](StringRef attribute) {
+    auto given = attributes.getAs<IntegerAttr>(attribute);
+    return given ? given.getInt() : 0;
+  };
+  int64_t bytes = tensorBytes(type), offset = number("exec.offset");
+  StringRef segment = function.getSymName().split('.').first, value = textOf(attributes, "exec.value");
+  bool isStream = role == "stream" || role == "cotangent"; // of the call's layer before it, of the next one behind it
+  if (!isStream && !attributes.get("exec.offset"))
+    offset = layout.place(segment, region, name, bytes);
+  BufferTraits traits{region == "stream_out" || region == "cotangent_out" ? 1 : 0, number("exec.part"),
+                      number("exec.bucket")};
+  return bufferAt(region, offset, bytes, value.empty() ? segment + "." + region + "." + name : Twine(value),
+                  cast<RankedTensorType>(type).getElementType(), traits);
 }
 
 LogicalResult ProgramBuilder::placeArguments() {
@@ -236,6 +256,11 @@ LogicalResult ProgramBuilder::placeResults() {
   return success();
 }
 
+/// The place of a sum, before it is one.
+static exec::BufferAttr termsOf(exec::BufferAttr sum) {
+  return sum.holding(StringAttr::get(sum.getContext(), sum.getValue().getValue() + ".terms"));
+}
+
 /// The operand of an all-reduce that nothing else reads is reduced where its result goes.
 void ProgramBuilder::shareAllReduces() {
   for (Operation &op : llvm::reverse(function.getBody().front())) {
@@ -244,7 +269,7 @@ void ProgramBuilder::shareAllReduces() {
       continue;
     StringRef region = place(reduce.getResult()).getRegion();
     if (region == "virtual" || region == "stream_out" || region == "cotangent_in")
-      places[reduce.getX()] = place(reduce.getResult());
+      places[reduce.getX()] = termsOf(place(reduce.getResult()));
   }
 }
 
@@ -289,7 +314,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
   for (Value input : op.getInputs())
     inputs.push_back(place(input));
   for (int64_t slot : shape.slots)
-    inputs.push_back(exec::BufferAttr::get(builder.getContext(), "scalars", 4 * slot, 4, 0, {}));
+    inputs.push_back(scalarAt(slot));
   int64_t extent = shape.rows, grain = std::clamp<int64_t>(rowGrainElements / shape.columns, 1, shape.rows);
   if (shape.kind == "flat") {
     extent = shape.columns;
@@ -364,8 +389,10 @@ LogicalResult ProgramBuilder::build() {
   builder.setLoc(function.getBody().front().getTerminator()->getLoc());
   for (auto &[value, target] : copies) {
     int64_t bytes = tensorBytes(value.getType());
-    copy(place(value), target, cast<RankedTensorType>(value.getType()).getElementType(), {1, bytes, bytes, bytes});
+    copy(place(value), target, cast<RankedTensorType>(value.getType()).getElementType(), {1, bytes, bytes});
   }
+  if (auto norm = function->getAttrOfType<FloatAttr>("exec.max_grad_norm"))
+    updateScalars(norm.getValueAsDouble());
   waitForAll();
   program.setBufferTypesAttr(builder.getTypeArrayAttr(bufferTypes));
   function.erase();

@@ -77,6 +77,18 @@ private:
   exec::BufferAttr place(mlir::Value value);
   /// A virtual buffer for one tensor.
   exec::BufferAttr newBuffer(mlir::Type tensor);
+  /// What a buffer says besides its bytes and its value, as exec.buffer has it.
+  struct BufferTraits {
+    int64_t layer = 0, part = 0, bucket = 0;
+  };
+  exec::BufferAttr bufferAt(llvm::StringRef region, int64_t offset, int64_t bytes, const llvm::Twine &value,
+                            mlir::Type element, const BufferTraits &traits);
+  exec::BufferAttr bufferAt(llvm::StringRef region, int64_t offset, int64_t bytes, const llvm::Twine &value,
+                            mlir::Type element) {
+    return bufferAt(region, offset, bytes, value, element, BufferTraits());
+  }
+  /// A slot of the scalars.
+  exec::BufferAttr scalarAt(int64_t slot);
   mlir::FailureOr<exec::BufferAttr> placeOf(mlir::DictionaryAttr attributes, mlir::Type type, bool isResult,
                                             mlir::Location loc);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
@@ -92,7 +104,10 @@ private:
   mlir::LogicalResult lowerRope(mlir::Operation *op);
   mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);
   mlir::LogicalResult lowerMixture(mlir::Operation *op);
+  void updateScalars(double maxGradNorm);
   void copy(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
+  /// From [a, b, bytes] to [b, a, bytes].
+  void rearrange(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
 
   // lower_collectives.cpp
   mlir::LogicalResult lowerAllReduce(mlir::Operation *op);
@@ -103,7 +118,7 @@ private:
   mlir::FailureOr<mlir::Attribute> shareOrigin(mlir::Operation *op, mlir::ArrayAttr axes, int64_t bytes);
   mlir::LogicalResult checkAxes(mlir::Operation *op, mlir::ArrayAttr axes);
   void start(llvm::StringRef kind, llvm::StringRef reduction, mlir::ArrayAttr axes, mlir::Type element,
-             exec::BufferAttr from, exec::BufferAttr to, int64_t elements, mlir::DenseI64ArrayAttr stages = {});
+             exec::BufferAttr from, exec::BufferAttr to, int64_t elements);
 
   /// Waits for what the instruction just built touches; all instructions are built through `emit`.
   void waitFor(mlir::Operation *instruction);
@@ -120,8 +135,7 @@ private:
   llvm::DenseMap<mlir::Value, exec::BufferAttr> places;
   llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< at the end of the program
   llvm::SmallVector<Pending> pending;
-  /// A gathered tensor whose parts are still to be copied to their places, before the first instruction that touches
-  /// it.
+  /// A gathered tensor whose parts are still to be moved to their places, before the first instruction that touches it.
   struct Unpack {
     exec::BufferAttr result;
     std::function<void()> copy;

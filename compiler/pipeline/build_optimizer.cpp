@@ -1,6 +1,6 @@
-// AdamW with decoupled decay (Loshchilov and Hutter, ICLR 2019), one pass over memory per parameter. Gradients are sums
-// over tokens; gradient_scale normalizes, unscales and clips them at once. ZeRO-1 is a reduce-scatter before and an
-// all-gather after; with one replica neither exists.
+// AdamW with decoupled decay (Loshchilov and Hutter, ICLR 2019), one pass over memory per bucket. Gradients are sums
+// over tokens; gradient_scale normalizes, unscales and clips them at once. What moves between ranks before and after is
+// no part of it: the lists of actions start the buckets' transfers.
 #include "compiler/pipeline/build_optimizer.h"
 
 #include "dialects/model/dialect.h"
@@ -50,6 +50,8 @@ public:
     return b.getArrayAttr(SmallVector<Attribute>(names.begin(), names.end()));
   }
 
+  void setAttribute(StringRef name, Attribute value) { function->setAttr(name, value); }
+
   OpBuilder b;
   Location loc;
 
@@ -67,90 +69,39 @@ private:
   SmallVector<DictionaryAttr> resultAttributes;
 };
 
-/// Stages that hold a parameter that is tied across stages; empty for others.
-SmallVector<int64_t> tiedStages(const SegmentParameter &parameter, StringRef kind, const RunConfig &run,
-                                const planner::Plan &plan) {
-  if (plan.pp == 1)
-    return {};
-  bool isTied = !parameter.description->tiedTo.empty();
-  std::string name = kind.str() + "." + parameter.description->name;
-  for (const SegmentDescription &segment : run.model.segments)
-    for (const ParameterDescription &other : segment.parameters)
-      isTied |= other.tiedTo == name;
-  return isTied ? SmallVector<int64_t>{0, plan.pp - 1} : SmallVector<int64_t>{};
+/// The line of the model file that a bucket's first parameter stands on.
+const SourceLocation &locationOf(const SegmentLayout &segment, const SegmentBucket &bucket) {
+  return segment.parameters[bucket.parameters.front()].description->location;
 }
 
-void buildReduce(ModuleOp module, const SegmentLayout &segment, const RunConfig &run, const planner::Plan &plan) {
-  RegionFunction f(module, segment.kind + ".reduce_gradients");
-  Type f32 = f.b.getF32Type();
-  for (const SegmentParameter &parameter : segment.parameters) {
-    if (parameter.isTiedHere)
-      continue;
-    f.moveTo(parameter.description->location);
-    StringRef name = parameter.description->name;
-    const Axes &share = parameter.shareAxes;
-    SmallVector<StringAttr> sumAxes;
-    for (StringAttr axis : parameter.partialAxes)
-      if (!llvm::is_contained(share, axis))
-        sumAxes.push_back(axis);
-    SmallVector<int64_t> stages = tiedStages(parameter, segment.kind, run, plan);
-    if (sumAxes.empty() && stages.empty() && share.empty())
-      continue;
-    Value gradient = f.argument(f.flat(parameter.heldElements, f32), "accumulator", name);
-    StringAttr sum = f.b.getStringAttr("sum");
-    // Every sum lands in the accumulator itself, also one that another sum follows: the place of a result decides.
-    auto inPlace = [&](Value sum, ArrayRef<StringAttr> axes) {
-      f.result(sum, "accumulator", name, axes);
-      gradient = sum;
-    };
-    if (!sumAxes.empty())
-      inPlace(
-          f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes(sumAxes), sum, DenseI64ArrayAttr()),
-          /*axes=*/{});
-    if (!stages.empty())
-      inPlace(f.b.create<dist::AllReduceOp>(f.loc, gradient.getType(), gradient, f.axes({f.b.getStringAttr("pp")}), sum,
-                                            f.b.getDenseI64ArrayAttr(stages)),
-              /*axes=*/{});
-    if (!share.empty())
-      inPlace(f.b.create<dist::ReduceScatterOp>(f.loc, f.flat(parameter.stateElements, f32), gradient, f.axes(share),
-                                                f.b.getI64IntegerAttr(0)),
-              share);
-  }
-  f.finish();
-}
-
-void buildNorm(ModuleOp module, const SegmentLayout &segment, const RunConfig &run, const planner::Plan &plan) {
-  RegionFunction f(module, segment.kind + ".squared_norm");
+void buildNorm(ModuleOp module, const SegmentLayout &segment) {
+  RegionFunction f(module, segment.kind + ".norm");
   Type f32 = f.b.getF32Type();
   Type scalar = namedTensor({}, {}, f32);
   Value statistic = f.argument(scalar, "statistic", "squared_norm");
-  for (const SegmentParameter &parameter : segment.parameters) {
-    if (parameter.isTiedHere)
+  for (const SegmentBucket &bucket : segment.buckets) {
+    if (bucket.isTiedHere)
       continue;
-    f.moveTo(parameter.description->location);
-    double weight = 1.0 / parameter.replicas;
-    SmallVector<int64_t> stages = tiedStages(parameter, segment.kind, run, plan);
-    if (!stages.empty())
-      weight /= stages.size();
-    Value gradient = f.argument(f.flat(parameter.stateElements, f32), "accumulator", parameter.description->name,
-                                parameter.shareAxes);
-    Value norm = f.b.create<model::SquaredNormOp>(f.loc, scalar, gradient, f.b.getF64FloatAttr(weight));
+    f.moveTo(locationOf(segment, bucket));
+    Value gradient = f.argument(f.flat(bucket.partElements, f32), "accumulator", bucket.name, bucket.shareAxes);
+    Value norm = f.b.create<model::SquaredNormOp>(f.loc, scalar, gradient, f.b.getF64FloatAttr(bucket.normWeight));
     statistic = f.b.create<model::AccumulateOp>(f.loc, scalar, statistic, norm, f.b.getUnitAttr());
   }
   f.result(statistic, "statistic", "squared_norm");
   f.finish();
 }
 
-/// The update of one parameter, element by element.
-void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool master, const RunConfig &run) {
+/// The update of one bucket, element by element.
+void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const RunConfig &run) {
   OpBuilder &b = f.b;
   Type f32 = b.getF32Type();
-  Type stored = parameter.elementBytes == 4            ? f32
+  Type stored = bucket.elementBytes == 4               ? f32
                 : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type())
                                                        : Type(b.getF16Type());
-  StringRef name = parameter.description->name;
-  const Axes &share = parameter.shareAxes;
-  RankedTensorType type = f.flat(parameter.stateElements, f32);
+  StringRef name = bucket.name;
+  const Axes &share = bucket.shareAxes;
+  RankedTensorType type = f.flat(bucket.partElements, f32);
+  auto state = [&](const char *part) { return bucket.name + "." + part; };
   auto constant = [&](double value) -> Value {
     return b.create<model::ConstantOp>(f.loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
   };
@@ -165,11 +116,11 @@ void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool mast
   auto sub = [&](Value x, Value y) { return binary(static_cast<model::SubOp *>(nullptr), x, y); };
   auto div = [&](Value x, Value y) { return binary(static_cast<model::DivOp *>(nullptr), x, y); };
 
-  Value old = f.argument(f.flat(parameter.stateElements, stored), "parameter", name, share);
+  Value old = f.argument(f.flat(bucket.partElements, stored), "parameter", name, share);
   Value sum = f.argument(type, "accumulator", name, share);
-  Value weight = master ? f.argument(type, "state", stateName(name, "master")) : old;
-  Value moment1 = f.argument(type, "state", stateName(name, "moment1"));
-  Value moment2 = f.argument(type, "state", stateName(name, "moment2"));
+  Value weight = master ? f.argument(type, "state", state("master")) : old;
+  Value moment1 = f.argument(type, "state", state("moment1"));
+  Value moment2 = f.argument(type, "state", state("moment2"));
 
   const OptimizerConfig &adam = run.optimizer;
   Value gradient = mul(sum, scalar("gradient_scale"));
@@ -178,7 +129,7 @@ void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool mast
   Value variance = mul(second, scalar("bias_correction2"));
   Value root = b.create<model::SqrtOp>(f.loc, variance.getType(), variance);
   Value step = div(mul(first, scalar("bias_correction1")), add(root, constant(adam.epsilon)));
-  if (parameter.description->decay && adam.weightDecay != 0)
+  if (bucket.decays && adam.weightDecay != 0)
     step = add(step, mul(weight, constant(adam.weightDecay)));
   Value updated = sub(weight, mul(step, scalar("learning_rate")));
 
@@ -187,32 +138,30 @@ void buildUpdate(RegionFunction &f, const SegmentParameter &parameter, bool mast
   auto chosen = [&](Value value, Value otherwise, Type element) -> Value {
     return b.create<model::SelectOp>(f.loc, withElement(type, element), apply, value, otherwise);
   };
-  Value next = chosen(updated, old, stored);
-  if (!share.empty())
-    next = b.create<dist::AllGatherOp>(f.loc, f.flat(parameter.heldElements, stored), next, f.axes(share),
-                                       b.getI64IntegerAttr(0));
-  f.result(next, "parameter", name);
+  f.result(chosen(updated, old, stored), "parameter", name, share);
   if (master)
-    f.result(chosen(updated, weight, f32), "state", stateName(name, "master"));
-  f.result(chosen(first, moment1, f32), "state", stateName(name, "moment1"));
-  f.result(chosen(second, moment2, f32), "state", stateName(name, "moment2"));
+    f.result(chosen(updated, weight, f32), "state", state("master"));
+  f.result(chosen(first, moment1, f32), "state", state("moment1"));
+  f.result(chosen(second, moment2, f32), "state", state("moment2"));
 }
 
 } // namespace
 
-void buildOptimizer(ModuleOp module, const std::vector<SegmentLayout> &segments, const RunConfig &run,
-                    const planner::Plan &plan) {
+void buildOptimizer(ModuleOp module, const std::vector<SegmentLayout> &segments, const RunConfig &run) {
   for (const SegmentLayout &segment : segments) {
-    buildReduce(module, segment, run, plan);
-    buildNorm(module, segment, run, plan);
-    RegionFunction f(module, segment.kind + ".optimizer");
-    for (const SegmentParameter &parameter : segment.parameters)
-      if (!parameter.isTiedHere) {
-        f.moveTo(parameter.description->location);
-        buildUpdate(f, parameter, segment.master, run);
+    buildNorm(module, segment);
+    RegionFunction f(module, segment.kind + ".update");
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (!bucket.isTiedHere) {
+        f.moveTo(locationOf(segment, bucket));
+        buildUpdate(f, bucket, segment.master, run);
       }
     f.finish();
   }
+  RegionFunction decides(module, "step.scalars");
+  decides.setAttribute("exec.max_grad_norm",
+                       decides.b.getF64FloatAttr(run.optimizer.clip ? run.optimizer.maxGradNorm : 0));
+  decides.finish();
 }
 
 } // namespace espalier

@@ -1,90 +1,250 @@
 #include "compiler/pipeline/expand_schedule.h"
 
+#include <algorithm>
+#include <cassert>
+
 namespace espalier {
 
 namespace {
 
-using rt::pb::Action;
+using planner::ActionKind;
 
-class StageSchedule {
+bool isSend(FlightKind kind) { return kind == FlightKind::Out || kind == FlightKind::DIn; }
+
+LifetimeKind lifetimeKind(FlightKind kind) {
+  switch (kind) {
+  case FlightKind::Inputs:
+    return LifetimeKind::Inputs;
+  case FlightKind::Out:
+    return LifetimeKind::Out;
+  case FlightKind::In:
+    return LifetimeKind::In;
+  case FlightKind::DIn:
+    return LifetimeKind::DIn;
+  case FlightKind::DOut:
+    break;
+  }
+  return LifetimeKind::DOut;
+}
+
+/// Makes the list of one stage. Places of the list are counted in RUNs: place i stands before RUN i.
+class StageLister {
 public:
-  StageSchedule(rt::pb::Stage &stage, bool isFirst, bool isLast, uint32_t slots)
-      : stage(stage), isFirst(isFirst), isLast(isLast), slots(slots) {}
+  StageLister(const planner::ScheduleTable &table, int stage, const std::vector<StageFlight> &order,
+              const ListOptions &options)
+      : table(table), stage(stage), order(order), options(options), runs(table.stages[stage]) {}
 
-  void forward(uint32_t microBatch) {
-    add(Action::LOAD_INPUTS, microBatch);
-    if (!isFirst) {
-      add(Action::START_RECEIVE_FORWARD, microBatch);
-      add(Action::WAIT_RECEIVE_FORWARD, microBatch);
-    }
-    add(Action::FORWARD, microBatch);
-    if (!isLast)
-      add(Action::START_SEND_FORWARD, microBatch);
-  }
-
-  void backward(uint32_t microBatch) {
-    if (!isLast) {
-      add(Action::WAIT_SEND_FORWARD, microBatch);
-      add(Action::START_RECEIVE_BACKWARD, microBatch);
-      add(Action::WAIT_RECEIVE_BACKWARD, microBatch);
-    }
-    awaitSentBackward();
-    add(Action::BACKWARD, microBatch);
-    if (!isFirst) {
-      add(Action::START_SEND_BACKWARD, microBatch);
-      sentBackward = microBatch;
-    }
-  }
-
-  void finish() {
-    awaitSentBackward();
-    for (Action::Kind kind : {Action::REDUCE_GRADIENTS, Action::SQUARED_NORM, Action::AGREE, Action::OPTIMIZER})
-      add(kind, 0);
+  StageList list() {
+    indexRuns();
+    addLifetimes();
+    for (StageLifetime &lifetime : out.lifetimes)
+      setSlots(lifetime);
+    while (StageLifetime *lacking = placeTransfers())
+      ++lacking->slots;
+    placeInputs();
+    placeWaits();
+    writeItems();
+    return std::move(out);
   }
 
 private:
-  void add(Action::Kind kind, uint32_t microBatch) {
-    Action *action = stage.add_schedule();
-    action->set_kind(kind);
-    action->set_micro_batch(microBatch);
-    action->set_slot(microBatch % slots);
+  static constexpr int none = -1;
+
+  int modelChunk(int chunk) const {
+    return planner::modelChunk(stage, chunk, static_cast<int>(table.stages.size()), table.vShape);
   }
 
-  /// The buffer of the outgoing gradient is single.
-  void awaitSentBackward() {
-    if (sentBackward < 0)
-      return;
-    add(Action::WAIT_SEND_BACKWARD, sentBackward);
-    sentBackward = -1;
+  /// Whether the chunk hands its stream to the next one of this stage.
+  bool isTurn(int chunk) const {
+    return chunk >= 0 && chunk + 1 < table.chunksPerStage && modelChunk(chunk + 1) == modelChunk(chunk) + 1;
   }
 
-  rt::pb::Stage &stage;
-  bool isFirst, isLast;
-  uint32_t slots;
-  int64_t sentBackward = -1;
+  size_t indexOf(ActionKind kind, int chunk, int microBatch) const {
+    return (static_cast<size_t>(kind) * table.chunksPerStage + chunk) * microBatches + microBatch;
+  }
+  int runAt(ActionKind kind, int chunk, int microBatch) const { return runIndex[indexOf(kind, chunk, microBatch)]; }
+
+  void indexRuns() {
+    for (const planner::Action &run : runs)
+      microBatches = std::max(microBatches, run.microBatch + 1);
+    runIndex.assign(3 * static_cast<size_t>(table.chunksPerStage) * microBatches, none);
+    for (size_t i = 0; i < runs.size(); ++i)
+      runIndex[indexOf(runs[i].kind, runs[i].chunk, runs[i].microBatch)] = static_cast<int>(i);
+  }
+
+  /// The last RUN of a chunk for a micro-batch, up to the kind.
+  int lastRun(int chunk, int microBatch, ActionKind upTo) const {
+    int last = none;
+    for (int kind = 0; kind <= static_cast<int>(upTo); ++kind)
+      last = std::max(last, runAt(static_cast<ActionKind>(kind), chunk, microBatch));
+    return last;
+  }
+
+  void addLifetimes() {
+    int chunks = table.chunksPerStage, last = static_cast<int>(table.stages.size()) * chunks - 1;
+    out.chunks.resize(chunks);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      int model = modelChunk(chunk);
+      auto add = [&](LifetimeKind kind, bool isThere) {
+        out.chunks[chunk][static_cast<int>(kind)] = isThere ? static_cast<int>(out.lifetimes.size()) : none;
+        if (isThere)
+          out.lifetimes.push_back({.kind = kind, .chunk = chunk});
+      };
+      add(LifetimeKind::Inputs, options.everyChunkHasInputs || model == 0 || model == last);
+      add(LifetimeKind::Saved, true);
+      add(LifetimeKind::SavedForWeights, table.splitsBackward);
+      add(LifetimeKind::SavedByBackward, table.splitsBackward);
+      add(LifetimeKind::Out, model < last && !isTurn(chunk));
+      add(LifetimeKind::In, model > 0);
+      add(LifetimeKind::DIn, model > 0 && !isTurn(chunk - 1));
+      add(LifetimeKind::DOut, model < last);
+    }
+    for (int chunk = 0; chunk + 1 < chunks; ++chunk)
+      if (isTurn(chunk)) {
+        out.chunks[chunk][static_cast<int>(LifetimeKind::Out)] = out.lifetimeOf(chunk + 1, LifetimeKind::In);
+        out.chunks[chunk + 1][static_cast<int>(LifetimeKind::DIn)] = out.lifetimeOf(chunk, LifetimeKind::DOut);
+      }
+  }
+
+  struct Span {
+    int first = none, last = none;
+  };
+
+  /// From the first to the last RUN that touch what a lifetime holds of a micro-batch.
+  Span span(const StageLifetime &lifetime, int microBatch) const {
+    int chunk = lifetime.chunk;
+    int forward = runAt(ActionKind::Forward, chunk, microBatch),
+        backward = runAt(ActionKind::Backward, chunk, microBatch);
+    switch (lifetime.kind) {
+    case LifetimeKind::Inputs:
+    case LifetimeKind::SavedForWeights:
+      return {forward, lastRun(chunk, microBatch, ActionKind::Weight)};
+    case LifetimeKind::Saved:
+      return {forward, lastRun(chunk, microBatch, ActionKind::Backward)};
+    case LifetimeKind::SavedByBackward:
+      return {backward, runAt(ActionKind::Weight, chunk, microBatch)};
+    case LifetimeKind::Out:
+      return {forward, forward};
+    case LifetimeKind::In:
+      return {isTurn(chunk - 1) ? runAt(ActionKind::Forward, chunk - 1, microBatch) : forward,
+              lastRun(chunk, microBatch, ActionKind::Weight)};
+    case LifetimeKind::DIn:
+      return {backward, backward};
+    case LifetimeKind::DOut:
+      break;
+    }
+    return {isTurn(chunk) ? runAt(ActionKind::Backward, chunk + 1, microBatch) : backward, backward};
+  }
+
+  void setSlots(StageLifetime &lifetime) {
+    for (int microBatch = 0; microBatch < microBatches; ++microBatch)
+      while (microBatch >= lifetime.inFlight &&
+             span(lifetime, microBatch - lifetime.inFlight).last >= span(lifetime, microBatch).first)
+        ++lifetime.inFlight;
+    bool isReceived = lifetime.kind == LifetimeKind::In && !isTurn(lifetime.chunk - 1);
+    int ahead = isReceived ? options.streamsAhead : lifetime.kind == LifetimeKind::Inputs ? 1 : 0;
+    lifetime.slots = std::min(lifetime.inFlight + ahead, std::max(microBatches, 1));
+  }
+
+  /// Behind the last RUN that reads the buffer which the flight takes.
+  int freeFrom(const StageLifetime &lifetime, int microBatch) const {
+    return microBatch < lifetime.slots ? 0 : span(lifetime, microBatch - lifetime.slots).last + 1;
+  }
+
+  StageLifetime &lifetimeOf(const StageFlight &flight) {
+    return out.lifetimes[out.lifetimeOf(flight.chunk, lifetimeKind(flight.kind))];
+  }
+
+  /// Puts the STARTs of sends and receives in their places. Gives the lifetime of a receive for whose buffer a send
+  /// would have to wait, if there is one.
+  StageLifetime *placeTransfers() {
+    starts.assign(runs.size() + 1, {});
+    int place = 0;
+    StageLifetime *latest = nullptr; // the receive that moved `place`
+    for (const StageFlight &flight : order) {
+      StageLifetime &lifetime = lifetimeOf(flight);
+      if (isSend(flight.kind)) {
+        int made = span(lifetime, flight.microBatch).first + 1;
+        if (made < place)
+          return latest;
+        place = made;
+      } else if (int free = freeFrom(lifetime, flight.microBatch); free > place) {
+        place = free;
+        latest = &lifetime;
+      }
+      starts[place].push_back(flight);
+    }
+    return nullptr;
+  }
+
+  void placeInputs() {
+    std::vector<std::vector<StageFlight>> inputs(runs.size() + 1);
+    for (int chunk = 0; chunk < table.chunksPerStage; ++chunk)
+      if (int lifetime = out.lifetimeOf(chunk, LifetimeKind::Inputs); lifetime != none)
+        for (int microBatch = 0; microBatch < microBatches; ++microBatch)
+          inputs[freeFrom(out.lifetimes[lifetime], microBatch)].push_back({FlightKind::Inputs, chunk, microBatch});
+    for (size_t place = 0; place < inputs.size(); ++place)
+      starts[place].insert(starts[place].begin(), inputs[place].begin(), inputs[place].end());
+  }
+
+  void placeWaits() {
+    waits.assign(runs.size() + 1, {});
+    for (bool sends : {false, true})
+      for (const std::vector<StageFlight> &started : starts)
+        for (const StageFlight &flight : started)
+          if (isSend(flight.kind) == sends)
+            waits[neededBy(flight)].push_back(flight);
+  }
+
+  /// The RUN that reads what a flight brings, or writes anew what it sends.
+  int neededBy(const StageFlight &flight) {
+    const StageLifetime &lifetime = lifetimeOf(flight);
+    int microBatch = flight.microBatch + (isSend(flight.kind) ? lifetime.slots : 0);
+    return microBatch < microBatches ? span(lifetime, microBatch).first : static_cast<int>(runs.size());
+  }
+
+  void writeItems() {
+    auto add = [&](StageItem::Kind kind, std::vector<StageFlight> &flights) {
+      if (!flights.empty())
+        out.items.push_back({kind, {}, std::move(flights)});
+    };
+    for (size_t place = 0; place <= runs.size(); ++place) {
+      add(StageItem::Kind::Start, starts[place]);
+      add(StageItem::Kind::Wait, waits[place]);
+      if (place < runs.size())
+        out.items.push_back({StageItem::Kind::Run, runs[place], {}});
+    }
+  }
+
+  const planner::ScheduleTable &table;
+  int stage;
+  const std::vector<StageFlight> &order;
+  const ListOptions &options;
+  const std::vector<planner::Action> &runs;
+  int microBatches = 0;
+  std::vector<int> runIndex;                           ///< [kind][chunk][micro-batch] -> RUN
+  std::vector<std::vector<StageFlight>> starts, waits; ///< by place
+  StageList out;
 };
 
 } // namespace
 
-void expandSchedule(const planner::ScheduleTable &table, int stage, uint32_t slots, rt::pb::Stage &out) {
-  bool isFirst = stage == 0, isLast = stage + 1 == static_cast<int>(table.stages.size());
-  StageSchedule schedule(out, isFirst, isLast, slots);
-  for (const planner::Action &action : table.stages[stage]) {
-    if (action.kind == planner::ActionKind::Forward)
-      schedule.forward(action.microBatch);
-    else
-      schedule.backward(action.microBatch);
-  }
-  schedule.finish();
+std::vector<StageList> expandSchedule(const planner::ScheduleTable &table, const ListOptions &options) {
+  std::vector<std::vector<StageFlight>> order = orderTransfers(table);
+  std::vector<StageList> lists;
+  for (size_t stage = 0; stage < table.stages.size(); ++stage)
+    lists.push_back(StageLister(table, static_cast<int>(stage), order[stage], options).list());
+  return lists;
+}
 
-  std::vector<Action::Kind> evaluation = {Action::LOAD_INPUTS};
-  if (!isFirst)
-    evaluation.insert(evaluation.end(), {Action::START_RECEIVE_FORWARD, Action::WAIT_RECEIVE_FORWARD});
-  evaluation.push_back(Action::FORWARD);
-  if (!isLast)
-    evaluation.insert(evaluation.end(), {Action::START_SEND_FORWARD, Action::WAIT_SEND_FORWARD});
-  for (Action::Kind kind : evaluation)
-    out.add_evaluation()->set_kind(kind);
+std::vector<StageList> expandEvaluation(const planner::ScheduleTable &table, const ListOptions &options) {
+  planner::ScheduleTable forwards = table;
+  for (std::vector<planner::Action> &actions : forwards.stages) {
+    actions.clear();
+    for (int chunk = 0; chunk < table.chunksPerStage; ++chunk)
+      actions.push_back({ActionKind::Forward, 0, chunk});
+  }
+  return expandSchedule(forwards, options);
 }
 
 } // namespace espalier

@@ -1,6 +1,9 @@
 #include "compiler/pipeline/lay_out_regions.h"
 
 #include "compiler/codegen/guards.h"
+#include "compiler/pipeline/add_buckets.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -13,18 +16,29 @@ uint64_t bytesOf(Type type) {
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
 }
 
-/// Offset of "w.moment2" and its like within STATE.
-uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
-  auto [parameterName, part] = name.rsplit('.');
-  const SegmentParameter &parameter = segment.parameter(parameterName);
-  int position = part == "master" ? 0 : (part == "moment1" ? 0 : 1) + (segment.master ? 1 : 0);
-  return parameter.stateOffset + position * parameter.stateElements * 4;
+rt::pb::DataType dataType(Type type) {
+  Type element = cast<RankedTensorType>(type).getElementType();
+  return element.isBF16()      ? rt::pb::BF16
+         : element.isF16()     ? rt::pb::F16
+         : element.isInteger() ? rt::pb::I32
+                               : rt::pb::F32;
 }
+
+/// Offset of "block.decayed.moment2" and its like in the state.
+uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
+  auto [bucketName, part] = name.rsplit('.');
+  const SegmentBucket &bucket = segment.bucket(bucketName);
+  auto parts = stateParts(segment);
+  return bucket.stateOffset + (llvm::find(parts, part) - parts.begin()) * bucket.partElements * 4;
+}
+
+/// Buckets have a point in their names, parameters have none.
+bool isBucketName(StringRef name) { return name.contains('.'); }
 
 class RegionLayout {
 public:
   RegionLayout(ModuleOp module, const std::vector<SegmentLayout> &segments)
-      : mesh(Layout(module).mesh()), segments(segments) {
+      : context(module.getContext()), segments(segments) {
     sizes.guardBytes = guardBytes(module);
     for (const char *name : {"tokens", "positions", "labels", "loss_weights"})
       sizes.inputOffsets[name] = 0;
@@ -44,24 +58,19 @@ public:
   }
 
   void place(func::FuncOp function) {
+    if (function.getName().starts_with("step."))
+      return;
     auto [kind, phase] = function.getName().split('.');
-    StringRef policy = phase.split('.').first;
-    std::string saved = (kind + "." + policy).str();
+    segment = &*llvm::find_if(segments, [&, name = kind](const SegmentLayout &s) { return s.kind == name; });
+    policy = phase.split('.').first;
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
-      DictionaryAttr attributes = function.getArgAttrDict(index);
-      if (std::optional<uint64_t> offset = offsetOf(kind, saved, attributes, argument.getType()))
-        function.setArgAttr(index, "exec.offset", offsetAttribute(function, *offset));
-      if (Attribute coordinates = shareOrigin(attributes, argument.getType()))
-        function.setArgAttr(index, "exec.coordinates", coordinates);
+      for (NamedAttribute attribute : describe(function.getArgAttrDict(index), argument.getType()))
+        function.setArgAttr(index, attribute.getName(), attribute.getValue());
     }
-    for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
-      DictionaryAttr attributes = function.getResultAttrDict(index);
-      if (std::optional<uint64_t> offset = offsetOf(kind, saved, attributes, type))
-        function.setResultAttr(index, "exec.offset", offsetAttribute(function, *offset));
-      if (Attribute coordinates = shareOrigin(attributes, type))
-        function.setResultAttr(index, "exec.coordinates", coordinates);
-    }
+    for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+      for (NamedAttribute attribute : describe(function.getResultAttrDict(index), type))
+        function.setResultAttr(index, attribute.getName(), attribute.getValue());
   }
 
   RegionSizes sizes;
@@ -72,47 +81,73 @@ private:
     return role ? role.getValue() : "";
   }
 
-  static IntegerAttr offsetAttribute(func::FuncOp function, uint64_t offset) {
-    return IntegerAttr::get(IntegerType::get(function.getContext(), 64), offset);
-  }
-
-  /// Bytes to the rank's own share of a flat range; null for a whole one.
-  Attribute shareOrigin(DictionaryAttr attributes, Type type) const {
-    auto share = attributes.getAs<ArrayAttr>("exec.share");
-    if (!share)
-      return {};
-    SmallVector<StringAttr> axes(share.getAsRange<StringAttr>());
-    SmallVector<int64_t> strides(axes.size(), bytesOf(type));
-    for (size_t i = axes.size() - 1; i > 0; --i)
-      strides[i - 1] = strides[i] * mesh.size(axes[i].getValue());
-    return dist::OriginAttr::get(type.getContext(), axes, strides);
-  }
-
-  std::optional<uint64_t> offsetOf(StringRef kind, const std::string &policy, DictionaryAttr attributes, Type type) {
+  /// What an argument or result gets, by its role.
+  NamedAttrList describe(DictionaryAttr attributes, Type type) {
     StringRef role = cast<StringAttr>(attributes.get("model.role")).getValue();
     StringRef name = cast<StringAttr>(attributes.get("model.name")).getValue();
-    const SegmentLayout &segment = *llvm::find_if(segments, [&](const SegmentLayout &s) { return s.kind == kind; });
-    if (role == "parameter")
-      return segment.parameter(name).parameterOffset;
-    if (role == "accumulator")
-      return segment.parameter(name).gradientOffset;
-    if (role == "state")
-      return stateOffset(segment, name);
-    if (role == "input")
-      return sizes.inputOffsets.at(name.str());
-    if (role == "saved") { // forward lists them first, in order
-      auto [entry, isNew] = savedOffsets.try_emplace(policy + "/" + name.str(), sizes.savedBytes[policy]);
+    Builder b(type.getContext());
+    NamedAttrList list;
+    auto offset = [&](uint64_t bytes) { list.set("exec.offset", b.getI64IntegerAttr(static_cast<int64_t>(bytes))); };
+    auto value = [&](const std::string &text) { list.set("exec.value", b.getStringAttr(text)); };
+    if (role == "parameter" || role == "accumulator") {
+      describeBucket(role == "parameter", name, list, attributes.getAs<ArrayAttr>("exec.share"));
+    } else if (role == "state") {
+      offset(stateOffset(*segment, name));
+      value(name.str());
+    } else if (role == "input") {
+      offset(sizes.inputOffsets.at(name.str()));
+      value(passing(name.str(), type));
+    } else if (role == "saved") { // forward lists them first, in order
+      std::string key = segment->kind + "." + policy;
+      auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), sizes.savedBytes[key]);
       if (isNew)
-        sizes.savedBytes[policy] += alignUp(bytesOf(type), sizes.guardBytes);
-      return entry->second;
+        sizes.savedBytes[key] += alignUp(bytesOf(type), sizes.guardBytes);
+      offset(entry->second);
+      value(passing(key + ".saved." + name.str(), type));
+    } else if (role == "stream" || role == "cotangent") {
+      if (role == "stream")
+        sizes.streamBytes = bytesOf(type);
+      value(passing(role.str(), type));
     }
-    if (role == "stream")
-      sizes.streamBytes = bytesOf(type);
-    return std::nullopt;
+    return list;
   }
 
-  dist::MeshAttr mesh;
+  void describeBucket(bool isStored, StringRef name, NamedAttrList &list, ArrayAttr share) const {
+    bool isWhole = isBucketName(name);
+    const SegmentParameter *parameter = isWhole ? nullptr : &segment->parameter(name);
+    const SegmentBucket &bucket = isWhole ? segment->bucket(name) : segment->bucketOf(*parameter);
+    Builder b(context);
+    uint64_t offset = isWhole    ? (isStored ? bucket.storedOffset : bucket.gradientOffset)
+                      : isStored ? segment->parameterOffset(*parameter)
+                                 : segment->gradientOffset(*parameter);
+    list.set("exec.offset", b.getI64IntegerAttr(static_cast<int64_t>(offset)));
+    list.set("exec.value", b.getStringAttr(isWhole    ? (isStored ? storedValue(bucket) : totalValue(bucket))
+                                           : isStored ? parameterValue(*segment, *parameter)
+                                                      : parameterValue(*segment, *parameter) + ".gradient"));
+    if (!isStored && !isWhole)
+      list.set("exec.bucket", b.getI64IntegerAttr(bucket.number + 1));
+    uint32_t part = share ? axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>())) : 0;
+    if (part)
+      list.set("exec.part", b.getI64IntegerAttr(part));
+  }
+
+  /// A value that passes between programs, of a micro-batch; the first one to name it describes it.
+  std::string passing(const std::string &name, Type type) {
+    if (!known.insert(name).second)
+      return name;
+    rt::pb::Value &value = sizes.values.emplace_back();
+    value.set_name(name);
+    value.set_type(dataType(type));
+    value.set_elements(cast<RankedTensorType>(type).getNumElements());
+    value.set_per_micro_batch(true);
+    return name;
+  }
+
+  MLIRContext *context;
   const std::vector<SegmentLayout> &segments;
+  const SegmentLayout *segment = nullptr;
+  std::string policy;
+  std::set<std::string> known;
   std::map<std::string, uint64_t> savedOffsets;
 };
 

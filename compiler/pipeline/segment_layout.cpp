@@ -2,6 +2,8 @@
 
 #include "compiler/codegen/guards.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <map>
 
 using namespace mlir;
@@ -15,7 +17,26 @@ const SegmentParameter &SegmentLayout::parameter(StringRef name) const {
   llvm_unreachable("a function reads a parameter that its segment does not declare");
 }
 
-std::string stateName(StringRef parameter, StringRef part) { return (parameter + "." + part).str(); }
+const SegmentBucket &SegmentLayout::bucket(StringRef name) const {
+  for (const SegmentBucket &bucket : buckets)
+    if (bucket.name == name)
+      return bucket;
+  llvm_unreachable("a function reads a bucket that its segment does not have");
+}
+
+uint64_t SegmentLayout::parameterOffset(const SegmentParameter &parameter) const {
+  return bucketOf(parameter).storedOffset + parameter.first * parameter.elementBytes;
+}
+
+uint64_t SegmentLayout::gradientOffset(const SegmentParameter &parameter) const {
+  return bucketOf(parameter).gradientOffset + parameter.first * 4;
+}
+
+std::vector<std::string> stateParts(const SegmentLayout &segment) {
+  if (segment.master)
+    return {"master", "moment1", "moment2"};
+  return {"moment1", "moment2"};
+}
 
 namespace {
 
@@ -41,7 +62,7 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
     } else if (attribute("model.role").getValue() == "accumulator") {
       // Gradients meet in the order in which they were added up; a group is named in the order of the mesh.
       for (StringAttr axis : layout.mesh().getAxes())
-        if (llvm::is_contained(sharding.partial, axis))
+        if (llvm::is_contained(sharding.partial, axis) && layout.mesh().size(axis.getValue()) > 1)
           parameter.partialAxes.push_back(axis);
     }
   }
@@ -57,8 +78,6 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
       shares *= layout.mesh().size(axis.getValue());
     }
   }
-  parameter.stateElements = (parameter.localElements + shares - 1) / shares;
-  parameter.heldElements = parameter.stateElements * shares;
   int64_t splits = 1;
   for (const Axes &axes : parameter.sharding.dims)
     splits *= layout.size(axes);
@@ -66,14 +85,108 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
   return parameter;
 }
 
-/// Gives a parameter of its own its offsets behind the bytes of `segment`.
-void place(SegmentParameter &parameter, SegmentLayout &segment, uint64_t guard) {
-  parameter.parameterOffset = segment.parameterBytes;
-  parameter.gradientOffset = segment.gradientBytes;
-  parameter.stateOffset = segment.stateBytes;
-  segment.parameterBytes += alignUp(parameter.heldElements * parameter.elementBytes, guard);
-  segment.gradientBytes += alignUp(parameter.heldElements * 4, guard);
-  segment.stateBytes += alignUp((segment.master ? 3 : 2) * parameter.stateElements * 4, guard);
+/// Parameters begin at multiples of so many elements in their bucket, and shares are multiples of as many.
+constexpr int64_t bucketAlignment = 128;
+
+/// The owner's name of a parameter that is tied with another segment's, "embed.table"; empty for others.
+std::string tiedName(const RunConfig &run, StringRef kind, const ParameterDescription &parameter) {
+  if (!parameter.tiedTo.empty())
+    return parameter.tiedTo;
+  std::string name = kind.str() + "." + parameter.name;
+  for (const SegmentDescription &segment : run.model.segments)
+    for (const ParameterDescription &other : segment.parameters)
+      if (other.tiedTo == name)
+        return name;
+  return "";
+}
+
+/// Forms the buckets of one segment and numbers its parameters in them.
+class BucketBuilder {
+public:
+  BucketBuilder(SegmentLayout &segment, const RunConfig &run, const planner::Plan &plan, const Layout &layout,
+                uint64_t guard)
+      : segment(segment), run(run), plan(plan), layout(layout), guard(guard) {}
+
+  void build() {
+    for (bool ofTied : {true, false})
+      for (auto [index, parameter] : llvm::enumerate(segment.parameters)) {
+        std::string tied = tiedName(run, segment.kind, *parameter.description);
+        if (ofTied == !tied.empty())
+          put(index, parameter, tied);
+      }
+    for (SegmentBucket &bucket : segment.buckets) {
+      int64_t parts = 1;
+      for (StringAttr axis : bucket.shareAxes)
+        parts *= layout.mesh().size(axis.getValue());
+      bucket.elements = llvm::alignTo(bucket.elements, parts * bucketAlignment);
+      bucket.partElements = bucket.elements / parts;
+    }
+  }
+
+private:
+  SegmentBucket &bucketFor(const SegmentParameter &parameter, const std::string &tied) {
+    double weight = 1.0 / parameter.replicas;
+    bool acrossStages = !tied.empty() && plan.pp > 1;
+    if (acrossStages)
+      weight /= 2;
+    for (SegmentBucket &bucket : segment.buckets)
+      if (tied.empty() && bucket.holders.empty() && bucket.decays == parameter.description->decay &&
+          bucket.elementBytes == parameter.elementBytes && bucket.partialAxes == parameter.partialAxes &&
+          bucket.shareAxes == parameter.shareAxes && bucket.normWeight == weight && !isAlone(bucket))
+        return bucket;
+    SegmentBucket bucket;
+    bucket.name = tied.empty() ? freeName(parameter.description->decay) : tied;
+    bucket.elementBytes = parameter.elementBytes;
+    bucket.partialAxes = parameter.partialAxes;
+    bucket.shareAxes = parameter.shareAxes;
+    bucket.decays = parameter.description->decay;
+    bucket.normWeight = weight;
+    if (acrossStages)
+      bucket.holders = {0, static_cast<uint32_t>(plan.pp - 1)};
+    bucket.isTied = !parameter.description->tiedTo.empty();
+    bucket.isTiedHere = bucket.isTied && plan.pp == 1;
+    segment.buckets.push_back(std::move(bucket));
+    return segment.buckets.back();
+  }
+
+  /// Tied parameters have a bucket each.
+  bool isAlone(const SegmentBucket &bucket) const {
+    const ParameterDescription &first = *segment.parameters[bucket.parameters.front()].description;
+    return !tiedName(run, segment.kind, first).empty();
+  }
+
+  std::string freeName(bool decays) const {
+    std::string base = segment.kind + (decays ? ".decayed" : ".plain"), name = base;
+    for (int number = 2; llvm::any_of(segment.buckets, [&](const SegmentBucket &b) { return b.name == name; });
+         ++number)
+      name = base + std::to_string(number);
+    return name;
+  }
+
+  void put(size_t index, SegmentParameter &parameter, const std::string &tied) {
+    SegmentBucket &bucket = bucketFor(parameter, tied);
+    parameter.bucket = &bucket - segment.buckets.data();
+    parameter.first = bucket.elements;
+    bucket.parameters.push_back(index);
+    int64_t free = static_cast<int64_t>(guard) / 2; // elements, of the smallest type: free bytes behind each buffer
+    bucket.elements += llvm::alignTo(parameter.localElements + free, bucketAlignment);
+  }
+
+  SegmentLayout &segment;
+  const RunConfig &run;
+  const planner::Plan &plan;
+  const Layout &layout;
+  uint64_t guard;
+};
+
+/// Gives a bucket of its own its offsets behind the bytes of `segment`.
+void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
+  bucket.storedOffset = segment.parameterBytes;
+  bucket.gradientOffset = segment.gradientBytes;
+  bucket.stateOffset = segment.stateBytes;
+  segment.parameterBytes += alignUp(bucket.elements * bucket.elementBytes, guard);
+  segment.gradientBytes += alignUp(bucket.elements * 4, guard);
+  segment.stateBytes += alignUp(stateParts(segment).size() * bucket.partElements * 4, guard);
 }
 
 } // namespace
@@ -88,33 +201,33 @@ std::vector<SegmentLayout> layOutSegments(ModuleOp module, const RunConfig &run,
     segment.master = run.dtypes.masterWeights && run.dtypes.parameters != DType::F32;
     for (const ParameterDescription &parameter : description.parameters)
       segment.parameters.push_back(readParameter(function, parameter, layout, plan));
+    BucketBuilder(segment, run, plan, layout, guardBytes(module)).build();
     segments.push_back(std::move(segment));
   }
+  uint32_t numbers = 0;
+  std::map<std::string, SegmentBucket *> byName;
   std::map<std::string, SegmentLayout *> byKind;
   for (SegmentLayout &segment : segments) {
     byKind[segment.kind] = &segment;
     SegmentLayout *owner = nullptr;
-    for (SegmentParameter &parameter : segment.parameters) {
-      StringRef tied = parameter.description->tiedTo;
-      if (plan.pp == 1 && !tied.empty())
-        owner = byKind.at(tied.split('.').first.str());
-    }
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (bucket.isTiedHere)
+        owner = byKind.at(StringRef(bucket.name).split('.').first.str());
     if (owner) { // continue the owner's regions
       segment.parameterBytes = owner->parameterBytes;
       segment.gradientBytes = owner->gradientBytes;
       segment.stateBytes = owner->stateBytes;
     }
-    for (SegmentParameter &parameter : segment.parameters) {
-      auto [kind, name] = StringRef(parameter.description->tiedTo).split('.');
-      if (!owner || name.empty()) {
-        place(parameter, segment, guardBytes(module));
-        continue;
+    for (SegmentBucket &bucket : segment.buckets) {
+      auto [known, isNew] = byName.try_emplace(bucket.name, &bucket);
+      bucket.number = isNew ? numbers++ : known->second->number;
+      if (bucket.isTiedHere) {
+        bucket.storedOffset = known->second->storedOffset;
+        bucket.gradientOffset = known->second->gradientOffset;
+        bucket.stateOffset = known->second->stateOffset;
+      } else {
+        place(bucket, segment, guardBytes(module));
       }
-      const SegmentParameter &shared = owner->parameter(name);
-      parameter.parameterOffset = shared.parameterOffset;
-      parameter.gradientOffset = shared.gradientOffset;
-      parameter.stateOffset = shared.stateOffset;
-      parameter.isTiedHere = true;
     }
     if (owner) {
       owner->parameterBytes = segment.parameterBytes;

@@ -1,0 +1,43 @@
+#include "compiler/codegen/plan_tables.h"
+
+namespace espalier {
+
+PlanTables::PlanTables(rt::pb::Plan &plan) : plan(plan) {
+  for (const rt::pb::Value &value : plan.values())
+    values[value.name()] = values.size();
+  for (const rt::pb::Queue &queue : plan.queues())
+    queues[queue.name()] = queues.size();
+  for (const rt::pb::Group &group : plan.groups())
+    groups[{group.axes(), {group.stages().begin(), group.stages().end()}}] = groups.size();
+}
+
+uint32_t PlanTables::value(const rt::pb::Value &value) {
+  auto [entry, isNew] = values.try_emplace(value.name(), plan.values_size());
+  if (isNew)
+    *plan.add_values() = value;
+  return entry->second;
+}
+
+int64_t PlanTables::findValue(const std::string &name) const {
+  auto found = values.find(name);
+  return found == values.end() ? -1 : found->second;
+}
+
+uint32_t PlanTables::group(uint32_t axes, const std::vector<uint32_t> &stages) {
+  auto [entry, isNew] = groups.try_emplace({axes, stages}, plan.groups_size());
+  if (isNew) {
+    rt::pb::Group &group = *plan.add_groups();
+    group.set_axes(axes);
+    group.mutable_stages()->Assign(stages.begin(), stages.end());
+  }
+  return entry->second;
+}
+
+uint32_t PlanTables::queue(const std::string &name) const { return queues.at(name); }
+
+uint32_t PlanTables::transfer(rt::pb::Transfer transfer) {
+  *plan.add_transfers() = std::move(transfer);
+  return plan.transfers_size() - 1;
+}
+
+} // namespace espalier

@@ -1,0 +1,204 @@
+#include "compiler/pipeline/add_buckets.h"
+
+#include "dialects/exec/dialect.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+using namespace rt;
+
+uint32_t axisBits(ArrayRef<StringAttr> axes) {
+  uint32_t bits = 0;
+  for (StringAttr axis : axes)
+    bits |= exec::axisBit(axis);
+  return bits;
+}
+
+std::string storedValue(const SegmentBucket &bucket) {
+  return bucket.shareAxes.empty() ? bucket.name : bucket.name + ".part";
+}
+
+std::string totalValue(const SegmentBucket &bucket) {
+  if (!bucket.shareAxes.empty())
+    return bucket.name + ".scattered";
+  if (!bucket.partialAxes.empty())
+    return bucket.name + ".sum";
+  return bucket.name + (bucket.holders.empty() ? ".gradient" : ".total");
+}
+
+std::string parameterValue(const SegmentLayout &segment, const SegmentParameter &parameter) {
+  const SegmentBucket &bucket = segment.bucketOf(parameter);
+  bool ofOther = bucket.isTied; // named as its owner does
+  return bucket.name + "." + (ofOther ? StringRef(bucket.name).split('.').second.str() : parameter.description->name);
+}
+
+namespace {
+
+pb::DataType storedType(const RunConfig &run) {
+  DType type = run.dtypes.parameters;
+  return type == DType::F32 ? pb::F32 : type == DType::BF16 ? pb::BF16 : pb::F16;
+}
+
+class BucketEmitter {
+public:
+  BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, const RunConfig &run, PlanTables &tables)
+      : segment(segment), from(from), run(run), tables(tables), share(axisBits(from.shareAxes)),
+        partial(axisBits(from.partialAxes) | (from.holders.empty() ? 0 : exec::axisBit("pp"))) {}
+
+  pb::Bucket describe() {
+    pb::Bucket bucket;
+    bucket.set_name(from.name);
+    bucket.set_type(storedType(run));
+    bucket.set_elements(from.elements);
+    bucket.set_partial(partial);
+    bucket.mutable_holders()->Assign(from.holders.begin(), from.holders.end());
+    bucket.set_share(share);
+    bucket.set_decay(from.decays);
+    bucket.set_norm_weight(from.normWeight);
+    uint32_t stored = resident(from.name, bucket.type(), from.elements);
+    if (share)
+      resident(storedValue(from), bucket.type(), from.partElements, share);
+    uint32_t sum = resident(from.name + ".gradient", pb::F32, from.elements, 0, partial, /*additions=*/1);
+    for (size_t index : from.parameters)
+      addParameter(segment.parameters[index], stored, sum, *bucket.add_parameters());
+    *bucket.mutable_stored() =
+        at(exec::Region::Parameters, from.storedOffset, from.elements * from.elementBytes, stored);
+    *bucket.mutable_gradient() = at(exec::Region::Gradients, from.gradientOffset, from.elements * 4, sum);
+    uint64_t offset = from.stateOffset;
+    for (const std::string &part : stateParts(segment)) {
+      uint32_t state = resident(from.name + "." + part, pb::F32, from.partElements, share);
+      *bucket.add_state() = at(exec::Region::State, offset, from.partElements * 4, state);
+      offset += from.partElements * 4;
+    }
+    return bucket;
+  }
+
+  /// Over the stages that hold it, then over what shares nothing, then each rank's own share.
+  BucketTransfers addTransfers(const pb::Bucket &bucket) {
+    BucketTransfers transfers;
+    pb::Buffer source = bucket.gradient();
+    uint32_t left = partial, pp = exec::axisBit("pp");
+    auto reduce = [&](const char *suffix, uint32_t axes, const std::vector<uint32_t> &stages) {
+      left &= ~axes;
+      pb::Buffer sum = source;
+      sum.set_value(resident(from.name + suffix, pb::F32, from.elements, 0, left));
+      transfers.sums.push_back(add(from.name + suffix, pb::Transfer::ALL_REDUCE, axes, stages, source, sum));
+      source = sum;
+    };
+    if (left & pp)
+      reduce(".total", pp, from.holders);
+    if (left & ~share)
+      reduce(".sum", left & ~share, {});
+    if (!share)
+      return transfers;
+    uint32_t total = resident(totalValue(from), pb::F32, from.partElements, share);
+    transfers.sums.push_back(
+        add(from.name + ".scatter", pb::Transfer::REDUCE_SCATTER, share, {}, source, part(source, total)));
+    uint32_t own = tables.findValue(storedValue(from));
+    transfers.gather =
+        add(from.name + ".gather", pb::Transfer::ALL_GATHER, share, {}, part(bucket.stored(), own), bucket.stored());
+    return transfers;
+  }
+
+private:
+  uint32_t resident(const std::string &name, pb::DataType type, uint64_t elements, uint32_t split = 0,
+                    uint32_t partialAxes = 0, uint32_t additions = 0) {
+    pb::Value value;
+    value.set_name(name);
+    value.set_type(type);
+    value.set_elements(elements);
+    value.set_split(split);
+    value.set_partial(partialAxes);
+    value.set_resident(true);
+    value.set_additions(additions);
+    return tables.value(value);
+  }
+
+  static pb::Buffer at(exec::Region region, uint64_t offset, uint64_t bytes, uint32_t value) {
+    pb::Buffer buffer;
+    buffer.set_region(static_cast<uint32_t>(region));
+    buffer.set_offset(offset);
+    buffer.set_bytes(bytes);
+    buffer.set_value(value);
+    return buffer;
+  }
+
+  /// The rank's own part of the same bytes.
+  pb::Buffer part(pb::Buffer whole, uint32_t value) const {
+    whole.set_bytes(whole.bytes() / (from.elements / from.partElements));
+    whole.set_part(share);
+    whole.set_value(value);
+    return whole;
+  }
+
+  uint32_t add(const std::string &name, pb::Transfer::Kind kind, uint32_t axes, const std::vector<uint32_t> &stages,
+               const pb::Buffer &source, const pb::Buffer &target) {
+    pb::Transfer transfer;
+    transfer.set_name(name);
+    transfer.set_kind(kind);
+    transfer.set_queue(tables.queue("gradients"));
+    transfer.set_group(tables.group(axes, stages));
+    *transfer.add_from() = source;
+    *transfer.add_to() = target;
+    return tables.transfer(std::move(transfer));
+  }
+
+  void addParameter(const SegmentParameter &parameter, uint32_t stored, uint32_t sum, pb::Parameter &entry) {
+    const ParameterDescription &description = *parameter.description;
+    entry.set_name(description.name);
+    for (const std::string &dim : description.dims)
+      entry.add_shape(run.model.dims.at(dim));
+    entry.mutable_padded_shape()->Assign(parameter.paddedShape.begin(), parameter.paddedShape.end());
+    for (const Axes &axes : parameter.sharding.dims)
+      entry.add_split(axisBits(axes));
+    entry.mutable_initialization()->set_kind(
+        static_cast<pb::Initialization::Kind>(static_cast<int>(description.initializer.kind)));
+    entry.mutable_initialization()->set_stddev(description.initializer.stddev);
+    entry.set_first(parameter.first);
+    std::string name = parameterValue(segment, parameter);
+    addPart(name, storedType(run), parameter, stored);
+    addPart(name + ".gradient", pb::F32, parameter, sum, partial, /*additions=*/1);
+  }
+
+  /// The value of one parameter in that of its bucket.
+  void addPart(const std::string &name, pb::DataType type, const SegmentParameter &parameter, uint32_t whole,
+               uint32_t partialAxes = 0, uint32_t additions = 0) {
+    pb::Value value;
+    value.set_name(name);
+    value.set_type(type);
+    value.set_elements(parameter.localElements);
+    for (const Axes &axes : parameter.sharding.dims)
+      value.set_split(value.split() | axisBits(axes));
+    value.set_partial(partialAxes);
+    value.set_resident(true);
+    value.set_whole(whole + 1);
+    value.set_first(parameter.first);
+    value.set_additions(additions);
+    tables.value(value);
+  }
+
+  const SegmentLayout &segment;
+  const SegmentBucket &from;
+  const RunConfig &run;
+  PlanTables &tables;
+  uint32_t share, partial;
+};
+
+} // namespace
+
+std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, const RunConfig &run,
+                                        PlanTables &tables, pb::Plan &out) {
+  std::vector<BucketTransfers> transfers;
+  for (const SegmentLayout &segment : segments)
+    for (const SegmentBucket &bucket : segment.buckets) {
+      if (bucket.number < transfers.size()) // tied: its owner's
+        continue;
+      BucketEmitter emitter(segment, bucket, run, tables);
+      *out.add_buckets() = emitter.describe();
+      transfers.push_back(emitter.addTransfers(out.buckets(out.buckets_size() - 1)));
+    }
+  return transfers;
+}
+
+} // namespace espalier
