@@ -5,197 +5,138 @@
 #include "runtime/crash_report.h"
 
 #include <algorithm>
+#include <cassert>
 #include <csignal>
-#include <fmt/format.h>
 #include <numeric>
 
 namespace espalier::rt {
-namespace {
-
-enum StreamPlace { ReceiveForward, SendForward, ReceiveBackward, SendBackward };
-
-} // namespace
 
 Executor::Executor(const Program &source, int rank, Device &device)
     : source(source), theDevice(device), program(source.prepare(rank, device)) {
-  const pb::Stage &stage = source.plan().stages(program.stage);
   if (source.plan().guard_bytes() > 0)
     guards.emplace(source.plan(), source.mesh(), program.rank, device);
-  auto place = [](const pb::Binding &binding) -> Place {
-    return {binding.base(), binding.slot_stride(), binding.bytes()};
-  };
-  scalarsOffset = stage.scalars_binding().base();
-  inputs = place(stage.inputs_binding());
-  staging.resize(inputs.bytes);
-  streamPlaces = {place(stage.receive_forward()), place(stage.send_forward()), place(stage.receive_backward()),
-                  place(stage.send_backward())};
-  for (Transfers &transfer : transfers)
-    transfer.tickets.resize(std::max(1u, stage.slots()));
-  const Mesh &mesh = source.mesh();
-  int before = mesh.peer(program.rank, program.stage - 1);
-  int after = mesh.peer(program.rank, program.stage + 1);
-  if (program.stage > 0) {
-    transfers[ReceiveForward].link = device.openReceive(before, Stream::Forward);
-    transfers[SendBackward].link = device.openSend(before, Stream::Backward);
-  }
-  if (program.stage + 1 < source.plan().stages_size()) {
-    transfers[SendForward].link = device.openSend(after, Stream::Forward);
-    transfers[ReceiveBackward].link = device.openReceive(after, Stream::Backward);
-  }
-  flights.resize(program.collectives.size());
-  std::vector<int> world(mesh.ranks());
-  std::iota(world.begin(), world.end(), 0);
-  agreement = device.addCollective(world, {.elements = {SquaredNorm + 1}});
-  meeting = device.addCollective(world, {});
+  open.resize(program.transfers.size());
+  slots.resize(program.lifetimes.size());
+  isFirst.resize(source.plan().buckets_size());
+  // On a queue of its own, behind those of the plan.
+  TransferShape all = {.kind = pb::Transfer::ALL_REDUCE,
+                       .queue = static_cast<uint32_t>(source.plan().queues_size()),
+                       .members = source.mesh().members(rank, allAxes)};
+  meeting = device.addTransfer(all);
 }
 
-void Executor::runStep(int64_t step, StepClient &client) {
-  this->step = step;
-  position.inEvaluation = false;
-  runActions(source.plan().stages(program.stage).schedule(), client);
-}
+void Executor::meet() { theDevice.wait(theDevice.start({meeting, {}, {}})); }
 
-void Executor::runEvaluation(int64_t step, StepClient &client) {
-  this->step = step;
-  position.inEvaluation = true;
-  runActions(source.plan().stages(program.stage).evaluation(), client);
-}
-
-void Executor::runActions(const google::protobuf::RepeatedPtrField<pb::Action> &actions, StepClient &client) {
+void Executor::run(uint32_t entry) {
   CrashSite site(this);
-  for (position.action = 0; position.action < actions.size(); ++position.action) {
-    position.call = position.subprogram = position.instruction = -1;
-    const Fault *due = fault ? &*fault : nullptr;
-    isFaultDue =
-        due && due->rank == program.rank && due->step == step && due->action == static_cast<uint32_t>(position.action);
-    runAction(actions[position.action], client);
-  }
   position = {};
+  position.entry = static_cast<int>(entry);
+  const Range &blocks = program.entries[entry];
+  for (uint32_t i = 0; i < blocks.count; ++i)
+    runBlock(program.blocks[blocks.first + i]);
+  theDevice.endTurn();
+  position = {};
+  ++turns;
 }
 
-void Executor::runAction(const pb::Action &action, StepClient &client) {
-  microBatch = action.micro_batch();
-  uint32_t slot = action.slot();
-  switch (action.kind()) {
-  case pb::Action::LOAD_INPUTS:
-    return loadInputs(slot, client);
-  case pb::Action::FORWARD:
-    return forEachCall(position.inEvaluation ? &PreparedCall::evaluate : &PreparedCall::forward, slot);
-  case pb::Action::BACKWARD:
-    return forEachCall(&PreparedCall::backward, slot, /*isReversed=*/true);
-  case pb::Action::REDUCE_GRADIENTS:
-    return forEachCall(&PreparedCall::reduceGradients, 0);
-  case pb::Action::SQUARED_NORM:
-    return forEachCall(&PreparedCall::squaredNorm, 0);
-  case pb::Action::OPTIMIZER:
-    return forEachCall(&PreparedCall::optimizer, 0);
-  case pb::Action::AGREE:
-    return agree(client);
-  case pb::Action::WAIT_RECEIVE_FORWARD:
-    return theDevice.wait(transfers[ReceiveForward].tickets[slot]);
-  case pb::Action::WAIT_SEND_FORWARD:
-    return theDevice.wait(transfers[SendForward].tickets[slot]);
-  case pb::Action::WAIT_RECEIVE_BACKWARD:
-    return theDevice.wait(transfers[ReceiveBackward].tickets[slot]);
-  case pb::Action::WAIT_SEND_BACKWARD:
-    return theDevice.wait(transfers[SendBackward].tickets[slot]);
-  default:
-    return startTransfer(action);
+void Executor::runBlock(const PreparedBlock &block) {
+  advance = block.advance;
+  for (round = 0; round < block.rounds; ++round) {
+    position.round = round;
+    for (uint32_t i = 0; i < block.actions.count; ++i) {
+      position.action = static_cast<int>(block.actions.first + i);
+      ++position.number;
+      position.call = position.subprogram = position.instruction = -1;
+      isFaultDue = fault && fault->rank == program.rank && fault->step == step && fault->action == position.number;
+      runAction(program.actions[position.action]);
+    }
   }
 }
 
-void Executor::loadInputs(uint32_t slot, StepClient &client) {
-  client.loadInputs(microBatch, staging.data());
-  for (const pb::InputBuffer &input : source.plan().stages(program.stage).inputs())
-    theDevice.copyIn(inputs.at(slot) + input.offset(), staging.data() + input.offset(), input.bytes());
+void Executor::runAction(const PreparedAction &action) {
+  if (action.kind == PreparedAction::Run)
+    return runCalls(action);
+  for (uint32_t i = 0; i < action.flights.count; ++i) {
+    const PreparedFlight &flight = program.flights[action.flights.first + i];
+    uint32_t flightBatch = flight.microBatch + round * advance;
+    if (action.kind == PreparedAction::Wait) {
+      wait(flight.transfer, flight.call, flightBatch);
+      continue;
+    }
+    const PreparedCall &call = program.calls[flight.call];
+    setSlots(call, flight.slots);
+    bind(call);
+    start(flight.transfer, flight.call, flightBatch);
+  }
 }
 
-void Executor::startTransfer(const pb::Action &action) {
-  auto begin = [&](StreamPlace which, bool isSend) {
-    const Place &place = streamPlaces[which];
-    uint64_t data = place.at(action.slot());
-    Transfers &transfer = transfers[which];
-    transfer.tickets[action.slot()] = isSend ? theDevice.startSend(transfer.link, data, place.bytes)
-                                             : theDevice.startReceive(transfer.link, data, place.bytes);
+/// What is not said, as of lifetimes of one slot, is slot 0.
+void Executor::setSlots(const PreparedCall &call, Range range) {
+  std::ranges::fill(slots, 0);
+  const std::vector<uint32_t> &lifetimes = program.chunkLifetimes[call.chunk];
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const pb::Lifetime &lifetime = program.lifetimes[lifetimes[i]];
+    uint32_t slot = program.slots[range.first + i];
+    slots[lifetimes[i]] = lifetime.rotates() ? (slot + uint64_t(round) * advance) % lifetime.slots() : slot;
+  }
+}
+
+void Executor::bind(const PreparedCall &call) {
+  auto turn = static_cast<uint32_t>(turns % 2);
+  for (uint32_t i = 0; i < call.bindings.count; ++i) {
+    const PreparedBinding &binding = program.bindings[call.bindings.first + i];
+    const PreparedPlace &place = program.places[binding.place];
+    bases[binding.region] = {place.at(slots[place.lifetime], turn) + binding.offset, place.memory};
+  }
+}
+
+void Executor::runCalls(const PreparedAction &action) {
+  microBatch = action.microBatch + round * advance;
+  setSlots(program.calls[action.calls.first], action.slots);
+  auto setFirst = [&](char is) {
+    for (uint32_t i = 0; i < action.first.count; ++i)
+      isFirst[program.buckets[action.first.first + i]] = is;
   };
-  switch (action.kind()) {
-  case pb::Action::START_RECEIVE_FORWARD:
-    return begin(ReceiveForward, /*isSend=*/false);
-  case pb::Action::START_SEND_FORWARD:
-    return begin(SendForward, /*isSend=*/true);
-  case pb::Action::START_RECEIVE_BACKWARD:
-    return begin(ReceiveBackward, /*isSend=*/false);
-  default:
-    return begin(SendBackward, /*isSend=*/true);
-  }
-}
-
-Scalars Executor::scalars() const {
-  Scalars scalars;
-  theDevice.copyOut(scalars.data(), scalarsOffset, sizeof scalars);
-  return scalars;
-}
-
-void Executor::setScalars(const Scalars &scalars) { theDevice.copyIn(scalarsOffset, scalars.data(), sizeof scalars); }
-
-void Executor::sumScalars() {
-  // Ranks that hold the same loss have each counted their share of it: the compiler divides by
-  // their number. A stage without the loss has counted nothing.
-  Ticket ticket = theDevice.startCollective(agreement, {&scalarsOffset, 1}, {&scalarsOffset, 1});
-  theDevice.wait(ticket);
-}
-
-void Executor::agree(StepClient &client) {
-  client.beforeAgreement();
-  sumScalars();
-  Scalars agreed = scalars();
-  client.updateScalars(agreed);
-  setScalars(agreed);
-}
-
-void Executor::barrier() {
-  Ticket ticket = theDevice.startCollective(meeting, {}, {});
-  theDevice.wait(ticket);
-}
-
-void Executor::forEachCall(uint32_t PreparedCall::*subprogram, uint32_t slot, bool isReversed) {
-  int calls = program.calls.size();
-  for (int i = 0; i < calls; ++i) {
-    position.call = isReversed ? calls - 1 - i : i;
+  setFirst(1);
+  for (uint32_t i = 0; i < action.calls.count; ++i) {
+    position.call = static_cast<int>(action.calls.first + (action.backwards ? action.calls.count - 1 - i : i));
     const PreparedCall &call = program.calls[position.call];
-    if (call.*subprogram)
-      runSubprogram(call, call.*subprogram, slot);
+    if (uint32_t subprogram = call.programs[action.role])
+      runSubprogram(call, subprogram - 1);
   }
+  setFirst(0);
 }
 
-void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram, uint32_t slot) {
+void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram) {
   layer = call.layer;
-  bases = call.bases[slot].data();
-  position.subprogram = static_cast<int>(subprogram) - 1;
-  const PreparedSubprogram &range = program.subprograms[subprogram];
-  for (uint32_t i = range.first; i < range.last; ++i) {
-    position.instruction = static_cast<int>(i - range.first);
-    if (isFaultDue && fault->instruction == i - range.first)
+  bind(call);
+  position.subprogram = static_cast<int>(subprogram);
+  const Range &range = program.subprograms[subprogram];
+  for (uint32_t i = 0; i < range.count; ++i) {
+    position.instruction = static_cast<int>(i);
+    if (isFaultDue && fault->instruction == i)
       fail();
-    const PreparedInstruction &instruction = program.instructions[i];
     if (guards)
-      guards->open(position.subprogram, position.instruction, bases[pb::WORKSPACE]);
-    runInstruction(instruction);
+      guards->open(position.subprogram, position.instruction, bases);
+    runInstruction(program.instructions[range.first + i]);
     if (guards)
-      guards->check(position.subprogram, position.instruction, bases[pb::WORKSPACE]);
+      guards->check(position.subprogram, position.instruction, bases);
+    theDevice.progress();
   }
+  position.instruction = -1;
 }
 
 void Executor::runInstruction(const PreparedInstruction &instruction) {
+  auto call = static_cast<uint32_t>(position.call);
   switch (instruction.kind) {
   case PreparedInstruction::Launch:
     return launch(instruction);
   case PreparedInstruction::Call:
     return callLibrary(instruction);
   case PreparedInstruction::Start:
-    return startCollective(instruction);
+    return start(instruction.number, call, microBatch);
   case PreparedInstruction::Wait:
-    return theDevice.wait(flights[instruction.collective]);
+    return wait(instruction.number, call, microBatch);
   }
 }
 
@@ -205,65 +146,75 @@ void Executor::fail() const {
   throw std::runtime_error("injected fault");
 }
 
+std::span<const Place> Executor::resolve(Range buffers, std::span<Place> to) const {
+  for (uint32_t i = 0; i < buffers.count; ++i) {
+    const PreparedBuffer &buffer = program.buffers[buffers.first + i];
+    to[i] = {bases[buffer.region].offset + buffer.offset, bases[buffer.region].memory};
+  }
+  return to.first(buffers.count);
+}
+
 void Executor::bindOperands(const PreparedInstruction &instruction) {
-  resolve({program.buffers.data() + instruction.firstBuffer, instruction.buffers}, places);
-  const PreparedScalar *scalars = program.scalars.data() + instruction.firstScalar;
-  for (uint32_t i = 0; i < instruction.scalars; ++i)
-    values[i] =
-        scalars[i].constant + scalars[i].step * step + scalars[i].microBatch * microBatch + scalars[i].layer * layer;
+  resolve(instruction.buffers, places);
+  for (uint32_t i = 0; i < instruction.scalars.count; ++i) {
+    const PreparedScalar &scalar = program.scalars[instruction.scalars.first + i];
+    values[i] = scalar.first > 0 ? isFirst[scalar.first - 1]
+                                 : scalar.constant + scalar.microBatch * microBatch + scalar.layer * layer;
+  }
 }
 
 void Executor::launch(const PreparedInstruction &instruction) {
   bindOperands(instruction);
-  theDevice.launch({instruction.kernel,
-                    {places.data(), instruction.buffers},
-                    {values.data(), instruction.scalars},
+  theDevice.launch({instruction.number,
+                    {places.data(), instruction.buffers.count},
+                    {values.data(), instruction.scalars.count},
                     instruction.extent,
                     instruction.grain});
 }
 
 void Executor::callLibrary(const PreparedInstruction &instruction) {
   bindOperands(instruction);
+  bool overwrites = instruction.unlessFirst > 0 && isFirst[instruction.unlessFirst - 1];
   theDevice.call({static_cast<uint32_t>(position.subprogram),
                   static_cast<uint32_t>(position.instruction),
-                  {places.data(), instruction.buffers},
-                  {values.data(), instruction.scalars},
-                  instruction.alwaysAdds || (instruction.accumulate && microBatch > 0),
-                  step});
+                  {places.data(), instruction.buffers.count},
+                  {values.data(), instruction.scalars.count},
+                  instruction.adds && !overwrites});
 }
 
-std::span<const uint64_t> Executor::resolve(std::span<const PreparedBuffer> buffers, std::span<uint64_t> places) const {
-  for (size_t i = 0; i < buffers.size(); ++i)
-    places[i] = bases[buffers[i].region] + buffers[i].offset;
-  return places.first(buffers.size());
+void Executor::start(uint32_t transfer, uint32_t call, uint32_t flightBatch) {
+  const PreparedTransfer &prepared = program.transfers[transfer];
+  FlightTicket ticket =
+      theDevice.start({*prepared.number, resolve(prepared.from, places), resolve(prepared.to, morePlaces)});
+  open[transfer].push_back({call, flightBatch, ticket});
 }
 
-void Executor::startCollective(const PreparedInstruction &instruction) {
-  const PreparedCollective &collective = program.collectives[instruction.collective];
-  flights[instruction.collective] = theDevice.startCollective(collective.number, resolve(collective.from, places),
-                                                              resolve(collective.to, morePlaces));
+void Executor::wait(uint32_t transfer, uint32_t call, uint32_t flightBatch) {
+  std::vector<OpenFlight> &flights = open[transfer];
+  auto isIt = [&](const OpenFlight &flight) { return flight.call == call && flight.microBatch == flightBatch; };
+  auto flight = std::ranges::find_if(flights, isIt);
+  assert(flight != flights.end()); // as the verifier has proved
+  theDevice.wait(flight->ticket);
+  flights.erase(flight);
 }
 
-Failure Executor::describe(const std::string &message) const {
-  const pb::Plan &plan = source.plan();
-  const pb::Stage &stage = plan.stages(program.stage);
-  Failure failure;
-  failure.rank = program.rank;
-  failure.stage = program.stage;
-  failure.step = step;
-  failure.message = message;
-  if (position.action >= 0) {
-    const pb::Action &action = (position.inEvaluation ? stage.evaluation() : stage.schedule())[position.action];
-    failure.action = fmt::format("{} of micro-batch {} in slot {}", pb::Action::Kind_Name(action.kind()),
-                                 action.micro_batch(), action.slot());
-  }
-  if (position.subprogram < 0)
-    return failure;
-  const pb::Subprogram &subprogram = plan.subprograms(position.subprogram);
-  failure.subprogram = fmt::format("{} of layer {}", subprogram.name(), stage.calls(position.call).layer());
-  if (position.instruction >= 0)
-    failure.op = locationText(plan, subprogram.instructions(position.instruction).location());
-  return failure;
+uint64_t Executor::address(uint32_t call, const pb::Buffer &buffer, uint32_t slot) const {
+  const Range &bindings = program.calls[call].bindings;
+  auto first = program.bindings.begin() + bindings.first, last = first + bindings.count;
+  auto binding = std::find_if(first, last, [&](const PreparedBinding &b) { return b.region == buffer.region(); });
+  assert(binding != last); // as the verifier has proved
+  return program.places[binding->place].at(slot, 0) + binding->offset + offsetOf(source.mesh(), program.rank, buffer);
+}
+
+std::span<std::byte> Executor::exchange(uint32_t index, uint32_t slot) {
+  const pb::Exchange &exchange = source.plan().stages(program.stage).exchanges(static_cast<int>(index));
+  // What the host fills was copied in by the last entry but one; what it reads, the last one copies out.
+  theDevice.finishTurns(exchange.filled_by_host() ? 1 : 0);
+  uint64_t turn = (exchange.filled_by_host() ? turns : turns + 1) % 2;
+  const pb::Call &call = source.plan().stages(program.stage).calls(static_cast<int>(exchange.call()));
+  auto binding = std::ranges::find(call.bindings(), exchange.buffer().region(), &pb::Binding::region);
+  uint64_t begin = address(exchange.call(), exchange.buffer(), slot) + turn * program.places[binding->place()].turnBytes;
+  return {theDevice.host(begin), exchange.buffer().bytes()};
 }
 
 } // namespace espalier::rt

@@ -1,20 +1,49 @@
-// Blocks, shares and places of parameters.
+// Blocks and own parts of parameters. Calls are known to each other by their layers, which count over all stages.
 #include "runtime/parameter_block.h"
 
 #include "runtime/kernels/dtype.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace espalier::rt {
+namespace {
+
+/// Names of the model's calls, by layer.
+std::map<int64_t, std::string> callNames(const pb::Plan &plan) {
+  std::map<int64_t, std::string> names;
+  for (const pb::Stage &stage : plan.stages())
+    for (const pb::Call &call : stage.calls())
+      names.emplace(call.layer(), call.name());
+  return names;
+}
+
+/// True on one of the ranks that hold the same elements, which are cut along the axes `cut`: coordinate 0 on all other
+/// axes, and the first stage of those that hold the bucket.
+bool isSpeaker(const pb::Bucket &bucket, uint32_t cut, const Mesh &mesh, int rank) {
+  if (mesh.index(rank, allAxes & ~(PP | cut)) != 0)
+    return false;
+  return bucket.holders().empty() ||
+         static_cast<uint32_t>(mesh.stage(rank)) == *std::ranges::min_element(bucket.holders());
+}
+
+/// What is in the rank's own part of the bucket of a block of `elements` that begins at element `first`.
+HeldElements ownElements(const pb::Bucket &bucket, int64_t first, int64_t elements, const Mesh &mesh, int rank) {
+  auto part = static_cast<int64_t>(bucket.elements()) / mesh.count(bucket.share());
+  int64_t partFirst = part * mesh.index(rank, bucket.share());
+  int64_t begin = std::clamp<int64_t>(partFirst - first, 0, elements);
+  int64_t end = std::clamp<int64_t>(partFirst + part - first, begin, elements);
+  return {{begin, end}, first + begin - partFirst};
+}
+
+} // namespace
 
 ParameterBlock::ParameterBlock(const pb::Parameter &parameter, const Mesh &mesh, int rank) {
   for (int i = 0; i < parameter.shape_size(); ++i) {
-    std::vector<std::string> axes;
-    if (i < parameter.dims_size())
-      axes.assign(parameter.dims(i).axes().begin(), parameter.dims(i).axes().end());
-    int64_t block = parameter.padded_shape(i) / mesh.product(axes);
-    shape.push_back(parameter.shape(i));
+    uint32_t axes = i < parameter.split_size() ? parameter.split(i) : 0;
+    int64_t block = static_cast<int64_t>(parameter.padded_shape(i)) / mesh.count(axes);
+    global.push_back(static_cast<int64_t>(parameter.shape(i)));
     size.push_back(block);
     begin.push_back(block * mesh.index(rank, axes));
     count *= block;
@@ -22,22 +51,22 @@ ParameterBlock::ParameterBlock(const pb::Parameter &parameter, const Mesh &mesh,
 }
 
 void ParameterBlock::visitRuns(const std::function<void(int64_t, int64_t, int64_t)> &visit) const {
-  if (shape.empty())
+  if (global.empty())
     return visit(0, 0, 1);
-  size_t last = shape.size() - 1;
-  int64_t run = std::min(size[last], shape[last] - begin[last]);
+  size_t last = global.size() - 1;
+  int64_t run = std::min(size[last], global[last] - begin[last]);
   if (run <= 0 || count == 0)
     return;
-  std::vector<int64_t> row(shape.size(), 0); // position within the block; the last entry stays 0
+  std::vector<int64_t> row(global.size(), 0); // position within the block; the last entry stays 0
   for (int64_t rows = count / size[last], r = 0; r < rows; ++r) {
-    int64_t global = 0;
+    int64_t place = 0;
     bool isPadding = false;
     for (size_t i = 0; i <= last; ++i) {
-      isPadding |= begin[i] + row[i] >= shape[i];
-      global = global * shape[i] + begin[i] + row[i];
+      isPadding |= begin[i] + row[i] >= global[i];
+      place = place * global[i] + begin[i] + row[i];
     }
     if (!isPadding)
-      visit(r * size[last], global, run);
+      visit(r * size[last], place, run);
     for (size_t i = last; i-- > 0;) {
       if (++row[i] < size[i])
         break;
@@ -46,52 +75,59 @@ void ParameterBlock::visitRuns(const std::function<void(int64_t, int64_t, int64_
   }
 }
 
-bool ParameterBlock::isSpeaker(const pb::Parameter &parameter, const Mesh &mesh, int rank, bool isShared) {
-  if (parameter.stages_size() == 0 ||
-      static_cast<uint32_t>(mesh.stage(rank)) != *std::ranges::min_element(parameter.stages()))
-    return false;
-  for (const char *axis : {"dp", "cp", "ep", "tp"}) {
-    bool splits = std::ranges::any_of(parameter.dims(), [&](const pb::ShardedDim &dim) {
-      return std::ranges::find(dim.axes(), axis) != dim.axes().end();
-    });
-    bool isShare = isShared && std::ranges::count(zeroAxes(), axis) > 0;
-    if (!splits && !isShare && mesh.coordinate(rank, axis) != 0)
-      return false;
-  }
-  return true;
+int64_t NamedParameter::elements() const {
+  int64_t elements = 1;
+  for (uint64_t extent : parameter->shape())
+    elements *= static_cast<int64_t>(extent);
+  return elements;
 }
 
-std::vector<ParameterPlace> parameterPlaces(const pb::Plan &plan, int stage) {
-  std::vector<ParameterPlace> places;
-  std::map<uint32_t, size_t> indexOf;
-  for (const pb::Call &call : plan.stages(stage).calls()) {
-    uint64_t bases[pb::Region_ARRAYSIZE] = {};
-    for (const pb::Binding &binding : call.bindings())
-      bases[binding.region()] = binding.base();
-    for (const pb::ParameterSlot &slot : call.parameters()) {
-      ParameterPlace place;
-      place.parameter = &plan.parameters(slot.parameter());
-      place.slot = &slot;
-      place.values = bases[pb::PARAMETERS] + slot.parameter_offset();
-      place.gradient = bases[pb::GRADIENTS] + slot.gradient_offset();
-      place.state = bases[pb::STATE] + slot.state_offset();
-      auto [entry, isNew] = indexOf.try_emplace(slot.parameter(), places.size());
-      if (isNew)
-        places.push_back(place);
-      else if (slot.state_elements() > 0)
-        places[entry->second] = place;
+HeldElements PlacedParameter::heldIn(const pb::Buffer &buffer) const {
+  return buffer.part() ? own : HeldElements{{0, block.elements()}, static_cast<int64_t>(parameter->first())};
+}
+
+std::vector<NamedParameter> parametersOf(const pb::Plan &plan) {
+  std::vector<NamedParameter> parameters;
+  std::map<int64_t, std::string> names = callNames(plan);
+  std::set<std::string> seen;
+  for (const pb::Stage &stage : plan.stages())
+    for (const pb::Call &call : stage.calls())
+      for (const pb::BucketUse &use : call.buckets())
+        for (const pb::Parameter &parameter : plan.buckets(use.bucket()).parameters()) {
+          std::string name = names[use.owner()] + "." + parameter.name();
+          if (seen.insert(name).second)
+            parameters.push_back({name, &plan.buckets(use.bucket()), &parameter});
+        }
+  return parameters;
+}
+
+std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &mesh, int rank) {
+  std::vector<PlacedParameter> placed;
+  std::map<int64_t, std::string> names = callNames(plan);
+  const pb::Stage &stage = plan.stages(mesh.stage(rank));
+  for (int call = 0; call < stage.calls_size(); ++call)
+    for (const pb::BucketUse &use : stage.calls(call).buckets()) {
+      if (!use.updates())
+        continue; // another call of the stage has it too
+      const pb::Bucket &bucket = plan.buckets(use.bucket());
+      for (const pb::Parameter &parameter : bucket.parameters()) {
+        ParameterBlock block(parameter, mesh, rank);
+        uint32_t cut = 0;
+        for (uint32_t axes : parameter.split())
+          cut |= axes;
+        HeldElements own = ownElements(bucket, static_cast<int64_t>(parameter.first()), block.elements(), mesh, rank);
+        placed.push_back({{names[use.owner()] + "." + parameter.name(), &bucket, &parameter},
+                          static_cast<uint32_t>(call),
+                          std::move(block),
+                          own,
+                          isSpeaker(bucket, cut, mesh, rank),
+                          isSpeaker(bucket, cut | bucket.share(), mesh, rank)});
+      }
     }
-  }
-  return places;
+  return placed;
 }
 
-StateRange stateRange(const pb::ParameterSlot &slot, const Mesh &mesh, int rank) {
-  int64_t all = slot.local_elements(), held = slot.state_elements();
-  if (held >= all)
-    return {0, all};
-  int64_t begin = std::min(all, held * mesh.index(rank, zeroAxes()));
-  return {begin, std::min(all, begin + held)};
-}
+bool hasMaster(const pb::Bucket &bucket) { return bucket.state_size() > 2; }
 
 float loadElement(pb::DataType type, const void *values, int64_t i) {
   if (type == pb::BF16)

@@ -1,5 +1,5 @@
-// Which elements of a parameter a rank holds: a block of the padded tensor, one slice per
-// dimension.
+// Which elements of which parameters a rank holds, and where: a block of the padded tensor, one slice per dimension, at
+// its place in a bucket.
 #pragma once
 
 #include "runtime/mesh.h"
@@ -12,10 +12,23 @@
 
 namespace espalier::rt {
 
+/// Elements [begin, end).
+struct ElementRange {
+  int64_t begin = 0, end = 0;
+
+  bool isEmpty() const { return begin >= end; }
+  bool operator==(const ElementRange &) const = default;
+};
+
 /// The block of one parameter on one rank.
 class ParameterBlock {
 public:
   ParameterBlock(const pb::Parameter &parameter, const Mesh &mesh, int rank);
+
+  /// Per dimension: the unpadded global extent, the block's first element and its extent, padding included.
+  const std::vector<int64_t> &shape() const { return global; }
+  const std::vector<int64_t> &offsets() const { return begin; }
+  const std::vector<int64_t> &sizes() const { return size; }
 
   /// Elements of the block, padding included.
   int64_t elements() const { return count; }
@@ -24,33 +37,47 @@ public:
   /// and in the unpadded global tensor; elements of the padding are in no run.
   void visitRuns(const std::function<void(int64_t local, int64_t global, int64_t count)> &visit) const;
 
-  /// True on the one rank (per parameter) that speaks for these elements: coordinate 0 on every
-  /// axis that does not split them, and the first stage that holds it. With `isShared` the replicas
-  /// of ZeRO-1 speak for a share each.
-  static bool isSpeaker(const pb::Parameter &parameter, const Mesh &mesh, int rank, bool isShared);
-
 private:
-  std::vector<int64_t> begin, size, shape; ///< per dimension: first element, block, unpadded global
+  std::vector<int64_t> begin, size, global;
   int64_t count = 1;
 };
 
-/// Where a parameter's parts lie in a rank's arena, as byte offsets.
-struct ParameterPlace {
+/// A parameter as the whole model knows it.
+struct NamedParameter {
+  std::string name; ///< "<call that owns it>.<name in its bucket>"
+  const pb::Bucket *bucket = nullptr;
   const pb::Parameter *parameter = nullptr;
-  const pb::ParameterSlot *slot = nullptr;
-  uint64_t values = 0, gradient = 0, state = 0;
+
+  int64_t elements() const; ///< of the unpadded global tensor
 };
 
-/// The parameters of a stage, each once, in the order of its calls; a tied one from the call that
-/// owns its state.
-std::vector<ParameterPlace> parameterPlaces(const pb::Plan &plan, int stage);
+/// The parameters of the model, each once, in the order of stages and calls.
+std::vector<NamedParameter> parametersOf(const pb::Plan &plan);
 
-/// Elements of the local block whose optimizer state the rank holds: all, or its share under
-/// ZeRO-1.
-struct StateRange {
-  int64_t begin = 0, end = 0;
+/// What a buffer of a bucket holds of a parameter's block: these elements of it, the first one `at` elements behind the
+/// place of the buffer.
+struct HeldElements {
+  ElementRange range;
+  int64_t at = 0;
 };
-StateRange stateRange(const pb::ParameterSlot &slot, const Mesh &mesh, int rank);
+
+/// A parameter on one rank. A bucket's buffers are found in the regions of the call.
+struct PlacedParameter : NamedParameter {
+  uint32_t call; ///< index in the stage's calls: the one that updates it
+  ParameterBlock block;
+  HeldElements own;    ///< those whose summed gradient and optimizer state are the rank's, in a buffer of own parts
+  bool isSpokenFor;    ///< the rank speaks for the block among those that hold it as a whole ...
+  bool isOwnSpokenFor; ///< ... and for its own elements among those that hold these
+
+  /// What `stored` or `gradient` has room for: the block, or the own elements where the buffer is an own part.
+  HeldElements heldIn(const pb::Buffer &buffer) const;
+};
+
+/// The parameters of a rank, each once, in the order of its calls.
+std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &mesh, int rank);
+
+/// Whether the optimizer keeps the bucket's parameters in f32 as well, before its two moments.
+bool hasMaster(const pb::Bucket &bucket);
 
 /// Value i of an array of `type`, as f32, and back with one rounding.
 float loadElement(pb::DataType type, const void *values, int64_t i);

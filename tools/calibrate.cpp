@@ -70,16 +70,16 @@ public:
     for (int64_t count : elements) {
       uint64_t bytes = static_cast<uint64_t>(count) * rt::elementBytes(type);
       call.add_buffers()->set_bytes(bytes);
-      call.add_types(type);
       addresses.push_back(allocate(bytes));
     }
-    kernel = rt::makeLibraryKernel(call, /*threads=*/1);
+    std::vector<rt::pb::DataType> types(elements.size(), type);
+    kernel = rt::makeLibraryKernel(call, types, /*threads=*/1);
     scratch = allocate(kernel->scratchBytesPerThread());
     shared = allocate(kernel->sharedScratchBytes());
   }
 
   void run() const {
-    rt::CallArguments arguments{addresses.data(), nullptr, false, shared, 0, 0};
+    rt::CallArguments arguments{addresses.data(), nullptr, false, shared, 0};
     for (int64_t part = 0; part < kernel->parts(); ++part)
       kernel->run(arguments, part, scratch);
     kernel->finish(arguments);
@@ -168,9 +168,9 @@ double allReduceSeconds(int ranks, int64_t elements, int samples) {
       std::unique_ptr<rt::Communicator> comm = world.communicator(rank);
       std::vector<int> members(static_cast<size_t>(ranks));
       std::iota(members.begin(), members.end(), 0);
-      uint32_t group = comm->joinGroup(members);
+      uint32_t group = comm->joinGroup(members, /*queue=*/0);
       std::vector<float> values(static_cast<size_t>(elements));
-      rt::CollectiveShape shape{rt::pb::Collective::ALL_REDUCE, rt::pb::Collective::SUM, rt::pb::F32, {elements}};
+      rt::CollectiveShape shape{.elements = {elements}};
       for (int sample = 0; sample < samples + 1; ++sample) {
         Clock::time_point begin = Clock::now();
         void *address = values.data();

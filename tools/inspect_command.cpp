@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -19,21 +20,22 @@ namespace espalier {
 namespace {
 
 nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
-  rt::Mesh mesh(plan);
+  rt::Mesh mesh(plan.mesh());
   const rt::pb::Settings &settings = plan.settings();
-  nlohmann::ordered_json arenas = nlohmann::ordered_json::array(), stages = arenas, memory = arenas;
+  nlohmann::ordered_json arenas = nlohmann::ordered_json::array(), host = arenas, stages = arenas, memory = arenas;
   for (const rt::pb::Stage &stage : plan.stages()) {
-    arenas.push_back(stage.arena_bytes());
+    arenas.push_back(stage.arena_bytes(rt::pb::DEVICE));
+    host.push_back(stage.arena_bytes(rt::pb::HOST));
     stages.push_back({{"first_layer", stage.first_layer()}, {"layers", stage.layers()}});
     nlohmann::ordered_json classes = nlohmann::ordered_json::object();
     for (const rt::pb::MemoryClass &part : stage.memory())
       classes[part.name()] = part.bytes();
     memory.push_back(classes);
   }
-  nlohmann::ordered_json split = {{"dp", mesh.axisSize("dp")},
-                                  {"tp", mesh.axisSize("tp")},
-                                  {"pp", mesh.axisSize("pp")},
-                                  {"cp", mesh.axisSize("cp")},
+  nlohmann::ordered_json split = {{"dp", mesh.count(rt::DP)},
+                                  {"tp", mesh.count(rt::TP)},
+                                  {"pp", mesh.count(rt::PP)},
+                                  {"cp", mesh.count(rt::CP)},
                                   {"micro_batch_size", settings.micro_batch_size()},
                                   {"micro_batches", settings.micro_batches()},
                                   {"zero", settings.zero()},
@@ -48,6 +50,7 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
           {"stages", plan.stages_size()},
           {"parameters", plan.parameter_count()},
           {"arena_bytes", arenas},
+          {"host_bytes", host},
           {"memory", memory},
           {"plan", split},
           {"global_batch", settings.global_batch()},
@@ -61,15 +64,23 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
           {"compiler", plan.compiler()}};
 }
 
+/// "inputs 3, saved 2, in 2": of all lifetimes but the resident one.
+std::string slotsText(const rt::pb::Stage &stage) {
+  std::vector<std::string> texts;
+  for (int i = 1; i < stage.lifetimes_size(); ++i)
+    texts.push_back(fmt::format("{} {}", stage.lifetimes(i).name(), stage.lifetimes(i).slots()));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
 
 void printForPeople(const rt::pb::Plan &plan) {
-  rt::Mesh mesh(plan);
+  rt::Mesh mesh(plan.mesh());
   const rt::pb::Settings &settings = plan.settings();
   fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(), plan.target());
-  fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {}\n", mesh.ranks(), mesh.axisSize("dp"), mesh.axisSize("tp"),
-             mesh.axisSize("pp"), mesh.axisSize("cp"));
-  int parts = mesh.axisSize("cp");
+  fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {}\n", mesh.ranks(), mesh.count(rt::DP), mesh.count(rt::TP),
+             mesh.count(rt::PP), mesh.count(rt::CP));
+  int parts = mesh.count(rt::CP);
   fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}{}\n",
              settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh),
              settings.sequence(),
@@ -79,13 +90,15 @@ void printForPeople(const rt::pb::Plan &plan) {
              settings.slices_kept_inputs() ? " with inputs sliced over tp" : "", settings.schedule());
   for (int i = 0; i < plan.stages_size(); ++i) {
     const rt::pb::Stage &stage = plan.stages(i);
-    fmt::print("stage {:<5} layers {} to {}, {} slots, arena {}\n", i, stage.first_layer(),
-               int64_t(stage.first_layer()) + stage.layers() - 1, stage.slots(), mebibytes(stage.arena_bytes()));
+    fmt::print("stage {:<5} layers {} to {}, arena {}, on the host {}\n", i, stage.first_layer(),
+               int64_t(stage.first_layer()) + stage.layers() - 1, mebibytes(stage.arena_bytes(rt::pb::DEVICE)),
+               mebibytes(stage.arena_bytes(rt::pb::HOST)));
+    fmt::print("            slots: {}\n", slotsText(stage));
     for (const rt::pb::MemoryClass &part : stage.memory())
       fmt::print("            {:<16} {:>12}\n", part.name(), mebibytes(part.bytes()));
   }
   fmt::print("code        {} subprograms, {} kernels", plan.subprograms_size(), plan.kernels_size());
-  for (const rt::pb::KernelObject &object : plan.objects())
+  for (const rt::pb::Object &object : plan.objects())
     fmt::print(", {} ({} KiB)", object.level(), object.code().size() / 1024);
   fmt::print("\n");
   for (const rt::pb::Input &input : plan.inputs())

@@ -1,19 +1,36 @@
-// What ranks decide together outside of a step.
+// What ranks decide together outside of an entry.
 #pragma once
 
-#include "runtime/abi.h"
 #include "runtime/executor.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
 
 namespace espalier::rt {
 
-/// Whether `mine` is true on any rank: the same answer on all, once all have asked. Uses the scalars, which a step sets
-/// anew. Throws RankStopped after an abort.
-inline bool isTrueOnAny(Executor &executor, bool mine) {
-  Scalars scalars{};
-  scalars[LossSum] = mine ? 1 : 0;
-  executor.setScalars(scalars);
-  executor.sumScalars();
-  return executor.scalars()[LossSum] > 0;
-}
+/// Shared by the ranks of a process.
+class Agreement {
+public:
+  explicit Agreement(int ranks) : asked(ranks) {}
+
+  /// Whether `mine` is true on any rank: the same answer on all, once all have asked. Throws RankStopped after an
+  /// abort.
+  bool isTrueOnAny(Executor &executor, bool mine) {
+    // Questions are numbered, and two of them take turns: who asks the next but one has left the meeting of the next,
+    // and with it all have read the answer to this one.
+    uint64_t question = ++asked[executor.rankProgram().rank];
+    std::atomic<uint64_t> &answer = affirmed[question % affirmed.size()];
+    if (mine)
+      answer = question;
+    executor.meet();
+    return answer == question;
+  }
+
+private:
+  std::vector<uint64_t> asked; ///< questions of each rank
+  std::array<std::atomic<uint64_t>, 2> affirmed{};
+};
 
 } // namespace espalier::rt

@@ -2,10 +2,11 @@
 // checkpoint is on disk stands in commit.h (the folder) and manifest.h (one checkpoint).
 #pragma once
 
+#include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/sources.h"
 
-#include <map>
 #include <mutex>
 #include <optional>
 
@@ -39,23 +40,17 @@ public:
   const std::string &loadFault() const { return theLoadFault; }
 
 private:
-  /// Stored pieces of one box of a tensor, by their first element.
-  struct Source {
-    const Shard *shard;
-    const StoredPiece *stored;
-  };
   struct Chosen {
     std::string name;
     std::filesystem::path path;
     Manifest manifest;
-    std::map<std::string, std::vector<Source>> sources; ///< by kind, name and box
+    std::optional<Sources> sources; ///< of this manifest
   };
 
   void requireRoom() const;
   void chooseNext();
   void requireSameTraining(const Chosen &checkpoint) const;
-  void requireSameSplit(const Chosen &checkpoint) const;
-  const std::vector<Source> *sourcesOf(const Chosen &checkpoint, const Piece &wanted) const;
+  void requireSources(const Chosen &checkpoint) const;
   void loadPieces(Executor &executor) const;
   void loadPiece(Executor &executor, const HeldPiece &held) const;
   void blame(const std::string &fault);
@@ -70,6 +65,7 @@ private:
   std::optional<Chosen> chosen;
   std::set<std::string> damaged;
   std::string lastGood; ///< name of the newest checkpoint that this run wrote or read
+  Agreement agreement;
   std::mutex mutex;
   std::string firstFault, theLoadFault;
 };

@@ -15,6 +15,7 @@
 #include <random>
 #include <sys/file.h>
 #include <sys/statvfs.h>
+#include <tuple>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -98,7 +99,7 @@ std::string latestFault(const Path &folder) {
 }
 
 std::vector<std::string> checkpointNames(const Path &folder) {
-  std::vector<std::pair<std::filesystem::file_time_type, std::string>> found;
+  std::vector<std::tuple<uint64_t, std::filesystem::file_time_type, std::string>> found;
   std::error_code error;
   for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
     std::string name = entry.path().filename().string();
@@ -106,11 +107,11 @@ std::vector<std::string> checkpointNames(const Path &folder) {
       continue;
     std::error_code hasNone;
     auto time = std::filesystem::last_write_time(entry.path() / manifestName, hasNone);
-    found.emplace_back(hasNone ? std::filesystem::file_time_type::min() : time, name);
+    found.emplace_back(readSequence(entry.path()), hasNone ? std::filesystem::file_time_type::min() : time, name);
   }
   std::ranges::sort(found, std::greater());
   std::vector<std::string> names;
-  for (const auto &[time, name] : found)
+  for (const auto &[sequence, time, name] : found)
     names.push_back(name);
   if (latestFault(folder).empty() && !names.empty()) {
     auto latest = std::ranges::find(names, readLatest(folder).name);
@@ -164,6 +165,13 @@ void CheckpointFolder::sweep() const {
   }
   for (const Path &path : stale)
     std::filesystem::remove_all(path, error);
+}
+
+uint64_t CheckpointFolder::nextSequence() const {
+  uint64_t highest = 0;
+  for (const std::string &name : checkpointNames(folder))
+    highest = std::max(highest, readSequence(folder / name));
+  return highest + 1;
 }
 
 uint64_t CheckpointFolder::freeBytes() const {

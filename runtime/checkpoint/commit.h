@@ -15,7 +15,8 @@
 
 namespace espalier::rt {
 
-/// The checkpoint folders of DIR, the one that `latest` names first, the others from newest to oldest.
+/// The checkpoint folders of DIR, the one that `latest` names first, the others from newest to oldest: by the sequence
+/// numbers of their manifests, which a copy of the folder keeps, and those of older programs, which have none, by time.
 std::vector<std::string> checkpointNames(const std::filesystem::path &folder);
 
 /// Why `latest` is not to be believed: missing, damaged, or naming what is not there; empty where it is.
@@ -39,6 +40,9 @@ public:
   CheckpointFolder &operator=(const CheckpointFolder &) = delete;
 
   const std::filesystem::path &path() const { return folder; }
+
+  /// A number above those of all checkpoints that are there.
+  uint64_t nextSequence() const;
 
   /// Bytes that may still be written there.
   uint64_t freeBytes() const;

@@ -1,6 +1,8 @@
 // Terms are compared as the words that a user is shown: what reads alike is alike.
 #include "runtime/checkpoint/fingerprint.h"
 
+#include "runtime/parameter_block.h"
+
 #include <fmt/format.h>
 #include <set>
 
@@ -21,8 +23,8 @@ std::string scheduleText(const pb::LearningRate &rate) {
 std::string optimizerText(const pb::Plan &plan) {
   const pb::Settings &settings = plan.settings();
   int decaying = 0;
-  for (const pb::Parameter &parameter : plan.parameters())
-    decaying += parameter.decay();
+  for (const NamedParameter &named : parametersOf(plan))
+    decaying += named.bucket->decay();
   return fmt::format("beta1 {}, beta2 {}, epsilon {}, weight decay {} of {} parameters, gradient norm at most {}",
                      settings.beta1(), settings.beta2(), settings.epsilon(), settings.weight_decay(), decaying,
                      settings.max_grad_norm() > 0 ? fmt::format("{}", settings.max_grad_norm()) : "any");

@@ -1,6 +1,5 @@
 // A checkpoint is sound where its manifest is, its shards are there, and every piece that is read fits its checksum.
 // What is not sound is passed over, aloud, for the one before.
-#include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/parameter_block.h"
@@ -12,12 +11,6 @@
 
 namespace espalier::rt {
 namespace {
-
-/// A piece's tensor and box, without its range.
-std::string boxKey(Piece piece) {
-  piece.begin = piece.end = 0;
-  return piece.key();
-}
 
 bool isLaidOverRun(const pb::LearningRate &rate) {
   return rate.total_steps() <= 0 &&
@@ -31,31 +24,35 @@ std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) 
     for (const StoredPiece &stored : shard.pieces)
       if (stored.piece.kind == "value")
         there.try_emplace(stored.piece.name, stored.piece.shape);
-  for (const pb::Parameter &parameter : plan.parameters()) {
-    auto found = there.find(parameter.name());
+  for (const NamedParameter &named : parametersOf(plan)) {
+    auto found = there.find(named.name);
     if (found == there.end())
-      return fmt::format("it has no parameter '{}'", parameter.name());
-    std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
+      return fmt::format("it has no parameter '{}'", named.name);
+    std::vector<int64_t> shape(named.parameter->shape().begin(), named.parameter->shape().end());
     if (found->second != shape)
-      return fmt::format("parameter '{}' is {} there, {} here", parameter.name(), found->second, shape);
+      return fmt::format("parameter '{}' is {} there, {} here", named.name, found->second, shape);
     there.erase(found);
   }
   return there.empty() ? "" : fmt::format("the plan has no parameter '{}'", there.begin()->first);
 }
 
-/// Elements [first, first + count) of one type, as another.
-std::vector<std::byte> converted(std::span<const std::byte> from, pb::DataType type, pb::DataType wanted) {
+/// Writes elements of one type to place `to` of an array of another.
+void convert(std::span<const std::byte> from, pb::DataType type, std::vector<std::byte> &array, pb::DataType wanted,
+             int64_t to) {
+  if (type == wanted) {
+    std::ranges::copy(from, array.begin() + to * elementBytes(wanted));
+    return;
+  }
   auto count = static_cast<int64_t>(from.size() / elementBytes(type));
-  std::vector<std::byte> to(count * elementBytes(wanted));
   for (int64_t i = 0; i < count; ++i)
-    storeElement(wanted, to.data(), i, loadElement(type, from.data(), i));
-  return to;
+    storeElement(wanted, array.data(), to + i, loadElement(type, from.data(), i));
 }
 
 } // namespace
 
 Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data)
-    : options(options), program(program), fingerprint(fingerprintOf(program.plan(), data)), folder(options.folder) {
+    : options(options), program(program), fingerprint(fingerprintOf(program.plan(), data)), folder(options.folder),
+      agreement(program.mesh().ranks()) {
   if (options.resume) {
     candidates = checkpointNames(options.folder);
     if (candidates.empty())
@@ -91,11 +88,9 @@ void Checkpoints::chooseNext() {
       continue;
     }
     chosen = std::move(next);
-    for (const Shard &shard : chosen->manifest.shards)
-      for (const StoredPiece &stored : shard.pieces)
-        chosen->sources[boxKey(stored.piece)].push_back({&shard, &stored});
+    chosen->sources.emplace(chosen->manifest);
     requireSameTraining(*chosen);
-    requireSameSplit(*chosen);
+    requireSources(*chosen);
     lastGood = chosen->name;
     return;
   }
@@ -124,56 +119,29 @@ void Checkpoints::requireSameTraining(const Chosen &checkpoint) const {
                manifest.runSteps, options.steps);
 }
 
-const std::vector<Checkpoints::Source> *Checkpoints::sourcesOf(const Chosen &checkpoint, const Piece &wanted) const {
-  Piece source = wanted;
-  auto found = checkpoint.sources.find(boxKey(wanted));
-  // Weights of another type come from the masters, where there are any, and masters that were not kept from weights.
-  bool isOther = found == checkpoint.sources.end() || found->second.front().stored->piece.type != wanted.type;
-  if (isOther && (wanted.kind == "value" || wanted.kind == "master"))
-    for (const char *kind : {"master", "value"}) {
-      source.kind = kind;
-      if (auto other = checkpoint.sources.find(boxKey(source)); other != checkpoint.sources.end())
-        return &other->second;
-    }
-  return found == checkpoint.sources.end() ? nullptr : &found->second;
-}
-
-void Checkpoints::requireSameSplit(const Chosen &checkpoint) const {
-  for (int rank = 0; rank < program.mesh().ranks(); ++rank)
-    for (const HeldPiece &held : heldPieces(program, rank)) {
-      if (sourcesOf(checkpoint, held.piece))
-        continue;
-      std::vector<std::string> axes;
-      for (const auto &[axis, size] : checkpoint.manifest.mesh)
-        axes.push_back(fmt::format("{} {}", axis, size));
-      throw PlanError(fmt::format("{}: written under another split of the parameters ({}): it has no {}; resume with a "
-                                  "plan that splits them alike",
-                                  checkpoint.path.string(), fmt::join(axes, " x "), held.piece.key()));
-    }
+/// Whatever plan wrote it, each tensor that this one needs is there.
+void Checkpoints::requireSources(const Chosen &checkpoint) const {
+  auto require = [&](const char *kind, const std::string &name) {
+    if (std::string fault = checkpoint.sources->fault(kind, name); !fault.empty())
+      throw PlanError(fmt::format("{}: cannot be gone on with: {}", checkpoint.path.string(), fault));
+  };
+  for (const NamedParameter &named : parametersOf(program.plan())) {
+    require("value", named.name);
+    for (const char *kind : stateKinds(*named.bucket))
+      require(kind, named.name);
+  }
 }
 
 void Checkpoints::loadPiece(Executor &executor, const HeldPiece &held) const {
   const Piece &wanted = held.piece;
-  for (auto [shard, stored] : *sourcesOf(*chosen, wanted)) {
-    const Piece &piece = stored->piece;
-    if (piece.end <= wanted.begin || wanted.end <= piece.begin)
-      continue;
-    auto size = static_cast<int64_t>(elementBytes(piece.type));
-    RegularFile file(chosen->path / shard->file, Links::Refused);
-    readPiece(file, *shard, *stored, [&](uint64_t offset, std::span<const std::byte> part) {
-      int64_t first = piece.begin + static_cast<int64_t>(offset) / size;
-      int64_t begin = std::max(first, wanted.begin);
-      int64_t end = std::min(first + static_cast<int64_t>(part.size()) / size, wanted.end);
-      if (begin >= end)
-        return;
-      std::span<const std::byte> taken = part.subspan((begin - first) * size, (end - begin) * size);
-      uint64_t address = held.address + (begin - wanted.begin) * elementBytes(wanted.type);
-      if (piece.type == wanted.type)
-        copyToRank(executor, address, taken);
-      else
-        copyToRank(executor, address, converted(taken, piece.type, wanted.type));
+  std::vector<std::byte> values(wanted.bytes()); // padding stays zero
+  for (const Take &take : chosen->sources->takesFor(wanted)) {
+    RegularFile file(chosen->path / take.shard->file, Links::Refused);
+    take.read(file, [&](int64_t to, std::span<const std::byte> from) {
+      convert(from, take.stored->piece.type, values, wanted.type, to);
     });
   }
+  copyToRank(executor, held, 0, values);
 }
 
 void Checkpoints::loadPieces(Executor &executor) const {
@@ -191,7 +159,7 @@ ScalarState Checkpoints::load(Executor &executor) {
       hasFailed = true;
       blame(error.what());
     }
-    if (!isTrueOnAny(executor, hasFailed))
+    if (!agreement.isTrueOnAny(executor, hasFailed))
       break;
     if (isLeader) { // the others wait, and then look at what it chose
       damaged.insert(chosen->name);
@@ -203,7 +171,7 @@ ScalarState Checkpoints::load(Executor &executor) {
         theLoadFault = error.what();
       }
     }
-    if (isTrueOnAny(executor, isLeader && !theLoadFault.empty()))
+    if (agreement.isTrueOnAny(executor, isLeader && !theLoadFault.empty()))
       throw PlanError(theLoadFault);
   }
   ScalarState state = chosen->manifest.state;

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/manifest.h"
 
 #include "runtime/checkpoint/json_text.h"
+#include "runtime/checkpoint/regular_file.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
 #include "runtime/status.h"
@@ -17,7 +18,11 @@ using Json = nlohmann::json;
 
 constexpr uint64_t maxManifestBytes = uint64_t(1) << 30;
 constexpr int manifestFormat = 2;
+constexpr uint64_t mostSequence = uint64_t(1) << 48;
 constexpr size_t maxDimensions = 16;
+constexpr size_t checksumDigits = 16;
+/// Where the sequence number begins in a manifest, behind its first two lines.
+constexpr uint64_t sequenceWithin = 256;
 
 Ordered pieceJson(const StoredPiece &stored) {
   const Piece &piece = stored.piece;
@@ -28,6 +33,8 @@ Ordered pieceJson(const StoredPiece &stored) {
   json["at"] = stored.at;
   json["bytes"] = piece.bytes();
   json["xxh3"] = stored.checksum;
+  if (stored.blockBytes)
+    json["blocks"] = {{"bytes", stored.blockBytes}, {"xxh3", stored.blocks}};
   return json;
 }
 
@@ -69,6 +76,14 @@ StoredPiece pieceOf(const Json &json) {
   if (static_cast<uint64_t>(wholeNumber(json.at("bytes"))) != piece.bytes())
     refuse(fmt::format("a piece of '{}' has another number of bytes than elements", piece.name));
   stored.checksum = json.at("xxh3");
+  if (auto blocks = json.find("blocks"); blocks != json.end()) {
+    stored.blockBytes = wholeNumber(blocks->at("bytes"));
+    stored.blocks = blocks->at("xxh3");
+    if (stored.blockBytes == 0 || stored.blockBytes % elementBytes(piece.type) != 0 ||
+        stored.blocks.size() != (piece.bytes() + stored.blockBytes - 1) / stored.blockBytes * checksumDigits)
+      refuse(fmt::format("a piece of '{}' of {} bytes has {} digits of checksums of {} bytes each", piece.name,
+                         piece.bytes(), stored.blocks.size(), stored.blockBytes));
+  }
   return stored;
 }
 
@@ -94,8 +109,8 @@ Shard shardOf(const Json &json) {
   return shard;
 }
 
-/// Elements of the box that are none of the padding.
-int64_t realElements(const Piece &piece) {
+/// Elements of a piece's box that are none of the padding.
+int64_t realElementsOfBox(const Piece &piece) {
   int64_t elements = 1;
   for (size_t i = 0; i < piece.shape.size(); ++i)
     elements *= std::clamp<int64_t>(piece.shape[i] - piece.offsets[i], 0, piece.sizes[i]);
@@ -120,7 +135,7 @@ void requireWhole(const Manifest &manifest) {
       if (cover.shape != piece.shape || !ranges.insert({piece.begin, piece.end}).second)
         refuse(fmt::format("{} of '{}' contradicts another piece", piece.kind, piece.name));
       if (ranges.size() == 1)
-        elements[{piece.name, piece.kind}] += realElements(piece);
+        elements[{piece.name, piece.kind}] += realElementsOfBox(piece);
     }
   for (const auto &[key, cover] : tensors) {
     bool isWhole = static_cast<uint64_t>(elements[key]) == tensorBytes(cover.shape, pb::F32) / 4;
@@ -139,6 +154,8 @@ Manifest manifestOf(const Json &json) {
   Manifest manifest;
   if (json.at("format") != manifestFormat)
     refuse(fmt::format("format {}, this Espalier reads {}", json.at("format").dump(), manifestFormat));
+  if (auto sequence = json.find("sequence"); sequence != json.end())
+    manifest.sequence = wholeNumber(*sequence);
   manifest.model = json.at("model");
   manifest.parameters = wholeNumber(json.at("parameters"));
   for (const Json &axis : json.at("mesh"))
@@ -182,6 +199,10 @@ std::string firstLine(std::string_view rest) {
 
 } // namespace
 
+std::string StoredPiece::partChecksum(uint64_t begin) const {
+  return blockBytes ? blocks.substr(begin / blockBytes * checksumDigits, checksumDigits) : checksum;
+}
+
 int64_t Manifest::ranks() const {
   int64_t ranks = 1;
   for (const auto &[axis, size] : mesh)
@@ -203,6 +224,7 @@ std::string manifestText(const Manifest &manifest) {
   for (const Shard &shard : manifest.shards)
     shards.push_back(shardJson(shard));
   Ordered json = {{"format", manifestFormat},
+                  {"sequence", manifest.sequence},
                   {"model", manifest.model},
                   {"parameters", manifest.parameters},
                   {"mesh", mesh},
@@ -235,6 +257,26 @@ Manifest parseManifest(const std::string &text, const std::string &name) {
 Manifest readManifest(const std::filesystem::path &checkpoint) {
   std::filesystem::path file = checkpoint / manifestName;
   return parseManifest(readText(file, maxManifestBytes, Links::Refused), file.string());
+}
+
+uint64_t readSequence(const std::filesystem::path &checkpoint) {
+  std::string text;
+  try {
+    RegularFile file(checkpoint / manifestName, Links::Refused);
+    text.resize(std::min(file.size(), sequenceWithin));
+    file.read(0, std::as_writable_bytes(std::span(text)));
+  } catch (const PlanError &) {
+    return 0; // nor is it loaded later
+  }
+  constexpr std::string_view key = "\n \"sequence\": ";
+  uint64_t sequence = 0;
+  if (size_t at = text.find(key); at != std::string::npos)
+    for (at += key.size(); at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+      if (sequence > mostSequence)
+        return 0;
+      sequence = sequence * 10 + (text[at] - '0');
+    }
+  return sequence;
 }
 
 std::string shardText(const Shard &shard) { return shardJson(shard).dump(); }

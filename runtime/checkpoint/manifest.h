@@ -15,6 +15,13 @@ struct StoredPiece {
   Piece piece;
   uint64_t at = 0; ///< byte in the shard's data, behind its header
   std::string checksum;
+  uint64_t blockBytes = 0; ///< 0: no blocks; else each so many bytes, the last one fewer, have a checksum of their own
+  std::string blocks;      ///< these checksums, one behind the other
+
+  /// Bytes that are read at once to be compared with a checksum: a block's, or the piece's.
+  uint64_t partBytes() const { return blockBytes ? blockBytes : piece.bytes(); }
+  /// The checksum of the part that begins with byte `begin` of the piece.
+  std::string partChecksum(uint64_t begin) const;
 };
 
 /// What one rank wrote: a safetensors file whose tensors are the pieces, in their order and without gaps.
@@ -26,6 +33,7 @@ struct Shard {
 };
 
 struct Manifest {
+  uint64_t sequence = 0; ///< higher than that of all older ones of the folder; 0 in those of older programs
   std::string model;
   uint64_t parameters = 0;
   std::vector<std::pair<std::string, int64_t>> mesh; ///< axes of the run that wrote it, outermost first
@@ -47,6 +55,9 @@ std::string manifestText(const Manifest &manifest);
 /// add up to the whole. Throws PlanError. `text` names the file in errors as `name`.
 Manifest parseManifest(const std::string &text, const std::string &name);
 Manifest readManifest(const std::filesystem::path &checkpoint);
+
+/// The sequence number of a checkpoint that may be damaged: for an order to look at them in. 0 where none is found.
+uint64_t readSequence(const std::filesystem::path &checkpoint);
 
 /// A rank tells the one that writes the manifest of its shard by a file of its own.
 std::string shardText(const Shard &shard);

@@ -1,4 +1,4 @@
-// A parameter's box follows from its sharding, the share of optimizer state within it from ZeRO.
+// A parameter's box follows from its sharding, the part of optimizer state within it from the bucket's own part.
 #include "runtime/checkpoint/pieces.h"
 
 #include "runtime/parameter_block.h"
@@ -9,44 +9,27 @@
 namespace espalier::rt {
 namespace {
 
-/// The whole box of a parameter on a rank.
-Piece boxOf(const pb::Parameter &parameter, const Mesh &mesh, int rank) {
-  Piece piece;
-  piece.name = parameter.name();
-  piece.shape.assign(parameter.shape().begin(), parameter.shape().end());
-  for (int i = 0; i < parameter.shape_size(); ++i) {
-    std::vector<std::string> axes;
-    if (i < parameter.dims_size())
-      axes.assign(parameter.dims(i).axes().begin(), parameter.dims(i).axes().end());
-    piece.sizes.push_back(static_cast<int64_t>(parameter.padded_shape(i)) / mesh.product(axes));
-    piece.offsets.push_back(piece.sizes.back() * mesh.index(rank, axes));
-  }
-  piece.end = piece.boxElements();
+/// The elements of a parameter's block on its rank that lie in one of the bucket's buffers.
+HeldPiece pieceOf(const PlacedParameter &placed, const char *kind, pb::DataType type, const pb::Buffer &buffer,
+                  const HeldElements &held, bool isSpoken) {
+  HeldPiece piece{{kind, placed.name, type, placed.block.shape(), placed.block.offsets(), placed.block.sizes()},
+                  placed.call,
+                  &buffer,
+                  held.at * elementBytes(type),
+                  isSpoken};
+  piece.piece.begin = held.range.begin;
+  piece.piece.end = held.range.end;
   return piece;
 }
 
-void addPieces(const ParameterPlace &place, const Mesh &mesh, int rank, std::vector<HeldPiece> &pieces) {
-  Piece box = boxOf(*place.parameter, mesh, rank);
-  box.kind = "value";
-  box.type = place.parameter->type();
-  pieces.push_back({box, place.values, ParameterBlock::isSpeaker(*place.parameter, mesh, rank, /*isShared=*/false)});
-  uint64_t held = place.slot->state_elements();
-  StateRange share = stateRange(*place.slot, mesh, rank);
-  Piece state = box;
-  state.type = pb::F32;
-  state.begin = share.begin;
-  state.end = share.end;
-  bool isShared = held < place.slot->local_elements();
-  bool isSpoken = ParameterBlock::isSpeaker(*place.parameter, mesh, rank, isShared);
-  uint64_t address = place.state;
-  for (const char *kind : {"master", "moment1", "moment2"}) {
-    if (kind == std::string("master") && !place.slot->master())
-      continue;
-    state.kind = kind;
-    if (state.begin < state.end)
-      pieces.push_back({state, address, isSpoken});
-    address += held * elementBytes(pb::F32);
-  }
+void addPieces(const PlacedParameter &placed, std::vector<HeldPiece> &pieces) {
+  const pb::Bucket &bucket = *placed.bucket;
+  const pb::Buffer &stored = bucket.stored();
+  pieces.push_back(pieceOf(placed, "value", bucket.type(), stored, placed.heldIn(stored),
+                           stored.part() ? placed.isOwnSpokenFor : placed.isSpokenFor));
+  std::span<const char *const> kinds = stateKinds(bucket);
+  for (int i = 0; i < bucket.state_size(); ++i)
+    pieces.push_back(pieceOf(placed, kinds[i], pb::F32, bucket.state(i), placed.own, placed.isOwnSpokenFor));
 }
 
 } // namespace
@@ -69,10 +52,15 @@ std::string Piece::key() const {
 
 std::vector<HeldPiece> heldPieces(const Program &program, int rank) {
   std::vector<HeldPiece> pieces;
-  const Mesh &mesh = program.mesh();
-  for (const ParameterPlace &place : parameterPlaces(program.plan(), mesh.stage(rank)))
-    addPieces(place, mesh, rank, pieces);
+  for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), rank))
+    addPieces(placed, pieces);
+  std::erase_if(pieces, [](const HeldPiece &held) { return held.piece.begin >= held.piece.end; });
   return pieces;
+}
+
+std::span<const char *const> stateKinds(const pb::Bucket &bucket) {
+  static constexpr const char *kinds[] = {"master", "moment1", "moment2"};
+  return std::span(kinds).subspan(hasMaster(bucket) ? 0 : 1);
 }
 
 uint64_t checkpointBytes(const Program &program) {
@@ -83,12 +71,14 @@ uint64_t checkpointBytes(const Program &program) {
   return bytes;
 }
 
-void copyFromRank(const Executor &executor, uint64_t address, std::span<std::byte> to) {
-  executor.device().copyOut(to.data(), address, to.size());
+void copyFromRank(const Executor &executor, const HeldPiece &held, uint64_t begin, std::span<std::byte> to) {
+  uint64_t place = executor.address(held.call, *held.buffer) + held.offset;
+  executor.device().copyOut(to.data(), place + begin, to.size());
 }
 
-void copyToRank(Executor &executor, uint64_t address, std::span<const std::byte> from) {
-  executor.device().copyIn(address, from.data(), from.size());
+void copyToRank(Executor &executor, const HeldPiece &held, uint64_t begin, std::span<const std::byte> from) {
+  uint64_t place = executor.address(held.call, *held.buffer) + held.offset;
+  executor.device().copyIn(place + begin, from.data(), from.size());
 }
 
 } // namespace espalier::rt

@@ -26,21 +26,27 @@ struct Piece {
   std::string key() const;
 };
 
-/// A piece in the arena of a rank.
+/// A piece in the memory of a rank: `offset` bytes behind the place of a bucket's buffer.
 struct HeldPiece {
   Piece piece;
-  uint64_t address = 0; ///< offset in the arena
+  uint32_t call = 0; ///< in whose regions the buffer lies
+  const pb::Buffer *buffer = nullptr;
+  uint64_t offset = 0;
   bool isSpoken = true; ///< this rank, of those that hold the same elements, is the one that saves them
 };
 
-/// The pieces of a rank in the order of its calls. Empty shares are left out.
+/// The pieces of a rank in the order of its calls. Empty parts are left out.
 std::vector<HeldPiece> heldPieces(const Program &program, int rank);
+
+/// What the buffers of a bucket's optimizer state hold, in their order.
+std::span<const char *const> stateKinds(const pb::Bucket &bucket);
 
 /// Bytes of all pieces, each once.
 uint64_t checkpointBytes(const Program &program);
 
-/// Copies between the arena and memory of the host: the only places where a checkpoint touches a rank's memory.
-void copyFromRank(const Executor &executor, uint64_t address, std::span<std::byte> to);
-void copyToRank(Executor &executor, uint64_t address, std::span<const std::byte> from);
+/// Copies between a rank's piece, from its byte `begin` on, and memory of the host: the only places where a checkpoint
+/// touches a rank's memory.
+void copyFromRank(const Executor &executor, const HeldPiece &held, uint64_t begin, std::span<std::byte> to);
+void copyToRank(Executor &executor, const HeldPiece &held, uint64_t begin, std::span<const std::byte> from);
 
 } // namespace espalier::rt

@@ -1,6 +1,5 @@
 // Three steps, each agreed upon by all ranks: the folder is made, the shards are written, the manifest makes them a
 // checkpoint. The disk may refuse any of them.
-#include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checksum.h"
@@ -15,7 +14,8 @@ namespace {
 
 using Path = std::filesystem::path;
 
-constexpr uint64_t partBytes = uint64_t(4) << 20;
+/// What has a checksum of its own, so that a rank of another plan need not read more.
+constexpr uint64_t blockBytes = uint64_t(4) << 20;
 constexpr uint64_t maxShardText = uint64_t(1) << 30;
 
 std::string rankFile(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
@@ -29,18 +29,21 @@ TensorEntry entryOf(const Piece &piece, uint64_t at) {
           piece.bytes()};
 }
 
-/// Appends a piece of the rank's memory to the file and returns its checksum.
-std::string writePiece(const Executor &executor, const HeldPiece &held, AtomicFile &file) {
+/// Appends a piece of the rank's memory to the file and notes its checksums.
+void writePiece(const Executor &executor, const HeldPiece &held, AtomicFile &file, StoredPiece &stored) {
   RunningChecksum sum;
   uint64_t bytes = held.piece.bytes();
-  std::vector<std::byte> part(std::min(bytes, partBytes));
-  for (uint64_t begin = 0; begin < bytes; begin += partBytes) {
-    std::span<std::byte> taken = std::span(part).first(std::min(partBytes, bytes - begin));
-    copyFromRank(executor, held.address + begin, taken);
+  std::vector<std::byte> block(std::min(bytes, blockBytes));
+  stored.blockBytes = bytes > blockBytes ? blockBytes : 0; // of one block the piece's own checksum is enough
+  for (uint64_t begin = 0; begin < bytes; begin += blockBytes) {
+    std::span<std::byte> taken = std::span(block).first(std::min(blockBytes, bytes - begin));
+    copyFromRank(executor, held, begin, taken);
     sum.add(taken);
+    if (stored.blockBytes)
+      stored.blocks += checksumText(taken);
     file.write(taken.data(), taken.size());
   }
-  return sum.text();
+  stored.checksum = sum.text();
 }
 
 std::string mebibytes(uint64_t bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
@@ -75,7 +78,7 @@ Shard Checkpoints::writeShard(Executor &executor, int64_t step) const {
   uint64_t end = 0;
   for (const HeldPiece &each : held) {
     entries.push_back(entryOf(each.piece, end));
-    shard.pieces.push_back({each.piece, end, ""});
+    shard.pieces.push_back({each.piece, end, "", 0, ""});
     end += each.piece.bytes();
   }
   std::string header = safetensorsHeader(entries, {});
@@ -86,7 +89,7 @@ Shard Checkpoints::writeShard(Executor &executor, int64_t step) const {
   AtomicFile file((folder.partial(step) / shard.file).string());
   file.write(header.data(), header.size());
   for (size_t i = 0; i < held.size(); ++i)
-    shard.pieces[i].checksum = writePiece(executor, held[i], file);
+    writePiece(executor, held[i], file, shard.pieces[i]);
   file.commit();
   return shard;
 }
@@ -94,10 +97,11 @@ Shard Checkpoints::writeShard(Executor &executor, int64_t step) const {
 void Checkpoints::commit(const ScalarState &state) {
   const pb::Plan &plan = program.plan();
   Manifest manifest;
+  manifest.sequence = folder.nextSequence();
   manifest.model = plan.model();
   manifest.parameters = plan.parameter_count();
-  for (const pb::Axis &axis : plan.mesh())
-    manifest.mesh.emplace_back(axis.name(), axis.size());
+  const pb::Mesh &mesh = plan.mesh();
+  manifest.mesh = {{"pp", mesh.pp()}, {"dp", mesh.dp()}, {"cp", mesh.cp()}, {"ep", mesh.ep()}, {"tp", mesh.tp()}};
   manifest.state = state;
   manifest.runSteps = options.steps;
   manifest.fingerprint = fingerprint;
@@ -123,7 +127,7 @@ bool Checkpoints::save(Executor &executor, const ScalarState &state, bool isLast
       hasFailed = true;
       blame(error.what());
     }
-    return !isTrueOnAny(executor, hasFailed);
+    return !agreement.isTrueOnAny(executor, hasFailed);
   };
   auto begin = [&] {
     if (isLeader)

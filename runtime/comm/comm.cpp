@@ -1,26 +1,20 @@
-// The parts of communication that all back ends share: shares of a range, and waiting.
+// The parts of communication that all back ends share: the size of an element, and waiting.
 #include "runtime/comm/comm.h"
-
-#include <algorithm>
 
 namespace espalier::rt {
 
 size_t elementBytes(pb::DataType type) { return type == pb::BF16 || type == pb::F16 ? 2 : 4; }
 
-Share shareOf(int64_t elements, int ranks, int index) {
-  int64_t size = (elements + ranks - 1) / ranks;
-  int64_t begin = std::min(elements, size * index);
-  return {begin, std::min(elements, begin + size)};
-}
-
 void Communicator::wait(Ticket &ticket, int spins) {
   for (int spin = 0;; ++spin) {
     uint32_t seen = epoch();
-    Progress progress = poll(ticket);
-    if (progress == Progress::Done)
+    Progress now = poll(ticket);
+    if (now == Progress::Done)
       return;
-    if (progress == Progress::Stopped)
+    if (now == Progress::Stopped)
       throw RankStopped();
+    // Others may wait for this rank's part of another operation before they come to this one.
+    progress();
     if (spin < spins)
       __builtin_ia32_pause();
     else

@@ -5,6 +5,7 @@
 #include "runtime/kernels/dtype.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace espalier::rt {
 namespace {
@@ -51,17 +52,19 @@ void reduceTyped(bool isMax, std::span<const void *const> from, std::span<void *
       sum[i] = static_cast<float>(first[i]);
     for (const void *source : from.subspan(1))
       combine(sum, static_cast<const T *>(source) + base, count, isMax);
-    for (void *place : to)
-      for (int64_t i = 0; i < count; ++i)
-        (static_cast<T *>(place) + base)[i] = T::round(sum[i]);
+    T *rounded = static_cast<T *>(to[0]) + base;
+    for (int64_t i = 0; i < count; ++i)
+      rounded[i] = T::round(sum[i]);
+    for (void *place : to.subspan(1))
+      std::memcpy(static_cast<T *>(place) + base, rounded, count * sizeof(T));
   }
 }
 
 } // namespace
 
-void reduceInOrder(pb::DataType type, pb::Collective::Reduction reduction, std::span<const void *const> from,
+void reduceInOrder(pb::DataType type, pb::Reduction reduction, std::span<const void *const> from,
                    std::span<void *const> to, int64_t begin, int64_t end) {
-  bool isMax = reduction == pb::Collective::MAX;
+  bool isMax = reduction == pb::MAX;
   switch (type) {
   case pb::BF16:
     return reduceTyped<Bf16>(isMax, from, to, begin, end);

@@ -1,6 +1,6 @@
 // All that the executor knows of hardware. A device holds one rank's memory, runs its kernels and moves its bytes.
-// Places are offsets in the rank's arena: outside of device/ and comm/ nobody sees an address. Work is issued in order
-// and done in that order; the host waits for it in copyOut alone.
+// Places are offsets in the rank's two memories: outside of device/ and comm/ nobody sees an address. Queue 0 computes: work
+// is issued in order and done in that order. Every other queue runs its flights one after the other.
 #pragma once
 
 #include "runtime/comm/comm.h"
@@ -11,13 +11,20 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace espalier::rt {
 
+/// Where bytes begin: an offset in the arena of one memory.
+struct Place {
+  uint64_t offset = 0;
+  pb::Memory memory = pb::DEVICE;
+};
+
 /// One launch of a generated kernel.
 struct KernelLaunch {
-  uint32_t kernel;                   ///< index in Plan.kernels
-  std::span<const uint64_t> buffers; ///< places, in the order of the launch
+  uint32_t kernel;                ///< index in Plan.kernels
+  std::span<const Place> buffers; ///< in the order of the launch
   std::span<const int64_t> scalars;
   int64_t extent, grain;
 };
@@ -25,10 +32,32 @@ struct KernelLaunch {
 /// One execution of a library call of the plan.
 struct LibraryLaunch {
   uint32_t subprogram, instruction; ///< indices in the plan
-  std::span<const uint64_t> buffers;
+  std::span<const Place> buffers;
   std::span<const int64_t> scalars;
   bool accumulate; ///< adds to the destination instead of overwriting it
-  int64_t step;    ///< optimizer steps done, for random bits
+};
+
+/// A transfer as this rank takes part in it.
+struct TransferShape {
+  pb::Transfer::Kind kind = pb::Transfer::COPY;
+  uint32_t queue = 0;
+  std::vector<int> members = {};  ///< of a collective: global ranks in ascending order, this one among them
+  CollectiveShape shape = {};     ///< of a collective
+  int peer = 0;                   ///< of SEND and RECEIVE
+  uint32_t line = 0;              ///< of SEND and RECEIVE
+  std::vector<size_t> bytes = {}; ///< of SEND, RECEIVE and COPY, per buffer
+};
+
+/// A flight that begins: one place per buffer of the transfer.
+struct FlightStart {
+  uint32_t transfer; ///< as addTransfer() numbered it
+  std::span<const Place> from, to;
+};
+
+/// A flight that was started: its queue and what the device knows it by there.
+struct FlightTicket {
+  uint32_t queue = 0;
+  uint64_t number = 0;
 };
 
 /// One rank's end of the hardware. Used by one thread.
@@ -36,33 +65,38 @@ class Device {
 public:
   virtual ~Device() = default;
 
-  /// Bytes taken for this rank: the arena and what library calls work in.
+  /// Bytes taken for this rank: the arenas and what library calls work in.
   virtual uint64_t allocatedBytes() const = 0;
 
-  /// Copies from the host. `from` may be changed when it returns; work issued later sees the bytes.
+  /// Between entries: copies from the host to an offset of the device's memory. `from` may be changed when it returns; work
+  /// issued later sees the bytes.
   virtual void copyIn(uint64_t to, const void *from, size_t bytes) = 0;
-  /// Copies to the host what all work issued before leaves there; the bytes are there when it returns.
+  /// Between entries: copies to the host what all work issued before leaves there; the bytes are there when it returns.
   virtual void copyOut(void *to, uint64_t from, size_t bytes) = 0;
-  /// Sets bytes to `value`.
+  /// Between entries: sets bytes to `value`.
   virtual void fill(uint64_t to, int value, size_t bytes) = 0;
+  /// The address of an offset of the host's memory.
+  virtual std::byte *host(uint64_t offset) = 0;
 
   virtual void launch(const KernelLaunch &launch) = 0;
   virtual void call(const LibraryLaunch &launch) = 0;
 
-  /// Before the first step: a collective of this rank with `members`, global ranks in ascending order, this one among
-  /// them. Every member adds the same ones in the same order. May allocate.
-  virtual uint32_t addCollective(std::span<const int> members, const CollectiveShape &shape) = 0;
-  /// Before the first step: a stream to or from `peer`. May allocate.
-  virtual uint32_t openSend(int peer, Stream stream) = 0;
-  virtual uint32_t openReceive(int peer, Stream stream) = 0;
+  /// Before the first entry: makes a transfer known and numbers it. Every rank adds those that it shares with another one in
+  /// the same order. May allocate.
+  virtual uint32_t addTransfer(const TransferShape &transfer) = 0;
 
-  /// Starts a transfer behind the work issued so far; a collective has one place per buffer of its shape, and is not
-  /// started again before its wait.
-  virtual Ticket startCollective(uint32_t collective, std::span<const uint64_t> from, std::span<const uint64_t> to) = 0;
-  virtual Ticket startSend(uint32_t link, uint64_t from, size_t bytes) = 0;
-  virtual Ticket startReceive(uint32_t link, uint64_t to, size_t bytes) = 0;
-  /// Holds back what is issued later until the transfer is done. Throws RankStopped when another rank failed.
-  virtual void wait(Ticket &ticket) = 0;
+  /// Starts a flight behind the work issued so far on queue 0, and behind the flights started before on its own queue. Its
+  /// places are read, or written, until its wait.
+  virtual FlightTicket start(const FlightStart &flight) = 0;
+  /// Holds back what is issued later on queue 0 until the flight has ended. Throws RankStopped when another rank failed.
+  virtual void wait(FlightTicket ticket) = 0;
+  /// Does for open flights what can be done now; called between instructions.
+  virtual void progress() {}
+
+  /// All work of an entry was issued.
+  virtual void endTurn() {}
+  /// Holds the host until the work of all entries but the last `behind` has ended: 0 or 1.
+  virtual void finishTurns(int /*behind*/) {}
 };
 
 /// What a rank has on the host.
@@ -80,8 +114,8 @@ public:
   /// The level of code and the hardware it runs on: "x86-64-v4", "sm_90 (NVIDIA H200)".
   virtual std::string level() const = 0;
 
-  /// Host memory that a rank of the stage takes with `threads` threads; 0 where devices have memory of their own.
-  virtual uint64_t hostBytes(const pb::Stage &, int /*threads*/) const { return 0; }
+  /// Host memory that a rank of the stage takes with `threads` threads.
+  virtual uint64_t hostBytes(const pb::Stage &stage, int threads) const = 0;
 
   /// Takes and zeroes the memory of a rank. `stage` is the rank's. Throws PlanError where it cannot be had.
   virtual std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) = 0;

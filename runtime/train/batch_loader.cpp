@@ -21,11 +21,10 @@ int64_t requireSamples(const Dataset &dataset) {
 } // namespace
 
 BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order)
-    : settings(plan.settings()), stage(plan.stages(mesh.stage(rank))),
-      dataset(dataset), share{static_cast<int64_t>(settings.micro_batch_size()), dataReplica(mesh, rank),
-                              dataReplicas(mesh)},
-      first(mesh.coordinate(rank, "cp") * static_cast<int64_t>(settings.sequence()) / mesh.axisSize("cp")),
-      length(static_cast<int64_t>(settings.sequence()) / mesh.axisSize("cp")),
+    : settings(plan.settings()), dataset(dataset), share{static_cast<int64_t>(settings.micro_batch_size()),
+                                                         dataReplica(mesh, rank), dataReplicas(mesh)},
+      first(mesh.index(rank, CP) * static_cast<int64_t>(settings.sequence()) / mesh.count(CP)),
+      length(static_cast<int64_t>(settings.sequence()) / mesh.count(CP)),
       sampler(order, requireSamples(dataset), static_cast<int64_t>(settings.global_batch())),
       text(settings.sequence() + 1) {
   sample.tokens.resize(settings.sequence());
@@ -33,37 +32,47 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
   sample.lossWeights.resize(settings.sequence());
   sample.positions.resize(settings.sequence());
   uint64_t bytes = settings.micro_batch_size() * length * 4;
-  for (const pb::InputBuffer &input : stage.inputs()) {
-    bool isWeights = input.name() == "loss_weights";
-    if (!isWeights && input.name() != "tokens" && input.name() != "labels" && input.name() != "positions")
-      throw PlanError(fmt::format("the plan wants input '{}'; samples have tokens, labels, "
-                                  "loss_weights, positions",
-                                  input.name()));
-    if (input.bytes() != bytes || input.type() != (isWeights ? pb::F32 : pb::I32))
-      throw PlanError(fmt::format("the plan's input '{}' has {} bytes, samples give {} of {}", input.name(),
-                                  input.bytes(), bytes, isWeights ? "f32" : "i32"));
+  const pb::Stage &stage = plan.stages(mesh.stage(rank));
+  for (int i = 0; i < stage.exchanges_size(); ++i) {
+    const pb::Exchange &exchange = stage.exchanges(i);
+    if (!exchange.filled_by_host() || exchange.name() == "scalars")
+      continue;
+    const void *from = sampleField(exchange.name());
+    if (!from)
+      throw PlanError(fmt::format("the plan wants input '{}'; samples have tokens, labels, loss_weights, positions",
+                                  exchange.name()));
+    bool isWeights = from == sample.lossWeights.data() + first;
+    if (exchange.buffer().bytes() != bytes ||
+        plan.values(exchange.buffer().value()).type() != (isWeights ? pb::F32 : pb::I32))
+      throw PlanError(fmt::format("the plan's input '{}' has {} bytes, samples give {} of {}", exchange.name(),
+                                  exchange.buffer().bytes(), bytes, isWeights ? "f32" : "i32"));
+    inputs.push_back({static_cast<uint32_t>(i), from});
   }
 }
 
-void BatchLoader::load(int64_t consumed, int64_t microBatch, std::byte *inputs) {
+/// The rank's part of a field of `sample`, null for a name that no field has.
+const void *BatchLoader::sampleField(const std::string &name) const {
+  return name == "tokens"         ? static_cast<const void *>(sample.tokens.data() + first)
+         : name == "labels"       ? sample.labels.data() + first
+         : name == "positions"    ? sample.positions.data() + first
+         : name == "loss_weights" ? static_cast<const void *>(sample.lossWeights.data() + first)
+                                  : nullptr;
+}
+
+void BatchLoader::load(int64_t consumed, int64_t microBatch, const Memory &memory) {
   int64_t begin = share.firstPlace(consumed, microBatch);
   for (int64_t i = 0; i < static_cast<int64_t>(settings.micro_batch_size()); ++i) {
     dataset.read(sampler.at(begin + i), {sample.tokens, sample.labels, sample.lossWeights, sample.positions, {}}, text);
     for (size_t k = 0; settings.ignore_token() >= 0 && k < sample.labels.size(); ++k)
       if (sample.labels[k] == settings.ignore_token())
         sample.lossWeights[k] = 0;
-    write(i * length, inputs);
+    write(i * length, memory);
   }
 }
 
-void BatchLoader::write(int64_t begin, std::byte *inputs) const {
-  for (const pb::InputBuffer &input : stage.inputs()) {
-    const void *from = input.name() == "tokens"      ? static_cast<const void *>(sample.tokens.data() + first)
-                       : input.name() == "labels"    ? sample.labels.data() + first
-                       : input.name() == "positions" ? sample.positions.data() + first
-                                                     : static_cast<const void *>(sample.lossWeights.data() + first);
-    std::memcpy(inputs + input.offset() + begin * 4, from, length * 4);
-  }
+void BatchLoader::write(int64_t begin, const Memory &memory) const {
+  for (const Input &input : inputs)
+    std::memcpy(memory(input.exchange) + begin * 4, input.from, length * 4);
 }
 
 } // namespace espalier::rt

@@ -1,4 +1,4 @@
-// Copies samples into the input buffers of a plan.
+// Copies samples into the memory from which a plan takes its inputs.
 #pragma once
 
 #include "runtime/data/dataset.h"
@@ -7,7 +7,9 @@
 #include "runtime/plan.pb.h"
 
 #include <cstddef>
-#include <memory>
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace espalier::rt {
 
@@ -19,21 +21,33 @@ public:
   /// that the set cannot have.
   BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order);
 
+  BatchLoader(const BatchLoader &) = delete;
+
+  /// Gives the memory of exchange `index`.
+  using Memory = std::function<std::byte *(uint32_t index)>;
+
   /// The replica's share of micro-batch `microBatch` of the step that begins after `consumed` samples.
-  void load(int64_t consumed, int64_t microBatch, std::byte *inputs);
+  void load(int64_t consumed, int64_t microBatch, const Memory &memory);
 
 private:
+  /// An input of the rank's stage: an exchange, and what of a sample it takes.
+  struct Input {
+    uint32_t exchange;
+    const void *from; ///< the first element of the rank's part of `sample`
+  };
+
+  const void *sampleField(const std::string &name) const;
   /// Copies the rank's part of `sample` to element `begin` of every input.
-  void write(int64_t begin, std::byte *inputs) const;
+  void write(int64_t begin, const Memory &memory) const;
 
   const pb::Settings &settings;
-  const pb::Stage &stage;
   const Dataset &dataset;
   const BatchShare share;
   const int64_t first, length; ///< the rank's part of a sequence
   Sampler sampler;
   std::vector<int32_t> text; ///< one sample's tokens and the one that follows
   Sample sample;
+  std::vector<Input> inputs;
 };
 
 } // namespace espalier::rt

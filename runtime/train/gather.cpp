@@ -1,50 +1,56 @@
-// Every rank writes the elements it speaks for; under ZeRO-1 a reduced gradient is valid in the
-// rank's own share only.
+// Every rank writes the elements it speaks for; where optimizer state is shared, a summed gradient is valid in the
+// rank's own part only.
 #include "runtime/train/gather.h"
 
 #include "runtime/abi.h"
-#include "runtime/parameter_block.h"
 
 #include <algorithm>
 
 namespace espalier::rt {
 
-void Gatherer::addParameters(const Executor &executor, size_t step) {
-  add(executor, parameters, step, /*wantsGradients=*/false);
-}
-
-void Gatherer::addGradients(const Executor &executor, size_t step) {
-  add(executor, gradients, step, /*wantsGradients=*/true);
-}
-
-void Gatherer::add(const Executor &executor, std::vector<Tensors> &steps, size_t step, bool wantsGradients) {
-  std::lock_guard lock(mutex);
+Tensors &Gatherer::at(std::vector<Tensors> &steps, size_t step) {
   if (steps.size() <= step)
     steps.resize(step + 1);
-  const Mesh &mesh = program.mesh();
-  int rank = executor.rankProgram().rank;
-  Scalars scalars = executor.scalars();
-  float scale = wantsGradients ? 1 / (scalars[TokenCount] * scalars[LossScale]) : 1;
-  for (const ParameterPlace &place : parameterPlaces(program.plan(), executor.rankProgram().stage)) {
-    StateRange valid = {0, static_cast<int64_t>(place.slot->local_elements())};
-    bool isShared = wantsGradients && place.slot->state_elements() < place.slot->local_elements();
-    if (isShared)
-      valid = stateRange(*place.slot, mesh, rank);
-    if (!ParameterBlock::isSpeaker(*place.parameter, mesh, rank, isShared))
-      continue;
-    int64_t elements = 1;
-    for (uint64_t size : place.parameter->shape())
-      elements *= size;
-    std::vector<float> &whole = steps[step][place.parameter->name()];
-    whole.resize(elements);
-    pb::DataType type = wantsGradients ? pb::F32 : place.parameter->type();
-    std::vector<std::byte> values(place.slot->local_elements() * elementBytes(type));
-    executor.device().copyOut(values.data(), wantsGradients ? place.gradient : place.values, values.size());
-    ParameterBlock(*place.parameter, mesh, rank).visitRuns([&](int64_t local, int64_t global, int64_t count) {
-      for (int64_t i = std::max(local, valid.begin); i < std::min(local + count, valid.end); ++i)
-        whole[global + i - local] = scale * loadElement(type, values.data(), i);
-    });
+  return steps[step];
+}
+
+void Gatherer::addParameters(const Executor &executor, size_t step) {
+  std::lock_guard lock(mutex);
+  Tensors &tensors = at(parameters, step);
+  for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
+    const pb::Buffer &stored = placed.bucket->stored();
+    if (stored.part() ? placed.isOwnSpokenFor : placed.isSpokenFor)
+      add(executor, tensors, placed, stored, placed.bucket->type(), placed.heldIn(stored), 1);
   }
+}
+
+void Gatherer::addGradients(const Executor &executor, const Scalars &scalars, size_t step) {
+  std::lock_guard lock(mutex);
+  Tensors &tensors = at(gradients, step);
+  float scale = 1 / (scalars[TokenCount] * scalars[LossScale]);
+  for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
+    if (!placed.isOwnSpokenFor)
+      continue;
+    const pb::Buffer &gradient = placed.bucket->gradient();
+    HeldElements summed = placed.heldIn(gradient);
+    summed.at += placed.own.range.begin - summed.range.begin;
+    summed.range = placed.own.range;
+    add(executor, tensors, placed, gradient, pb::F32, summed, scale);
+  }
+}
+
+void Gatherer::add(const Executor &executor, Tensors &tensors, const PlacedParameter &placed, const pb::Buffer &buffer,
+                   pb::DataType type, const HeldElements &held, float scale) const {
+  std::vector<float> &whole = tensors[placed.name];
+  whole.resize(placed.elements());
+  auto size = static_cast<int64_t>(elementBytes(type));
+  auto [begin, end] = held.range;
+  std::vector<std::byte> values((end - begin) * size);
+  executor.device().copyOut(values.data(), executor.address(placed.call, buffer) + held.at * size, values.size());
+  placed.block.visitRuns([&, begin = begin, end = end](int64_t local, int64_t global, int64_t count) {
+    for (int64_t i = std::max(local, begin); i < std::min(local + count, end); ++i)
+      whole[global + i - local] = scale * loadElement(type, values.data(), i - begin);
+  });
 }
 
 } // namespace espalier::rt

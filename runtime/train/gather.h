@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/executor.h"
+#include "runtime/parameter_block.h"
 #include "runtime/train/run.h"
 
 #include <mutex>
@@ -16,13 +17,18 @@ public:
   /// Adds this rank's parameters after step `step` of the run.
   void addParameters(const Executor &executor, size_t step);
 
-  /// Adds this rank's gradients, divided by tokens * loss scale. Call between AGREE and OPTIMIZER.
-  void addGradients(const Executor &executor, size_t step);
+  /// Adds the gradients that this rank has summed in the step before, divided by tokens * loss scale: `scalars` are the
+  /// step's results.
+  void addGradients(const Executor &executor, const Scalars &scalars, size_t step);
 
   std::vector<Tensors> parameters, gradients;
 
 private:
-  void add(const Executor &executor, std::vector<Tensors> &steps, size_t step, bool wantsGradients);
+  /// Adds the elements `held` of one of a bucket's buffers to their tensor.
+  void add(const Executor &executor, Tensors &tensors, const PlacedParameter &placed, const pb::Buffer &buffer,
+           pb::DataType type, const HeldElements &held, float scale) const;
+  /// Room for the tensors of a step.
+  static Tensors &at(std::vector<Tensors> &steps, size_t step);
 
   const Program &program;
   std::mutex mutex;

@@ -38,14 +38,14 @@ void fillChunk(void *context, int64_t part, int) {
 }
 
 /// The block's initial values in f32, padding zero.
-std::vector<float> blockValues(const pb::Plan &plan, const pb::Parameter &parameter, const ParameterBlock &block,
-                               ThreadPool &pool) {
-  std::vector<float> values(block.elements(), 0.0f);
+std::vector<float> blockValues(const pb::Plan &plan, const PlacedParameter &placed, ThreadPool &pool) {
+  std::vector<float> values(placed.block.elements(), 0.0f);
+  const pb::Initialization &initialization = placed.parameter->initialization();
   Fill fill;
-  fill.key = initialKey(plan.settings().seed(), parameter.name());
-  fill.kind = static_cast<InitialKind>(parameter.initialization().kind());
-  fill.stddev = parameter.initialization().stddev();
-  block.visitRuns([&](int64_t local, int64_t global, int64_t count) {
+  fill.key = initialKey(plan.settings().seed(), placed.name);
+  fill.kind = static_cast<InitialKind>(initialization.kind());
+  fill.stddev = initialization.stddev();
+  placed.block.visitRuns([&](int64_t local, int64_t global, int64_t count) {
     fill.global = global;
     fill.count = count;
     fill.values = values.data() + local;
@@ -54,25 +54,25 @@ std::vector<float> blockValues(const pb::Plan &plan, const pb::Parameter &parame
   return values;
 }
 
+/// Writes elements `held.range` of a block, in the type of the buffer.
+void write(Executor &executor, const PlacedParameter &placed, const pb::Buffer &buffer, pb::DataType type,
+           const HeldElements &held, const std::vector<float> &values) {
+  auto size = static_cast<int64_t>(elementBytes(type)), count = held.range.end - held.range.begin;
+  std::vector<std::byte> stored(count * size);
+  for (int64_t i = 0; i < count; ++i)
+    storeElement(type, stored.data(), i, values[held.range.begin + i]);
+  executor.device().copyIn(executor.address(placed.call, buffer) + held.at * size, stored.data(), stored.size());
+}
+
 } // namespace
 
 void initializeParameters(const Program &program, Executor &executor, ThreadPool &pool) {
-  const pb::Plan &plan = program.plan();
-  int rank = executor.rankProgram().rank;
-  Device &device = executor.device();
-  for (const ParameterPlace &place : parameterPlaces(plan, executor.rankProgram().stage)) {
-    ParameterBlock block(*place.parameter, program.mesh(), rank);
-    std::vector<float> values = blockValues(plan, *place.parameter, block, pool);
-    pb::DataType type = place.parameter->type();
-    std::vector<std::byte> stored(block.elements() * elementBytes(type));
-    for (int64_t i = 0; i < block.elements(); ++i)
-      storeElement(type, stored.data(), i, values[i]);
-    device.copyIn(place.values, stored.data(), stored.size());
-    StateRange share = stateRange(*place.slot, program.mesh(), rank);
-    int64_t copies = place.slot->master() ? 3 : 2;
-    device.fill(place.state, 0, copies * place.slot->state_elements() * sizeof(float));
-    if (place.slot->master())
-      device.copyIn(place.state, values.data() + share.begin, (share.end - share.begin) * sizeof(float));
+  for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
+    std::vector<float> values = blockValues(program.plan(), placed, pool);
+    const pb::Bucket &bucket = *placed.bucket;
+    write(executor, placed, bucket.stored(), bucket.type(), placed.heldIn(bucket.stored()), values);
+    if (hasMaster(bucket))
+      write(executor, placed, bucket.state(0), pb::F32, placed.own, values);
   }
 }
 

@@ -128,11 +128,10 @@ double measurePeakFlops(int threads) {
   call.set_function(pb::LibraryCall::MATMUL);
   for (int64_t extent : {size, size, size, int64_t(1)})
     call.add_sizes(extent);
-  for (int i = 0; i < 3; ++i) {
-    call.add_types(pb::F32);
+  for (int i = 0; i < 3; ++i)
     call.add_buffers()->set_bytes(size * size * 4);
-  }
-  std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, threads);
+  constexpr pb::DataType types[] = {pb::F32, pb::F32, pb::F32};
+  std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, types, threads);
   size_t matrixBytes = size * size * 4, perThread = kernel->scratchBytesPerThread() / 64 * 64 + 64;
   Arena matrices(3 * matrixBytes), shared(kernel->sharedScratchBytes() + 64);
   Arena scratch(perThread * threads);

@@ -13,7 +13,8 @@ namespace {
 
 bool hasInput(const pb::Plan &plan, const std::string &name) {
   return std::ranges::any_of(plan.stages(), [&name](const pb::Stage &stage) {
-    return std::ranges::any_of(stage.inputs(), [&name](const pb::InputBuffer &input) { return input.name() == name; });
+    return std::ranges::any_of(stage.exchanges(),
+                               [&name](const pb::Exchange &exchange) { return exchange.name() == name; });
   });
 }
 

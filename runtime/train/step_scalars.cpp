@@ -1,18 +1,18 @@
 // Every rank computes the same numbers from the same agreed sums: no message is needed for them.
 #include "runtime/train/step_scalars.h"
 
+#include "runtime/kernels/update_scalars.h"
 #include "runtime/train/learning_rate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace espalier::rt {
 namespace {
 
-/// Norm of the gradient of the mean loss, from the sum of squares of the scaled, summed one.
-double normalisedNorm(const Scalars &scalars) {
-  return std::sqrt(double(scalars[SquaredNorm])) / (double(scalars[TokenCount]) * double(scalars[LossScale]));
-}
+/// The slot holds an integer's bits, which are moved and never computed with as a float.
+float stepBits(int64_t step) { return std::bit_cast<float>(static_cast<uint32_t>(step)); }
 
 } // namespace
 
@@ -29,17 +29,15 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
   scalars[LearningRate] = learningRate(settings.learning_rate(), state.step, runSteps);
   scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
   scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));
+  scalars[Step] = stepBits(state.step);
   return scalars;
 }
 
-void updateScalars(const pb::Settings &settings, Scalars &scalars) {
-  bool isFinite = std::isfinite(scalars[LossSum]) && std::isfinite(scalars[SquaredNorm]) && scalars[TokenCount] > 0;
-  double clip = 1;
-  if (isFinite && settings.max_grad_norm() > 0)
-    clip = std::min(1.0, settings.max_grad_norm() / (normalisedNorm(scalars) + 1e-6));
-  double tokensAndScale = double(scalars[TokenCount]) * double(scalars[LossScale]);
-  scalars[GradientScale] = isFinite ? clip / tokensAndScale : 0;
-  scalars[Apply] = isFinite ? 1 : 0;
+Scalars beginEvaluation(int64_t step) {
+  Scalars scalars{};
+  scalars[LossScale] = 1;
+  scalars[Step] = stepBits(step);
+  return scalars;
 }
 
 StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, ScalarState &state) {
@@ -47,7 +45,8 @@ StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, Scalar
   outcome.isApplied = scalars[Apply] != 0;
   outcome.tokens = scalars[TokenCount];
   outcome.loss = outcome.hasLabels() ? double(scalars[LossSum]) / outcome.tokens : std::nan("");
-  outcome.gradNorm = outcome.hasLabels() ? normalisedNorm(scalars) : std::nan("");
+  outcome.gradNorm = outcome.hasLabels() ? normalisedNorm(scalars[TokenCount], scalars[SquaredNorm], scalars[LossScale])
+                                         : std::nan("");
   outcome.learningRate = scalars[LearningRate];
   state.step += 1;
   state.updates += outcome.isApplied;

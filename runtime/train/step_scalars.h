@@ -1,5 +1,4 @@
-// The scalars of a step that the host decides: learning rate, bias corrections, clipping, loss
-// scale.
+// The scalars of a step that the host decides: learning rate, bias corrections, loss scale.
 #pragma once
 
 #include "runtime/abi.h"
@@ -35,13 +34,11 @@ struct StepOutcome {
   bool hasLabels() const { return tokens > 0; }
 };
 
-/// Learning rate, loss scale and bias corrections of the coming step; the sums are 0.
+/// Learning rate, loss scale, bias corrections and number of the coming step; the sums are 0.
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
 
-/// UPDATE_SCALARS: from the agreed sums writes GradientScale = min(1, max_grad_norm / (norm +
-/// 1e-6)) / (TokenCount * LossScale), where norm is that of the normalised gradient, and Apply =
-/// all sums finite and tokens > 0.
-void updateScalars(const pb::Settings &settings, Scalars &scalars);
+/// The scalars of an evaluation after `step` steps: no loss is scaled.
+Scalars beginEvaluation(int64_t step);
 
 /// Reads the outcome and moves the state on: a skipped step advances no bias correction and, where it had labels,
 /// lowers a dynamic loss scale by its factor; `loss_scale_window` clean steps raise it.

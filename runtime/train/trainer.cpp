@@ -2,10 +2,12 @@
 #include "runtime/train/trainer.h"
 
 #include "runtime/abi.h"
+#include "runtime/status.h"
 #include "runtime/train/initialize.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -15,10 +17,27 @@ Trainer::Trainer(RunContext &context, Executor &executor, ThreadPool &pool)
       state(initialScalars(settings)),
       trainingBatches(context.program.plan(), context.program.mesh(), executor.rankProgram().rank, context.training,
                       context.options.order),
-      divergenceRule(settings) {
+      trainEntry(entryNamed("train_step")), evaluateEntry(entryNamed("evaluate")),
+      scalarsExchange(exchangeNamed("scalars")), resultsExchange(exchangeNamed("results")), divergenceRule(settings) {
   if (context.heldOut)
     heldOutBatches.emplace(context.program.plan(), context.program.mesh(), executor.rankProgram().rank,
                            *context.heldOut, SampleOrder::single);
+}
+
+Trainer::EntryPlace Trainer::entryNamed(const char *name) const {
+  const pb::Plan &plan = context.program.plan();
+  std::optional<uint32_t> entry = findEntry(plan, name);
+  if (!entry)
+    throw PlanError(fmt::format("the plan has no entry '{}': it is none for training", name));
+  return {*entry, plan.entries(*entry).micro_batches()};
+}
+
+uint32_t Trainer::exchangeNamed(const char *name) const {
+  const pb::Stage &stage = context.program.plan().stages(executor.rankProgram().stage);
+  std::optional<uint32_t> exchange = findExchange(stage, name);
+  if (!exchange || stage.exchanges(*exchange).buffer().bytes() != sizeof(Scalars))
+    throw PlanError(fmt::format("the plan does not exchange '{}', {} bytes, on each stage", name, sizeof(Scalars)));
+  return *exchange;
 }
 
 void Trainer::run() {
@@ -29,8 +48,8 @@ void Trainer::run() {
     initializeParameters(context.program, executor, pool);
   firstStep = state.step;
   // A signal that came while ranks loaded ends the run here.
-  beforeAgreement();
-  executor.barrier();
+  announceMeeting();
+  executor.meet();
   while (!isStopped() && divergence.empty() && state.step < options.steps) {
     trainStep();
     if (heldOutBatches && !isStopped() && divergence.empty() && state.step % options.evalEvery == 0)
@@ -41,19 +60,35 @@ void Trainer::run() {
   endRun();
 }
 
-void Trainer::beforeAgreement() {
+void Trainer::announceMeeting() {
   ++meeting;
   if (isLeader() && context.options.stopSignal && context.options.stopSignal() != 0)
     context.stop.proclaim(meeting);
 }
 
+Scalars Trainer::runEntry(const EntryPlace &entry, const Scalars &scalars, BatchLoader &from, int64_t consumed,
+                          int64_t first) {
+  for (uint32_t i = 0; i < entry.microBatches; ++i)
+    from.load(consumed, first + i, [&](uint32_t exchange) { return executor.exchange(exchange, i).data(); });
+  std::memcpy(executor.exchange(scalarsExchange, 0).data(), scalars.data(), sizeof scalars);
+  // All ranks sum something in every entry: none leaves it before rank 0 has come to it.
+  announceMeeting();
+  executor.step = state.step;
+  executor.run(entry.number);
+  Scalars results;
+  std::memcpy(results.data(), executor.exchange(resultsExchange, 0).data(), sizeof results);
+  return results;
+}
+
 void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
-  executor.setScalars(beginStep(settings, state, context.options.steps));
-  executor.runStep(state.step, *this);
-  StepOutcome outcome = endStep(settings, executor.scalars(), state);
+  Scalars results =
+      runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);
+  StepOutcome outcome = endStep(settings, results, state);
   divergence = divergenceRule.judge(outcome, state);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (context.options.keepGradients)
+    context.gatherer.addGradients(executor, results, state.step - 1 - firstStep);
   if (context.options.keepParameters)
     context.gatherer.addParameters(executor, state.step - 1 - firstStep);
   if (context.options.inspect)
@@ -106,47 +141,19 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
   record.labels = outcome.tokens;
   record.isApplied = outcome.isApplied;
   for (const pb::Stage &stage : context.program.plan().stages())
-    record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes());
+    record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes(pb::DEVICE));
   record.peakBytes = std::max(record.peakBytes, executor.device().allocatedBytes());
   return record;
 }
 
-void Trainer::loadInputs(uint32_t microBatch, std::byte *inputs) {
-  if (evaluated)
-    evaluated->load(evaluationStart, evaluationBatch, inputs);
-  else
-    trainingBatches.load(state.consumed, microBatch, inputs);
-}
-
-void Trainer::updateScalars(Scalars &scalars) {
-  rt::updateScalars(settings, scalars);
-  if (context.options.keepGradients)
-    context.gatherer.addGradients(executor, state.step - firstStep);
-}
-
 Trainer::Loss Trainer::evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches) {
-  evaluated = &from;
-  evaluationStart = consumed;
-  // Each evaluation is the first micro-batch of its own: a plan may store its sums instead of adding them.
-  Scalars cleared{};
-  cleared[LossScale] = 1;
   Loss loss;
-  for (evaluationBatch = 0; evaluationBatch < batches; ++evaluationBatch) {
-    executor.setScalars(cleared);
-    executor.runEvaluation(state.step, *this);
-    Scalars scalars = executor.scalars();
-    loss.sum += scalars[LossSum];
-    loss.tokens += scalars[TokenCount];
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    Scalars sums = runEntry(evaluateEntry, beginEvaluation(state.step), from, consumed, batch);
+    loss.sum += sums[LossSum];
+    loss.tokens += sums[TokenCount];
   }
-  evaluated = nullptr;
-  Scalars sums = cleared;
-  sums[LossSum] = static_cast<float>(loss.sum);
-  sums[TokenCount] = static_cast<float>(loss.tokens);
-  executor.setScalars(sums);
-  beforeAgreement();
-  executor.sumScalars();
-  sums = executor.scalars();
-  return {sums[LossSum], sums[TokenCount]};
+  return loss;
 }
 
 void Trainer::evaluate() {

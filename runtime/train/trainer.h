@@ -28,22 +28,30 @@ struct RunContext {
   Checkpoints *checkpoints = nullptr; ///< null: none
 };
 
-class Trainer final : public StepClient {
+class Trainer {
 public:
   Trainer(RunContext &context, Executor &executor, ThreadPool &pool);
 
   /// Initialises or resumes, then trains to the end.
   void run();
 
-  void loadInputs(uint32_t microBatch, std::byte *inputs) override;
-  void beforeAgreement() override;
-  void updateScalars(Scalars &scalars) override;
-
 private:
+  /// A list of the plan, by its name, and the number of micro-batches that it takes.
+  struct EntryPlace {
+    uint32_t number, microBatches;
+  };
   /// Sums over all ranks.
   struct Loss {
     double sum = 0, tokens = 0;
   };
+
+  EntryPlace entryNamed(const char *name) const;
+  uint32_t exchangeNamed(const char *name) const;
+  /// Runs an entry on micro-batches of the samples behind `consumed`, from micro-batch `first` on.
+  Scalars runEntry(const EntryPlace &entry, const Scalars &scalars, BatchLoader &from, int64_t consumed,
+                   int64_t first = 0);
+  /// Before this rank goes where all others go: rank 0 looks whether the run is to end behind that.
+  void announceMeeting();
 
   void trainStep();
   void evaluate();
@@ -61,8 +69,8 @@ private:
   ScalarState state;
   BatchLoader trainingBatches;
   std::optional<BatchLoader> heldOutBatches;
-  BatchLoader *evaluated = nullptr; ///< what an evaluation under way reads
-  int64_t evaluationStart = 0, evaluationBatch = 0;
+  const EntryPlace trainEntry, evaluateEntry;
+  const uint32_t scalarsExchange, resultsExchange;
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
   std::string divergence; ///< the rule's verdict

@@ -216,7 +216,7 @@ TEST(Run, FailureOfOneRankStopsAllAndNamesThePlace) {
   options.microBatches = 2;
   RunOptions run = runOptions(options, 1000000);
   run.keepGradients = run.keepParameters = false;
-  run.fault = Fault{/*rank=*/5, /*step=*/3, /*action=*/3, /*instruction=*/0};
+  run.fault = Fault{/*rank=*/5, /*step=*/3, /*action=*/2, /*instruction=*/0};
   try {
     runPlan(Program(samplePlan(options)), run);
     FAIL() << "the fault did not stop the run";
@@ -224,8 +224,8 @@ TEST(Run, FailureOfOneRankStopsAllAndNamesThePlace) {
     EXPECT_EQ(error.failure.rank, 5);
     EXPECT_EQ(error.failure.stage, 1);
     EXPECT_EQ(error.failure.step, 3);
-    EXPECT_THAT(error.what(), testing::HasSubstr("FORWARD of micro-batch 0"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("block.forward of layer 3"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("RUN forward of block.2 .. head, micro-batch 0"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("block.forward of block.2"));
     EXPECT_THAT(error.what(), testing::HasSubstr("scale at toy.yaml:3:5"));
     EXPECT_THAT(error.what(), testing::HasSubstr("injected fault"));
   }
@@ -237,21 +237,37 @@ TEST(RunDeathTest, CrashOfOneRankEndsTheProcessAndNamesThePlace) {
   options.dp = options.tp = options.pp = 2;
   options.microBatches = 2;
   RunOptions run = runOptions(options, 1000000);
-  run.fault = Fault{/*rank=*/5, /*step=*/3, /*action=*/3, /*instruction=*/0, /*crashes=*/true};
+  run.fault = Fault{/*rank=*/5, /*step=*/3, /*action=*/2, /*instruction=*/0, /*crashes=*/true};
   auto crash = [&] {
     reportCrashes();
     runPlan(Program(samplePlan(options)), run);
   };
   EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV),
-              "rank 5 \\(stage 1\\) in step 4, FORWARD of micro-batch 0 .*block.forward of layer 3, "
+              "rank 5 \\(stage 1\\) in step 4, .*RUN forward of block.2 .. head, micro-batch 0.*block.forward of block.2, "
               "scale at toy.yaml:3:5: bad address");
 }
 
-TEST(Run, RefusesInputsThatNoSampleHas) {
-  pb::Plan plan = samplePlan({});
-  plan.mutable_stages(0)->mutable_inputs(1)->set_name("images");
+TEST(Run, RefusesPlansThatDoNotTrain) {
   SampleOptions options;
-  EXPECT_THROW(runPlan(Program(plan), runOptions(options, 1)), std::runtime_error);
+  auto refusal = [&](const std::function<void(pb::Plan &)> &change) -> std::string {
+    pb::Plan plan = samplePlan(options);
+    change(plan);
+    try {
+      runPlan(Program(plan), runOptions(options, 1));
+      return "";
+    } catch (const std::runtime_error &error) {
+      return error.what();
+    }
+  };
+  auto exchange = [](pb::Plan &plan, int index) { return plan.mutable_stages(0)->mutable_exchanges(index); };
+  EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 1)->set_name("images"); }),
+              testing::HasSubstr("the plan wants input 'images'"));
+  EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 0)->mutable_buffer()->set_bytes(4); }),
+              testing::HasSubstr("the plan's input 'tokens' has 4 bytes, samples give 96 of i32"));
+  EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 3)->set_name("sums"); }),
+              testing::HasSubstr("the plan does not exchange 'results', 64 bytes, on each stage"));
+  EXPECT_THAT(refusal([&](pb::Plan &plan) { plan.mutable_entries(1)->set_name("decode"); }),
+              testing::HasSubstr("the plan has no entry 'evaluate': it is none for training"));
 }
 
 } // namespace

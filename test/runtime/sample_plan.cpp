@@ -1,4 +1,5 @@
-// Written out region by region, as the compiler would: nothing here is shared with it.
+// What is said once: settings, kernels, values, transfers of streams. Written out as the compiler would: nothing here is
+// shared with it.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -11,35 +12,94 @@
 namespace espalier::rt {
 namespace {
 
-constexpr const char *kernelNames[] = {"toy_embed",          "toy_embed_gradient", "toy_block",
-                                       "toy_block_gradient", "toy_shift_gradient", "toy_loss",
-                                       "toy_add_loss",       "toy_loss_gradient",  "toy_adam"};
+constexpr auto read = pb::Operand::READ, write = pb::Operand::WRITE, update = pb::Operand::UPDATE, add = pb::Operand::ADD;
 
-void bind(pb::Call *call, pb::Region region, int64_t base, int64_t stride, int64_t bytes) {
-  pb::Binding *binding = call->add_bindings();
-  binding->set_region(region);
-  binding->set_base(base);
-  binding->set_slot_stride(stride);
-  binding->set_bytes(bytes);
-}
+struct ToyOperand {
+  pb::DataType type;
+  pb::Operand::Access access;
+  std::vector<uint32_t> reach = {};
+  uint32_t unless = 0;
+  bool reduces = false;
+};
+struct ToyKernel {
+  const char *symbol;
+  uint32_t scalars;
+  std::vector<ToyOperand> operands;
+};
 
-void place(pb::Binding *binding, int64_t base, int64_t stride, int64_t bytes) {
-  binding->set_base(base);
-  binding->set_slot_stride(stride);
-  binding->set_bytes(bytes);
+/// In the order of enum Kernel, operands as in toy_kernels.c. 0 of a reach is the extent: features of this rank.
+const ToyKernel toyKernels[] = {
+    {"toy_embed", 4, {{pb::I32, read, {1, 2}}, {pb::F32, read, {0}}, {pb::F32, write, {1, 0}}}},
+    {"toy_embed_gradient", 5, {{pb::I32, read, {1, 2}}, {pb::F32, read, {1, 0}}, {pb::F32, add, {0}, 5}}},
+    {"toy_block",
+     2,
+     {{pb::F32, read, {1, 0}},
+      {pb::F32, read, {0}},
+      {pb::F32, read},
+      {pb::F32, write, {1, 0}},
+      {pb::F32, write, {1, 0}}}},
+    {"toy_block_gradient",
+     3,
+     {{pb::F32, read, {1, 0}},
+      {pb::F32, read, {0}},
+      {pb::F32, read, {1, 0}},
+      {pb::F32, write, {1, 0}},
+      {pb::F32, add, {0}, 3}}},
+    {"toy_shift_gradient", 2, {{pb::F32, read, {1}}, {pb::F32, add, {}, 2}}},
+    {"toy_loss",
+     4,
+     {{pb::F32, read, {1, 4}},
+      {pb::F32, read, {4}},
+      {pb::I32, read, {1, 2}},
+      {.type = pb::F32, .access = write, .reduces = true}}},
+    {"toy_add_loss", 2, {{pb::F32, read}, {pb::F32, add}, {pb::F32, add}}},
+    {"toy_loss_gradient",
+     5,
+     {{pb::F32, read, {1, 0}},
+      {pb::F32, read, {0}},
+      {pb::I32, read, {1, 2}},
+      {pb::F32, write, {1, 0}},
+      {pb::F32, add, {0}, 5},
+      {pb::F32, read}}},
+    {"toy_adam",
+     0,
+     {{pb::F32, update, {0}},
+      {pb::F32, read, {0}},
+      {pb::F32, update, {0}},
+      {pb::F32, update, {0}},
+      {pb::F32, read},
+      {pb::F32, read},
+      {pb::F32, read},
+      {pb::F32, read},
+      {pb::F32, read}}},
+};
+
+pb::Mesh meshOf(const SampleOptions &o) {
+  pb::Mesh mesh;
+  mesh.set_pp(o.pp);
+  mesh.set_dp(o.dp);
+  mesh.set_cp(1);
+  mesh.set_ep(1);
+  mesh.set_tp(o.tp);
+  mesh.set_ranks_per_host(8);
+  return mesh;
 }
 
 } // namespace
 
+SamplePlanBuilder::SamplePlanBuilder(const SampleOptions &options) : o(options), mesh(meshOf(options)) {}
+
 void SamplePlanBuilder::addSettings() {
-  plan.set_version(1);
+  plan.set_version(2);
   plan.set_model("toy");
   plan.set_target("cpu");
-  for (auto [name, size] : {std::pair("pp", o.pp), {"dp", o.dp}, {"tp", o.tp}}) {
-    pb::Axis *axis = plan.add_mesh();
-    axis->set_name(name);
-    axis->set_size(size);
-  }
+  *plan.mutable_mesh() = meshOf(o);
+  for (const char *role : {"forward", "backward", "evaluate", "norm", "update", "scalars"})
+    plan.add_roles(role);
+  for (const char *region : {"parameters", "gradients", "state", "saved", "stream_in", "stream_out", "cotangent_out",
+                             "cotangent_in", "inputs", "workspace", "scalars", "staged", "settings", "results"})
+    plan.add_regions(region);
+  queue("compute");
   pb::Settings *settings = plan.mutable_settings();
   settings->set_seed(7);
   settings->set_micro_batch_size(o.samples);
@@ -67,197 +127,199 @@ void SamplePlanBuilder::addSettings() {
   location->set_line(3);
   location->set_column(5);
   location->set_op("scale");
+}
+
+void SamplePlanBuilder::addKernels() {
   std::ifstream object(ESPALIER_TOY_KERNELS, std::ios::binary);
-  pb::KernelObject *kernels = plan.add_objects();
-  kernels->set_level("x86-64");
-  kernels->set_code(std::string(std::istreambuf_iterator<char>(object), std::istreambuf_iterator<char>()));
-  for (const char *name : kernelNames)
-    plan.add_kernels()->set_symbol(name);
-}
-
-uint32_t SamplePlanBuilder::addParameter(const std::string &name, bool isSplit, std::vector<uint32_t> stages) {
-  pb::Parameter *parameter = plan.add_parameters();
-  parameter->set_name(name);
-  parameter->add_shape(isSplit ? o.features : 1);
-  parameter->add_padded_shape(isSplit ? o.features : 1);
-  pb::ShardedDim *dim = parameter->add_dims();
-  if (isSplit)
-    dim->add_axes("tp");
-  parameter->mutable_initialization()->set_kind(pb::Initialization::NORMAL);
-  parameter->mutable_initialization()->set_stddev(isSplit ? 1.0 : 0.1);
-  parameter->add_partial_axes("dp");
-  if (!isSplit)
-    parameter->add_partial_axes("tp");
-  for (uint32_t stage : stages)
-    parameter->add_stages(stage);
-  parameter->set_norm_weight(1.0 / (o.dp * (isSplit ? 1 : o.tp)));
-  return plan.parameters_size() - 1;
-}
-
-Part SamplePlanBuilder::part(uint32_t parameter, bool isSplit) const {
-  int64_t elements = isSplit ? local() : 1;
-  return {parameter, elements, o.zero ? (elements + o.dp - 1) / o.dp : elements, isSplit};
-}
-
-void SamplePlanBuilder::addCalls(pb::Stage *stage, int index, int64_t &top) {
-  bool isFirst = index == 0, isLast = index == o.pp - 1;
-  int64_t stream = aligned(streamBytes()), slots = stage->slots();
-  auto take = [&](int64_t bytes) { return std::exchange(top, top + aligned(bytes)); };
-  int64_t workspace = take(64);
-  int calls = stage->layers() + isFirst + isLast;
-  int64_t streams = take(stream * slots * (calls + 1)), cotangents = take(stream * slots * (calls + 1));
-  int64_t tiedBase[3] = {};
-  for (int i = 0; i < calls; ++i) {
-    pb::Call *call = stage->add_calls();
-    bool isEmbed = isFirst && i == 0, isHead = isLast && i == calls - 1;
-    call->set_segment(isEmbed ? "embed" : isHead ? "head" : "block");
-    call->set_layer(isEmbed ? 0 : isHead ? o.layers + 1 : stage->first_layer() + i + !isFirst);
-    std::vector<Part> parts = {part(tied, true)};
-    if (isEmbed) {
-      call->set_forward(embedForward);
-      call->set_backward(embedBackward);
-    } else if (isHead) {
-      call->set_forward(headForward);
-      call->set_backward(headBackward);
-    } else {
-      call->set_forward(blockForward);
-      call->set_backward(blockBackward);
-      std::string name = fmt::format("block.{}", call->layer() - 1);
-      parts = {part(addParameter(name + ".weight", true, {uint32_t(index)}), true),
-               part(addParameter(name + ".shift", false, {uint32_t(index)}), false)};
+  pb::Object *code = plan.add_objects();
+  code->set_level("x86-64");
+  code->set_code(std::string(std::istreambuf_iterator<char>(object), std::istreambuf_iterator<char>()));
+  for (const ToyKernel &toy : toyKernels) {
+    pb::Kernel *kernel = plan.add_kernels();
+    kernel->set_symbol(toy.symbol);
+    kernel->set_shape("toy");
+    kernel->set_scalars(toy.scalars);
+    for (const ToyOperand &from : toy.operands) {
+      pb::Operand *operand = kernel->add_operands();
+      operand->set_type(from.type);
+      operand->set_access(from.access);
+      for (uint32_t factor : from.reach)
+        operand->add_reach(factor);
+      operand->set_unless(from.unless);
+      operand->set_reduces(from.reduces);
     }
-    call->set_evaluate(call->forward());
-    int64_t bytes = 0, stateBytes = 0;
-    for (const Part &each : parts) {
-      bytes += padded(each);
-      stateBytes += aligned(2 * each.share * 4);
-    }
-    bool isSecondUse = isHead && isFirst;
-    int64_t bases[3] = {tiedBase[0], tiedBase[1], tiedBase[2]};
-    if (!isSecondUse) {
-      bases[0] = take(bytes);
-      bases[1] = take(bytes);
-      bases[2] = take(stateBytes);
-      updatePrograms(call, parts, isEmbed);
-      if (isEmbed)
-        std::copy(bases, bases + 3, tiedBase);
-    } else {
-      pb::ParameterSlot *slot = call->add_parameters();
-      slot->set_parameter(tied);
-      slot->set_local_elements(local());
-    }
-    bind(call, pb::PARAMETERS, bases[0], 0, bytes);
-    bind(call, pb::GRADIENTS, bases[1], 0, bytes);
-    bind(call, pb::STATE, bases[2], 0, stateBytes);
-    bind(call, pb::SAVED, take(stream * slots), stream, stream);
-    bind(call, pb::STREAM_IN, streams + i * stream * slots, stream, stream);
-    bind(call, pb::STREAM_OUT, streams + (i + 1) * stream * slots, stream, stream);
-    bind(call, pb::COTANGENT_IN, cotangents + i * stream * slots, stream, stream);
-    bind(call, pb::COTANGENT_OUT, cotangents + (i + 1) * stream * slots, stream, stream);
-    bind(call, pb::WORKSPACE, workspace, 0, 64);
-  }
-  if (!isFirst) {
-    place(stage->mutable_receive_forward(), streams, stream, streamBytes());
-    place(stage->mutable_send_backward(), cotangents, stream, streamBytes());
-  }
-  if (!isLast) {
-    place(stage->mutable_send_forward(), streams + calls * stream * slots, stream, streamBytes());
-    place(stage->mutable_receive_backward(), cotangents + calls * stream * slots, stream, streamBytes());
   }
 }
 
-/// One forward, one backward, after as many forwards as stages follow.
-void SamplePlanBuilder::addSchedule(pb::Stage *stage, int index) {
-  bool isFirst = index == 0, isLast = index == o.pp - 1;
-  auto add = [&](pb::Action::Kind kind, int64_t microBatch, bool isEvaluation = false) {
-    pb::Action *action = isEvaluation ? stage->add_evaluation() : stage->add_schedule();
-    action->set_kind(kind);
-    action->set_micro_batch(microBatch);
-    action->set_slot(microBatch % stage->slots());
+uint32_t SamplePlanBuilder::value(const std::string &name, pb::DataType type, uint64_t elements,
+                                  const ValueTraits &traits) {
+  pb::Value *value = plan.add_values();
+  value->set_name(name);
+  value->set_type(type);
+  value->set_elements(elements);
+  value->set_split(traits.split);
+  value->set_partial(traits.partial);
+  value->set_per_micro_batch(traits.perMicroBatch);
+  value->set_resident(traits.resident);
+  value->set_whole(traits.whole + 1);
+  value->set_first(traits.first);
+  value->set_additions(traits.additions);
+  return plan.values_size() - 1;
+}
+
+uint32_t SamplePlanBuilder::queue(const std::string &name) {
+  auto found = std::ranges::find(plan.queues(), name, &pb::Queue::name);
+  uint32_t number = found - plan.queues().begin();
+  if (found == plan.queues().end())
+    plan.add_queues()->set_name(name);
+  return number;
+}
+
+uint32_t SamplePlanBuilder::group(uint32_t axes, const std::vector<uint32_t> &stages) {
+  for (int i = 0; i < plan.groups_size(); ++i)
+    if (plan.groups(i).axes() == axes && std::ranges::equal(plan.groups(i).stages(), stages))
+      return i;
+  pb::Group *group = plan.add_groups();
+  group->set_axes(axes);
+  group->mutable_stages()->Assign(stages.begin(), stages.end());
+  return plan.groups_size() - 1;
+}
+
+pb::Buffer SamplePlanBuilder::at(Region region, uint64_t offset, uint64_t bytes, uint32_t value, int layer) const {
+  pb::Buffer buffer;
+  buffer.set_region(region);
+  buffer.set_offset(offset);
+  buffer.set_bytes(bytes);
+  buffer.set_value(value);
+  buffer.set_layer(layer);
+  return buffer;
+}
+
+pb::Transfer *SamplePlanBuilder::transfer(const std::string &name, pb::Transfer::Kind kind,
+                                          const std::string &queueName) {
+  pb::Transfer *transfer = plan.add_transfers();
+  transfer->set_name(name);
+  transfer->set_kind(kind);
+  transfer->set_queue(queue(queueName));
+  return transfer;
+}
+
+uint32_t SamplePlanBuilder::collective(const std::string &name, pb::Transfer::Kind kind, const std::string &queueName,
+                                       uint32_t groupNumber, const pb::Buffer &from, const pb::Buffer &to) {
+  pb::Transfer *made = transfer(name, kind, queueName);
+  made->set_group(groupNumber);
+  *made->add_from() = from;
+  *made->add_to() = to;
+  auto isOf = [&](const pb::Communicator &other) {
+    return !other.is_line() && other.group() == groupNumber && other.queue() == made->queue();
   };
-  auto forward = [&](int64_t m, bool isEvaluation = false) {
-    add(pb::Action::LOAD_INPUTS, m, isEvaluation);
-    if (!isFirst) {
-      add(pb::Action::START_RECEIVE_FORWARD, m, isEvaluation);
-      add(pb::Action::WAIT_RECEIVE_FORWARD, m, isEvaluation);
-    }
-    add(pb::Action::FORWARD, m, isEvaluation);
-    if (!isLast)
-      add(pb::Action::START_SEND_FORWARD, m, isEvaluation);
-  };
-  auto backward = [&](int64_t m) {
-    if (!isLast) {
-      add(pb::Action::WAIT_SEND_FORWARD, m);
-      add(pb::Action::START_RECEIVE_BACKWARD, m);
-      add(pb::Action::WAIT_RECEIVE_BACKWARD, m);
-    }
-    if (!isFirst && m > 0)
-      add(pb::Action::WAIT_SEND_BACKWARD, m - 1);
-    add(pb::Action::BACKWARD, m);
-    if (!isFirst)
-      add(pb::Action::START_SEND_BACKWARD, m);
-  };
-  int64_t ahead = std::min<int64_t>(o.pp - 1 - index, o.microBatches);
-  for (int64_t m = 0; m < ahead; ++m)
-    forward(m);
-  for (int64_t m = 0; m < o.microBatches; ++m) {
-    if (m + ahead < o.microBatches)
-      forward(m + ahead);
-    backward(m);
+  if (std::ranges::none_of(plan.communicators(), isOf)) {
+    pb::Communicator *communicator = plan.add_communicators();
+    communicator->set_group(groupNumber);
+    communicator->set_queue(made->queue());
   }
-  if (!isFirst)
-    add(pb::Action::WAIT_SEND_BACKWARD, o.microBatches - 1);
-  for (pb::Action::Kind kind :
-       {pb::Action::REDUCE_GRADIENTS, pb::Action::SQUARED_NORM, pb::Action::AGREE, pb::Action::OPTIMIZER})
-    add(kind, 0);
-  forward(0, /*isEvaluation=*/true);
-  if (!isLast)
-    add(pb::Action::WAIT_SEND_FORWARD, 0, /*isEvaluation=*/true);
+  return plan.transfers_size() - 1;
 }
 
-void SamplePlanBuilder::addStage(int index) {
-  pb::Stage *stage = plan.add_stages();
-  // Uneven on purpose: the first stages get the layers left over.
-  int first = 0, count = 0;
-  for (int i = 0; i <= index; ++i) {
-    first += count;
-    count = o.layers / o.pp + (i < o.layers % o.pp);
+/// The scalars region as the host sets it; its slots are parts of it. Ranks hold terms of the first three until they agree.
+void SamplePlanBuilder::addScalarValues() {
+  uint32_t world = mesh.divided();
+  scalars = value("scalars", pb::F32, ScalarSlotCount, {.resident = true});
+  int32_t whole = scalars;
+  firstSlot = plan.values_size();
+  for (uint32_t i = 0; i < ScalarSlotCount; ++i)
+    value(fmt::format("scalars.{}", i), pb::F32, 1,
+          {.partial = i < sumCount ? world : 0, .resident = true, .whole = whole, .first = i});
+  firstAgreed = world ? plan.values_size() : firstSlot;
+  for (uint32_t i = 0; world && i < sumCount; ++i)
+    value(fmt::format("agreed.{}", i), pb::F32, 1, {.resident = true, .whole = whole, .first = i});
+  uint64_t bytes = ScalarSlotCount * 4;
+  setScalars = plan.transfers_size();
+  pb::Transfer *set = transfer("set", pb::Transfer::COPY, "to_device");
+  *set->add_from() = at(HostSettings, 0, bytes, scalars);
+  *set->add_to() = at(ScalarSlots, 0, bytes, scalars);
+  metrics = plan.transfers_size();
+  pb::Transfer *copy = transfer("metrics", pb::Transfer::COPY, "to_host");
+  *copy->add_from() = at(ScalarSlots, 0, bytes, scalars);
+  *copy->add_to() = at(Results, 0, bytes, scalars);
+  if (!world)
+    return;
+  agree = collective("agree", pb::Transfer::ALL_REDUCE, "gradients", group(world), slot(LossSum), agreed(LossSum));
+  pb::Transfer *sums = plan.mutable_transfers(agree);
+  for (uint32_t i = 1; i < sumCount; ++i) {
+    *sums->add_from() = slot(i);
+    *sums->add_to() = agreed(i);
   }
-  stage->set_first_layer(first);
-  stage->set_layers(count);
-  stage->set_slots(std::min<int64_t>(o.pp - index + 1, o.microBatches));
-  int64_t top = 0, inputBytes = o.samples * o.features * 4;
-  auto take = [&](int64_t bytes) { return std::exchange(top, top + aligned(bytes)); };
-  place(stage->mutable_scalars_binding(), take(64), 0, 64);
-  stage->mutable_scalars_binding()->set_region(pb::SCALARS);
-  int64_t stride = 2 * aligned(inputBytes);
-  place(stage->mutable_inputs_binding(), take(stride * stage->slots()), stride, stride);
-  stage->mutable_inputs_binding()->set_region(pb::INPUTS);
-  int64_t offset = 0;
-  for (const char *name : {"tokens", "labels"}) {
-    pb::InputBuffer *input = stage->add_inputs();
-    input->set_name(name);
-    input->set_offset(std::exchange(offset, aligned(inputBytes)));
-    input->set_bytes(inputBytes);
-    input->set_type(pb::I32);
+}
+
+/// Tokens, labels, and what crosses the borders of stages.
+void SamplePlanBuilder::addStreams() {
+  tokens = value("tokens", pb::I32, o.samples * o.features, {.perMicroBatch = true});
+  labels = value("labels", pb::I32, o.samples * o.features, {.perMicroBatch = true});
+  stream = value("stream", pb::F32, o.samples * local(), {.perMicroBatch = true});
+  cotangent = value("cotangent", pb::F32, o.samples * local(), {.perMicroBatch = true});
+  saved = value("block.saved", pb::F32, o.samples * local(), {.perMicroBatch = true});
+  auto copy = [&](const char *name, uint64_t offset, uint32_t what) -> uint32_t {
+    pb::Transfer *copy = transfer(name, pb::Transfer::COPY, "to_device");
+    *copy->add_from() = at(Staged, offset, inputBytes(), what);
+    *copy->add_to() = at(Inputs, offset, inputBytes(), what);
+    return plan.transfers_size() - 1;
+  };
+  copyTokens = copy("tokens", 0, tokens);
+  copyLabels = copy("labels", alignedInput(), labels);
+  if (o.pp == 1)
+    return;
+  auto line = [&](const char *name, pb::Transfer::Kind kind, int shift, uint32_t number, const pb::Buffer &buffer) {
+    pb::Transfer *made = transfer(name, kind, name);
+    made->set_shift(shift);
+    made->set_line(number);
+    *(kind == pb::Transfer::SEND ? made->add_from() : made->add_to()) = buffer;
+    return static_cast<uint32_t>(plan.transfers_size() - 1);
+  };
+  out = line("out", pb::Transfer::SEND, 1, 0, at(StreamOut, 0, streamBytes(), stream, 1));
+  in = line("in", pb::Transfer::RECEIVE, -1, 0, at(StreamIn, 0, streamBytes(), stream));
+  din = line("din", pb::Transfer::SEND, -1, 1, at(CotangentIn, 0, streamBytes(), cotangent));
+  dout = line("dout", pb::Transfer::RECEIVE, 1, 1, at(CotangentOut, 0, streamBytes(), cotangent, 1));
+  for (uint32_t number : {0u, 1u})
+    for (int stage = 0; stage + 1 < o.pp; ++stage) {
+      pb::Communicator *communicator = plan.add_communicators();
+      communicator->set_is_line(true);
+      communicator->set_line(number);
+      communicator->set_sender(stage + number);
+      communicator->set_receiver(stage + 1 - number);
+    }
+}
+
+void SamplePlanBuilder::addEntries() {
+  pb::Entry *train = plan.add_entries();
+  train->set_name("train_step");
+  train->set_micro_batches(o.microBatches);
+  for (uint32_t region : {Parameters, State}) {
+    train->add_finds(region);
+    train->add_writes(region);
   }
-  addCalls(stage, index, top);
-  stage->set_arena_bytes(top);
-  pb::MemoryClass *memory = stage->add_memory();
-  memory->set_name("all");
-  memory->set_bytes(top);
-  addSchedule(stage, index);
+  pb::Entry *evaluate = plan.add_entries();
+  evaluate->set_name("evaluate");
+  evaluate->set_micro_batches(1);
+  evaluate->add_finds(Parameters);
 }
 
 pb::Plan SamplePlanBuilder::build() {
   addSettings();
-  std::vector<uint32_t> ends = {0};
+  addKernels();
+  addScalarValues();
+  addStreams();
+  std::vector<uint32_t> ends;
   if (o.pp > 1)
-    ends.push_back(o.pp - 1);
-  tied = addParameter("embed.weight", true, ends);
+    ends = {0, static_cast<uint32_t>(o.pp - 1)};
+  uint32_t split = mesh.divided(TP);
+  addBuckets(table, "embed", {{"weight", local(), split, 1.0}}, ends);
+  addBuckets(block, "block", {{"weight", local(), split, 1.0}, {"shift", 1, 0, 0.1}}, {});
   embedPrograms();
   blockPrograms();
   headPrograms();
+  stepProgram();
+  addEntries();
   for (int i = 0; i < o.pp; ++i)
     addStage(i);
   plan.set_parameter_count(o.features + o.layers * (o.features + 1));

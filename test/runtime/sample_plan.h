@@ -17,6 +17,7 @@ struct SampleOptions {
   int64_t microBatches = 4; ///< per replica and step
   int64_t features = 12;
   bool zero = false;
+  bool folds = true; ///< lists that repeat are blocks of several rounds
   bool dynamicScale = false;
   double maxGradNorm = 0;
   double peakRate = 0.01;

@@ -1,10 +1,7 @@
-// The instructions of each call's subprograms.
+// The instructions of each call's forward and backward.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
-
-#include <algorithm>
-#include <fmt/format.h>
 
 namespace espalier::rt {
 
@@ -22,229 +19,137 @@ pb::Launch *SamplePlanBuilder::launch(pb::Subprogram *to, Kernel kernel, int64_t
   return launch;
 }
 
-pb::BufferRef SamplePlanBuilder::ref(pb::Region region, int64_t offset, int64_t bytes, int64_t perDp) const {
-  pb::BufferRef buffer;
-  buffer.set_region(region);
-  buffer.set_offset(offset);
-  buffer.set_bytes(bytes);
-  if (perDp) {
-    pb::AxisTerm *term = buffer.add_coordinates();
-    term->set_axis("dp");
-    term->set_coefficient(perDp);
-  }
-  return buffer;
-}
-
-void SamplePlanBuilder::buffer(pb::Launch *to, pb::Region region, int64_t offset, int64_t bytes, bool written) {
-  *to->add_buffers() = ref(region, offset, bytes);
-  to->mutable_buffers(to->buffers_size() - 1)->set_written(written);
-}
-
-void SamplePlanBuilder::scalar(pb::Launch *to, int64_t constant, int64_t perMicroBatch, int64_t perTp) {
-  pb::Scalar *scalar = to->add_scalars();
+void SamplePlanBuilder::scalar(pb::Launch *to, int64_t constant, int64_t perTp) {
+  pb::Affine *scalar = to->add_scalars();
   scalar->set_constant(constant);
-  scalar->set_micro_batch(perMicroBatch);
-  if (perTp) {
-    pb::AxisTerm *term = scalar->add_coordinates();
-    term->set_axis("tp");
-    term->set_coefficient(perTp);
-  }
+  scalar->set_tp(perTp);
+}
+
+/// Whether the gradient is written, not added to.
+void SamplePlanBuilder::isFirst(pb::Launch *to, const ToyBucket &bucket) {
+  to->add_scalars()->set_first(bucket.number + 1);
 }
 
 /// samples, features, first local feature, local features
 void SamplePlanBuilder::shape(pb::Launch *to) {
   scalar(to, o.samples);
   scalar(to, o.features);
-  scalar(to, 0, 0, local());
+  scalar(to, 0, local());
   scalar(to, local());
 }
 
-/// Declares the bytes that the subprogram touches: the largest over all coordinates.
-void SamplePlanBuilder::finish(pb::Subprogram *program, int64_t workspace) {
-  std::vector<uint64_t> bytes(pb::Region_ARRAYSIZE, 0);
-  auto take = [&](const pb::BufferRef &buffer) {
-    uint64_t end = buffer.offset() + buffer.bytes();
-    for (const pb::AxisTerm &term : buffer.coordinates())
-      end += term.coefficient() * (o.dp - 1);
-    bytes[buffer.region()] = std::max(bytes[buffer.region()], end);
-  };
-  for (const pb::Instruction &instruction : program->instructions()) {
-    for (const pb::BufferRef &buffer : instruction.launch().buffers())
-      take(buffer);
-    for (const pb::BufferRef &buffer : instruction.call().buffers())
-      take(buffer);
-    for (const pb::BufferRef &buffer : instruction.start().from())
-      take(buffer);
-    for (const pb::BufferRef &buffer : instruction.start().to())
-      take(buffer);
-  }
-  for (uint64_t size : bytes)
-    program->add_region_bytes(size);
-  program->set_workspace_bytes(workspace);
+pb::Buffer SamplePlanBuilder::slot(uint32_t number) const { return at(ScalarSlots, number * 4, 4, firstSlot + number); }
+
+/// A sum after all ranks' terms were added.
+pb::Buffer SamplePlanBuilder::agreed(uint32_t number) const {
+  return at(ScalarSlots, number * 4, 4, firstAgreed + number);
 }
 
-void SamplePlanBuilder::collective(pb::Subprogram *to, pb::Collective::Kind kind, std::vector<std::string> axes,
-                                   pb::BufferRef from, pb::BufferRef dest, int64_t elements,
-                                   std::vector<uint32_t> stages) {
-  pb::Collective *start = to->add_instructions()->mutable_start();
-  start->set_kind(kind);
-  for (const std::string &axis : axes)
-    start->add_axes(axis);
-  for (uint32_t stage : stages)
-    start->add_stages(stage);
-  *start->add_from() = from;
-  *start->add_to() = dest;
-  start->add_elements(elements);
-  start->set_id(nextId);
-  to->add_instructions()->mutable_wait()->set_id(nextId++);
+pb::Buffer SamplePlanBuilder::parameter(const ToyBucket &bucket, size_t index) const {
+  const pb::Value &value = plan.values(bucket.parameters[index]);
+  uint64_t offset = plan.buckets(bucket.number).stored().offset() + value.first() * 4;
+  return at(Parameters, offset, value.elements() * 4, bucket.parameters[index]);
+}
+
+pb::Buffer SamplePlanBuilder::gradient(const ToyBucket &bucket, size_t index) const {
+  const pb::Value &value = plan.values(bucket.gradients[index]);
+  uint64_t offset = plan.buckets(bucket.number).gradient().offset() + value.first() * 4;
+  return at(Gradients, offset, value.elements() * 4, bucket.gradients[index]);
 }
 
 void SamplePlanBuilder::embedPrograms() {
-  int64_t inputBytes = o.samples * o.features * 4;
-  pb::Subprogram *forward = subprogram("embed.forward");
-  pb::Launch *embed = launch(forward, Embed, local(), 4);
-  buffer(embed, pb::INPUTS, 0, inputBytes, false);
-  buffer(embed, pb::PARAMETERS, 0, local() * 4, false);
-  buffer(embed, pb::STREAM_OUT, 0, streamBytes(), true);
+  pb::Launch *embed = launch(subprogram("embed.forward"), Embed, local(), 4);
+  *embed->add_buffers() = at(Inputs, 0, inputBytes(), tokens);
+  *embed->add_buffers() = parameter(table.buckets[0], 0);
+  *embed->add_buffers() = at(StreamOut, 0, streamBytes(), stream, 1);
   shape(embed);
-  finish(forward, 0);
   embedForward = plan.subprograms_size();
-  pb::Subprogram *backward = subprogram("embed.backward");
-  pb::Launch *gradient = launch(backward, EmbedGradient, local(), 4);
-  buffer(gradient, pb::INPUTS, 0, inputBytes, false);
-  buffer(gradient, pb::COTANGENT_OUT, 0, streamBytes(), false);
-  buffer(gradient, pb::GRADIENTS, 0, local() * 4, true);
-  shape(gradient);
-  // On one stage the head wrote the tied gradient before.
-  scalar(gradient, o.pp == 1 ? 1 : 0, 1);
-  finish(backward, 0);
+  pb::Launch *back = launch(subprogram("embed.backward"), EmbedGradient, local(), 4);
+  *back->add_buffers() = at(Inputs, 0, inputBytes(), tokens);
+  *back->add_buffers() = at(CotangentOut, 0, streamBytes(), cotangent, 1);
+  *back->add_buffers() = gradient(table.buckets[0], 0);
+  shape(back);
+  isFirst(back, table.buckets[0]);
   embedBackward = plan.subprograms_size();
 }
 
 void SamplePlanBuilder::blockPrograms() {
-  int64_t shiftAt = padded(part(0, true));
-  pb::Subprogram *forward = subprogram("block.forward");
-  pb::Launch *block = launch(forward, Block, local(), 2);
-  buffer(block, pb::STREAM_IN, 0, streamBytes(), false);
-  buffer(block, pb::PARAMETERS, 0, local() * 4, false);
-  buffer(block, pb::PARAMETERS, shiftAt, 4, false);
-  buffer(block, pb::STREAM_OUT, 0, streamBytes(), true);
-  buffer(block, pb::SAVED, 0, streamBytes(), true);
-  scalar(block, o.samples);
-  scalar(block, local());
-  finish(forward, 0);
+  // Of one bucket, or, where tp splits the weight only, of two.
+  const ToyBucket &weights = block.buckets.front(), &shifts = block.buckets.back();
+  size_t shift = shifts.parameters.size() - 1;
+  pb::Launch *forward = launch(subprogram("block.forward"), Block, local(), 2);
+  *forward->add_buffers() = at(StreamIn, 0, streamBytes(), stream);
+  *forward->add_buffers() = parameter(weights, 0);
+  *forward->add_buffers() = parameter(shifts, shift);
+  *forward->add_buffers() = at(StreamOut, 0, streamBytes(), stream, 1);
+  *forward->add_buffers() = at(Saved, 0, streamBytes(), saved);
+  scalar(forward, o.samples);
+  scalar(forward, local());
   blockForward = plan.subprograms_size();
   pb::Subprogram *backward = subprogram("block.backward");
-  pb::Launch *gradient = launch(backward, BlockGradient, local(), 2);
-  buffer(gradient, pb::SAVED, 0, streamBytes(), false);
-  buffer(gradient, pb::PARAMETERS, 0, local() * 4, false);
-  buffer(gradient, pb::COTANGENT_OUT, 0, streamBytes(), false);
-  buffer(gradient, pb::COTANGENT_IN, 0, streamBytes(), true);
-  buffer(gradient, pb::GRADIENTS, 0, local() * 4, true);
-  scalar(gradient, o.samples);
-  scalar(gradient, local());
-  scalar(gradient, 0, 1);
-  pb::Launch *shift = launch(backward, ShiftGradient, 1, 1);
-  buffer(shift, pb::COTANGENT_OUT, 0, streamBytes(), false);
-  buffer(shift, pb::GRADIENTS, shiftAt, 4, true);
-  scalar(shift, o.samples * local());
-  scalar(shift, 0, 1);
-  finish(backward, 0);
+  pb::Launch *back = launch(backward, BlockGradient, local(), 2);
+  *back->add_buffers() = at(Saved, 0, streamBytes(), saved);
+  *back->add_buffers() = parameter(weights, 0);
+  *back->add_buffers() = at(CotangentOut, 0, streamBytes(), cotangent, 1);
+  *back->add_buffers() = at(CotangentIn, 0, streamBytes(), cotangent);
+  *back->add_buffers() = gradient(weights, 0);
+  scalar(back, o.samples);
+  scalar(back, local());
+  isFirst(back, weights);
+  pb::Launch *sum = launch(backward, ShiftGradient, 1, 1);
+  *sum->add_buffers() = at(CotangentOut, 0, streamBytes(), cotangent, 1);
+  *sum->add_buffers() = gradient(shifts, shift);
+  scalar(sum, o.samples * local());
+  isFirst(sum, shifts);
   blockBackward = plan.subprograms_size();
 }
 
 void SamplePlanBuilder::headPrograms() {
-  int64_t inputBytes = o.samples * o.features * 4;
   pb::Subprogram *forward = subprogram("head.forward");
-  pb::Launch *loss = launch(forward, Loss, 1, 1);
-  buffer(loss, pb::STREAM_IN, 0, streamBytes(), false);
-  buffer(loss, pb::PARAMETERS, 0, local() * 4, false);
-  buffer(loss, pb::INPUTS, aligned(inputBytes), inputBytes, false);
-  buffer(loss, pb::WORKSPACE, 0, 4, true);
-  shape(loss);
-  collective(forward, pb::Collective::ALL_REDUCE, {"tp"}, ref(pb::WORKSPACE, 0, 4), ref(pb::WORKSPACE, 0, 4), 1);
+  uint32_t split = mesh.divided(TP);
+  loss = value("head.loss", pb::F32, 1, {.partial = split});
+  pb::Launch *compute = launch(forward, Loss, 1, 1);
+  *compute->add_buffers() = at(StreamIn, 0, streamBytes(), stream);
+  *compute->add_buffers() = parameter(table.buckets[0], 0);
+  *compute->add_buffers() = at(Inputs, alignedInput(), inputBytes(), labels);
+  *compute->add_buffers() = at(Workspace, 0, 4, loss);
+  shape(compute);
+  lossSum = loss;
+  if (split) {
+    lossSum = value("head.loss.sum", pb::F32, 1);
+    uint32_t sum = collective("head.forward.0", pb::Transfer::ALL_REDUCE, "collectives", group(split),
+                              at(Workspace, 0, 4, loss), at(Workspace, 0, 4, lossSum));
+    forward->add_instructions()->set_start(sum);
+    forward->add_instructions()->set_wait(sum);
+  }
   pb::Launch *add = launch(forward, AddLoss, 1, 1);
-  buffer(add, pb::WORKSPACE, 0, 4, false);
-  buffer(add, pb::SCALARS, 0, 64, true);
+  *add->add_buffers() = at(Workspace, 0, 4, lossSum);
+  *add->add_buffers() = slot(LossSum);
+  *add->add_buffers() = slot(TokenCount);
   scalar(add, o.samples * o.features);
   scalar(add, o.tp);
-  finish(forward, 64);
   headForward = plan.subprograms_size();
-  pb::Subprogram *backward = subprogram("head.backward");
-  pb::Launch *gradient = launch(backward, LossGradient, local(), 4);
-  buffer(gradient, pb::STREAM_IN, 0, streamBytes(), false);
-  buffer(gradient, pb::PARAMETERS, 0, local() * 4, false);
-  buffer(gradient, pb::INPUTS, aligned(inputBytes), inputBytes, false);
-  buffer(gradient, pb::COTANGENT_IN, 0, streamBytes(), true);
-  buffer(gradient, pb::GRADIENTS, 0, local() * 4, true);
-  buffer(gradient, pb::SCALARS, 0, 64, false);
-  shape(gradient);
-  scalar(gradient, 0, 1);
-  finish(backward, 0);
+  pb::Launch *back = launch(subprogram("head.backward"), LossGradient, local(), 4);
+  *back->add_buffers() = at(StreamIn, 0, streamBytes(), stream);
+  *back->add_buffers() = parameter(table.buckets[0], 0);
+  *back->add_buffers() = at(Inputs, alignedInput(), inputBytes(), labels);
+  *back->add_buffers() = at(CotangentIn, 0, streamBytes(), cotangent);
+  *back->add_buffers() = gradient(table.buckets[0], 0);
+  *back->add_buffers() = slot(LossScale);
+  shape(back);
+  isFirst(back, table.buckets[0]);
   headBackward = plan.subprograms_size();
 }
 
-/// Reduction, norm and optimizer of a call's parameters.
-void SamplePlanBuilder::updatePrograms(pb::Call *call, const std::vector<Part> &parts, bool ownsTied) {
-  pb::Subprogram *reduce = subprogram(call->segment() + ".reduce");
-  pb::Subprogram norm, optimizer;
-  norm.set_name(call->segment() + ".norm");
-  optimizer.set_name(call->segment() + ".optimizer");
-  int64_t at = 0, stateAt = 0;
-  for (const Part &part : parts) {
-    int64_t bytes = part.elements * 4, shareBytes = part.share * 4;
-    int64_t perDp = o.zero ? shareBytes : 0;
-    pb::BufferRef whole = ref(pb::GRADIENTS, at, bytes);
-    pb::BufferRef mine = ref(pb::GRADIENTS, at, shareBytes, perDp);
-    if (o.zero)
-      collective(reduce, pb::Collective::REDUCE_SCATTER, {"dp"}, whole, mine, part.elements);
-    else
-      collective(reduce, pb::Collective::ALL_REDUCE, {"dp"}, whole, whole, part.elements);
-    if (!part.isSplit)
-      collective(reduce, pb::Collective::ALL_REDUCE, {"tp"}, mine, mine, part.share);
-    bool isAcross = plan.parameters(part.parameter).stages_size() > 1;
-    if (isAcross)
-      collective(reduce, pb::Collective::ALL_REDUCE, {}, mine, mine, part.share, {0, static_cast<uint32_t>(o.pp - 1)});
-    if (!isAcross || ownsTied) {
-      pb::LibraryCall *square = norm.add_instructions()->mutable_call();
-      square->set_function(pb::LibraryCall::SQUARED_NORM);
-      *square->add_buffers() = mine;
-      *square->add_buffers() = ref(pb::SCALARS, SquaredNorm * 4, 4);
-      square->mutable_buffers(1)->set_written(true);
-      square->add_types(pb::F32);
-      square->add_types(pb::F32);
-      square->add_sizes(part.share);
-      double replicas = (o.zero ? 1 : o.dp) * (part.isSplit ? 1 : o.tp);
-      square->add_floats(1 / replicas);
-    }
-    pb::Launch *adam = launch(&optimizer, Adam, part.share, 4);
-    *adam->add_buffers() = ref(pb::PARAMETERS, at, shareBytes, perDp);
-    adam->mutable_buffers(0)->set_written(true);
-    *adam->add_buffers() = mine;
-    buffer(adam, pb::STATE, stateAt, 2 * shareBytes, true);
-    buffer(adam, pb::SCALARS, 0, 64, false);
-    scalar(adam, part.share);
-    if (o.zero)
-      collective(&optimizer, pb::Collective::ALL_GATHER, {"dp"}, ref(pb::PARAMETERS, at, shareBytes, perDp),
-                 ref(pb::PARAMETERS, at, bytes), part.elements);
-    pb::ParameterSlot *slot = call->add_parameters();
-    slot->set_parameter(part.parameter);
-    slot->set_parameter_offset(at);
-    slot->set_gradient_offset(at);
-    slot->set_state_offset(stateAt);
-    slot->set_local_elements(part.elements);
-    slot->set_state_elements(part.share);
-    at += padded(part);
-    stateAt += aligned(2 * shareBytes);
-  }
-  finish(reduce, 0);
-  call->set_reduce_gradients(plan.subprograms_size());
-  finish(&norm, 0);
-  *plan.add_subprograms() = norm;
-  call->set_squared_norm(plan.subprograms_size());
-  finish(&optimizer, 0);
-  *plan.add_subprograms() = optimizer;
-  call->set_optimizer(plan.subprograms_size());
+void SamplePlanBuilder::stepProgram() {
+  pb::LibraryCall *call = subprogram("step.scalars")->add_instructions()->mutable_call();
+  call->set_function(pb::LibraryCall::UPDATE_SCALARS);
+  for (uint32_t number : {LossSum, TokenCount, SquaredNorm})
+    *call->add_buffers() = agreed(number);
+  for (uint32_t number : {LossScale, GradientScale, Apply})
+    *call->add_buffers() = slot(number);
+  call->add_floats(o.maxGradNorm);
+  step = plan.subprograms_size();
 }
 
 } // namespace espalier::rt

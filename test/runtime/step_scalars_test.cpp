@@ -2,15 +2,16 @@
 #include "runtime/train/step_scalars.h"
 
 #include "runtime/abi.h"
-#include "runtime/mesh.h"
-#include "runtime/parameter_block.h"
+#include "runtime/kernels/update_scalars.h"
 #include "runtime/status.h"
 #include "runtime/train/initial_value.h"
 #include "runtime/train/learning_rate.h"
 
+#include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 namespace espalier::rt {
@@ -67,39 +68,35 @@ TEST(LearningRate, TakesTheTotalFromTheRunWhereTheScheduleHasNone) {
 
 TEST(LearningRate, RefusesUnknownKinds) { EXPECT_THROW(learningRate(rate("sawtooth"), 50, 100), PlanError); }
 
-struct Sums {
-  Sums(float loss, float tokens, float squares, float scale) {
-    scalars[LossSum] = loss;
-    scalars[TokenCount] = tokens;
-    scalars[SquaredNorm] = squares;
-    scalars[LossScale] = scale;
-  }
-  Scalars scalars{};
-};
-
 /// 10 tokens at scale 4: a raw norm of 120 is a normalised one of 3.
 TEST(UpdateScalars, ClipsTheNormalisedNorm) {
-  pb::Settings settings;
-  Sums sums(50, 10, 120 * 120, 4);
-  updateScalars(settings, sums.scalars);
-  EXPECT_FLOAT_EQ(sums.scalars[GradientScale], 1.0f / 40);
-  settings.set_max_grad_norm(1.5);
-  updateScalars(settings, sums.scalars);
-  EXPECT_NEAR(sums.scalars[GradientScale], 0.5 / 40, 1e-6);
-  EXPECT_EQ(sums.scalars[Apply], 1);
-  settings.set_max_grad_norm(100);
-  updateScalars(settings, sums.scalars);
-  EXPECT_FLOAT_EQ(sums.scalars[GradientScale], 1.0f / 40);
+  EXPECT_FLOAT_EQ(updateScalars(0, 50, 10, 120 * 120, 4).gradientScale, 1.0f / 40);
+  EXPECT_NEAR(updateScalars(1.5, 50, 10, 120 * 120, 4).gradientScale, 0.5 / 40, 1e-6);
+  EXPECT_EQ(updateScalars(1.5, 50, 10, 120 * 120, 4).apply, 1);
+  EXPECT_FLOAT_EQ(updateScalars(100, 50, 10, 120 * 120, 4).gradientScale, 1.0f / 40);
 }
 
 TEST(UpdateScalars, SkipsWhatIsNotFinite) {
   float infinity = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  for (Sums sums : {Sums(infinity, 10, 1, 1), Sums(1, 10, infinity, 1), Sums(nan, 10, 1, 1), Sums(1, 10, nan, 1),
-                    Sums(0, 0, 0, 1)}) {
-    updateScalars({}, sums.scalars);
-    EXPECT_EQ(sums.scalars[Apply], 0);
-    EXPECT_EQ(sums.scalars[GradientScale], 0);
+  for (auto [loss, tokens, squares] :
+       {std::tuple(infinity, 10.0f, 1.0f), {1, 10, infinity}, {nan, 10, 1}, {1, 10, nan}, {0, 0, 0}}) {
+    ScalarUpdate update = updateScalars(0, loss, tokens, squares, 1);
+    EXPECT_EQ(update.apply, 0);
+    EXPECT_EQ(update.gradientScale, 0);
   }
+}
+
+/// What a step leaves behind: its sums, and what UPDATE_SCALARS makes of them.
+Scalars results(float loss, float tokens, float squares, double scale) {
+  Scalars scalars{};
+  scalars[LossSum] = loss;
+  scalars[TokenCount] = tokens;
+  scalars[SquaredNorm] = squares;
+  scalars[LossScale] = static_cast<float>(scale);
+  ScalarUpdate update = updateScalars(/*maxGradNorm=*/0, loss, tokens, squares, scalars[LossScale]);
+  scalars[GradientScale] = update.gradientScale;
+  scalars[Apply] = update.apply;
+  return scalars;
 }
 
 pb::Settings dynamic() {
@@ -119,9 +116,8 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
   pb::Settings settings = dynamic();
   ScalarState state = initialScalars(settings);
   auto step = [&](bool overflows) {
-    Sums sums(1, 10, overflows ? std::numeric_limits<float>::infinity() : 1, state.lossScale);
-    updateScalars(settings, sums.scalars);
-    endStep(settings, sums.scalars, state);
+    float squares = overflows ? std::numeric_limits<float>::infinity() : 1;
+    endStep(settings, results(1, 10, squares, state.lossScale), state);
     return state.lossScale;
   };
   EXPECT_EQ(step(false), 1024);
@@ -144,15 +140,10 @@ TEST(EndStep, RaisesTheScaleAfterCleanStepsAndLowersItAfterAnOverflow) {
 TEST(EndStep, WithoutLabelsIsNoOverflow) {
   pb::Settings settings = dynamic();
   ScalarState state = initialScalars(settings);
-  for (int i = 0; i < 2; ++i) {
-    Sums sums(1, 10, 1, state.lossScale);
-    updateScalars(settings, sums.scalars);
-    endStep(settings, sums.scalars, state);
-  }
+  for (int i = 0; i < 2; ++i)
+    endStep(settings, results(1, 10, 1, state.lossScale), state);
   for (int i = 0; i < 5; ++i) {
-    Sums sums(0, 0, 0, state.lossScale);
-    updateScalars(settings, sums.scalars);
-    StepOutcome outcome = endStep(settings, sums.scalars, state);
+    StepOutcome outcome = endStep(settings, results(0, 0, 0, state.lossScale), state);
     EXPECT_FALSE(outcome.hasLabels());
     EXPECT_FALSE(outcome.isApplied);
     EXPECT_TRUE(std::isnan(outcome.loss)); // of no token there is no mean
@@ -173,6 +164,23 @@ TEST(BeginStep, CorrectsTheBiasOfAppliedSteps) {
   EXPECT_NEAR(scalars[BiasCorrection2], 1 / (1 - 0.99 * 0.99), 1e-4);
   EXPECT_EQ(scalars[LossSum], 0);
   EXPECT_EQ(scalars[LossScale], 1024);
+  EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 10u); // an integer's bits
+}
+
+/// 10 tokens at scale 4: a raw norm of 120 is a normalised one of 3, whatever it was clipped to.
+TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
+  ScalarState state;
+  StepOutcome outcome = endStep({}, results(50, 10, 120 * 120, 4), state);
+  EXPECT_FLOAT_EQ(outcome.gradNorm, 3);
+  EXPECT_FLOAT_EQ(outcome.loss, 5);
+  EXPECT_TRUE(outcome.isApplied);
+}
+
+TEST(BeginEvaluation, ScalesNoLoss) {
+  Scalars scalars = beginEvaluation(7);
+  EXPECT_EQ(scalars[LossScale], 1);
+  EXPECT_EQ(scalars[TokenCount], 0);
+  EXPECT_EQ(std::bit_cast<uint32_t>(scalars[Step]), 7u);
 }
 
 TEST(InitialValue, IsNormalAndKeyedByName) {
@@ -192,61 +200,6 @@ TEST(InitialValue, IsNormalAndKeyedByName) {
   EXPECT_NE(first(1, "a"), first(2, "a"));
   EXPECT_EQ(initialValue(1, "a", InitialKind::Ones, 0, 5), 1);
   EXPECT_EQ(initialValue(1, "a", InitialKind::Zeros, 0, 5), 0);
-}
-
-/// [5, 3] padded to [6, 4], rows over tp 3, columns over dp 2: rank (dp 1, tp 2) holds rows 4-5 and
-/// columns 2-3, of which only (4, 2) is no padding.
-TEST(ParameterBlock, SkipsPadding) {
-  pb::Plan plan;
-  for (auto [name, size] : {std::pair("dp", 2), {"tp", 3}}) {
-    plan.add_mesh()->set_name(name);
-    plan.mutable_mesh(plan.mesh_size() - 1)->set_size(size);
-  }
-  Mesh mesh(plan);
-  pb::Parameter parameter;
-  for (int size : {5, 3})
-    parameter.add_shape(size);
-  for (int size : {6, 4})
-    parameter.add_padded_shape(size);
-  parameter.add_dims()->add_axes("tp");
-  parameter.add_dims()->add_axes("dp");
-  std::vector<int> owners(15, 0);
-  for (int rank = 0; rank < 6; ++rank) {
-    ParameterBlock block(parameter, mesh, rank);
-    EXPECT_EQ(block.elements(), 4);
-    block.visitRuns([&](int64_t local, int64_t global, int64_t count) {
-      EXPECT_LE(local + count, 4);
-      for (int64_t i = 0; i < count; ++i)
-        ++owners[global + i];
-    });
-  }
-  EXPECT_EQ(owners, std::vector<int>(15, 1));
-  std::vector<int64_t> runs;
-  ParameterBlock(parameter, mesh, 5).visitRuns([&](int64_t local, int64_t global, int64_t count) {
-    runs.insert(runs.end(), {local, global, count});
-  });
-  EXPECT_EQ(runs, (std::vector<int64_t>{0, 14, 1}));
-}
-
-TEST(Mesh, NumbersRanksWithTheLastAxisFastest) {
-  pb::Plan plan;
-  for (auto [name, size] : {std::pair("pp", 2), {"dp", 3}, {"tp", 4}}) {
-    plan.add_mesh()->set_name(name);
-    plan.mutable_mesh(plan.mesh_size() - 1)->set_size(size);
-  }
-  Mesh mesh(plan);
-  EXPECT_EQ(mesh.ranks(), 24);
-  EXPECT_EQ(mesh.coordinate(17, "pp"), 1);
-  EXPECT_EQ(mesh.coordinate(17, "dp"), 1);
-  EXPECT_EQ(mesh.coordinate(17, "tp"), 1);
-  EXPECT_EQ(mesh.coordinate(17, "cp"), 0);
-  EXPECT_EQ(mesh.peer(17, 0), 5);
-  std::vector<std::string> dp = {"dp"}, both = {"tp", "dp"};
-  EXPECT_EQ(mesh.group(17, dp), (std::vector<int>{13, 17, 21}));
-  EXPECT_EQ(mesh.group(5, both).size(), 12u);
-  EXPECT_EQ(mesh.group(5, both).front(), 0);
-  std::vector<uint32_t> stages = {1, 0};
-  EXPECT_EQ(mesh.stageGroup(17, stages), (std::vector<int>{5, 17}));
 }
 
 } // namespace

@@ -5,9 +5,6 @@
 typedef void *const *Buffers;
 typedef const int64_t *Scalars;
 
-// Slots of the scalars region, as in runtime/abi.h.
-enum { LossSum = 0, TokenCount = 1, LossScale = 3, LearningRate = 4, GradientScale = 5, Bias1 = 6, Bias2 = 7, Apply = 8 };
-
 // tokens, e, out; scalars: samples, features, first local feature, local features. extent: local features
 void toy_embed(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const int32_t *tokens = b[0];
@@ -18,13 +15,13 @@ void toy_embed(Buffers b, Scalars s, int64_t begin, int64_t end) {
       out[i * s[3] + h] = e[h] * (float)tokens[i * s[1] + s[2] + h] / 256.0f;
 }
 
-// tokens, dout, de; scalars as toy_embed, then 1 to add
+// tokens, dout, de; scalars as toy_embed, then 1 to overwrite
 void toy_embed_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const int32_t *tokens = b[0];
   const float *dout = b[1];
   float *de = b[2];
   for (int64_t h = begin; h < end; ++h) {
-    float sum = s[4] ? de[h] : 0.0f;
+    float sum = s[4] ? 0.0f : de[h];
     for (int64_t i = 0; i < s[0]; ++i)
       sum += dout[i * s[3] + h] * (float)tokens[i * s[1] + s[2] + h] / 256.0f;
     de[h] = sum;
@@ -42,12 +39,12 @@ void toy_block(Buffers b, Scalars s, int64_t begin, int64_t end) {
     }
 }
 
-// saved, w, dy, dx, dw; scalars: samples, local features, micro-batch
+// saved, w, dy, dx, dw; scalars: samples, local features, 1 to overwrite
 void toy_block_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const float *x = b[0], *w = b[1], *dy = b[2];
   float *dx = b[3], *dw = b[4];
   for (int64_t h = begin; h < end; ++h) {
-    float sum = s[2] ? dw[h] : 0.0f;
+    float sum = s[2] ? 0.0f : dw[h];
     for (int64_t i = 0; i < s[0]; ++i) {
       sum += dy[i * s[1] + h] * x[i * s[1] + h];
       dx[i * s[1] + h] = dy[i * s[1] + h] * w[h];
@@ -56,10 +53,10 @@ void toy_block_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   }
 }
 
-// dy, dshift; scalars: elements, micro-batch. extent: 1
+// dy, dshift; scalars: elements, 1 to overwrite. extent: 1
 void toy_shift_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   const float *dy = b[0];
-  float *dshift = b[1], sum = s[1] ? dshift[0] : 0.0f;
+  float *dshift = b[1], sum = s[1] ? 0.0f : dshift[0];
   for (int64_t i = 0; i < s[0]; ++i)
     sum += dy[i];
   dshift[0] = sum;
@@ -78,23 +75,22 @@ void toy_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
   *(float *)b[3] = sum;
 }
 
-// loss, scalars region; scalars: tokens, ranks that hold the same loss, of which each counts its share
+// loss, its sum, the count of tokens; scalars: tokens, ranks that hold the same loss, of which each counts its share
 void toy_add_loss(Buffers b, Scalars s, int64_t begin, int64_t end) {
-  float *scalars = b[1];
-  scalars[LossSum] += *(const float *)b[0] / (float)s[1];
-  scalars[TokenCount] += (float)s[0] / (float)s[1];
+  *(float *)b[1] += *(const float *)b[0] / (float)s[1];
+  *(float *)b[2] += (float)s[0] / (float)s[1];
 }
 
-// x, e, labels, dx, de, scalars region; scalars as toy_embed, then micro-batch
+// x, e, labels, dx, de, loss scale; scalars as toy_embed, then 1 to overwrite
 void toy_loss_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
-  const float *x = b[0], *e = b[1], *scalars = b[5];
+  const float *x = b[0], *e = b[1], *lossScale = b[5];
   const int32_t *labels = b[2];
   float *dx = b[3], *de = b[4];
   for (int64_t h = begin; h < end; ++h) {
-    float sum = s[4] ? de[h] : 0.0f;
+    float sum = s[4] ? 0.0f : de[h];
     for (int64_t i = 0; i < s[0]; ++i) {
       float d = x[i * s[3] + h] * e[h] - (float)labels[i * s[1] + s[2] + h] / 256.0f;
-      float dz = 2 * d * scalars[LossScale];
+      float dz = 2 * d * *lossScale;
       dx[i * s[3] + h] = dz * e[h];
       sum += dz * x[i * s[3] + h];
     }
@@ -102,16 +98,16 @@ void toy_loss_gradient(Buffers b, Scalars s, int64_t begin, int64_t end) {
   }
 }
 
-// p, g, state, scalars region; scalars: elements. Adam with the moments behind each other
+// p, g, first and second moment, learning rate, scale of the gradient, both corrections, whether to apply
 void toy_adam(Buffers b, Scalars s, int64_t begin, int64_t end) {
-  float *p = b[0], *m = b[2], *v = (float *)b[2] + s[0];
-  const float *g = b[1], *scalars = b[3];
-  if (scalars[Apply] == 0)
+  float *p = b[0], *m = b[2], *v = b[3];
+  const float *g = b[1], *rate = b[4], *scale = b[5], *bias1 = b[6], *bias2 = b[7], *apply = b[8];
+  if (*apply == 0)
     return;
   for (int64_t i = begin; i < end; ++i) {
-    float gradient = g[i] * scalars[GradientScale];
+    float gradient = g[i] * *scale;
     m[i] = 0.9f * m[i] + 0.1f * gradient;
     v[i] = 0.99f * v[i] + 0.01f * gradient * gradient;
-    p[i] -= scalars[LearningRate] * m[i] * scalars[Bias1] / (__builtin_sqrtf(v[i] * scalars[Bias2]) + 1e-8f);
+    p[i] -= *rate * m[i] * *bias1 / (__builtin_sqrtf(v[i] * *bias2) + 1e-8f);
   }
 }

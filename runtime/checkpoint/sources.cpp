@@ -1,0 +1,115 @@
+// A piece has a checksum, and where it is large one for each of its blocks: a block is what is read at least.
+#include "runtime/checkpoint/sources.h"
+
+#include "runtime/checksum.h"
+#include "runtime/comm/comm.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+namespace {
+
+/// Runs in the order of the stored piece, of which bytes come in ascending order.
+class RunCutter {
+public:
+  RunCutter(const std::vector<SharedRun> &runs, int64_t elementBytes) : runs(runs), size(elementBytes) {}
+
+  /// Hands on what runs have of the piece's bytes from `begin` on.
+  void cut(uint64_t begin, std::span<const std::byte> bytes,
+           const std::function<void(int64_t, std::span<const std::byte>)> &take) {
+    auto first = static_cast<int64_t>(begin) / size, last = first + static_cast<int64_t>(bytes.size()) / size;
+    for (; next < runs.size() && runs[next].from < last; ++next) {
+      const SharedRun &run = runs[next];
+      int64_t from = std::max(first, run.from), to = std::min(last, run.from + run.count);
+      if (from < to)
+        take(run.to + from - run.from, bytes.subspan((from - first) * size, (to - from) * size));
+      if (run.from + run.count > last)
+        return; // its rest comes with the next bytes
+    }
+  }
+
+private:
+  const std::vector<SharedRun> &runs;
+  const int64_t size;
+  size_t next = 0;
+};
+
+} // namespace
+
+std::vector<ByteRange> Take::bytesRead() const {
+  std::vector<ByteRange> ranges;
+  auto size = static_cast<uint64_t>(elementBytes(stored->piece.type));
+  uint64_t part = stored->partBytes(), next = 0; // the first part that is not read yet
+  for (const SharedRun &run : runs) {
+    next = std::max(next, run.from * size / part * part);
+    for (uint64_t end = (run.from + run.count) * size; next < end; next += part)
+      ranges.push_back({next, std::min(next + part, stored->piece.bytes())});
+  }
+  return ranges;
+}
+
+void Take::read(const RegularFile &file, const std::function<void(int64_t, std::span<const std::byte>)> &take) const {
+  RunCutter cutter(runs, static_cast<int64_t>(elementBytes(stored->piece.type)));
+  for (ByteRange range : bytesRead()) {
+    RunningChecksum sum;
+    file.readParts(shard->headerBytes + stored->at + range.begin, range.end - range.begin,
+                   [&](uint64_t begin, std::span<const std::byte> bytes) {
+                     sum.add(bytes);
+                     cutter.cut(range.begin + begin, bytes, take);
+                   });
+    if (sum.text() != stored->partChecksum(range.begin))
+      throw PlanError(fmt::format("{}: damaged: {} of '{}' does not fit its checksum", file.path().string(),
+                                  stored->piece.kind, stored->piece.name));
+  }
+}
+
+Sources::Sources(const Manifest &manifest) {
+  for (const Shard &shard : manifest.shards)
+    for (const StoredPiece &stored : shard.pieces)
+      tensors[{stored.piece.kind, stored.piece.name}].push_back({&shard, &stored});
+}
+
+const std::vector<Sources::Source> *Sources::find(const std::string &kind, const std::string &name) const {
+  auto found = tensors.find({kind, name});
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+const std::vector<Sources::Source> *Sources::sourcesFor(const Piece &wanted) const {
+  const std::vector<Source> *own = find(wanted.kind, wanted.name);
+  if (own && own->front().stored->piece.type == wanted.type)
+    return own;
+  if (wanted.kind == "value" || wanted.kind == "master")
+    for (const char *kind : {"master", "value"})
+      if (const std::vector<Source> *other = find(kind, wanted.name))
+        return other;
+  return own;
+}
+
+std::string Sources::fault(const std::string &kind, const std::string &name) const {
+  Piece wanted;
+  wanted.kind = kind;
+  wanted.name = name;
+  return sourcesFor(wanted) ? "" : fmt::format("it has no {} of '{}'", kind, name);
+}
+
+std::vector<Take> Sources::takesFor(const Piece &wanted) const {
+  std::vector<Take> takes;
+  int64_t found = 0;
+  if (const std::vector<Source> *sources = sourcesFor(wanted))
+    for (auto [shard, stored] : *sources) {
+      Take take{shard, stored, {}};
+      visitShared(stored->piece, wanted, [&](const SharedRun &run) {
+        take.runs.push_back(run);
+        found += run.count;
+      });
+      if (!take.runs.empty())
+        takes.push_back(std::move(take));
+    }
+  if (int64_t all = realElements(wanted); found != all)
+    throw PlanError(fmt::format("{} of {} elements of {} are there", found, all, wanted.key()));
+  return takes;
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,244 @@
+// A rank does its parts on a group in order: a later round cannot be complete before an earlier one, as all members
+// start the same ones in the same order.
+#include "runtime/comm/board_communicator.h"
+
+#include <cstring>
+#include <deque>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+namespace {
+
+class BoardCommunicator final : public Communicator {
+public:
+  BoardCommunicator(Board &board, SharedMemory &memory, int rank) : board(board), memory(memory), self(rank) {}
+
+  int rank() const override { return self; }
+  int ranks() const override { return board.ranks; }
+
+  std::byte *allocate(size_t bytes) override { return static_cast<std::byte *>(memory.take(bytes)); }
+  uint32_t joinGroup(std::span<const int> members, uint32_t queue) override;
+  uint32_t openSend(int peer, uint32_t line) override { return open(board.findLine(self, peer, line, memory)); }
+  uint32_t openReceive(int peer, uint32_t line) override { return open(board.findLine(peer, self, line, memory)); }
+
+  Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
+  Ticket startSend(uint32_t link, const void *data, size_t bytes) override;
+  Ticket startReceive(uint32_t link, void *data, size_t bytes) override;
+  void progress() override;
+  Progress poll(Ticket &ticket) override;
+
+  uint32_t epoch() const override { return board.bells[self].rings.load(std::memory_order_seq_cst); }
+  void sleep(uint32_t seen) override { board.sleep(self, seen); }
+  void abort(const Failure &failure) override { board.abort(failure); }
+
+private:
+  /// `worked`: rounds in which this rank's part is done.
+  struct Membership {
+    Group *group;
+    int index;
+    uint64_t started = 0, worked = 0;
+  };
+  /// `settled`: transfers known to be done.
+  struct End {
+    Line *line;
+    uint64_t started = 0, settled = 0;
+  };
+
+  uint32_t open(Line *line);
+  Post &postFor(Membership &member, uint32_t buffers);
+  LineTransfer &nextTransfer(End &end);
+  bool isStopped() const { return board.isStopped.load(std::memory_order_acquire); }
+  void advance(Membership &member);
+  void advance(End &end);
+  bool copy(const Line &line, LineTransfer &transfer);
+  bool membersAgree(const Membership &member, std::span<const Post> posts);
+  void fail(std::string message);
+
+  Board &board;
+  SharedMemory &memory;
+  const int self;
+  std::deque<Membership> memberships;
+  std::deque<End> ends;
+  Collectives collectives;
+};
+
+uint32_t BoardCommunicator::joinGroup(std::span<const int> members, uint32_t queue) {
+  Group *group = board.findGroup(members, queue, memory);
+  for (size_t i = 0; i < memberships.size(); ++i)
+    if (memberships[i].group == group)
+      return i;
+  auto place = std::ranges::find(members, self);
+  memberships.push_back({group, static_cast<int>(place - members.begin())});
+  collectives.reserve(members.size());
+  return memberships.size() - 1;
+}
+
+uint32_t BoardCommunicator::open(Line *line) {
+  ends.push_back({line});
+  return ends.size() - 1;
+}
+
+/// The place where a member posts next, with room for so many buffers. Room only grows: soon none has to be taken.
+Post &BoardCommunicator::postFor(Membership &member, uint32_t buffers) {
+  Round &round = member.group->rounds[member.started % maxInFlight];
+  uint64_t before = member.started / maxInFlight * member.group->size;
+  if (round.finished.load(std::memory_order_acquire) < before)
+    fail(fmt::format("rank {} started more than {} collectives at once in one group", self, maxInFlight));
+  Post &post = round.posts[member.index];
+  if (post.room < buffers) {
+    post.pairs = static_cast<BufferPair *>(memory.take(2 * buffers * sizeof(BufferPair)));
+    post.room = 2 * buffers;
+  }
+  return post;
+}
+
+Ticket BoardCommunicator::startCollective(uint32_t group, const CollectiveShape &shape, void *const *from,
+                                          void *const *to) {
+  Membership &member = memberships[group];
+  auto buffers = static_cast<uint32_t>(shape.elements.size());
+  Post &post = postFor(member, buffers);
+  if (isStopped())
+    return {Ticket::Collective, group, member.started};
+  post = {shape.kind, shape.reduction, shape.type, shape.shift, buffers, post.room, post.pairs};
+  for (uint32_t i = 0; i < buffers; ++i)
+    post.pairs[i] = {from[i], to[i], shape.elements[i]};
+  uint64_t sequence = member.started++;
+  Round &round = member.group->rounds[sequence % maxInFlight];
+  uint64_t arrived = round.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (arrived % member.group->size == 0)
+    board.ringAll(member.group->ranks());
+  return {Ticket::Collective, group, sequence};
+}
+
+LineTransfer &BoardCommunicator::nextTransfer(End &end) {
+  LineTransfer &transfer = end.line->transfers[end.started % maxInFlight];
+  if (end.started >= maxInFlight && transfer.done.load(std::memory_order_acquire) + maxInFlight <= end.started)
+    fail(fmt::format("rank {} started more than {} transfers at once on one line", self, maxInFlight));
+  return transfer;
+}
+
+Ticket BoardCommunicator::startSend(uint32_t link, const void *data, size_t bytes) {
+  End &end = ends[link];
+  LineTransfer &transfer = nextTransfer(end);
+  if (isStopped())
+    return {Ticket::Send, link, end.started};
+  uint64_t sequence = end.started++;
+  transfer.data = data;
+  transfer.sendBytes = bytes;
+  transfer.sent.store(sequence + 1, std::memory_order_seq_cst);
+  board.ring(end.line->to);
+  return {Ticket::Send, link, sequence};
+}
+
+Ticket BoardCommunicator::startReceive(uint32_t link, void *data, size_t bytes) {
+  End &end = ends[link];
+  LineTransfer &transfer = nextTransfer(end);
+  if (isStopped())
+    return {Ticket::Receive, link, end.started};
+  uint64_t sequence = end.started++;
+  transfer.place = data;
+  transfer.receiveBytes = bytes;
+  transfer.received.store(sequence + 1, std::memory_order_seq_cst);
+  board.ring(end.line->from);
+  return {Ticket::Receive, link, sequence};
+}
+
+void BoardCommunicator::progress() {
+  for (Membership &member : memberships)
+    advance(member);
+  for (End &end : ends)
+    advance(end);
+}
+
+Progress BoardCommunicator::poll(Ticket &ticket) {
+  bool isDone = true;
+  if (ticket.kind == Ticket::Collective) {
+    Membership &member = memberships[ticket.channel];
+    advance(member);
+    const Round &round = member.group->rounds[ticket.sequence % maxInFlight];
+    uint64_t all = (ticket.sequence / maxInFlight + 1) * member.group->size;
+    isDone = round.finished.load(std::memory_order_acquire) >= all;
+  } else if (ticket.kind != Ticket::None) {
+    End &end = ends[ticket.channel];
+    advance(end);
+    const LineTransfer &transfer = end.line->transfers[ticket.sequence % maxInFlight];
+    isDone = transfer.done.load(std::memory_order_acquire) > ticket.sequence;
+  }
+  if (isStopped())
+    return Progress::Stopped;
+  return isDone ? Progress::Done : Progress::Pending;
+}
+
+void BoardCommunicator::advance(Membership &member) {
+  Group &group = *member.group;
+  for (; member.worked < member.started && !isStopped(); ++member.worked) {
+    Round &round = group.rounds[member.worked % maxInFlight];
+    uint64_t all = (member.worked / maxInFlight + 1) * group.size;
+    if (round.arrived.load(std::memory_order_acquire) < all)
+      return;
+    std::span<const Post> posts(round.posts, group.size);
+    if (!membersAgree(member, posts))
+      return;
+    collectives.doPart(posts, member.index);
+    uint64_t finished = round.finished.fetch_add(1, std::memory_order_acq_rel) + 1;
+    if (finished == all && group.size > 1)
+      board.ringAll(group.ranks());
+  }
+}
+
+/// Whichever end sees both posts first claims the transfer and copies.
+void BoardCommunicator::advance(End &end) {
+  for (; end.settled < end.started && !isStopped(); ++end.settled) {
+    LineTransfer &transfer = end.line->transfers[end.settled % maxInFlight];
+    uint64_t mine = end.settled + 1;
+    if (transfer.done.load(std::memory_order_acquire) >= mine)
+      continue;
+    if (transfer.sent.load(std::memory_order_acquire) < mine ||
+        transfer.received.load(std::memory_order_acquire) < mine)
+      return;
+    uint64_t claimed = transfer.claimed.load(std::memory_order_relaxed);
+    if (claimed >= mine || !transfer.claimed.compare_exchange_strong(claimed, mine))
+      return; // the other end copies, and rings when it has
+    if (!copy(*end.line, transfer))
+      return;
+    transfer.done.store(mine, std::memory_order_seq_cst);
+    board.ring(end.line->from);
+    board.ring(end.line->to);
+  }
+}
+
+bool BoardCommunicator::copy(const Line &line, LineTransfer &transfer) {
+  if (transfer.sendBytes != transfer.receiveBytes) {
+    fail(fmt::format("rank {} sends {} bytes where rank {} receives {}", line.from, transfer.sendBytes, line.to,
+                     transfer.receiveBytes));
+    return false;
+  }
+  if (transfer.sendBytes > 0)
+    std::memcpy(transfer.place, transfer.data, transfer.sendBytes);
+  return true;
+}
+
+bool BoardCommunicator::membersAgree(const Membership &member, std::span<const Post> posts) {
+  for (size_t i = 0; i < posts.size(); ++i)
+    if (!agree(posts[i], posts[member.index])) {
+      fail(fmt::format("rank {} and rank {} of one group started different collectives", self,
+                       member.group->members[i]));
+      return false;
+    }
+  return true;
+}
+
+void BoardCommunicator::fail(std::string message) {
+  Failure failure;
+  failure.rank = self;
+  failure.message = std::move(message);
+  abort(failure);
+}
+
+} // namespace
+
+std::unique_ptr<Communicator> openBoard(Board &board, SharedMemory &memory, int rank) {
+  return std::make_unique<BoardCommunicator>(board, memory, rank);
+}
+
+} // namespace espalier::rt

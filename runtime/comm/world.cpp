@@ -1,0 +1,15 @@
+// The board is the first piece of the memory, and is dropped with it.
+#include "runtime/comm/world.h"
+
+#include "runtime/comm/board_communicator.h"
+
+namespace espalier::rt {
+
+World::World(int ranks, std::unique_ptr<SharedMemory> ownMemory, bool isOneProcess)
+    : memory(std::move(ownMemory)), board(Board::make(ranks, *memory, isOneProcess)) {}
+
+World::~World() = default;
+
+std::unique_ptr<Communicator> World::communicator(int rank) { return openBoard(*board, *memory, rank); }
+
+} // namespace espalier::rt

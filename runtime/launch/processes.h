@@ -1,0 +1,30 @@
+// Ranks as processes of this host: forked, watched, ended.
+#pragma once
+
+#include "runtime/comm/shm.h"
+#include "runtime/launch/watch.h"
+
+#include <functional>
+#include <sys/types.h>
+
+namespace espalier::rt {
+
+/// The process of one rank, a child of this one.
+struct Process {
+  int rank = -1;
+  pid_t id = -1;
+  int handle = -1;           ///< of the kernel, readable once the process has ended
+  std::optional<int> status; ///< as waitpid says it, once it has ended
+};
+
+/// Forks a process for every rank of `world`, which runs body(rank), gives signs of life meanwhile, and ends with what
+/// it returns; 0 says that it has done its work. An exception is the rank's failure. The processes die with the thread
+/// that calls this; no other thread may hold a lock then, as nobody would release it in them. Throws MemoryError where
+/// the system refuses a process; those that were forked have ended then.
+std::vector<Process> spawn(ShmWorld &world, const std::function<int(int rank)> &body);
+
+/// Waits until all have ended. The first that ends ill or is silent stops all ranks of `world`; what has not ended soon
+/// after a stop is killed. Returns the first failure: what a rank reported, or else what was seen of one.
+std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience = {});
+
+} // namespace espalier::rt

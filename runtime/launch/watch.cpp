@@ -1,0 +1,49 @@
+// An end is a certainty, silence a suspicion: ends are looked for first, on all ranks.
+#include "runtime/launch/watch.h"
+
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+namespace espalier::rt {
+namespace {
+
+/// What is wrong with how a process ended; empty where nothing is.
+std::string faultOf(const Sight &sight) {
+  int status = *sight.status;
+  if (WIFSIGNALED(status))
+    return fmt::format("its process was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WEXITSTATUS(status) != 0)
+    return fmt::format("its process ended with status {}", WEXITSTATUS(status));
+  return sight.hasLeft ? "" : "its process ended before its work was done";
+}
+
+Failure failureOf(size_t rank, std::string message) {
+  Failure failure;
+  failure.rank = static_cast<int>(rank);
+  failure.message = std::move(message);
+  return failure;
+}
+
+} // namespace
+
+std::optional<Failure> Watch::judge(std::span<const Sight> ranks, bool isLook) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].status)
+      if (std::string fault = faultOf(ranks[rank]); !fault.empty())
+        return failureOf(rank, std::move(fault));
+  std::optional<Failure> silent;
+  for (size_t rank = 0; isLook && rank < ranks.size(); ++rank)
+    if (isSilent(seen[rank], ranks[rank]) && !silent)
+      silent = failureOf(rank, fmt::format("its process has given no sign of life for {:.1f} seconds: it was stopped",
+                                           patience.silentLooks * patience.lookMilliseconds / 1000.0));
+  return silent;
+}
+
+bool Watch::isSilent(Silence &silence, const Sight &sight) const {
+  bool hasChanged = sight.beats != silence.beats;
+  silence = {sight.beats, hasChanged || sight.status ? 0 : silence.looks + 1};
+  return silence.looks >= patience.silentLooks;
+}
+
+} // namespace espalier::rt

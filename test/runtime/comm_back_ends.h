@@ -1,0 +1,33 @@
+// The back ends of communicators, each as a way to run N ranks at once, and operands that all of them can move.
+#pragma once
+
+#include "runtime/comm/comm.h"
+
+#include <functional>
+#include <optional>
+#include <ostream>
+
+namespace espalier::rt {
+
+using Rank = std::function<void(Communicator &)>;
+
+struct BackEnd {
+  const char *name;
+  /// Runs `rank` on each of `ranks` ranks and returns the first failure that a rank reported. What a rank expects in
+  /// vain fails the test on every back end.
+  std::optional<Failure> (*run)(int ranks, const Rank &rank);
+};
+
+inline void PrintTo(const BackEnd &backEnd, std::ostream *out) { *out << backEnd.name; }
+
+std::span<const BackEnd> backEnds();
+
+/// Operands of a rank: they last as long as the ranks' world.
+template <typename T> std::span<T> operands(Communicator &comm, size_t count) {
+  return {reinterpret_cast<T *>(comm.allocate(count * sizeof(T))), count};
+}
+
+/// The ranks 0 to ranks - 1.
+std::vector<int> allOf(int ranks);
+
+} // namespace espalier::rt

@@ -1,0 +1,229 @@
+// Processes of one host that die, hang or refuse: the others end within seconds, and who was first is known.
+#include "runtime/comm/local.h"
+#include "runtime/launch/processes.h"
+
+#include <chrono>
+#include <csignal>
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace espalier::rt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds, std::chrono::seconds;
+
+constexpr size_t operandBytes = size_t{8} << 20;
+
+/// Sums without end: 0 if the rank was stopped while doing so.
+int sumUntilStopped(ShmWorld &world, int rank) {
+  std::unique_ptr<Communicator> comm = world.communicator(rank);
+  std::vector<int> members;
+  for (int i = 0; i < world.ranks(); ++i)
+    members.push_back(i);
+  uint32_t group = comm->joinGroup(members, 1);
+  CollectiveShape shape{.elements = {20000}};
+  void *place = comm->allocate(20000 * sizeof(float));
+  try {
+    for (;;) {
+      Ticket ticket = comm->startCollective(group, shape, &place, &place);
+      comm->wait(ticket, 10);
+    }
+  } catch (const RankStopped &) {
+    return 0;
+  }
+}
+
+struct Loss {
+  int signal, afterMilliseconds;
+};
+void PrintTo(const Loss &loss, std::ostream *out) {
+  *out << strsignal(loss.signal) << " after " << loss.afterMilliseconds << " ms";
+}
+
+class LostRank : public testing::TestWithParam<Loss> {};
+
+TEST_P(LostRank, StopsTheOthersWithinFiveSeconds) {
+  constexpr int victim = 2;
+  ShmWorld world(4, operandBytes);
+  std::vector<Process> processes = spawn(world, [&](int rank) { return sumUntilStopped(world, rank); });
+  Clock::time_point lost;
+  std::optional<Failure> failure;
+  {
+    std::jthread killer([&] {
+      std::this_thread::sleep_for(milliseconds(GetParam().afterMilliseconds));
+      lost = Clock::now();
+      kill(processes[victim].id, GetParam().signal);
+    });
+    failure = supervise(processes, world);
+  }
+  EXPECT_LT(Clock::now() - lost, seconds(5));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, victim);
+  EXPECT_EQ(failure->message, GetParam().signal == SIGKILL
+                                  ? "its process was killed by signal 9 (Killed)"
+                                  : "its process has given no sign of life for 2.0 seconds: it was stopped");
+  for (const Process &process : processes)
+    EXPECT_EQ(process.status, process.rank == victim ? SIGKILL : 0) << "rank " << process.rank;
+}
+
+INSTANTIATE_TEST_SUITE_P(KilledOrStopped, LostRank,
+                         testing::Values(Loss{SIGKILL, 0}, Loss{SIGKILL, 5}, Loss{SIGKILL, 50}, Loss{SIGSTOP, 0},
+                                         Loss{SIGSTOP, 5}, Loss{SIGSTOP, 50}));
+
+/// What supervision says where rank 1 of two does `body` and rank 0 sums with it.
+std::optional<Failure> failureOf(const std::function<int(ShmWorld &)> &body) {
+  ShmWorld world(2, operandBytes);
+  std::vector<Process> processes =
+      spawn(world, [&](int rank) { return rank == 1 ? body(world) : sumUntilStopped(world, rank); });
+  std::optional<Failure> failure = supervise(processes, world);
+  EXPECT_EQ(processes[0].status, 0) << "the other was not stopped";
+  return failure;
+}
+
+TEST(Processes, AnExceptionIsTheRanksFailure) {
+  std::optional<Failure> failure = failureOf([](ShmWorld &) -> int { throw std::runtime_error("no more paper"); });
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->message, "no more paper");
+}
+
+TEST(Processes, AStatusIsAFailure) {
+  std::optional<Failure> failure = failureOf([](ShmWorld &) { return 3; });
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->sentence(), "rank 1: its process ended with status 3; all ranks stopped");
+}
+
+/// A library calls exit: well ended, with the work not done.
+TEST(Processes, LeavingEarlyIsAFailure) {
+  std::optional<Failure> failure = failureOf([](ShmWorld &) -> int { _exit(0); });
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->message, "its process ended before its work was done");
+}
+
+/// It does not look whether it was stopped, and would run for a minute.
+TEST(Processes, WhoDoesNotStopIsKilled) {
+  ShmWorld world(2, operandBytes);
+  Clock::time_point begin = Clock::now();
+  std::vector<Process> processes = spawn(world, [&](int rank) {
+    if (rank == 0)
+      return 1;
+    std::this_thread::sleep_for(seconds(60));
+    return 0;
+  });
+  std::optional<Failure> failure = supervise(processes, world);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 0);
+  EXPECT_TRUE(WIFSIGNALED(*processes[1].status));
+  EXPECT_LT(Clock::now() - begin, seconds(5));
+}
+
+TEST(Processes, TheyDieWithTheirParent) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  pid_t parent = fork();
+  if (parent == 0) {
+    ShmWorld world(2, operandBytes);
+    spawn(world, [&](int rank) { return sumUntilStopped(world, rank); });
+    _exit(0);
+  }
+  close(ends[1]);
+  char byte;
+  EXPECT_EQ(read(ends[0], &byte, 1), 0) << "all that could write have ended";
+  close(ends[0]);
+  waitpid(parent, nullptr, 0);
+}
+
+TEST(Processes, ShareNoMoreThanWasAgreed) {
+  ShmWorld world(2, operandBytes);
+  std::unique_ptr<Communicator> comm = world.communicator(0);
+  EXPECT_THROW(comm->allocate(size_t{1} << 30), MemoryError);
+  EXPECT_THROW(comm->allocate(SIZE_MAX - 100), MemoryError);
+  EXPECT_TRUE(comm->allocate(4096)) << "a refusal takes nothing";
+  EXPECT_THROW(ShmWorld(2, SIZE_MAX - 100), MemoryError);
+  EXPECT_THROW(ShmWorld(2, size_t{1} << 50), MemoryError);
+}
+
+/// Lets this process have so few files that the next `more` can be opened and no other one.
+class FewFiles {
+public:
+  explicit FewFiles(int more) {
+    int next = dup(0);
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &before);
+    rlimit few{static_cast<rlim_t>(next + more), before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before); }
+
+private:
+  rlimit before{};
+};
+
+/// The text of what `work` throws.
+std::string refusalOf(const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const MemoryError &error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Processes, RefusalsOfTheSystemAreSaid) {
+  LocalWorld threads(1);
+  EXPECT_EQ(refusalOf([&] { threads.communicator(0)->allocate(size_t{1} << 50); }),
+            "the system refuses 1125899906842624 bytes that ranks share");
+  EXPECT_EQ(refusalOf([] {
+              FewFiles none(0);
+              ShmWorld(1, operandBytes);
+            }),
+            "the system refuses 76546048 bytes that processes share: Too many open files");
+  ShmWorld world(3, operandBytes);
+  EXPECT_EQ(refusalOf([&] {
+              FewFiles two(2);
+              spawn(world, [&](int rank) { return sumUntilStopped(world, rank); });
+            }),
+            "the system refuses process 3 of 3: Too many open files");
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process was left";
+}
+
+constexpr Patience threeLooks{.lookMilliseconds = 100, .silentLooks = 3};
+
+/// Looks that were woken early by an end of another count nothing.
+TEST(Watch, CountsItsOwnLooks) {
+  Watch watch(2, threeLooks);
+  std::vector<Sight> sights{{.beats = 5}, {.beats = 1}};
+  EXPECT_FALSE(watch.judge(sights, /*isLook=*/true));
+  for (int i = 0; i < 100; ++i)
+    EXPECT_FALSE(watch.judge(sights, /*isLook=*/false));
+  for (int look = 0; look < 3; ++look) {
+    ++sights[0].beats;
+    std::optional<Failure> failure = watch.judge(sights, /*isLook=*/true);
+    EXPECT_EQ(failure.has_value(), look == 2);
+    if (failure)
+      EXPECT_EQ(failure->rank, 1);
+  }
+}
+
+TEST(Watch, AnEndComesBeforeSilence) {
+  Watch watch(2, {.lookMilliseconds = 100, .silentLooks = 1});
+  std::vector<Sight> sights{{.beats = 0}, {.status = SIGSEGV}};
+  std::optional<Failure> failure = watch.judge(sights, /*isLook=*/true);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->message, "its process was killed by signal 11 (Segmentation fault)");
+}
+
+TEST(Watch, WhoHasLeftMayBeSilent) {
+  Watch watch(1, threeLooks);
+  std::vector<Sight> sights{{.status = 0, .hasLeft = true, .beats = 7}};
+  for (int look = 0; look < 10; ++look)
+    EXPECT_FALSE(watch.judge(sights, /*isLook=*/true));
+}
+
+} // namespace
+} // namespace espalier::rt
