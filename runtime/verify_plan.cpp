@@ -16,6 +16,8 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
   Mesh mesh(plan.mesh());
   verifyBounds(plan, mesh, errors);
   verifyKernels(plan, errors);
+  if (!errors.empty())
+    return errors.list;
   verifyLayout(plan, mesh, errors);
   verifyShardings(plan, mesh, errors);
   if (!errors.empty())
