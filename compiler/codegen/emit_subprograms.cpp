@@ -106,7 +106,7 @@ private:
   int describedValues; ///< those that were there: buffers do not say how long they are
   pb::Subprogram *subprogram = nullptr;
   std::map<int64_t, uint32_t> transfers; ///< of the program at hand, by the start's id
-  std::map<std::string, uint32_t> kernels, locations;
+  std::map<std::string, uint32_t> kernels;
 };
 
 /// The first file position in a location: a fused one names the op that it was derived from first.
@@ -137,10 +137,7 @@ uint32_t Emitter::locationOf(Operation *op) {
     location.set_column(position.getColumn());
   }
   location.set_op(nameOf(op));
-  auto [entry, isNew] = locations.try_emplace(location.SerializeAsString(), plan.locations_size());
-  if (isNew)
-    *plan.add_locations() = location;
-  return entry->second;
+  return tables.location(location);
 }
 
 /// A program's own values have its name before theirs.

@@ -4,11 +4,14 @@ namespace espalier {
 
 PlanTables::PlanTables(rt::pb::Plan &plan) : plan(plan) {
   for (const rt::pb::Value &value : plan.values())
-    values[value.name()] = values.size();
+    values.emplace(value.name(), values.size());
   for (const rt::pb::Queue &queue : plan.queues())
-    queues[queue.name()] = queues.size();
+    queues.emplace(queue.name(), queues.size());
   for (const rt::pb::Group &group : plan.groups())
-    groups[{group.axes(), {group.stages().begin(), group.stages().end()}}] = groups.size();
+    groups.emplace(std::pair(group.axes(), std::vector<uint32_t>(group.stages().begin(), group.stages().end())),
+                   groups.size());
+  for (const rt::pb::Location &location : plan.locations())
+    locations.emplace(location.SerializeAsString(), locations.size());
 }
 
 uint32_t PlanTables::value(const rt::pb::Value &value) {
@@ -34,6 +37,13 @@ uint32_t PlanTables::group(uint32_t axes, const std::vector<uint32_t> &stages) {
 }
 
 uint32_t PlanTables::queue(const std::string &name) const { return queues.at(name); }
+
+uint32_t PlanTables::location(const rt::pb::Location &location) {
+  auto [entry, isNew] = locations.try_emplace(location.SerializeAsString(), plan.locations_size());
+  if (isNew)
+    *plan.add_locations() = location;
+  return entry->second;
+}
 
 uint32_t PlanTables::transfer(rt::pb::Transfer transfer) {
   *plan.add_transfers() = std::move(transfer);

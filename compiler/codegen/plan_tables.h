@@ -23,12 +23,14 @@ public:
   uint32_t group(uint32_t axes, const std::vector<uint32_t> &stages = {});
   /// The queue of that name; the plan lists those that occur before anything asks for one.
   uint32_t queue(const std::string &name) const;
+  /// The location that says the same, which is added if it is new.
+  uint32_t location(const rt::pb::Location &location);
   /// Adds a transfer and returns its number.
   uint32_t transfer(rt::pb::Transfer transfer);
 
 private:
   rt::pb::Plan &plan;
-  std::map<std::string, uint32_t> values, queues;
+  std::map<std::string, uint32_t> values, queues, locations;
   std::map<std::pair<uint32_t, std::vector<uint32_t>>, uint32_t> groups;
 };
 

@@ -128,8 +128,7 @@ private:
       place.dims[dim].push_back(axis);
     }
     if (!toReduce.empty())
-      value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce), b.getStringAttr("sum"),
-                                          DenseI64ArrayAttr());
+      value = b.create<dist::AllReduceOp>(loc, value.getType(), value, axesAttribute(toReduce), b.getStringAttr("sum"));
     value = sliceReplicated(loc, value, place, target);
     value = exchange(loc, value, place, target);
     for (size_t dim = 0; dim < place.dims.size(); ++dim)

@@ -141,7 +141,19 @@ private:
     transfer.set_group(tables.group(axes, stages));
     *transfer.add_from() = source;
     *transfer.add_to() = target;
+    transfer.set_location(tables.location(locationFor(name)));
     return tables.transfer(std::move(transfer));
+  }
+
+  /// The line of the bucket's first parameter.
+  pb::Location locationFor(const std::string &transfer) const {
+    const SourceLocation &line = segment.parameters[from.parameters.front()].description->location;
+    pb::Location location;
+    location.set_file(line.file);
+    location.set_line(line.line);
+    location.set_column(line.column);
+    location.set_op(transfer);
+    return location;
   }
 
   void addParameter(const SegmentParameter &parameter, uint32_t stored, uint32_t sum, pb::Parameter &entry) {

@@ -38,11 +38,15 @@ pb::Buffer at(exec::Region region, uint64_t offset, uint64_t bytes, uint32_t val
   return buffer;
 }
 
-pb::Transfer transfer(const char *name, pb::Transfer::Kind kind, uint32_t queue) {
+/// It stands on no line of the model file.
+pb::Transfer transfer(const char *name, pb::Transfer::Kind kind, const char *queue, PlanTables &tables) {
   pb::Transfer made;
+  pb::Location location;
+  location.set_op(name);
+  made.set_location(tables.location(location));
   made.set_name(name);
   made.set_kind(kind);
-  made.set_queue(queue);
+  made.set_queue(tables.queue(queue));
   return made;
 }
 
@@ -73,7 +77,7 @@ uint32_t addScalars(uint32_t axes, PlanTables &tables) {
 }
 
 uint32_t addAgreement(uint32_t axes, PlanTables &tables) {
-  pb::Transfer agree = transfer("agree", pb::Transfer::ALL_REDUCE, tables.queue("gradients"));
+  pb::Transfer agree = transfer("agree", pb::Transfer::ALL_REDUCE, "gradients", tables);
   agree.set_group(tables.group(axes));
   for (uint32_t slot : sumSlots) {
     *agree.add_from() =
@@ -86,7 +90,7 @@ uint32_t addAgreement(uint32_t axes, PlanTables &tables) {
 /// Line 0 takes streams to the next stage, line 1 cotangents back.
 void addLines(const RegionSizes &regions, PlanTables &tables, StepTransfers &numbers) {
   auto add = [&](const char *name, bool sends, int shift, uint32_t line, exec::Region region, int32_t layer) {
-    pb::Transfer made = transfer(name, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, tables.queue(name));
+    pb::Transfer made = transfer(name, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, name, tables);
     made.set_shift(shift);
     made.set_line(line);
     pb::Buffer buffer = at(region, 0, regions.streamBytes, tables.findValue(line == 0 ? "stream" : "cotangent"), layer);
@@ -133,7 +137,7 @@ StepTransfers addStepTransfers(const RegionSizes &regions, const planner::Plan &
   for (const pb::Value &value : regions.values)
     tables.value(value);
   uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
-  pb::Transfer inputs = transfer("tok", pb::Transfer::COPY, tables.queue("to_device"));
+  pb::Transfer inputs = transfer("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : inputNames) {
     int64_t value = tables.findValue(name);
     if (value < 0) // no program reads it
@@ -143,11 +147,11 @@ StepTransfers addStepTransfers(const RegionSizes &regions, const planner::Plan &
     *inputs.add_to() = at(exec::Region::Inputs, offset, regions.oneInputBytes, value);
   }
   numbers.inputs = tables.transfer(std::move(inputs));
-  pb::Transfer set = transfer("set", pb::Transfer::COPY, tables.queue("to_device"));
+  pb::Transfer set = transfer("set", pb::Transfer::COPY, "to_device", tables);
   *set.add_from() = at(exec::Region::Settings, 0, scalarBytes, scalars);
   *set.add_to() = at(exec::Region::Scalars, 0, scalarBytes, scalars);
   numbers.set = tables.transfer(std::move(set));
-  pb::Transfer metrics = transfer("metrics", pb::Transfer::COPY, tables.queue("to_host"));
+  pb::Transfer metrics = transfer("metrics", pb::Transfer::COPY, "to_host", tables);
   *metrics.add_from() = at(exec::Region::Scalars, 0, scalarBytes, scalars);
   *metrics.add_to() = at(exec::Region::Results, 0, scalarBytes, scalars);
   numbers.metrics = tables.transfer(std::move(metrics));

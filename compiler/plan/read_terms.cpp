@@ -377,7 +377,10 @@ private:
       term.axis = axisNamed(name.getValue());
       term.overExperts = overExperts && name == "dp";
       term.calls = 0;
-      std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts);
+      // Sums over stages come behind all that the stages send each other.
+      term.besideLastBackward = kind != CollectiveKind::AllGather && (!tiedStep || bucket.holders.empty());
+      std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts,
+                     term.besideLastBackward);
       CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
       for (size_t index : bucket.parameters)
         add(sum.bytes, scaled(elementsOf(segment.parameters[index]), width));
@@ -391,7 +394,8 @@ private:
   bool tiedStep;
   planner::PatternTerms terms;
   Size stepBytes;
-  std::map<std::tuple<int, int, bool>, CollectiveTerm> stepCollectives; // by kind, axis and whether over experts
+  /// By kind, axis, whether over experts and whether beside the last backward.
+  std::map<std::tuple<int, int, bool, bool>, CollectiveTerm> stepCollectives;
 };
 
 } // namespace

@@ -30,11 +30,8 @@ class Dist_Collective<string mnemonic> : Dist_Op<mnemonic> {
 def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
   let summary = "Sum or maximum over the devices of a group, the same on each";
   let description = [{ - (C1) `axes` are not empty. - (C2) operand and result have the same type. - (C3) `reduction`
-    is sum or max.
-    With `stages` the group is the ranks of these pipeline stages that agree in all other coordinates: the holders of
-    a parameter that is tied across stages. }];
-  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduction,
-                       OptionalAttr<DenseI64ArrayAttr>:$stages);
+    is sum or max. }];
+  let arguments = (ins AnyRankedTensor:$x, StrArrayAttr:$axes, StrAttr:$reduction);
   let assemblyFormat = "$x `over` $axes $reduction attr-dict `:` functional-type($x, $result)";
 }
 

@@ -209,7 +209,7 @@ SmallVector<Value> ReduceMaxOp::localize(LocalizeContext &context) {
   OpBuilder &builder = context.builder();
   if (!axes.empty())
     local = builder.create<dist::AllReduceOp>(getLoc(), local.getType(), local, builder.getArrayAttr(axes),
-                                              builder.getStringAttr("max"), DenseI64ArrayAttr());
+                                              builder.getStringAttr("max"));
   return {local};
 }
 double ReduceMaxOp::flops() { return cast<RankedTensorType>(getX().getType()).getNumElements(); }

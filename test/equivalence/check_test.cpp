@@ -32,7 +32,8 @@ std::vector<double> lossesOf(const RunConfig &run, rt::pb::Plan plan) {
   return losses;
 }
 
-/// Backward, collectives and optimizer too: a failure anywhere points at the model file.
+/// Backward, collectives and optimizer too: a failure anywhere points at the model file. Only what becomes of the sums
+/// that all ranks agree on is in no model.
 TEST(Locations, EveryInstructionNamesALineOfTheModel) {
   RunConfig run = equivalenceRun("llama");
   rt::pb::Plan plan = compileChecked(run, {.dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1});
@@ -40,7 +41,7 @@ TEST(Locations, EveryInstructionNamesALineOfTheModel) {
     for (const rt::pb::Instruction &instruction : subprogram.instructions()) {
       ASSERT_LT(instruction.location(), static_cast<uint32_t>(plan.locations_size()));
       const rt::pb::Location &place = plan.locations(instruction.location());
-      EXPECT_GT(place.line(), 0u) << subprogram.name() << ": " << place.op();
+      EXPECT_EQ(place.line() > 0, subprogram.name() != "step.scalars") << subprogram.name() << ": " << place.op();
     }
 }
 
@@ -60,7 +61,7 @@ TEST(Check, NamesTheInstructionThatWritesTooFar) {
   int tried = 0;
   for (int index = 0; index < good.subprograms_size(); ++index) {
     if (std::string name = good.subprograms(index).name();
-        name != "block.none.forward" && name != "block.none.backward" && name != "block.optimizer")
+        name != "block.none.forward" && name != "block.none.backward" && name != "block.update")
       continue;
     rt::pb::Plan plan = good;
     for (rt::pb::Instruction &instruction : *plan.mutable_subprograms(index)->mutable_instructions()) {
@@ -74,7 +75,7 @@ TEST(Check, NamesTheInstructionThatWritesTooFar) {
       } catch (const rt::RankFailure &error) {
         EXPECT_THAT(error.failure.subprogram, HasSubstr(plan.subprograms(index).name()));
         EXPECT_EQ(error.failure.op, rt::locationText(plan, instruction.location()));
-        if (plan.subprograms(index).name() != "block.optimizer") // which is in no model file
+        if (plan.subprograms(index).name() != "block.update") // which is in no model file
           EXPECT_THAT(error.failure.op, MatchesRegex("(row|flat|column)_[0-9]+ at .*gpt2.yaml:[0-9]+:[0-9]+"));
         EXPECT_THAT(error.failure.message, HasSubstr("it wrote where no buffer is"));
       }

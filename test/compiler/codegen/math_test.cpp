@@ -1,5 +1,6 @@
 // exp, log, tanh and erf of kernels against libm over their whole range, at all levels and, with approximate
 // instructions, on GPUs: the emulator's are the correctly rounded ones, to whose errors a device adds 2^-22.
+#include "dialects/exec/dialect.h"
 #include "test/compiler/codegen/harness.h"
 
 #include <gtest/gtest.h>

@@ -287,7 +287,9 @@ TEST(UpdateScalarsKernel, HasTheBitsOfTheCpu) {
         for (float scale : {1.0f, 1024.0f}) {
           machine.slots = {7.5f, tokens, squares, scale, 0, 99, 0, 0, 99};
           machine.run({});
-          EXPECT_EQ(machine.cuda("slots"), machine.cpu("slots")) << squares << " " << tokens << " " << scale;
+          for (rt::ScalarSlot slot : {rt::GradientScale, rt::Apply})
+            EXPECT_EQ(machine.cuda("slots")[slot], machine.cpu("slots")[slot])
+                << slot << " of " << squares << " " << tokens << " " << scale;
           EXPECT_EQ(machine.cuda("slots")[rt::Apply], std::isfinite(squares) && tokens > 0);
         }
   }
