@@ -56,7 +56,7 @@ private:
   const std::vector<Source> *find(const std::string &kind, const std::string &parameter) const;
   const std::vector<Source> *sourcesFor(const Piece &wanted) const;
 
-  const std::string name;
+  std::string name;
   std::map<std::pair<std::string, std::string>, std::vector<Source>> tensors; ///< by kind and name
 };
 
