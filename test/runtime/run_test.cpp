@@ -265,7 +265,11 @@ TEST(Run, RefusesPlansThatDoNotTrain) {
               testing::HasSubstr("the plan wants input 'images'"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 0)->set_name("loss_weights"); }),
               testing::HasSubstr("the plan's input 'loss_weights' has 96 bytes of I32, samples give 96 of F32"));
-  EXPECT_THAT(refusal([&](pb::Plan &plan) { plan.mutable_settings()->set_micro_batch_size(1); }),
+  auto halveSamples = [](pb::Plan &plan) {
+    plan.mutable_settings()->set_micro_batch_size(1);
+    plan.mutable_settings()->set_global_batch(4);
+  };
+  EXPECT_THAT(refusal(halveSamples),
               testing::HasSubstr("the plan's input 'tokens' has 96 bytes of I32, samples give 48 of I32"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 3)->set_name("sums"); }),
               testing::HasSubstr("the plan does not exchange 'results', 64 bytes, on each stage"));
