@@ -210,12 +210,13 @@ void Layout::checkPlaces(int index) {
   }
 }
 
+/// The step is bits of an integer among numbers: only the widths are the same.
 void Layout::checkWholes() {
   for (const pb::Value &value : plan.values()) {
     if (value.whole() == 0)
       continue;
     const pb::Value &whole = plan.values(static_cast<int>(value.whole()) - 1);
-    if (value.first() + value.elements() > whole.elements() || value.type() != whole.type())
+    if (value.first() + value.elements() > whole.elements() || widthOf(value.type()) != widthOf(whole.type()))
       add("value '{}': elements {} to {} of '{}', which has {}", value.name(), value.first(),
           value.first() + value.elements(), whole.name(), whole.elements());
   }
