@@ -27,7 +27,7 @@ std::optional<Failure> runThreads(int ranks, const Rank &rank) {
 }
 
 std::optional<Failure> runProcesses(int ranks, const Rank &rank) {
-  ShmWorld world(ranks, size_t{64} << 20);
+  ShmWorld world(ranks, size_t{128} << 20);
   std::vector<Process> processes = spawn(world, [&](int i) {
     rank(*world.communicator(i));
     return testing::Test::HasFailure() ? 1 : 0;

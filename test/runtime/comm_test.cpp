@@ -133,6 +133,36 @@ TEST_P(Comm, ShiftMovesRoundTheRing) {
   });
 }
 
+/// Megabytes, which some back ends move in slices: every kind, with parts and types of unlike lengths.
+TEST_P(Comm, LargeBuffers) {
+  onRanks(3, [&](Communicator &comm) {
+    uint32_t group = comm.joinGroup(allOf(3), 1);
+    constexpr int64_t part = 600'011, all = 3 * part;
+    std::span<float> from = operands<float>(comm, all), to = operands<float>(comm, all);
+    for (int64_t i = 0; i < all; ++i)
+      from[i] = valueOf(comm.rank(), i);
+    auto expectAt = [&](int64_t i, float wanted, const char *what) { ASSERT_EQ(to[i], wanted) << what << ' ' << i; };
+    collect(comm, group, shapeOf(pb::Transfer::ALL_REDUCE, all), from.data(), to.data());
+    for (int64_t i = 0; i < all; i += 97)
+      expectAt(i, sumOf(3, i), "sum");
+    collect(comm, group, shapeOf(pb::Transfer::REDUCE_SCATTER, all), from.data(), to.data());
+    for (int64_t i = 0; i < part; i += 97)
+      expectAt(i, sumOf(3, part * comm.rank() + i), "own part of the sum");
+    collect(comm, group, shapeOf(pb::Transfer::ALL_GATHER, all), from.data(), to.data());
+    for (int64_t i = 0; i < all; i += 97)
+      expectAt(i, valueOf(i / part, i % part), "gathered");
+    collect(comm, group, shapeOf(pb::Transfer::ALL_TO_ALL, all), from.data(), to.data());
+    for (int64_t i = 0; i < all; i += 97)
+      expectAt(i, valueOf(i / part, part * comm.rank() + i % part), "exchanged");
+    std::span<uint16_t> halves(reinterpret_cast<uint16_t *>(to.data()), all);
+    for (int64_t i = 0; i < all; ++i)
+      halves[i] = floatToBf16(float(i % 50 + comm.rank()));
+    collect(comm, group, shapeOf(pb::Transfer::ALL_REDUCE, all, pb::BF16), halves.data(), halves.data());
+    for (int64_t i = 0; i < all; i += 97)
+      ASSERT_EQ(bf16ToFloat(halves[i]), 3 * (i % 50) + 3) << i;
+  });
+}
+
 TEST_P(Comm, AllReduceTakesTheMaximum) {
   onRanks(3, [&](Communicator &comm) {
     uint32_t group = comm.joinGroup(allOf(3), 1);
