@@ -2,6 +2,7 @@
 #include "runtime/comm/local.h"
 #include "runtime/launch/processes.h"
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <gmock/gmock.h>
@@ -65,7 +66,7 @@ TEST_P(LostRank, StopsTheOthersWithinFiveSeconds) {
   EXPECT_EQ(failure->rank, victim);
   EXPECT_EQ(failure->message, GetParam().signal == SIGKILL
                                   ? "its process was killed by signal 9 (Killed)"
-                                  : "its process has given no sign of life for 2.0 seconds: it was stopped");
+                                  : "its process has given no sign of life for 3.0 seconds: it was stopped");
   for (const Process &process : processes)
     EXPECT_EQ(process.status, process.rank == victim ? SIGKILL : 0) << "rank " << process.rank;
 }
@@ -119,6 +120,54 @@ TEST(Processes, WhoDoesNotStopIsKilled) {
   EXPECT_EQ(failure->rank, 0);
   EXPECT_TRUE(WIFSIGNALED(*processes[1].status));
   EXPECT_LT(Clock::now() - begin, seconds(5));
+}
+
+/// About a millisecond of one core.
+void compute() {
+  volatile float value = 1;
+  for (int i = 0; i < 500'000; ++i)
+    value = value * 1.000001f;
+}
+
+/// Seconds that eight ranks take to compute in rounds, `meet`ing after each or not, while every core has other work
+/// too.
+double secondsOfEight(bool meet) {
+  constexpr int rounds = 30;
+  ShmWorld world(8, operandBytes);
+  std::atomic<bool> isOver = false;
+  std::vector<std::jthread> others;
+  Clock::time_point begin = Clock::now();
+  std::vector<Process> processes = spawn(world, [&](int rank) {
+    std::unique_ptr<Communicator> comm = world.communicator(rank);
+    uint32_t group = comm->joinGroup(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}, 1);
+    CollectiveShape shape{.elements = {10000}};
+    void *place = comm->allocate(10000 * sizeof(float));
+    for (int round = 0; round < rounds; ++round) {
+      compute();
+      Ticket ticket;
+      if (meet)
+        ticket = comm->startCollective(group, shape, &place, &place);
+      comm->wait(ticket, 100);
+    }
+    return 0;
+  });
+  for (unsigned core = 0; core < std::thread::hardware_concurrency(); ++core)
+    others.emplace_back([&] {
+      while (!isOver)
+        compute();
+    });
+  EXPECT_FALSE(supervise(processes, world));
+  isOver = true;
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Who waits sleeps: its core is left to those that it waits for.
+TEST(Processes, WaitingTakesNobodysShare) {
+  if (std::thread::hardware_concurrency() > 4)
+    GTEST_SKIP() << "eight ranks are no crowd here";
+  double alone = secondsOfEight(/*meet=*/false), together = secondsOfEight(/*meet=*/true);
+  EXPECT_LT(together, 3 * alone) << "alone " << alone << " s, together " << together << " s";
+  RecordProperty("ratio", std::to_string(together / alone));
 }
 
 TEST(Processes, TheyDieWithTheirParent) {
