@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -40,10 +41,14 @@ int sumUntilStopped(ShmWorld &world, int rank) {
 
 struct Loss {
   int signal, afterMilliseconds;
+  Patience patience = {};
 };
 void PrintTo(const Loss &loss, std::ostream *out) {
   *out << strsignal(loss.signal) << " after " << loss.afterMilliseconds << " ms";
 }
+
+/// Less than a run has, for tests to be quick.
+constexpr Patience aSecond{.silentLooks = 10};
 
 class LostRank : public testing::TestWithParam<Loss> {};
 
@@ -59,21 +64,23 @@ TEST_P(LostRank, StopsTheOthersWithinFiveSeconds) {
       lost = Clock::now();
       kill(processes[victim].id, GetParam().signal);
     });
-    failure = supervise(processes, world);
+    failure = supervise(processes, world, GetParam().patience);
   }
   EXPECT_LT(Clock::now() - lost, seconds(5));
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, victim);
-  EXPECT_EQ(failure->message, GetParam().signal == SIGKILL
-                                  ? "its process was killed by signal 9 (Killed)"
-                                  : "its process has given no sign of life for 3.0 seconds: it was stopped");
+  EXPECT_EQ(failure->message,
+            GetParam().signal == SIGKILL
+                ? "its process was killed by signal 9 (Killed)"
+                : fmt::format("its process has given no sign of life for {:.1f} seconds: it was stopped",
+                              GetParam().patience.silentLooks / 10.0));
   for (const Process &process : processes)
     EXPECT_EQ(process.status, process.rank == victim ? SIGKILL : 0) << "rank " << process.rank;
 }
 
 INSTANTIATE_TEST_SUITE_P(KilledOrStopped, LostRank,
-                         testing::Values(Loss{SIGKILL, 0}, Loss{SIGKILL, 5}, Loss{SIGKILL, 50}, Loss{SIGSTOP, 0},
-                                         Loss{SIGSTOP, 5}, Loss{SIGSTOP, 50}));
+                         testing::Values(Loss{SIGKILL, 0}, Loss{SIGKILL, 5}, Loss{SIGKILL, 50},
+                                         Loss{SIGSTOP, 0, aSecond}, Loss{SIGSTOP, 5}, Loss{SIGSTOP, 50, aSecond}));
 
 /// What supervision says where rank 1 of two does `body` and rank 0 sums with it.
 std::optional<Failure> failureOf(const std::function<int(ShmWorld &)> &body) {
