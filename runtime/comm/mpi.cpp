@@ -23,8 +23,8 @@ public:
 
   std::byte *allocate(size_t bytes) override { return static_cast<std::byte *>(session.memory.take(bytes)); }
   uint32_t joinGroup(std::span<const int> members, uint32_t queue) override;
-  uint32_t openSend(int peer, uint32_t line) override { return open(peer, line); }
-  uint32_t openReceive(int peer, uint32_t line) override { return open(peer, line); }
+  uint32_t openSend(int peer, uint32_t line) override { return open(peer, line, /*isSend=*/true); }
+  uint32_t openReceive(int peer, uint32_t line) override { return open(peer, line, /*isSend=*/false); }
 
   Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
   Ticket startSend(uint32_t link, const void *data, size_t bytes) override {
@@ -49,14 +49,15 @@ private:
     MpiGroup group;
   };
   struct End {
-    End(const MpiContext &context, int peer, int tag)
-        : peer(peer), tag(tag), transfers(maxInFlight, MpiMessages(context, /*isSynchronous=*/true)) {}
+    End(const MpiContext &context, int peer, int tag, bool isSend)
+        : peer(peer), tag(tag), isSend(isSend), transfers(maxInFlight, MpiMessages(context, /*isSynchronous=*/true)) {}
     int peer, tag;
+    bool isSend;
     uint64_t started = 0, settled = 0;
     std::vector<MpiMessages> transfers;
   };
 
-  uint32_t open(int peer, uint32_t line);
+  uint32_t open(int peer, uint32_t line, bool isSend);
   /// `data` is only read of a send.
   Ticket startTransfer(uint32_t link, Ticket::Kind kind, void *data, size_t bytes);
   void advance(Membership &member);
@@ -79,8 +80,12 @@ uint32_t MpiCommunicator::joinGroup(std::span<const int> members, uint32_t queue
   return memberships.size() - 1;
 }
 
-uint32_t MpiCommunicator::open(int peer, uint32_t line) {
-  ends.emplace_back(session.context, peer, session.tagOfLine(line));
+uint32_t MpiCommunicator::open(int peer, uint32_t line, bool isSend) {
+  int tag = session.tagOfLine(line);
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (ends[i].peer == peer && ends[i].tag == tag && ends[i].isSend == isSend)
+      return i;
+  ends.emplace_back(session.context, peer, tag, isSend);
   return ends.size() - 1;
 }
 

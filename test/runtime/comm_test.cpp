@@ -368,6 +368,31 @@ TEST_P(Comm, LinesOfOnePairAreApart) {
   });
 }
 
+/// Two transfers of a plan use one line; a rank may also send to itself, where both ends are its own.
+TEST_P(Comm, LinesOpenedTwiceAreOne) {
+  onRanks(2, [&](Communicator &comm) {
+    std::span<int> sent = operands<int>(comm, 2), got = operands<int>(comm, 2);
+    for (int target : {1 - comm.rank(), comm.rank()}) {
+      uint32_t outs[] = {comm.openSend(target, 4), comm.openSend(target, 4)};
+      uint32_t ins[] = {comm.openReceive(target, 4), comm.openReceive(target, 4)};
+      EXPECT_EQ(outs[0], outs[1]);
+      EXPECT_EQ(ins[0], ins[1]);
+      EXPECT_NE(outs[0], ins[0]);
+      Ticket sends[2], receives[2];
+      for (int i : {0, 1}) {
+        sent[i] = 10 * comm.rank() + i;
+        sends[i] = comm.startSend(outs[i], &sent[i], sizeof(int));
+        receives[i] = comm.startReceive(ins[i], &got[i], sizeof(int));
+      }
+      for (int i : {0, 1}) {
+        comm.wait(sends[i], 10);
+        comm.wait(receives[i], 10);
+        EXPECT_EQ(got[i], 10 * target + i);
+      }
+    }
+  });
+}
+
 TEST_P(Comm, TransfersOfEverySize) {
   onRanks(2, [&](Communicator &comm) {
     std::span<float> values = operands<float>(comm, largest);
