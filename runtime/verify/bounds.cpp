@@ -25,6 +25,7 @@ private:
   void checkTransfer(const std::string &name, const pb::Stage &stage, const pb::Call &call,
                      const pb::Transfer &transfer);
   void checkBuffer(const std::string &name, const pb::Stage &stage, const pb::Call &call, const pb::Buffer &buffer);
+  void checkLifetime(const std::string &name, const pb::Stage &stage, const pb::Call &call, const pb::Place &place);
   int64_t boundBytes(const pb::Stage &stage, const pb::Call &call, uint32_t region) const;
   const pb::Place *placeOf(const pb::Stage &stage, const pb::Call &call, uint32_t region) const;
   template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
@@ -118,6 +119,19 @@ int64_t Bounds::boundBytes(const pb::Stage &stage, const pb::Call &call, uint32_
          static_cast<int64_t>(binding->offset());
 }
 
+/// What a call uses is resident, or in a lifetime whose slots its chunk is told.
+void Bounds::checkLifetime(const std::string &name, const pb::Stage &stage, const pb::Call &call,
+                           const pb::Place &place) {
+  uint32_t number = 0;
+  while (&stage.calls(static_cast<int>(number)) != &call)
+    ++number;
+  for (const pb::Chunk &chunk : stage.chunks())
+    if (chunk.first_call() <= number && number < chunk.first_call() + chunk.calls() && place.lifetime() > 0 &&
+        std::ranges::count(chunk.lifetimes(), place.lifetime()) == 0)
+      add("{}: uses lifetime '{}', which chunk '{}' does not list", name,
+          stage.lifetimes(static_cast<int>(place.lifetime())).name(), chunk.name());
+}
+
 void Bounds::checkCall(int index, const pb::Call &call) {
   const pb::Stage &stage = plan.stages(index);
   std::string name = fmt::format("stage {}, {}", index, call.name());
@@ -134,7 +148,9 @@ void Bounds::checkCall(int index, const pb::Call &call) {
       if (touched > std::max<int64_t>(0, boundBytes(stage, call, which)))
         add("{}: {} touches {} bytes of {}, the call binds {}", name, program, touched, plan.regions(region),
             boundBytes(stage, call, which));
-      else if (touched > 0 && place->memory() != pb::DEVICE)
+      if (touched > 0 && place)
+        checkLifetime(name, stage, call, *place);
+      if (touched > 0 && place && place->memory() != pb::DEVICE)
         add("{}: {} touches {}, which is not in the device's memory", name, program, plan.regions(region));
     }
   for (const pb::BucketUse &use : call.buckets()) {
@@ -187,6 +203,8 @@ void Bounds::checkTransfer(const std::string &name, const pb::Stage &stage, cons
     for (const pb::Buffer &buffer : *buffers) {
       checkBuffer(name, stage, call, buffer);
       const pb::Place *place = placeOf(stage, call, buffer.region());
+      if (place)
+        checkLifetime(name, stage, call, *place);
       if (place && place->memory() != pb::DEVICE && transfer.kind() != pb::Transfer::COPY)
         add("{}: ranks exchange what lies in the device's memory", name);
     }

@@ -99,6 +99,7 @@ void Play::fill(const pb::Exchange &exchange) {
     Content content = contentOf(operand, at, *instance);
     content.writer = 0;
     bytesOf(at).set(span, content);
+    filled.push_back(span);
   }
 }
 

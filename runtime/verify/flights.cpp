@@ -43,6 +43,9 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
     Span span = spanOf(to, at);
     if (!instance || !checkFree(at, span, transfer.queue(), describe(*instance)))
       continue;
+    for (const Span &given : filled)
+      if (at.memory == pb::HOST && given.overlaps(span))
+        return add("{} writes over what the host fills", transfer.name());
     const ValueInfo &info = view.values[to.value];
     Content content = contentOf(to, at, *instance);
     bool isKept = info.part == ValueInfo::Stored || info.part == ValueInfo::State;

@@ -90,7 +90,10 @@ void Kernels::checkReach(const pb::Launch &launch, int index) {
 void Kernels::checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index) {
   const pb::Affine &scalar = launch.scalars(static_cast<int>(operand.unless()) - 1);
   bool isFixed = isConstant(scalar) && (scalar.constant() == 0 || scalar.constant() == 1);
-  if (operand.access() != pb::Operand::ADD || (scalar.first() == 0 && !isFixed))
+  const pb::Value &value = valueOf(launch.buffers(index));
+  uint32_t root = value.whole() > 0 ? value.whole() - 1 : launch.buffers(index).value();
+  bool isOther = scalar.first() && plan.buckets(static_cast<int>(scalar.first()) - 1).gradient().value() != root;
+  if (operand.access() != pb::Operand::ADD || isOther || (scalar.first() == 0 && !isFixed))
     add("buffer {} is added to unless scalar {} says otherwise, which it does not", index, operand.unless() - 1);
 }
 

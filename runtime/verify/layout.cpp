@@ -128,6 +128,9 @@ void Layout::checkBuffers(const pb::Bucket &bucket) {
   checkBuffer(bucket, bucket.gradient(), pb::F32, elements);
   for (const pb::Buffer &state : bucket.state())
     checkBuffer(bucket, state, pb::F32, elements / mesh.count(bucket.share()));
+  for (int i = 1; i < bucket.state_size(); ++i)
+    if (bucket.state(i).offset() < bucket.state(i - 1).offset())
+      add("bucket '{}': its state {} lies before {}", bucket.name(), i, i - 1);
   const pb::Value &gradient = plan.values(static_cast<int>(bucket.gradient().value()));
   if (gradient.additions() == 0 || mesh.divided(gradient.partial()) != mesh.divided(bucket.partial()))
     add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {}", bucket.name(),
@@ -146,10 +149,14 @@ void Layout::checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb:
 /// A bucket of an owner is on one stage, or on all its holders, and updated once on each.
 void Layout::checkHolders() {
   std::map<Owned, std::map<int, int>> updates; // by owner and stage
+  std::set<Owned> owners;
   for (int stage = 0; stage < plan.stages_size(); ++stage)
     for (const pb::Call &call : plan.stages(stage).calls())
-      for (const pb::BucketUse &use : call.buckets())
+      for (const pb::BucketUse &use : call.buckets()) {
         updates[{use.bucket(), use.owner()}][stage] += use.updates();
+        if (static_cast<int64_t>(use.owner()) == call.layer())
+          owners.insert({use.bucket(), use.owner()});
+      }
   for (const auto &[owned, stages] : updates) {
     const pb::Bucket &bucket = plan.buckets(static_cast<int>(owned.first));
     std::set<int> holders(bucket.holders().begin(), bucket.holders().end()), found;
@@ -158,6 +165,8 @@ void Layout::checkHolders() {
       if (count != 1)
         add("stage {}: {} calls update bucket '{}' of layer {}, needs 1", stage, count, bucket.name(), owned.second);
     }
+    if (!owners.count(owned))
+      add("bucket '{}' belongs to layer {}, which does not use it", bucket.name(), owned.second);
     if (holders.empty() ? found.size() != 1 : found != holders)
       add("bucket '{}' of layer {} is used on {} stages, its holders are {}", bucket.name(), owned.second, found.size(),
           holders.size());

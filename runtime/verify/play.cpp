@@ -221,6 +221,7 @@ void Play::runCall(const pb::Run &run, int index) {
     isGood = isGood && checkReady(need, noQueue, "reads");
   for (const Square &square : summary->squares)
     sums.square(static_cast<uint32_t>(index), square, spanOf(square.operand, where(square.operand.region)));
+  sums.read(*summary);
   applyTerms(*summary, run);
   applyClobbers(*summary);
   applyGives(*summary);
@@ -291,6 +292,8 @@ void Play::applyClobbers(const Summary &summary) {
 }
 
 void Play::applyGives(const Summary &summary) {
+  if (!summary.updatedBuckets.empty() && !sums.knowsNorm())
+    add("updates parameters before the norm of their gradients is read");
   for (uint32_t bucket : summary.updatedBuckets)
     if (const pb::BucketUse *use = useOf(stage.calls(call), bucket); use && !use->updates())
       add("updates bucket '{}', which another call does", view.plan.buckets(static_cast<int>(bucket)).name());

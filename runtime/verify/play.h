@@ -101,6 +101,7 @@ private:
   std::set<std::vector<uint32_t>> knownPlaces;        ///< call, role and slots whose regions were found apart
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Flight> flights; ///< by transfer, call, micro-batch
   std::map<uint32_t, int> openOnQueue;
+  std::vector<Span> filled; ///< host memory that the host fills
 
   // Where the play stands.
   const pb::Action *action = nullptr;

@@ -195,7 +195,7 @@ void Structure::checkKernel(const pb::Kernel &kernel) {
     for (uint32_t other : operand.over())
       index(other, kernel.operands_size(), "operand", name);
     index(operand.unless(), int64_t(kernel.scalars()) + 1, "scalar", name);
-    count(operand.reach_size(), 4, "factors", name);
+    count(operand.reach_size(), maxFactors, "factors", name);
   }
 }
 

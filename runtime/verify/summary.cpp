@@ -151,6 +151,10 @@ void Summarizer::checkUpdate(const Step &step) {
     return std::tuple((operand.span.begin - operand.origin) / info(operand).width,
                       (operand.span.end - operand.span.begin) / info(operand).width, operand.span.part);
   };
+  for (const Operand &operand : step.operands)
+    if (operand.access != Access::Read && info(operand).part != ValueInfo::Stored &&
+        info(operand).part != ValueInfo::State)
+      add(step, "updates a bucket and writes {} besides", placeOf(operand));
   if (info(*written).part == ValueInfo::Stored && elements(*written) != elements(*total))
     add(step, "updates other elements of a bucket than it has the gradient of");
 }

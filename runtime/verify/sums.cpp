@@ -8,6 +8,18 @@ Sums::Sums(const ProgramView &view, int stage, int entry)
     : view(view), stage(view.plan.stages(stage)), entry(view.plan.entries(entry)), entryIndex(entry),
       microBatches(static_cast<size_t>(view.plan.roles_size())) {
   countRoles();
+  for (const Summary &summary : view.summaries)
+    for (const Operand &term : summary.terms)
+      if (!summary.squares.empty() && view.values[term.value].layering == ValueInfo::OfStage)
+        normValues.insert(term.value);
+}
+
+void Sums::read(const Summary &summary) {
+  for (const Operand &need : summary.needs)
+    for (uint32_t norm : normValues) {
+      const ValueInfo &wanted = view.values[norm], &info = view.values[need.value];
+      hasReadNorm |= info.root == wanted.root && need.valueBegin <= wanted.begin && wanted.end <= need.valueEnd;
+    }
 }
 
 void Sums::countRoles() {

@@ -18,6 +18,12 @@ public:
   /// A subprogram of a call has read these bytes for the norm.
   void square(uint32_t call, const Square &square, const Span &span);
 
+  /// A subprogram reads these values: the norm among them?
+  void read(const Summary &summary);
+
+  /// A subprogram updates buckets, which needs the norm.
+  bool knowsNorm() const { return hasReadNorm || normValues.empty(); }
+
   /// Each total of a bucket that the entry updates is in the norm once, and each sum that the host reads has terms.
   void check(const std::function<void(std::string)> &add) const;
 
@@ -37,7 +43,9 @@ private:
   const pb::Entry &entry;
   const int entryIndex;
   std::map<std::pair<uint32_t, int32_t>, uint64_t> known;
-  std::vector<std::set<uint32_t>> microBatches;           ///< by role: those that the stage runs it for
+  std::vector<std::set<uint32_t>> microBatches; ///< by role: those that the stage runs it for
+  std::set<uint32_t> normValues;                ///< to which the stage adds squares
+  bool hasReadNorm = false;
   std::map<std::pair<uint32_t, uint32_t>, Squared> norms; ///< by bucket and owner
 };
 

@@ -3,7 +3,6 @@
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
-#include "dialects/dist/dialect.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -27,16 +26,10 @@ struct SpecialLaunch {
   int64_t extent = 1;
 };
 
-/// Whether every place of a buffer lies at a multiple of 16 bytes.
-bool isAligned(exec::BufferAttr buffer) {
-  auto origin = dyn_cast_or_null<dist::OriginAttr>(buffer.getCoordinates());
-  bool isWhole = !origin || llvm::all_of(origin.getStrides(), [](int64_t stride) { return stride % 16 == 0; });
-  return isWhole && (buffer.isVirtual() ? buffer.getWithin() : buffer.getOffset()) % 16 == 0;
-}
-
 /// The most neighbours, up to `limit`, that can be read at once from rows of `length` elements.
 int64_t widthFor(ArrayRef<exec::BufferAttr> buffers, int64_t length, int64_t limit) {
-  int64_t width = llvm::all_of(buffers, isAligned) ? limit : 1;
+  bool areAligned = llvm::all_of(buffers, [](exec::BufferAttr buffer) { return cuda::isAligned(buffer, 16); });
+  int64_t width = areAligned ? limit : 1;
   while (length % width != 0)
     width /= 2;
   return width;

@@ -30,14 +30,6 @@ constexpr int64_t columnWarps = 8, leastRows = 32, mostBlocks = 128;
 
 int64_t elementBytes(Type type) { return cast<RankedTensorType>(type).getElementType().getIntOrFloatBitWidth() / 8; }
 
-bool isAligned(exec::BufferAttr buffer, int64_t bytes) {
-  auto origin = dyn_cast_or_null<dist::OriginAttr>(buffer.getCoordinates());
-  // Virtual buffers are placed at multiples of 64; their offset is a number.
-  bool isPlaced = buffer.isVirtual() || buffer.getOffset() % bytes == 0;
-  return isPlaced && buffer.getWithin() % bytes == 0 &&
-         (!origin || llvm::all_of(origin.getStrides(), [&](int64_t stride) { return stride % bytes == 0; }));
-}
-
 /// The widest access that all full buffers allow.
 int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, ArrayRef<exec::BufferAttr> outputs) {
   int64_t largest = 2;
@@ -137,6 +129,15 @@ void chooseRow(const KernelShape &shape, Policy &policy) {
 }
 
 } // namespace
+
+bool isAligned(exec::BufferAttr buffer, int64_t bytes) {
+  auto origin = dyn_cast_or_null<dist::OriginAttr>(buffer.getCoordinates());
+  // Virtual buffers are placed at multiples of 64; their offset is a number. Own parts lie side by side.
+  bool isPlaced = buffer.isVirtual() || buffer.getOffset() % bytes == 0;
+  bool arePartsPlaced = buffer.getPart() == 0 || buffer.getBytes() % bytes == 0;
+  return isPlaced && arePartsPlaced && buffer.getWithin() % bytes == 0 &&
+         (!origin || llvm::all_of(origin.getStrides(), [&](int64_t stride) { return stride % bytes == 0; }));
+}
 
 int64_t rowsPerColumnBlock(const KernelShape &shape) {
   return std::max(leastRows, static_cast<int64_t>(llvm::divideCeil(shape.rows, mostBlocks)));

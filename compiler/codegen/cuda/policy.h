@@ -24,6 +24,9 @@ struct Policy {
 Policy choosePolicy(const KernelShape &shape, llvm::ArrayRef<exec::BufferAttr> operands,
                     llvm::ArrayRef<exec::BufferAttr> outputs);
 
+/// Whether every place of a buffer, on every rank, lies at a multiple of `bytes`.
+bool isAligned(exec::BufferAttr buffer, int64_t bytes);
+
 /// Rows of one block of a column kernel.
 int64_t rowsPerColumnBlock(const KernelShape &shape);
 
