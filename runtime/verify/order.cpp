@@ -345,8 +345,8 @@ void Communicators::check() {
 } // namespace
 
 void verifyOrder(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
-  size_t before = errors.list.size();
   Communicators(plan, mesh, errors).check();
+  size_t before = errors.list.size();
   Values values(plan, mesh);
   for (int entry = 0; entry < plan.entries_size() && errors.list.size() == before; ++entry) {
     std::vector<Line> lines = Matcher(plan, mesh, values, entry, errors).list();

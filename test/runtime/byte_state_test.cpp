@@ -8,19 +8,24 @@ namespace {
 
 constexpr Axes dp = 1 << 1, tp = 1 << 4;
 
-Content ready(uint32_t place, uint32_t write = 0) {
+Content ready(uint32_t value) {
   Content content;
   content.kind = Content::Ready;
-  content.instance = {1, place, 0};
-  content.write = write;
+  content.instance = {value, 0, 0};
   return content;
 }
 
-bool isReady(const ByteState &bytes, Span span, uint32_t place) { return !bytes.ready(span, {1, place, 0}, 0); }
+/// The first byte that holds something else, or is in flight.
+std::optional<Fault> check(const ByteState &bytes, Span span, uint32_t value, uint32_t queue = noQueue) {
+  return bytes.check(
+      span, [&](const Content &content) { return content == ready(value); }, queue);
+}
+
+bool isReady(const ByteState &bytes, Span span, uint32_t value) { return !check(bytes, span, value); }
 
 TEST(ByteState, BeginsUndefined) {
   ByteState bytes(64);
-  auto fault = bytes.ready({0, 64}, {1, 0, 0}, 0);
+  auto fault = check(bytes, {0, 64}, 0);
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind, Fault::OtherContent);
   EXPECT_EQ(fault->byte, 0);
@@ -32,22 +37,7 @@ TEST(ByteState, SaysWhichByteHoldsSomethingElse) {
   bytes.set({32, 40}, ready(2));
   EXPECT_TRUE(isReady(bytes, {0, 32}, 1));
   EXPECT_TRUE(isReady(bytes, {40, 64}, 1));
-  EXPECT_EQ(bytes.ready({0, 64}, {1, 1, 0}, 0)->byte, 32);
-}
-
-TEST(ByteState, TellsTwoWritesOfOneValueApart) {
-  ByteState bytes(64);
-  bytes.set({0, 32}, ready(1, 7));
-  bytes.set({32, 64}, ready(1, 8));
-  EXPECT_TRUE(isReady(bytes, {0, 32}, 1));
-  EXPECT_TRUE(isReady(bytes, {32, 64}, 1));
-  EXPECT_FALSE(isReady(bytes, {16, 48}, 1));
-}
-
-TEST(ByteState, ValueAtAnotherOriginIsAnother) {
-  ByteState bytes(64);
-  bytes.set({0, 32}, ready(1));
-  EXPECT_TRUE(bytes.ready({0, 32}, {1, 1, 0}, 4));
+  EXPECT_EQ(check(bytes, {0, 64}, 1)->byte, 32);
 }
 
 TEST(ByteState, OwnPartIsNotTheWhole) {
@@ -64,16 +54,28 @@ TEST(ByteState, OwnPartIsNotTheWhole) {
 TEST(ByteState, FlightsKeepBytes) {
   ByteState bytes(64);
   bytes.set({0, 64}, ready(1));
-  bytes.open({0, 32}, /*isWrite=*/false);
+  bytes.open({0, 32}, /*isWrite=*/false, /*queue=*/2);
   EXPECT_TRUE(isReady(bytes, {0, 64}, 1)) << "what is read may be read";
   EXPECT_EQ(bytes.free({16, 64})->kind, Fault::Read);
   EXPECT_FALSE(bytes.free({32, 64}));
-  bytes.open({32, 64}, /*isWrite=*/true);
-  EXPECT_EQ(bytes.ready({0, 64}, {1, 1, 0}, 0)->kind, Fault::Written);
+  bytes.open({32, 64}, /*isWrite=*/true, /*queue=*/2);
+  EXPECT_EQ(check(bytes, {0, 64}, 1)->kind, Fault::Written);
   bytes.close({32, 64}, /*isWrite=*/true);
   bytes.close({0, 32}, /*isWrite=*/false);
   EXPECT_FALSE(bytes.free({0, 64}));
   EXPECT_TRUE(isReady(bytes, {0, 64}, 1));
+}
+
+/// What a flight of a queue writes, the next one of that queue may read and write over.
+TEST(ByteState, FlightsOfOneQueueFollowEachOther) {
+  ByteState bytes(64);
+  bytes.set({0, 64}, ready(1));
+  bytes.open({0, 64}, /*isWrite=*/true, /*queue=*/2);
+  EXPECT_FALSE(check(bytes, {0, 64}, 1, 2));
+  EXPECT_FALSE(bytes.free({0, 64}, 2));
+  EXPECT_EQ(check(bytes, {0, 64}, 1, 3)->kind, Fault::Written);
+  bytes.open({0, 64}, /*isWrite=*/false, /*queue=*/3);
+  EXPECT_TRUE(bytes.free({0, 64}, 2)) << "another queue reads it too";
 }
 
 TEST(ByteState, NeighboursWithOneStateAreOnePiece) {

@@ -1,10 +1,9 @@
-// What was accepted and run before bytes were followed: each change of one field is refused by the rule that it breaks.
+// Every byte is followed: each change of one field breaks one rule about lists and what they move, C, F, H, I or J, and
+// is refused with a sentence that says where and what lies there.
 #include "runtime/verify_plan.h"
 
-#include "test/runtime/sample_plan.h"
+#include "test/runtime/verify_cases.h"
 
-#include <fmt/format.h>
-#include <functional>
 #include <gmock/gmock.h>
 
 namespace espalier::rt {
@@ -14,264 +13,195 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-pb::Subprogram *find(pb::Plan &plan, const std::string &name) {
-  for (pb::Subprogram &subprogram : *plan.mutable_subprograms())
-    if (subprogram.name() == name)
-      return &subprogram;
-  return nullptr;
-}
-
-pb::Binding *find(pb::Call &call, pb::Region region) {
-  for (pb::Binding &binding : *call.mutable_bindings())
-    if (binding.region() == region)
-      return &binding;
-  return nullptr;
-}
-
-int indexOf(const pb::Stage &stage, pb::Action::Kind kind, uint32_t microBatch = 0) {
-  for (int i = 0; i < stage.schedule_size(); ++i)
-    if (stage.schedule(i).kind() == kind && stage.schedule(i).micro_batch() == microBatch)
-      return i;
-  return -1;
-}
-
-void drop(pb::Stage *stage, pb::Action::Kind kind, uint32_t microBatch = 0) {
-  stage->mutable_schedule()->DeleteSubrange(indexOf(*stage, kind, microBatch), 1);
-}
-
-void repeat(pb::Stage *stage, pb::Action::Kind kind) {
-  int i = indexOf(*stage, kind);
-  *stage->add_schedule() = stage->schedule(i);
-  for (int j = stage->schedule_size() - 1; j > i + 1; --j)
-    stage->mutable_schedule()->SwapElements(j, j - 1);
-}
-
-void swap(pb::Stage *stage, int i, int j) { stage->mutable_schedule()->SwapElements(i, j); }
-
-pb::Launch *launch(pb::Plan &plan, const std::string &subprogram, int instruction) {
-  return find(plan, subprogram)->mutable_instructions(instruction)->mutable_launch();
-}
-
-pb::Collective *start(pb::Plan &plan, const std::string &subprogram, int instruction) {
-  return find(plan, subprogram)->mutable_instructions(instruction)->mutable_start();
-}
-
-/// Two values in the workspace of head.forward, [0, 4) and [4, 8), and a reader of both as one.
-void addScratch(pb::Plan &plan) {
-  pb::Subprogram *forward = find(plan, "head.forward");
-  for (int64_t at : {0, 4, 0}) {
-    pb::LibraryCall *norm = forward->add_instructions()->mutable_call();
-    norm->set_function(pb::LibraryCall::SQUARED_NORM);
-    pb::BufferRef *from = norm->add_buffers(), *to = norm->add_buffers();
-    bool isLast = forward->instructions_size() == 7;
-    *from = forward->instructions(0).launch().buffers(0);
-    from->set_bytes(16);
-    if (isLast)
-      from->set_region(pb::WORKSPACE);
-    to->set_region(pb::WORKSPACE);
-    to->set_offset(isLast ? 32 : at);
-    to->set_bytes(4);
-    to->set_written(true);
-    norm->add_types(pb::F32);
-    norm->add_types(pb::F32);
-    norm->add_sizes(4);
-    norm->add_floats(1);
-  }
-}
-
-struct Mutation {
-  const char *name;
-  const char *expected; ///< part of one of the errors
-  std::function<void(pb::Plan &)> apply;
-  bool zero = false;
-  int pp = 2;
-};
-
-class DataRefusal : public testing::TestWithParam<Mutation> {};
+class DataRefusal : public testing::TestWithParam<VerifyCase> {};
 
 TEST_P(DataRefusal, NamesTheRule) {
-  SampleOptions options;
-  options.dp = options.tp = 2;
-  options.pp = GetParam().pp;
-  options.zero = GetParam().zero;
-  pb::Plan plan = samplePlan(options);
+  pb::Plan plan = planOf(GetParam());
   ASSERT_THAT(verifyPlan(plan), IsEmpty());
   GetParam().apply(plan);
   EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr(GetParam().expected)));
 }
 
-const Mutation mutations[] = {
-    {"ForwardBeforeItsReceive", "reads bytes 0 to 48 of STREAM_IN before they are there: a transfer writes byte",
+pb::Launch *launchOf(pb::Plan &p, const char *program, int i = 0) {
+  return instructionOf(p, program, i)->mutable_launch();
+}
+pb::Run *runOf(pb::Plan &p, int stage, const char *role, int n = 0) {
+  return (*actionsOf(p, stage))[findRun(p, stage, role, n)].mutable_run();
+}
+void drop(pb::Plan &p, int stage, int action) { actionsOf(p, stage)->DeleteSubrange(action, 1); }
+void repeat(pb::Plan &p, int stage, int action) {
+  *actionsOf(p, stage)->Add() = actionsOf(p, stage)->Get(action);
+  moveAction(p, stage, actionsOf(p, stage)->size() - 1, action + 1);
+}
+
+const VerifyCase bytes[] = {
+    {"ForwardBeforeItsReceive", "for stream of layer",
      [](pb::Plan &p) {
-       pb::Stage *stage = p.mutable_stages(1);
-       int forward = indexOf(*stage, pb::Action::FORWARD);
-       swap(stage, forward, forward - 1);
+       int run = findRun(p, 1, "forward");
+       moveAction(p, 1, run, run - 1);
      }},
-    {"BackwardDropped", "which is not whole at byte",
-     [](pb::Plan &p) { drop(p.mutable_stages(0), pb::Action::BACKWARD, 2); }, false, 1},
-    {"BackwardDoubled", "runs a second time", [](pb::Plan &p) { repeat(p.mutable_stages(0), pb::Action::BACKWARD); },
-     false, 1},
-    {"MicroBatchesSwapped", "which has not begun",
+    {"SavedOneElementOff", "reads bytes",
      [](pb::Plan &p) {
-       for (pb::Action &action : *p.mutable_stages(0)->mutable_schedule())
-         if (action.micro_batch() < 2 && action.kind() < pb::Action::REDUCE_GRADIENTS)
-           action.set_micro_batch(1 - action.micro_batch());
-     },
-     false, 1},
-    {"ReducedTwice", "runs a second time",
-     [](pb::Plan &p) { repeat(p.mutable_stages(0), pb::Action::REDUCE_GRADIENTS); }},
-    {"SummedTwice", "or no longer, partial over",
-     [](pb::Plan &p) {
-       // Half of the gradient twice, the other half never.
-       pb::Collective *sum = start(p, "block.reduce", 0);
-       for (pb::BufferRef *buffer : {sum->mutable_from(0), sum->mutable_to(0)})
-         buffer->set_bytes(12);
-       sum->set_elements(0, 3);
-       pb::Subprogram *reduce = find(p, "block.reduce");
-       *reduce->add_instructions() = reduce->instructions(0);
-       *reduce->add_instructions() = reduce->instructions(1);
-       int size = reduce->instructions_size();
-       reduce->mutable_instructions(size - 2)->mutable_start()->set_id(999);
-       reduce->mutable_instructions(size - 1)->mutable_wait()->set_id(999);
+       launchOf(p, "block.forward")->mutable_buffers(4)->set_offset(4);
+       for (pb::Stage &stage : *p.mutable_stages())
+         for (pb::Place &place : *stage.mutable_places())
+           place.set_bytes(place.bytes() + 4 * (place.memory_class() == "saved"));
      }},
-    {"UpdatedBeforeTheSum", "not summed over all its axes",
+    {"OtherValue", "for stream of layer 2, micro-batch 0: byte",
+     [](pb::Plan &p) { launchOf(p, "block.backward")->mutable_buffers(0)->set_value(numberOf(p, "stream")); }},
+    {"OtherLayer", "of layer", [](pb::Plan &p) { launchOf(p, "block.backward")->mutable_buffers(0)->set_layer(1); }},
+    {"ParameterOfNoBucket", "whose bucket the call does not use",
      [](pb::Plan &p) {
-       pb::Stage *stage = p.mutable_stages(0);
-       swap(stage, indexOf(*stage, pb::Action::REDUCE_GRADIENTS), indexOf(*stage, pb::Action::OPTIMIZER));
+       launchOf(p, "embed.forward")->mutable_buffers(1)->set_value(numberOf(p, "block.plain.weight"));
      }},
-    {"UpdateMissing", "ends with parameter 'embed.weight' not updated once",
-     [](pb::Plan &p) { drop(p.mutable_stages(0), pb::Action::OPTIMIZER); }},
-    {"StateNotUpdated", "ends with the optimizer state of parameter 'block.0.weight' not updated once",
+    {"SlotsOverlap", "micro-batch",
      [](pb::Plan &p) {
-       for (pb::Subprogram &subprogram : *p.mutable_subprograms())
-         for (pb::Instruction &instruction : *subprogram.mutable_instructions())
-           if (subprogram.name().ends_with(".optimizer"))
-             instruction.mutable_launch()->mutable_buffers(2)->set_written(false);
+       for (pb::Place &place : *p.mutable_stages(0)->mutable_places())
+         if (place.memory_class() == "saved")
+           place.set_stride(0);
      }},
-    {"LaunchesDiffer", "its operands are not those of another launch of the same kernel",
-     [](pb::Plan &p) { launch(p, "block.optimizer", 0)->mutable_buffers(2)->set_written(false); }},
-    {"MovedElsewhere", "moves 'block.0.weight' to another place",
+    {"OtherSlot", "micro-batch",
      [](pb::Plan &p) {
-       start(p, "block.reduce", 0)->mutable_to(0)->set_region(pb::PARAMETERS);
-       find(p, "block.reduce")->set_region_bytes(pb::PARAMETERS, 64);
+       pb::Run *run = runOf(p, 0, "backward");
+       for (int i = 0; i < run->slots_size(); ++i)
+         if (p.stages(0).lifetimes(static_cast<int>(p.stages(0).chunks(0).lifetimes(i))).name() == "saved")
+           run->set_slots(i, 1);
      }},
-    {"FilledWithSomethingElse", "fills 'block.0.weight' with what is not its update",
+    {"RegionsOverlap", "overlap while both are in use",
+     [](pb::Plan &p) { bindingOf(p, 0, 1, "saved")->set_place(bindingOf(p, 0, 1, "stream_out")->place()); }},
+    {"ResultOnOperand", "while operand",
      [](pb::Plan &p) {
-       pb::BufferRef *from = start(p, "block.optimizer", 1)->mutable_from(0);
-       from->set_region(pb::STREAM_IN);
-       from->clear_coordinates();
-       find(p, "block.optimizer")->set_region_bytes(pb::STREAM_IN, 48);
-     },
-     true},
-    {"StartedTwice", "is started twice",
+       pb::Launch *launch = launchOf(p, "block.forward");
+       *launch->mutable_buffers(3) = launch->buffers(0);
+     }},
+    {"RunsTwice", "runs a second time", [](pb::Plan &p) { repeat(p, 0, findRun(p, 0, "norm")); }},
+    {"WithoutGradient", "updates a bucket without its gradient",
+     [](pb::Plan &p) { *launchOf(p, "embed.update")->mutable_buffers(1) = launchOf(p, "embed.update")->buffers(2); }},
+    {"PieceOnly", "where another value lies at byte",
+     [](pb::Plan &p) { launchOf(p, "head.forward", 3)->mutable_buffers(0)->set_value(numberOf(p, "head.loss")); }},
+};
+
+const VerifyCase flights[] = {
+    {"WaitDropped", "is never waited for", [](pb::Plan &p) { dropFlight(p, 0, false, "metrics"); }},
+    {"StartDropped", "which was not started", [](pb::Plan &p) { dropFlight(p, 0, true, "metrics"); }},
+    {"StartedTwice", "is still in flight", [](pb::Plan &p) { repeat(p, 0, findFlight(p, 0, true, "out")); }},
+    {"WaitBeforeItsUse", "a transfer reads byte", [](pb::Plan &p) { dropFlight(p, 0, false, "out", 0); }},
+    {"SendOfNothing", "out moves bytes",
      [](pb::Plan &p) {
-       pb::Subprogram *forward = find(p, "head.forward");
+       int start = findFlight(p, 0, true, "out");
+       moveAction(p, 0, start, findRun(p, 0, "forward"));
+     }},
+    {"WaitInside", "its transfer is not waited for in the same subprogram",
+     [](pb::Plan &p) { programOf(p, "head.forward")->mutable_instructions()->DeleteSubrange(2, 1); }},
+    {"StartTwiceInside", "its transfer is started twice",
+     [](pb::Plan &p) {
+       pb::Subprogram *forward = programOf(p, "head.forward");
        *forward->add_instructions() = forward->instructions(1);
        forward->mutable_instructions()->SwapElements(2, 4);
      }},
-    {"ReceivedTwice", "receives where a transfer is open",
-     [](pb::Plan &p) { repeat(p.mutable_stages(1), pb::Action::START_RECEIVE_FORWARD); }},
-    {"LoadedInFlight", "loads what is in use: a transfer writes byte",
+    {"TouchedInFlight", "while a transfer is in flight there",
+     [](pb::Plan &p) { programOf(p, "head.forward")->mutable_instructions()->SwapElements(2, 3); }},
+    {"FilledAndWritten", "writes over what the host fills",
      [](pb::Plan &p) {
-       pb::Stage *stage = p.mutable_stages(1);
-       stage->mutable_inputs_binding()->set_base(stage->receive_forward().base());
-       swap(stage, indexOf(*stage, pb::Action::LOAD_INPUTS), indexOf(*stage, pb::Action::START_RECEIVE_FORWARD));
+       for (pb::Exchange &exchange : *p.mutable_stages(0)->mutable_exchanges())
+         exchange.set_filled_by_host(true);
      }},
-    {"NormMissing", "scalar 2 has", [](pb::Plan &p) { drop(p.mutable_stages(0), pb::Action::SQUARED_NORM); }},
-    {"UpdatedBeforeAgreement", "reads the scalars before they are agreed upon",
-     [](pb::Plan &p) {
-       pb::Stage *stage = p.mutable_stages(0);
-       swap(stage, indexOf(*stage, pb::Action::AGREE), indexOf(*stage, pb::Action::OPTIMIZER));
-     }},
-    {"AgreedTwice", "agrees a second time",
-     [](pb::Plan &p) {
-       for (pb::Stage &stage : *p.mutable_stages())
-         repeat(&stage, pb::Action::AGREE);
-     }},
-    {"NormAfterAgreement", "writes the scalars after they are agreed upon",
-     [](pb::Plan &p) {
-       pb::Stage *stage = p.mutable_stages(0);
-       swap(stage, indexOf(*stage, pb::Action::AGREE), indexOf(*stage, pb::Action::SQUARED_NORM));
-     }},
-    {"Broadcast", "a broadcast has no place in a step",
-     [](pb::Plan &p) { start(p, "head.forward", 1)->set_kind(pb::Collective::BROADCAST); }},
-    {"ReplicasInForward", "data replicas meet outside of the sums of gradients",
-     [](pb::Plan &p) { start(p, "head.forward", 1)->set_axes(0, "dp"); }},
-    {"StagesInForward", "stages meet outside of the sums of gradients",
-     [](pb::Plan &p) { start(p, "head.forward", 1)->add_stages(0); }},
-    {"StagesAndAxes", "a group over stages has axes too",
-     [](pb::Plan &p) { start(p, "block.reduce", 0)->add_stages(0); }},
-    {"ElementsChanged", "elements need", [](pb::Plan &p) { start(p, "block.reduce", 0)->set_elements(0, 5); }},
-    {"WorkspacesOverlap", "where another value begins at byte", [](pb::Plan &p) { addScratch(p); }},
-    {"WorkspaceNotWritten", "where nothing has been written at byte",
-     [](pb::Plan &p) {
-       pb::BufferRef *buffer = launch(p, "head.forward", 3)->mutable_buffers(0);
-       buffer->set_offset(8);
-     }},
-    {"ResultOnOperand", "while operand",
-     [](pb::Plan &p) {
-       pb::BufferRef *sum = find(p, "block.norm")->mutable_instructions(0)->mutable_call()->mutable_buffers(1);
-       pb::BufferRef written = *sum;
-       *sum = find(p, "block.norm")->instructions(0).call().buffers(0);
-       sum->set_written(true);
-       sum->set_bytes(4);
-     }},
-    {"SizesChanged", "its sizes give",
-     [](pb::Plan &p) { find(p, "block.norm")->mutable_instructions(0)->mutable_call()->set_sizes(0, 3); }},
-    {"OperandMissing", "are not what SQUARED_NORM takes",
-     [](pb::Plan &p) {
-       find(p, "block.norm")->mutable_instructions(0)->mutable_call()->mutable_buffers()->RemoveLast();
-     }},
-    {"NotWritten", "buffer 1 is not written, the kernel says otherwise",
-     [](pb::Plan &p) {
-       find(p, "block.norm")->mutable_instructions(0)->mutable_call()->mutable_buffers(1)->set_written(false);
-     }},
-    {"AddsToNothing", "SQUARED_NORM adds to nothing",
-     [](pb::Plan &p) { find(p, "block.norm")->mutable_instructions(0)->mutable_call()->set_accumulate(true); }},
-    {"StatesOverlap", "touches the optimizer state of 'block.0.weight' at byte",
-     [](pb::Plan &p) {
-       pb::Stage *stage = p.mutable_stages(0);
-       find(*stage->mutable_calls(2), pb::STATE)->set_base(find(*stage->mutable_calls(1), pb::STATE)->base());
-     },
+    {"NotFilled", "holds nothing",
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_exchanges(0)->mutable_entries()->RemoveLast(); }},
+};
+
+const VerifyCase sums[] = {
+    {"BackwardDropped", "before all its terms are there", [](pb::Plan &p) { drop(p, 0, findRun(p, 0, "backward", 2)); },
      false, 1},
-    {"OtherGradient", "updates 'block.0.weight' with what belongs to 'block.0.shift'",
+    {"FirstDropped", "adds to the sum", [](pb::Plan &p) { runOf(p, 0, "backward")->clear_first(); }},
+    {"FirstTwice", "begins the sum",
+     [](pb::Plan &p) { *runOf(p, 0, "backward", 1)->mutable_first() = runOf(p, 0, "backward")->first(); }},
+    {"MicroBatchesSwapped", "micro-batch",
      [](pb::Plan &p) {
-       pb::Launch *update = launch(p, "block.optimizer", 0);
-       update->mutable_buffers(1)->set_offset(launch(p, "block.optimizer", 1)->buffers(1).offset());
-       update->mutable_buffers(1)->set_bytes(4);
+       runOf(p, 0, "backward")->set_micro_batch(1);
+       runOf(p, 0, "backward", 1)->set_micro_batch(0);
      }},
-    {"PartOfTheGradient", "updates other elements of 'block.0.weight'",
-     [](pb::Plan &p) { launch(p, "block.optimizer", 0)->mutable_buffers(1)->set_bytes(12); }},
-    {"PartOfTheState", "takes the optimizer state of 'block.0.weight' in another order",
-     [](pb::Plan &p) { launch(p, "block.optimizer", 0)->mutable_buffers(2)->set_bytes(12); }},
-    {"WithoutGradient", "updates 'block.0.weight' without its gradient",
+    {"Additions", "before all its terms are there",
+     [](pb::Plan &p) { valueOf(p, "embed.weight.gradient")->set_additions(2); }},
+    {"AlwaysAdds", "adds to the sum",
+     [](pb::Plan &p) { launchOf(p, "block.backward")->mutable_scalars(2)->clear_first(); }},
+    {"WritesOverTheSum", "writes over a sum",
      [](pb::Plan &p) {
-       *launch(p, "block.optimizer", 0)->mutable_buffers(1) = launch(p, "block.optimizer", 0)->buffers(3);
+       launchOf(p, "block.backward")->mutable_scalars(2)->clear_first();
+       launchOf(p, "block.backward")->mutable_scalars(2)->set_constant(1);
      }},
-    {"WrittenInForward", "writes 'block.0.weight', which only the optimizer does",
-     [](pb::Plan &p) { launch(p, "block.forward", 0)->mutable_buffers(1)->set_written(true); }},
-    {"GradientOverwritten", "writes over the gradient of 'block.0.weight'",
-     [](pb::Plan &p) { launch(p, "block.backward", 0)->mutable_scalars(2)->set_micro_batch(0); }},
-    {"BetweenParameters", "where no parameter of the call lies",
-     [](pb::Plan &p) { launch(p, "block.forward", 0)->mutable_buffers(2)->set_offset(28); }},
-    {"LoadedTwice", "begins the gradient of 'embed.weight' where something lies already",
-     [](pb::Plan &p) { launch(p, "embed.backward", 0)->mutable_scalars(4)->set_constant(0); }, false, 1},
-    {"GatheredBeforeTheUpdate", "before it is updated, or not by its parts",
+    {"NormDropped", "of the gradient of bucket", [](pb::Plan &p) { drop(p, 0, findRun(p, 0, "norm")); }},
+    {"OtherNorm", "not with weight",
+     [](pb::Plan &p) { instructionOf(p, "block.norm")->mutable_call()->set_floats(0, 3); }},
+    {"UpdateWithoutNorm", "before the norm of their gradients is read",
+     [](pb::Plan &p) { drop(p, 0, findRun(p, 0, "scalars")); }},
+    {"UpdateDropped", "not written once, and all of it", [](pb::Plan &p) { drop(p, 0, findRun(p, 0, "update")); }},
+    {"NotGathered", "not written once, and all of it",
      [](pb::Plan &p) {
-       pb::Subprogram *update = find(p, "block.optimizer");
-       update->mutable_instructions()->SwapElements(0, 1);
-       update->mutable_instructions()->SwapElements(1, 2);
+       dropFlight(p, 0, true, "embed.weight.gather");
+       dropFlight(p, 0, false, "embed.weight.gather");
      },
      true},
-    {"SendOfNothing", "sends what is not there",
+    {"OtherGradient", "updates one bucket with what belongs to another",
      [](pb::Plan &p) {
-       pb::Stage *stage = p.mutable_stages(0);
-       swap(stage, indexOf(*stage, pb::Action::START_SEND_FORWARD), indexOf(*stage, pb::Action::FORWARD));
+       pb::Buffer *gradient = launchOf(p, "embed.update")->mutable_buffers(1);
+       gradient->set_value(launchOf(p, "block.update")->buffers(1).value());
+     }},
+    {"LossNotCounted", "nothing is added to 'scalars.0'",
+     [](pb::Plan &p) {
+       pb::Stage *last = p.mutable_stages(1);
+       auto *actions = last->mutable_entries(1)->mutable_blocks(0)->mutable_actions();
+       for (int i = actions->size() - 1; i >= 0; --i)
+         if (actions->Get(i).has_run())
+           actions->DeleteSubrange(i, 1);
+     }},
+    {"Unread", "which the host reads",
+     [](pb::Plan &p) {
+       pb::Stage *last = p.mutable_stages(1);
+       last->mutable_calls(last->calls_size() - 2)->set_programs(2, 0);
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Rules, DataRefusal, testing::ValuesIn(mutations),
-                         [](const auto &info) { return info.param.name; });
+const VerifyCase order[] = {
+    {"ReceiveMissing", "where stage",
+     [](pb::Plan &p) {
+       dropFlight(p, 0, true, "dout", 3);
+       dropFlight(p, 0, false, "dout", 3);
+     }},
+    {"OtherLine", "has no communicator", [](pb::Plan &p) { transferOf(p, "din")->set_line(0); }},
+    {"NobodyThere", "there is no stage on the other side", [](pb::Plan &p) { transferOf(p, "out")->set_shift(2); }},
+    {"MicroBatchesCross", "which is another",
+     [](pb::Plan &p) {
+       for (pb::Action &action : *actionsOf(p, 1))
+         for (auto *flights : {action.mutable_start()->mutable_flights()})
+           for (pb::Flight &flight : *flights)
+             if (p.transfers(static_cast<int>(flight.transfer())).name() == "din" && flight.micro_batch() < 2)
+               flight.set_micro_batch(1 - flight.micro_batch());
+     }},
+    {"ThreeStagesOfAGroup", "is no member of the group",
+     [](pb::Plan &p) {
+       pb::Group *group = p.mutable_groups(static_cast<int>(transferOf(p, "embed.weight.total")->group()));
+       group->clear_stages();
+       group->add_stages(0);
+     }},
+    {"Hangs", "waits for ever",
+     [](pb::Plan &p) {
+       // Stage 0 sends its second stream before it receives a cotangent, stage 1 the other way round.
+       pb::Action &start = (*actionsOf(p, 1))[findFlight(p, 1, true, "in", 1)];
+       pb::Flight late;
+       for (const pb::Flight &flight : start.start().flights())
+         if (p.transfers(static_cast<int>(flight.transfer())).name() == "in" && flight.micro_batch() == 1)
+           late = flight;
+       dropFlight(p, 1, true, "in", 1);
+       *(*actionsOf(p, 1))[findFlight(p, 1, true, "din", 0)].mutable_start()->add_flights() = late;
+     }},
+};
+
+std::string nameOf(const testing::TestParamInfo<VerifyCase> &info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Bytes, DataRefusal, testing::ValuesIn(bytes), nameOf);
+INSTANTIATE_TEST_SUITE_P(Flights, DataRefusal, testing::ValuesIn(flights), nameOf);
+INSTANTIATE_TEST_SUITE_P(Sums, DataRefusal, testing::ValuesIn(sums), nameOf);
+INSTANTIATE_TEST_SUITE_P(Order, DataRefusal, testing::ValuesIn(order), nameOf);
 
 } // namespace
 } // namespace espalier::rt
