@@ -307,37 +307,60 @@ private:
     return llvm::Error::success();
   }
 
+  /// What the ranks that differ in `axes` bring of a bucket, and those of `holders` where these are given.
+  llvm::Expected<Rendezvous::Parts> exchange(const SegmentBucket &bucket, ArrayRef<StringAttr> axes,
+                                             ArrayRef<uint32_t> holders, const char *what, std::vector<double> values) {
+    int stages = std::max<int>(1, static_cast<int>(holders.size())), members = 1;
+    for (StringAttr axis : axes)
+      members *= static_cast<int>(context.axisSize(axis));
+    auto holder = holders.empty() ? 0 : llvm::find(holders, static_cast<uint32_t>(stage)) - holders.begin();
+    std::string group = std::string(what) + " " + bucket.name;
+    for (const MeshPlace &place : context.mesh) {
+      bool isMember = llvm::any_of(axes, [&](StringAttr axis) { return axis == place.axis; });
+      if (!isMember && (stages == 1 || place.axis != "pp"))
+        group += " " + place.axis + "=" + std::to_string(place.coordinate);
+    }
+    auto type = RankedTensorType::get({static_cast<int64_t>(values.size())}, Builder(module.getContext()).getF32Type());
+    return context.rendezvous->exchange(
+        {group, static_cast<int>(holder * members + positionOn(axes)), stages * members, what},
+        Tensor(type, std::move(values)));
+  }
+
   /// Over the stages that hold it and the bucket's axes. Shares of others are summed too: nothing reads them.
   llvm::Error sumGradients() {
+    Type f32 = Builder(module.getContext()).getF32Type();
     for (LayerState &layer : layers)
       for (const SegmentBucket &bucket : layer.segment->buckets) {
-        if (bucket.isTiedHere)
+        if (bucket.isTiedHere || (bucket.partialAxes.empty() && bucket.holders.empty()))
           continue;
-        int stages = std::max<int>(1, static_cast<int>(bucket.holders.size())), members = stages;
-        for (StringAttr axis : bucket.partialAxes)
-          members *= static_cast<int>(context.axisSize(axis));
-        if (members == 1)
-          continue;
-        auto holder = llvm::find(bucket.holders, static_cast<uint32_t>(stage)) - bucket.holders.begin();
-        std::string group = bucket.name;
-        for (const MeshPlace &place : context.mesh) {
-          bool isMember = llvm::any_of(bucket.partialAxes, [&](StringAttr axis) { return axis == place.axis; }) ||
-                          (stages > 1 && place.axis == "pp");
-          if (!isMember)
-            group += " " + place.axis + "=" + std::to_string(place.coordinate);
-        }
         std::vector<double> &values = layer.stores.at("accumulator/" + bucket.name);
-        auto type = RankedTensorType::get({bucket.elements}, Builder(module.getContext()).getF32Type());
-        auto position = static_cast<int>(holder * (members / stages) + positionOn(bucket.partialAxes));
-        auto parts = context.rendezvous->exchange({group, position, members, "sum"}, Tensor(type, values));
+        auto parts = exchange(bucket, bucket.partialAxes, bucket.holders, "sum", values);
         if (!parts)
           return parts.takeError();
         for (size_t i = 0; i < values.size(); ++i) {
           double sum = 0;
           for (const auto &part : *parts)
             sum += part->values[i];
-          values[i] = roundToElement(type.getElementType(), sum);
+          values[i] = roundToElement(f32, sum);
         }
+      }
+    return llvm::Error::success();
+  }
+
+  /// Each rank's share of the updated parameters.
+  llvm::Error gatherParameters() {
+    for (LayerState &layer : layers)
+      for (const SegmentBucket &bucket : layer.segment->buckets) {
+        if (bucket.isTiedHere || bucket.shareAxes.empty())
+          continue;
+        std::vector<double> &values = layer.stores.at("parameter/" + bucket.name);
+        auto [first, end] = ownPart(bucket);
+        auto parts = exchange(bucket, bucket.shareAxes, {}, "gather", {values.begin() + first, values.begin() + end});
+        if (!parts)
+          return parts.takeError();
+        auto next = values.begin();
+        for (const auto &part : *parts)
+          next = std::copy(part->values.begin(), part->values.end(), next);
       }
     return llvm::Error::success();
   }
@@ -359,7 +382,9 @@ private:
     context.scalars["bias_correction1"] = 1 / (1 - std::pow(adam.beta1, step + 1));
     context.scalars["bias_correction2"] = 1 / (1 - std::pow(adam.beta2, step + 1));
     context.scalars["apply"] = 1;
-    return runAll("update");
+    if (llvm::Error error = runAll("update"))
+      return error;
+    return gatherParameters();
   }
 
   void record(int64_t step, double loss, double norm, double tokens) {

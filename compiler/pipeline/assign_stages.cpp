@@ -139,6 +139,9 @@ std::vector<uint64_t> reachOf(const Plan &plan, const Subprogram &program) {
     visit(transfer.from());
     visit(transfer.to());
   }
+  uint64_t &workspace = reach[static_cast<size_t>(Region::Workspace)];
+  for (const Guard &guard : program.guards())
+    workspace = std::max(workspace, guard.offset() + plan.guard_bytes());
   return reach;
 }
 

@@ -48,7 +48,7 @@ public:
   }
 
 private:
-  static constexpr int none = -1;
+  static constexpr int none = -1, mostOpen = 32;
 
   int modelChunk(int chunk) const {
     return planner::modelChunk(stage, chunk, static_cast<int>(table.stages.size()), table.vShape);
@@ -148,9 +148,13 @@ private:
     lifetime.slots = std::min(lifetime.inFlight + ahead, std::max(microBatches, 1));
   }
 
-  /// Behind the last RUN that reads the buffer which the flight takes.
+  /// Behind the last RUN that reads the buffer which the flight takes. Where chunks do not alternate a queue has no
+  /// more than `mostOpen` flights that nothing has waited for.
   int freeFrom(const StageLifetime &lifetime, int microBatch) const {
-    return microBatch < lifetime.slots ? 0 : span(lifetime, microBatch - lifetime.slots).last + 1;
+    int free = microBatch < lifetime.slots ? 0 : span(lifetime, microBatch - lifetime.slots).last + 1;
+    if (table.chunksPerStage == 1 && microBatch >= mostOpen)
+      free = std::max(free, span(lifetime, microBatch - mostOpen).first + 1);
+    return free;
   }
 
   StageLifetime &lifetimeOf(const StageFlight &flight) {

@@ -10,6 +10,9 @@ namespace {
 
 using namespace rt::pb;
 
+/// Flights of sums and gathers that may be open at once.
+constexpr size_t mostOpen = 48;
+
 /// Appends actions; neighbouring STARTs and neighbouring WAITs are one.
 class ActionWriter {
 public:
@@ -111,10 +114,18 @@ private:
     writer.start(open.back());
   }
 
-  void finish() {
-    for (Flight &flight : open)
-      writer.wait(std::move(flight));
-    open.clear();
+  void finish() { awaitOldest(open.size()); }
+
+  void awaitOldest(size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      writer.wait(std::move(open[i]));
+    open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  /// Before so many flights are started: no queue may have more than `mostOpen` of them, and the oldest are done first.
+  void makeRoom(size_t count) {
+    if (open.size() + count > mostOpen)
+      awaitOldest(std::min(open.size(), open.size() + count - mostOpen));
   }
 
   void begin() { writer.start(writer.flight(in.transfers.set, stepChunk, stepCall, 0)); }
@@ -211,10 +222,13 @@ private:
   }
 
   void startSums(int chunk, uint32_t call, bool acrossStages) {
+    std::vector<uint32_t> sums;
     for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
       if (use.updates() && isTied(use) == acrossStages)
-        for (uint32_t transfer : in.buckets[use.bucket()].sums)
-          start(transfer, chunk, call);
+        llvm::append_range(sums, in.buckets[use.bucket()].sums);
+    makeRoom(sums.size());
+    for (uint32_t transfer : sums)
+      start(transfer, chunk, call);
   }
 
   template <typename Visit> void forEachCall(Visit visit) const {
@@ -247,17 +261,16 @@ private:
     for (int chunk = 0; chunk < stepChunk; ++chunk) {
       uint32_t begin = stage.chunks(chunk).first_call(), end = begin + stage.chunks(chunk).calls();
       for (uint32_t call = begin; call < end; ++call) {
-        auto gathers = [&](auto visit) {
-          for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
-            if (use.updates() && in.buckets[use.bucket()].gather >= 0)
-              visit(in.buckets[use.bucket()].gather);
-        };
-        bool isCut = call + 1 == end;
-        gathers([&](int64_t) { isCut = true; });
-        if (!isCut)
+        std::vector<int64_t> gathers;
+        for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
+          if (use.updates() && in.buckets[use.bucket()].gather >= 0)
+            gathers.push_back(in.buckets[use.bucket()].gather);
+        if (gathers.empty() && call + 1 < end)
           continue;
         writer.run(exec::Role::Update, chunk, begin, call + 1 - begin, 0);
-        gathers([&](int64_t transfer) { start(transfer, chunk, call); });
+        makeRoom(gathers.size());
+        for (int64_t transfer : gathers)
+          start(transfer, chunk, call);
         begin = call + 1;
       }
     }

@@ -80,8 +80,9 @@ TEST(Recompute, SlicedInputsTakeASmallerShareOfMemory) {
   for (int pp : {1, 2}) {
     SplitCase whole{.name = "", .tp = 2, .pp = pp, .microBatches = 4, .recompute = full}, sliced = whole;
     sliced.sliceInputs = true;
-    // Of a micro-batch in flight, three layers keep half of [batch, seq, hidden] less; the head keeps all of it. The layer
-    // that receives its stream on the second stage keeps a half beside the two buffers that it takes turns in anyway.
+    // Of a micro-batch in flight, three layers keep half of [batch, seq, hidden] less; the head keeps all of it. The
+    // layer that receives its stream on the second stage keeps a half beside the two buffers that it takes turns in
+    // anyway.
     uint64_t stream = 2 * 8 * 16 * 4;          // two samples, f32
     uint64_t halves = pp == 1 ? 3 : 2 * 2 - 1; // two layers with two micro-batches in flight, one with one
     EXPECT_EQ(activationBytes(whole) - activationBytes(sliced), halves * stream / 2) << "pp " << pp;

@@ -24,9 +24,9 @@ func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
 // CHECK-LABEL: exec.program @block.norm
 // CHECK-COUNT-3: exec.call {always_adds, buffers = [{{.*}}region = "gradients"{{.*}}region = "scalars", offset = 8{{.*}}function = "squared_norm"
 func.func @block.norm(%n: tensor<f32> {model.role = "statistic", model.name = "squared_norm"},
-                              %a: tensor<16xf32> {model.role = "accumulator", model.name = "a"},
-                              %b: tensor<16xf32> {model.role = "accumulator", model.name = "b"},
-                              %c: tensor<16xf32> {model.role = "accumulator", model.name = "c"})
+                      %a: tensor<16xf32> {model.role = "accumulator", model.name = "a"},
+                      %b: tensor<16xf32> {model.role = "accumulator", model.name = "b"},
+                      %c: tensor<16xf32> {model.role = "accumulator", model.name = "c"})
     -> (tensor<f32> {model.role = "statistic", model.name = "squared_norm"}) {
   %0 = model.squared_norm %a {weight = 1.0 : f64} : (tensor<16xf32>) -> tensor<f32>
   %1 = model.accumulate %n, %0 {always} : (tensor<f32>, tensor<f32>) -> tensor<f32>

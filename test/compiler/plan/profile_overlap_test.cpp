@@ -184,7 +184,7 @@ TEST_P(Overlap, SumsOfGradientsAreHiddenAsTheListRunsThem) {
                                            planner::groupOf(term.axis, plan, problem->machine));
     }
   EXPECT_GT(sums, 0);
-  EXPECT_NEAR(planner::pricePlan(*problem, plan).prediction.time.dataCommunication, sums, 1e-9 * sums);
+  EXPECT_LT(planner::pricePlan(*problem, plan).prediction.time.dataCommunication, sums); // the rest is hidden
 }
 
 } // namespace
