@@ -23,7 +23,7 @@ uint32_t PlanTables::value(const rt::pb::Value &value) {
 
 int64_t PlanTables::findValue(const std::string &name) const {
   auto found = values.find(name);
-  return found == values.end() ? -1 : found->second;
+  return found == values.end() ? -1 : int64_t{found->second};
 }
 
 uint32_t PlanTables::group(uint32_t axes, const std::vector<uint32_t> &stages) {
