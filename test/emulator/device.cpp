@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -57,6 +58,12 @@ Device::Device()
                                          did(race.second, race.secondWrites) + " " +
                                          std::to_string(race.bytes.end - race.bytes.begin) + " bytes at " +
                                          memory.describe(race.bytes.begin) + ", neither waits for the other");
+  };
+  // Ranks may be threads of one process: others go on meanwhile.
+  queue.onIdle = [this] {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
   };
   on_exit(endBadly, nullptr);
 }
@@ -164,6 +171,12 @@ CUresult enqueueFor(CUstream stream, Operation operation) {
     device.queue.enqueue(target, std::move(operation));
     return CUDA_SUCCESS;
   });
+}
+
+bool carryOn() {
+  Device &device = Device::instance();
+  std::lock_guard held(device.lock);
+  return device.queue.carryOn();
 }
 
 std::byte *hostMemory(CUdeviceptr address, uint64_t bytes) { return Device::instance().memory.find(address, bytes); }

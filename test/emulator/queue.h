@@ -17,11 +17,15 @@ namespace espalier::emulator {
 struct Operation {
   std::string name; // for reports: "kernel softmax", "copy of 400 bytes to the device"
   std::function<Accesses()> run;
+  /// Asked when its turn has come, until it says yes: what works together with other devices waits for them. Null: it
+  /// waits for nobody.
+  std::function<bool()> isReady = {};
 };
 
 /// An operation in its place.
 struct Work {
   std::function<Accesses()> run;
+  std::function<bool()> isReady;
   Mark mark;
   Clock clock;                              // of all that comes before, and itself
   std::vector<std::shared_ptr<Work>> waits; // in other streams
@@ -61,8 +65,11 @@ public:
 
   /// One step towards the work's end; whether it is done. The host comes after it then.
   bool advance(const std::shared_ptr<Work> &work);
-  void finish(const std::shared_ptr<Work> &work);
+  void finish(std::shared_ptr<Work> work);
   void finishAll();
+  /// One step towards the end of each operation that waits for other devices, which tells the host nothing. Whether
+  /// there was any.
+  bool carryOn();
   void forget(Range range) { accesses.forget(range); }
   /// Lets work run again after a fault.
   void mend() { isBroken = false; }
@@ -70,9 +77,12 @@ public:
   /// Told of a race; what runs may throw. After the first fault, work is dropped.
   std::function<void(const Race &)> onRace;
   std::function<void(const std::exception &)> onFault;
+  /// Called where nothing can be done but to wait for other devices.
+  std::function<void()> onIdle;
 
 private:
   std::vector<std::unique_ptr<Stream>> streams; // the legacy stream first
+  std::vector<std::shared_ptr<Work>> shared;    // not done, with isReady, in order of issue
   size_t opened = 0;
   Clock host; // what the host has seen end
   AccessMap accesses;
@@ -82,7 +92,8 @@ private:
 
   Stream *streamOf(const Work &work) const;
   std::shared_ptr<Work> runnable(const std::shared_ptr<Work> &wanted) const;
-  void step(const std::shared_ptr<Work> &work);
+  bool step(const std::shared_ptr<Work> &work);
+  bool mayRun(Work &work);
   void run(Stream &stream);
 };
 
