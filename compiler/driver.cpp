@@ -117,13 +117,18 @@ LogicalResult emit(Compilation &c) {
     return emitError(c.module->getLoc()) << reason;
   describeRun(c.run, c.plan, c.flopsPerStep, c.out);
   c.out.set_target(c.options.target);
+  addNames(*c.module, c.plan, c.out);
+  PlanTables tables(c.out);
+  StepTransfers transfers = addStepTransfers(c.regions, c.plan, tables);
+  std::vector<BucketTransfers> buckets = addBuckets(c.segments, c.run, tables, c.out);
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
   if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
     return failure();
-  assignStages({c.run, c.plan, c.segments, c.regions}, c.out);
+  assignStages({c.run, c.plan, c.segments, c.regions, buckets, transfers}, c.out);
+  addCommunicators(c.plan, c.out);
   return success();
 }
 

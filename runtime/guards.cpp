@@ -1,6 +1,6 @@
 #include "runtime/guards.h"
 
-#include "runtime/verify_rules.h"
+#include "runtime/program.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -24,57 +24,73 @@ public:
       : plan(plan), stage(plan.stages(mesh.stage(rank))), mesh(mesh), rank(rank) {}
 
   std::vector<Used> collect() {
-    addStage();
     for (const pb::Call &call : stage.calls()) {
-      const pb::Binding *workspace = bindingOf(stage, call, pb::WORKSPACE);
-      if (workspace)
-        addBinding(*workspace, "the workspace");
-      for (auto [kind, number] : subprogramsOf(call))
+      addWorkspace(call);
+      for (const pb::BucketUse &use : call.buckets())
+        addBucket(call, plan.buckets(use.bucket()));
+      for (uint32_t number : call.programs())
         if (number != 0)
           addSubprogram(call, plan.subprograms(number - 1));
     }
+    for (const pb::Actions &entry : stage.entries())
+      for (const pb::Block &block : entry.blocks())
+        for (const pb::Action &action : block.actions())
+          for (const pb::Flight &flight : action.start().flights())
+            addTransfer(stage.calls(flight.call()), plan.transfers(flight.transfer()));
     std::ranges::sort(used, {}, &Used::begin);
     return std::move(used);
   }
 
 private:
+  /// Bytes behind the beginning of a bound region, in every slot.
   void add(const pb::Binding &binding, uint64_t offset, uint64_t bytes, const std::string &owner) {
-    for (uint32_t slot = 0; slot < std::max(1u, stage.slots()); ++slot) {
-      uint64_t begin = binding.base() + slot * binding.slot_stride() + offset;
-      if (bytes > 0)
-        used.push_back({begin, begin + bytes, owner});
+    const pb::Place &place = stage.places(binding.place());
+    if (place.memory() != pb::DEVICE || bytes == 0)
+      return;
+    for (uint32_t slot = 0; slot < stage.lifetimes(place.lifetime()).slots(); ++slot) {
+      uint64_t base = place.offsets_size() == 1 ? place.offsets(0) + slot * place.stride() : place.offsets(slot);
+      used.push_back({base + binding.offset() + offset, base + binding.offset() + offset + bytes, owner});
     }
   }
 
-  void addBinding(const pb::Binding &binding, const std::string &owner) { add(binding, 0, binding.bytes(), owner); }
-
-  void addStage() {
-    addBinding(stage.scalars_binding(), "the scalars");
-    for (const pb::InputBuffer &input : stage.inputs())
-      add(stage.inputs_binding(), input.offset(), input.bytes(), "the input " + input.name());
-    for (const pb::Binding *stream :
-         {&stage.receive_forward(), &stage.send_forward(), &stage.receive_backward(), &stage.send_backward()})
-      addBinding(*stream, "the stream at the stage's border");
+  void addWorkspace(const pb::Call &call) {
+    for (const pb::Binding &binding : call.bindings())
+      if (binding.region() == findRegion(plan, "workspace"))
+        add(binding, 0, stage.places(binding.place()).bytes() - binding.offset(), "the workspace");
   }
 
   void addSubprogram(const pb::Call &call, const pb::Subprogram &subprogram) {
     for (const pb::Instruction &instruction : subprogram.instructions()) {
-      for (const pb::BufferRef &buffer : instruction.launch().buffers())
+      for (const pb::Buffer &buffer : instruction.launch().buffers())
         addBuffer(call, buffer);
-      for (const pb::BufferRef &buffer : instruction.call().buffers())
+      for (const pb::Buffer &buffer : instruction.call().buffers())
         addBuffer(call, buffer);
-      for (const pb::BufferRef &buffer : instruction.start().from())
-        addBuffer(call, buffer);
-      for (const pb::BufferRef &buffer : instruction.start().to())
-        addBuffer(call, buffer);
+      if (instruction.has_start())
+        addTransfer(call, plan.transfers(instruction.start()));
     }
   }
 
-  void addBuffer(const pb::Call &call, const pb::BufferRef &buffer) {
-    const pb::Binding *binding = bindingOf(stage, call, buffer.region());
-    if (binding && buffer.region() != pb::WORKSPACE)
-      add(*binding, buffer.offset() + mesh.affine(rank, buffer.coordinates()), buffer.bytes(),
-          fmt::format("{} of layer {}", pb::Region_Name(buffer.region()), call.layer()));
+  void addTransfer(const pb::Call &call, const pb::Transfer &transfer) {
+    for (const pb::Buffer &buffer : transfer.from())
+      addBuffer(call, buffer);
+    for (const pb::Buffer &buffer : transfer.to())
+      addBuffer(call, buffer);
+  }
+
+  void addBucket(const pb::Call &call, const pb::Bucket &bucket) {
+    addBuffer(call, bucket.stored());
+    addBuffer(call, bucket.gradient());
+    for (const pb::Buffer &state : bucket.state())
+      addBuffer(call, state);
+  }
+
+  void addBuffer(const pb::Call &call, const pb::Buffer &buffer) {
+    if (buffer.region() == findRegion(plan, "workspace"))
+      return;
+    for (const pb::Binding &binding : call.bindings())
+      if (binding.region() == buffer.region())
+        add(binding, offsetOf(mesh, rank, buffer), buffer.bytes(),
+            fmt::format("{} of {}", plan.regions(buffer.region()), call.name()));
   }
 
   const pb::Plan &plan;
@@ -86,7 +102,8 @@ private:
 
 } // namespace
 
-Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device) : plan(plan), device(device) {
+Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device)
+    : plan(plan), device(device), workspace(findRegion(plan, "workspace").value_or(maxRegions)) {
   uint64_t guard = plan.guard_bytes(), end = 0;
   std::string owner = "the beginning of the arena";
   auto addGap = [&](uint64_t begin, uint64_t stop) {
@@ -104,24 +121,25 @@ Guards::Guards(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device)
       owner = range.owner;
     }
   }
-  if (uint64_t size = plan.stages(mesh.stage(rank)).arena_bytes(); size > end)
+  if (uint64_t size = plan.stages(mesh.stage(rank)).arena_bytes(pb::DEVICE); size > end)
     addGap(end, size);
   for (const Gap &gap : gaps)
     device.fill(gap.begin, static_cast<int>(pattern), gap.end - gap.begin);
 }
 
-void Guards::open(int subprogram, int instruction, uint64_t workspace) const {
+void Guards::open(int subprogram, int instruction, std::span<const Place> bases) const {
   for (const pb::Guard &guard : plan.subprograms(subprogram).guards())
     if (guard.first() == static_cast<uint32_t>(instruction))
-      device.fill(workspace + guard.offset(), static_cast<int>(pattern), plan.guard_bytes());
+      device.fill(bases[workspace].offset + guard.offset(), static_cast<int>(pattern), plan.guard_bytes());
 }
 
-void Guards::check(int subprogram, int instruction, uint64_t workspace) const {
+void Guards::check(int subprogram, int instruction, std::span<const Place> bases) const {
   auto now = static_cast<uint32_t>(instruction);
   for (const pb::Guard &guard : plan.subprograms(subprogram).guards())
-    if (guard.first() <= now && now <= guard.last())
-      checkGap(workspace + guard.offset(), workspace + guard.offset() + plan.guard_bytes(),
-               "a buffer of the workspace");
+    if (guard.first() <= now && now <= guard.last()) {
+      uint64_t begin = bases[workspace].offset + guard.offset();
+      checkGap(begin, begin + plan.guard_bytes(), "a buffer of the workspace");
+    }
   for (const Gap &gap : gaps)
     checkGap(gap.begin, gap.end, gap.owner);
 }

@@ -6,6 +6,7 @@
 #include "runtime/mesh.h"
 #include "runtime/plan.pb.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,12 @@ public:
   /// Fills the gaps of the rank's arena.
   Guards(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device);
 
-  /// Before an instruction of a subprogram whose workspace begins at byte `workspace` of the arena: fills the guards of
-  /// the buffers that begin to live.
-  void open(int subprogram, int instruction, uint64_t workspace) const;
+  /// Before an instruction of a subprogram: fills the guards of the buffers that begin to live. `bases`: where the
+  /// call's regions begin.
+  void open(int subprogram, int instruction, std::span<const Place> bases) const;
 
   /// After the instruction. Throws std::runtime_error that names the damaged byte and the buffer before it.
-  void check(int subprogram, int instruction, uint64_t workspace) const;
+  void check(int subprogram, int instruction, std::span<const Place> bases) const;
 
 private:
   struct Gap {
@@ -34,6 +35,7 @@ private:
 
   const pb::Plan &plan;
   Device &device;
+  const uint32_t workspace; ///< region of that name
   std::vector<Gap> gaps;
 };
 

@@ -91,7 +91,7 @@ FreeMemory freeMemory(const Path &root) {
 
 void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free) {
   const Mesh &mesh = program.mesh();
-  int ranksPerStage = mesh.ranks() / program.plan().stages_size();
+  int ranksPerStage = mesh.ranks() / mesh.count(PP);
   uint64_t needed = 0, largest = 0;
   for (const pb::Stage &stage : program.plan().stages()) {
     uint64_t bytes = program.backend().hostBytes(stage, threadsPerRank);

@@ -10,7 +10,7 @@
 
 namespace espalier::rt {
 
-constexpr uint32_t planVersion = 1;
+constexpr uint32_t planVersion = 2;
 
 /// The file's bytes: equal for equal plans.
 std::string planFileBytes(const pb::Plan &plan);

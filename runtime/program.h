@@ -31,7 +31,12 @@ std::optional<uint32_t> findRegion(const pb::Plan &plan, std::string_view name);
 std::optional<uint32_t> findExchange(const pb::Stage &stage, std::string_view name);
 
 /// Types of a library call's buffers: those of their values.
-std::vector<pb::DataType> typesOf(const pb::Plan &plan, const pb::LibraryCall &call);
+inline std::vector<pb::DataType> typesOf(const pb::Plan &plan, const pb::LibraryCall &call) {
+  std::vector<pb::DataType> types;
+  for (const pb::Buffer &buffer : call.buffers())
+    types.push_back(plan.values(buffer.value()).type());
+  return types;
+}
 
 /// A buffer of an instruction or transfer: where it begins in its region, the rank's own part chosen.
 struct PreparedBuffer {
@@ -53,9 +58,9 @@ struct Range {
 
 struct PreparedInstruction {
   enum Kind : uint8_t { Launch, Call, Start, Wait } kind = Launch;
-  bool adds = false;       ///< a call: to what its destination holds, unless `unlessFirst` says otherwise
+  bool adds = false;        ///< a call: to what its destination holds, unless `unlessFirst` says otherwise
   uint32_t unlessFirst = 0; ///< a call: above 0 it overwrites where the RUN names bucket `unlessFirst` - 1
-  uint32_t number = 0;     ///< kernel of a launch, transfer of a start or wait
+  uint32_t number = 0;      ///< kernel of a launch, transfer of a start or wait
   Range buffers, scalars;
   int64_t extent = 0, grain = 1;
 };
@@ -72,7 +77,7 @@ struct PreparedPlace {
   uint32_t lifetime = 0;
   uint64_t stride = 0;
   uint64_t turnBytes = 0; ///< from the first copy of an exchanged place to the second; 0 for others
-  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> offsets = {};
 
   uint64_t at(uint32_t slot, uint32_t turn) const {
     return (offsets.size() == 1 ? offsets[0] + slot * stride : offsets[slot]) + turn * turnBytes;

@@ -15,6 +15,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -212,6 +213,7 @@ public:
     for (auto [name, slot] : scalarSlots)
       context.scalars[name] = slots[slot] = static_cast<float>(uniform());
     slots[rt::Apply] = static_cast<float>(context.scalars["apply"] = round == 0 ? 1 : 0);
+    slots[rt::Step] = std::bit_cast<float>(context.step);
   }
 
   /// Draws inputs of both signs, or positive and smaller ones where a root is not a number or a result overflows.
@@ -273,9 +275,8 @@ private:
   }
 
   int64_t number(exec::ScalarAttr scalar) const {
-    return scalar.getConstant() + scalar.getStep() * context.step + scalar.getMicroBatch() * context.microBatch +
-           scalar.getLayer() * context.layer + scalar.getSeed() * context.seed +
-           originOf(scalar.getCoordinates(), context);
+    return scalar.getConstant() + scalar.getMicroBatch() * context.microBatch + scalar.getLayer() * context.layer +
+           scalar.getSeed() * context.seed + originOf(scalar.getCoordinates(), context);
   }
 
   std::vector<Bytes> run(rt::KernelFunction code, std::vector<Bytes> &memory) {
@@ -295,9 +296,15 @@ private:
         bytes = Bytes(RankedTensorType::get({blocks, wanted[output].type.getNumElements()},
                                             Float32Type::get(wanted[output].type.getContext())));
     }
+    for (const Accumulation &sum : shape.accumulations) {
+      outputs[sum.output].write(inputs[sum.operand].values);
+      if (sum.scalar >= 0)
+        scalars[sum.scalar] = context.microBatch == 0 ? 1 : 0;
+    }
     SmallVector<void *> buffers;
-    for (Bytes &bytes : memory)
-      buffers.push_back(bytes.data());
+    for (auto [operand, bytes] : llvm::enumerate(memory))
+      if (!shape.isAccumulator(operand))
+        buffers.push_back(bytes.data());
     for (int64_t slot : shape.slots)
       buffers.push_back(&slots[slot]);
     for (Bytes &bytes : outputs)
@@ -372,7 +379,7 @@ LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan) {
   if (plan.kernels_size() == 0)
     return success();
   std::vector<std::unique_ptr<LoadedObject>> objects;
-  for (const rt::pb::KernelObject &object : plan.objects())
+  for (const rt::pb::Object &object : plan.objects())
     objects.push_back(hasLevel(object.level()) ? std::make_unique<LoadedObject>(object.code()) : nullptr);
   if (llvm::none_of(objects, [](const auto &object) { return object != nullptr; }))
     return module.emitError("this processor runs none of the plan's kernels, so that they cannot be checked here");

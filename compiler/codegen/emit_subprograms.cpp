@@ -3,6 +3,7 @@
 
 #include "compiler/codegen/cpu/emit_cpu.h"
 #include "compiler/codegen/cuda/emit_cuda.h"
+#include "compiler/codegen/describe_kernel.h"
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/passes.h"
@@ -47,10 +48,6 @@ static_assert(isSame(exec::Store::Overwrite, pb::OVERWRITE) && isSame(exec::Stor
 /// The number of a name that the op's verifier has seen.
 template <typename Number, typename Enumeration> Number numberOf(std::optional<Enumeration> known) {
   return static_cast<Number>(static_cast<int>(*known));
-}
-
-pb::DataType dataType(Type type) {
-  return type.isBF16() ? pb::BF16 : type.isF16() ? pb::F16 : type.isInteger() ? pb::I32 : pb::F32;
 }
 
 void addCoordinates(Attribute attribute, pb::Affine &affine) {
@@ -152,7 +149,7 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   bool isOwn = name.consume_front("%");
   pb::Value value;
   value.set_name(isOwn ? subprogram->name() + "/" + name.str() : name.str());
-  value.set_type(dataType(buffer.getElement()));
+  value.set_type(codegen::dataType(buffer.getElement()));
   uint32_t number = tables.value(value);
   pb::Value &known = *plan.mutable_values(static_cast<int>(number));
   uint64_t elements = buffer.getBytes() * 8 / buffer.getElement().getIntOrFloatBitWidth();
@@ -273,8 +270,7 @@ void Emitter::emitProgram(exec::ProgramOp program) {
 void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
   message.set_symbol(kernel.getSymName().str());
   message.set_shape(kernel.getShape().str());
-  if (auto parameters = kernel.getParameters(); parameters && kernel.getShape() == "add_squares")
-    message.set_norm_weight(cast<FloatAttr>(parameters->get("weight")).getValueAsDouble());
+  codegen::describeKernel(kernel, message);
 }
 
 LogicalResult Emitter::emit(bool withObjects) {

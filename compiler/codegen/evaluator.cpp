@@ -19,11 +19,13 @@ KernelArguments KernelArguments::read(const KernelShape &shape, llvm::function_r
   KernelArguments arguments;
   unsigned next = 0;
   for (unsigned i = 0; i < shape.operands.size(); ++i)
-    arguments.operands.push_back(buffer(next++));
+    arguments.operands.push_back(shape.isAccumulator(i) ? Value() : buffer(next++));
   for (unsigned i = 0; i < shape.slots.size(); ++i)
     arguments.slots.push_back(buffer(next++));
   for (unsigned i = 0; i < shape.outputs.size(); ++i)
     arguments.outputs.push_back(buffer(next++));
+  for (const Accumulation &sum : shape.accumulations)
+    arguments.operands[sum.operand] = arguments.outputs[sum.output];
   for (unsigned i = 0; i < shape.scalars.size(); ++i)
     arguments.scalars.push_back(scalar(i));
   return arguments;
@@ -31,6 +33,8 @@ KernelArguments KernelArguments::read(const KernelShape &shape, llvm::function_r
 
 void Evaluator::emitScalars() {
   auto &b = lanes.b;
+  if (const int64_t *slot = llvm::find(shape.slots, rt::Step); slot != shape.slots.end())
+    step = lanes.load(arguments.slots[slot - shape.slots.begin()], lanes.integer(0), b.getI32Type(), 1);
   for (auto [index, argument] : llvm::enumerate(shape.body->getArguments()))
     if (shape.levels.lookup(argument) == Level::Scalar)
       scalarValues[argument] = lanes.load(arguments.operands[index], lanes.integer(0), elementOf(argument), 1);
@@ -159,15 +163,14 @@ Value Evaluator::compute(Operation *op, ArrayRef<Value> inputs, int width) {
   return isStored ? lanes.round(result, elementOf(op->getResult(0))) : result;
 }
 
-/// Overwrites in the first micro-batch of a step, unless it always adds. A select, because what lies there may be
-/// no number.
+/// The first term overwrites, unless it always adds. A select, because what lies there may be no number.
 Value Evaluator::accumulate(Operation *op, ArrayRef<Value> inputs, int width) {
   auto &b = lanes.b;
   Value sum = b.create<arith::AddFOp>(inputs[0], inputs[1]);
   if (cast<model::AccumulateOp>(op).getAlways())
     return sum;
   Value isFirst =
-      b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, scalar(shape.firstScalar.lookup(op)), lanes.integer(0));
+      b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, scalar(shape.firstScalar.lookup(op)), lanes.integer(0));
   return b.create<arith::SelectOp>(lanes.splat(isFirst, width), inputs[1], sum);
 }
 
@@ -180,11 +183,11 @@ Value Evaluator::dropout(Operation *op, Value x, int width) {
   auto times = [&](Value value, uint32_t factor) -> Value {
     return b.create<arith::MulIOp>(value, lanes.integer(static_cast<int32_t>(factor), 1, 32));
   };
-  Value key = b.create<arith::AddIOp>(
-      b.create<arith::AddIOp>(times(low(scalar(first)), 0x9E3779B9u), times(low(scalar(first + 1)), 0x85EBCA6Bu)),
-      times(low(scalar(first + 2)), 0xC2B2AE35u));
-  Value sample = b.create<arith::AddIOp>(scalar(first + 3), lanes.divide(currentRow, scalar(first + 4)));
-  Value start = b.create<arith::AddIOp>(scalar(first + 5), rowOffset(shape.dropoutTerms.lookup(op), first + 6));
+  Value key =
+      b.create<arith::AddIOp>(b.create<arith::AddIOp>(times(low(scalar(first)), 0x9E3779B9u), times(step, 0x85EBCA6Bu)),
+                              times(low(scalar(first + 1)), 0xC2B2AE35u));
+  Value sample = b.create<arith::AddIOp>(scalar(first + 2), lanes.divide(currentRow, scalar(first + 3)));
+  Value start = b.create<arith::AddIOp>(scalar(first + 4), rowOffset(shape.dropoutTerms.lookup(op), first + 5));
   Value element = lanes.iota(b.create<arith::AddIOp>(start, lanes.fromColumn(cursor.column)), width);
   Value counter0 = b.create<arith::TruncIOp>(word, element);
   Value high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(element, lanes.integer(32, width)));

@@ -7,7 +7,8 @@
 
 namespace espalier::codegen {
 
-/// What a launch hands to a kernel, in the order of KernelShape: base pointers and i64.
+/// What a launch hands to a kernel, in the order of KernelShape: base pointers and i64. An accumulator has the pointer
+/// of its result.
 struct KernelArguments {
   llvm::SmallVector<mlir::Value> operands, slots, outputs, scalars;
 
@@ -69,6 +70,7 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> scalarValues, rowValues, fullValues;
   llvm::DenseMap<mlir::Value, unsigned> stored;
   mlir::Value currentRow;
+  mlir::Value step; ///< where a body draws random bits
   Cursor cursor;
 };
 

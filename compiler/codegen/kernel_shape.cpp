@@ -91,10 +91,11 @@ LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
     else
       terms.push_back({inner, local[d], stride});
   }
-  llvm::append_values(shape.scalars, exec::ScalarAttr::get(context, 0, 0, 0, 0, /*seed=*/1, {}),
-                      exec::ScalarAttr::get(context, 0, /*step=*/1, 0, 0, 0, {}), randomStream(context, op.getId()),
-                      originScalar(context, originOf(0)), constantScalar(context, product(local.slice(1, split - 1))),
-                      element);
+  if (!llvm::is_contained(shape.slots, rt::Step))
+    shape.slots.push_back(rt::Step);
+  llvm::append_values(shape.scalars, exec::ScalarAttr::get(context, 0, 0, 0, /*seed=*/1, {}, 0),
+                      randomStream(context, op.getId()), originScalar(context, originOf(0)),
+                      constantScalar(context, product(local.slice(1, split - 1))), element);
   for (const Term &term : terms)
     for (int64_t value : {term.divisor, term.modulus, term.stride})
       shape.scalars.push_back(constantScalar(context, value));
@@ -111,9 +112,23 @@ LogicalResult addScalarsOf(KernelShape &shape, Operation *op) {
   else if (isa<model::PickOp, model::PickGradOp>(op))
     shape.scalars.push_back(originScalar(context, op->getAttr("first_column")));
   else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
-    shape.scalars.push_back(exec::ScalarAttr::get(context, 0, 0, /*micro_batch=*/1, 0, 0, {}));
+    shape.scalars.push_back(firstScalar(context, /*bucket=*/0)); // the launch knows the bucket
   else if (auto dropout = dyn_cast<model::DropoutOp>(op))
     return addDropoutScalars(shape, dropout);
+  return success();
+}
+
+/// Pairs the body's sums with their accumulators; fails where one is read otherwise, or no result.
+LogicalResult findAccumulations(KernelShape &shape) {
+  auto yielded = shape.body->getTerminator()->getOperands();
+  for (auto accumulate : shape.body->getOps<model::AccumulateOp>()) {
+    auto accumulator = dyn_cast<BlockArgument>(accumulate.getAccumulator());
+    auto output = llvm::find(yielded, accumulate.getResult());
+    if (!accumulator || !accumulator.hasOneUse() || output == yielded.end())
+      return failure();
+    shape.accumulations.push_back({accumulator.getArgNumber(), static_cast<unsigned>(output - yielded.begin()),
+                                   accumulate.getAlways() ? -1 : shape.firstScalar.lookup(accumulate)});
+  }
   return success();
 }
 
@@ -189,6 +204,10 @@ exec::ScalarAttr constantScalar(MLIRContext *context, int64_t value) {
   return exec::ScalarAttr::get(context, value, 0, 0, 0, {}, 0);
 }
 
+exec::ScalarAttr firstScalar(MLIRContext *context, int64_t bucket) {
+  return exec::ScalarAttr::get(context, 0, 0, 0, 0, {}, bucket);
+}
+
 exec::ScalarAttr randomStream(MLIRContext *context, int64_t id) {
   return exec::ScalarAttr::get(context, id, 0, /*layer=*/256, 0, {}, 0);
 }
@@ -245,6 +264,8 @@ StringRef scalarName(int64_t slot) {
   llvm_unreachable("a slot of the scalars without a name");
 }
 
+std::string agreedName(int64_t slot) { return scalarName(slot).str() + ".agreed"; }
+
 FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split) {
   KernelShape shape;
   shape.body = &body;
@@ -293,7 +314,17 @@ FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split)
       return failure();
     shape.outputs.push_back(*access);
   }
+  if (failed(findAccumulations(shape)))
+    return failure();
   return shape;
+}
+
+bool KernelShape::isAccumulator(unsigned operand) const {
+  return llvm::any_of(accumulations, [&](const Accumulation &sum) { return sum.operand == operand; });
+}
+
+unsigned KernelShape::bufferCount() const {
+  return operands.size() - accumulations.size() + slots.size() + outputs.size();
 }
 
 std::string KernelShape::key() const {
@@ -316,7 +347,7 @@ std::string KernelShape::key() const {
     if (auto scalar = dyn_cast<model::ScalarOp>(op))
       stream << " slot " << llvm::find(slots, scalarSlot(scalar.getSlot())) - slots.begin();
     if (auto terms = dropoutTerms.find(&op); terms != dropoutTerms.end())
-      stream << " terms " << terms->second.size();
+      stream << " slot " << llvm::find(slots, rt::Step) - slots.begin() << " terms " << terms->second.size();
     numbers[op.getResult(0)] = numbers.size();
     stream << " " << cast<RankedTensorType>(op.getResult(0).getType()).getElementType() << " "
            << static_cast<int>(levels.lookup(op.getResult(0)));

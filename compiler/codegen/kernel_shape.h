@@ -42,8 +42,14 @@ bool reducesLeading(mlir::Operation *op);
 /// it holds a part of the columns only.
 std::optional<Access> accessOf(mlir::Type type, mlir::RankedTensorType space, int64_t split);
 
+/// A result that grows in its accumulator's place: the kernel has one buffer for both, the result's.
+struct Accumulation {
+  unsigned operand, output;
+  int scalar; ///< that says whether the term is the first one, which overwrites; -1 where it always adds
+};
+
 /// A run-time scalar's number in the kernel's scalars, by what it is for. Two kernels with equal keys have equal
-/// numbers.
+/// numbers. Buffers of a launch: operands but accumulators, slots, outputs.
 struct KernelShape {
   mlir::Block *body = nullptr;
   mlir::RankedTensorType space;
@@ -55,6 +61,7 @@ struct KernelShape {
   llvm::MapVector<mlir::Value, Level> levels;
   llvm::DenseMap<mlir::Value, int> passes; ///< pass over the row in which a value exists
   int lastPass = 0;
+  llvm::SmallVector<Accumulation> accumulations;
   llvm::SmallVector<int64_t> slots;                   ///< slots of the scalars region that the body reads, in order
   llvm::SmallVector<exec::ScalarAttr> scalars;        ///< values for this instance, in the kernel's order
   llvm::DenseMap<mlir::Operation *, int> firstScalar; ///< of an op's own scalars
@@ -63,6 +70,9 @@ struct KernelShape {
 
   /// Everything that decides the kernel's code. Equal keys share a kernel.
   std::string key() const;
+  /// Whether an operand has no buffer of its own.
+  bool isAccumulator(unsigned operand) const;
+  unsigned bufferCount() const;
 };
 
 /// Analyzes `body` (of an exec.fused or exec.kernel). Fails silently when it cannot be a kernel of that shape.
@@ -76,6 +86,9 @@ exec::ScalarAttr addScalars(exec::ScalarAttr a, exec::ScalarAttr b);
 
 /// A scalar without variables.
 exec::ScalarAttr constantScalar(mlir::MLIRContext *context, int64_t value);
+
+/// 1 where the run writes the gradients of a buffer's bucket first, as exec.buffer numbers it; 0 for no bucket.
+exec::ScalarAttr firstScalar(mlir::MLIRContext *context, int64_t bucket);
 
 /// layer << 8 | id: the stream of random bits of a dropout op or an attention.
 exec::ScalarAttr randomStream(mlir::MLIRContext *context, int64_t id);
@@ -98,5 +111,7 @@ inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
 int64_t scalarSlot(llvm::StringRef name);
 /// The name of a slot that has one.
 llvm::StringRef scalarName(int64_t slot);
+/// The name of a sum among the scalars once all ranks agree on it.
+std::string agreedName(int64_t slot);
 
 } // namespace espalier::codegen

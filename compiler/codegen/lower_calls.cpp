@@ -2,6 +2,7 @@
 // to batch, m, n and k.
 #include "compiler/codegen/program_builder.h"
 
+#include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
 using namespace mlir;
@@ -156,8 +157,12 @@ void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type 
 void ProgramBuilder::updateScalars(double maxGradNorm) {
   Call call;
   call.function = "update_scalars";
-  for (rt::ScalarSlot slot :
-       {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::LossScale, rt::GradientScale, rt::Apply})
+  auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  bool isAlone = !mesh || llvm::all_of(mesh.getSizes(), [](int64_t size) { return size == 1; });
+  for (int64_t slot : {rt::LossSum, rt::TokenCount, rt::SquaredNorm})
+    call.add(isAlone ? scalarAt(slot) : scalarAt(slot).holding(builder.getStringAttr(agreedName(slot))),
+             builder.getF32Type());
+  for (int64_t slot : {rt::LossScale, rt::GradientScale, rt::Apply})
     call.add(scalarAt(slot), builder.getF32Type());
   call.outputs = 2;
   call.floats = {maxGradNorm};
@@ -200,8 +205,17 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   call.function = isForward ? "attention_forward" : "attention_backward";
   if (failed(isForward ? setUp(cast<model::AttentionOp>(op)) : setUp(cast<model::AttentionGradOp>(op))))
     return failure();
-  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
-    call.add(place(value), elementOf(value));
+  auto addAll = [&](auto values) {
+    for (Value value : values)
+      call.add(place(value), elementOf(value));
+  };
+  auto addStep = [&] { call.add(scalarAt(rt::Step), builder.getI32Type()); };
+  addAll(op->getOperands());
+  if (!isForward)
+    addStep();
+  addAll(op->getResults());
+  if (isForward)
+    addStep();
   call.outputs = op->getNumResults();
   if (int64_t headDim = call.sizes[4]; isCuda && (headDim % 8 != 0 || headDim > 256))
     return op->emitOpError("on cuda needs a head_dim that is a multiple of 8, up to 256, got ") << headDim;

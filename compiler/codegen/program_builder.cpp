@@ -311,10 +311,17 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     return op.emitOpError("is not a kernel of shape ") << op.getShape();
   KernelShape &shape = *analyzed;
   SmallVector<exec::BufferAttr> inputs, outputs;
-  for (Value input : op.getInputs())
+  SmallVector<Attribute> all;
+  SmallVector<int64_t> numbers; // of the inputs' buffers; an accumulator is its result's
+  for (auto [index, input] : llvm::enumerate(op.getInputs())) {
     inputs.push_back(place(input));
+    bool isRead = !shape.isAccumulator(index);
+    numbers.push_back(isRead ? static_cast<int64_t>(all.size()) : -1);
+    if (isRead)
+      all.push_back(inputs.back());
+  }
   for (int64_t slot : shape.slots)
-    inputs.push_back(scalarAt(slot));
+    all.push_back(scalarAt(slot));
   int64_t extent = shape.rows, grain = std::clamp<int64_t>(rowGrainElements / shape.columns, 1, shape.rows);
   if (shape.kind == "flat") {
     extent = shape.columns;
@@ -333,14 +340,21 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
       continue;
     }
     outputs.push_back(place(result));
-    for (unsigned input = 0; input < op.getInputs().size(); ++input)
-      if (mayShare(shape, index, input))
-        llvm::append_values(inPlace, static_cast<int64_t>(inputs.size() + index), static_cast<int64_t>(input));
+    for (auto [input, number] : llvm::enumerate(numbers))
+      if (number >= 0 && mayShare(shape, index, input))
+        llvm::append_values(inPlace, static_cast<int64_t>(all.size() + index), number);
+  }
+  for (const Accumulation &sum : shape.accumulations) {
+    exec::BufferAttr from = inputs[sum.operand], to = outputs[sum.output];
+    if (from != to)
+      copy(from, to, from.getElement(), {1, from.getBytes(), from.getBytes()});
+    if (sum.scalar >= 0)
+      shape.scalars[sum.scalar] = firstScalar(builder.getContext(), from.getBucket());
   }
   cuda::Policy policy;
   if (isCuda)
     policy = cuda::choosePolicy(shape, inputs, outputs);
-  SmallVector<Attribute> all(inputs.begin(), inputs.end()), scalars(shape.scalars.begin(), shape.scalars.end());
+  SmallVector<Attribute> scalars(shape.scalars.begin(), shape.scalars.end());
   llvm::append_range(all, outputs);
   auto launch = builder.create<exec::LaunchOp>(
       FlatSymbolRefAttr::get(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr).getSymNameAttr()),

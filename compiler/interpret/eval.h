@@ -32,6 +32,8 @@ struct EvalContext {
   uint32_t step = 0;
   int64_t microBatch = 0;
   int64_t layer = 0;
+  /// Whether accumulators are zero before the first micro-batch; otherwise it overwrites them.
+  bool hasClearedSums = false;
   /// Index in the global batch of the first sample, for ops without #dist.origin (a function on global shapes).
   int64_t firstSample = 0;
   std::optional<Tensor> cotangent; ///< what model.cotangent gives; ones when absent

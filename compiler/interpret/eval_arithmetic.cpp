@@ -62,7 +62,7 @@ void evalContract(model::ContractOp, Operands x, const EvalContext &, Tensor &y)
 }
 
 void evalAccumulate(model::AccumulateOp op, Operands x, const EvalContext &context, Tensor &y) {
-  bool overwrites = context.microBatch == 0 && !op.getAlways();
+  bool overwrites = context.microBatch == 0 && !op.getAlways() && !context.hasClearedSums;
   for (size_t i = 0; i < y.values.size(); ++i)
     y.values[i] = (overwrites ? 0 : x[0]->values[i]) + x[1]->values[i];
 }

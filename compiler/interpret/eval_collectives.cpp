@@ -16,19 +16,10 @@ llvm::Error makeError(const llvm::Twine &text) { return llvm::createStringError(
 /// This rank's place among those that differ only on `axes`.
 Rendezvous::Call groupOf(Operation *op, ArrayAttr axes, const EvalContext &context) {
   Rendezvous::Call call{"", 0, 1, ""};
-  // Holders of a tied parameter: the ranks of some stages that agree in all other coordinates.
-  if (auto stages = op->getAttrOfType<DenseI64ArrayAttr>("stages")) {
-    ArrayRef<int64_t> list = stages.asArrayRef();
-    call.members = static_cast<int>(list.size());
-    call.position = static_cast<int>(llvm::find(list, context.coordinate("pp")) - list.begin());
-    call.group = "stages ";
-    axes = ArrayAttr::get(op->getContext(), {StringAttr::get(op->getContext(), "pp")});
-  } else {
-    for (auto axis : axes.getAsRange<StringAttr>()) {
-      call.position = static_cast<int>(call.position * context.axisSize(axis) + context.coordinate(axis));
-      call.members *= static_cast<int>(context.axisSize(axis));
-      call.group += axis.str() + " ";
-    }
+  for (auto axis : axes.getAsRange<StringAttr>()) {
+    call.position = static_cast<int>(call.position * context.axisSize(axis) + context.coordinate(axis));
+    call.members *= static_cast<int>(context.axisSize(axis));
+    call.group += axis.str() + " ";
   }
   for (const MeshPlace &place : context.mesh)
     if (!llvm::is_contained(axes.getAsValueRange<StringAttr>(), place.axis))

@@ -15,12 +15,12 @@ namespace espalier {
 
 namespace {
 
-/// One call of a stage and the stores of its values. Parameters, accumulators and moments are flat, as long as the
-/// regions of the run plan, so that the optimizer's shares are ranges of them.
+/// One call of a stage and the stores of its values. Parameters, accumulators and moments are flat, bucket by bucket as
+/// in the regions of the run plan, so that the optimizer's shares are ranges of them.
 struct LayerState {
   LayerCall call;
   const SegmentLayout *segment = nullptr;
-  std::map<std::string, std::vector<double>> stores;      ///< "parameter/w", "accumulator/w", "state/w.moment1"
+  std::map<std::string, std::vector<double>> stores;      ///< "parameter/block.plain", "state/block.plain.moment1"
   std::map<int64_t, std::map<std::string, Tensor>> saved; ///< by micro-batch: saved values and the incoming stream
   LayerState *tiedOwner = nullptr;                        ///< holder of tied parameters on the same stage
 
@@ -40,6 +40,7 @@ public:
         module(*model.module) {
     context.placeOn(module->getAttrOfType<dist::MeshAttr>("dist.mesh"), rank);
     context.seed = static_cast<uint32_t>(run.seed);
+    context.hasClearedSums = true;
     stage = static_cast<int>(context.coordinate("pp"));
     ranksPerStage = plan.ranks() / plan.pp;
   }
@@ -53,6 +54,10 @@ public:
       context.step = static_cast<uint32_t>(step);
       statistics.clear();
       context.scalars["loss_scale"] = 1;
+      for (LayerState &layer : layers)
+        for (const SegmentBucket &bucket : layer.segment->buckets)
+          if (!bucket.isTiedHere)
+            llvm::fill(layer.stores.at("accumulator/" + bucket.name), 0.0);
       for (const planner::Action &action : table.stages[stage]) {
         context.microBatch = action.microBatch;
         bool isForward = action.kind == planner::ActionKind::Forward;
@@ -113,29 +118,36 @@ private:
   }
 
   void initialize(LayerState &layer) {
-    for (const SegmentParameter &parameter : layer.segment->parameters) {
-      if (parameter.isTiedHere)
+    for (const SegmentBucket &bucket : layer.segment->buckets) {
+      if (bucket.isTiedHere)
         continue;
-      const ParameterDescription &description = *parameter.description;
-      std::string name = description.name, global = layer.globalName(parameter);
-      auto kind = static_cast<rt::InitialKind>(static_cast<int>(description.initializer.kind));
-      std::vector<double> master(parameter.heldElements, 0.0);
-      forEachElement(parameter, [&](int64_t flat, int64_t index) {
-        if (index >= 0)
-          master[flat] = rt::initialValue(run.seed, global, kind, description.initializer.stddev, index);
-      });
-      Type stored = storedType();
+      std::vector<double> master(bucket.elements, 0.0);
+      for (size_t number : bucket.parameters) {
+        const SegmentParameter &parameter = layer.segment->parameters[number];
+        const Initializer &initializer = parameter.description->initializer;
+        auto kind = static_cast<rt::InitialKind>(static_cast<int>(initializer.kind));
+        std::string global = layer.globalName(parameter);
+        forEachElement(parameter, [&](int64_t flat, int64_t index) {
+          if (index >= 0)
+            master[parameter.first + flat] = rt::initialValue(run.seed, global, kind, initializer.stddev, index);
+        });
+      }
       std::vector<double> parameters = master;
       for (double &value : parameters)
-        value = roundToElement(stored, value);
-      int64_t share = parameter.stateElements;
-      int64_t first = positionOn(parameter.shareAxes) * share;
-      layer.stores["state/" + name + ".master"].assign(master.begin() + first, master.begin() + first + share);
-      layer.stores["state/" + name + ".moment1"].assign(share, 0.0);
-      layer.stores["state/" + name + ".moment2"].assign(share, 0.0);
-      layer.stores["parameter/" + name] = std::move(parameters);
-      layer.stores["accumulator/" + name].assign(parameter.heldElements, 0.0);
+        value = roundToElement(storedType(), value);
+      auto [first, end] = ownPart(bucket);
+      layer.stores["state/" + bucket.name + ".master"].assign(master.begin() + first, master.begin() + end);
+      layer.stores["state/" + bucket.name + ".moment1"].assign(bucket.partElements, 0.0);
+      layer.stores["state/" + bucket.name + ".moment2"].assign(bucket.partElements, 0.0);
+      layer.stores["parameter/" + bucket.name] = std::move(parameters);
+      layer.stores["accumulator/" + bucket.name].assign(bucket.elements, 0.0);
     }
+  }
+
+  /// Elements of a bucket that this rank updates.
+  std::pair<int64_t, int64_t> ownPart(const SegmentBucket &bucket) const {
+    int64_t first = positionOn(bucket.shareAxes) * bucket.partElements;
+    return {first, first + bucket.partElements};
   }
 
   Type storedType() {
@@ -145,21 +157,16 @@ private:
                                                   : Type(b.getF16Type());
   }
 
-  /// The store behind a parameter-like argument, and where the argument's part of it begins.
-  std::pair<std::vector<double> *, int64_t> store(LayerState &layer, const std::string &role, const std::string &name,
-                                                  DictionaryAttr attributes, int64_t elements) {
-    LayerState *owner = &layer;
-    std::string key = name;
-    if (role != "state") {
-      const SegmentParameter &parameter = layer.segment->parameter(name);
-      if (parameter.isTiedHere) {
-        owner = layer.tiedOwner;
-        key = StringRef(parameter.description->tiedTo).split('.').second.str();
-      }
-    }
-    auto share = attributes.getAs<ArrayAttr>("exec.share");
-    int64_t first = share ? positionOn(SmallVector<StringAttr>(share.getAsRange<StringAttr>())) * elements : 0;
-    return {&owner->stores.at(role + "/" + key), first};
+  /// The store behind a parameter-like argument, and where the argument's part of it begins. `name` is a parameter's, a
+  /// bucket's or that of a part of a bucket's state.
+  std::pair<std::vector<double> *, int64_t> store(LayerState &layer, const std::string &role, const std::string &name) {
+    if (role == "state")
+      return {&layer.stores.at("state/" + name), 0};
+    bool isBucket = StringRef(name).contains('.');
+    const SegmentParameter *parameter = isBucket ? nullptr : &layer.segment->parameter(name);
+    const SegmentBucket &bucket = isBucket ? layer.segment->bucket(name) : layer.segment->bucketOf(*parameter);
+    LayerState &owner = bucket.isTiedHere ? *layer.tiedOwner : layer;
+    return {&owner.stores.at(role + "/" + bucket.name), isBucket ? ownPart(bucket).first : parameter->first};
   }
 
   /// Runs a phase of a layer: arguments are found and results are put back by role and name.
@@ -198,7 +205,7 @@ private:
       return Tensor(type, {statistics[name]});
     if (role == "input")
       return input(name, type, microBatch);
-    auto [values, first] = store(layer, role, name, attributes, type.getNumElements());
+    auto [values, first] = store(layer, role, name);
     return Tensor(type, std::vector<double>(values->begin() + first, values->begin() + first + type.getNumElements()));
   }
 
@@ -211,7 +218,7 @@ private:
     } else if (role == "statistic") {
       statistics[name] = value.values[0];
     } else {
-      auto [values, first] = store(layer, role, name, attributes, value.type.getNumElements());
+      auto [values, first] = store(layer, role, name);
       std::copy(value.values.begin(), value.values.end(), values->begin() + first);
     }
   }
@@ -299,10 +306,45 @@ private:
     return llvm::Error::success();
   }
 
+  /// Over the stages that hold it and the bucket's axes. Shares of others are summed too: nothing reads them.
+  llvm::Error sumGradients() {
+    for (LayerState &layer : layers)
+      for (const SegmentBucket &bucket : layer.segment->buckets) {
+        if (bucket.isTiedHere)
+          continue;
+        int stages = std::max<int>(1, static_cast<int>(bucket.holders.size())), members = stages;
+        for (StringAttr axis : bucket.partialAxes)
+          members *= static_cast<int>(context.axisSize(axis));
+        if (members == 1)
+          continue;
+        auto holder = llvm::find(bucket.holders, static_cast<uint32_t>(stage)) - bucket.holders.begin();
+        std::string group = bucket.name;
+        for (const MeshPlace &place : context.mesh) {
+          bool isMember = llvm::any_of(bucket.partialAxes, [&](StringAttr axis) { return axis == place.axis; }) ||
+                          (stages > 1 && place.axis == "pp");
+          if (!isMember)
+            group += " " + place.axis + "=" + std::to_string(place.coordinate);
+        }
+        std::vector<double> &values = layer.stores.at("accumulator/" + bucket.name);
+        auto type = RankedTensorType::get({bucket.elements}, Builder(module.getContext()).getF32Type());
+        auto position = static_cast<int>(holder * (members / stages) + positionOn(bucket.partialAxes));
+        auto parts = context.rendezvous->exchange({group, position, members, "sum"}, Tensor(type, values));
+        if (!parts)
+          return parts.takeError();
+        for (size_t i = 0; i < values.size(); ++i) {
+          double sum = 0;
+          for (const auto &part : *parts)
+            sum += part->values[i];
+          values[i] = roundToElement(type.getElementType(), sum);
+        }
+      }
+    return llvm::Error::success();
+  }
+
   llvm::Error finishStep(int64_t step) {
-    if (llvm::Error error = runAll("reduce_gradients"))
+    if (llvm::Error error = sumGradients())
       return error;
-    if (llvm::Error error = runAll("squared_norm"))
+    if (llvm::Error error = runAll("norm"))
       return error;
     if (llvm::Error error = agree())
       return error;
@@ -316,7 +358,7 @@ private:
     context.scalars["bias_correction1"] = 1 / (1 - std::pow(adam.beta1, step + 1));
     context.scalars["bias_correction2"] = 1 / (1 - std::pow(adam.beta2, step + 1));
     context.scalars["apply"] = 1;
-    return runAll("optimizer");
+    return runAll("update");
   }
 
   void record(int64_t step, double loss, double norm, double tokens) {
@@ -326,19 +368,20 @@ private:
     entry.gradNorm = norm;
     for (const LayerState &layer : layers)
       for (const SegmentParameter &parameter : layer.segment->parameters) {
-        if (parameter.isTiedHere)
+        if (layer.segment->bucketOf(parameter).isTiedHere)
           continue;
         std::vector<double> &whole = entry.gradients[layer.globalName(parameter)];
         int64_t elements = 1;
         for (const std::string &dim : parameter.description->dims)
           elements *= run.model.dims.at(dim);
         whole.resize(elements);
-        const std::vector<double> &local = layer.stores.at("accumulator/" + parameter.description->name);
-        int64_t share = parameter.stateElements;
-        int64_t first = positionOn(parameter.shareAxes) * share;
-        forEachElement(parameter, [&](int64_t flat, int64_t index) {
-          if (index >= 0 && flat >= first && flat < first + share)
-            whole[index] = local[flat] / tokens;
+        const SegmentBucket &bucket = layer.segment->bucketOf(parameter);
+        const std::vector<double> &local = layer.stores.at("accumulator/" + bucket.name);
+        auto [first, end] = ownPart(bucket);
+        forEachElement(parameter, [&, first = first, end = end](int64_t flat, int64_t index) {
+          int64_t element = parameter.first + flat;
+          if (index >= 0 && element >= first && element < end)
+            whole[index] = local[element] / tokens;
         });
       }
   }

@@ -1,11 +1,12 @@
-// The arena of a stage, in order: parameters, gradients, optimizer state, input slots, what is kept per micro-batch in
-// flight (slot by slot: each call's incoming stream, then its saved values), the buffers at the stage's borders, the
-// workspace that all subprograms share, scalars. A call writes its stream straight into the next call's saved stream. A
-// stream that backward does not read is not kept: forward passes it on in the two buffers that the cotangents take
-// turns in later.
+// The device arena of a stage, in order: parameters, gradients, optimizer state, input slots, what is kept per
+// micro-batch in flight (slot by slot: each call's incoming stream, then its saved values), the buffers at the stage's
+// borders, the workspace that all subprograms share, scalars. A call writes its stream straight into the next call's
+// saved stream. A stream that backward does not read is not kept: forward passes it on in the two buffers that the
+// cotangents take turns in later. The host arena has what is exchanged with the host, twice.
 #include "compiler/pipeline/assign_stages.h"
 
-#include "compiler/pipeline/expand_schedule.h"
+#include "compiler/pipeline/stage_lists.h"
+#include "dialects/exec/dialect.h"
 #include "planner/explain.h"
 
 #include "runtime/abi.h"
@@ -36,56 +37,129 @@ std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, 
 namespace {
 
 using namespace rt::pb;
+using exec::Region;
+using exec::Role;
 
-/// Hands out places of the arena and sums them by memory class.
-class ArenaBuilder {
+constexpr uint64_t scalarBytes = uint64_t{rt::ScalarSlotCount} * 4;
+
+const char *nameOf(LifetimeKind kind) {
+  switch (kind) {
+  case LifetimeKind::Inputs:
+    return "inputs";
+  case LifetimeKind::Saved:
+    return "saved";
+  case LifetimeKind::SavedForWeights:
+    return "saved_for_weights";
+  case LifetimeKind::SavedByBackward:
+    return "saved_by_backward";
+  case LifetimeKind::Out:
+    return "out";
+  case LifetimeKind::In:
+    return "in";
+  case LifetimeKind::DIn:
+    return "din";
+  case LifetimeKind::DOut:
+    return "dout";
+  }
+}
+
+/// Hands out places of a stage's arenas and sums those of the device by memory class.
+class PlaceBuilder {
 public:
-  ArenaBuilder(Stage &stage, uint64_t guard) : stage(stage), guard(guard) {}
+  PlaceBuilder(Stage &stage, uint64_t guard) : stage(stage), guard(guard) {
+    stage.mutable_arena_bytes()->Resize(Memory_ARRAYSIZE, 0);
+  }
 
-  uint64_t take(uint64_t bytes, const char *memoryClass) {
-    uint64_t base = size;
-    uint64_t taken = alignUp(bytes, guard);
-    size += taken;
+  /// A place in every slot of the lifetime.
+  uint32_t take(uint64_t bytes, uint32_t lifetime, const char *memoryClass) {
+    uint64_t stride = alignUp(bytes, guard), slots = stage.lifetimes(static_cast<int>(lifetime)).slots();
+    addToClass(memoryClass, stride * slots);
+    Place &place = add(bytes, lifetime, DEVICE, stride, stride * slots);
+    place.set_memory_class(memoryClass);
+    return stage.places_size() - 1;
+  }
+
+  /// Two copies, in turns.
+  uint32_t exchanged(uint64_t bytes, uint32_t lifetime) {
+    uint64_t stride = alignUp(bytes, 0), slots = stage.lifetimes(static_cast<int>(lifetime)).slots();
+    add(bytes, lifetime, HOST, stride, 2 * stride * slots).set_exchanged(true);
+    return stage.places_size() - 1;
+  }
+
+  static void bind(Call &call, Region region, uint32_t place, uint64_t offset = 0) {
+    Binding &binding = *call.add_bindings();
+    binding.set_region(static_cast<uint32_t>(region));
+    binding.set_place(place);
+    binding.set_offset(offset);
+  }
+
+private:
+  Place &add(uint64_t bytes, uint32_t lifetime, Memory memory, uint64_t stride, uint64_t taken) {
+    Place &place = *stage.add_places();
+    place.set_lifetime(lifetime);
+    place.set_memory(memory);
+    place.set_bytes(bytes);
+    place.add_offsets(stage.arena_bytes(memory));
+    place.set_stride(stride);
+    stage.set_arena_bytes(memory, stage.arena_bytes(memory) + taken);
+    return place;
+  }
+
+  void addToClass(const char *memoryClass, uint64_t bytes) {
     for (MemoryClass &entry : *stage.mutable_memory())
       if (entry.name() == memoryClass) {
-        entry.set_bytes(entry.bytes() + taken);
-        return base;
+        entry.set_bytes(entry.bytes() + bytes);
+        return;
       }
     MemoryClass *entry = stage.add_memory();
     entry->set_name(memoryClass);
-    entry->set_bytes(taken);
-    return base;
+    entry->set_bytes(bytes);
   }
 
-  uint64_t size = 0;
-
-private:
   Stage &stage;
   uint64_t guard;
 };
 
-Binding binding(Region region, uint64_t base, uint64_t stride, uint64_t bytes) {
-  Binding result;
-  result.set_region(region);
-  result.set_base(base);
-  result.set_slot_stride(stride);
-  result.set_bytes(bytes);
-  return result;
+/// Bytes of each region that a subprogram may touch.
+std::vector<uint64_t> reachOf(const Plan &plan, const Subprogram &program) {
+  std::vector<uint64_t> reach(plan.regions_size(), 0);
+  auto visit = [&](const auto &buffers) {
+    for (const Buffer &buffer : buffers)
+      reach[buffer.region()] = std::max(reach[buffer.region()], buffer.offset() + buffer.bytes());
+  };
+  for (const Instruction &instruction : program.instructions()) {
+    if (instruction.has_launch())
+      visit(instruction.launch().buffers());
+    else if (instruction.has_call())
+      visit(instruction.call().buffers());
+    if (instruction.body_case() != Instruction::kStart)
+      continue;
+    const Transfer &transfer = plan.transfers(static_cast<int>(instruction.start()));
+    visit(transfer.from());
+    visit(transfer.to());
+  }
+  return reach;
 }
 
 class StageAssigner {
 public:
   StageAssigner(const StageInputs &in, Plan &out) : in(in), out(out) {
-    for (auto [index, subprogram] : llvm::enumerate(out.subprograms()))
-      subprograms[subprogram.name()] = index + 1;
+    for (auto [index, subprogram] : llvm::enumerate(out.subprograms())) {
+      if (!subprogram.instructions().empty())
+        subprograms[subprogram.name()] = index + 1;
+      reach.push_back(reachOf(out, subprogram));
+    }
     for (const SegmentLayout &segment : in.segments)
       layouts[segment.kind] = &segment;
-    table = planner::buildSchedule(in.plan.schedule, in.plan.pp, in.plan.microBatches, in.plan.virtualStages);
   }
 
   void run() {
+    auto table = planner::buildSchedule(in.plan.schedule, in.plan.pp, in.plan.microBatches, in.plan.virtualStages);
+    ListOptions options;
+    options.everyChunkHasInputs = layersReadInputs();
+    std::vector<StageList> training = expandSchedule(table, options), evaluation = expandEvaluation(table, options);
     for (int stage = 0; stage < in.plan.pp; ++stage)
-      assign(stage);
+      assign(stage, training[stage], evaluation[stage]);
   }
 
 private:
@@ -94,118 +168,132 @@ private:
     return found == subprograms.end() ? 0 : found->second;
   }
 
-  void assign(int number) {
+  uint64_t reached(const Call &call, Role role, Region region) const {
+    uint32_t program = call.programs(static_cast<int>(role));
+    return program == 0 ? 0 : reach[program - 1][static_cast<size_t>(region)];
+  }
+
+  /// Whether a layer that repeats reads what the host stages, such as positions.
+  bool layersReadInputs() const {
+    const std::string &first = in.run.model.runs.front().kind, &last = in.run.model.runs.back().kind;
+    for (auto [index, subprogram] : llvm::enumerate(out.subprograms())) {
+      StringRef kind = StringRef(subprogram.name()).split('.').first;
+      if (kind != first && kind != last && reach[index][static_cast<size_t>(Region::Inputs)] > 0)
+        return true;
+    }
+    return false;
+  }
+
+  void assign(int number, const StageList &training, const StageList &evaluation) {
     Stage &stage = *out.add_stages();
     stage.set_first_layer(in.plan.stages[number].firstLayer);
     stage.set_layers(in.plan.stages[number].layers);
-    uint32_t slots = std::max(1, planner::peakInFlight(table, number));
-    stage.set_slots(slots);
     std::vector<LayerCall> calls = callsOf(in.run, in.plan, number);
     for (const LayerCall &call : calls)
-      addCall(call, number, stage);
-    ArenaBuilder arena(stage, in.regions.guardBytes);
-    bindParameters(calls, stage, arena);
-    bindInputs(stage, slots, arena);
-    bindActivations(calls, number, stage, slots, arena);
-    bindWorkspace(stage, arena);
-    stage.set_arena_bytes(arena.size);
-    expandSchedule(table, number, slots, stage);
+      addCall(call, stage);
+    addChunks(training, static_cast<uint32_t>(calls.size()), stage);
+    PlaceBuilder places(stage, in.regions.guardBytes);
+    bindParameters(calls, stage, places);
+    bindInputs(training, stage, places);
+    bindActivations(calls, number, training, stage, places);
+    bindCommon(stage, places);
+    addExchanges(stage, places);
+    addLists({in.transfers, in.buckets, out}, training, evaluation, stage);
   }
 
-  void addCall(const LayerCall &call, int number, Stage &stage) {
+  void addCall(const LayerCall &call, Stage &stage) {
     Call &entry = *stage.add_calls();
-    entry.set_segment(call.kind);
-    entry.set_layer(call.layer);
-    entry.set_forward(subprogram(call.kind + "." + call.policy + ".forward"));
-    entry.set_backward(subprogram(call.kind + "." + call.policy + ".backward"));
-    entry.set_evaluate(subprogram(call.kind + ".evaluate"));
-    entry.set_reduce_gradients(subprogram(call.kind + ".reduce_gradients"));
-    entry.set_squared_norm(subprogram(call.kind + ".squared_norm"));
-    entry.set_optimizer(subprogram(call.kind + ".optimizer"));
-    const SegmentLayout &layout = *layouts.at(call.kind);
-    for (const SegmentParameter &parameter : layout.parameters) {
-      ParameterSlot &slot = *entry.add_parameters();
-      slot.set_parameter(parameterIndex(call, parameter, number));
-      slot.set_parameter_offset(parameter.parameterOffset);
-      slot.set_gradient_offset(parameter.gradientOffset);
-      slot.set_state_offset(parameter.stateOffset);
-      slot.set_local_elements(parameter.localElements);
-      slot.set_state_elements(parameter.isTiedHere ? 0 : parameter.stateElements);
-      slot.set_master(layout.master);
+    entry.set_name(call.kind + (call.index < 0 ? "" : "." + std::to_string(call.index)));
+    entry.set_layer(static_cast<int32_t>(call.layer));
+    entry.mutable_programs()->Resize(static_cast<int>(exec::getMaxEnumValForRole()) + 1, 0);
+    auto set = [&](Role role, const std::string &name) {
+      entry.set_programs(static_cast<int>(role), subprogram(call.kind + "." + name));
+    };
+    set(Role::Forward, call.policy + ".forward");
+    set(Role::Backward, call.policy + ".backward");
+    set(Role::Evaluate, "evaluate");
+    set(Role::Norm, "norm");
+    set(Role::Update, "update");
+    for (const SegmentBucket &bucket : layouts.at(call.kind)->buckets) {
+      BucketUse &use = *entry.add_buckets();
+      use.set_bucket(bucket.number);
+      use.set_owner(bucket.isTied ? 0 : call.layer); // the first segment owns what is tied
+      use.set_updates(!bucket.isTiedHere);
     }
   }
 
-  /// Index in the parameter table; enters the parameter, or this stage as one more holder of a tied one.
-  uint32_t parameterIndex(const LayerCall &call, const SegmentParameter &parameter, int stage) {
-    const ParameterDescription &description = *parameter.description;
-    std::string layer = call.index < 0 ? "" : std::to_string(call.index) + ".";
-    std::string name = description.tiedTo.empty() ? call.kind + "." + layer + description.name : description.tiedTo;
-    auto [found, isNew] = parameters.try_emplace(name, out.parameters_size());
-    if (isNew)
-      describe(name, parameter, *out.add_parameters());
-    Parameter &entry = *out.mutable_parameters(found->second);
-    if (!llvm::is_contained(entry.stages(), static_cast<uint32_t>(stage)))
-      entry.add_stages(stage);
-    return found->second;
+  /// One chunk of layers, and one for what is once per step.
+  void addChunks(const StageList &list, uint32_t calls, Stage &stage) {
+    Lifetime &resident = *stage.add_lifetimes();
+    resident.set_name("resident");
+    resident.set_slots(1);
+    auto add = [&](const char *name, uint32_t slots) {
+      Lifetime &lifetime = *stage.add_lifetimes();
+      lifetime.set_name(name);
+      lifetime.set_slots(slots);
+      lifetime.set_rotates(true);
+    };
+    Chunk &layers = *stage.add_chunks();
+    layers.set_name("layers");
+    layers.set_calls(calls);
+    if (list.lifetimeOf(0, LifetimeKind::Inputs) >= 0)
+      add("staged", static_cast<uint32_t>(in.plan.microBatches));
+    firstLifetime = stage.lifetimes_size();
+    for (const StageLifetime &lifetime : list.lifetimes)
+      add(nameOf(lifetime.kind), static_cast<uint32_t>(lifetime.slots));
+    for (int lifetime = 1; lifetime < stage.lifetimes_size(); ++lifetime)
+      layers.add_lifetimes(lifetime);
+    Call &step = *stage.add_calls();
+    step.set_name("step");
+    step.set_layer(-1);
+    step.mutable_programs()->Resize(static_cast<int>(exec::getMaxEnumValForRole()) + 1, 0);
+    step.set_programs(static_cast<int>(Role::Scalars), subprogram("step.scalars"));
+    Chunk &last = *stage.add_chunks();
+    last.set_name("step");
+    last.set_first_call(calls);
+    last.set_calls(1);
   }
 
-  void describe(const std::string &name, const SegmentParameter &parameter, Parameter &entry) const {
-    const ParameterDescription &description = *parameter.description;
-    entry.set_name(name);
-    for (const std::string &dim : description.dims)
-      entry.add_shape(in.run.model.dims.at(dim));
-    for (int64_t size : parameter.paddedShape)
-      entry.add_padded_shape(size);
-    for (const Axes &axes : parameter.sharding.dims) {
-      ShardedDim &dim = *entry.add_dims();
-      for (StringAttr axis : axes)
-        dim.add_axes(axis.str());
-    }
-    DType type = in.run.dtypes.parameters;
-    entry.set_type(type == DType::F32 ? F32 : type == DType::BF16 ? BF16 : F16);
-    entry.mutable_initialization()->set_kind(
-        static_cast<Initialization::Kind>(static_cast<int>(description.initializer.kind)));
-    entry.mutable_initialization()->set_stddev(description.initializer.stddev);
-    entry.set_decay(description.decay);
-    for (StringAttr axis : parameter.partialAxes)
-      entry.add_partial_axes(axis.str());
-    entry.set_norm_weight(1.0 / parameter.replicas);
+  /// The stage's lifetime for one of the list's; the resident one where the chunk has none.
+  uint32_t lifetimeOf(const StageList &list, LifetimeKind kind) const {
+    int lifetime = list.lifetimeOf(0, kind);
+    return lifetime < 0 ? 0 : firstLifetime + static_cast<uint32_t>(lifetime);
   }
 
   /// Segments that share tied parameters on this stage share one region.
-  void bindParameters(ArrayRef<LayerCall> calls, Stage &stage, ArenaBuilder &arena) {
-    bool isShared = in.plan.pp == 1 && llvm::any_of(layouts.at(calls.back().kind)->parameters,
-                                                    [](const SegmentParameter &p) { return p.isTiedHere; });
+  void bindParameters(ArrayRef<LayerCall> calls, Stage &stage, PlaceBuilder &places) {
+    bool isShared = llvm::any_of(layouts.at(calls.back().kind)->buckets,
+                                 [](const SegmentBucket &bucket) { return bucket.isTiedHere; });
     struct Class {
       Region region;
       const char *name;
       uint64_t SegmentLayout::*bytes;
     };
-    for (Class memory : {Class{PARAMETERS, "parameters", &SegmentLayout::parameterBytes},
-                         Class{GRADIENTS, "gradients", &SegmentLayout::gradientBytes},
-                         Class{STATE, "optimizer", &SegmentLayout::stateBytes}}) {
-      uint64_t first = 0;
+    for (Class memory : {Class{Region::Parameters, "parameters", &SegmentLayout::parameterBytes},
+                         Class{Region::Gradients, "gradients", &SegmentLayout::gradientBytes},
+                         Class{Region::State, "optimizer", &SegmentLayout::stateBytes}}) {
+      uint32_t first = 0;
       for (auto [index, call] : llvm::enumerate(calls)) {
         uint64_t bytes = layouts.at(call.kind)->*memory.bytes;
+        if (bytes == 0)
+          continue;
         bool sharesFirst = isShared && index + 1 == calls.size();
-        uint64_t base = sharesFirst ? first : arena.take(bytes, memory.name);
+        uint32_t place = sharesFirst ? first : places.take(bytes, 0, memory.name);
         if (index == 0)
-          first = base;
-        *stage.mutable_calls(index)->add_bindings() = binding(memory.region, base, 0, bytes);
+          first = place;
+        PlaceBuilder::bind(*stage.mutable_calls(static_cast<int>(index)), memory.region, place);
       }
     }
   }
 
-  void bindInputs(Stage &stage, uint32_t slots, ArenaBuilder &arena) {
-    for (const char *name : {"tokens", "positions", "labels", "loss_weights"}) {
-      InputBuffer &input = *stage.add_inputs();
-      input.set_name(name);
-      input.set_offset(in.regions.inputOffsets.at(name));
-      input.set_bytes(in.regions.oneInputBytes);
-      input.set_type(StringRef(name) == "loss_weights" ? F32 : I32);
-    }
-    uint64_t bytes = in.regions.inputBytes;
-    *stage.mutable_inputs_binding() = binding(INPUTS, arena.take(bytes * slots, "inputs"), bytes, bytes);
+  void bindInputs(const StageList &list, Stage &stage, PlaceBuilder &places) {
+    uint32_t lifetime = lifetimeOf(list, LifetimeKind::Inputs);
+    if (lifetime == 0)
+      return;
+    uint32_t place = places.take(in.regions.inputBytes, lifetime, "inputs");
+    for (int call = 0; call + 1 < stage.calls_size(); ++call)
+      PlaceBuilder::bind(*stage.mutable_calls(call), Region::Inputs, place);
+    PlaceBuilder::bind(*stage.mutable_calls(0), Region::Staged, places.exchanged(in.regions.inputBytes, lifetime - 1));
   }
 
   uint64_t savedBytes(const LayerCall &call) const {
@@ -215,79 +303,107 @@ private:
 
   /// Whether backward reads the stream that came in.
   bool keepsStream(const Call &call) const {
-    return call.backward() == 0 || out.subprograms(call.backward() - 1).region_bytes(STREAM_IN) > 0;
+    return call.programs(static_cast<int>(Role::Backward)) == 0 || reached(call, Role::Backward, Region::StreamIn) > 0;
   }
 
-  void bindActivations(ArrayRef<LayerCall> calls, int number, Stage &stage, uint32_t slots, ArenaBuilder &arena) {
+  void bindActivations(ArrayRef<LayerCall> calls, int number, const StageList &list, Stage &stage,
+                       PlaceBuilder &places) {
     uint64_t stream = alignUp(in.regions.streamBytes, in.regions.guardBytes), bytes = in.regions.streamBytes;
     bool isFirst = number == 0, isLast = number + 1 == in.plan.pp;
+    int count = static_cast<int>(calls.size());
     uint64_t slotBytes = 0;
     std::vector<uint64_t> streamOffset, savedOffset;
-    for (auto [index, call] : llvm::enumerate(calls)) {
+    for (int i = 0; i < count; ++i) { // the first call's stream has a place of its own, or it is the embedding
       streamOffset.push_back(slotBytes);
-      bool hasNone = isFirst && index == 0; // embed
-      slotBytes += hasNone || !keepsStream(stage.calls(index)) ? 0 : stream;
+      slotBytes += i == 0 || !keepsStream(stage.calls(i)) ? 0 : stream;
       savedOffset.push_back(slotBytes);
-      slotBytes += savedBytes(call);
+      slotBytes += savedBytes(calls[i]);
     }
-    uint64_t kept = arena.take(slotBytes * slots, "activations");
-    uint64_t send = isLast ? 0 : arena.take(stream * slots, "boundary");
-    uint64_t receiveBackward = isLast ? 0 : arena.take(stream, "boundary");
-    uint64_t sendBackward = isFirst ? 0 : arena.take(stream, "boundary");
-    uint64_t cotangents[2] = {arena.take(stream, "boundary"), arena.take(stream, "boundary")};
-
-    auto streamIn = [&](size_t i) {
-      return keepsStream(stage.calls(i)) ? binding(STREAM_IN, kept + streamOffset[i], slotBytes, bytes)
-                                         : binding(STREAM_IN, cotangents[i % 2], 0, bytes);
+    uint32_t kept = slotBytes ? places.take(slotBytes, lifetimeOf(list, LifetimeKind::Saved), "activations") : 0;
+    auto border = [&](LifetimeKind kind, const char *memoryClass) {
+      return places.take(bytes, lifetimeOf(list, kind), memoryClass);
     };
-    size_t count = calls.size();
-    for (size_t i = 0; i < count; ++i) {
+    uint32_t received = isFirst ? 0 : border(LifetimeKind::In, "activations");
+    uint32_t sent = isLast ? 0 : border(LifetimeKind::Out, "boundary");
+    uint32_t cotangentIn = isLast ? 0 : border(LifetimeKind::DOut, "boundary");
+    uint32_t cotangentOut = isFirst ? 0 : border(LifetimeKind::DIn, "boundary");
+    uint32_t cotangents[2] = {places.take(bytes, 0, "boundary"), places.take(bytes, 0, "boundary")};
+
+    auto bindStream = [&](Call &call, Region region, int i) { // the stream that call i reads
+      if (i == 0)
+        PlaceBuilder::bind(call, region, received);
+      else if (keepsStream(stage.calls(i)))
+        PlaceBuilder::bind(call, region, kept, streamOffset[i]);
+      else
+        PlaceBuilder::bind(call, region, cotangents[i % 2]);
+    };
+    for (int i = 0; i < count; ++i) {
       Call &call = *stage.mutable_calls(i);
-      bool hasIn = !(isFirst && i == 0), hasOut = !(isLast && i + 1 == count);
+      bool hasIn = !(isFirst && i == 0), hasOut = !(isLast && i + 1 == count), sends = i + 1 == count;
       if (savedBytes(calls[i]))
-        *call.add_bindings() = binding(SAVED, kept + savedOffset[i], slotBytes, savedBytes(calls[i]));
+        PlaceBuilder::bind(call, Region::Saved, kept, savedOffset[i]);
       if (hasIn) {
-        *call.add_bindings() = streamIn(i);
-        *call.add_bindings() = binding(COTANGENT_IN, i == 0 ? sendBackward : cotangents[i % 2], 0, bytes);
+        bindStream(call, Region::StreamIn, i);
+        PlaceBuilder::bind(call, Region::CotangentIn, i == 0 ? cotangentOut : cotangents[i % 2]);
       }
-      if (hasOut) {
-        bool sends = i + 1 == count;
-        Binding next = sends ? binding(STREAM_OUT, send, stream, bytes) : streamIn(i + 1);
-        next.set_region(STREAM_OUT);
-        *call.add_bindings() = next;
-        *call.add_bindings() = binding(COTANGENT_OUT, sends ? receiveBackward : cotangents[(i + 1) % 2], 0, bytes);
-      }
-    }
-    if (!isFirst) {
-      *stage.mutable_receive_forward() = streamIn(0);
-      *stage.mutable_send_backward() = binding(COTANGENT_IN, sendBackward, 0, bytes);
-    }
-    if (!isLast) {
-      *stage.mutable_send_forward() = binding(STREAM_OUT, send, stream, bytes);
-      *stage.mutable_receive_backward() = binding(COTANGENT_OUT, receiveBackward, 0, bytes);
+      if (hasOut && sends)
+        PlaceBuilder::bind(call, Region::StreamOut, sent);
+      else if (hasOut)
+        bindStream(call, Region::StreamOut, i + 1);
+      if (hasOut)
+        PlaceBuilder::bind(call, Region::CotangentOut, sends ? cotangentIn : cotangents[(i + 1) % 2]);
     }
   }
 
-  void bindWorkspace(Stage &stage, ArenaBuilder &arena) {
+  /// The workspace and the scalars, one for all calls.
+  void bindCommon(Stage &stage, PlaceBuilder &places) {
     uint64_t bytes = 0;
     for (const Call &call : stage.calls())
-      for (uint32_t index : {call.forward(), call.backward(), call.evaluate(), call.reduce_gradients(),
-                             call.squared_norm(), call.optimizer()})
-        if (index)
-          bytes = std::max(bytes, out.subprograms(index - 1).workspace_bytes());
-    uint64_t base = arena.take(bytes, "workspace");
-    for (Call &call : *stage.mutable_calls())
-      *call.add_bindings() = binding(WORKSPACE, base, 0, bytes);
-    uint64_t scalars = rt::ScalarSlotCount * 4;
-    *stage.mutable_scalars_binding() = binding(SCALARS, arena.take(scalars, "scalars"), 0, scalars);
+      for (uint32_t role = 0; role <= exec::getMaxEnumValForRole(); ++role)
+        bytes = std::max(bytes, reached(call, static_cast<Role>(role), Region::Workspace));
+    uint32_t workspace = places.take(bytes, 0, "workspace"), scalars = places.take(scalarBytes, 0, "scalars");
+    for (Call &call : *stage.mutable_calls()) {
+      PlaceBuilder::bind(call, Region::Workspace, workspace);
+      PlaceBuilder::bind(call, Region::Scalars, scalars);
+    }
+  }
+
+  void addExchanges(Stage &stage, PlaceBuilder &places) {
+    const Transfer &inputs = out.transfers(static_cast<int>(in.transfers.inputs));
+    bool hasInputs = llvm::any_of(stage.calls(0).bindings(), [](const Binding &binding) {
+      return binding.region() == static_cast<uint32_t>(Region::Staged);
+    });
+    auto add = [&](const std::string &name, uint32_t call, const Buffer &buffer, bool isFilled) -> Exchange & {
+      Exchange &exchange = *stage.add_exchanges();
+      exchange.set_name(name);
+      exchange.set_call(call);
+      *exchange.mutable_buffer() = buffer;
+      exchange.set_filled_by_host(isFilled);
+      for (EntryNumber entry : {EntryNumber::TrainStep, EntryNumber::Evaluate})
+        exchange.add_entries(static_cast<uint32_t>(entry));
+      return exchange;
+    };
+    for (const Buffer &buffer : inputs.from()) {
+      if (!hasInputs)
+        break;
+      Exchange &exchange = add(out.values(static_cast<int>(buffer.value())).name(), 0, buffer, /*isFilled=*/true);
+      exchange.add_split((in.plan.dp > 1 ? exec::axisBit("dp") : 0) | (in.plan.ep > 1 ? exec::axisBit("ep") : 0));
+      exchange.add_split(in.plan.cp > 1 ? exec::axisBit("cp") : 0);
+    }
+    uint32_t last = stage.calls_size() - 1;
+    Call &step = *stage.mutable_calls(static_cast<int>(last));
+    PlaceBuilder::bind(step, Region::Settings, places.exchanged(scalarBytes, 0));
+    PlaceBuilder::bind(step, Region::Results, places.exchanged(scalarBytes, 0));
+    add("scalars", last, out.transfers(static_cast<int>(in.transfers.set)).from(0), /*isFilled=*/true);
+    add("results", last, out.transfers(static_cast<int>(in.transfers.metrics)).to(0), /*isFilled=*/false);
   }
 
   const StageInputs &in;
   Plan &out;
   std::map<std::string, uint32_t> subprograms;
+  std::vector<std::vector<uint64_t>> reach; ///< by subprogram and region
   std::map<std::string, const SegmentLayout *> layouts;
-  std::map<std::string, uint32_t> parameters;
-  planner::ScheduleTable table;
+  uint32_t firstLifetime = 1; ///< of the list's, in the stage at hand
 };
 
 } // namespace

@@ -1,6 +1,8 @@
-// Puts a stage together: its calls in order, and its arena: every region of every call at a fixed place.
+// Puts a stage together: its calls in order, the places of their regions, and its lists of actions.
 #pragma once
 
+#include "compiler/pipeline/add_buckets.h"
+#include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/lay_out_regions.h"
 #include "compiler/pipeline/segment_layout.h"
 #include "planner/plan.h"
@@ -17,6 +19,8 @@ struct StageInputs {
   const planner::Plan &plan;
   const std::vector<SegmentLayout> &segments;
   const RegionSizes &regions;
+  const std::vector<BucketTransfers> &buckets; ///< by number
+  const StepTransfers &transfers;
 };
 
 /// One layer of the model: which segment, which number among its repeats, what it keeps.
@@ -30,8 +34,7 @@ struct LayerCall {
 /// The calls of a stage, in the order of the forward pass.
 std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, int stage);
 
-/// Adds the parameter table and the stages to `out`, whose subprograms are already there. Global parameter names are
-/// "<segment>.<name>", with the layer's number where a segment repeats: "block.3.attn_q_weight".
+/// Adds the stages to `out`, which has everything else.
 void assignStages(const StageInputs &inputs, rt::pb::Plan &out);
 
 } // namespace espalier

@@ -65,17 +65,18 @@ void describeData(const DataConfig &data, rt::pb::Data &out) {
 } // namespace
 
 void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out) {
-  out.set_version(1);
+  out.set_version(2);
   out.set_model(run.model.name);
   out.set_compiler(espalierVersion);
   out.set_parameter_count(run.model.parameterCount());
   out.set_memory_limit_bytes(static_cast<uint64_t>(run.cluster.memoryBytes));
-  for (auto [name, size] :
-       {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp), std::pair("tp", plan.tp)}) {
-    rt::pb::Axis &axis = *out.add_mesh();
-    axis.set_name(name);
-    axis.set_size(size);
-  }
+  rt::pb::Mesh &mesh = *out.mutable_mesh();
+  mesh.set_pp(plan.pp);
+  mesh.set_dp(plan.dp);
+  mesh.set_cp(plan.cp);
+  mesh.set_ep(plan.ep);
+  mesh.set_tp(plan.tp);
+  mesh.set_ranks_per_host(run.cluster.devicesPerHost);
   rt::pb::Settings &settings = *out.mutable_settings();
   settings.set_seed(run.seed);
   settings.set_micro_batch_size(plan.microBatchSize);

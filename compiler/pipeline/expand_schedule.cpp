@@ -229,6 +229,14 @@ private:
 
 } // namespace
 
+int StageList::slotsAhead(LifetimeKind kind) const {
+  int slots = 0;
+  for (const StageLifetime &lifetime : lifetimes)
+    if (lifetime.kind == kind)
+      slots += lifetime.slots - lifetime.inFlight;
+  return slots;
+}
+
 std::vector<StageList> expandSchedule(const planner::ScheduleTable &table, const ListOptions &options) {
   std::vector<std::vector<StageFlight>> order = orderTransfers(table);
   std::vector<StageList> lists;

@@ -51,6 +51,9 @@ struct StageList {
   std::vector<std::array<int, kLifetimeKinds>> chunks;
 
   int lifetimeOf(int chunk, LifetimeKind kind) const { return chunks[chunk][static_cast<int>(kind)]; }
+
+  /// Slots of all chunks that RUNs do not ask for: what transfers ahead cost in memory.
+  int slotsAhead(LifetimeKind kind) const;
 };
 
 struct ListOptions {

@@ -19,7 +19,7 @@ namespace {
 const rt::pb::Stage &fullestStage(const rt::pb::Plan &plan) {
   int fullest = 0;
   for (int stage = 1; stage < plan.stages_size(); ++stage)
-    if (plan.stages(stage).arena_bytes() > plan.stages(fullest).arena_bytes())
+    if (plan.stages(stage).arena_bytes(rt::pb::DEVICE) > plan.stages(fullest).arena_bytes(rt::pb::DEVICE))
       fullest = stage;
   return plan.stages(fullest);
 }
@@ -92,23 +92,24 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
                          const rt::pb::Plan &compiled) {
   uint64_t limit = compiled.memory_limit_bytes();
   const rt::pb::Stage &stage = fullestStage(compiled);
-  if (limit == 0 || stage.arena_bytes() <= limit)
+  if (limit == 0 || stage.arena_bytes(rt::pb::DEVICE) <= limit)
     return "";
   std::string classes;
   for (const rt::pb::MemoryClass &entry : stage.memory())
     classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ", entry.name(),
                            planner::describeBytes(static_cast<double>(entry.bytes())));
   std::string text = fmt::format("needs {} per rank, have {} ({}): {}",
-                                 planner::describeBytes(static_cast<double>(stage.arena_bytes())),
+                                 planner::describeBytes(static_cast<double>(stage.arena_bytes(rt::pb::DEVICE))),
                                  planner::describeBytes(limit), describePlan(plan), classes);
-  text += fitWithoutMargin(run.cluster, static_cast<double>(stage.arena_bytes()));
+  text += fitWithoutMargin(run.cluster, static_cast<double>(stage.arena_bytes(rt::pb::DEVICE)));
   CompileOptions sizesOnly;
   sizesOnly.emitKernels = false;
   for (const Change &change : changesOf(run, plan)) {
     std::optional<Compiled> changed = compileRun(context, run, change.plan, sizesOnly);
-    if (changed && fullestStage(changed->plan).arena_bytes() <= limit)
+    if (changed && fullestStage(changed->plan).arena_bytes(rt::pb::DEVICE) <= limit)
       return text + fmt::format("; fits with {} ({})", change.name,
-                                planner::describeBytes(static_cast<double>(fullestStage(changed->plan).arena_bytes())));
+                                planner::describeBytes(
+                                    static_cast<double>(fullestStage(changed->plan).arena_bytes(rt::pb::DEVICE))));
   }
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
 }
@@ -122,7 +123,7 @@ std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &
   std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
   if (!compiled)
     return std::nullopt;
-  return fullestStage(compiled->plan).arena_bytes();
+  return fullestStage(compiled->plan).arena_bytes(rt::pb::DEVICE);
 }
 
 std::string join(const std::vector<std::string> &parts) { return fmt::format("{}", fmt::join(parts, "; ")); }

@@ -34,7 +34,7 @@ constexpr int64_t largestGrowth = 64;
 constexpr int64_t termSamples = 2;
 constexpr int profiledReplicas = 2;
 constexpr const char *policies[] = {"none", "selective", "full"};
-constexpr const char *stepFunctions[] = {".reduce_gradients", ".squared_norm", ".optimizer"};
+constexpr const char *stepFunctions[] = {".norm", ".update"};
 
 /// A plan whose partition has everything that any plan of the pattern can have: replicas, several stages, all policies.
 planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
@@ -192,8 +192,9 @@ private:
     problem.globalBatch = run.globalBatch;
     problem.parameters = static_cast<double>(run.model.parameterCount());
     problem.tokensPerSample = std::max<int64_t>(1, sequence());
-    // As assign_stages lays them out: two cotangents, one buffer for each neighbour, and slots to send from.
-    problem.streamBuffers = {.always = 2, .receives = 1, .sends = 1, .sendsInFlight = 1};
+    // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from and one to receive in;
+    // what comes from the stage before is received beside the streams that are kept.
+    problem.streamBuffers = {.always = 2, .receives = 2, .sends = 2, .sendsInFlight = 0};
     problem.pins = pinsOf(run);
     problem.executable = whyNotExecutable(run).empty();
     describeMachine();

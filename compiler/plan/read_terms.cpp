@@ -31,15 +31,15 @@ StringRef nameOf(DictionaryAttr attributes) {
   return name ? name.getValue() : "";
 }
 
-/// The parameter that an op of a step function works on: of the first argument that it depends on; may be empty.
-StringRef parameterOf(Operation *op) {
+/// The bucket that an op of a step function works on: of the first argument that it depends on; may be empty.
+StringRef bucketOf(Operation *op) {
   auto function = op->getParentOfType<func::FuncOp>();
   for (Value operand : op->getOperands()) {
     if (auto argument = dyn_cast<BlockArgument>(operand)) {
       DictionaryAttr attributes = function.getArgAttrDict(argument.getArgNumber());
       if (roleOf(attributes) == "accumulator" || roleOf(attributes) == "parameter")
         return nameOf(attributes);
-    } else if (StringRef name = parameterOf(operand.getDefiningOp()); !name.empty()) {
+    } else if (StringRef name = bucketOf(operand.getDefiningOp()); !name.empty()) {
       return name;
     }
   }
@@ -119,9 +119,12 @@ public:
         readRepeats(function(".none.backward"), backward, index);
     readSaved();
     readParameters();
-    for (const char *name : {".reduce_gradients", ".squared_norm", ".optimizer"})
+    for (const char *name : {".norm", ".update"})
       if (func::FuncOp step = function(name))
         readStep(step);
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (function(".update") && (tiedStep || !bucket.isTied))
+        readTransfers(bucket);
     for (auto &[key, term] : stepCollectives)
       terms.collectives.push_back(term);
     if (!stepBytes.empty())
@@ -323,51 +326,61 @@ private:
       terms.parameters.push_back(term);
   }
 
-  /// Step functions work on flat ranges; their sizes are shares of the parameter's elements.
+  /// Step functions work on flat ranges; their sizes are shares of the elements of a bucket's parameters.
   void readStep(func::FuncOp step) {
     for (Operation &op : step.getBody().front()) {
-      if (!isCollective(&op) && !movesBytes(&op))
-        continue;
-      StringRef name = parameterOf(&op);
+      StringRef name = movesBytes(&op) ? bucketOf(&op) : "";
       if (name.empty())
         continue;
-      const SegmentParameter &parameter = segment.parameter(name);
-      if (!tiedStep && !parameter.description->tiedTo.empty())
+      const SegmentBucket &bucket = segment.bucket(name);
+      if (!tiedStep && bucket.isTied)
         continue;
-      if (isCollective(&op)) {
-        addStepCollective(&op, parameter);
-        continue;
-      }
       double bytes = 0;
       for (const Monomial &part : trafficOf(&op))
         bytes += part.coefficient;
-      Monomial elements = scaled(elementsOf(parameter), bytes / static_cast<double>(parameter.stateElements));
-      for (StringAttr axis : parameter.shareAxes)
-        elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
-      if (!parameter.shareAxes.empty()) // also where the sequence is split, which steps do not see otherwise
-        elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
-      add(stepBytes, elements);
+      for (size_t index : bucket.parameters) {
+        Monomial elements =
+            scaled(elementsOf(segment.parameters[index]), bytes / static_cast<double>(bucket.partElements));
+        for (StringAttr axis : bucket.shareAxes)
+          elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
+        if (!bucket.shareAxes.empty()) // also where the sequence is split, which steps do not see otherwise
+          elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
+        add(stepBytes, elements);
+      }
     }
   }
 
-  void addStepCollective(Operation *op, const SegmentParameter &parameter) {
-    if (axisOf(op) == planner::Axis::Pp) // the holders of a tied parameter: Problem::tiedBytes
-      return;
-    double width = cast<RankedTensorType>(op->getOperand(0).getType()).getElementTypeBitWidth() / 8.0;
+  /// What the lists of actions start for a bucket; the holders of a tied one are Problem::tiedBytes.
+  void readTransfers(const SegmentBucket &bucket) {
+    Axes sums;
+    for (StringAttr axis : bucket.partialAxes)
+      if (!llvm::is_contained(bucket.shareAxes, axis))
+        sums.push_back(axis);
+    addTransfer(bucket, CollectiveKind::AllReduce, sums, 4);
+    addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, 4);
+    addTransfer(bucket, CollectiveKind::AllGather, bucket.shareAxes, static_cast<double>(bucket.elementBytes));
+  }
+
+  void addTransfer(const SegmentBucket &bucket, CollectiveKind kind, const Axes &axes, double width) {
     // A sum over several axes is priced as one over all replicas and one along tp: with one replica only the tensor
     // ranks are left.
-    bool overExperts = llvm::is_contained(axesOf(op).getAsValueRange<StringAttr>(), "ep");
-    for (StringAttr name : axesOf(op).getAsRange<StringAttr>()) {
+    bool overExperts = llvm::any_of(axes, [](StringAttr name) { return name == "ep"; });
+    for (StringAttr name : axes) {
       if (name == "ep")
         continue;
-      CollectiveTerm term = collectiveTerm(op, Phase::Step);
+      CollectiveTerm term;
+      term.name = kind == CollectiveKind::AllReduce   ? "all_reduce"
+                  : kind == CollectiveKind::AllGather ? "all_gather"
+                                                      : "reduce_scatter";
+      term.kind = kind;
+      term.phase = Phase::Step;
       term.axis = axisNamed(name.getValue());
       term.overExperts = overExperts && name == "dp";
-      term.bytes.clear();
       term.calls = 0;
       std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts);
       CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
-      add(sum.bytes, scaled(elementsOf(parameter), width));
+      for (size_t index : bucket.parameters)
+        add(sum.bytes, scaled(elementsOf(segment.parameters[index]), width));
       sum.calls += 1;
     }
   }

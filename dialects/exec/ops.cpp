@@ -52,15 +52,20 @@ uint32_t axisBit(StringRef axis) {
 }
 
 void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> visit) {
-  auto visitList = [&](ArrayAttr buffers, int64_t outputs) {
+  auto visitList = [&](ArrayRef<Attribute> buffers, int64_t outputs) {
     int64_t firstOutput = static_cast<int64_t>(buffers.size()) - outputs;
     for (auto [index, buffer] : llvm::enumerate(buffers))
       visit(cast<BufferAttr>(buffer), static_cast<int64_t>(index) >= firstOutput);
   };
   if (auto launch = dyn_cast<LaunchOp>(instruction)) {
-    visitList(launch.getBuffers(), launch.getOutputs());
+    visitList(launch.getBuffers().getValue(), launch.getOutputs());
   } else if (auto call = dyn_cast<CallOp>(instruction)) {
-    visitList(call.getBuffers(), call.getOutputs());
+    // Attention reads the step behind what it writes.
+    bool readsLast = symbolizeFunction(call.getFunction()) == Function::AttentionForward;
+    ArrayRef<Attribute> buffers = call.getBuffers().getValue();
+    visitList(buffers.drop_back(readsLast), call.getOutputs());
+    if (readsLast)
+      visit(cast<BufferAttr>(buffers.back()), false);
   } else if (auto start = dyn_cast<StartOp>(instruction)) {
     visit(start.getFrom(), false);
     visit(start.getTo(), true);

@@ -13,21 +13,13 @@ ByteState::ByteState(int64_t end, Content content) {
   pieces[std::numeric_limits<int64_t>::max()] = behind;
 }
 
-std::optional<Fault> ByteState::ready(Span span, const Instance &instance, int64_t origin) const {
-  std::optional<uint32_t> write;
-  return check(span, [&](const Content &content) {
-    bool isSame = content.kind == Content::Ready && content.instance == instance && content.origin == origin &&
-                  content.write == write.value_or(content.write);
-    write = content.write;
-    return isSame;
-  });
-}
-
-std::optional<Fault> ByteState::free(Span span) const {
+std::optional<Fault> ByteState::free(Span span, uint32_t queue) const {
   for (auto piece = at(span.begin); piece != pieces.end() && piece->first < span.end; ++piece) {
     const Piece &state = piece->second;
     int64_t byte = std::max(piece->first, span.begin);
-    if (state.writer)
+    if (queue && state.queue == queue)
+      continue;
+    if (state.writers)
       return Fault{Fault::Written, byte, state.own};
     if (state.readers)
       return Fault{Fault::Read, byte, state.own};
@@ -36,15 +28,23 @@ std::optional<Fault> ByteState::free(Span span) const {
 }
 
 void ByteState::set(Span span, const Content &content) {
-  change(span, [&](Content &old) { old = content; });
+  change(span, [&](int64_t, Content &old) { old = content; });
 }
 
-void ByteState::open(Span span, bool isWrite) {
-  forEachPiece(span, [&](Piece &piece) { ++(isWrite ? piece.writer : piece.readers); });
+void ByteState::open(Span span, bool isWrite, uint32_t queue) {
+  forEachPiece(span, [&](int64_t, Piece &piece) {
+    bool isFirst = piece.readers + piece.writers == 0;
+    piece.queue = isFirst || piece.queue == queue ? queue : manyQueues;
+    ++(isWrite ? piece.writers : piece.readers);
+  });
 }
 
 void ByteState::close(Span span, bool isWrite) {
-  forEachPiece(span, [&](Piece &piece) { --(isWrite ? piece.writer : piece.readers); });
+  forEachPiece(span, [&](int64_t, Piece &piece) {
+    --(isWrite ? piece.writers : piece.readers);
+    if (piece.readers + piece.writers == 0)
+      piece.queue = 0;
+  });
 }
 
 /// From now on the own part has a content of its own.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace espalier::rt::verify {
 
@@ -16,17 +17,21 @@ struct Fault {
   Content found;
 };
 
+/// No queue: nobody asks in the name of a flight.
+constexpr uint32_t noQueue = 0;
+
 class ByteState {
 public:
-  /// Bytes [0, end) that hold `content` from their beginning on.
+  /// Bytes [0, end) that hold `content`.
   explicit ByteState(int64_t end, Content content = {});
 
-  /// The first byte of the span (of its own part) whose content `isGood` refuses, or that a flight writes.
-  template <typename IsGood> std::optional<Fault> check(Span span, IsGood isGood) const {
+  /// The first byte of the span (of its own part) whose content `isGood` refuses, or that a flight writes, unless one
+  /// of the same queue: that has ended by then.
+  template <typename IsGood> std::optional<Fault> check(Span span, IsGood isGood, uint32_t queue = noQueue) const {
     for (auto piece = at(span.begin); piece != pieces.end() && piece->first < span.end; ++piece) {
       const Piece &state = piece->second;
       int64_t byte = std::max(piece->first, span.begin);
-      if (state.writer)
+      if (state.writers && !(queue && state.queue == queue))
         return Fault{Fault::Written, byte, state.own};
       if (isCutOtherwise(state, span))
         return Fault{Fault::OtherCut, byte, state.own};
@@ -38,37 +43,35 @@ public:
     return std::nullopt;
   }
 
-  /// All bytes hold the instance, of one write, from `origin` on.
-  std::optional<Fault> ready(Span span, const Instance &instance, int64_t origin) const;
-
-  /// No flight reads or writes the bytes.
-  std::optional<Fault> free(Span span) const;
+  /// No flight reads or writes the bytes, but for those of a queue.
+  std::optional<Fault> free(Span span, uint32_t queue = noQueue) const;
 
   /// What the span holds from now on; of an own part, other parts keep what they held.
   void set(Span span, const Content &content);
 
   /// Changes the content of each piece of the span.
   template <typename Change> void change(Span span, Change change) {
-    forEachPiece(span, [&](Piece &piece) {
+    forEachPiece(span, [&](int64_t begin, Piece &piece) {
       cut(piece, span);
-      change(piece.own);
+      change(begin, piece.own);
       if (piece.cut && !span.part)
-        change(piece.rest);
+        change(begin, piece.rest);
       uncut(piece);
     });
   }
 
-  /// A flight that reads or writes the bytes begins or ends.
-  void open(Span span, bool isWrite);
+  /// A flight of a queue that reads or writes the bytes begins or ends.
+  void open(Span span, bool isWrite, uint32_t queue);
   void close(Span span, bool isWrite);
 
-  /// The content of a byte's own part.
-  const Content &contentOf(int64_t byte) const { return at(byte)->second.own; }
-
-  /// Goes over all pieces: span (with its part, where own and other parts differ) and content.
+  /// Goes over all pieces: span and content; where parts differ, first what the others hold, then the own part.
   template <typename Visit> void forEach(Visit visit) const {
-    for (auto piece = pieces.begin(); std::next(piece) != pieces.end(); ++piece)
-      visit(Span{piece->first, std::next(piece)->first, piece->second.cut}, piece->second.own);
+    for (auto piece = pieces.begin(); std::next(piece) != pieces.end(); ++piece) {
+      const Piece &state = piece->second;
+      visit(Span{piece->first, std::next(piece)->first, 0}, state.rest);
+      if (state.cut)
+        visit(Span{state.cutBegin, state.cutEnd, state.cut}, state.own);
+    }
   }
 
 private:
@@ -76,10 +79,12 @@ private:
     Content own, rest;
     Axes cut = 0;
     int64_t cutBegin = 0, cutEnd = 0;
-    uint32_t readers = 0, writer = 0;
+    uint32_t readers = 0, writers = 0;
+    uint32_t queue = 0; ///< of all flights that read or write it; `manyQueues` where they differ
     bool operator==(const Piece &) const = default;
   };
   using Pieces = std::map<int64_t, Piece>; ///< by their first byte; each reaches to the next
+  static constexpr uint32_t manyQueues = ~0u;
 
   static bool isCutOtherwise(const Piece &piece, const Span &span) {
     return piece.cut && span.part &&
@@ -96,7 +101,7 @@ private:
       return;
     auto piece = split(span.begin), end = split(span.end);
     for (; piece != end; ++piece)
-      visit(piece->second);
+      visit(piece->first, piece->second);
     join(span.begin, span.end);
   }
 

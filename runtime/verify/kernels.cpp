@@ -1,134 +1,151 @@
-// Rule E: an instruction gives its kernel what that declares. Library functions declare it here, in one table;
-// generated kernels in the plan.
-#include "runtime/comm/comm.h"
-#include "runtime/verify_rules.h"
+// Rule E: an instruction gives its kernel what that declares: operands and scalars in number, types, and exactly the
+// bytes that the kernel reaches. Generated kernels declare it in the plan, library functions in library_functions.h.
+#include "runtime/verify/library_functions.h"
+#include "runtime/verify/rules.h"
 
 #include <algorithm>
-#include <fmt/format.h>
-#include <optional>
 
-namespace espalier::rt {
+namespace espalier::rt::verify {
 namespace {
 
-/// What a library function takes: elements of each operand, 0 for bytes that the sizes name otherwise.
-struct Signature {
-  uint32_t written = 0; ///< operands, as bits
-  std::vector<int64_t> elements;
-  bool isBytes = false; ///< elements are bytes
+class Kernels {
+public:
+  Kernels(const pb::Plan &plan, PlanErrors &errors) : plan(plan), errors(errors) {}
+
+  void check();
+
+private:
+  void checkLaunch(const pb::Launch &launch);
+  void checkReach(const pb::Launch &launch, int index);
+  void checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index);
+  void checkGrid(const pb::Launch &launch);
+  void checkCall(const pb::LibraryCall &call);
+  template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
+    errors.add(name + ": " + fmt::format(format, std::forward<Args>(args)...));
+  }
+  const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
+
+  const pb::Plan &plan;
+  PlanErrors &errors;
+  std::string name; ///< of the instruction at hand
 };
 
-int64_t product(std::initializer_list<int64_t> sizes) {
-  int64_t result = 1;
-  for (int64_t size : sizes)
-    if (__builtin_mul_overflow(result, size, &result))
-      return -1;
-  return result;
+void Kernels::check() {
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    for (int i = 0; i < subprogram.instructions_size(); ++i) {
+      const pb::Instruction &instruction = subprogram.instructions(i);
+      name = instructionName(plan, subprogram, i);
+      if (instruction.has_launch())
+        checkLaunch(instruction.launch());
+      else if (instruction.has_call())
+        checkCall(instruction.call());
+    }
 }
 
-int64_t strided(int64_t blocks, int64_t stride, int64_t bytes) {
-  return blocks > 0 ? product({blocks - 1, stride}) + bytes : 0;
+void Kernels::checkLaunch(const pb::Launch &launch) {
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  if (launch.buffers_size() != kernel.operands_size() ||
+      static_cast<uint32_t>(launch.scalars_size()) != kernel.scalars())
+    return add("{} buffers and {} scalars, {} takes {} and {}", launch.buffers_size(), launch.scalars_size(),
+               kernel.symbol(), kernel.operands_size(), kernel.scalars());
+  std::vector<bool> asksForFirst(kernel.scalars(), false);
+  for (int i = 0; i < launch.buffers_size(); ++i) {
+    const pb::Operand &operand = kernel.operands(i);
+    if (operand.type() != valueOf(launch.buffers(i)).type())
+      add("buffer {} holds {}, {} takes {}", i, pb::DataType_Name(valueOf(launch.buffers(i)).type()), kernel.symbol(),
+          pb::DataType_Name(operand.type()));
+    checkReach(launch, i);
+    if (operand.unless() == 0)
+      continue;
+    asksForFirst[operand.unless() - 1] = true;
+    checkFirst(launch, operand, i);
+  }
+  for (int i = 0; i < launch.scalars_size(); ++i)
+    if (launch.scalars(i).first() && !asksForFirst[static_cast<size_t>(i)])
+      add("scalar {} asks for the first micro-batch of a bucket, {} adds to nothing by it", i, kernel.symbol());
+  checkGrid(launch);
 }
 
-/// Nothing where there are fewer sizes than the function has.
-std::optional<Signature> signatureOf(const pb::LibraryCall &call) {
-  auto size = [&](int i) { return i < call.sizes_size() ? call.sizes(i) : 0; };
-  auto has = [&](int sizes) { return call.sizes_size() >= sizes; };
-  using Call = pb::LibraryCall;
-  switch (call.function()) {
-  case Call::MATMUL: {
-    int64_t m = size(0), n = size(1), k = size(2), batch = size(3);
-    if (!has(4))
-      return std::nullopt;
-    return Signature{1u << 2, {product({batch, m, k}), product({batch, k, n}), product({batch, m, n})}};
+void Kernels::checkReach(const pb::Launch &launch, int index) {
+  const pb::Operand &operand = plan.kernels(static_cast<int>(launch.kernel())).operands(index);
+  const pb::Buffer &buffer = launch.buffers(index);
+  if (operand.bounded())
+    return;
+  std::vector<int64_t> factors = {widthOf(operand.type())};
+  for (uint32_t factor : operand.reach()) {
+    if (factor == 0) {
+      factors.push_back(launch.extent());
+      continue;
+    }
+    const pb::Affine &scalar = launch.scalars(static_cast<int>(factor) - 1);
+    if (!isConstant(scalar))
+      return add("scalar {} is a size and differs from rank to rank or run to run", factor - 1);
+    factors.push_back(scalar.constant());
   }
-  case Call::ATTENTION_FORWARD:
-  case Call::ATTENTION_BACKWARD: {
-    if (!has(5))
-      return std::nullopt;
-    int64_t queries = product({size(0), size(1), size(2), size(3), size(4)});
-    int64_t keys = product({size(0), call.sizes_size() > 5 ? size(5) : size(1), size(2), size(4)});
-    int64_t rows = product({size(0), size(1), size(2), size(3)});
-    if (call.function() == Call::ATTENTION_FORWARD)
-      return Signature{1u << 3 | 1u << 4, {queries, keys, keys, queries, rows}};
-    return Signature{7u << 6, {queries, keys, keys, queries, rows, queries, queries, keys, keys}};
-  }
-  case Call::EMBED:
-    if (!has(3))
-      return std::nullopt;
-    return Signature{1u << 2, {product({size(1), size(2)}), size(0), product({size(0), size(2)})}};
-  case Call::EMBED_GRADIENT:
-    if (!has(3))
-      return std::nullopt;
-    return Signature{1u << 2, {size(0), product({size(0), size(2)}), product({size(1), size(2)})}};
-  case Call::ROPE: {
-    if (!has(4))
-      return std::nullopt;
-    int64_t elements = product({size(0), size(1), size(2)});
-    return Signature{1u << 2, {elements, size(0), elements}};
-  }
-  case Call::SQUARED_NORM:
-    return has(1) ? std::optional(Signature{1u << 1, {size(0), 1}}) : std::nullopt;
-  case Call::COPY:
-    if (!has(4))
-      return std::nullopt;
-    return Signature{1u << 1, {strided(size(0), size(1), size(3)), strided(size(0), size(2), size(3))}, true};
-  case Call::ZERO:
-    return has(1) ? std::optional(Signature{1u << 0, {size(0)}, true}) : std::nullopt;
-  case Call::REDUCE_PARTS:
-    return has(2) ? std::optional(Signature{1u << 1, {product({size(0), size(1)}), size(1)}}) : std::nullopt;
-  default:
-    return std::nullopt;
+  if (int64_t bytes = product(factors); bytes != static_cast<int64_t>(buffer.bytes()))
+    add("buffer {} has {} bytes, the kernel reaches {}", index, buffer.bytes(), bytes);
+}
+
+/// What overwrites in the first micro-batch asks for the bucket that it adds to, or always does the same.
+void Kernels::checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index) {
+  const pb::Affine &scalar = launch.scalars(static_cast<int>(operand.unless()) - 1);
+  bool isFixed = isConstant(scalar) && (scalar.constant() == 0 || scalar.constant() == 1);
+  if (operand.access() != pb::Operand::ADD || (scalar.first() == 0 && !isFixed))
+    add("buffer {} is added to unless scalar {} says otherwise, which it does not", index, operand.unless() - 1);
+}
+
+/// As CUDA has it: 2^31 - 1 blocks in x, 65535 in y.
+void Kernels::checkGrid(const pb::Launch &launch) {
+  for (const pb::Object &object : plan.objects()) {
+    if (object.geometry().empty())
+      continue;
+    const pb::Geometry &geometry = object.geometry(static_cast<int>(launch.kernel()));
+    int64_t blocks = launch.extent() / geometry.extent_per_block();
+    int64_t columns = 0;
+    if (geometry.columns_per_block() > 0 && !launch.scalars().empty())
+      columns = launch.scalars(0).constant() / geometry.columns_per_block();
+    if (blocks > 0x7ffffffe || columns > 65534)
+      add("a grid of {} by {} blocks", blocks, columns);
   }
 }
 
-void checkCall(const pb::LibraryCall &call, const std::string &name, PlanErrors &errors) {
-  std::optional<Signature> signature = signatureOf(call);
-  size_t buffers = call.buffers_size();
-  if (!signature || buffers != signature->elements.size() || static_cast<size_t>(call.types_size()) != buffers)
-    return errors.add(fmt::format("{}: {} buffers, {} types and {} sizes are not what {} takes", name, buffers,
-                                  call.types_size(), call.sizes_size(),
-                                  pb::LibraryCall::Function_Name(call.function())));
-  for (size_t i = 0; i < buffers; ++i) {
-    const pb::BufferRef &buffer = call.buffers(static_cast<int>(i));
-    int64_t width = signature->isBytes ? 1 : elementBytes(call.types(static_cast<int>(i)));
-    int64_t bytes = product({signature->elements[i], width});
-    if (static_cast<int64_t>(buffer.bytes()) != bytes)
-      errors.add(fmt::format("{}: buffer {} has {} bytes, its sizes give {}", name, i, buffer.bytes(), bytes));
-    if (buffer.written() != (signature->written >> i & 1))
-      errors.add(fmt::format("{}: buffer {} is {}written, the kernel says otherwise", name, i,
-                             buffer.written() ? "" : "not "));
+bool hasType(OperandRule::Types types, pb::DataType type) {
+  switch (types) {
+  case OperandRule::Types::F32:
+    return type == pb::F32;
+  case OperandRule::Types::I32:
+    return type == pb::I32;
+  case OperandRule::Types::Float:
+    return type != pb::I32;
+  case OperandRule::Types::Bytes:
+    break;
   }
-  // The first micro-batch of a sum begins it, so only what lives through the micro-batches can be added to.
-  bool mayAdd = (call.function() == pb::LibraryCall::MATMUL || call.function() == pb::LibraryCall::EMBED_GRADIENT ||
-                 call.function() == pb::LibraryCall::REDUCE_PARTS) &&
-                call.buffers().rbegin()->region() == pb::GRADIENTS;
-  if ((call.accumulate() || call.always_adds()) && !mayAdd)
-    errors.add(fmt::format("{}: {} adds to nothing", name, pb::LibraryCall::Function_Name(call.function())));
+  return true;
 }
 
-/// Version 1 does not say what a generated kernel takes, but its launches must agree.
-void checkLaunch(const pb::Launch &launch, const pb::Launch &first, const std::string &name, PlanErrors &errors) {
-  auto isWritten = [](const pb::BufferRef &buffer) { return buffer.written(); };
-  if (launch.scalars_size() != first.scalars_size() ||
-      !std::ranges::equal(launch.buffers(), first.buffers(), {}, isWritten, isWritten))
-    errors.add(fmt::format("{}: its operands are not those of another launch of the same kernel", name));
+void Kernels::checkCall(const pb::LibraryCall &call) {
+  const std::string &function = pb::LibraryCall::Function_Name(call.function());
+  std::optional<std::vector<OperandRule>> rules = operandsOf(call);
+  if (!rules || static_cast<size_t>(call.buffers_size()) != rules->size())
+    return add("{} buffers and {} sizes are not what {} takes", call.buffers_size(), call.sizes_size(), function);
+  bool adds = false;
+  for (int i = 0; i < call.buffers_size(); ++i) {
+    const OperandRule &rule = (*rules)[static_cast<size_t>(i)];
+    const pb::Buffer &buffer = call.buffers(i);
+    pb::DataType type = valueOf(buffer).type();
+    if (!hasType(rule.types, type))
+      add("buffer {} holds {}, {} does not take it", i, pb::DataType_Name(type), function);
+    int64_t width = rule.types == OperandRule::Types::Bytes ? 1 : widthOf(type);
+    if (int64_t bytes = product({rule.elements, width}); bytes != static_cast<int64_t>(buffer.bytes()))
+      add("buffer {} has {} bytes, its sizes give {}", i, buffer.bytes(), bytes);
+    adds |= rule.access == pb::Operand::ADD;
+  }
+  if (call.store() != pb::OVERWRITE && !adds)
+    add("{} adds to nothing", function);
 }
 
 } // namespace
 
-void verifyKernels(const pb::Plan &plan, PlanErrors &errors) {
-  std::vector<const pb::Launch *> launches(plan.kernels_size()); // the first of each kernel
-  for (const pb::Subprogram &subprogram : plan.subprograms())
-    for (int i = 0; i < subprogram.instructions_size(); ++i) {
-      const pb::Instruction &instruction = subprogram.instructions(i);
-      if (instruction.has_call())
-        checkCall(instruction.call(), instructionName(plan, subprogram, i), errors);
-      if (!instruction.has_launch())
-        continue;
-      const pb::Launch *&first = launches[instruction.launch().kernel()];
-      first = first ? first : &instruction.launch();
-      checkLaunch(instruction.launch(), *first, instructionName(plan, subprogram, i), errors);
-    }
-}
+void verifyKernels(const pb::Plan &plan, PlanErrors &errors) { Kernels(plan, errors).check(); }
 
-} // namespace espalier::rt
+} // namespace espalier::rt::verify

@@ -1,85 +1,115 @@
-// A stage's list of actions, played on summaries: one rank stands for all of the stage.
+// A stage's list of an entry, played on summaries: one rank stands for all of the stage. Rule C; what begins and ends
+// an entry, rule J, is in entries.cpp.
 #pragma once
 
-#include "runtime/verify/summary.h"
+#include "runtime/verify/byte_state.h"
+#include "runtime/verify/sums.h"
 
 #include <array>
 
 namespace espalier::rt::verify {
 
-/// Room for a region: one offset per slot.
-struct Place {
-  int64_t base = 0, stride = 0, bytes = 0;
-  int64_t at(uint32_t slot) const { return base + slot * stride; }
-  Span span(uint32_t slot, int64_t begin, int64_t end) const { return {at(slot) + begin, at(slot) + end, 0}; }
+class Play {
+public:
+  Play(const ProgramView &view, int stage, int entry, PlanErrors &errors);
+
+  void play();
+
+private:
+  /// Where a region of the running call begins.
+  struct Where {
+    int memory = 0;
+    int64_t base = 0;
+  };
+  /// A region that a call binds.
+  struct Bound {
+    const pb::Place *place = nullptr;
+    int64_t offset = 0;
+  };
+  /// Who wrote something.
+  struct Writer {
+    const pb::Action *action = nullptr;
+    uint32_t round = 0;
+    int call = -1;
+  };
+  struct Flight {
+    std::vector<std::pair<int, Span>> read, written; ///< with the memory
+  };
+
+  // entries.cpp
+  void begin();
+  void beginBucket(const pb::Call &call, const pb::BucketUse &use, uint32_t number);
+  void fill(const pb::Exchange &exchange);
+  void findResident();
+  void end();
+  void endBucket(const pb::Call &call, const pb::BucketUse &use, uint32_t number);
+  void checkVersion(const pb::Buffer &buffer, uint32_t call, const pb::Bucket &bucket);
+  void readByHost(const pb::Exchange &exchange);
+  bool finds(uint32_t region) const;
+  bool writes(uint32_t region) const;
+
+  // play.cpp
+  void act(const pb::Block &block);
+  void run(const pb::Run &run);
+  void runCall(const pb::Run &run, int index);
+  void checkPlaces(const Summary &summary);
+  void applyTerms(const Summary &summary, const pb::Run &run);
+  void applyTerm(const Operand &term, const pb::Run &run);
+  void applyClobbers(const Summary &summary);
+  void applyGives(const Summary &summary);
+  void setSlots(uint32_t call, const google::protobuf::RepeatedField<uint32_t> &slots);
+
+  // flights.cpp
+  void startFlight(const pb::Flight &flight);
+  void readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
+  void writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
+  void waitFlight(const pb::Flight &flight);
+
+  // what all of them use
+  ByteState &bytesOf(const Where &where) { return memories[static_cast<size_t>(where.memory)]; }
+  Where where(int region) const;
+  Span spanOf(const Operand &operand, const Where &where) const {
+    return {where.base + operand.span.begin, where.base + operand.span.end, operand.span.part};
+  }
+  std::optional<Instance> instanceOf(uint32_t value, int32_t layer);
+  std::optional<Instance> instanceOf(const Operand &operand) { return instanceOf(operand.value, operand.layer); }
+  bool checkReady(const Operand &operand, uint32_t queue, std::string_view verb);
+  bool checkFree(const Where &where, const Span &span, uint32_t queue, std::string_view what);
+  Content contentOf(const Operand &operand, const Where &where, const Instance &instance) const;
+  std::string explain(const Fault &fault) const;
+  std::string describe(const Instance &instance) const;
+  std::string describe(const Writer &writer) const;
+  std::string regionName(int region) const { return view.plan.regions(region); }
+  template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
+    errors.add(position() + ": " + fmt::format(format, std::forward<Args>(args)...));
+  }
+  std::string position() const;
+
+  const ProgramView &view;
+  const int stageIndex;
+  const pb::Stage &stage;
+  const int entryIndex;
+  const pb::Entry &entry;
+  PlanErrors &errors;
+  Sums sums;
+  std::vector<ByteState> memories;                    ///< by memory
+  std::vector<std::vector<Bound>> bounds;             ///< by call and region
+  std::vector<const pb::Chunk *> chunkOf;             ///< by call
+  std::vector<uint32_t> slotOf;                       ///< by lifetime, of what runs
+  std::vector<Writer> writers = {Writer()};           ///< by Content.writer; 0 is before the entry
+  std::set<std::tuple<uint32_t, int, uint32_t>> done; ///< role, call, micro-batch
+  std::set<std::vector<uint32_t>> knownPlaces;        ///< call, role and slots whose regions were found apart
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Flight> flights; ///< by transfer, call, micro-batch
+  std::map<uint32_t, int> openOnQueue;
+
+  // Where the play stands.
+  const pb::Action *action = nullptr;
+  uint32_t round = 0, advance = 0;
+  int call = -1;
+  uint32_t microBatch = 0;
 };
 
-/// Families of values at a stage. Numbers are micro-batches, of parameters and their state versions.
-enum Family : uint32_t { Nothing, Parameter, State, Inputs, Streams, Cotangents, Saved };
-
-/// Where a call has its part of a parameter: begins relative to the resident regions.
-struct Holding {
-  uint32_t parameter = 0;
-  std::string name;
-  int64_t elements = 0, padded = 0; ///< of this rank; with what the last shares reach beyond
-  int64_t stored = 0, gradient = 0, state = 0;
-  int64_t width = 0;                      ///< bytes of a stored element
-  int64_t stateElements = 0, tensors = 0; ///< elements of each tensor of the state, and how many there are
-  Axes partial = 0;                       ///< over which its gradient is summed
-  uint32_t terms = 0;                     ///< of a complete gradient
-};
-
-/// What a region of a call means: a family and its place.
-struct Meaning {
-  uint32_t family = Nothing, place = 0;
-};
-
-enum class Role { Forward, Backward, Reduce, Norm, Update };
-constexpr int roleCount = 5;
-
-struct CallView {
-  std::string name;
-  std::vector<Place> places; ///< by region
-  std::vector<Meaning> meanings;
-  std::vector<Holding> holdings;
-  std::array<const Summary *, roleCount> summaries = {};
-};
-
-/// A line of streams to or from a neighbour.
-struct Line {
-  bool isSend = false;
-  Place place;
-  Meaning meaning;
-};
-
-struct ActionView {
-  enum Kind { Load, Run, Start, Wait, Agree };
-  Kind kind = Run;
-  Role role = Role::Forward;
-  int line = 0;
-  uint32_t microBatch = 0, slot = 0;
-};
-
-/// Resident regions and the scalars that the play knows.
-struct Regions {
-  int parameters = 0, gradients = 0, state = 0, scalars = 0, inputs = 0, workspace = 0;
-  std::vector<int> sums; ///< scalars that are summed until AGREE
-};
-
-struct StageView {
-  bool isTraining = true;
-  int64_t arenaBytes = 0;
-  uint32_t microBatches = 1;
-  Regions regions;
-  Place inputs;
-  std::vector<Span> inputBuffers; ///< within `inputs`
-  std::array<Line, 4> lines;
-  std::vector<CallView> calls;
-  std::vector<ActionView> actions;
-  std::string name;
-  std::function<std::string(int action)> actionName;
-};
-
-void playStage(const StageView &stage, const std::vector<std::string> &regionNames, PlanErrors &errors);
+/// "RUN backward of block.0 to head, micro-batch 2".
+std::string actionText(const pb::Plan &plan, const pb::Stage &stage, const pb::Action &action, uint64_t moved);
 
 } // namespace espalier::rt::verify

@@ -1,24 +1,16 @@
 #include "runtime/verify/summary.h"
 
-#include "runtime/comm/comm.h"
+#include "runtime/verify/limits.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 
 namespace espalier::rt::verify {
 namespace {
 
-enum Family : uint32_t { Entry, Local };
-
-/// A strided copy fills a buffer column by column: it is one value when all columns are there.
-struct ColumnGroup {
-  int region;
-  int64_t begin, outer, stride, covered;
-};
-
 class Summarizer {
 public:
-  Summarizer(const Routine &routine, const std::vector<std::string> &regionNames, PlanErrors &errors);
+  Summarizer(const Routine &routine, const std::vector<ValueInfo> &values, const std::vector<std::string> &regionNames,
+             PlanErrors &errors);
 
   Summary summarize();
 
@@ -28,55 +20,49 @@ private:
   void start(const Step &step);
   void wait(const Step &step);
   void checkDisjoint(const Step &step);
-  void read(const Step &step, const Operand &operand);
-  bool checkFree(const Step &step, const Operand &operand);
-  void write(const Step &step, const Operand &operand);
-  void writeColumns(const Step &step, const Operand &operand);
-  Content contentOf(const Step &step, const Span &span);
-  void keepResident(const Step &step);
+  void checkUpdate(const Step &step);
+  void read(const Step &step, const Operand &operand, uint32_t queue = noQueue);
+  bool checkFree(const Step &step, const Operand &operand, uint32_t queue = noQueue);
+  void addTo(const Step &step, const Operand &operand);
+  void write(const Operand &operand, uint32_t version);
   void touch(const Operand &operand);
   void collectGives();
 
-  bool isResident(const Operand &operand) const { return routine.isResident[operand.region]; }
+  const ValueInfo &info(const Operand &operand) const { return values[operand.value]; }
+  bool isSum(const Operand &operand) const { return info(operand).isSum; }
+  ByteState &stateOf(const Operand &operand) { return states[static_cast<size_t>(operand.region)]; }
   std::string placeOf(const Operand &operand) const {
-    return fmt::format("bytes {} to {} of {}", operand.span.begin, operand.span.end, regionNames[operand.region]);
+    return fmt::format("bytes {} to {} of {}", operand.span.begin, operand.span.end,
+                       regionNames[static_cast<size_t>(operand.region)]);
   }
   template <typename... Args> void add(const Step &step, fmt::format_string<Args...> format, Args &&...args) {
     errors.add(routine.name(step.instruction) + ": " + fmt::format(format, std::forward<Args>(args)...));
   }
 
   const Routine &routine;
+  const std::vector<ValueInfo> &values;
   const std::vector<std::string> &regionNames;
   PlanErrors &errors;
   std::vector<ByteState> states; ///< by region
-  std::map<uint32_t, Step> open; ///< flights
-  std::set<std::tuple<int, int64_t, int64_t, Axes>> needed;
-  std::set<uint32_t> copies; ///< writes by copies, which grow side by side
-  std::vector<ColumnGroup> columns;
-  uint32_t writes = 0;
-  std::vector<int> writers = {-1}; ///< instructions, by write
+  std::map<uint32_t, Step> open; ///< flights, by transfer
+  std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
   Summary summary;
 };
 
-Summarizer::Summarizer(const Routine &routine, const std::vector<std::string> &regionNames, PlanErrors &errors)
-    : routine(routine), regionNames(regionNames), errors(errors) {
-  for (size_t region = 0; region < routine.regionBytes.size(); ++region) {
-    Content content;
-    if (static_cast<int>(region) != routine.workspace) {
-      content.kind = Content::Ready;
-      content.instance = {Entry, static_cast<uint32_t>(region), 0};
-    }
-    states.emplace_back(routine.regionBytes[region], content);
-  }
+Summarizer::Summarizer(const Routine &routine, const std::vector<ValueInfo> &values,
+                       const std::vector<std::string> &regionNames, PlanErrors &errors)
+    : routine(routine), values(values), regionNames(regionNames), errors(errors) {
+  Content found;
+  found.kind = Content::Found;
+  states.assign(regionNames.size(), ByteState(std::numeric_limits<int64_t>::max() / 2, found));
   summary.touched.resize(states.size());
-  summary.name = routine.name;
 }
 
 Summary Summarizer::summarize() {
   for (const Step &step : routine.steps)
     playStep(step);
-  for (const auto &[flight, step] : open)
-    add(step, "collective {} is never waited for", flight);
+  for (const auto &[transfer, step] : open)
+    add(step, "its transfer is not waited for in the same subprogram");
   collectGives();
   return std::move(summary);
 }
@@ -95,7 +81,7 @@ void Summarizer::playStep(const Step &step) {
 }
 
 void Summarizer::touch(const Operand &operand) {
-  Touched &touched = summary.touched[operand.region];
+  Touched &touched = summary.touched[static_cast<size_t>(operand.region)];
   bool isFirst = touched.begin == touched.end;
   touched.begin = isFirst ? operand.span.begin : std::min(touched.begin, operand.span.begin);
   touched.end = std::max(touched.end, operand.span.end);
@@ -110,158 +96,192 @@ void Summarizer::checkDisjoint(const Step &step) {
       bool isPair = written.access != Access::Read && i != j && (other.access == Access::Read || i < j);
       if (!isPair || written.region != other.region || !written.span.overlaps(other.span))
         continue;
-      if (step.mayShare && other.access == Access::Read && written.span == other.span)
-        continue;
-      add(step, "writes {} while operand {} lies at bytes {} to {} there", placeOf(written), j, other.span.begin,
-          other.span.end);
+      bool mayLieThere = i < step.over.size() && (step.over[i] >> j & 1) && written.span == other.span;
+      if (!mayLieThere)
+        add(step, "writes {} while operand {} lies at bytes {} to {} there", placeOf(written), j, other.span.begin,
+            other.span.end);
     }
 }
 
 void Summarizer::compute(const Step &step) {
   checkDisjoint(step);
-  for (const Operand &operand : step.operands)
-    if (operand.access == Access::Read || operand.access == Access::Update)
-      read(step, operand);
-  for (const Operand &operand : step.operands)
-    if (operand.access != Access::Read && checkFree(step, operand))
-      write(step, operand);
-  keepResident(step);
-}
-
-void Summarizer::keepResident(const Step &step) {
-  Step kept = step;
-  std::erase_if(kept.operands, [&](const Operand &operand) { return !isResident(operand); });
-  // Between its writes a region is the same: one read of a place says all.
-  bool isRead = std::ranges::all_of(kept.operands, [](const Operand &o) { return o.access == Access::Read; });
-  if (isRead && step.kind == Step::Compute)
-    std::erase_if(kept.operands, [&](const Operand &operand) {
-      return !summary.touched[operand.region].isWritten &&
-             !needed.insert({operand.region, operand.span.begin, operand.span.end, operand.span.part}).second;
-    });
-  if (!kept.operands.empty())
-    summary.resident.push_back(std::move(kept));
-}
-
-void Summarizer::read(const Step &step, const Operand &operand) {
-  std::optional<Content> first;
-  bool isEntry = false;
-  auto fault = states[operand.region].check(operand.span, [&](const Content &content) {
-    if (!first)
-      first = content;
-    isEntry = content.kind == Content::Ready && content.instance.family == Entry;
-    return content == *first && content.kind == Content::Ready;
-  });
-  if (!fault) {
-    auto key = std::tuple(operand.region, operand.span.begin, operand.span.end, operand.span.part);
-    if (isEntry && !isResident(operand) && needed.insert(key).second)
-      summary.needs.push_back(operand);
-    return;
+  checkUpdate(step);
+  for (const Operand &operand : step.operands) {
+    bool isContinued = operand.access == Access::Update && isSum(operand);
+    bool isAddition = operand.access == Access::Add || operand.access == Access::AddUnlessFirst;
+    if (operand.access == Access::Read || operand.access == Access::Update || (isAddition && !isSum(operand)))
+      if (!isContinued)
+        read(step, operand);
+    if (step.squares > 0 && operand.access == Access::Read)
+      summary.squares.push_back({operand, step.squares});
   }
-  if (fault->kind == Fault::Written)
-    return add(step, "touches {} while a collective is in flight there", placeOf(operand));
-  if (fault->found.kind == Content::Undefined)
-    return add(step, "reads {}, where nothing has been written at byte {}", placeOf(operand), fault->byte);
-  add(step, "reads {}, where another value begins at byte {}", placeOf(operand), fault->byte);
+  for (const Operand &operand : step.operands)
+    if (operand.access != Access::Read && checkFree(step, operand)) {
+      if (operand.access != Access::Write && isSum(operand))
+        addTo(step, operand);
+      else if (isSum(operand))
+        add(step, "writes over a sum at {}", placeOf(operand));
+      else if (operand.access == Access::AddUnlessFirst)
+        add(step, "adds to {} but in the first micro-batch, and no bucket's gradient lies there", placeOf(operand));
+      else
+        write(operand, 1);
+    }
 }
 
-bool Summarizer::checkFree(const Step &step, const Operand &operand) {
-  if (!states[operand.region].free(operand.span))
+/// Value and state of a bucket are written from its gradient, element by element.
+void Summarizer::checkUpdate(const Step &step) {
+  const Operand *written = nullptr, *total = nullptr;
+  for (const Operand &operand : step.operands) {
+    ValueInfo::Part part = info(operand).part;
+    bool isKept = part == ValueInfo::Stored || part == ValueInfo::State;
+    if (isKept && operand.access != Access::Read)
+      written = written && info(*written).part == ValueInfo::Stored ? written : &operand;
+    if (operand.access == Access::Read && (part == ValueInfo::Gradient || part == ValueInfo::Total))
+      total = &operand;
+  }
+  if (!written)
+    return;
+  summary.updatedBuckets.insert(info(*written).bucket);
+  for (const Operand &operand : step.operands)
+    if (info(operand).part != ValueInfo::None && info(operand).bucket != info(*written).bucket)
+      return add(step, "updates one bucket with what belongs to another");
+  if (!total)
+    return add(step, "updates a bucket without its gradient");
+  auto elements = [&](const Operand &operand) {
+    return std::tuple((operand.span.begin - operand.origin) / info(operand).width,
+                      (operand.span.end - operand.span.begin) / info(operand).width, operand.span.part);
+  };
+  if (info(*written).part == ValueInfo::Stored && elements(*written) != elements(*total))
+    add(step, "updates other elements of a bucket than it has the gradient of");
+}
+
+void Summarizer::read(const Step &step, const Operand &operand, uint32_t queue) {
+  bool isFound = false, isHere = false, isUnlike = false;
+  auto isGood = [&](const Content &content) {
+    if (content.kind == Content::Found)
+      return isFound = true;
+    isHere = true;
+    isUnlike = content.instance.value != info(operand).root || content.instance.layer != operand.layer;
+    return content.kind == Content::Ready && !isUnlike &&
+           (operand.value == info(operand).root || content.tag == info(operand).tag) &&
+           content.origin + operand.valueBegin <= operand.span.begin &&
+           operand.span.end <= content.origin + operand.valueEnd;
+  };
+  auto fault = stateOf(operand).check(operand.span, isGood, queue);
+  if (fault && fault->kind == Fault::Written)
+    return add(step, "touches {} while a transfer is in flight there", placeOf(operand));
+  if (fault && fault->kind == Fault::OtherCut)
+    return add(step, "touches {} in other parts than they were written in", placeOf(operand));
+  if (fault)
+    return add(step, "reads {}, where another value lies at byte {}", placeOf(operand), fault->byte);
+  if (isFound && isHere)
+    return add(step, "reads {}, of which only a piece was written before", placeOf(operand));
+  auto key =
+      std::tuple(operand.region, operand.span.begin, operand.span.end, operand.span.part, operand.value, operand.layer);
+  if (isFound && needed.insert(key).second)
+    summary.needs.push_back(operand);
+}
+
+bool Summarizer::checkFree(const Step &step, const Operand &operand, uint32_t queue) {
+  if (!stateOf(operand).free(operand.span, queue))
     return true;
-  add(step, "touches {} while a collective is in flight there", placeOf(operand));
+  add(step, "touches {} while a transfer is in flight there", placeOf(operand));
   return false;
 }
 
-Content Summarizer::contentOf(const Step &step, const Span &span) {
+/// What is added to is looked at by the play. An update of a sum goes on with the term that was begun.
+void Summarizer::addTo(const Step &step, const Operand &operand) {
+  auto isUntouched = [](const Content &content) { return content.kind == Content::Found; };
+  if (stateOf(operand).check(operand.span, isUntouched))
+    return add(step, "adds to {}, where this subprogram has written something else", placeOf(operand));
+  summary.terms.push_back(operand);
+}
+
+void Summarizer::write(const Operand &operand, uint32_t version) {
+  ByteState &state = stateOf(operand);
   Content content;
   content.kind = Content::Ready;
-  content.instance = {Local, 0, 0};
-  content.write = ++writes;
-  writers.push_back(step.instruction);
-  content.origin = span.begin;
-  return content;
-}
-
-void Summarizer::write(const Step &step, const Operand &operand) {
-  ByteState &state = states[operand.region];
-  if (isResident(operand))
-    return; // the play knows what it holds
-  if (!step.copy.isCopy)
-    return state.set(operand.span, contentOf(step, operand.span));
-  if (step.copy.outer > 1 && step.copy.stride > step.copy.bytes)
-    return writeColumns(step, operand);
-  for (int64_t neighbour : {operand.span.begin - 1, operand.span.end}) {
-    const Content beside = state.contentOf(neighbour);
-    if (beside.kind == Content::Ready && beside.instance.family == Local && copies.count(beside.write))
-      return state.set(operand.span, beside);
-  }
-  Content content = contentOf(step, operand.span);
-  copies.insert(content.write);
-  state.set(operand.span, content);
-}
-
-void Summarizer::writeColumns(const Step &step, const Operand &operand) {
-  const CopyShape &copy = step.copy;
-  auto group = std::ranges::find_if(columns, [&](const ColumnGroup &g) {
-    return g.region == operand.region && g.outer == copy.outer && g.stride == copy.stride &&
-           g.begin + g.covered == operand.span.begin;
+  content.instance = {info(operand).root, operand.layer, 0};
+  content.tag = info(operand).tag;
+  content.origin = operand.origin;
+  // The version counts writes; pieces that were written differently often stay apart.
+  state.change(operand.span, [&](int64_t, Content &old) {
+    uint32_t writes = old.kind == Content::Ready ? old.version : 0;
+    old = content;
+    old.version = writes + version;
   });
-  if (group == columns.end()) {
-    columns.push_back({operand.region, operand.span.begin, copy.outer, copy.stride, 0});
-    group = std::prev(columns.end());
-  }
-  group->covered += copy.bytes;
-  Span all = {group->begin, group->begin + copy.outer * copy.stride, 0};
-  if (group->covered < copy.stride)
-    return states[operand.region].set(operand.span, {});
-  columns.erase(group);
-  states[operand.region].set(all, contentOf(step, all));
 }
 
 void Summarizer::start(const Step &step) {
-  for (size_t i = 0; i + 1 < step.operands.size(); i += 2) {
-    const Operand &from = step.operands[i], &to = step.operands[i + 1];
-    read(step, from);
-    if (!checkFree(step, to) || isResident(to))
+  summary.transfers.push_back(step.transfer);
+  if (!open.emplace(step.transfer, step).second)
+    return add(step, "its transfer is started twice");
+  if (open.size() > static_cast<size_t>(maxOpen))
+    add(step, "{} transfers in flight, at most {} are possible", open.size(), maxOpen);
+  for (const Operand &operand : step.operands)
+    if (operand.access == Access::Read)
+      read(step, operand, step.queue);
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    const Operand &to = step.operands[i];
+    if (to.access != Access::Write || !checkFree(step, to, step.queue))
       continue;
-    if (from.region == to.region && from.span.overlaps(to.span))
-      states[to.region].set({to.span.begin, to.span.end, 0}, {});
-    states[to.region].set(to.span, contentOf(step, to.span));
+    if (isSum(to))
+      add(step, "writes over a sum at {}", placeOf(to));
+    for (const Operand &from : step.operands)
+      if (from.access == Access::Read && from.region == to.region && from.span.overlaps(to.span) && to.span.part)
+        stateOf(to).set({to.span.begin, to.span.end, 0}, {});
+    write(to, 1);
   }
-  if (!open.emplace(step.flight, step).second)
-    return add(step, "collective {} is started twice", step.flight);
-  if (open.size() > maxInFlight)
-    add(step, "{} collectives in flight, at most {} are possible", open.size(), maxInFlight);
   for (const Operand &operand : step.operands)
-    states[operand.region].open({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read);
-  Step kept = step;
-  for (const Operand &operand : step.operands)
-    if (!isResident(operand) && operand.access == Access::Read)
-      kept.source = writers[states[operand.region].contentOf(operand.span.begin).write];
-  keepResident(kept);
+    stateOf(operand).open({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read, step.queue);
 }
 
 void Summarizer::wait(const Step &step) {
-  auto flight = open.find(step.flight);
+  auto flight = open.find(step.transfer);
   if (flight == open.end())
-    return add(step, "waits for collective {}, which is not in flight", step.flight);
+    return add(step, "waits for a transfer that was not started");
   for (const Operand &operand : flight->second.operands)
-    states[operand.region].close({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read);
+    stateOf(operand).close({operand.span.begin, operand.span.end, 0}, operand.access != Access::Read);
   open.erase(flight);
 }
 
 void Summarizer::collectGives() {
   for (size_t region = 0; region < states.size(); ++region)
-    if (static_cast<int>(region) != routine.workspace && !routine.isResident[region])
-      states[region].forEach([&](Span span, const Content &content) {
-        if (content.kind == Content::Ready && content.instance.family == Local)
-          summary.gives.push_back({static_cast<int>(region), span, content.write});
-      });
+    states[region].forEach([&](Span span, const Content &content) {
+      if (content.kind == Content::Ready)
+        summary.gives.push_back({static_cast<int>(region), span, content.instance.value, content.instance.layer,
+                                 content.origin, content.tag, content.version});
+      else if (content.kind == Content::Undefined && span.begin >= 0 &&
+               span.end < std::numeric_limits<int64_t>::max() / 2)
+        summary.clobbers.push_back({static_cast<int>(region), span});
+    });
 }
 
 } // namespace
 
-Summary summarize(const Routine &routine, const std::vector<std::string> &regionNames, PlanErrors &errors) {
-  return Summarizer(routine, regionNames, errors).summarize();
+Summary summarize(const Routine &routine, const std::vector<ValueInfo> &values,
+                  const std::vector<std::string> &regionNames, PlanErrors &errors) {
+  return Summarizer(routine, values, regionNames, errors).summarize();
+}
+
+void dropUnwanted(std::vector<Summary> &summaries, const std::vector<bool> &isWanted,
+                  const std::vector<ValueInfo> &values) {
+  for (Summary &summary : summaries) {
+    std::vector<Give> kept;
+    for (const Give &give : summary.gives) {
+      if (isWanted[give.value] || values[give.value].part != ValueInfo::None) {
+        kept.push_back(give);
+        continue;
+      }
+      std::vector<Clobber> &clobbers = summary.clobbers;
+      Span span = {give.span.begin, give.span.end, 0};
+      if (!clobbers.empty() && clobbers.back().region == give.region && clobbers.back().span.end == span.begin)
+        clobbers.back().span.end = span.end;
+      else
+        clobbers.push_back({give.region, span});
+    }
+    summary.gives = std::move(kept);
+  }
 }
 
 } // namespace espalier::rt::verify

@@ -9,9 +9,8 @@
 
 namespace espalier {
 
-/// Changes one field of what says how data moves: actions, instructions, buffers, collectives, places, parameters.
-/// Returns the kind of change, "buffer.offset" for example; empty where the plan has nothing of the kind that was
-/// drawn.
+/// Changes one field of what says how data moves; every field of the schema is as likely as any other, however often it
+/// occurs. Returns the kind of change, "Buffer.offset +1" for example; empty where the change that was drawn is none.
 std::string mutate(rt::pb::Plan &plan, std::mt19937 &random);
 
 } // namespace espalier

@@ -2,15 +2,16 @@
 // passed on.
 #include "runtime/executor.h"
 
-#include "runtime/abi.h"
 #include "runtime/comm/local.h"
-#include "runtime/train/run.h"
 #include "test/runtime/sample_plan.h"
+#include "test/runtime/sample_ranks.h"
 
 #include <atomic>
 #include <cstdlib>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <new>
+#include <random>
+#include <thread>
 
 namespace {
 
@@ -37,71 +38,265 @@ void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 namespace espalier::rt {
 namespace {
 
-/// Only rank 0's bookkeeping of a step's record may allocate, outside of the schedule: the counts
-/// are taken inside.
-class CountingClient final : public StepClient {
+using testing::HasSubstr;
+
+/// A device that passes everything on.
+class Wrapped : public Device {
 public:
-  explicit CountingClient(const Dataset &dataset, const Program &program)
-      : sample(dataset.sample(0)), program(program) {}
-  void loadInputs(uint32_t, std::byte *inputs) override {
-    for (const pb::InputBuffer &input : program.plan().stages(0).inputs())
-      std::copy(sample.tokens.begin(), sample.tokens.end(), reinterpret_cast<int32_t *>(inputs + input.offset()));
+  explicit Wrapped(std::unique_ptr<Device> device) : device(std::move(device)) {}
+  uint64_t allocatedBytes() const override { return device->allocatedBytes(); }
+  void copyIn(uint64_t to, const void *from, size_t bytes) override { device->copyIn(to, from, bytes); }
+  void copyOut(void *to, uint64_t from, size_t bytes) override { device->copyOut(to, from, bytes); }
+  void fill(uint64_t to, int value, size_t bytes) override { device->fill(to, value, bytes); }
+  std::byte *host(uint64_t offset) override { return device->host(offset); }
+  void launch(const KernelLaunch &launch) override { device->launch(launch); }
+  void call(const LibraryLaunch &launch) override { device->call(launch); }
+  uint32_t addTransfer(const TransferShape &transfer) override { return device->addTransfer(transfer); }
+  FlightTicket start(const FlightStart &flight) override { return device->start(flight); }
+  void wait(FlightTicket ticket) override { device->wait(ticket); }
+  void progress() override { device->progress(); }
+
+protected:
+  const std::unique_ptr<Device> device;
+};
+
+/// Ranks that are late at random, by up to 50 us before every instruction and wait.
+class Late final : public Wrapped {
+public:
+  Late(std::unique_ptr<Device> device, uint32_t seed) : Wrapped(std::move(device)), random(seed) {}
+  void launch(const KernelLaunch &launch) override {
+    pause();
+    device->launch(launch);
   }
-  void updateScalars(Scalars &scalars) override {
-    scalars[GradientScale] = 1 / scalars[TokenCount];
-    scalars[Apply] = 1;
+  void wait(FlightTicket ticket) override {
+    pause();
+    device->wait(ticket);
   }
 
 private:
-  Sample sample;
-  const Program &program;
+  void pause() {
+    if (uint32_t length = random() % 100; length < 50)
+      std::this_thread::sleep_for(std::chrono::microseconds(length));
+  }
+  std::minstd_rand random;
 };
 
-TEST(Executor, StepsAllocateNothing) {
-  SKIP_WITHOUT_COUNTS;
+/// Runs all its transfers strictly one after the other, in order of issue.
+class OneLine final : public Wrapped {
+public:
+  using Wrapped::Wrapped;
+  uint32_t addTransfer(const TransferShape &transfer) override {
+    TransferShape inLine = transfer;
+    inLine.queue = 1;
+    return device->addTransfer(inLine);
+  }
+};
+
+SampleOptions split(int pp, int dp, int tp, bool zero) {
   SampleOptions options;
-  options.dp = options.tp = options.pp = 2;
-  std::atomic<int64_t> before{0}, after{0};
-  Program program(samplePlan(options));
-  RunOptions run;
-  run.dataset = sampleData(options.features);
-  run.steps = 20;
-  run.threads = 2;
-  // Between the ends of steps 5 and 15 all ranks together: what grows is rank 0's list of records
-  // alone.
-  run.inspect = [&](const Executor &executor) {
-    static thread_local int step = 0;
-    ++step;
-    if (executor.rankProgram().rank != 0)
-      return;
-    if (step == 5)
-      before = allocations.load();
-    if (step == 15)
-      after = allocations.load();
-  };
-  RunResult result = runPlan(program, run);
-  ASSERT_EQ(result.steps.size(), 20u);
-  EXPECT_EQ(after - before, 0) << "ten steps of eight ranks allocated";
+  options.pp = pp;
+  options.dp = dp;
+  options.tp = tp;
+  options.zero = zero;
+  options.microBatches = 6;
+  return options;
 }
 
-TEST(Executor, ScheduleAllocatesNothing) {
-  SKIP_WITHOUT_COUNTS;
-  Program program(samplePlan({}));
-  std::shared_ptr<const Dataset> data = sampleData(12);
-  LocalWorld world(1);
+const SampleOptions splits[] = {split(1, 1, 1, false), split(2, 2, 1, true), split(3, 1, 2, false),
+                                split(2, 2, 2, true), split(4, 1, 1, false)};
+
+std::string named(const SampleOptions &o) {
+  return "pp" + std::to_string(o.pp) + " dp" + std::to_string(o.dp) + " tp" + std::to_string(o.tp);
+}
+
+// The loss of every step is that of one rank that has all samples of a step as micro-batches, whatever the plan.
+TEST(Executor, SplitsTrainAlike) {
+  SampleOptions one;
+  one.microBatches = 6;
+  RanksResult whole = runRanks(Program(samplePlan(one), 1), 5);
+  ASSERT_GT(whole.results[0][LossSum], 0);
+  EXPECT_NE(whole.results[4][LossSum], whole.results[0][LossSum]);
+  for (auto [pp, tp] : {std::pair(2, 1), {3, 2}, {1, 2}, {4, 1}}) {
+    RanksResult parts = runRanks(Program(samplePlan(split(pp, 1, tp, false)), 1), 5);
+    for (int step = 0; step <= 5; ++step) {
+      EXPECT_NEAR(parts.results[step][LossSum] / whole.results[step][LossSum], 1, 1e-4) << pp << tp << step;
+      EXPECT_EQ(parts.results[step][TokenCount], whole.results[step][TokenCount]);
+      EXPECT_NEAR(parts.results[step][SquaredNorm], whole.results[step][SquaredNorm],
+                  1e-3 * whole.results[step][SquaredNorm]);
+    }
+  }
+}
+
+// Replicas sum in another order than micro-batches do; own parts change no bit of an update, but where the norm is cut.
+TEST(Executor, ReplicasTrainAlikeWithAndWithoutParts) {
+  SampleOptions one;
+  one.microBatches = 4;
+  RanksResult whole = runRanks(Program(samplePlan(one), 1), 4);
+  SampleOptions two = split(1, 2, 1, false);
+  two.microBatches = 2;
+  RanksResult replicas = runRanks(Program(samplePlan(two), 1), 3);
+  two.zero = true;
+  RanksResult parts = runRanks(Program(samplePlan(two), 1), 3);
+  for (int step = 0; step <= 3; ++step) {
+    float norm = replicas.results[step][SquaredNorm];
+    EXPECT_EQ(parts.results[step][LossSum], replicas.results[step][LossSum]);
+    EXPECT_NEAR(parts.results[step][SquaredNorm], norm, 1e-5 * norm);
+  }
+  for (int step = 0; step < 3; ++step)
+    EXPECT_NEAR(replicas.results[step][LossSum] / whole.results[step][LossSum], 1, 1e-4) << step;
+  EXPECT_EQ(replicas.parameters[0], replicas.parameters[1]);
+}
+
+TEST(Executor, RoundsAreTheActionsWrittenOut) {
+  for (SampleOptions options : splits) {
+    RanksResult folded = runRanks(Program(samplePlan(options), 1), 3);
+    options.folds = false;
+    EXPECT_EQ(runRanks(Program(samplePlan(options), 1), 3), folded) << named(options);
+  }
+}
+
+// Whoever comes first, the bits are the same.
+TEST(Executor, InterleavingsChangeNoBit) {
+  for (const SampleOptions &options : splits) {
+    Program program(samplePlan(options), 1);
+    RanksResult expected = runRanks(program, 3);
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+      auto late = [&](std::unique_ptr<Device> device, int rank) {
+        return std::make_unique<Late>(std::move(device), seed * 100 + rank);
+      };
+      EXPECT_EQ(runRanks(program, 3, late), expected) << named(options) << " seed " << seed;
+    }
+  }
+}
+
+// R10: no plan may hang where a device runs one transfer at a time.
+TEST(Executor, OneTransferAtATimeDoesNotHang) {
+  for (const SampleOptions &options : splits) {
+    Program program(samplePlan(options), 1);
+    auto oneLine = [](std::unique_ptr<Device> device, int) { return std::make_unique<OneLine>(std::move(device)); };
+    EXPECT_EQ(runRanks(program, 3, oneLine), runRanks(program, 3)) << named(options);
+  }
+}
+
+/// One rank of a plan.
+class OneRank : public testing::Test {
+protected:
+  Program program{samplePlan({}), 2};
+  LocalWorld world{1};
   std::unique_ptr<Communicator> communicator = world.communicator(0);
-  ThreadPool pool(2, 0);
+  ThreadPool pool{2, 0};
   std::unique_ptr<Device> device = program.backend().open(program.plan().stages(0), {*communicator, pool, 0});
-  Executor executor(program, 0, *device);
-  CountingClient client(*data, program);
-  Scalars scalars{};
-  scalars[LossScale] = 1;
-  executor.setScalars(scalars);
-  executor.runStep(0, client);
+  Executor executor{program, 0, *device};
+};
+
+TEST_F(OneRank, EntriesAllocateNothing) {
+  SKIP_WITHOUT_COUNTS;
+  auto turn = [&](int step) {
+    for (uint32_t entry : {0u, 1u}) {
+      fillExchanges(executor, program, step, program.plan().entries(entry).micro_batches());
+      executor.run(entry);
+    }
+  };
+  turn(0);
   int64_t before = allocations;
   for (int step = 1; step < 10; ++step)
-    executor.runStep(step, client);
+    turn(step);
   EXPECT_EQ(allocations, before);
+}
+
+// The host fills one copy while an entry reads the other.
+TEST_F(OneRank, ExchangesTakeTurns) {
+  const pb::Stage &stage = program.plan().stages(0);
+  uint32_t tokens = *findExchange(stage, "tokens"), results = *findExchange(stage, "results");
+  std::byte *filled[3], *read[3];
+  for (int turn = 0; turn < 3; ++turn) {
+    fillExchanges(executor, program, turn, 4);
+    filled[turn] = executor.exchange(tokens, 1).data();
+    EXPECT_EQ(executor.exchange(tokens, 2).data() - filled[turn],
+              executor.exchange(tokens, 1).data() - executor.exchange(tokens, 0).data());
+    executor.run(0);
+    read[turn] = executor.exchange(results).data();
+  }
+  EXPECT_NE(filled[0], filled[1]);
+  EXPECT_EQ(filled[0], filled[2]);
+  EXPECT_NE(read[0], read[1]);
+  EXPECT_EQ(read[0], read[2]);
+}
+
+TEST_F(OneRank, FindsByName) {
+  EXPECT_EQ(findEntry(program.plan(), "evaluate"), 1u);
+  EXPECT_EQ(findRegion(program.plan(), "state"), 2u);
+  EXPECT_EQ(findEntry(program.plan(), "decode"), std::nullopt);
+  EXPECT_EQ(findRegion(program.plan(), "cache"), std::nullopt);
+  EXPECT_EQ(findExchange(program.plan().stages(0), "text"), std::nullopt);
+}
+
+// A rank's own part lies behind those of the ranks before it.
+TEST(Executor, AddressesChooseTheOwnPart) {
+  Program program(samplePlan(split(1, 2, 1, true)), 1);
+  uint64_t begin[2] = {};
+  LocalWorld world(2);
+  std::vector<std::thread> threads;
+  for (int rank : {0, 1})
+    threads.emplace_back([&, rank] {
+      std::unique_ptr<Communicator> communicator = world.communicator(rank);
+      ThreadPool pool(1, 0);
+      std::unique_ptr<Device> device = program.backend().open(program.plan().stages(0), {*communicator, pool, 0});
+      Executor executor(program, rank, *device);
+      pb::Buffer part = program.plan().buckets(1).stored();
+      part.set_bytes(part.bytes() / 2);
+      part.set_part(DP);
+      begin[rank] = executor.address(1, part);
+      executor.meet();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(begin[1] - begin[0], program.plan().buckets(1).stored().bytes() / 2);
+}
+
+/// What is said when rank 1 of two stages fails before instruction 0 of an action.
+std::string failureAt(uint32_t action) {
+  Program program(samplePlan(split(2, 1, 1, false)), 1);
+  auto prepare = [&](Executor &executor) { executor.fault = Fault{.rank = 1, .step = 1, .action = action}; };
+  try {
+    runRanks(program, 3, {}, prepare);
+  } catch (const RankFailure &failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+TEST(Executor, SaysWhereARankFails) {
+  // START, WAIT, RUN forward, RUN backward, then rounds of START, WAIT, RUN, WAIT, RUN.
+  EXPECT_EQ(failureAt(3), "rank 1 (stage 1) in step 2, action 3 of train_step: RUN backward of head .. block.2, "
+                          "micro-batch 0, head.backward of head, scale at toy.yaml:3:5: injected fault; all ranks "
+                          "stopped");
+  EXPECT_THAT(failureAt(3 + 5 + 3),
+              HasSubstr("action 11 of train_step: RUN forward of block.2 .. head, micro-batch 2"));
+}
+
+TEST(Executor, SaysWhatItWaitsFor) {
+  Program program(samplePlan(split(2, 1, 1, false)), 1);
+  class Broken final : public Wrapped {
+  public:
+    using Wrapped::Wrapped;
+    void wait(FlightTicket ticket) override {
+      if (ticket.number == 2)
+        throw std::runtime_error("the line is cut");
+      device->wait(ticket);
+    }
+  };
+  auto broken = [](std::unique_ptr<Device> device, int rank) -> std::unique_ptr<Device> {
+    if (rank == 0)
+      return device;
+    return std::make_unique<Broken>(std::move(device));
+  };
+  try {
+    runRanks(program, 1, broken);
+    FAIL() << "the wait passes";
+  } catch (const RankFailure &failure) {
+    EXPECT_THAT(failure.what(), HasSubstr("WAIT labels/1, in/1: the line is cut"));
+  }
 }
 
 TEST(ThreadPool, DoesEveryPartOnce) {

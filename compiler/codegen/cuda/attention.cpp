@@ -72,7 +72,8 @@ int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config) 
   return resident * tiles.rowBytes() + 2 * tiles.stages * tiles.columnBytes() + tiles.scratchBytes() + statistics;
 }
 
-AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys)
+AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys,
+                               unsigned step)
     : f(f), config(config), sizes(sizes) {
   auto size = [&](unsigned index) { return narrow(scalar(index)); };
   queryCount = size(Queries);
@@ -93,7 +94,7 @@ AttentionBlock::AttentionBlock(KernelFunction &f, const AttentionConfig &config,
   if (ofKeys)
     head = head * group;
   if (config.rate > 0)
-    makeRoundKeys();
+    makeRoundKeys(step);
 }
 
 Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size_t, size_t)> &isSeen) {
@@ -158,9 +159,10 @@ void AttentionBlock::stream(Tiles &tiles, Expr count, const std::function<void(E
 }
 
 /// randomBits of runtime/abi.h: what does not depend on the element.
-void AttentionBlock::makeRoundKeys() {
+void AttentionBlock::makeRoundKeys(unsigned step) {
   auto word = [&](unsigned index) { return narrow(scalar(index)); };
-  Expr key = word(Seed) * 0x9E3779B9LL + word(Step) * 0x85EBCA6BLL + word(Stream) * 0xC2B2AE35LL;
+  Expr begun = loadValue({f, f.buffer(step)}, f.b.getI32Type());
+  Expr key = word(Seed) * 0x9E3779B9LL + begun * 0x85EBCA6BLL + word(Stream) * 0xC2B2AE35LL;
   for (int round = 0; round < 7; ++round)
     roundKeys.push_back(round == 0 ? key : roundKeys.back() + 0x9E3779B9LL);
   sampleBits = (word(FirstSample) + sample) * 0x27D4EB2FLL;

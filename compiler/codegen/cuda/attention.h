@@ -25,20 +25,21 @@ TileSizes attentionTiles(AttentionPass pass, const AttentionConfig &config);
 /// Dynamic shared memory of a block.
 int64_t attentionSharedBytes(AttentionPass pass, const AttentionConfig &config);
 
-/// Scalars of a launch, in order.
+/// Scalars of a launch, in order: five sizes, of which the code knows the head's already, and what positions and random
+/// bits depend on.
 enum AttentionScalar : unsigned {
   Batch,
   Queries,
   Keys,
   KvHeads,
   Group,
+  HeadDim,
   FirstPosition, ///< of q's first query
-  Stream,        ///< and what else random bits depend on
+  Stream,
   FirstSample,
   FirstHead,
   UnsplitSequence,
   Seed,
-  Step,
   AttentionScalarCount
 };
 
@@ -49,8 +50,9 @@ Grid hideScores(const Grid &scores, Expr isNeeded, const std::function<Expr(size
 /// A kernel of attention being built: sizes and the place of the block, which has `tile` of one head of one sample.
 class AttentionBlock {
 public:
-  /// `ofKeys`: blocks are tiles of keys of a key-value head, else tiles of queries of a query head.
-  AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys);
+  /// `ofKeys`: blocks are tiles of keys of a key-value head, else tiles of queries of a query head. `step`: the buffer
+  /// with that slot.
+  AttentionBlock(KernelFunction &f, const AttentionConfig &config, const TileSizes &sizes, bool ofKeys, unsigned step);
 
   /// From the query `first` of query head `head` on, rows of a tensor like q in buffer `index`.
   TileSource queries(unsigned index, Expr head, Expr first);
@@ -80,7 +82,7 @@ public:
   Expr firstPosition;
 
 private:
-  void makeRoundKeys();
+  void makeRoundKeys(unsigned step);
   Expr heads() { return kvHeads * group; }
 
   std::vector<Expr> roundKeys;

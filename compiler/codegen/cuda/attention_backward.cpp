@@ -14,14 +14,14 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-enum Buffer : unsigned { Q, K, V, Lse, Dout, Delta, Result, SecondResult };
+enum Buffer : unsigned { Q, K, V, Lse, Dout, Delta, Step, Result, SecondResult };
 
 /// What both gradients do with a tile of scores.
 class Gradient {
 public:
   Gradient(KernelFunction &f, const AttentionConfig &config, AttentionPass pass, bool ofKeys)
-      : block(f, config, attentionTiles(pass, config), ofKeys), f(f), sizes(block.sizes), firstTile(block.integer(0)),
-        secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
+      : block(f, config, attentionTiles(pass, config), ofKeys, Step), f(f), sizes(block.sizes),
+        firstTile(block.integer(0)), secondTile(block.integer(sizes.rowBytes())), streamed(2 * sizes.rowBytes()),
         statistics(streamed + 2 * sizes.stages * sizes.columnBytes() + sizes.scratchBytes()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {}
 

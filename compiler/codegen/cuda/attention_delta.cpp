@@ -1,5 +1,6 @@
 // delta[row] = sum over head_dim of dout * out, for rows of attention's output: what every slope of a row has taken
-// off. Groups of lanes have a row each, 16 bytes per lane. Buffers: out, dout, delta.
+// off. Groups of lanes have a row each, 16 bytes per lane. Buffers: out, dout, delta. Scalars:
+// head_dim.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "llvm/Support/MathExtras.h"

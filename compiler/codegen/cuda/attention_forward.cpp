@@ -1,6 +1,6 @@
 // Attention forward: a block has a tile of queries of one head, goes through the keys they see and keeps for each query
 // the maximum of its scores, the sum of exp(score - maximum) and the values weighted by them (Dao, "FlashAttention-2",
-// 2023). Scores stay in registers. Buffers: q, k, v, out, lse.
+// 2023). Scores stay in registers. Buffers: q, k, v, step, out, lse.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -13,13 +13,13 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-enum Buffer : unsigned { Q, K, V, Out, Lse };
+enum Buffer : unsigned { Q, K, V, Step, Out, Lse };
 
 class Forward {
 public:
   Forward(KernelFunction &f, const AttentionConfig &config)
-      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false), f(f), sizes(block.sizes),
-        queryTile(block.integer(0)), streamed(sizes.rowBytes()),
+      : block(f, config, attentionTiles(AttentionPass::Forward, config), /*ofKeys=*/false, Step), f(f),
+        sizes(block.sizes), queryTile(block.integer(0)), streamed(sizes.rowBytes()),
         tiles(Tiles::make(f, sizes, block.integer(streamed + 2 * sizes.stages * sizes.columnBytes()))) {
     for (Expr row : tiles->rows) {
       Expr query = block.first + row;

@@ -14,8 +14,8 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last), dtable. Scalars: first row, rows, hidden,
-/// tokens, micro-batch if it accumulates. Extent: blocks of rows.
+/// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last) and, unless it always adds, dtable. Scalars:
+/// first row, rows, hidden, tokens, whether it is the first term if it accumulates. Extent: blocks of rows.
 class OrderTokens {
 public:
   OrderTokens(KernelFunction &f, Destination destination)
@@ -32,8 +32,8 @@ public:
   void build() {
     if (destination == Destination::Overwrite)
       clearRows();
-    if (destination == Destination::Accumulate)
-      when(Expr(f, f.scalar(4)) == 0, [&] { clearRows(); });
+    if (destination == Destination::AddUnlessFirst)
+      when(Expr(f, f.scalar(4)) != 0, [&] { clearRows(); });
     for (int64_t i = 0; i < rowsPerOrderBlock * warps; i += warps * 32)
       storeValue(integer(0), counter(thread + i));
     f.barrier();
@@ -167,7 +167,8 @@ private:
   Expr begin, end;       ///< tokens of the warp
 };
 
-/// What sum_segments and join_segments share. Buffers: ids, order, ... Scalars: hidden, first row, tokens.
+/// What sum_segments and join_segments share. Buffers: ids, order, ... Scalars: hidden, first row, tokens, rows, sides
+/// of a segment.
 class Segments {
 public:
   explicit Segments(KernelFunction &f, int width)

@@ -24,8 +24,8 @@ LogicalResult buildFromBody(ImplicitLocOpBuilder &builder, exec::KernelOp kernel
   if (failed(shape))
     return kernel.emitOpError("is not a kernel of shape ") << kernel.getShape();
   Policy policy = Policy::of(kernel);
-  unsigned buffers = shape->operands.size() + shape->slots.size() + shape->outputs.size();
-  KernelFunction function(builder, kernel.getSymName(), buffers, shape->scalars.size(), *kernel.getGeometry());
+  KernelFunction function(builder, kernel.getSymName(), shape->bufferCount(), shape->scalars.size(),
+                          *kernel.getGeometry());
   CudaLanes lanes(function, shape->kind == "flat" ? 64 : 32);
   auto arguments = KernelArguments::read(
       *shape, [&](unsigned i) { return function.buffer(i); }, [&](unsigned i) { return function.scalar(i); });

@@ -114,7 +114,8 @@ Value expand(Arithmetic &f, Operation *op, ArrayRef<Value> x) {
 
 void expandMath(Operation *root) {
   root->walk([](Operation *op) {
-    if (!isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::SqrtOp, arith::DivFOp>(op))
+    if (!isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::SqrtOp, arith::DivFOp>(op) ||
+        !getElementTypeOrSelf(op->getResult(0)).isF32())
       return;
     ImplicitLocOpBuilder builder(op->getLoc(), op);
     Arithmetic f(builder);

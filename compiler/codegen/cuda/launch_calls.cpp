@@ -64,6 +64,8 @@ public:
       squaredNorm();
     else if (call.function == "reduce_parts")
       reduceParts();
+    else if (call.function == "update_scalars")
+      updateScalars();
     return std::move(launches);
   }
 
@@ -86,13 +88,15 @@ private:
     launches.push_back(std::move(launch));
   }
 
-  /// For a kernel that may add to its result: the parameter, and the scalar that goes with it.
+  bool alwaysAdds() const { return static_cast<bool>(call.flags.get("always_adds")); }
+
+  /// For a kernel that may add to the call's last buffer: the parameter, and the scalar that goes with it.
   void setDestination(SpecialLaunch &launch) {
-    if (call.flags.get("always_adds"))
+    if (alwaysAdds())
       launch.parameters.set("always_adds", builder.getUnitAttr());
     else if (call.flags.get("accumulate")) {
       launch.parameters.set("accumulate", builder.getUnitAttr());
-      launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, /*micro_batch=*/1, 0, 0, Attribute()));
+      launch.scalars.push_back(firstScalar(builder.getContext(), call.buffers.back().getBucket()));
     }
   }
 
@@ -122,32 +126,35 @@ private:
                          .outputs = outputs,
                          .extent = batch() * (ofKeys ? kvHeads() : heads()) *
                                    static_cast<int64_t>(llvm::divideCeil(ofKeys ? keys() : queries(), tiles.rows))};
-    for (int64_t size : {batch(), queries(), keys(), kvHeads(), call.sizes[3]})
+    for (int64_t size : {batch(), queries(), keys(), kvHeads(), call.sizes[3], call.sizes[4]})
       launch.scalars.push_back(scalar(size));
     launch.scalars.push_back(call.scalars[4]);                             // position of the first query
     launch.scalars.append(call.scalars.begin(), call.scalars.begin() + 4); // random stream, sample, head, sequence
-    launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, 0, /*seed=*/1, Attribute()));
-    launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, /*step=*/1, 0, 0, 0, Attribute()));
+    launch.scalars.push_back(exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, /*seed=*/1, Attribute(), 0));
     add(std::move(launch));
   }
 
-  void forward() { attention(AttentionPass::Forward, "attention_forward", call.buffers, 2); }
+  void forward() {
+    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, out, lse, step
+    attention(AttentionPass::Forward, "attention_forward", {all[0], all[1], all[2], all[5], all[3], all[4]}, 2);
+  }
 
   void backward() {
-    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, out, lse, dout, dq, dk, dv
+    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, out, lse, dout, step, dq, dk, dv
     exec::BufferAttr delta = scratch(builder.getF32Type(), {batch(), queries(), kvHeads(), call.sizes[3]},
                                      {"batch", "seq", "kv_heads", "group"});
     SpecialLaunch products{.shape = "attention_delta",
                            .geometry = cuda::deltaGeometry(builder.getContext(), call.elements[0], call.sizes[4]),
                            .buffers = {all[3], all[5], delta},
+                           .scalars = {scalar(call.sizes[4])},
                            .extent = batch() * queries() * heads()};
     products.parameters.set("type", TypeAttr::get(call.elements[0]));
     products.parameters.set("head_dim", builder.getI64IntegerAttr(call.sizes[4]));
     add(std::move(products));
     attention(AttentionPass::KeyGradient, "attention_key_gradient",
-              {all[0], all[1], all[2], all[4], all[5], delta, all[7], all[8]}, 2);
+              {all[0], all[1], all[2], all[4], all[5], delta, all[6], all[8], all[9]}, 2);
     attention(AttentionPass::QueryGradient, "attention_query_gradient",
-              {all[0], all[1], all[2], all[4], all[5], delta, all[6]}, 1);
+              {all[0], all[1], all[2], all[4], all[5], delta, all[6], all[7]}, 1);
   }
 
   void embed() {
@@ -171,22 +178,27 @@ private:
     exec::BufferAttr partial = scratch(builder.getF32Type(), {segments, 2, hidden}, {"segment", "side", "hidden"});
     SpecialLaunch sort{.shape = "order_tokens",
                        .geometry = geometry(256, 1, 0, cuda::orderSharedBytes),
-                       .buffers = {ids, order, table},
-                       .outputs = 2,
+                       .buffers = {ids, order},
                        .scalars = {call.scalars[0], scalar(rows), scalar(hidden), scalar(tokens)},
                        .extent = static_cast<int64_t>(llvm::divideCeil(rows, cuda::rowsPerOrderBlock))};
     setDestination(sort);
+    if (!alwaysAdds()) {
+      sort.buffers.push_back(table);
+      ++sort.outputs;
+    }
     add(std::move(sort));
     IntegerAttr width = builder.getI64IntegerAttr(widthFor({dout, table}, hidden, 4));
     SpecialLaunch sum{.shape = "sum_segments",
                       .geometry = geometry(threads, 1, threads * width.getInt()),
                       .buffers = {ids, order, dout, partial, table},
                       .outputs = 2,
-                      .scalars = {scalar(hidden), call.scalars[0], scalar(tokens)},
+                      .scalars = {scalar(hidden), call.scalars[0], scalar(tokens), scalar(rows), scalar(2)},
                       .extent = segments};
     sum.parameters.set("width", width);
     SpecialLaunch join = sum;
     sum.parameters.set("type", TypeAttr::get(call.elements[1]));
+    if (alwaysAdds()) // order_tokens has added no term
+      sum.parameters.set("always_adds", builder.getUnitAttr());
     add(std::move(sum));
     join.shape = "join_segments";
     join.buffers = {ids, order, partial, table};
@@ -200,7 +212,7 @@ private:
     SpecialLaunch launch{.shape = "rope",
                          .geometry = geometry(threads, std::max<int64_t>(threads / perToken, 1)),
                          .buffers = call.buffers,
-                         .scalars = {scalar(call.sizes[1])},
+                         .scalars = {scalar(call.sizes[1]), scalar(headDim)},
                          .extent = call.sizes[0]};
     launch.parameters.set("from", TypeAttr::get(call.elements[0]));
     launch.parameters.set("to", TypeAttr::get(call.elements[2]));
@@ -217,18 +229,18 @@ private:
     int64_t elements = call.sizes[0];
     int64_t perBlock = std::max<int64_t>(llvm::alignTo(llvm::divideCeil(elements, mostBlocks), 4), leastElements);
     int64_t blocks = std::max<int64_t>(llvm::divideCeil(elements, perBlock), 1);
-    exec::BufferAttr sums = scratch(builder.getF64Type(), {blocks}, {"part"});
+    exec::BufferAttr sums = scratch(builder.getF32Type(), {blocks, 2}, {"part", "word"}); // f64
     SpecialLaunch squares{.shape = "square_blocks",
                           .geometry = geometry(threads, 1, 0, threads * 8),
                           .buffers = {call.buffers[0], sums},
-                          .scalars = {scalar(elements), scalar(perBlock)},
+                          .scalars = {scalar(elements), scalar(perBlock), scalar(2)},
                           .extent = blocks};
     squares.parameters.set("width", builder.getI64IntegerAttr(widthFor({call.buffers[0]}, perBlock, 4)));
     add(std::move(squares));
     SpecialLaunch sum{.shape = "add_squares",
                       .geometry = geometry(threads, 1, 0, threads * 8),
                       .buffers = {sums, call.buffers[1]},
-                      .scalars = {scalar(blocks)}};
+                      .scalars = {scalar(blocks), scalar(2)}};
     sum.parameters.set("weight", builder.getF64FloatAttr(call.floats[0]));
     add(std::move(sum));
   }
@@ -241,6 +253,12 @@ private:
                          .scalars = {scalar(call.sizes[1]), scalar(call.sizes[0])},
                          .extent = call.sizes[1]};
     setDestination(launch);
+    add(std::move(launch));
+  }
+
+  void updateScalars() {
+    SpecialLaunch launch{.shape = "update_scalars", .geometry = geometry(32, 1), .buffers = call.buffers, .outputs = 2};
+    launch.parameters.set("max_grad_norm", builder.getF64FloatAttr(call.floats[0]));
     add(std::move(launch));
   }
 

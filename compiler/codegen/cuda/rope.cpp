@@ -1,6 +1,7 @@
 // y = x rotated pair by pair, (i, i + head_dim / 2) by position * theta^(-2 i / head_dim). A thread has a few
 // neighbouring pairs of a token and rotates them in all heads: sine and cosine are computed once. The whole turns are
-// taken off in f64, so that large positions lose nothing. Buffers: x, positions, y. Scalars: heads. Extent: tokens.
+// taken off in f64, so that large positions lose nothing. Buffers: x, positions, y. Scalars: heads, head_dim. Extent:
+// tokens.
 #include "compiler/codegen/cuda/special_kernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

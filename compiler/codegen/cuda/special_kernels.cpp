@@ -16,14 +16,15 @@ BuildKernel specialKernel(StringRef shape) {
                                                         {"rope", buildRope},
                                                         {"square_blocks", buildSquareBlocks},
                                                         {"add_squares", buildAddSquares},
-                                                        {"reduce_parts", buildReduceParts}};
+                                                        {"reduce_parts", buildReduceParts},
+                                                        {"update_scalars", buildUpdateScalars}};
   return builders.lookup(shape);
 }
 
 Destination destinationOf(exec::KernelOp kernel) {
   if (kernel.getParameters()->contains("always_adds"))
-    return Destination::AlwaysAdd;
-  return kernel.getParameters()->contains("accumulate") ? Destination::Accumulate : Destination::Overwrite;
+    return Destination::Add;
+  return kernel.getParameters()->contains("accumulate") ? Destination::AddUnlessFirst : Destination::Overwrite;
 }
 
 Type typeParameter(exec::KernelOp kernel, StringRef name) {

@@ -23,10 +23,11 @@ mlir::LogicalResult buildRope(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildUpdateScalars(KernelFunction &f, exec::KernelOp kernel);
 
-/// How a kernel's result meets what is in its place, by the parameters `accumulate` (add, but in the first micro-batch
-/// of a step overwrite; a scalar tells which it is) and `always_adds`.
-enum class Destination { Overwrite, Accumulate, AlwaysAdd };
+/// How a kernel's result meets what is in its place, by the parameters `accumulate` (add, but overwrite where a scalar
+/// is 1) and `always_adds`.
+enum class Destination { Overwrite, AddUnlessFirst, Add };
 Destination destinationOf(exec::KernelOp kernel);
 
 mlir::Type typeParameter(exec::KernelOp kernel, llvm::StringRef name);

@@ -32,8 +32,8 @@ Expr sumOfBlock(Expr x) {
 
 } // namespace
 
-/// sums[block] = sum of x^2 over the block's elements. Buffers: x, sums (f64). Scalars: elements, elements per block (a
-/// multiple of the width). Extent: blocks.
+/// sums[block] = sum of x^2 over the block's elements. Buffers: x, sums (f64, as pairs of words). Scalars: elements,
+/// elements per block (a multiple of the width), words of a sum. Extent: blocks.
 LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
   Expr x(f, f.buffer(0)), elements(f, f.scalar(0)), perBlock(f, f.scalar(1)), block(f, f.blockBegin());
   Type f32 = f.b.getF32Type();
@@ -57,7 +57,8 @@ LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// out += weight * sum of `sums`. Buffers: sums (f64), out. Scalars: how many. One block.
+/// out += weight * sum of `sums`. Buffers: sums (f64, as pairs of words), out. Scalars: how many, words of a sum. One
+/// block.
 LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
   Expr sums(f, f.buffer(0)), out(f, f.buffer(1)), thread = wide(Expr(f, f.threadIndex()));
   Variable sum(toDouble(Expr(f, f.number(0))));
@@ -72,7 +73,7 @@ LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
 }
 
 /// out = or += the sum of parts. A warp has 32 columns of every eighth part; eight sums are added in order. Buffers:
-/// parts (f32 [parts, n]), out (f32 [n]). Scalars: n, parts, micro-batch if it accumulates. Extent: n.
+/// parts (f32 [parts, n]), out (f32 [n]). Scalars: n, parts, whether it is the first term if it accumulates. Extent: n.
 LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
   constexpr int64_t warps = 8, atOnce = 4;
   Type f32 = f.b.getF32Type();
@@ -98,8 +99,8 @@ LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
     if (destination != Destination::Overwrite) {
       Variable before(zero);
       Expr adds(f, f.integer(1, 1));
-      if (destination == Destination::Accumulate)
-        adds = Expr(f, f.scalar(2)) != 0;
+      if (destination == Destination::AddUnlessFirst)
+        adds = Expr(f, f.scalar(2)) == 0;
       when(adds, [&] { before.set(loadValue(place, f32)); });
       total = before.get();
     }

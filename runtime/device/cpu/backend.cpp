@@ -2,7 +2,6 @@
 
 #include "runtime/device/cpu/device.h"
 #include "runtime/program.h"
-#include "runtime/verify_rules.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -19,7 +18,7 @@ CpuBackend::CpuBackend(const pb::Plan &plan, int threads) : thePlan(plan), objec
       if (!instruction.has_call())
         continue;
       try {
-        prepared[i] = makeLibraryKernel(instruction.call(), threads);
+        prepared[i] = makeLibraryKernel(instruction.call(), typesOf(plan, instruction.call()), threads);
       } catch (const std::invalid_argument &error) {
         throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
                                     locationText(plan, instruction.location()), error.what()));
@@ -31,7 +30,7 @@ CpuBackend::CpuBackend(const pb::Plan &plan, int threads) : thePlan(plan), objec
 size_t CpuBackend::mostOf(const pb::Stage &stage, size_t (LibraryKernel::*bytes)() const) const {
   size_t most = 0;
   for (const pb::Call &call : stage.calls())
-    for (auto [kind, number] : subprogramsOf(call))
+    for (uint32_t number : call.programs())
       if (number != 0)
         for (const std::unique_ptr<LibraryKernel> &kernel : calls[number - 1])
           most = std::max(most, kernel ? (kernel.get()->*bytes)() : 0);
@@ -47,7 +46,8 @@ size_t CpuBackend::sharedScratchBytes(const pb::Stage &stage) const {
 }
 
 uint64_t CpuBackend::hostBytes(const pb::Stage &stage, int threads) const {
-  return stage.arena_bytes() + scratchBytesPerThread(stage) * threads + sharedScratchBytes(stage);
+  return stage.arena_bytes(pb::DEVICE) + stage.arena_bytes(pb::HOST) + scratchBytesPerThread(stage) * threads +
+         sharedScratchBytes(stage);
 }
 
 std::unique_ptr<Device> CpuBackend::open(const pb::Stage &stage, const RankHost &host) {

@@ -32,9 +32,9 @@ int memoryFile(const std::string &content) {
   return file;
 }
 
-const pb::KernelObject *bestObject(const pb::Plan &plan) {
-  const pb::KernelObject *best = nullptr;
-  for (const pb::KernelObject &object : plan.objects()) {
+const pb::Object *bestObject(const pb::Plan &plan) {
+  const pb::Object *best = nullptr;
+  for (const pb::Object &object : plan.objects()) {
     int level = levelNumber(object.level());
     if (level > 0 && level <= hostLevel() && (!best || level > levelNumber(best->level())))
       best = &object;
@@ -68,10 +68,10 @@ KernelObject::KernelObject(const pb::Plan &plan) {
         "the plan is compiled for {}, and this runs it on the cpu; compile it with --target cpu", plan.target()));
   if (plan.kernels_size() == 0)
     return;
-  const pb::KernelObject *object = bestObject(plan);
+  const pb::Object *object = bestObject(plan);
   if (!object) {
     std::string levels;
-    for (const pb::KernelObject &other : plan.objects())
+    for (const pb::Object &other : plan.objects())
       levels += (levels.empty() ? "" : ", ") + other.level();
     throw PlanError(fmt::format("the plan's kernels are for [{}], none of which this processor "
                                 "runs; compile for x86-64",

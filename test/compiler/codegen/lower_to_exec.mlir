@@ -4,10 +4,11 @@
 !w = tensor<8x8xf32, #model.dims<hidden, ffn>>
 !y = tensor<2x3x8xf32, #model.dims<batch, seq, ffn>>
 
-// The sum is reduced in the place of its result; the wait stands before the kernel that reads it.
+// The sum is reduced in the place of its result, of which its terms are another value; the wait stands before the kernel
+// that reads it.
 // CHECK-LABEL: exec.program @block.forward
 // CHECK: exec.call {{.*}}function = "matmul"
-// CHECK-NEXT: exec.start {{.*}}kind = "all_reduce"
+// CHECK-NEXT: exec.start {{.*}}value = "%0.terms"{{.*}}kind = "all_reduce"{{.*}}value = "%0", element
 // CHECK-NEXT: exec.wait
 // CHECK-NEXT: exec.launch {{.*}}region = "stream_out"
 func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
@@ -20,9 +21,9 @@ func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
 }
 
 // Norms of many gradients grow in the statistic itself: none is left behind in the workspace.
-// CHECK-LABEL: exec.program @block.squared_norm
+// CHECK-LABEL: exec.program @block.norm
 // CHECK-COUNT-3: exec.call {buffers = [{{.*}}region = "gradients"{{.*}}region = "scalars", offset = 8{{.*}}function = "squared_norm"
-func.func @block.squared_norm(%n: tensor<f32> {model.role = "statistic", model.name = "squared_norm"},
+func.func @block.norm(%n: tensor<f32> {model.role = "statistic", model.name = "squared_norm"},
                               %a: tensor<16xf32> {model.role = "accumulator", model.name = "a"},
                               %b: tensor<16xf32> {model.role = "accumulator", model.name = "b"},
                               %c: tensor<16xf32> {model.role = "accumulator", model.name = "c"})
@@ -44,8 +45,7 @@ func.func @block.squared_norm(%n: tensor<f32> {model.role = "statistic", model.n
 // CHECK: exec.start {{.*}}kind = "all_gather"
 // CHECK-NEXT: exec.call {{.*}}function = "matmul"
 // CHECK-NEXT: exec.wait
-// CHECK-NEXT: exec.call {{.*}}function = "copy"
-// CHECK-NEXT: exec.call {{.*}}function = "copy"
+// CHECK-NEXT: exec.call {{.*}}function = "rearrange"{{.*}}sizes = array<i64: 2, 6, 16>
 // CHECK-NEXT: exec.call {{.*}}function = "matmul"
 func.func @gather.forward(%x: !x {model.role = "stream", model.name = "x"},
                           %part: !half {model.role = "saved", model.name = "part"},

@@ -5,10 +5,10 @@
 // CHECK-LABEL: exec.program @mlp.none.forward
 // CHECK-SAME: workspace_bytes = 448
 // CHECK: "stream_in"{{.*}}region = "workspace", offset = 256, bytes = 192
-// CHECK-NEXT: exec.launch {buffers = [#exec.buffer<region = "workspace", offset = 256, bytes = 192>, #exec.buffer<region = "workspace", offset = 256, bytes = 192>]
-// CHECK-NEXT: region = "workspace", offset = 256, bytes = 192>{{.*}}region = "workspace", offset = 0, bytes = 256
-// CHECK-NEXT: region = "workspace", offset = 0, bytes = 256>{{.*}}region = "workspace", offset = 256, bytes = 192
-// CHECK-NEXT: region = "workspace", offset = 256, bytes = 192>{{.*}}region = "stream_out"
+// CHECK-NEXT: exec.launch {buffers = [#exec.buffer<region = "workspace", offset = 256, bytes = 192{{[^>]*}}>, #exec.buffer<region = "workspace", offset = 256, bytes = 192{{[^>]*}}>]
+// CHECK-NEXT: region = "workspace", offset = 256, bytes = 192{{[^>]*}}>{{.*}}region = "workspace", offset = 0, bytes = 256
+// CHECK-NEXT: region = "workspace", offset = 0, bytes = 256{{[^>]*}}>{{.*}}region = "workspace", offset = 256, bytes = 192
+// CHECK-NEXT: region = "workspace", offset = 256, bytes = 192{{[^>]*}}>{{.*}}region = "stream_out"
 func.func @mlp.none.forward(
     %x: tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "x"},
     %w: tensor<8x6xf32, #model.dims<hidden, ffn>> {model.role = "parameter", model.name = "w"},

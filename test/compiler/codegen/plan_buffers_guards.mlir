@@ -6,8 +6,8 @@
 // CHECK-SAME: exec.guards = array<i64: 192, 0, 1, 448, 1, 2>
 // CHECK-SAME: workspace_bytes = 512
 // CHECK: region = "stream_in"{{.*}}region = "workspace", offset = 0, bytes = 192
-// CHECK-NEXT: region = "workspace", offset = 0, bytes = 192>{{.*}}region = "workspace", offset = 256, bytes = 192
-// CHECK-NEXT: region = "workspace", offset = 256, bytes = 192>{{.*}}region = "stream_out"
+// CHECK-NEXT: region = "workspace", offset = 0, bytes = 192{{[^>]*}}>{{.*}}region = "workspace", offset = 256, bytes = 192
+// CHECK-NEXT: region = "workspace", offset = 256, bytes = 192{{[^>]*}}>{{.*}}region = "stream_out"
 module attributes {exec.guard_bytes = 64 : i64} {
   func.func @mlp.none.forward(
       %x: tensor<2x4x6xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "x"},

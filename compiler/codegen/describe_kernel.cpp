@@ -1,0 +1,229 @@
+#include "compiler/codegen/describe_kernel.h"
+
+#include "compiler/codegen/cuda/attention.h"
+#include "compiler/codegen/cuda/special_kernels.h"
+#include "compiler/codegen/program_builder.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+namespace pb = rt::pb;
+
+namespace {
+
+/// Factors of what an operand reaches, as the plan numbers them: the extent, or a scalar.
+using Reach = SmallVector<uint32_t>;
+constexpr uint32_t extent = 0;
+constexpr uint32_t scalar(unsigned index) { return index + 1; }
+
+class Description {
+public:
+  explicit Description(pb::Kernel &message) : message(message) {}
+
+  pb::Operand &add(pb::Operand::Access access, pb::DataType type, const Reach &reach) {
+    pb::Operand &operand = *message.add_operands();
+    operand.set_access(access);
+    operand.set_type(type);
+    operand.mutable_reach()->Add(reach.begin(), reach.end());
+    return operand;
+  }
+  void read(pb::DataType type, const Reach &reach) { add(pb::Operand::READ, type, reach); }
+  pb::Operand &write(pb::DataType type, const Reach &reach) { return add(pb::Operand::WRITE, type, reach); }
+  /// Unless the kernel's parameters say otherwise it overwrites; `first` is the scalar that goes with `accumulate`.
+  void store(pb::DataType type, const Reach &reach, cuda::Destination destination, unsigned first) {
+    pb::Operand &operand = write(type, reach);
+    if (destination != cuda::Destination::Overwrite)
+      operand.set_access(pb::Operand::ADD);
+    if (destination == cuda::Destination::AddUnlessFirst)
+      operand.set_unless(scalar(first));
+  }
+
+  pb::Kernel &message;
+};
+
+pb::DataType elementOf(Value value) { return dataType(cast<RankedTensorType>(value.getType()).getElementType()); }
+
+/// Of an operand of a generated kernel: rows times columns, or what its terms walk over. Scalar 0 are the columns of a
+/// row, scalar 1 of column kernels the rows; flat kernels have one row, whose columns are the extent.
+Reach reachOf(const KernelShape &shape, const Access &access, int firstTerm) {
+  uint32_t columns = shape.kind == "flat" ? extent : scalar(0);
+  Reach reach;
+  if (access.isDense && shape.kind != "flat")
+    reach.push_back(shape.kind == "column" ? scalar(1) : extent);
+  for (unsigned term = 0; term < access.terms.size(); ++term)
+    reach.push_back(scalar(firstTerm + 3 * term + 1)); // its modulus
+  if (access.columns)
+    reach.push_back(columns);
+  return reach;
+}
+
+/// What a result reaches: a column kernel leaves a row of sums per block.
+Reach reachOfOutput(const KernelShape &shape, const Access &access) {
+  if (shape.kind == "column")
+    return {extent, scalar(0)};
+  Reach reach;
+  if (access.isDense && shape.kind != "flat")
+    reach.push_back(extent);
+  if (access.columns)
+    reach.push_back(shape.kind == "flat" ? extent : scalar(0));
+  return reach;
+}
+
+void describeShape(const KernelShape &shape, Description &kernel) {
+  SmallVector<int> numbers; // of the operands' buffers
+  for (auto [index, access] : llvm::enumerate(shape.operands)) {
+    numbers.push_back(shape.isAccumulator(index) ? -1 : kernel.message.operands_size());
+    if (numbers.back() >= 0)
+      kernel.read(elementOf(shape.body->getArgument(index)), reachOf(shape, access, shape.operandScalar[index]));
+  }
+  for (int64_t slot : shape.slots)
+    kernel.read(slot == rt::Step ? pb::I32 : pb::F32, {});
+  auto stored = shape.body->getTerminator()->getOperands();
+  for (auto [index, access] : llvm::enumerate(shape.outputs)) {
+    pb::DataType type = shape.kind == "column" ? pb::F32 : elementOf(stored[index]);
+    pb::Operand &operand = kernel.write(type, reachOfOutput(shape, access));
+    for (auto [input, number] : llvm::enumerate(numbers))
+      if (number >= 0 && mayShare(shape, index, input))
+        operand.add_over(number);
+  }
+  int first = kernel.message.operands_size() - static_cast<int>(shape.outputs.size());
+  for (const Accumulation &sum : shape.accumulations) {
+    pb::Operand &operand = *kernel.message.mutable_operands(first + static_cast<int>(sum.output));
+    operand.set_access(pb::Operand::ADD);
+    if (sum.scalar >= 0)
+      operand.set_unless(scalar(sum.scalar));
+  }
+  kernel.message.set_scalars(shape.scalars.size());
+}
+
+void describeAttention(exec::KernelOp op, Description &kernel) {
+  using namespace cuda;
+  pb::DataType type = dataType(typeParameter(op, "type"));
+  Reach queries = {scalar(Batch), scalar(Queries), scalar(KvHeads), scalar(Group), scalar(HeadDim)};
+  Reach keys = {scalar(Batch), scalar(Keys), scalar(KvHeads), scalar(HeadDim)};
+  Reach rows(ArrayRef(queries).drop_back());
+  for (const Reach &reach : {queries, keys, keys})
+    kernel.read(type, reach);
+  bool isForward = op.getShape() == "attention_forward";
+  if (!isForward) {
+    kernel.read(pb::F32, rows); // lse
+    kernel.read(type, queries); // dout
+    kernel.read(pb::F32, rows); // delta
+  }
+  kernel.read(pb::I32, {}); // step
+  if (isForward) {
+    kernel.write(type, queries);
+    kernel.write(pb::F32, rows);
+  } else if (op.getShape() == "attention_query_gradient") {
+    kernel.write(type, queries);
+  } else {
+    kernel.write(type, keys);
+    kernel.write(type, keys);
+  }
+}
+
+void describeAttentionDelta(exec::KernelOp op, Description &kernel) {
+  for (int i = 0; i < 2; ++i)
+    kernel.read(dataType(cuda::typeParameter(op, "type")), {extent, scalar(0)});
+  kernel.write(pb::F32, {extent});
+}
+
+void describeEmbed(exec::KernelOp op, Description &kernel) {
+  kernel.read(dataType(cuda::typeParameter(op, "from")), {scalar(1), scalar(2)});
+  kernel.read(pb::I32, {extent});
+  kernel.write(dataType(cuda::typeParameter(op, "to")), {extent, scalar(2)});
+}
+
+/// The table's gradient has one term of the three kernels: order_tokens begins it, the others go on with it. Where the
+/// sum always adds, sum_segments begins it.
+void describeOrderTokens(exec::KernelOp op, Description &kernel) {
+  kernel.read(pb::I32, {scalar(3)});
+  kernel.write(pb::I32, {scalar(3)});
+  cuda::Destination destination = cuda::destinationOf(op);
+  if (destination != cuda::Destination::Add)
+    kernel.store(pb::F32, {scalar(1), scalar(2)}, destination, /*first=*/4);
+}
+
+void describeSegments(exec::KernelOp op, Description &kernel) {
+  Reach partial = {extent, scalar(4), scalar(0)}, table = {scalar(3), scalar(0)};
+  for (int i = 0; i < 2; ++i)
+    kernel.read(pb::I32, {scalar(2)});
+  if (op.getShape() == "join_segments") {
+    kernel.read(pb::F32, partial);
+  } else {
+    kernel.read(dataType(cuda::typeParameter(op, "type")), {scalar(2), scalar(0)});
+    kernel.write(pb::F32, partial);
+  }
+  bool begins = cuda::destinationOf(op) == cuda::Destination::Add;
+  kernel.add(begins ? pb::Operand::ADD : pb::Operand::UPDATE, pb::F32, table);
+}
+
+void describeRope(exec::KernelOp op, Description &kernel) {
+  kernel.read(dataType(cuda::typeParameter(op, "from")), {extent, scalar(0), scalar(1)});
+  kernel.read(pb::I32, {extent});
+  kernel.write(dataType(cuda::typeParameter(op, "to")), {extent, scalar(0), scalar(1)});
+}
+
+void describeSquareBlocks(exec::KernelOp, Description &kernel) {
+  kernel.read(pb::F32, {scalar(0)});
+  kernel.write(pb::F32, {extent, scalar(2)});
+}
+
+void describeAddSquares(exec::KernelOp op, Description &kernel) {
+  kernel.read(pb::F32, {scalar(0), scalar(1)});
+  kernel.add(pb::Operand::ADD, pb::F32, {});
+  kernel.message.set_norm_weight(cuda::realParameter(op, "weight"));
+}
+
+void describeReduceParts(exec::KernelOp op, Description &kernel) {
+  kernel.read(pb::F32, {scalar(1), scalar(0)});
+  kernel.store(pb::F32, {scalar(0)}, cuda::destinationOf(op), /*first=*/2);
+}
+
+void describeUpdateScalars(exec::KernelOp, Description &kernel) {
+  for (int slot = 0; slot < 4; ++slot)
+    kernel.read(pb::F32, {});
+  for (int slot = 0; slot < 2; ++slot)
+    kernel.write(pb::F32, {});
+}
+
+using Describe = void (*)(exec::KernelOp, Description &);
+
+Describe describerOf(StringRef shape) {
+  static const llvm::StringMap<Describe> describers = {{"attention_forward", describeAttention},
+                                                       {"attention_delta", describeAttentionDelta},
+                                                       {"attention_key_gradient", describeAttention},
+                                                       {"attention_query_gradient", describeAttention},
+                                                       {"embed", describeEmbed},
+                                                       {"order_tokens", describeOrderTokens},
+                                                       {"sum_segments", describeSegments},
+                                                       {"join_segments", describeSegments},
+                                                       {"rope", describeRope},
+                                                       {"square_blocks", describeSquareBlocks},
+                                                       {"add_squares", describeAddSquares},
+                                                       {"reduce_parts", describeReduceParts},
+                                                       {"update_scalars", describeUpdateScalars}};
+  return describers.lookup(shape);
+}
+
+} // namespace
+
+pb::DataType dataType(Type element) {
+  return element.isBF16() ? pb::BF16 : element.isF16() ? pb::F16 : element.isInteger() ? pb::I32 : pb::F32;
+}
+
+void describeKernel(exec::KernelOp kernel, pb::Kernel &message) {
+  Description description(message);
+  if (Describe describe = describerOf(kernel.getShape())) {
+    describe(kernel, description);
+    message.set_scalars(cuda::integerParameter(kernel, "scalars"));
+    assert(message.operands_size() == cuda::integerParameter(kernel, "buffers") && "operands as its launches have");
+    return;
+  }
+  auto shape = analyzeKernel(kernel.getBody().front(), kernel.getShape(), kernel.getSplit());
+  assert(succeeded(shape) && "made from a body that was analyzed");
+  describeShape(*shape, description);
+}
+
+} // namespace espalier::codegen

@@ -1,0 +1,188 @@
+#include "compiler/pipeline/add_transfers.h"
+
+#include "compiler/codegen/kernel_shape.h"
+#include "dialects/exec/dialect.h"
+
+#include "runtime/abi.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace espalier {
+
+using namespace rt;
+
+namespace {
+
+constexpr const char *inputNames[] = {"tokens", "positions", "labels", "loss_weights"};
+constexpr uint64_t scalarBytes = uint64_t{rt::ScalarSlotCount} * 4;
+constexpr uint32_t sumSlots[] = {rt::LossSum, rt::TokenCount, rt::SquaredNorm};
+
+/// Axes over which the plan has more than one rank.
+uint32_t allAxes(const planner::Plan &plan) {
+  uint32_t axes = 0;
+  for (auto [name, size] : {std::pair("pp", plan.pp), std::pair("dp", plan.dp), std::pair("cp", plan.cp),
+                            std::pair("ep", plan.ep), std::pair("tp", plan.tp)})
+    axes |= size > 1 ? exec::axisBit(name) : 0;
+  return axes;
+}
+
+pb::Buffer at(exec::Region region, uint64_t offset, uint64_t bytes, uint32_t value, int32_t layer = 0) {
+  pb::Buffer buffer;
+  buffer.set_region(static_cast<uint32_t>(region));
+  buffer.set_offset(offset);
+  buffer.set_bytes(bytes);
+  buffer.set_value(value);
+  buffer.set_layer(layer);
+  return buffer;
+}
+
+pb::Transfer transfer(const char *name, pb::Transfer::Kind kind, uint32_t queue) {
+  pb::Transfer made;
+  made.set_name(name);
+  made.set_kind(kind);
+  made.set_queue(queue);
+  return made;
+}
+
+/// The scalars as the host sets them; slots are parts of them. Until they agree ranks hold terms of the sums.
+uint32_t addScalars(uint32_t axes, PlanTables &tables) {
+  pb::Value all;
+  all.set_name("scalars");
+  all.set_elements(rt::ScalarSlotCount);
+  all.set_resident(true);
+  uint32_t whole = tables.value(all);
+  auto add = [&](const std::string &name, uint32_t slot, uint32_t partial) {
+    pb::Value value;
+    value.set_name(name);
+    value.set_type(slot == rt::Step ? pb::I32 : pb::F32);
+    value.set_elements(1);
+    value.set_partial(partial);
+    value.set_resident(true);
+    value.set_whole(whole + 1);
+    value.set_first(slot);
+    tables.value(value);
+  };
+  for (auto [name, slot] : codegen::scalarSlots)
+    add(name, slot, llvm::is_contained(sumSlots, slot) ? axes : 0);
+  for (uint32_t slot : sumSlots)
+    if (axes)
+      add(codegen::agreedName(slot), slot, 0);
+  return whole;
+}
+
+uint32_t addAgreement(uint32_t axes, PlanTables &tables) {
+  pb::Transfer agree = transfer("agree", pb::Transfer::ALL_REDUCE, tables.queue("gradients"));
+  agree.set_group(tables.group(axes));
+  for (uint32_t slot : sumSlots) {
+    *agree.add_from() =
+        at(exec::Region::Scalars, uint64_t{slot} * 4, 4, tables.findValue(codegen::scalarName(slot).str()));
+    *agree.add_to() = at(exec::Region::Scalars, uint64_t{slot} * 4, 4, tables.findValue(codegen::agreedName(slot)));
+  }
+  return tables.transfer(std::move(agree));
+}
+
+/// Line 0 takes streams to the next stage, line 1 cotangents back.
+void addLines(const RegionSizes &regions, PlanTables &tables, StepTransfers &numbers) {
+  auto add = [&](const char *name, bool sends, int shift, uint32_t line, exec::Region region, int32_t layer) {
+    pb::Transfer made = transfer(name, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, tables.queue(name));
+    made.set_shift(shift);
+    made.set_line(line);
+    pb::Buffer buffer = at(region, 0, regions.streamBytes, tables.findValue(line == 0 ? "stream" : "cotangent"), layer);
+    *(sends ? made.add_from() : made.add_to()) = buffer;
+    return static_cast<int64_t>(tables.transfer(std::move(made)));
+  };
+  numbers.out = add("out", /*sends=*/true, 1, 0, exec::Region::StreamOut, 1);
+  numbers.in = add("in", /*sends=*/false, -1, 0, exec::Region::StreamIn, 0);
+  numbers.dIn = add("din", /*sends=*/true, -1, 1, exec::Region::CotangentIn, 0);
+  numbers.dOut = add("dout", /*sends=*/false, 1, 1, exec::Region::CotangentOut, 1);
+}
+
+} // namespace
+
+void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
+  for (uint32_t role = 0; role <= exec::getMaxEnumValForRole(); ++role)
+    out.add_roles(exec::stringifyRole(static_cast<exec::Role>(role)).str());
+  for (uint32_t region = 0; region <= exec::getMaxEnumValForRegion(); ++region)
+    out.add_regions(exec::stringifyRegion(static_cast<exec::Region>(region)).str());
+  bool hasCollectives = false;
+  module.walk([&](exec::StartOp) { hasCollectives = true; });
+  bool hasLines = plan.pp > 1;
+  for (auto [name, occurs] :
+       {std::pair("compute", true), std::pair("gradients", plan.ranks() > 1), std::pair("collectives", hasCollectives),
+        std::pair("out", hasLines), std::pair("in", hasLines), std::pair("din", hasLines), std::pair("dout", hasLines),
+        std::pair("to_device", true), std::pair("to_host", true)})
+    if (occurs)
+      out.add_queues()->set_name(name);
+  pb::Entry &train = *out.add_entries();
+  train.set_name("train_step");
+  train.set_micro_batches(static_cast<uint32_t>(plan.microBatches));
+  for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
+    train.add_finds(static_cast<uint32_t>(region));
+    train.add_writes(static_cast<uint32_t>(region));
+  }
+  pb::Entry &evaluate = *out.add_entries();
+  evaluate.set_name("evaluate");
+  evaluate.set_micro_batches(1);
+  evaluate.add_finds(static_cast<uint32_t>(exec::Region::Parameters));
+}
+
+StepTransfers addStepTransfers(const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables) {
+  StepTransfers numbers;
+  for (const pb::Value &value : regions.values)
+    tables.value(value);
+  uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
+  pb::Transfer inputs = transfer("tok", pb::Transfer::COPY, tables.queue("to_device"));
+  for (const char *name : inputNames) {
+    int64_t value = tables.findValue(name);
+    if (value < 0) // no program reads it
+      continue;
+    uint64_t offset = regions.inputOffsets.at(name);
+    *inputs.add_from() = at(exec::Region::Staged, offset, regions.oneInputBytes, value);
+    *inputs.add_to() = at(exec::Region::Inputs, offset, regions.oneInputBytes, value);
+  }
+  numbers.inputs = tables.transfer(std::move(inputs));
+  pb::Transfer set = transfer("set", pb::Transfer::COPY, tables.queue("to_device"));
+  *set.add_from() = at(exec::Region::Settings, 0, scalarBytes, scalars);
+  *set.add_to() = at(exec::Region::Scalars, 0, scalarBytes, scalars);
+  numbers.set = tables.transfer(std::move(set));
+  pb::Transfer metrics = transfer("metrics", pb::Transfer::COPY, tables.queue("to_host"));
+  *metrics.add_from() = at(exec::Region::Scalars, 0, scalarBytes, scalars);
+  *metrics.add_to() = at(exec::Region::Results, 0, scalarBytes, scalars);
+  numbers.metrics = tables.transfer(std::move(metrics));
+  if (axes)
+    numbers.agree = addAgreement(axes, tables);
+  if (plan.pp > 1)
+    addLines(regions, tables, numbers);
+  return numbers;
+}
+
+void addCommunicators(const planner::Plan &plan, pb::Plan &out) {
+  std::set<std::pair<uint32_t, uint32_t>> known; // group, queue
+  std::set<uint32_t> lines;
+  for (const pb::Transfer &transfer : out.transfers()) {
+    bool isSend = transfer.kind() == pb::Transfer::SEND, isReceive = transfer.kind() == pb::Transfer::RECEIVE;
+    if (transfer.kind() == pb::Transfer::COPY || isReceive)
+      continue;
+    if (!isSend && known.insert({transfer.group(), transfer.queue()}).second) {
+      pb::Communicator &communicator = *out.add_communicators();
+      communicator.set_group(transfer.group());
+      communicator.set_queue(transfer.queue());
+    }
+    if (!isSend || !lines.insert(transfer.line()).second)
+      continue;
+    for (int stage = 0; stage < plan.pp; ++stage) {
+      int peer = stage + transfer.shift();
+      if (peer < 0 || peer >= plan.pp)
+        continue;
+      pb::Communicator &communicator = *out.add_communicators();
+      communicator.set_is_line(true);
+      communicator.set_line(transfer.line());
+      communicator.set_sender(static_cast<uint32_t>(stage));
+      communicator.set_receiver(static_cast<uint32_t>(peer));
+    }
+  }
+}
+
+} // namespace espalier

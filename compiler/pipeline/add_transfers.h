@@ -1,0 +1,33 @@
+// What every plan says by name and once: roles, regions, queues, the values that pass between programs, the transfers
+// that a list of actions starts, entries, communicators.
+#pragma once
+
+#include "compiler/codegen/plan_tables.h"
+#include "compiler/pipeline/lay_out_regions.h"
+#include "planner/plan.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace espalier {
+
+/// Entries of a plan, by number.
+enum class EntryNumber { TrainStep, Evaluate };
+
+/// Transfers by number in the plan; -1 where no rank has them.
+struct StepTransfers {
+  int64_t out = -1, in = -1, dIn = -1, dOut = -1; ///< streams and cotangents between stages
+  int64_t inputs = -1;                            ///< from the host, of a micro-batch
+  int64_t set = -1, metrics = -1;                 ///< scalars from the host, and to it
+  int64_t agree = -1;                             ///< sums of all ranks
+};
+
+/// Lists roles, regions, queues that occur, and entries. `module` has its programs.
+void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
+
+/// Adds the values of `regions` and of the scalars, and the transfers.
+StepTransfers addStepTransfers(const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables);
+
+/// Lists the communicators of all transfers, line by line and group by group. Stages are there.
+void addCommunicators(const planner::Plan &plan, rt::pb::Plan &out);
+
+} // namespace espalier

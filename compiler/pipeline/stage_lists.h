@@ -1,0 +1,23 @@
+// The actions of a stage: its list of the schedule with calls, slots and buckets put in, and what begins and ends an
+// entry.
+#pragma once
+
+#include "compiler/pipeline/add_buckets.h"
+#include "compiler/pipeline/add_transfers.h"
+#include "compiler/pipeline/expand_schedule.h"
+
+#include "runtime/plan.pb.h"
+
+namespace espalier {
+
+struct ListInputs {
+  const StepTransfers &transfers;
+  const std::vector<BucketTransfers> &buckets; ///< by number
+  const rt::pb::Plan &plan;                    ///< has its buckets
+};
+
+/// Appends both entries to `stage`, whose calls, chunks and lifetimes are there: a chunk of the stage per chunk of the
+/// lists, and behind them that of the call `step`.
+void addLists(const ListInputs &inputs, const StageList &training, const StageList &evaluation, rt::pb::Stage &stage);
+
+} // namespace espalier

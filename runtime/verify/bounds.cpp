@@ -1,0 +1,199 @@
+// Rule B: a buffer lies in what its call binds, in every slot and for every coordinate; a place in its arena.
+#include "runtime/verify/rules.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace espalier::rt::verify {
+namespace {
+
+class Bounds {
+public:
+  Bounds(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) : plan(plan), mesh(mesh), errors(errors) {}
+
+  void check();
+
+private:
+  void measure(const pb::Subprogram &subprogram);
+  void checkGuards(const pb::Subprogram &subprogram, int64_t &workspace);
+  void checkPlaces(int stage);
+  void checkMemory(int stage);
+  void checkCall(int stage, const pb::Call &call);
+  void checkExchange(int stage, const pb::Exchange &exchange);
+  void checkFlights(int stage);
+  void checkTransfer(const std::string &name, const pb::Stage &stage, const pb::Call &call,
+                     const pb::Transfer &transfer);
+  void checkBuffer(const std::string &name, const pb::Stage &stage, const pb::Call &call, const pb::Buffer &buffer);
+  int64_t boundBytes(const pb::Stage &stage, const pb::Call &call, uint32_t region) const;
+  const pb::Place *placeOf(const pb::Stage &stage, const pb::Call &call, uint32_t region) const;
+  template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
+    errors.add(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const pb::Plan &plan;
+  const Mesh &mesh;
+  PlanErrors &errors;
+  std::vector<std::vector<int64_t>> reach; ///< by subprogram and region: the end of what is touched
+};
+
+void Bounds::check() {
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    measure(subprogram);
+  for (int stage = 0; stage < plan.stages_size(); ++stage) {
+    checkPlaces(stage);
+    checkMemory(stage);
+    for (const pb::Call &call : plan.stages(stage).calls())
+      checkCall(stage, call);
+    for (const pb::Exchange &exchange : plan.stages(stage).exchanges())
+      checkExchange(stage, exchange);
+    checkFlights(stage);
+  }
+}
+
+void Bounds::measure(const pb::Subprogram &subprogram) {
+  std::vector<int64_t> &ends = reach.emplace_back(static_cast<size_t>(plan.regions_size()), 0);
+  for (int i = 0; i < subprogram.instructions_size(); ++i)
+    forEachBuffer(plan, subprogram.instructions(i), [&](const pb::Buffer &buffer) {
+      Range bytes = bytesOf(buffer, plan, mesh);
+      if (bytes.least < 0)
+        add("{}: reads {} bytes before the beginning of {}", instructionName(plan, subprogram, i), -bytes.least,
+            plan.regions(static_cast<int>(buffer.region())));
+      ends[buffer.region()] = std::max(ends[buffer.region()], bytes.greatest);
+    });
+  for (int region = 0; region < plan.regions_size(); ++region)
+    if (plan.regions(region) == "workspace")
+      checkGuards(subprogram, ends[static_cast<size_t>(region)]);
+}
+
+/// What lies behind the last buffer must be bound too: a guard counts as touched.
+void Bounds::checkGuards(const pb::Subprogram &subprogram, int64_t &workspace) {
+  int64_t touched = workspace;
+  for (const pb::Guard &guard : subprogram.guards()) {
+    bool isInOrder =
+        guard.first() <= guard.last() && guard.last() < static_cast<uint32_t>(subprogram.instructions_size());
+    if (guard.offset() > static_cast<uint64_t>(touched) || !isInOrder)
+      add("{}: a guard at byte {} from instruction {} to {}, buffers end at {} and there are {} instructions",
+          subprogram.name(), guard.offset(), guard.first(), guard.last(), touched, subprogram.instructions_size());
+    else
+      workspace = std::max(workspace, static_cast<int64_t>(guard.offset()) + plan.guard_bytes());
+  }
+}
+
+void Bounds::checkPlaces(int index) {
+  const pb::Stage &stage = plan.stages(index);
+  for (int i = 0; i < stage.places_size(); ++i) {
+    const pb::Place &place = stage.places(i);
+    uint64_t slots = stage.lifetimes(static_cast<int>(place.lifetime())).slots() * (place.exchanged() ? 2 : 1);
+    uint64_t arena = stage.arena_bytes(place.memory()), last = 0;
+    if (place.offsets_size() == 1)
+      last = place.offsets(0) + (slots - 1) * place.stride();
+    else
+      last = *std::ranges::max_element(place.offsets());
+    if (last + place.bytes() > arena)
+      add("stage {}: place {} ends at byte {} of an arena of {}", index, i, last + place.bytes(), arena);
+  }
+}
+
+void Bounds::checkMemory(int index) {
+  const pb::Stage &stage = plan.stages(index);
+  uint64_t sum = 0;
+  for (const pb::MemoryClass &part : stage.memory())
+    if (__builtin_add_overflow(sum, part.bytes(), &sum))
+      return add("stage {}: its classes of memory cannot be added up", index);
+  if (!stage.memory().empty() && sum != stage.arena_bytes(pb::DEVICE))
+    add("stage {}: its classes of memory have {} bytes, the arena has {}", index, sum, stage.arena_bytes(pb::DEVICE));
+}
+
+const pb::Place *Bounds::placeOf(const pb::Stage &stage, const pb::Call &call, uint32_t region) const {
+  const pb::Binding *binding = bindingOf(call, region);
+  return binding ? &stage.places(static_cast<int>(binding->place())) : nullptr;
+}
+
+int64_t Bounds::boundBytes(const pb::Stage &stage, const pb::Call &call, uint32_t region) const {
+  const pb::Binding *binding = bindingOf(call, region);
+  if (!binding)
+    return 0;
+  return static_cast<int64_t>(stage.places(static_cast<int>(binding->place())).bytes()) -
+         static_cast<int64_t>(binding->offset());
+}
+
+void Bounds::checkCall(int index, const pb::Call &call) {
+  const pb::Stage &stage = plan.stages(index);
+  std::string name = fmt::format("stage {}, {}", index, call.name());
+  for (const pb::Binding &binding : call.bindings())
+    if (binding.offset() > stage.places(static_cast<int>(binding.place())).bytes())
+      add("{}: binds {} at byte {} of a place of {}", name, plan.regions(static_cast<int>(binding.region())),
+          binding.offset(), stage.places(static_cast<int>(binding.place())).bytes());
+  for (uint32_t number : call.programs())
+    for (int region = 0; number > 0 && region < plan.regions_size(); ++region) {
+      int64_t touched = reach[number - 1][static_cast<size_t>(region)];
+      uint32_t which = static_cast<uint32_t>(region);
+      const pb::Place *place = placeOf(stage, call, which);
+      const std::string &program = plan.subprograms(static_cast<int>(number) - 1).name();
+      if (touched > std::max<int64_t>(0, boundBytes(stage, call, which)))
+        add("{}: {} touches {} bytes of {}, the call binds {}", name, program, touched, plan.regions(region),
+            boundBytes(stage, call, which));
+      else if (touched > 0 && place->memory() != pb::DEVICE)
+        add("{}: {} touches {}, which is not in the device's memory", name, program, plan.regions(region));
+    }
+  for (const pb::BucketUse &use : call.buckets()) {
+    const pb::Bucket &bucket = plan.buckets(static_cast<int>(use.bucket()));
+    checkBuffer(name, stage, call, bucket.stored());
+    checkBuffer(name, stage, call, bucket.gradient());
+    for (const pb::Buffer &buffer : bucket.state())
+      if (use.updates())
+        checkBuffer(name, stage, call, buffer);
+  }
+}
+
+void Bounds::checkBuffer(const std::string &name, const pb::Stage &stage, const pb::Call &call,
+                         const pb::Buffer &buffer) {
+  Range bytes = bytesOf(buffer, plan, mesh);
+  int64_t bound = boundBytes(stage, call, buffer.region());
+  if (bytes.least < 0 || bytes.greatest > std::max<int64_t>(0, bound))
+    add("{}: bytes {} to {} of {}, the call binds {}", name, bytes.least, bytes.greatest,
+        plan.regions(static_cast<int>(buffer.region())), bound);
+}
+
+void Bounds::checkExchange(int index, const pb::Exchange &exchange) {
+  const pb::Stage &stage = plan.stages(index);
+  const pb::Call &call = stage.calls(static_cast<int>(exchange.call()));
+  std::string name = fmt::format("stage {}, exchange '{}'", index, exchange.name());
+  checkBuffer(name, stage, call, exchange.buffer());
+  const pb::Place *place = placeOf(stage, call, exchange.buffer().region());
+  if (!place || !place->exchanged())
+    add("{}: lies where nothing is exchanged with the host", name);
+}
+
+void Bounds::checkFlights(int index) {
+  const pb::Stage &stage = plan.stages(index);
+  std::set<std::pair<uint32_t, uint32_t>> seen; // transfer and call
+  for (const pb::Actions &entry : stage.entries())
+    for (const pb::Block &block : entry.blocks())
+      for (const pb::Action &action : block.actions())
+        for (const pb::Flight &flight : action.start().flights())
+          if (seen.emplace(flight.transfer(), flight.call()).second) {
+            const pb::Transfer &transfer = plan.transfers(static_cast<int>(flight.transfer()));
+            const pb::Call &call = stage.calls(static_cast<int>(flight.call()));
+            checkTransfer(fmt::format("stage {}, {} of {}", index, transfer.name(), call.name()), stage, call,
+                          transfer);
+          }
+}
+
+void Bounds::checkTransfer(const std::string &name, const pb::Stage &stage, const pb::Call &call,
+                           const pb::Transfer &transfer) {
+  for (const auto *buffers : {&transfer.from(), &transfer.to()})
+    for (const pb::Buffer &buffer : *buffers) {
+      checkBuffer(name, stage, call, buffer);
+      const pb::Place *place = placeOf(stage, call, buffer.region());
+      if (place && place->memory() != pb::DEVICE && transfer.kind() != pb::Transfer::COPY)
+        add("{}: ranks exchange what lies in the device's memory", name);
+    }
+}
+
+} // namespace
+
+void verifyBounds(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) { Bounds(plan, mesh, errors).check(); }
+
+} // namespace espalier::rt::verify

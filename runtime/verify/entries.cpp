@@ -1,0 +1,155 @@
+// Rule J: what an entry finds, what the host has filled, and what must be there at its end.
+#include "runtime/verify/play.h"
+
+#include <algorithm>
+
+namespace espalier::rt::verify {
+
+void playEntry(const ProgramView &view, int stage, int entry, PlanErrors &errors) {
+  Play(view, stage, entry, errors).play();
+}
+
+bool Play::finds(uint32_t region) const { return std::ranges::count(entry.finds(), region) > 0; }
+bool Play::writes(uint32_t region) const { return std::ranges::count(entry.writes(), region) > 0; }
+
+void Play::begin() {
+  for (call = 0; call < stage.calls_size(); ++call)
+    for (const pb::BucketUse &use : stage.calls(call).buckets())
+      beginBucket(stage.calls(call), use, use.bucket());
+  for (call = 0; call < stage.calls_size(); ++call)
+    findResident();
+  for (const pb::Exchange &exchange : stage.exchanges())
+    if (exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0)
+      fill(exchange);
+  call = -1;
+}
+
+/// Stored values and state are as the entry before has left them. Nothing but zeros ever lies between parameters.
+void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t number) {
+  const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(number));
+  auto set = [&](const pb::Buffer &buffer) {
+    Operand operand = view.values.operandOf(buffer, Access::Write);
+    Where at = where(operand.region);
+    std::optional<Instance> instance = instanceOf(operand);
+    Content content = contentOf(operand, at, *instance);
+    content.writer = 0;
+    bytesOf(at).set(spanOf(operand, at), content);
+  };
+  if (finds(bucket.stored().region()))
+    set(bucket.stored());
+  for (const pb::Buffer &state : bucket.state())
+    if (use.updates() && finds(state.region()))
+      set(state);
+  Operand gradient = view.values.operandOf(bucket.gradient(), Access::Write);
+  Where at = where(gradient.region);
+  std::optional<Instance> instance = instanceOf(gradient);
+  Content zeros = contentOf(gradient, at, *instance);
+  zeros.kind = Content::Sum;
+  zeros.sum = instance->value;
+  zeros.isPadding = true;
+  zeros.writer = 0;
+  Span all = spanOf(gradient, at);
+  int64_t next = all.begin;
+  std::vector<std::pair<int64_t, int64_t>> parameters;
+  for (const pb::Parameter &parameter : bucket.parameters()) {
+    int64_t elements = 1;
+    for (int i = 0; i < parameter.padded_shape_size(); ++i)
+      elements *= static_cast<int64_t>(parameter.padded_shape(i)) / view.mesh.count(parameter.split(i));
+    parameters.push_back({all.begin + static_cast<int64_t>(parameter.first()) * 4, elements * 4});
+  }
+  std::ranges::sort(parameters);
+  for (const auto &[begin, bytes] : parameters) {
+    bytesOf(at).set({next, begin, 0}, zeros);
+    next = begin + bytes;
+  }
+  bytesOf(at).set({next, all.end, 0}, zeros);
+}
+
+/// Resident values besides buckets, as a cache: what subprograms ask for in a region that the entry finds.
+void Play::findResident() {
+  for (uint32_t role = 0; role < static_cast<uint32_t>(view.plan.roles_size()); ++role)
+    if (const Summary *summary = view.summaryOf(stage.calls(call), role))
+      for (const Operand &need : summary->needs) {
+        const ValueInfo &info = view.values[need.value];
+        if (!info.isResident || info.part != ValueInfo::None || !finds(static_cast<uint32_t>(need.region)))
+          continue;
+        Where at = where(need.region);
+        Content content = contentOf(need, at, *instanceOf(need));
+        content.writer = 0;
+        bytesOf(at).set(spanOf(need, at), content);
+      }
+}
+
+/// In slot m of its place lies what micro-batch m reads.
+void Play::fill(const pb::Exchange &exchange) {
+  call = static_cast<int>(exchange.call());
+  Operand operand = view.values.operandOf(exchange.buffer(), Access::Write);
+  const pb::Place *place = bounds[exchange.call()][exchange.buffer().region()].place;
+  uint32_t slots = stage.lifetimes(static_cast<int>(place->lifetime())).slots();
+  if (view.values[operand.value].isPerMicroBatch && slots < entry.micro_batches())
+    add("the host has room for {} of {} micro-batches of '{}'", slots, entry.micro_batches(), exchange.name());
+  for (microBatch = 0; microBatch < std::min(slots, entry.micro_batches()); ++microBatch) {
+    slotOf[place->lifetime()] = microBatch;
+    Where at = where(operand.region);
+    std::optional<Instance> instance = instanceOf(operand);
+    Span span = spanOf(operand, at);
+    auto isUnused = [](const Content &content) { return content.kind == Content::Undefined; };
+    if (bytesOf(at).check(span, isUnused))
+      add("the host fills '{}' and something else in one place", exchange.name());
+    Content content = contentOf(operand, at, *instance);
+    content.writer = 0;
+    bytesOf(at).set(span, content);
+  }
+}
+
+void Play::end() {
+  for (const auto &[key, flight] : flights)
+    add("{}/{} is never waited for", view.plan.transfers(static_cast<int>(std::get<0>(key))).name(), std::get<2>(key));
+  if (!flights.empty())
+    return;
+  for (call = 0; call < stage.calls_size(); ++call)
+    for (const pb::BucketUse &use : stage.calls(call).buckets())
+      endBucket(stage.calls(call), use, use.bucket());
+  for (const pb::Exchange &exchange : stage.exchanges())
+    if (!exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0)
+      readByHost(exchange);
+  call = -1;
+  sums.check([&](std::string sentence) { add("{}", sentence); });
+}
+
+void Play::endBucket(const pb::Call &, const pb::BucketUse &use, uint32_t number) {
+  const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(number));
+  checkVersion(bucket.stored(), static_cast<uint32_t>(call), bucket);
+  for (const pb::Buffer &state : bucket.state())
+    if (use.updates())
+      checkVersion(state, static_cast<uint32_t>(call), bucket);
+}
+
+void Play::checkVersion(const pb::Buffer &buffer, uint32_t which, const pb::Bucket &bucket) {
+  if (!writes(buffer.region()) && !finds(buffer.region()))
+    return;
+  uint32_t version = writes(buffer.region()) ? 1 : 0;
+  Operand operand = view.values.operandOf(buffer, Access::Read);
+  Where at = where(operand.region);
+  std::optional<Instance> instance = instanceOf(operand);
+  auto isKept = [&](const Content &content) {
+    return content.kind == Content::Ready && content.instance == *instance &&
+           content.origin == at.base + operand.origin && content.version == version;
+  };
+  if (auto fault = bytesOf(at).check(spanOf(operand, at), isKept))
+    add("ends with {} of bucket '{}' of {} not {} at byte {}", regionName(operand.region), bucket.name(),
+        stage.calls(static_cast<int>(which)).name(), version ? "written once, and all of it" : "kept", fault->byte);
+}
+
+void Play::readByHost(const pb::Exchange &exchange) {
+  call = static_cast<int>(exchange.call());
+  Operand operand = view.values.operandOf(exchange.buffer(), Access::Read);
+  const pb::Place *place = bounds[exchange.call()][exchange.buffer().region()].place;
+  bool isPerMicroBatch = view.values[operand.value].isPerMicroBatch;
+  for (microBatch = 0; microBatch < (isPerMicroBatch ? entry.micro_batches() : 1); ++microBatch) {
+    slotOf[place->lifetime()] = microBatch;
+    checkReady(operand, noQueue, "the host reads");
+  }
+}
+
+} // namespace espalier::rt::verify

@@ -1,0 +1,87 @@
+// Flights in the play: from START to WAIT their sources are not written and their targets not touched, but by flights
+// of the same queue behind them.
+#include "runtime/verify/limits.h"
+#include "runtime/verify/play.h"
+
+namespace espalier::rt::verify {
+
+void Play::startFlight(const pb::Flight &flight) {
+  const pb::Transfer &transfer = view.plan.transfers(static_cast<int>(flight.transfer()));
+  const std::vector<Operand> &operands = view.transfers[flight.transfer()];
+  microBatch = flight.micro_batch() + round * advance;
+  setSlots(flight.call(), flight.slots());
+  writers.push_back({action, round * advance, -1});
+  auto [opened, isNew] = flights.try_emplace({flight.transfer(), flight.call(), microBatch});
+  if (!isNew)
+    return add("{}/{} is still in flight", transfer.name(), microBatch);
+  if (++openOnQueue[transfer.queue()] == maxOpen + 1)
+    add("more than {} transfers in flight on queue '{}'", maxOpen,
+        view.plan.queues(static_cast<int>(transfer.queue())).name());
+  readSources(transfer, operands, opened->second);
+  writeTargets(transfer, operands, opened->second);
+  for (const auto &[memory, span] : opened->second.read)
+    memories[static_cast<size_t>(memory)].open(span, /*isWrite=*/false, transfer.queue());
+  for (const auto &[memory, span] : opened->second.written)
+    memories[static_cast<size_t>(memory)].open(span, /*isWrite=*/true, transfer.queue());
+}
+
+void Play::readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened) {
+  for (size_t i = 0; i < static_cast<size_t>(transfer.from_size()); ++i) {
+    checkReady(operands[i], transfer.queue(), transfer.name() + " moves");
+    Where at = where(operands[i].region);
+    Span span = spanOf(operands[i], at);
+    opened.read.push_back({at.memory, {span.begin, span.end, 0}});
+  }
+}
+
+void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened) {
+  size_t sources = static_cast<size_t>(transfer.from_size());
+  for (size_t i = sources; i < operands.size(); ++i) {
+    const Operand &to = operands[i];
+    std::optional<Instance> instance = instanceOf(to);
+    Where at = where(to.region);
+    Span span = spanOf(to, at);
+    if (!instance || !checkFree(at, span, transfer.queue(), describe(*instance)))
+      continue;
+    const ValueInfo &info = view.values[to.value];
+    Content content = contentOf(to, at, *instance);
+    bool isKept = info.part == ValueInfo::Stored || info.part == ValueInfo::State;
+    // What own parts are brought together from is as old as they are.
+    bool isBrought = sources > 0 && isKept && view.values[operands[i - sources].value].root == info.root;
+    uint32_t version = 0;
+    if (isBrought) {
+      Where there = where(operands[i - sources].region);
+      bytesOf(there).check(spanOf(operands[i - sources], there), [&](const Content &old) {
+        version = old.version;
+        return true;
+      });
+    }
+    // Own parts that are left in the place of the whole leave nothing of it.
+    if (span.part && !opened.read.empty())
+      for (const auto &[memory, source] : opened.read)
+        if (memory == at.memory && source.overlaps(span))
+          bytesOf(at).set({span.begin, span.end, 0}, {});
+    bytesOf(at).change(span, [&](int64_t, Content &old) {
+      uint32_t before = old.version;
+      old = content;
+      old.version = isBrought ? version : isKept ? before + 1 : 0;
+    });
+    opened.written.push_back({at.memory, {span.begin, span.end, 0}});
+  }
+}
+
+void Play::waitFlight(const pb::Flight &flight) {
+  microBatch = flight.micro_batch() + round * advance;
+  const pb::Transfer &transfer = view.plan.transfers(static_cast<int>(flight.transfer()));
+  auto found = flights.find({flight.transfer(), flight.call(), microBatch});
+  if (found == flights.end())
+    return add("waits for {}/{}, which was not started", transfer.name(), microBatch);
+  for (const auto &[memory, span] : found->second.read)
+    memories[static_cast<size_t>(memory)].close(span, /*isWrite=*/false);
+  for (const auto &[memory, span] : found->second.written)
+    memories[static_cast<size_t>(memory)].close(span, /*isWrite=*/true);
+  --openOnQueue[transfer.queue()];
+  flights.erase(found);
+}
+
+} // namespace espalier::rt::verify

@@ -1,0 +1,244 @@
+// Rule D: parameters in their bucket, buckets in the regions of calls, who holds and updates them, and parts.
+#include "runtime/verify/library_functions.h"
+#include "runtime/verify/rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace espalier::rt::verify {
+namespace {
+
+constexpr int64_t granule = 128; ///< elements: parameters begin at multiples of it
+
+/// Bytes of an arena where something of a bucket lies.
+struct Extent {
+  int memory;
+  int64_t begin, end;
+  auto operator<=>(const Extent &) const = default;
+};
+
+/// A bucket as its owner's.
+using Owned = std::pair<uint32_t, uint32_t>;
+
+class Layout {
+public:
+  Layout(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) : plan(plan), mesh(mesh), errors(errors) {}
+
+  void check();
+
+private:
+  void checkBucket(const pb::Bucket &bucket);
+  void checkParameters(const pb::Bucket &bucket);
+  int64_t elementsOf(const pb::Bucket &bucket, const pb::Parameter &parameter);
+  void checkBuffers(const pb::Bucket &bucket);
+  void checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb::DataType type, int64_t elements);
+  void checkHolders();
+  void checkPlaces(int stage);
+  void checkWholes();
+  void checkReads(const pb::Subprogram &subprogram);
+  void checkReads(const pb::Transfer &transfer);
+  template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
+    errors.add(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const pb::Plan &plan;
+  const Mesh &mesh;
+  PlanErrors &errors;
+};
+
+void Layout::check() {
+  for (const pb::Bucket &bucket : plan.buckets())
+    checkBucket(bucket);
+  checkHolders();
+  for (int stage = 0; stage < plan.stages_size(); ++stage)
+    checkPlaces(stage);
+  checkWholes();
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    checkReads(subprogram);
+  for (const pb::Transfer &transfer : plan.transfers())
+    checkReads(transfer);
+}
+
+void Layout::checkBucket(const pb::Bucket &bucket) {
+  int64_t share = mesh.count(bucket.share());
+  if (static_cast<int64_t>(bucket.elements()) % (share * granule) != 0)
+    add("bucket '{}': {} elements are no multiple of {} * {}", bucket.name(), bucket.elements(), share, granule);
+  if (mesh.divided(bucket.share() & ~bucket.partial()))
+    add("bucket '{}': its state is shared over axes that its gradients are not summed over", bucket.name());
+  bool isHeld = bucket.holders_size() > 1, isSummed = mesh.divided(bucket.partial() & PP);
+  if (isHeld != isSummed)
+    add("bucket '{}': has {} holders and is {}summed over stages", bucket.name(), bucket.holders_size(),
+        isSummed ? "" : "not ");
+  checkParameters(bucket);
+  checkBuffers(bucket);
+}
+
+/// How many elements of a parameter a rank has; 0 where the split is no split.
+int64_t Layout::elementsOf(const pb::Bucket &bucket, const pb::Parameter &parameter) {
+  int64_t elements = 1;
+  uint32_t used = mesh.divided(bucket.partial()) | PP;
+  for (int i = 0; i < parameter.padded_shape_size(); ++i) {
+    uint32_t axes = mesh.divided(parameter.split(i));
+    int64_t size = static_cast<int64_t>(parameter.padded_shape(i)), parts = mesh.count(axes);
+    if (axes & used) {
+      add("bucket '{}', parameter '{}': is split twice over an axis, or split and summed", bucket.name(),
+          parameter.name());
+      return 0;
+    }
+    if (size % parts != 0) {
+      add("bucket '{}', parameter '{}': dimension {} of padded size {} does not split over {} ranks", bucket.name(),
+          parameter.name(), i, size, parts);
+      return 0;
+    }
+    used |= axes;
+    elements *= size / parts;
+  }
+  uint32_t split = used & ~mesh.divided(bucket.partial()) & ~uint32_t(PP);
+  int64_t copies = mesh.count(allAxes & ~uint32_t(PP) & ~split) / mesh.count(bucket.share() & ~uint32_t(PP)) *
+                   std::max(1, bucket.holders_size());
+  if (std::abs(bucket.norm_weight() * static_cast<double>(copies) - 1) > 1e-9)
+    add("bucket '{}', parameter '{}': {} ranks have each element, in the norm it counts {:.6g} on each", bucket.name(),
+        parameter.name(), copies, bucket.norm_weight());
+  return elements;
+}
+
+void Layout::checkParameters(const pb::Bucket &bucket) {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  std::set<std::string> names;
+  for (const pb::Parameter &parameter : bucket.parameters()) {
+    int64_t first = static_cast<int64_t>(parameter.first()), elements = elementsOf(bucket, parameter);
+    if (first % granule != 0 || first + elements > static_cast<int64_t>(bucket.elements()))
+      add("bucket '{}', parameter '{}': elements {} to {} of {}, at a multiple of {}", bucket.name(), parameter.name(),
+          first, first + elements, bucket.elements(), granule);
+    if (!names.insert(parameter.name()).second)
+      add("bucket '{}' has two parameters '{}'", bucket.name(), parameter.name());
+    ranges.emplace_back(first, first + elements);
+  }
+  std::ranges::sort(ranges);
+  for (size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].first < ranges[i - 1].second)
+      add("bucket '{}': two parameters lie at element {}", bucket.name(), ranges[i].first);
+}
+
+void Layout::checkBuffers(const pb::Bucket &bucket) {
+  int64_t elements = static_cast<int64_t>(bucket.elements());
+  checkBuffer(bucket, bucket.stored(), bucket.type(), elements);
+  checkBuffer(bucket, bucket.gradient(), pb::F32, elements);
+  for (const pb::Buffer &state : bucket.state())
+    checkBuffer(bucket, state, pb::F32, elements / mesh.count(bucket.share()));
+  const pb::Value &gradient = plan.values(static_cast<int>(bucket.gradient().value()));
+  if (gradient.additions() == 0 || mesh.divided(gradient.partial()) != mesh.divided(bucket.partial()))
+    add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {}", bucket.name(),
+        gradient.partial(), gradient.additions(), bucket.partial());
+}
+
+void Layout::checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb::DataType type, int64_t elements) {
+  const pb::Value &value = plan.values(static_cast<int>(buffer.value()));
+  int64_t bytes = product({static_cast<int64_t>(buffer.bytes()), mesh.count(buffer.part())});
+  bool isWhole = value.whole() == 0 && !value.per_micro_batch() && value.type() == type;
+  if (!isWhole || bytes != elements * widthOf(type) || static_cast<int64_t>(value.elements()) != elements)
+    add("bucket '{}': '{}' has {} elements in {} bytes, the bucket {}", bucket.name(), value.name(), value.elements(),
+        bytes, elements);
+}
+
+/// A bucket of an owner is on one stage, or on all its holders, and updated once on each.
+void Layout::checkHolders() {
+  std::map<Owned, std::map<int, int>> updates; // by owner and stage
+  for (int stage = 0; stage < plan.stages_size(); ++stage)
+    for (const pb::Call &call : plan.stages(stage).calls())
+      for (const pb::BucketUse &use : call.buckets())
+        updates[{use.bucket(), use.owner()}][stage] += use.updates();
+  for (const auto &[owned, stages] : updates) {
+    const pb::Bucket &bucket = plan.buckets(static_cast<int>(owned.first));
+    std::set<int> holders(bucket.holders().begin(), bucket.holders().end()), found;
+    for (const auto &[stage, count] : stages) {
+      found.insert(stage);
+      if (count != 1)
+        add("stage {}: {} calls update bucket '{}' of layer {}, needs 1", stage, count, bucket.name(), owned.second);
+    }
+    if (holders.empty() ? found.size() != 1 : found != holders)
+      add("bucket '{}' of layer {} is used on {} stages, its holders are {}", bucket.name(), owned.second, found.size(),
+          holders.size());
+  }
+}
+
+/// Buckets are apart, but for uses of one owner, which coincide.
+void Layout::checkPlaces(int index) {
+  const pb::Stage &stage = plan.stages(index);
+  std::map<std::tuple<Owned, int>, Extent> known; // by owner and buffer
+  std::map<Extent, Owned> taken;
+  for (const pb::Call &call : stage.calls())
+    for (const pb::BucketUse &use : call.buckets()) {
+      const pb::Bucket &bucket = plan.buckets(static_cast<int>(use.bucket()));
+      Owned owned = {use.bucket(), use.owner()};
+      int number = 0;
+      auto place = [&](const pb::Buffer &buffer) {
+        const pb::Binding *binding = bindingOf(call, buffer.region());
+        const pb::Place &room = stage.places(static_cast<int>(binding->place()));
+        Range bytes = bytesOf(buffer, plan, mesh);
+        int64_t base = offsetOf(room, 0) + static_cast<int64_t>(binding->offset());
+        Extent extent = {room.memory(), base + bytes.least, base + bytes.greatest};
+        auto [entry, isNew] = known.emplace(std::tuple(owned, number++), extent);
+        if (!isNew && entry->second != extent)
+          add("stage {}: bucket '{}' of layer {} lies in two places", index, bucket.name(), use.owner());
+        if (isNew && !taken.emplace(extent, owned).second)
+          add("stage {}: bucket '{}' of layer {} lies where another does", index, bucket.name(), use.owner());
+      };
+      place(bucket.stored());
+      place(bucket.gradient());
+      for (const pb::Buffer &state : bucket.state())
+        if (use.updates())
+          place(state);
+    }
+  const Extent *before = nullptr;
+  for (const auto &[extent, owned] : taken) {
+    if (before && before->memory == extent.memory && extent.begin < before->end)
+      add("stage {}: bucket '{}' of layer {} lies where another does", index,
+          plan.buckets(static_cast<int>(owned.first)).name(), owned.second);
+    before = &extent;
+  }
+}
+
+void Layout::checkWholes() {
+  for (const pb::Value &value : plan.values()) {
+    if (value.whole() == 0)
+      continue;
+    const pb::Value &whole = plan.values(static_cast<int>(value.whole()) - 1);
+    if (value.first() + value.elements() > whole.elements() || value.type() != whole.type())
+      add("value '{}': elements {} to {} of '{}', which has {}", value.name(), value.first(),
+          value.first() + value.elements(), whole.name(), whole.elements());
+  }
+}
+
+/// A slice by coordinate is read, never written.
+void Layout::checkReads(const pb::Subprogram &subprogram) {
+  for (int i = 0; i < subprogram.instructions_size(); ++i) {
+    const pb::Instruction &instruction = subprogram.instructions(i);
+    auto check = [&](const pb::Buffer &buffer, pb::Operand::Access access) {
+      if (buffer.has_reads_at() && access != pb::Operand::READ)
+        add("{}: writes at a place that depends on the coordinate", instructionName(plan, subprogram, i));
+    };
+    const pb::Launch &launch = instruction.launch();
+    const pb::Kernel *kernel = instruction.has_launch() ? &plan.kernels(static_cast<int>(launch.kernel())) : nullptr;
+    for (int k = 0; kernel && k < std::min(launch.buffers_size(), kernel->operands_size()); ++k)
+      check(launch.buffers(k), kernel->operands(k).access());
+    auto rules = instruction.has_call() ? operandsOf(instruction.call()) : std::nullopt;
+    int size = rules ? std::min(instruction.call().buffers_size(), static_cast<int>(rules->size())) : 0;
+    for (int k = 0; k < size; ++k)
+      check(instruction.call().buffers(k), (*rules)[static_cast<size_t>(k)].access);
+  }
+}
+
+void Layout::checkReads(const pb::Transfer &transfer) {
+  for (const pb::Buffer &buffer : transfer.to())
+    if (buffer.has_reads_at())
+      add("{}: writes at a place that depends on the coordinate", transfer.name());
+}
+
+} // namespace
+
+void verifyLayout(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) { Layout(plan, mesh, errors).check(); }
+
+} // namespace espalier::rt::verify

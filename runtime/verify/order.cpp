@@ -1,0 +1,358 @@
+// Rules H and I: what stages say to each other is the same on both sides, and they all reach their ends on devices that
+// run one transfer at a time in order of issue. Ranks of a stage go through one list: one rank per stage is enough.
+#include "runtime/verify/order.h"
+
+#include <algorithm>
+
+namespace espalier::rt::verify {
+namespace {
+
+/// Lists the flights of all stages in an entry and says who meets whom.
+class Matcher {
+public:
+  Matcher(const pb::Plan &plan, const Mesh &mesh, const Values &values, int entry, PlanErrors &errors)
+      : plan(plan), mesh(mesh), values(values), entry(entry), errors(errors) {}
+
+  std::vector<Line> list();
+
+private:
+  void listAction(const pb::Action &action, uint64_t moved);
+  void listRun(const pb::Run &run);
+  void issue(const pb::Flight &flight, uint64_t moved);
+  void meet(uint32_t flight, const Issued &issued);
+  void match(const std::string &what, const std::vector<std::vector<uint32_t>> &sequences,
+             const std::vector<uint32_t> &members);
+  bool isSame(const Issued &a, const Issued &b, int stageA, int stageB) const;
+  std::string nameOf(uint32_t stage, uint32_t flight) const;
+
+  const pb::Plan &plan;
+  const Mesh &mesh;
+  const Values &values;
+  const int entry;
+  PlanErrors &errors;
+  std::vector<Line> lines;
+  uint32_t stage = 0;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> open; ///< flights by transfer, call, micro-batch
+  /// By line, sender and receiver: what was sent and what was received.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::array<std::vector<uint32_t>, 2>> exchanges;
+  std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> groups; ///< group, queue; stage
+  uint32_t meetings = 0;
+};
+
+std::vector<Line> Matcher::list() {
+  for (const pb::Stage &holder : plan.stages()) {
+    stage = static_cast<uint32_t>(lines.size());
+    lines.emplace_back();
+    open.clear();
+    for (const pb::Block &block : holder.entries(entry).blocks())
+      for (uint32_t round = 0; round < block.rounds(); ++round)
+        for (const pb::Action &action : block.actions())
+          listAction(action, uint64_t(round) * block.advance());
+  }
+  for (const auto &[key, sequences] : exchanges) {
+    auto [line, sender, receiver] = key;
+    match(fmt::format("line {}", line), {sequences[0], sequences[1]}, {sender, receiver});
+  }
+  for (const auto &[key, sequences] : groups) {
+    const pb::Group &group = plan.groups(static_cast<int>(key.first));
+    std::vector<uint32_t> members(group.stages().begin(), group.stages().end());
+    for (uint32_t i = 0; group.stages().empty() && i < lines.size(); ++i)
+      members.push_back(i);
+    std::vector<std::vector<uint32_t>> all;
+    for (uint32_t member : members)
+      all.push_back(sequences.count(member) ? sequences.at(member) : std::vector<uint32_t>());
+    match(fmt::format("group {}", key.first), all, members);
+  }
+  return std::move(lines);
+}
+
+void Matcher::listAction(const pb::Action &action, uint64_t moved) {
+  lines[stage].actions.push_back({&action, moved});
+  if (action.has_run())
+    return listRun(action.run());
+  for (const pb::Flight &flight : action.start().flights())
+    issue(flight, moved);
+  for (const pb::Flight &flight : action.wait().flights()) {
+    auto found = open.find({flight.transfer(), flight.call(), static_cast<uint32_t>(flight.micro_batch() + moved)});
+    if (found == open.end())
+      continue; // the play of its stage says so
+    lines[stage].steps.push_back({found->second, true});
+    open.erase(found);
+  }
+}
+
+/// Transfers of instructions queue up as all others do; those of one subprogram are as good as one, which it waits for.
+void Matcher::listRun(const pb::Run &run) {
+  for (uint32_t i = 0; i < run.calls(); ++i) {
+    const pb::Call &call = plan.stages(static_cast<int>(stage)).calls(static_cast<int>(run.first_call() + i));
+    uint32_t number =
+        run.role() < static_cast<uint32_t>(call.programs_size()) ? call.programs(static_cast<int>(run.role())) : 0;
+    if (number == 0)
+      continue;
+    const pb::Subprogram &subprogram = plan.subprograms(static_cast<int>(number) - 1);
+    bool communicates = std::ranges::any_of(subprogram.instructions(), &pb::Instruction::has_start);
+    if (!communicates)
+      continue;
+    Line &line = lines[stage];
+    uint32_t flight = static_cast<uint32_t>(line.flights.size());
+    line.flights.push_back({nullptr, 0, 0, static_cast<uint32_t>(line.actions.size() - 1)});
+    line.steps.push_back({flight, false});
+    line.steps.push_back({flight, true});
+    return; // one of a RUN stands for all of them
+  }
+}
+
+void Matcher::issue(const pb::Flight &flight, uint64_t moved) {
+  Line &line = lines[stage];
+  uint32_t microBatch = static_cast<uint32_t>(flight.micro_batch() + moved);
+  uint32_t number = static_cast<uint32_t>(line.flights.size());
+  line.flights.push_back({&plan.transfers(static_cast<int>(flight.transfer())), flight.call(), microBatch,
+                          static_cast<uint32_t>(line.actions.size() - 1)});
+  line.steps.push_back({number, false});
+  open[{flight.transfer(), flight.call(), microBatch}] = number;
+  meet(number, line.flights.back());
+}
+
+void Matcher::meet(uint32_t flight, const Issued &issued) {
+  const pb::Transfer &transfer = *issued.transfer;
+  if (transfer.kind() == pb::Transfer::COPY)
+    return;
+  uint32_t stages = static_cast<uint32_t>(plan.stages_size());
+  if (transfer.kind() == pb::Transfer::SEND || transfer.kind() == pb::Transfer::RECEIVE) {
+    int64_t peer = (int64_t(stage) + transfer.shift()) % stages;
+    uint32_t other = static_cast<uint32_t>(peer < 0 ? peer + stages : peer);
+    if (other == stage)
+      return errors.add(fmt::format("{}: there is no stage on the other side", nameOf(stage, flight)));
+    bool sends = transfer.kind() == pb::Transfer::SEND;
+    exchanges[{transfer.line(), sends ? stage : other, sends ? other : stage}][sends ? 0 : 1].push_back(flight);
+    return;
+  }
+  const pb::Group &group = plan.groups(static_cast<int>(transfer.group()));
+  if (!mesh.divided(group.axes() & PP))
+    return;
+  if (!group.stages().empty() && std::ranges::count(group.stages(), stage) == 0)
+    return errors.add(fmt::format("{}: stage {} is no member of the group it starts", nameOf(stage, flight), stage));
+  groups[{transfer.group(), transfer.queue()}][stage].push_back(flight);
+}
+
+std::string Matcher::nameOf(uint32_t which, uint32_t flight) const {
+  const Issued &issued = lines[which].flights[flight];
+  return fmt::format("stage {}, {}, {}/{}", which, plan.entries(entry).name(), issued.transfer->name(),
+                     issued.microBatch);
+}
+
+/// The n-th of each member is the same.
+void Matcher::match(const std::string &what, const std::vector<std::vector<uint32_t>> &sequences,
+                    const std::vector<uint32_t> &members) {
+  for (size_t i = 1; i < members.size(); ++i)
+    if (sequences[i].size() != sequences[0].size())
+      return errors.add(fmt::format("{}, {}: stage {} starts {} transfers where stage {} starts {}",
+                                    plan.entries(entry).name(), what, members[i], sequences[i].size(), members[0],
+                                    sequences[0].size()));
+  for (size_t n = 0; n < sequences[0].size(); ++n) {
+    ++meetings;
+    for (size_t i = 0; i < members.size(); ++i) {
+      Issued &issued = lines[members[i]].flights[sequences[i][n]];
+      issued.meeting = meetings;
+      issued.members = static_cast<uint32_t>(members.size());
+      if (!isSame(issued, lines[members[0]].flights[sequences[0][n]], static_cast<int>(members[i]),
+                  static_cast<int>(members[0])))
+        return errors.add(fmt::format("{}: meets {}, which is another", nameOf(members[i], sequences[i][n]),
+                                      nameOf(members[0], sequences[0][n])));
+    }
+  }
+}
+
+bool Matcher::isSame(const Issued &a, const Issued &b, int stageA, int stageB) const {
+  const pb::Transfer &one = *a.transfer, &other = *b.transfer;
+  bool isLine = one.kind() == pb::Transfer::SEND || one.kind() == pb::Transfer::RECEIVE;
+  if (!isLine && (one.kind() != other.kind() || one.reduction() != other.reduction() || one.shift() != other.shift()))
+    return false;
+  const auto &mine = one.from().empty() ? one.to() : one.from();
+  const auto &theirs = other.from().empty() ? other.to() : other.from();
+  if (mine.size() != theirs.size())
+    return false;
+  for (int i = 0; i < mine.size(); ++i) {
+    const pb::Call &callA = plan.stages(stageA).calls(static_cast<int>(a.call));
+    const pb::Call &callB = plan.stages(stageB).calls(static_cast<int>(b.call));
+    if (mine[i].bytes() != theirs[i].bytes() || mine[i].value() != theirs[i].value() ||
+        values.instanceOf(mine[i].value(), mine[i].layer(), callA, a.microBatch) !=
+            values.instanceOf(theirs[i].value(), theirs[i].layer(), callB, b.microBatch))
+      return false;
+  }
+  return true;
+}
+
+/// Lets every stage go on as far as it can; whoever does not reach its end waits for ever.
+class Order {
+public:
+  Order(const pb::Plan &plan, int entry, std::vector<Line> lines, PlanErrors &errors)
+      : plan(plan), entry(entry), lines(std::move(lines)), errors(errors) {}
+
+  void check();
+
+private:
+  bool advance(uint32_t stage);
+  bool endFront(uint32_t stage);
+
+  const pb::Plan &plan;
+  const int entry;
+  std::vector<Line> lines;
+  PlanErrors &errors;
+  std::vector<uint32_t> waiting;                    ///< stages that may be able to go on
+  std::map<uint32_t, std::vector<uint32_t>> fronts; ///< by meeting that is not complete: stages that stand at it
+};
+
+void Order::check() {
+  for (uint32_t stage = 0; stage < lines.size(); ++stage)
+    waiting.push_back(stage);
+  while (!waiting.empty()) {
+    uint32_t stage = waiting.back();
+    waiting.pop_back();
+    while (advance(stage)) {
+    }
+  }
+  for (size_t stage = 0; stage < lines.size(); ++stage) {
+    const Line &line = lines[stage];
+    if (line.next == line.steps.size() && line.front == line.issued.size())
+      continue;
+    std::string front = "a transfer of the stage";
+    if (line.front < line.issued.size() && line.flights[line.issued[line.front]].transfer) {
+      const Issued &issued = line.flights[line.issued[line.front]];
+      front = fmt::format("{}/{}", issued.transfer->name(), issued.microBatch);
+    }
+    size_t step = std::min(line.next, line.steps.size() - 1);
+    auto [action, moved] = line.actions[line.flights[line.steps[step].flight].action];
+    errors.add(fmt::format("stage {}, {}: waits for ever: behind {} the front of its line is {}", stage,
+                           plan.entries(entry).name(),
+                           actionText(plan, plan.stages(static_cast<int>(stage)), *action, moved), front));
+  }
+}
+
+/// One step of a stage, or the end of its front transfer.
+bool Order::advance(uint32_t stage) {
+  Line &line = lines[stage];
+  if (line.next < line.steps.size()) {
+    const LineStep &step = line.steps[line.next];
+    if (!step.isWait || line.flights[step.flight].hasEnded) {
+      if (!step.isWait)
+        line.issued.push_back(step.flight);
+      ++line.next;
+      return true;
+    }
+  }
+  return line.front < line.issued.size() && endFront(stage);
+}
+
+/// The front ends when it is the front of all its members.
+bool Order::endFront(uint32_t stage) {
+  Line &line = lines[stage];
+  Issued &issued = line.flights[line.issued[line.front]];
+  if (issued.meeting == 0) {
+    issued.hasEnded = true;
+    ++line.front;
+    return true;
+  }
+  std::vector<uint32_t> &here = fronts[issued.meeting];
+  if (std::ranges::count(here, stage) > 0)
+    return false;
+  here.push_back(stage);
+  if (here.size() < issued.members)
+    return false;
+  std::vector<uint32_t> members = std::move(here);
+  fronts.erase(issued.meeting);
+  for (uint32_t member : members) {
+    Line &other = lines[member];
+    other.flights[other.issued[other.front]].hasEnded = true;
+    ++other.front;
+    waiting.push_back(member);
+  }
+  return true;
+}
+
+/// Each group on a queue, and each line between two stages, is listed once if it occurs, and else not.
+class Communicators {
+public:
+  Communicators(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) : plan(plan), mesh(mesh), errors(errors) {}
+
+  void check();
+
+private:
+  using Key = std::tuple<bool, uint32_t, uint32_t, uint32_t>; // is it a line; group and queue, or line and stages
+  void use(const pb::Transfer &transfer, uint32_t stage);
+  void useSubprograms();
+
+  const pb::Plan &plan;
+  const Mesh &mesh;
+  PlanErrors &errors;
+  std::map<Key, std::string> used; ///< with the name of a transfer
+};
+
+void Communicators::use(const pb::Transfer &transfer, uint32_t stage) {
+  uint32_t stages = static_cast<uint32_t>(plan.stages_size());
+  if (transfer.kind() <= pb::Transfer::SHIFT) {
+    const pb::Group &group = plan.groups(static_cast<int>(transfer.group()));
+    if (mesh.divided(group.axes()))
+      used.emplace(Key(false, transfer.group(), transfer.queue(), 0), transfer.name());
+  } else if (transfer.kind() != pb::Transfer::COPY) {
+    int64_t peer = ((int64_t(stage) + transfer.shift()) % stages + stages) % stages;
+    bool sends = transfer.kind() == pb::Transfer::SEND;
+    uint32_t other = static_cast<uint32_t>(peer);
+    used.emplace(Key(true, transfer.line(), sends ? stage : other, sends ? other : stage), transfer.name());
+  }
+}
+
+void Communicators::useSubprograms() {
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    for (int i = 0; i < subprogram.instructions_size(); ++i) {
+      if (!subprogram.instructions(i).has_start())
+        continue;
+      const pb::Transfer &transfer = plan.transfers(static_cast<int>(subprogram.instructions(i).start()));
+      bool isOfStage = transfer.kind() <= pb::Transfer::SHIFT &&
+                       !mesh.divided(plan.groups(static_cast<int>(transfer.group())).axes() & PP);
+      if (!isOfStage)
+        errors.add(fmt::format("{}: stages meet inside a subprogram", instructionName(plan, subprogram, i)));
+      else
+        use(transfer, 0);
+    }
+}
+
+void Communicators::check() {
+  useSubprograms();
+  for (int stage = 0; stage < plan.stages_size(); ++stage)
+    for (const pb::Actions &entry : plan.stages(stage).entries())
+      for (const pb::Block &block : entry.blocks())
+        for (const pb::Action &action : block.actions())
+          for (const pb::Flight &flight : action.start().flights())
+            use(plan.transfers(static_cast<int>(flight.transfer())), static_cast<uint32_t>(stage));
+  std::set<Key> listed;
+  for (const pb::Communicator &one : plan.communicators()) {
+    Key key =
+        one.is_line() ? Key(true, one.line(), one.sender(), one.receiver()) : Key(false, one.group(), one.queue(), 0);
+    std::string name = one.is_line()
+                           ? fmt::format("line {} from stage {} to {}", one.line(), one.sender(), one.receiver())
+                           : fmt::format("group {} on queue {}", one.group(), one.queue());
+    if (!listed.insert(key).second)
+      errors.add(fmt::format("two communicators for {}", name));
+    if (used.count(key) == 0)
+      errors.add(fmt::format("a communicator for {}, which nothing uses", name));
+  }
+  for (const auto &[key, name] : used)
+    if (listed.count(key) == 0)
+      errors.add(fmt::format("transfer '{}' has no communicator", name));
+}
+
+} // namespace
+
+void verifyOrder(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
+  size_t before = errors.list.size();
+  Communicators(plan, mesh, errors).check();
+  Values values(plan, mesh);
+  for (int entry = 0; entry < plan.entries_size() && errors.list.size() == before; ++entry) {
+    std::vector<Line> lines = Matcher(plan, mesh, values, entry, errors).list();
+    if (errors.list.size() == before)
+      Order(plan, entry, std::move(lines), errors).check();
+  }
+}
+
+} // namespace espalier::rt::verify

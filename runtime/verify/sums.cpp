@@ -1,0 +1,127 @@
+#include "runtime/verify/sums.h"
+
+#include <algorithm>
+
+namespace espalier::rt::verify {
+
+Sums::Sums(const ProgramView &view, int stage, int entry)
+    : view(view), stage(view.plan.stages(stage)), entry(view.plan.entries(entry)), entryIndex(entry),
+      microBatches(static_cast<size_t>(view.plan.roles_size())) {
+  countRoles();
+}
+
+void Sums::countRoles() {
+  for (const pb::Block &block : stage.entries(entryIndex).blocks())
+    for (const pb::Action &action : block.actions())
+      for (uint32_t round = 0; action.has_run() && round < block.rounds(); ++round)
+        microBatches[action.run().role()].insert(action.run().micro_batch() + round * block.advance());
+}
+
+/// Sums of these tell sets with counts apart (a finalizer of SplitMix64).
+uint64_t Sums::term(uint32_t call, uint32_t microBatch) {
+  uint64_t x = (uint64_t(call) << 32 | microBatch) + 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+uint64_t Sums::expected(uint32_t sum, int32_t layer) {
+  auto [place, isNew] = known.emplace(std::pair(sum, layer), 0);
+  if (!isNew)
+    return place->second;
+  const ValueInfo &info = view.values[sum];
+  place->second = info.layering == ValueInfo::OfBucket ? expectedGradient(info.bucket, layer, info.additions)
+                                                       : expectedStatistic(sum);
+  return place->second;
+}
+
+/// Each call with the bucket adds so often for each micro-batch.
+uint64_t Sums::expectedGradient(uint32_t bucket, int32_t layer, uint32_t additions) const {
+  uint64_t sum = 0;
+  for (int call = 0; call < stage.calls_size(); ++call) {
+    const pb::BucketUse *use = useOf(stage.calls(call), bucket);
+    if (use && static_cast<int32_t>(use->owner()) == layer)
+      for (uint32_t i = 0; i < entry.micro_batches(); ++i)
+        sum += additions * term(static_cast<uint32_t>(call), i);
+  }
+  return sum;
+}
+
+/// Each call whose subprogram adds to it does so whenever its role is run.
+uint64_t Sums::expectedStatistic(uint32_t sum) const {
+  uint64_t hash = 0;
+  for (int call = 0; call < stage.calls_size(); ++call)
+    for (uint32_t role = 0; role < microBatches.size(); ++role)
+      if (const Summary *summary = view.summaryOf(stage.calls(call), role)) {
+        auto additions = std::ranges::count_if(
+            summary->terms, [&](const Operand &term) { return term.value == sum && term.access != Access::Update; });
+        for (uint32_t microBatch : microBatches[role])
+          hash += static_cast<uint64_t>(additions) * term(static_cast<uint32_t>(call), microBatch);
+      }
+  return hash;
+}
+
+void Sums::square(uint32_t call, const Square &square, const Span &span) {
+  const ValueInfo &info = view.values[square.operand.value];
+  const pb::BucketUse *use = useOf(stage.calls(static_cast<int>(call)), info.bucket);
+  if (!use || info.part == ValueInfo::None)
+    return;
+  Squared &norm = norms[{info.bucket, use->owner()}];
+  norm.spans.push_back(span);
+  norm.isWeightWrong |= square.weight != view.plan.buckets(static_cast<int>(info.bucket)).norm_weight();
+}
+
+void Sums::check(const std::function<void(std::string)> &add) const {
+  for (const pb::Call &call : stage.calls())
+    for (const pb::BucketUse &use : call.buckets()) {
+      uint32_t region = view.plan.buckets(static_cast<int>(use.bucket())).stored().region();
+      if (use.updates() && std::ranges::count(entry.writes(), region) > 0)
+        checkNorm(call, use, add);
+    }
+  checkStatistics(add);
+}
+
+void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
+                     const std::function<void(std::string)> &add) const {
+  const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(use.bucket()));
+  auto norm = norms.find({use.bucket(), use.owner()});
+  int64_t wanted = static_cast<int64_t>(bucket.elements()) * 4, found = 0;
+  bool isWrong = norm != norms.end() && norm->second.isWeightWrong;
+  std::vector<Span> spans = norm == norms.end() ? std::vector<Span>() : norm->second.spans;
+  std::ranges::sort(spans, {}, &Span::begin);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    found += spans[i].end - spans[i].begin;
+    isWrong |= i > 0 && spans[i - 1].overlaps(spans[i]);
+    isWrong |= spans[i].part != view.mesh.divided(bucket.share());
+  }
+  if (found != wanted)
+    add(fmt::format("{} of {} bytes of the gradient of bucket '{}' of {} are in the norm", found, wanted, bucket.name(),
+                    call.name()));
+  else if (isWrong)
+    add(fmt::format("the gradient of bucket '{}' of {} is in the norm twice, in other parts than it has, or not with "
+                    "weight {}",
+                    bucket.name(), call.name(), bucket.norm_weight()));
+}
+
+/// What every entry that is read by the host counts, besides the norm, which only an update asks for.
+void Sums::checkStatistics(const std::function<void(std::string)> &add) const {
+  bool isRead = std::ranges::any_of(stage.exchanges(), [&](const pb::Exchange &exchange) {
+    return !exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0;
+  });
+  for (const pb::Call &call : stage.calls())
+    for (uint32_t role = 0; isRead && role < microBatches.size(); ++role) {
+      const Summary *summary = view.summaryOf(call, role);
+      if (!summary || !summary->squares.empty())
+        continue;
+      for (const Operand &term : summary->terms)
+        if (view.values[term.value].layering == ValueInfo::OfStage && expectedStatistic(term.value) == 0)
+          add(fmt::format("nothing is added to '{}', which the host reads",
+                          view.plan.values(static_cast<int>(term.value)).name()));
+    }
+  for (size_t role = 0; role < microBatches.size(); ++role)
+    if (size_t count = microBatches[role].size(); count > 1 && count != entry.micro_batches())
+      add(fmt::format("role '{}' runs for {} of {} micro-batches", view.plan.roles(static_cast<int>(role)), count,
+                      entry.micro_batches()));
+}
+
+} // namespace espalier::rt::verify

@@ -1,0 +1,174 @@
+#include "runtime/verify/values.h"
+
+#include "runtime/verify/library_functions.h"
+
+#include <algorithm>
+
+namespace espalier::rt::verify {
+
+Values::Values(const pb::Plan &plan, const Mesh &mesh) : plan(plan), mesh(mesh) {
+  for (int i = 0; i < plan.values_size(); ++i) {
+    const pb::Value &value = plan.values(i);
+    ValueInfo &info = infos.emplace_back();
+    info.root = value.whole() > 0 ? value.whole() - 1 : static_cast<uint32_t>(i);
+    info.width = widthOf(value.type());
+    info.begin = value.whole() > 0 ? static_cast<int64_t>(value.first()) * info.width : 0;
+    info.end = info.begin + static_cast<int64_t>(value.elements()) * info.width;
+    info.isPerMicroBatch = value.per_micro_batch();
+    info.isResident = value.resident();
+    info.additions = value.additions();
+  }
+  addBuckets();
+  followTransfers();
+  findStageValues();
+  findSums();
+  for (ValueInfo &info : infos) {
+    const ValueInfo &root = infos[info.root];
+    info.isPerMicroBatch = root.isPerMicroBatch;
+    info.isResident = root.isResident;
+    info.layering = root.layering;
+    info.part = root.part;
+    info.bucket = root.bucket;
+    info.isSum |= root.part == ValueInfo::Gradient;
+  }
+}
+
+void Values::addBuckets() {
+  auto mark = [&](const pb::Buffer &buffer, ValueInfo::Part part, int bucket) {
+    ValueInfo &info = infos[infos[buffer.value()].root];
+    info.part = part;
+    info.bucket = static_cast<uint32_t>(bucket);
+    info.layering = ValueInfo::OfBucket;
+    info.isResident = true;
+  };
+  for (int i = 0; i < plan.buckets_size(); ++i) {
+    const pb::Bucket &bucket = plan.buckets(i);
+    mark(bucket.stored(), ValueInfo::Stored, i);
+    mark(bucket.gradient(), ValueInfo::Gradient, i);
+    for (const pb::Buffer &state : bucket.state())
+      mark(state, ValueInfo::State, i);
+  }
+}
+
+/// What a transfer makes of a bucket's gradient is its total, after any number of transfers.
+void Values::followTransfers() {
+  for (bool isChanged = true; isChanged;) {
+    isChanged = false;
+    for (const pb::Transfer &transfer : plan.transfers())
+      for (int i = 0; i < std::min(transfer.from_size(), transfer.to_size()); ++i)
+        isChanged |= inherit(transfer, i);
+  }
+}
+
+bool Values::inherit(const pb::Transfer &transfer, int pair) {
+  const pb::Buffer &from = transfer.from(pair), &to = transfer.to(pair);
+  uint32_t sourceRoot = infos[from.value()].root, targetRoot = infos[to.value()].root;
+  ValueInfo &source = infos[sourceRoot], &target = infos[targetRoot];
+  bool isSum = source.part == ValueInfo::Gradient || source.part == ValueInfo::Total;
+  if (isSum && target.part == ValueInfo::None) {
+    target.part = ValueInfo::Total;
+    target.bucket = source.bucket;
+    target.layering = ValueInfo::OfBucket;
+    return true;
+  }
+  // Own parts that are gathered where they lie are the gathered value's own parts.
+  bool isInPlace = from.region() == to.region() && from.offset() == to.offset() && from.part();
+  if (transfer.kind() == pb::Transfer::ALL_GATHER && isInPlace && target.part == ValueInfo::Stored &&
+      sourceRoot == from.value() && source.part == ValueInfo::None) {
+    source = target;
+    return true;
+  }
+  // A piece of the same whole that means something else, as a sum that all agree on.
+  uint32_t &tag = infos[to.value()].tag;
+  if (source.part == ValueInfo::None && sourceRoot == targetRoot && from.value() != to.value() && tag == 0) {
+    tag = to.value() + 1;
+    return true;
+  }
+  return false;
+}
+
+/// A value of the stage has no layer: what is exchanged with the host, copies of it, and resident values in a region
+/// that all calls of a stage bind alike.
+void Values::findStageValues() {
+  for (const pb::Stage &stage : plan.stages())
+    for (const pb::Exchange &exchange : stage.exchanges())
+      infos[infos[exchange.buffer().value()].root].layering = ValueInfo::OfStage;
+  for (const pb::Transfer &transfer : plan.transfers())
+    for (int i = 0; transfer.kind() == pb::Transfer::COPY && i < transfer.to_size(); ++i)
+      if (infos[infos[transfer.from(i).value()].root].layering == ValueInfo::OfStage)
+        infos[infos[transfer.to(i).value()].root].layering = ValueInfo::OfStage;
+  std::vector<bool> isShared(static_cast<size_t>(plan.regions_size()), true);
+  for (const pb::Stage &stage : plan.stages()) {
+    std::vector<const pb::Binding *> first(isShared.size(), nullptr);
+    for (const pb::Call &call : stage.calls())
+      for (const pb::Binding &binding : call.bindings()) {
+        const pb::Binding *&kept = first[binding.region()];
+        kept = kept ? kept : &binding;
+        if (kept->place() != binding.place() || kept->offset() != binding.offset())
+          isShared[binding.region()] = false;
+      }
+  }
+  std::vector<bool> isApart(infos.size(), false); // by value: lies in a region that is not shared
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    for (const pb::Instruction &instruction : subprogram.instructions())
+      forEachBuffer(plan, instruction, [&](const pb::Buffer &buffer) {
+        if (!isShared[buffer.region()])
+          isApart[infos[buffer.value()].root] = true;
+      });
+  for (size_t i = 0; i < infos.size(); ++i)
+    if (infos[i].isResident && infos[i].layering == ValueInfo::OfCall && !isApart[i])
+      infos[i].layering = ValueInfo::OfStage;
+}
+
+/// Sums are what something adds to for all calls to read: loss, tokens, the norm; a bucket's gradients besides.
+void Values::findSums() {
+  auto mark = [&](const pb::Buffer &buffer, pb::Operand::Access access) {
+    ValueInfo &info = infos[buffer.value()];
+    const ValueInfo &root = infos[info.root];
+    info.isSum |= access == pb::Operand::ADD && root.isResident && root.layering == ValueInfo::OfStage;
+  };
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    for (const pb::Instruction &instruction : subprogram.instructions()) {
+      const pb::Launch &launch = instruction.launch();
+      for (int i = 0; i < launch.buffers_size(); ++i)
+        mark(launch.buffers(i), plan.kernels(static_cast<int>(launch.kernel())).operands(i).access());
+      std::optional<std::vector<OperandRule>> rules = operandsOf(instruction.call());
+      for (int i = 0; i < instruction.call().buffers_size() && rules; ++i)
+        mark(instruction.call().buffers(i), (*rules)[static_cast<size_t>(i)].access);
+    }
+}
+
+Operand Values::operandOf(const pb::Buffer &buffer, Access access) const {
+  const ValueInfo &info = infos[buffer.value()];
+  Operand operand;
+  operand.region = static_cast<int>(buffer.region());
+  operand.access = access;
+  Range bytes = bytesOf(buffer, plan, mesh);
+  operand.span = {bytes.least, bytes.greatest, mesh.divided(buffer.part())};
+  operand.value = buffer.value();
+  operand.layer = buffer.layer();
+  operand.valueBegin = info.begin;
+  operand.valueEnd = info.end;
+  // Of a value that is itself a part, each rank has its own; all of them lie in the span.
+  if (operand.span.part && static_cast<int64_t>(buffer.bytes()) == info.end - info.begin)
+    operand.valueEnd = info.begin + bytes.greatest - bytes.least;
+  operand.origin = operand.span.begin - operand.valueBegin;
+  return operand;
+}
+
+std::optional<Instance> Values::instanceOf(uint32_t value, int32_t layer, const pb::Call &call,
+                                           uint32_t microBatch) const {
+  const ValueInfo &info = infos[value];
+  Instance instance = {info.root, 0, info.isPerMicroBatch ? microBatch : 0};
+  if (info.layering == ValueInfo::OfCall)
+    instance.layer = call.layer() + layer;
+  if (info.layering != ValueInfo::OfBucket)
+    return instance;
+  const pb::BucketUse *use = useOf(call, info.bucket);
+  if (!use)
+    return std::nullopt;
+  instance.layer = static_cast<int32_t>(use->owner());
+  return instance;
+}
+
+} // namespace espalier::rt::verify
