@@ -110,7 +110,7 @@ CUresult Device::release(CUdeviceptr address) {
   auto found = allocations.find(address);
   if (found == allocations.end())
     return CUDA_ERROR_INVALID_VALUE;
-  queue.finishAll();
+  queue.finishAll(found->second.device);
   queue.forget({address, address + found->second.bytes});
   memory.remove(address);
   allocations.erase(found);
@@ -131,7 +131,7 @@ CUresult Device::releaseHost(void *address) {
   auto found = pinned.find(static_cast<std::byte *>(address));
   if (found == pinned.end())
     return CUDA_ERROR_INVALID_VALUE;
-  queue.finishAll();
+  queue.finishAll(currentDevice);
   uint64_t begin = reinterpret_cast<uint64_t>(address);
   queue.forget({begin, begin + found->second});
   pinned.erase(found);

@@ -7,8 +7,8 @@ namespace espalier::emulator {
 
 Queue::Queue(uint64_t seed) : seed(seed), random(seed) { open(/*isBlocking=*/true); }
 
-Stream *Queue::open(bool isBlocking) {
-  streams.push_back(std::make_unique<Stream>(Stream{.number = opened++, .isBlocking = isBlocking}));
+Stream *Queue::open(bool isBlocking, int device) {
+  streams.push_back(std::make_unique<Stream>(Stream{.number = opened++, .isBlocking = isBlocking, .device = device}));
   return streams.back().get();
 }
 
@@ -138,6 +138,12 @@ void Queue::finish(std::shared_ptr<Work> work) {
 void Queue::finishAll() {
   for (size_t i = 0; i < streams.size(); ++i)
     if (streams[i]->last)
+      finish(streams[i]->last);
+}
+
+void Queue::finishAll(int device) {
+  for (size_t i = 0; i < streams.size(); ++i)
+    if (streams[i]->device == device && streams[i]->last)
       finish(streams[i]->last);
 }
 

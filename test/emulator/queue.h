@@ -36,6 +36,7 @@ struct Work {
 struct Stream {
   size_t number;
   bool isBlocking; // waits for the legacy stream and is waited for by it
+  int device;
   std::deque<std::shared_ptr<Work>> pending = {};
   std::shared_ptr<Work> last = {};
   std::vector<std::shared_ptr<Work>> waits = {}; // of the next operation
@@ -54,7 +55,7 @@ public:
   /// With a seed other than 0, whatever can run does, in an order that the seed chooses.
   explicit Queue(uint64_t seed);
 
-  Stream *open(bool isBlocking);
+  Stream *open(bool isBlocking, int device = 0);
   void close(Stream *stream);
   bool owns(const Stream *stream) const;
   Stream *legacy() { return streams.front().get(); }
@@ -67,6 +68,8 @@ public:
   bool advance(const std::shared_ptr<Work> &work);
   void finish(std::shared_ptr<Work> work);
   void finishAll();
+  /// Of one device only: others may wait for what only its own rank can do.
+  void finishAll(int device);
   /// One step towards the end of each operation that waits for other devices, which tells the host nothing. Whether
   /// there was any.
   bool carryOn();

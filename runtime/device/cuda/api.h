@@ -1,6 +1,6 @@
-// The part of the CUDA driver API, of cuBLASLt and of NCCL that the back end uses, declared by us: neither toolkit nor driver is
-// needed to build. symbols.def lists functions and constants; here stand the types that they speak of. Where the real
-// headers are present, test/runtime/device/cuda_api_test.cpp asserts that all of it agrees with them.
+// The part of the CUDA driver API, of cuBLASLt and of NCCL that the back end uses, declared by us: neither toolkit nor
+// driver is needed to build. symbols.def lists functions and constants; here stand the types that they speak of. Where
+// the real headers are present, test/runtime/device/cuda_api_test.cpp asserts that all of it agrees with them.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A plan for CUDA, loaded: libraries found; on each device that ranks of this process use, kernels compiled by the driver
-// and products chosen.
+// A plan for CUDA, loaded: libraries found; on each device that ranks of this process use, kernels compiled by the
+// driver and products chosen.
 #pragma once
 
 #include "runtime/device/cuda/calls.h"

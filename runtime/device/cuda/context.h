@@ -5,8 +5,8 @@
 
 namespace espalier::rt::cuda {
 
-/// What the driver says of a device that nobody has to use for it. Throws PlanError where there is no such device or its
-/// compute capability is below 8.0.
+/// What the driver says of a device that nobody has to use for it. Throws PlanError where there is no such device or
+/// its compute capability is below 8.0.
 struct DeviceFacts {
   DeviceFacts(const Driver &driver, int ordinal);
 

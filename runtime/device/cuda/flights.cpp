@@ -38,11 +38,11 @@ NcclGroup Flights::groupOf(const TransferShape &transfer) const {
 
 uint32_t Flights::add(const TransferShape &shape) {
   Transfer transfer = {.shape = shape, .communicator = {}, .hostGroup = {}};
-  if (needsOthers(shape) && shape.bytes.empty())
+  if (shape.members.size() > 1 && shape.bytes.empty())
     transfer.hostGroup = host.communicator.joinGroup(shape.members, shape.queue);
   else if (needsOthers(shape) && !groups)
-    throw PlanError(fmt::format("a plan of one rank has a transfer '{}' with others",
-                                pb::Transfer::Kind_Name(shape.kind)));
+    throw PlanError(
+        fmt::format("a plan of one rank has a transfer '{}' with others", pb::Transfer::Kind_Name(shape.kind)));
   else if (needsOthers(shape))
     transfer.communicator = groups->find(groupOf(shape));
   while (queues.size() < shape.queue)

@@ -149,8 +149,7 @@ CublasLt::CublasLt(std::span<const std::string> names)
 }
 
 Nccl::Nccl(std::span<const std::string> names) : library("NCCL", withNcclSettings(names), libraryFolders()) {
-#define NCCL_TEXT(name, result, parameters)                                                                            \
-  this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
+#define NCCL_TEXT(name, result, parameters) this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
 #include "runtime/device/cuda/symbols.def"
   if (ncclResult_t status = ncclGetVersion(&version); status != ncclSuccess)
     throw PlanError(fmt::format("NCCL ({}) does not tell its version: {}", library.path(), text(status)));

@@ -1,5 +1,5 @@
-// Finds the driver, cuBLASLt and NCCL at run time: nothing here is linked against them, so that the same binary starts on
-// machines without a GPU.
+// Finds the driver, cuBLASLt and NCCL at run time: nothing here is linked against them, so that the same binary starts
+// on machines without a GPU.
 #pragma once
 
 #include "runtime/device/cuda/api.h"
@@ -82,8 +82,8 @@ struct NcclTexts {
 };
 
 #define NCCL(symbol, parameters) Call<NcclTexts, void parameters> symbol;
-/// NCCL's functions, for plans of several ranks. Throws PlanError where it is missing or too old. It is told to sum in one
-/// order and to start what its communicators do in the order of issue, unless the environment says otherwise.
+/// NCCL's functions, for plans of several ranks. Throws PlanError where it is missing or too old. It is told to sum in
+/// one order and to start what its communicators do in the order of issue, unless the environment says otherwise.
 struct Nccl : NcclTexts {
   explicit Nccl(std::span<const std::string> names = {});
   Nccl(const Nccl &) = delete;

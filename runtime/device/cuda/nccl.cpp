@@ -120,8 +120,8 @@ void NcclGroups::issue(const Communicator &communicator, const TransferShape &tr
            communicator.handle, stream);
       break;
     case pb::Transfer::ALL_GATHER:
-      CALL(ncclAllGather, pointer(from[i]), pointer(to[i]), elements / members, typeOf(shape.type),
-           communicator.handle, stream);
+      CALL(ncclAllGather, pointer(from[i]), pointer(to[i]), elements / members, typeOf(shape.type), communicator.handle,
+           stream);
       break;
     case pb::Transfer::REDUCE_SCATTER:
       CALL(ncclReduceScatter, pointer(from[i]), pointer(to[i]), elements / members, typeOf(shape.type), reduction,

@@ -32,13 +32,15 @@ public:
   NcclGroups(const NcclGroups &) = delete;
   NcclGroups &operator=(const NcclGroups &) = delete;
 
-  /// All ranks say the same groups in the same order, each with its own members or, where the rank is none of any, none.
+  /// All ranks say the same groups in the same order, each with its own members or, where the rank is none of any,
+  /// none.
   void join(NcclGroup group);
 
   /// The communicator of a group that was joined; throws PlanError where there is none.
   uint32_t find(const NcclGroup &group) const;
 
-  /// Puts a transfer into the stream: addresses, one per buffer. What is recorded on the stream afterwards stands behind it.
+  /// Puts a transfer into the stream: addresses, one per buffer. What is recorded on the stream afterwards stands
+  /// behind it.
   void start(uint32_t communicator, const TransferShape &transfer, std::span<const CUdeviceptr> from,
              std::span<const CUdeviceptr> to, CUstream stream);
 
