@@ -80,14 +80,15 @@ void NcclGroups::join(NcclGroup group) {
   auto own = std::ranges::find(group.members, rank);
   bool isMember = own != group.members.end();
   ncclConfig_t config = configOf(group.sender >= 0 ? channelsOfLines : unset);
-  ncclComm_t made = nullptr;
-  CALL(ncclCommSplit, all, isMember ? group.members.front() : noColor, rank, &made, &config);
-  settle(all);
-  if (!isMember)
-    return;
+  int color = isMember ? group.members.front() : noColor;
   int index = static_cast<int>(own - group.members.begin());
-  communicators.push_back({std::move(group), made, index});
-  settle(made);
+  ncclComm_t *made = &communicators.emplace_back(std::move(group), index).handle;
+  CALL(ncclCommSplit, all, color, rank, made, &config);
+  settle(all);
+  if (isMember)
+    settle(*made);
+  else
+    communicators.pop_back();
 }
 
 uint32_t NcclGroups::find(const NcclGroup &group) const {
@@ -182,12 +183,14 @@ void NcclGroups::leave() {
   leaveOne(all);
 }
 
+// That of all ranks last: it is the one that makes the others.
 void NcclGroups::abort() noexcept {
-  for (; !communicators.empty(); communicators.pop_back())
-    if (ncclComm_t handle = communicators.back().handle)
-      nccl.ncclCommAbort.answer(handle);
+  for (Communicator &communicator : communicators)
+    if (communicator.handle)
+      nccl.ncclCommAbort.answer(communicator.handle);
   if (all)
     nccl.ncclCommAbort.answer(std::exchange(all, nullptr));
+  communicators.clear();
 }
 
 void throwIfStopped(espalier::rt::Communicator &communicator) {

@@ -6,6 +6,7 @@
 #include "runtime/device/device.h"
 #include "runtime/mesh.h"
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,8 +55,8 @@ public:
 private:
   struct Communicator {
     NcclGroup group;
-    ncclComm_t handle;
-    int index; ///< of this rank among the members
+    int index;                   ///< of this rank among the members
+    ncclComm_t handle = nullptr; ///< NCCL writes it from a thread of its own: it keeps its place
   };
 
   template <typename Function, typename... Arguments>
@@ -70,7 +71,7 @@ private:
   const int rank;
   const Watch watch;
   ncclComm_t all = nullptr;
-  std::vector<Communicator> communicators;
+  std::deque<Communicator> communicators;
 };
 
 /// Joins the communicators that the plan lists; the ranks meet through the host's.
