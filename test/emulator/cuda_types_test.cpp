@@ -1,4 +1,4 @@
-// Our declarations of the driver's interface against the real header, where there is one.
+// Our declarations of the libraries' interfaces against the real headers, where there are any.
 #include <gtest/gtest.h>
 
 #ifdef ESPALIER_CUDA_HEADER
@@ -118,4 +118,50 @@ TEST(CudaTypes, AgreeWithTheRealHeader) {
 }
 #else
 TEST(CudaTypes, AgreeWithTheRealHeader) { GTEST_SKIP() << "no cuda.h here"; }
+#endif
+
+#ifdef ESPALIER_NCCL_HEADER
+#include <climits>
+#include <cstddef>
+
+// Before the real header, whose macros have names of ours.
+namespace ours {
+#include "test/emulator/nccl_types.h"
+} // namespace ours
+constexpr int ourNoColor = ours::NCCL_SPLIT_NOCOLOR;
+#include <nccl.h>
+
+#define SAME_OF_NCCL(name) static_assert(static_cast<int>(ours::name) == static_cast<int>(::name))
+SAME_OF_NCCL(ncclUnhandledCudaError);
+SAME_OF_NCCL(ncclSystemError);
+SAME_OF_NCCL(ncclInternalError);
+SAME_OF_NCCL(ncclInvalidArgument);
+SAME_OF_NCCL(ncclInvalidUsage);
+SAME_OF_NCCL(ncclRemoteError);
+SAME_OF_NCCL(ncclInProgress);
+SAME_OF_NCCL(ncclSum);
+SAME_OF_NCCL(ncclProd);
+SAME_OF_NCCL(ncclMax);
+SAME_OF_NCCL(ncclMin);
+SAME_OF_NCCL(ncclAvg);
+SAME_OF_NCCL(ncclInt8);
+SAME_OF_NCCL(ncclInt32);
+SAME_OF_NCCL(ncclFloat16);
+SAME_OF_NCCL(ncclFloat32);
+SAME_OF_NCCL(ncclBfloat16);
+static_assert(ourNoColor == NCCL_SPLIT_NOCOLOR);
+static_assert(sizeof(ours::ncclUniqueId) == sizeof(::ncclUniqueId));
+static_assert(sizeof(ours::ncclConfig_t) <= sizeof(::ncclConfig_t));
+static_assert(offsetof(ours::ncclConfig_t, magic) == offsetof(::ncclConfig_t, magic));
+static_assert(offsetof(ours::ncclConfig_t, blocking) == offsetof(::ncclConfig_t, blocking));
+static_assert(offsetof(ours::ncclConfig_t, maxCTAs) == offsetof(::ncclConfig_t, maxCTAs));
+static_assert(offsetof(ours::ncclConfig_t, splitShare) == offsetof(::ncclConfig_t, splitShare));
+
+TEST(NcclTypes, AgreeWithTheRealHeader) {
+  const ::ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+  EXPECT_EQ(ours::unsetConfig.magic, theirs.magic);
+  EXPECT_EQ(ours::unsetConfig.blocking, theirs.blocking);
+}
+#else
+TEST(NcclTypes, AgreeWithTheRealHeader) { GTEST_SKIP() << "no nccl.h here"; }
 #endif

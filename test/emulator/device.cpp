@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -58,6 +59,12 @@ Device::Device()
                                          std::to_string(race.bytes.end - race.bytes.begin) + " bytes at " +
                                          memory.describe(race.bytes.begin) + ", neither waits for the other");
   };
+  // Ranks may be threads of one process: others go on meanwhile.
+  queue.onIdle = [this] {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
+  };
   on_exit(endBadly, nullptr);
 }
 
@@ -103,7 +110,7 @@ CUresult Device::release(CUdeviceptr address) {
   auto found = allocations.find(address);
   if (found == allocations.end())
     return CUDA_ERROR_INVALID_VALUE;
-  queue.finishAll();
+  queue.finishAll(found->second.device);
   queue.forget({address, address + found->second.bytes});
   memory.remove(address);
   allocations.erase(found);
@@ -124,7 +131,7 @@ CUresult Device::releaseHost(void *address) {
   auto found = pinned.find(static_cast<std::byte *>(address));
   if (found == pinned.end())
     return CUDA_ERROR_INVALID_VALUE;
-  queue.finishAll();
+  queue.finishAll(currentDevice);
   uint64_t begin = reinterpret_cast<uint64_t>(address);
   queue.forget({begin, begin + found->second});
   pinned.erase(found);
@@ -164,6 +171,12 @@ CUresult enqueueFor(CUstream stream, Operation operation) {
     device.queue.enqueue(target, std::move(operation));
     return CUDA_SUCCESS;
   });
+}
+
+bool carryOn() {
+  Device &device = Device::instance();
+  std::lock_guard held(device.lock);
+  return device.queue.carryOn();
 }
 
 std::byte *hostMemory(CUdeviceptr address, uint64_t bytes) { return Device::instance().memory.find(address, bytes); }

@@ -87,6 +87,8 @@ private:
 
 /// Puts work into a stream for another library of the emulator; the driver's own errors where the stream is none.
 EMULATOR_EXPORT CUresult enqueueFor(CUstream stream, Operation operation);
+/// One step for all work that waits for other devices; whether there is any.
+EMULATOR_EXPORT bool carryOn();
 /// Host memory behind device memory, for the time of an operation; nullptr where it is no allocation.
 EMULATOR_EXPORT std::byte *hostMemory(CUdeviceptr address, uint64_t bytes);
 /// Number of faults so far, which are forgotten.

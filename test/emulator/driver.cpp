@@ -188,14 +188,14 @@ EMULATOR_EXPORT CUresult cuCtxGetDevice(CUdevice *number) {
   return guarded([&](Device &) { return *number = currentDevice, CUDA_SUCCESS; });
 }
 EMULATOR_EXPORT CUresult cuCtxSynchronize() {
-  return guarded([&](Device &device) { return device.queue.finishAll(), CUDA_SUCCESS; });
+  return guarded([&](Device &device) { return device.queue.finishAll(currentDevice), CUDA_SUCCESS; });
 }
 
 EMULATOR_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
   return guarded([&](Device &device) {
     if (flags & ~CU_STREAM_NON_BLOCKING)
       return CUDA_ERROR_INVALID_VALUE;
-    *stream = reinterpret_cast<CUstream>(device.queue.open(/*isBlocking=*/!flags));
+    *stream = reinterpret_cast<CUstream>(device.queue.open(/*isBlocking=*/!flags, currentDevice));
     return CUDA_SUCCESS;
   });
 }

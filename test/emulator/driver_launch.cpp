@@ -49,7 +49,7 @@ template <class Handle> CUresult unload(Handle handle) {
     LoadedModule *module = Device::find(device.modules, handle);
     if (!module)
       return CUDA_ERROR_INVALID_HANDLE;
-    device.queue.finishAll();
+    device.queue.finishAll(currentDevice);
     std::erase_if(device.modules, [&](const auto &owned) { return owned.get() == module; });
     return CUDA_SUCCESS;
   });

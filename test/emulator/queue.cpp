@@ -7,15 +7,16 @@ namespace espalier::emulator {
 
 Queue::Queue(uint64_t seed) : seed(seed), random(seed) { open(/*isBlocking=*/true); }
 
-Stream *Queue::open(bool isBlocking) {
-  streams.push_back(std::make_unique<Stream>(Stream{.number = opened++, .isBlocking = isBlocking}));
+Stream *Queue::open(bool isBlocking, int device) {
+  streams.push_back(std::make_unique<Stream>(Stream{.number = opened++, .isBlocking = isBlocking, .device = device}));
   return streams.back().get();
 }
 
 /// Work that it still holds is done, which tells the host nothing.
 void Queue::close(Stream *stream) {
   while (!stream->pending.empty())
-    step(stream->last);
+    if (!step(stream->last) && onIdle)
+      onIdle();
   std::erase_if(streams, [&](const auto &owned) { return owned.get() == stream; });
 }
 
@@ -26,6 +27,9 @@ bool Queue::owns(const Stream *stream) const {
 void Queue::enqueue(Stream *stream, Operation operation) {
   auto work = std::make_shared<Work>();
   work->run = std::move(operation.run);
+  work->isReady = std::move(operation.isReady);
+  if (work->isReady)
+    shared.push_back(work);
   work->waits = std::exchange(stream->waits, {});
   work->clock = host;
   work->clock.join(stream->waited);
@@ -81,16 +85,39 @@ std::shared_ptr<Work> Queue::runnable(const std::shared_ptr<Work> &wanted) const
   }
 }
 
-void Queue::step(const std::shared_ptr<Work> &work) {
-  std::shared_ptr<Work> next = runnable(work);
+/// After a fault nothing waits for others: all is dropped.
+bool Queue::mayRun(Work &work) {
+  if (isBroken || !work.isReady)
+    return true;
+  try {
+    return work.isReady();
+  } catch (const std::exception &fault) {
+    isBroken = true;
+    onFault(fault);
+    return true;
+  }
+}
+
+/// Whether anything ran. Where the work waits for other devices, they may wait for other work of this one.
+bool Queue::step(const std::shared_ptr<Work> &work) {
+  std::vector<std::shared_ptr<Work>> choice;
   if (seed) {
-    std::vector<Stream *> ready;
     for (const auto &stream : streams)
       if (!stream->pending.empty() && runnable(stream->pending.front()) == stream->pending.front())
-        ready.push_back(stream.get());
-    next = ready[random() % ready.size()]->pending.front();
+        choice.push_back(stream->pending.front());
+    std::shuffle(choice.begin(), choice.end(), random);
+  } else {
+    choice.push_back(runnable(work));
+    if (!mayRun(*choice.front()))
+      for (const auto &other : shared)
+        choice.push_back(runnable(other));
   }
-  run(*streamOf(*next));
+  for (const auto &next : choice)
+    if (mayRun(*next)) {
+      run(*streamOf(*next));
+      return true;
+    }
+  return false;
 }
 
 bool Queue::advance(const std::shared_ptr<Work> &work) {
@@ -101,9 +128,11 @@ bool Queue::advance(const std::shared_ptr<Work> &work) {
   return work->isDone;
 }
 
-void Queue::finish(const std::shared_ptr<Work> &work) {
-  while (!advance(work))
-    continue;
+void Queue::finish(std::shared_ptr<Work> work) {
+  while (!work->isDone)
+    if (!step(work) && onIdle)
+      onIdle();
+  host.join(work->clock);
 }
 
 void Queue::finishAll() {
@@ -112,9 +141,25 @@ void Queue::finishAll() {
       finish(streams[i]->last);
 }
 
+void Queue::finishAll(int device) {
+  for (size_t i = 0; i < streams.size(); ++i)
+    if (streams[i]->device == device && streams[i]->last)
+      finish(streams[i]->last);
+}
+
+bool Queue::carryOn() {
+  bool isAny = !shared.empty();
+  for (const auto &work : std::vector(shared))
+    if (!work->isDone)
+      step(work);
+  return isAny;
+}
+
 void Queue::run(Stream &stream) {
   std::shared_ptr<Work> work = stream.pending.front();
   stream.pending.pop_front();
+  if (work->isReady)
+    std::erase(shared, work);
   if (!isBroken) {
     try {
       Accesses touched = work->run();
@@ -128,6 +173,7 @@ void Queue::run(Stream &stream) {
     }
   }
   work->run = nullptr;
+  work->isReady = nullptr;
   work->waits.clear();
   work->isDone = true;
   work->doneAt = std::chrono::steady_clock::now();

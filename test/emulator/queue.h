@@ -17,11 +17,15 @@ namespace espalier::emulator {
 struct Operation {
   std::string name; // for reports: "kernel softmax", "copy of 400 bytes to the device"
   std::function<Accesses()> run;
+  /// Asked when its turn has come, until it says yes: what works together with other devices waits for them. Null: it
+  /// waits for nobody.
+  std::function<bool()> isReady = {};
 };
 
 /// An operation in its place.
 struct Work {
   std::function<Accesses()> run;
+  std::function<bool()> isReady;
   Mark mark;
   Clock clock;                              // of all that comes before, and itself
   std::vector<std::shared_ptr<Work>> waits; // in other streams
@@ -32,6 +36,7 @@ struct Work {
 struct Stream {
   size_t number;
   bool isBlocking; // waits for the legacy stream and is waited for by it
+  int device;
   std::deque<std::shared_ptr<Work>> pending = {};
   std::shared_ptr<Work> last = {};
   std::vector<std::shared_ptr<Work>> waits = {}; // of the next operation
@@ -50,7 +55,7 @@ public:
   /// With a seed other than 0, whatever can run does, in an order that the seed chooses.
   explicit Queue(uint64_t seed);
 
-  Stream *open(bool isBlocking);
+  Stream *open(bool isBlocking, int device = 0);
   void close(Stream *stream);
   bool owns(const Stream *stream) const;
   Stream *legacy() { return streams.front().get(); }
@@ -61,8 +66,13 @@ public:
 
   /// One step towards the work's end; whether it is done. The host comes after it then.
   bool advance(const std::shared_ptr<Work> &work);
-  void finish(const std::shared_ptr<Work> &work);
+  void finish(std::shared_ptr<Work> work);
   void finishAll();
+  /// Of one device only: others may wait for what only its own rank can do.
+  void finishAll(int device);
+  /// One step towards the end of each operation that waits for other devices, which tells the host nothing. Whether
+  /// there was any.
+  bool carryOn();
   void forget(Range range) { accesses.forget(range); }
   /// Lets work run again after a fault.
   void mend() { isBroken = false; }
@@ -70,9 +80,12 @@ public:
   /// Told of a race; what runs may throw. After the first fault, work is dropped.
   std::function<void(const Race &)> onRace;
   std::function<void(const std::exception &)> onFault;
+  /// Called where nothing can be done but to wait for other devices.
+  std::function<void()> onIdle;
 
 private:
   std::vector<std::unique_ptr<Stream>> streams; // the legacy stream first
+  std::vector<std::shared_ptr<Work>> shared;    // not done, with isReady, in order of issue
   size_t opened = 0;
   Clock host; // what the host has seen end
   AccessMap accesses;
@@ -82,7 +95,8 @@ private:
 
   Stream *streamOf(const Work &work) const;
   std::shared_ptr<Work> runnable(const std::shared_ptr<Work> &wanted) const;
-  void step(const std::shared_ptr<Work> &work);
+  bool step(const std::shared_ptr<Work> &work);
+  bool mayRun(Work &work);
   void run(Stream &stream);
 };
 

@@ -128,6 +128,35 @@ TEST(Queue, AfterAFaultNothingRuns) {
   EXPECT_THAT(noted.faults, testing::ElementsAre("left its memory"));
 }
 
+// What waits for other devices holds up its own stream only, and is given what it needs.
+TEST(Queue, WorkThatWaitsForOthersLetsTheRestGoOn) {
+  for (uint64_t seed : {0, 1, 2}) {
+    Noted noted(seed);
+    Stream *first = noted.queue.open(false), *second = noted.queue.open(false);
+    bool isThere = false;
+    auto receive = [&] { return noted.order += 'r', Accesses(); };
+    noted.queue.enqueue(first, {"receive", receive, [&] { return isThere; }});
+    noted.add(second, 'a');
+    auto send = [&] { return noted.order += 's', Accesses(); };
+    noted.queue.enqueue(second, {"send", send, [&] { return isThere = true; }});
+    noted.add(second, 'b');
+    noted.queue.finish(first->last);
+    EXPECT_LT(noted.order.find('s'), noted.order.find('r')) << "seed " << seed;
+    EXPECT_EQ(noted.order.substr(0, 2), "as");
+    EXPECT_FALSE(noted.queue.carryOn());
+  }
+}
+
+TEST(Queue, AfterAFaultNothingWaitsForOthers) {
+  Noted noted;
+  Stream *stream = noted.queue.open(false);
+  noted.queue.enqueue(stream,
+                      {"bad", [] { return Accesses(); }, []() -> bool { throw std::runtime_error("too many"); }});
+  noted.queue.enqueue(stream, {"late", [] { return Accesses(); }, [] { return false; }});
+  noted.queue.finishAll();
+  EXPECT_THAT(noted.faults, testing::ElementsAre("too many"));
+}
+
 TEST(AccessMap, TellsTheBytesThatAreTouchedTwice) {
   AccessMap map;
   auto mark = [](size_t stream, uint64_t tick, const char *name) {

@@ -1,6 +1,7 @@
 // Plans for GPUs, on the emulated device, against the unsplit model on the CPU: losses and every gradient.
 #include "test/equivalence/training.h"
 
+#include <cstdlib>
 #include <gtest/gtest.h>
 
 namespace espalier {
@@ -8,7 +9,10 @@ namespace {
 
 constexpr int64_t steps = 3;
 
-/// A model of the suite with heads of 8, the least that attention on GPUs takes, and one plan of it for one device.
+// Ranks are threads of this process, each with a device of its own.
+[[maybe_unused]] const int devices = setenv("ESPALIER_EMULATOR_DEVICES", "4", /*overwrite=*/1);
+
+/// A model of the suite with heads of 8, the least that attention on GPUs takes, and one plan of it.
 struct Row {
   std::string name, file;
   std::vector<std::string> sets;
@@ -60,6 +64,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{"llama", "llama", {}, {}}, Row{"llama_accumulate2", "llama", {}, {.microBatches = 2}},
                     Row{"llama_full", "llama", {}, {.recompute = full}},
                     Row{"llama_selective", "llama", {}, {.microBatches = 4, .recompute = selective}}),
+    [](const auto &info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Splits, Emulated,
+    testing::Values(Row{"gpt2_dp2", "gpt2", {}, {.dp = 2}}, Row{"gpt2_tp2", "gpt2", {}, {.tp = 2}},
+                    Row{"gpt2_pp2", "gpt2", {}, {.pp = 2, .microBatches = 4}},
+                    Row{"gpt2_dp2_zero1", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 1}},
+                    Row{"gpt2_tp2_sequence", "gpt2", dropout(), {.tp = 2, .sequenceParallel = true}},
+                    Row{"llama_dp2_pp2_full", "llama", {}, {.dp = 2, .pp = 2, .microBatches = 2, .recompute = full}},
+                    Row{"llama_tp2_pp2_zero1", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}}),
     [](const auto &info) { return info.param.name; });
 
 class EmulatedStorage : public testing::TestWithParam<std::string> {};

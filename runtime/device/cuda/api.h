@@ -1,6 +1,6 @@
-// The part of the CUDA driver API and of cuBLASLt that the back end uses, declared by us: neither toolkit nor driver is
-// needed to build. symbols.def lists functions and constants; here stand the types that they speak of. Where the real
-// headers are present, test/runtime/device/cuda_api_test.cpp asserts that all of it agrees with them.
+// The part of the CUDA driver API, of cuBLASLt and of NCCL that the back end uses, declared by us: neither toolkit nor
+// driver is needed to build. symbols.def lists functions and constants; here stand the types that they speak of. Where
+// the real headers are present, test/runtime/device/cuda_api_test.cpp asserts that all of it agrees with them.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUarray_st;
 struct cublasLtContext;
+struct ncclComm;
 
 namespace espalier::rt::cuda {
 
@@ -28,6 +29,7 @@ using CUstream = CUstream_st *;
 using CUevent = CUevent_st *;
 using CUarray = CUarray_st *;
 using cublasLtHandle_t = cublasLtContext *;
+using ncclComm_t = ncclComm *;
 
 // Values of enumerations are constants of symbols.def.
 enum CUresult : int {};
@@ -43,8 +45,12 @@ enum cudaDataType_t : int {};
 enum cublasLtMatmulDescAttributes_t : int {};
 enum cublasLtMatrixLayoutAttribute_t : int {};
 enum cublasLtMatmulPreferenceAttributes_t : int {};
+enum ncclResult_t : int {};
+enum ncclRedOp_t : int {};
+enum ncclDataType_t : int {};
 
 #define CONSTANT(type, name, value) inline constexpr type name = static_cast<type>(value);
+#define NCCL_CONSTANT(type, name, value) inline constexpr type name = static_cast<type>(value);
 #include "runtime/device/cuda/symbols.def"
 
 /// A copy of `Height` rows of `WidthInBytes`, rows `Pitch` bytes apart.
@@ -93,6 +99,19 @@ struct cublasLtMatmulHeuristicResult_t {
   cublasStatus_t state;
   float wavesCount;
   int reserved[4];
+};
+
+struct ncclUniqueId {
+  char internal[128];
+};
+
+/// As of NCCL 2.18. `size` says how much there is: what newer libraries have behind it they leave at its default.
+struct ncclConfig_t {
+  size_t size;
+  unsigned magic, version;
+  int blocking, cgaClusterSize, minCTAs, maxCTAs;
+  const char *netName;
+  int splitShare;
 };
 
 } // namespace espalier::rt::cuda

@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/backend.h"
 
 #include "runtime/device/cuda/device.h"
+#include "runtime/device/cuda/nccl.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -51,25 +52,46 @@ PlanKernel prepare(const Module &module, const std::string &symbol, const pb::Ge
 
 } // namespace
 
-// Devices are taken in the order of ranks of this host; one rank takes the first.
-CudaBackend::CudaBackend(const pb::Plan &plan)
-    : theContext(driver, /*ordinal=*/0), theMatmuls(theContext, cublas), object(chooseObject(plan, theContext)),
-      module(theContext, object ? object->code() : ""), calls(plan, theMatmuls) {
+LoadedPlan::LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::Plan &plan, int ordinal)
+    : context(driver, ordinal), theMatmuls(context, cublas), object(chooseObject(plan, context)),
+      module(context, object ? object->code() : ""), calls(plan, theMatmuls) {
   for (int i = 0; i < plan.kernels_size(); ++i)
     kernels.push_back(prepare(module, plan.kernels(i).symbol(), object->geometry(i)));
-  const pb::Mesh &mesh = plan.mesh();
-  uint64_t ranks = uint64_t(mesh.pp()) * mesh.dp() * mesh.cp() * mesh.ep() * mesh.tp();
-  if (ranks > 1)
-    throw PlanError(fmt::format("a plan of {} ranks on CUDA needs NCCL, which this version does not use; plan for one "
-                                "device",
-                                ranks));
-  theContext.requireFree(plan.stages(0).arena_bytes(pb::DEVICE), Matmuls::workspaceBytes);
 }
 
-std::string CudaBackend::level() const { return fmt::format("{} ({})", theContext.architecture(), theContext.name); }
+// A plan of one rank is loaded at once, so that what is wrong is said here. Of several, each process loads what its
+// ranks use, when it knows them.
+CudaBackend::CudaBackend(const pb::Plan &plan) : plan(plan), mesh(plan.mesh()), devices(countDevices(driver)) {
+  if (mesh.ranks() > 1)
+    nccl.emplace();
+  else
+    load(0).context.requireFree(plan.stages(0).arena_bytes(pb::DEVICE), Matmuls::workspaceBytes);
+}
 
-std::unique_ptr<Device> CudaBackend::open(const pb::Stage &stage, const RankHost &) {
-  return std::make_unique<CudaDevice>(*this, stage);
+std::string CudaBackend::level() const {
+  DeviceFacts facts(driver, 0);
+  return fmt::format("{} ({})", facts.architecture(), facts.name);
+}
+
+const LoadedPlan &CudaBackend::load(int ordinal) {
+  std::lock_guard lock(mutex);
+  std::unique_ptr<LoadedPlan> &place = loaded[ordinal];
+  if (!place)
+    place = std::make_unique<LoadedPlan>(driver, cublas, plan, ordinal);
+  return *place;
+}
+
+// Devices are taken in the order of the ranks of this host; a process that is shown fewer, as one of its own, begins
+// again with the first.
+std::unique_ptr<Device> CudaBackend::open(const pb::Stage &stage, const RankHost &host) {
+  int rank = host.communicator.rank();
+  int perHost = std::max<int>(1, static_cast<int>(plan.mesh().ranks_per_host()));
+  const LoadedPlan &device = load(rank % perHost % std::max(devices, 1));
+  device.context.makeCurrent();
+  std::unique_ptr<NcclGroups> groups;
+  if (nccl)
+    groups = joinGroups(*nccl, plan, mesh, host);
+  return std::make_unique<CudaDevice>(device, stage, host, std::move(groups));
 }
 
 } // namespace espalier::rt::cuda

@@ -10,7 +10,16 @@ namespace {
 
 constexpr int oldestMajor = 8; // kernels are PTX for sm_80
 
-/// Devices that the driver shows, 0 where it says that there is none.
+std::string visibleDevices() {
+  const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible) : "";
+}
+
+std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+
+} // namespace
+
+// Where there is none the driver says so.
 int countDevices(const Driver &driver) {
   if (CUresult status = driver.cuInit.answer(0); status == CUDA_ERROR_NO_DEVICE)
     return 0;
@@ -22,16 +31,7 @@ int countDevices(const Driver &driver) {
   return count;
 }
 
-std::string visibleDevices() {
-  const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return visible ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible) : "";
-}
-
-std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
-
-} // namespace
-
-Context::Context(const Driver &driver, int ordinal) : driver(driver), ordinal(ordinal) {
+DeviceFacts::DeviceFacts(const Driver &driver, int ordinal) : driver(driver), ordinal(ordinal) {
   int count = countDevices(driver);
   if (ordinal >= count)
     throw PlanError(
@@ -45,6 +45,15 @@ Context::Context(const Driver &driver, int ordinal) : driver(driver), ordinal(or
   if (major < oldestMajor)
     throw PlanError(fmt::format("CUDA device {} ({}) has compute capability {}.{}, the plan needs {}.0 or newer",
                                 ordinal, name, major, minor, oldestMajor));
+}
+
+int DeviceFacts::attribute(CUdevice_attribute which) const {
+  int value = 0;
+  driver.cuDeviceGetAttribute(&value, which, device);
+  return value;
+}
+
+Context::Context(const Driver &driver, int ordinal) : DeviceFacts(driver, ordinal) {
   driver.cuDevicePrimaryCtxRetain(&context, device);
   makeCurrent();
 }
@@ -70,11 +79,5 @@ void Context::requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const {
 }
 
 void Context::makeCurrent() const { driver.cuCtxSetCurrent(context); }
-
-int Context::attribute(CUdevice_attribute which) const {
-  int value = 0;
-  driver.cuDeviceGetAttribute(&value, which, device);
-  return value;
-}
 
 } // namespace espalier::rt::cuda

@@ -5,9 +5,31 @@
 
 namespace espalier::rt::cuda {
 
-/// Device `ordinal`, current on the thread that makes this. Throws PlanError where there is no such device or its
-/// compute capability is below 8.0.
-class Context {
+/// What the driver says of a device that nobody has to use for it. Throws PlanError where there is no such device or
+/// its compute capability is below 8.0.
+struct DeviceFacts {
+  DeviceFacts(const Driver &driver, int ordinal);
+
+  int attribute(CUdevice_attribute which) const;
+  /// "NVIDIA H200 sm_90"
+  std::string describe() const { return name + " " + architecture(); }
+  /// "sm_90"
+  std::string architecture() const { return "sm_" + std::to_string(capability()); }
+  /// 90 for compute capability 9.0.
+  int capability() const { return 10 * major + minor; }
+
+  const Driver &driver;
+  const int ordinal;
+  std::string name; ///< "NVIDIA H200"
+  CUdevice device = 0;
+  int major = 0, minor = 0;
+};
+
+/// Devices that the driver shows.
+int countDevices(const Driver &driver);
+
+/// Device `ordinal`, current on the thread that makes this.
+class Context : public DeviceFacts {
 public:
   Context(const Driver &driver, int ordinal);
   ~Context();
@@ -22,22 +44,9 @@ public:
   void requireFree(uint64_t arenaBytes, uint64_t workspaceBytes) const;
   /// Calls of this thread go to this device from now on.
   void makeCurrent() const;
-  /// "NVIDIA H200 sm_90"
-  std::string describe() const { return name + " " + architecture(); }
-  /// "sm_90"
-  std::string architecture() const { return "sm_" + std::to_string(capability()); }
-  /// 90 for compute capability 9.0.
-  int capability() const { return 10 * major + minor; }
-  int attribute(CUdevice_attribute which) const;
-
-  const Driver &driver;
-  const int ordinal;
-  std::string name; ///< "NVIDIA H200"
 
 private:
-  CUdevice device = 0;
   CUcontext context = nullptr;
-  int major = 0, minor = 0;
 };
 
 } // namespace espalier::rt::cuda

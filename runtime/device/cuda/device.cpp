@@ -12,29 +12,27 @@ uint32_t blocksOf(int64_t iterations, uint32_t perBlock) {
   return static_cast<uint32_t>((iterations + perBlock - 1) / perBlock);
 }
 
-/// The current device of this thread, before anything of the rank is made.
-const Driver &current(const CudaBackend &backend) {
-  backend.context().makeCurrent();
-  return backend.context().driver;
-}
-
 } // namespace
 
-CudaDevice::CudaDevice(const CudaBackend &backend, const pb::Stage &stage)
-    : backend(backend), driver(current(backend)), compute(driver),
-      memory(backend.context(), compute, stage.arena_bytes(pb::DEVICE), Matmuls::workspaceBytes),
+CudaDevice::CudaDevice(const LoadedPlan &plan, const pb::Stage &stage, const RankHost &host,
+                       std::unique_ptr<NcclGroups> groups)
+    : plan(plan), driver(plan.context.driver), compute(driver),
+      memory(plan.context, compute, stage.arena_bytes(pb::DEVICE), Matmuls::workspaceBytes),
       hostMemory(driver, stage.arena_bytes(pb::HOST)), staging(driver),
-      flights(compute, memory, hostMemory), turnEnds{Event(driver), Event(driver)} {
-  backend.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(pb::DEVICE), memory.workspace());
+      flights(compute, memory, hostMemory, host, std::move(groups)), turnEnds{Event(driver), Event(driver)} {
+  compute.watch = [this] { flights.check(); };
+  plan.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(pb::DEVICE), memory.workspace());
   if (const char *file = std::getenv("ESPALIER_CUDA_TIMES"))
     timeline.emplace(driver, file);
 }
 
+// What is freed must not be in use. After a failure of any rank nothing more ends by itself, and nobody asks for it.
 CudaDevice::~CudaDevice() {
-  // What is freed must not be in use; after a failure of the device there is nothing to wait for.
   try {
     compute.finish();
-  } catch (const CallError &) {
+    flights.leave();
+  } catch (const std::exception &) {
+    flights.abort();
   }
 }
 
@@ -52,7 +50,7 @@ void CudaDevice::fill(uint64_t to, int value, size_t bytes) {
 }
 
 void CudaDevice::launch(const KernelLaunch &launch) {
-  const PlanKernel &kernel = backend.kernel(launch.kernel);
+  const PlanKernel &kernel = plan.kernel(launch.kernel);
   Grid grid;
   grid.blocksX = blocksOf(launch.extent, kernel.extentPerBlock);
   if (kernel.columnsPerBlock > 0)
@@ -81,7 +79,7 @@ void CudaDevice::enqueue(const KernelLaunch &launch, const PlanKernel &kernel, c
 }
 
 void CudaDevice::call(const LibraryLaunch &launch) {
-  const LibraryCall &call = backend.call(launch.subprogram, launch.instruction);
+  const LibraryCall &call = plan.call(launch.subprogram, launch.instruction);
   if (timeline)
     timeline->begin(compute);
   enqueue(launch, call);
@@ -92,7 +90,7 @@ void CudaDevice::call(const LibraryLaunch &launch) {
 void CudaDevice::enqueue(const LibraryLaunch &launch, const LibraryCall &call) {
   auto at = [&](int operand) { return memory.at(launch.buffers[operand].offset); };
   if (auto *product = std::get_if<const Matmuls::Product *>(&call))
-    return backend.matmuls().run(compute, **product, {at(0), at(1), at(2)}, launch.accumulate, memory.workspace());
+    return plan.matmuls().run(compute, **product, {at(0), at(1), at(2)}, launch.accumulate, memory.workspace());
   if (auto *strided = std::get_if<StridedCopy>(&call))
     return copy(compute, /*to=*/at(1), /*from=*/at(0), *strided);
   if (auto *rearranged = std::get_if<Rearrangement>(&call))
@@ -105,7 +103,7 @@ void CudaDevice::endTurn() { compute.record(turnEnds[turns++ % 2]); }
 
 void CudaDevice::finishTurns(int behind) {
   if (turns > static_cast<uint64_t>(behind))
-    turnEnds[(turns - 1 - behind) % 2].wait();
+    turnEnds[(turns - 1 - behind) % 2].wait(compute.watch);
 }
 
 } // namespace espalier::rt::cuda

@@ -4,6 +4,7 @@
 #include "runtime/device/cuda/backend.h"
 #include "runtime/device/cuda/flights.h"
 #include "runtime/device/cuda/memory.h"
+#include "runtime/device/cuda/nccl.h"
 #include "runtime/device/cuda/timeline.h"
 
 #include <optional>
@@ -12,7 +13,8 @@ namespace espalier::rt::cuda {
 
 class CudaDevice final : public Device {
 public:
-  CudaDevice(const CudaBackend &backend, const pb::Stage &stage);
+  /// `groups`: none where the plan has one rank.
+  CudaDevice(const LoadedPlan &plan, const pb::Stage &stage, const RankHost &host, std::unique_ptr<NcclGroups> groups);
   ~CudaDevice() override;
 
   uint64_t allocatedBytes() const override { return memory.bytes() + hostMemory.bytes; }
@@ -32,7 +34,7 @@ private:
   void enqueue(const KernelLaunch &launch, const PlanKernel &kernel, const Grid &grid);
   void enqueue(const LibraryLaunch &launch, const LibraryCall &call);
 
-  const CudaBackend &backend;
+  const LoadedPlan &plan;
   const Driver &driver;
   Queue compute;
   Memory memory;

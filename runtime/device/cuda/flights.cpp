@@ -9,36 +9,58 @@
 namespace espalier::rt::cuda {
 namespace {
 
-[[noreturn]] void refuse(std::string_view what) {
-  throw PlanError(fmt::format("{} on CUDA needs NCCL, which this version does not use", what));
-}
+/// No queue has this number: the ticket of a meeting.
+constexpr uint32_t hosts = UINT32_MAX;
 
 } // namespace
 
-Flights::Flights(Queue &compute, const Memory &memory, const HostMemory &host)
-    : compute(compute), memory(memory), host(host), issued(compute.driver) {}
+Flights::Flights(Queue &compute, const Memory &memory, const HostMemory &hostMemory, const RankHost &host,
+                 std::unique_ptr<NcclGroups> groups)
+    : compute(compute), memory(memory), hostMemory(hostMemory), host(host), groups(std::move(groups)),
+      issued(compute.driver) {}
 
-uint32_t Flights::add(const TransferShape &transfer) {
-  if (transfer.kind == pb::Transfer::SEND)
-    refuse(fmt::format("sending to rank {}", transfer.peer));
-  if (transfer.kind == pb::Transfer::RECEIVE)
-    refuse(fmt::format("receiving from rank {}", transfer.peer));
-  if (transfer.members.size() > 1)
-    refuse(fmt::format("a collective of {} ranks", transfer.members.size()));
-  while (queues.size() < transfer.queue)
+bool Flights::needsOthers(const TransferShape &transfer) const {
+  bool isLine = transfer.kind == pb::Transfer::SEND || transfer.kind == pb::Transfer::RECEIVE;
+  return isLine || transfer.members.size() > 1;
+}
+
+NcclGroup Flights::groupOf(const TransferShape &transfer) const {
+  int own = host.communicator.rank(), peer = transfer.peer;
+  switch (transfer.kind) {
+  case pb::Transfer::SEND:
+    return {{std::min(own, peer), std::max(own, peer)}, transfer.line, own};
+  case pb::Transfer::RECEIVE:
+    return {{std::min(own, peer), std::max(own, peer)}, transfer.line, peer};
+  default:
+    return {transfer.members, transfer.queue};
+  }
+}
+
+uint32_t Flights::add(const TransferShape &shape) {
+  Transfer transfer = {.shape = shape, .communicator = {}, .hostGroup = {}};
+  if (shape.members.size() > 1 && shape.bytes.empty())
+    transfer.hostGroup = host.communicator.joinGroup(shape.members, shape.queue);
+  else if (needsOthers(shape) && !groups)
+    throw PlanError(
+        fmt::format("a plan of one rank has a transfer '{}' with others", pb::Transfer::Kind_Name(shape.kind)));
+  else if (needsOthers(shape))
+    transfer.communicator = groups->find(groupOf(shape));
+  while (queues.size() < shape.queue)
     queues.emplace_back(compute.driver);
-  transfers.push_back(transfer);
+  transfers.push_back(std::move(transfer));
   return transfers.size() - 1;
 }
 
 FlightTicket Flights::start(const FlightStart &flight) {
-  const TransferShape &transfer = transfers[flight.transfer];
-  Queue &queue = transfer.queue > 0 ? queues[transfer.queue - 1] : compute;
+  const Transfer &transfer = transfers[flight.transfer];
+  if (transfer.hostGroup) {
+    meeting = host.communicator.startCollective(*transfer.hostGroup, transfer.shape.shape, nullptr, nullptr);
+    return {hosts, 0};
+  }
+  Queue &queue = transfer.shape.queue > 0 ? queues[transfer.shape.queue - 1] : compute;
   compute.record(issued);
   queue.waitFor(issued);
-  // Alone in its group a rank has already what a collective leaves: at most its place differs.
-  for (size_t i = 0; i < transfer.bytes.size(); ++i)
-    copy(queue, flight.from[i], flight.to[i], transfer.bytes[i]);
+  move(transfer, flight, queue);
   if (isFree.empty()) {
     isFree.push_back(ends.size());
     ends.emplace_back(compute.driver);
@@ -46,27 +68,68 @@ FlightTicket Flights::start(const FlightStart &flight) {
   uint32_t end = isFree.back();
   isFree.pop_back();
   queue.record(ends[end]);
-  return {transfer.queue, end};
+  return {transfer.shape.queue, end};
+}
+
+void Flights::move(const Transfer &transfer, const FlightStart &flight, Queue &queue) {
+  if (transfer.communicator) {
+    from.clear();
+    to.clear();
+    for (Place place : flight.from)
+      from.push_back(at(place));
+    for (Place place : flight.to)
+      to.push_back(at(place));
+    return groups->start(*transfer.communicator, transfer.shape, from, to, queue.stream());
+  }
+  // Alone in its group a rank has already what a collective leaves: at most its place differs.
+  for (size_t i = 0; i < transfer.shape.bytes.size(); ++i)
+    copy(queue, flight.from[i], flight.to[i], transfer.shape.bytes[i]);
 }
 
 void Flights::wait(FlightTicket ticket) {
+  if (ticket.queue == hosts)
+    return host.communicator.wait(meeting, host.spins);
   compute.waitFor(ends[ticket.number]);
   isFree.push_back(ticket.number);
+}
+
+void Flights::check() {
+  throwIfStopped(host.communicator);
+  if (groups)
+    groups->check();
+}
+
+void Flights::leave() {
+  for (Queue &queue : queues) {
+    queue.watch = compute.watch;
+    queue.finish();
+  }
+  if (groups)
+    groups->leave();
+}
+
+void Flights::abort() noexcept {
+  if (groups)
+    groups->abort();
+}
+
+// Pinned memory of the host has the same address on the device.
+CUdeviceptr Flights::at(Place place) const {
+  return place.memory == pb::DEVICE ? memory.at(place.offset)
+                                    : reinterpret_cast<CUdeviceptr>(hostMemory.at(place.offset));
 }
 
 void Flights::copy(Queue &queue, Place from, Place to, size_t bytes) {
   if (bytes == 0 || (from.memory == to.memory && from.offset == to.offset))
     return;
-  // Pinned memory of the host has the same address on the device.
-  CUdeviceptr target =
-      to.memory == pb::DEVICE ? memory.at(to.offset) : reinterpret_cast<CUdeviceptr>(host.at(to.offset));
+  CUdeviceptr target = at(to);
   const Driver &driver = queue.driver;
   if (from.memory == pb::HOST)
-    driver.cuMemcpyHtoDAsync_v2(target, host.at(from.offset), bytes, queue.stream());
+    driver.cuMemcpyHtoDAsync_v2(target, hostMemory.at(from.offset), bytes, queue.stream());
   else if (to.memory == pb::DEVICE)
     driver.cuMemcpyDtoDAsync_v2(target, memory.at(from.offset), bytes, queue.stream());
   else
-    driver.cuMemcpyDtoHAsync_v2(host.at(to.offset), memory.at(from.offset), bytes, queue.stream());
+    driver.cuMemcpyDtoHAsync_v2(hostMemory.at(to.offset), memory.at(from.offset), bytes, queue.stream());
 }
 
 } // namespace espalier::rt::cuda

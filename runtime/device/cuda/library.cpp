@@ -15,9 +15,11 @@ namespace {
 // The oldest that have every symbol of the table.
 constexpr int oldestDriver = 12000;
 constexpr size_t oldestCublasLt = 120000;
+constexpr int oldestNccl = 22600; // keeps the order of issue across communicators
 
 const std::vector<std::string> driverNames = {"libcuda.so.1"};
 const std::vector<std::string> cublasLtNames = {"libcublasLt.so.13", "libcublasLt.so.12"};
+const std::vector<std::string> ncclNames = {"libnccl.so.2"};
 
 std::span<const std::string> orElse(std::span<const std::string> names, std::span<const std::string> usual) {
   return names.empty() ? usual : names;
@@ -33,6 +35,18 @@ void addMatches(std::vector<std::string> &folders, const std::string &pattern) {
 std::string environment(const char *name) {
   const char *value = std::getenv(name);
   return value ? value : "";
+}
+
+/// NCCL reads its environment when it is first used. A ring adds in the same order in every step; of two communicators
+/// on one device the one started first is served first, so that no two devices wait for each other.
+std::span<const std::string> withNcclSettings(std::span<const std::string> names) {
+  setenv("NCCL_ALGO", "Ring", /*overwrite=*/0);
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+  return orElse(names, ncclNames);
+}
+
+std::string ncclVersionText(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 } // namespace
@@ -98,6 +112,11 @@ std::string CublasLtTexts::text(cublasStatus_t status) const {
   return words ? words : fmt::format("error {} of cuBLASLt", static_cast<int>(status));
 }
 
+std::string NcclTexts::text(ncclResult_t status) const {
+  const char *words = ncclGetErrorString(status);
+  return words ? words : fmt::format("error {} of NCCL", static_cast<int>(status));
+}
+
 // Version and texts before all else: an older library is named as such, and not by the first symbol that it lacks.
 Driver::Driver(std::span<const std::string> names)
     : library("the NVIDIA driver", orElse(names, driverNames), /*folders=*/{}) {
@@ -125,6 +144,19 @@ CublasLt::CublasLt(std::span<const std::string> names)
     throw PlanError(fmt::format("cuBLASLt ({}) has version {}, the plan needs {} or newer", library.path(), version,
                                 oldestCublasLt));
 #define CUBLASLT(name, parameters)                                                                                     \
+  this->name = {reinterpret_cast<decltype(this->name)::Function>(library.resolve(#name)), #name, this};
+#include "runtime/device/cuda/symbols.def"
+}
+
+Nccl::Nccl(std::span<const std::string> names) : library("NCCL", withNcclSettings(names), libraryFolders()) {
+#define NCCL_TEXT(name, result, parameters) this->name = reinterpret_cast<decltype(this->name)>(library.resolve(#name));
+#include "runtime/device/cuda/symbols.def"
+  if (ncclResult_t status = ncclGetVersion(&version); status != ncclSuccess)
+    throw PlanError(fmt::format("NCCL ({}) does not tell its version: {}", library.path(), text(status)));
+  if (version < oldestNccl)
+    throw PlanError(fmt::format("NCCL ({}) has version {}, the plan needs {} or newer", library.path(),
+                                ncclVersionText(version), ncclVersionText(oldestNccl)));
+#define NCCL(name, parameters)                                                                                         \
   this->name = {reinterpret_cast<decltype(this->name)::Function>(library.resolve(#name)), #name, this};
 #include "runtime/device/cuda/symbols.def"
 }

@@ -1,5 +1,5 @@
-// Finds the driver and cuBLASLt at run time: nothing here is linked against them, so that the same binary starts on
-// machines without a GPU.
+// Finds the driver, cuBLASLt and NCCL at run time: nothing here is linked against them, so that the same binary starts
+// on machines without a GPU.
 #pragma once
 
 #include "runtime/device/cuda/api.h"
@@ -71,6 +71,26 @@ struct CublasLt : CublasLtTexts {
 #include "runtime/device/cuda/symbols.def"
   Library library;
   size_t version = 0; ///< 130100: 13.1.0
+};
+
+#define NCCL_TEXT(symbol, result, parameters) result(*symbol) parameters = nullptr;
+struct NcclTexts {
+#include "runtime/device/cuda/symbols.def"
+  using Status = ncclResult_t;
+  static constexpr Status success = ncclSuccess;
+  std::string text(Status status) const;
+};
+
+#define NCCL(symbol, parameters) Call<NcclTexts, void parameters> symbol;
+/// NCCL's functions, for plans of several ranks. Throws PlanError where it is missing or too old. It is told to sum in
+/// one order and to start what its communicators do in the order of issue, unless the environment says otherwise.
+struct Nccl : NcclTexts {
+  explicit Nccl(std::span<const std::string> names = {});
+  Nccl(const Nccl &) = delete;
+  Nccl &operator=(const Nccl &) = delete;
+#include "runtime/device/cuda/symbols.def"
+  Library library;
+  int version = 0; ///< 22809: 2.28.9
 };
 
 } // namespace espalier::rt::cuda

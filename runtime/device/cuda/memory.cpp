@@ -52,7 +52,7 @@ void Staging::copyIn(Queue &queue, CUdeviceptr to, const void *from, size_t byte
   for (size_t done = 0; done < bytes; done += blockBytes) {
     size_t part = std::min(blockBytes, bytes - done);
     Block &block = next();
-    block.isFree.wait();
+    block.isFree.wait(queue.watch);
     std::memcpy(block.memory, static_cast<const std::byte *>(from) + done, part);
     driver.cuMemcpyHtoDAsync_v2(to + done, block.memory, part, queue.stream());
     queue.record(block.isFree);
@@ -67,7 +67,7 @@ void Staging::copyOut(Queue &queue, void *to, CUdeviceptr from, size_t bytes) {
   for (size_t part = 0; part < parts + blockCount - 1; ++part) {
     if (part < parts) {
       Block &block = next();
-      block.isFree.wait();
+      block.isFree.wait(queue.watch);
       driver.cuMemcpyDtoHAsync_v2(block.memory, from + part * blockBytes, bytesOf(part), queue.stream());
       queue.record(block.isFree);
       flying[part % blockCount] = &block;
@@ -76,7 +76,7 @@ void Staging::copyOut(Queue &queue, void *to, CUdeviceptr from, size_t bytes) {
       continue;
     size_t oldest = part + 1 - blockCount;
     Block &block = *flying[oldest % blockCount];
-    block.isFree.wait();
+    block.isFree.wait(queue.watch);
     std::memcpy(static_cast<std::byte *>(to) + oldest * blockBytes, block.memory, bytesOf(oldest));
   }
 }

@@ -9,11 +9,16 @@ namespace {
 constexpr int pollsBeforeSleep = 2000; // about a millisecond
 constexpr std::chrono::microseconds sleep{20};
 
+constexpr int pollsBetweenWatches = 64;
+
 /// Polls until `isDone`: at once at first, then sleeping in between.
-template <typename Condition> void pollUntil(Condition isDone) {
-  for (int polls = 0; !isDone(); ++polls)
+template <typename Condition> void pollUntil(const Watch &watch, Condition isDone) {
+  for (int polls = 0; !isDone(); ++polls) {
+    if (watch && polls % pollsBetweenWatches == 0)
+      watch();
     if (polls >= pollsBeforeSleep)
       std::this_thread::sleep_for(sleep);
+  }
 }
 
 } // namespace
@@ -36,8 +41,8 @@ bool Event::isPassed() const {
   return true;
 }
 
-void Event::wait() const {
-  pollUntil([this] { return isPassed(); });
+void Event::wait(const Watch &watch) const {
+  pollUntil(watch, [this] { return isPassed(); });
 }
 
 double Event::secondsSince(const Event &begin) const {
@@ -55,7 +60,7 @@ void Queue::record(Event &event) { driver.cuEventRecord(event.event, handle); }
 void Queue::waitFor(const Event &event) { driver.cuStreamWaitEvent(handle, event.event, /*Flags=*/0); }
 
 void Queue::finish() const {
-  pollUntil([this] {
+  pollUntil(watch, [this] {
     if (driver.cuStreamQuery.answer(handle) == CUDA_ERROR_NOT_READY)
       return false;
     driver.cuStreamQuery(handle);

@@ -3,7 +3,12 @@
 
 #include "runtime/device/cuda/library.h"
 
+#include <functional>
+
 namespace espalier::rt::cuda {
+
+/// Called now and then while the host waits for a device; throws where that has become pointless.
+using Watch = std::function<void()>;
 
 /// A point in a queue's work. Before the first record() it counts as passed.
 class Event {
@@ -16,7 +21,7 @@ public:
 
   bool isPassed() const;
   /// Holds the host until it is passed. Polled, not blocked: the driver offers no other wait that ends on an abort.
-  void wait() const;
+  void wait(const Watch &watch = {}) const;
   /// Seconds from `begin` to here; both timed and passed.
   double secondsSince(const Event &begin) const;
 
@@ -42,6 +47,7 @@ public:
 
   CUstream stream() const { return handle; }
   const Driver &driver;
+  Watch watch; ///< of waits for this queue
 
 private:
   CUstream handle = nullptr;

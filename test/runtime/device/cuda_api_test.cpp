@@ -2,6 +2,9 @@
 // this file is compiled.
 #include <cublasLt.h>
 #include <cuda.h>
+#ifdef ESPALIER_NCCL_HEADER
+#include <nccl.h>
+#endif
 
 #include "runtime/device/cuda/api.h"
 
@@ -45,6 +48,13 @@ struct Agree<OurResult(Ours...), TheirResult(Theirs...)> {
   }();
 };
 
+#ifdef ESPALIER_NCCL_HEADER
+/// Ours ends where that of the oldest library does.
+template <> struct Agree<ncclConfig_t, ::ncclConfig_t> {
+  static constexpr bool value = sizeof(ncclConfig_t) <= sizeof(::ncclConfig_t);
+};
+#endif
+
 // The assertions can fail.
 static_assert(!Agree<int(int), int(int, int)>::value);
 static_assert(!Agree<int(unsigned), int(size_t)>::value);
@@ -57,6 +67,11 @@ static_assert(!Agree<CUDA_MEMCPY2D *, CUlaunchConfig *>::value);
 #define CUBLASLT_TEXT(symbol, result, parameters) static_assert(Agree<result parameters, decltype(::symbol)>::value);
 #define CUBLASLT(symbol, parameters) static_assert(Agree<cublasStatus_t parameters, decltype(::symbol)>::value);
 #define CONSTANT(type, name, value) static_assert(static_cast<long>(::name) == value);
+#ifdef ESPALIER_NCCL_HEADER
+#define NCCL_TEXT(symbol, result, parameters) static_assert(Agree<result parameters, decltype(::symbol)>::value);
+#define NCCL(symbol, parameters) static_assert(Agree<ncclResult_t parameters, decltype(::symbol)>::value);
+#define NCCL_CONSTANT(type, name, value) static_assert(static_cast<long>(::name) == value);
+#endif
 #include "runtime/device/cuda/symbols.def"
 
 #define SAME_PLACE(type, field)                                                                                        \
@@ -94,6 +109,18 @@ SAME_PLACE(cublasLtMatmulHeuristicResult_t, workspaceSize)
 SAME_PLACE(cublasLtMatmulHeuristicResult_t, state)
 SAME_PLACE(cublasLtMatmulHeuristicResult_t, wavesCount)
 SAME_PLACE(cublasLtMatmulHeuristicResult_t, reserved)
+#ifdef ESPALIER_NCCL_HEADER
+SAME_PLACE(ncclConfig_t, size)
+SAME_PLACE(ncclConfig_t, magic)
+SAME_PLACE(ncclConfig_t, version)
+SAME_PLACE(ncclConfig_t, blocking)
+SAME_PLACE(ncclConfig_t, cgaClusterSize)
+SAME_PLACE(ncclConfig_t, minCTAs)
+SAME_PLACE(ncclConfig_t, maxCTAs)
+SAME_PLACE(ncclConfig_t, netName)
+SAME_PLACE(ncclConfig_t, splitShare)
+SAME_PLACE(ncclUniqueId, internal)
+#endif
 
 constexpr const char *driverSymbols[] = {
 #define DRIVER_TEXT(symbol, result, parameters) #symbol,
@@ -105,10 +132,15 @@ constexpr const char *cublasLtSymbols[] = {
 #define CUBLASLT(symbol, parameters) #symbol,
 #include "runtime/device/cuda/symbols.def"
 };
+constexpr const char *ncclSymbols[] = {
+#define NCCL_TEXT(symbol, result, parameters) #symbol,
+#define NCCL(symbol, parameters) #symbol,
+#include "runtime/device/cuda/symbols.def"
+};
 
 /// Skips where the toolkit's folder has no such library.
 void expectSymbols(const char *file, std::span<const char *const> symbols) {
-  void *library = dlopen((std::string(CUDA_HEADERS) + "/../lib64/" + file).c_str(), RTLD_LAZY);
+  void *library = dlopen((std::string(CUDA_HEADERS) + "/../" + file).c_str(), RTLD_LAZY);
   if (!library)
     GTEST_SKIP() << dlerror();
   for (const char *symbol : symbols)
@@ -116,9 +148,11 @@ void expectSymbols(const char *file, std::span<const char *const> symbols) {
   EXPECT_FALSE(dlsym(library, "cuLibraryLoadDatum"));
 }
 
-TEST(CudaApi, TheDriverExportsEverySymbol) { expectSymbols("stubs/libcuda.so", driverSymbols); }
+TEST(CudaApi, TheDriverExportsEverySymbol) { expectSymbols("lib64/stubs/libcuda.so", driverSymbols); }
 
-TEST(CudaApi, CublasLtExportsEverySymbol) { expectSymbols("libcublasLt.so", cublasLtSymbols); }
+TEST(CudaApi, CublasLtExportsEverySymbol) { expectSymbols("lib64/libcublasLt.so", cublasLtSymbols); }
+
+TEST(CudaApi, NcclExportsEverySymbol) { expectSymbols("lib/libnccl.so.2", ncclSymbols); }
 
 } // namespace
 } // namespace espalier::rt::cuda

@@ -271,19 +271,13 @@ TEST_F(CudaDevice, TurnsBehindTheLastHaveEnded) {
   }
 }
 
-TEST_F(CudaDevice, OtherRanksNeedNccl) {
-  auto refusal = [&](const TransferShape &shape) -> std::string {
-    try {
-      device->addTransfer(shape);
-    } catch (const PlanError &error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(refusal({.kind = pb::Transfer::SEND, .peer = 3}), HasSubstr("sending to rank 3 on CUDA needs NCCL"));
-  EXPECT_THAT(refusal({.kind = pb::Transfer::RECEIVE, .peer = 2}), HasSubstr("receiving from rank 2 on CUDA needs"));
-  EXPECT_THAT(refusal({.kind = pb::Transfer::ALL_REDUCE, .members = {0, 1}}),
-              HasSubstr("a collective of 2 ranks on CUDA needs NCCL"));
+TEST_F(CudaDevice, APlanOfOneRankHasNobodyToSendTo) {
+  try {
+    device->addTransfer({.kind = pb::Transfer::SEND, .peer = 3, .bytes = {4}});
+    ADD_FAILURE() << "it was accepted";
+  } catch (const PlanError &error) {
+    EXPECT_STREQ(error.what(), "a plan of one rank has a transfer 'SEND' with others");
+  }
 }
 
 /// Its file names a kernel and a product by their sizes, with how often they ran.
@@ -365,11 +359,6 @@ TEST(CudaBackend, ProductsOfTwoTypesAreRefusedWithTheirPlace) {
                 plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->mutable_buffers(1)->set_value(1);
               }),
               HasSubstr("sample, instruction 0: cuBLASLt "));
-}
-
-TEST(CudaBackend, SeveralRanksAreRefused) {
-  EXPECT_EQ(refusal([](pb::Plan &plan) { plan.mutable_mesh()->set_dp(2); }),
-            "a plan of 2 ranks on CUDA needs NCCL, which this version does not use; plan for one device");
 }
 
 TEST(CudaBackend, AnArenaThatDoesNotFitIsRefusedWhenThePlanIsLoaded) {

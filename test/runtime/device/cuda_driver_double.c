@@ -1,4 +1,4 @@
-/* Just enough of a driver and of cuBLASLt to be asked for its version, which is VERSION. */
+/* Just enough of a driver, of cuBLASLt and of NCCL to be asked for its version, which is VERSION. */
 #include <stddef.h>
 
 int cuGetErrorString(int error, const char **words) {
@@ -14,3 +14,10 @@ int cuDriverGetVersion(int *version) {
 const char *cublasLtGetStatusString(int status) { return "out of order"; }
 
 size_t cublasLtGetVersion(void) { return VERSION * 10; }
+
+const char *ncclGetErrorString(int status) { return "out of order"; }
+
+int ncclGetVersion(int *version) {
+  *version = VERSION * 2;
+  return STATUS;
+}

@@ -1,4 +1,4 @@
-// What is said where the driver or cuBLASLt is missing, too old or not whole.
+// What is said where the driver, cuBLASLt or NCCL is missing, too old or not whole.
 #include "runtime/device/cuda/library.h"
 #include "runtime/status.h"
 
@@ -58,6 +58,20 @@ TEST(CudaLibrary, AnOldCublasLtIsRefusedWithBothVersions) {
               EndsWith("has version 110400, the plan needs 120000 or newer"));
 }
 
+TEST(CudaLibrary, AnOldNcclIsRefusedWithBothVersions) {
+  EXPECT_THAT(opening<Nccl>(doubleOf("cuda_old_driver")),
+              EndsWith("cuda_old_driver.so) has version 2.20.80, the plan needs 2.26.0 or newer"));
+}
+
+TEST(CudaLibrary, AMissingNcclIsNamed) {
+  EXPECT_THAT(opening<Nccl>({"libno_nccl.so.2"}),
+              StartsWith("the plan is for CUDA and needs NCCL: libno_nccl.so.2: cannot open"));
+}
+
+TEST(CudaLibrary, AnNcclWithoutAVersionIsRefusedInItsOwnWords) {
+  EXPECT_THAT(opening<Nccl>(doubleOf("cuda_broken_driver")), EndsWith("does not tell its version: out of order"));
+}
+
 TEST(CudaLibrary, ADriverWithoutAVersionIsRefusedInItsOwnWords) {
   EXPECT_THAT(opening<Driver>(doubleOf("cuda_broken_driver")), EndsWith("does not tell its version: out of order"));
 }
@@ -66,6 +80,7 @@ TEST(CudaLibrary, AMissingSymbolIsNamed) {
   EXPECT_THAT(opening<Driver>(doubleOf("cuda_empty_driver")),
               AllOf(HasSubstr("cuda_empty_driver.so) lacks cuInit"), StartsWith("the NVIDIA driver")));
   EXPECT_THAT(opening<CublasLt>(doubleOf("cuda_empty_driver")), HasSubstr("lacks cublasLtCreate"));
+  EXPECT_THAT(opening<Nccl>(doubleOf("cuda_new_nccl")), HasSubstr("lacks ncclGetUniqueId"));
 }
 
 } // namespace

@@ -1,0 +1,247 @@
+#include "runtime/device/cuda/nccl.h"
+
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <thread>
+
+namespace espalier::rt::cuda {
+namespace {
+
+constexpr int unset = INT_MIN, noColor = -1;
+constexpr unsigned configMagic = 0xcafebeef, configVersion = 21801;
+/// Lines wait for each other's ends: few blocks of a device are taken by that.
+constexpr int channelsOfLines = 2;
+constexpr std::chrono::microseconds sleep{10};
+
+ncclConfig_t configOf(int channels) {
+  return {sizeof(ncclConfig_t), configMagic, configVersion, /*blocking=*/0, unset, unset, channels, nullptr, unset};
+}
+
+ncclDataType_t typeOf(pb::DataType type) {
+  switch (type) {
+  case pb::BF16:
+    return ncclBfloat16;
+  case pb::F16:
+    return ncclFloat16;
+  case pb::I32:
+    return ncclInt32;
+  default:
+    return ncclFloat32;
+  }
+}
+
+void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
+
+} // namespace
+
+// Success, or "in progress": what comes of it the communicator tells.
+template <typename Function, typename... Arguments>
+void NcclGroups::call(const char *name, const Function &function, Arguments... arguments) const {
+  ncclResult_t result = function.answer(arguments...);
+  if (result != ncclSuccess && result != ncclInProgress)
+    throw CallError(name, nccl.text(result), std::source_location::current());
+}
+#define CALL(symbol, ...) call(#symbol, nccl.symbol __VA_OPT__(, ) __VA_ARGS__)
+
+void NcclGroups::settle(ncclComm_t handle) const {
+  for (int polls = 0;; ++polls) {
+    ncclResult_t state = ncclSuccess;
+    CALL(ncclCommGetAsyncError, handle, &state);
+    if (state == ncclSuccess)
+      return;
+    if (state != ncclInProgress)
+      throw CallError("NCCL", nccl.text(state), std::source_location::current());
+    watch();
+    if (polls > 100)
+      std::this_thread::sleep_for(sleep);
+  }
+}
+
+NcclGroups::NcclGroups(const Nccl &nccl, const ncclUniqueId &id, int ranks, int rank, Watch watch)
+    : nccl(nccl), rank(rank), watch(std::move(watch)) {
+  ncclConfig_t config = configOf(unset);
+  try {
+    CALL(ncclCommInitRankConfig, &all, ranks, id, rank, &config);
+    settle(all);
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+NcclGroups::~NcclGroups() { abort(); }
+
+void NcclGroups::join(NcclGroup group) {
+  auto own = std::ranges::find(group.members, rank);
+  bool isMember = own != group.members.end();
+  ncclConfig_t config = configOf(group.sender >= 0 ? channelsOfLines : unset);
+  int color = isMember ? group.members.front() : noColor;
+  int index = static_cast<int>(own - group.members.begin());
+  ncclComm_t *made = &communicators.emplace_back(std::move(group), index).handle;
+  CALL(ncclCommSplit, all, color, rank, made, &config);
+  settle(all);
+  if (isMember)
+    settle(*made);
+  else
+    communicators.pop_back();
+}
+
+uint32_t NcclGroups::find(const NcclGroup &group) const {
+  for (size_t i = 0; i < communicators.size(); ++i)
+    if (communicators[i].group == group)
+      return i;
+  throw PlanError(fmt::format("the plan lists no communicator of ranks {} on {} {}", group.members,
+                              group.sender >= 0 ? "line" : "queue", group.number));
+}
+
+void NcclGroups::start(uint32_t communicator, const TransferShape &transfer, std::span<const CUdeviceptr> from,
+                       std::span<const CUdeviceptr> to, CUstream stream) {
+  const Communicator &used = communicators[communicator];
+  CALL(ncclGroupStart);
+  issue(used, transfer, from, to, stream);
+  CALL(ncclGroupEnd);
+  settle(used.handle);
+}
+
+void NcclGroups::issue(const Communicator &communicator, const TransferShape &transfer,
+                       std::span<const CUdeviceptr> from, std::span<const CUdeviceptr> to, CUstream stream) const {
+  const CollectiveShape &shape = transfer.shape;
+  size_t members = communicator.group.members.size();
+  ncclRedOp_t reduction = shape.reduction == pb::MAX ? ncclMax : ncclSum;
+  for (size_t i = 0; i < transfer.bytes.size(); ++i) {
+    size_t elements = i < shape.elements.size() ? static_cast<size_t>(shape.elements[i]) : 0;
+    switch (transfer.kind) {
+    case pb::Transfer::ALL_REDUCE:
+      CALL(ncclAllReduce, pointer(from[i]), pointer(to[i]), elements, typeOf(shape.type), reduction,
+           communicator.handle, stream);
+      break;
+    case pb::Transfer::ALL_GATHER:
+      CALL(ncclAllGather, pointer(from[i]), pointer(to[i]), elements / members, typeOf(shape.type), communicator.handle,
+           stream);
+      break;
+    case pb::Transfer::REDUCE_SCATTER:
+      CALL(ncclReduceScatter, pointer(from[i]), pointer(to[i]), elements / members, typeOf(shape.type), reduction,
+           communicator.handle, stream);
+      break;
+    case pb::Transfer::SEND:
+      CALL(ncclSend, pointer(from[i]), transfer.bytes[i], ncclInt8, 1 - communicator.index, communicator.handle,
+           stream);
+      break;
+    case pb::Transfer::RECEIVE:
+      CALL(ncclRecv, pointer(to[i]), transfer.bytes[i], ncclInt8, 1 - communicator.index, communicator.handle, stream);
+      break;
+    default:
+      exchange(communicator, transfer, i, from[i], to[i], stream);
+    }
+  }
+}
+
+/// ALL_TO_ALL and SHIFT: everybody's parts at once.
+void NcclGroups::exchange(const Communicator &communicator, const TransferShape &transfer, size_t buffer,
+                          CUdeviceptr from, CUdeviceptr to, CUstream stream) const {
+  int members = static_cast<int>(communicator.group.members.size());
+  size_t bytes = transfer.bytes[buffer];
+  auto move = [&](int target, CUdeviceptr sent, int source, CUdeviceptr received, size_t partBytes) {
+    CALL(ncclSend, pointer(sent), partBytes, ncclInt8, target, communicator.handle, stream);
+    CALL(ncclRecv, pointer(received), partBytes, ncclInt8, source, communicator.handle, stream);
+  };
+  if (transfer.kind == pb::Transfer::SHIFT) {
+    int shift = (transfer.shape.shift % members + members) % members;
+    return move((communicator.index + shift) % members, from, (communicator.index + members - shift) % members, to,
+                bytes);
+  }
+  size_t part = bytes / members;
+  for (int i = 0; i < members; ++i)
+    move(i, from + i * part, i, to + i * part, part);
+}
+
+void NcclGroups::check() const {
+  auto expectSuccess = [&](ncclComm_t handle) {
+    ncclResult_t state = ncclSuccess;
+    CALL(ncclCommGetAsyncError, handle, &state);
+    if (state != ncclSuccess && state != ncclInProgress)
+      throw CallError("NCCL", nccl.text(state), std::source_location::current());
+  };
+  expectSuccess(all);
+  for (const Communicator &communicator : communicators)
+    expectSuccess(communicator.handle);
+}
+
+void NcclGroups::leave() {
+  auto leaveOne = [&](ncclComm_t &handle) {
+    CALL(ncclCommFinalize, handle);
+    settle(handle);
+    CALL(ncclCommDestroy, std::exchange(handle, nullptr));
+  };
+  for (; !communicators.empty(); communicators.pop_back())
+    leaveOne(communicators.back().handle);
+  leaveOne(all);
+}
+
+// That of all ranks last: it is the one that makes the others.
+void NcclGroups::abort() noexcept {
+  for (Communicator &communicator : communicators)
+    if (communicator.handle)
+      nccl.ncclCommAbort.answer(communicator.handle);
+  if (all)
+    nccl.ncclCommAbort.answer(std::exchange(all, nullptr));
+  communicators.clear();
+}
+
+void throwIfStopped(espalier::rt::Communicator &communicator) {
+  Ticket none;
+  if (communicator.poll(none) == Progress::Stopped)
+    throw RankStopped();
+}
+
+namespace {
+
+/// What rank 0 asks NCCL for, given to all. Behind the plan's queues, as meetings are.
+ncclUniqueId shareId(const Nccl &nccl, uint32_t queue, const RankHost &host) {
+  Communicator &communicator = host.communicator;
+  std::vector<int> members(communicator.ranks());
+  for (size_t i = 0; i < members.size(); ++i)
+    members[i] = static_cast<int>(i);
+  ncclUniqueId id = {};
+  if (communicator.rank() == 0)
+    nccl.ncclGetUniqueId(&id);
+  void *own = communicator.allocate(sizeof id), *all = communicator.allocate(members.size() * sizeof id);
+  std::memcpy(own, &id, sizeof id);
+  CollectiveShape shape = {.kind = pb::Transfer::ALL_GATHER,
+                           .type = pb::I32,
+                           .elements = {static_cast<int64_t>(members.size() * sizeof id / 4)}};
+  Ticket ticket = communicator.startCollective(communicator.joinGroup(members, queue), shape, &own, &all);
+  communicator.wait(ticket, host.spins);
+  std::memcpy(&id, all, sizeof id);
+  return id;
+}
+
+/// The members of a communicator of the plan with the rank among them; or, of a line that it is no end of, some.
+NcclGroup groupOf(const pb::Plan &plan, const Mesh &mesh, int rank, const pb::Communicator &communicator) {
+  if (!communicator.is_line())
+    return {mesh.members(rank, plan.groups(communicator.group())), communicator.queue()};
+  int sender = mesh.peer(rank, communicator.sender()), receiver = mesh.peer(rank, communicator.receiver());
+  return {{std::min(sender, receiver), std::max(sender, receiver)}, communicator.line(), sender};
+}
+
+} // namespace
+
+std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const pb::Plan &plan, const Mesh &mesh, const RankHost &host) {
+  int rank = host.communicator.rank();
+  ncclUniqueId id = shareId(nccl, plan.queues_size(), host);
+  auto groups = std::make_unique<NcclGroups>(nccl, id, mesh.ranks(), rank,
+                                             [&communicator = host.communicator] { throwIfStopped(communicator); });
+  for (const pb::Communicator &communicator : plan.communicators()) {
+    NcclGroup group = groupOf(plan, mesh, rank, communicator);
+    if (group.members.size() > 1 || !plan.groups(communicator.group()).stages().empty())
+      groups->join(std::move(group));
+  }
+  return groups;
+}
+
+} // namespace espalier::rt::cuda
