@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 constexpr uint64_t maxManifestBytes = uint64_t(1) << 30;
 constexpr int manifestFormat = 2;
 constexpr size_t maxDimensions = 16;
+constexpr const char *parametersOnly = "parameters";
 
 Ordered pieceJson(const StoredPiece &stored) {
   const Piece &piece = stored.piece;
@@ -152,6 +153,11 @@ Manifest manifestOf(const Json &json) {
   manifest.runSteps = wholeNumber(json.at("run_steps"));
   manifest.fingerprint.model = json.at("fingerprint").at("model");
   manifest.fingerprint.terms = json.at("fingerprint").at("terms").get<std::map<std::string, std::string>>();
+  if (auto holds = json.find("holds"); holds != json.end()) {
+    if (*holds != parametersOnly)
+      refuse(fmt::format("it holds {}, known is {}", holds->dump(), parametersOnly));
+    manifest.hasOptimizer = false;
+  }
   for (const Json &shard : json.at("shards"))
     manifest.shards.push_back(shardOf(shard));
   requireWhole(manifest);
@@ -214,6 +220,8 @@ std::string manifestText(const Manifest &manifest) {
                   {"run_steps", manifest.runSteps},
                   {"fingerprint", {{"model", manifest.fingerprint.model}, {"terms", manifest.fingerprint.terms}}},
                   {"shards", shards}};
+  if (!manifest.hasOptimizer)
+    json["holds"] = parametersOnly;
   std::string rest; // what follows the first line and its brace: a line per key, and one per shard
   for (const auto &[key, value] : json.items()) {
     rest += fmt::format("{} {}: ", rest.empty() ? "" : ",\n", Ordered(key).dump());
