@@ -95,19 +95,16 @@ void NameMap::parse(const NameRule &given, const std::string &place) {
   } catch (const PlanError &error) {
     throw PlanError(fmt::format("{}: {}", rule.place, error.what()));
   }
-  // A parameter that this run of the model ties is held again and not of its own.
-  for (std::string &local : rule.locals)
-    if (auto tie = theModel.ties.find(local); tie != theModel.ties.end()) {
-      rule.isTied = true;
-      local = tie->second.substr(tie->second.rfind('.') + 1);
-    }
   if (rule.isDerived) {
     rules.push_back(std::move(rule));
     return;
   }
+  resolveTies(rule);
+  if (rule.isTied && !isShared(rule.locals.front()))
+    return; // this run of the model ties nothing to it
   std::set<std::string> own(rule.locals.begin(), rule.locals.end());
   for (const Rule &earlier : rules)
-    if (!rule.isTied && !earlier.isTied &&
+    if (rule.isTied == earlier.isTied && !earlier.isDerived &&
         std::ranges::any_of(earlier.locals, [&](const std::string &local) { return own.contains(local); }))
       rule.isWritten = false;
   bool isKnown = false;
@@ -129,6 +126,22 @@ void NameMap::parse(const NameRule &given, const std::string &place) {
     rule.isOfLast = position > firstOfLayers;
   }
   rules.push_back(std::move(rule));
+}
+
+/// A parameter that this run of the model ties to another one is held again and not of its own.
+void NameMap::resolveTies(Rule &rule) const {
+  for (std::string &local : rule.locals) {
+    bool isOwn = std::ranges::any_of(theModel.parameters, [&](auto &each) { return each.local == local; });
+    if (auto tie = theModel.ties.find(local); !isOwn && tie != theModel.ties.end()) {
+      rule.isTied = true;
+      local = tie->second.substr(tie->second.rfind('.') + 1);
+    }
+  }
+}
+
+/// Whether another parameter is tied to it.
+bool NameMap::isShared(const std::string &local) const {
+  return std::ranges::any_of(theModel.ties, [&](auto &tie) { return tie.second.ends_with("." + local); });
 }
 
 void NameMap::requireEach(const std::string &place) const {

@@ -63,6 +63,8 @@ private:
     std::vector<std::string> counted; ///< dimensions in braces
   };
   void parse(const NameRule &rule, const std::string &place);
+  void resolveTies(Rule &rule) const;
+  bool isShared(const std::string &local) const;
   void requireEach(const std::string &place) const;
   void add(const Rule &rule, int64_t layer, const ForeignShare &share, int64_t vocab, const ShapeOf &shapeOf,
            std::vector<ForeignTensor> &tensors) const;
