@@ -11,6 +11,7 @@ namespace espalier::rt {
 namespace {
 
 constexpr size_t mostSpellings = 64;
+constexpr int64_t mostRows = int64_t(1) << 40; // times ranks no overflow
 
 /// All spellings of a pattern: "(a|b)c" is "ac" and "bc".
 std::vector<std::string> spellings(const std::string &pattern, const std::string &place) {
@@ -166,6 +167,26 @@ std::optional<std::vector<size_t>> NameMap::parametersOf(const Rule &rule, int64
   return found;
 }
 
+/// Shape and parts of a tensor, whose shape in a file is `listed`.
+void NameMap::place(const Rule &rule, std::span<const size_t> parameters,
+                    const std::optional<std::vector<int64_t>> &listed, const std::map<std::string, int64_t> &bound,
+                    int64_t vocab, const LayoutSplit &split, ForeignTensor &tensor) const {
+  Layout::Extents extents{&theModel.dims, vocab};
+  bool hasRows = rule.layout->isAxis(0, "vocab");
+  if (hasRows && listed && !listed->empty() && listed->front() <= mostRows)
+    extents.vocab =
+        std::max(listed->front() * (rule.layout->splitAxis() == 0 ? split.tp : 1), theModel.dims.at("vocab"));
+  try {
+    Layout::Placed placed = rule.layout->place(theModel, parameters, extents, split, bound);
+    tensor.shape = placed.shape;
+    tensor.parts = placed.parts;
+  } catch (const PlanError &error) {
+    throw PlanError(fmt::format("{}: {}", rule.place, error.what()));
+  }
+  if (hasRows) // such a layout is of one parameter
+    tensor.realRows = tensor.parts.front().sizes[vocabAxis(theModel.parameters[parameters.front()])];
+}
+
 void NameMap::add(const Rule &rule, int64_t layer, const ForeignShare &share, int64_t vocab, const ShapeOf &shapeOf,
                   std::vector<ForeignTensor> &tensors) const {
   std::optional<std::vector<size_t>> parameters = rule.isDerived ? std::vector<size_t>() : parametersOf(rule, layer);
@@ -178,7 +199,6 @@ void NameMap::add(const Rule &rule, int64_t layer, const ForeignShare &share, in
   std::map<std::string, int64_t> bound;
   for (const std::string &dim : rule.counted)
     bound[dim] = 0;
-  Layout::Extents extents{&theModel.dims, vocab};
   for (;;) {
     each.names = rule.patterns;
     for (std::string &name : each.names) {
@@ -186,25 +206,20 @@ void NameMap::add(const Rule &rule, int64_t layer, const ForeignShare &share, in
       for (auto [dim, index] : bound)
         name = filledIn(name, dim, index);
     }
+    bool isThere = true;
     if (!rule.isDerived) {
-      bool hasRows = rule.layout->isAxis(0, "vocab");
+      std::optional<std::vector<int64_t>> shape;
       for (const std::string &name : each.names)
-        if (auto shape = hasRows && shapeOf ? shapeOf(name) : std::nullopt; shape && !shape->empty())
-          extents.vocab = std::max(shape->front() * (rule.layout->splitAxis() == 0 ? share.split.tp : 1),
-                                   theModel.dims.at("vocab"));
-      try {
-        Layout::Placed placed = rule.layout->place(theModel, *parameters, extents, share.split, bound);
-        each.shape = placed.shape;
-        each.parts = placed.parts;
-        if (hasRows) // they begin with rows of the vocabulary, too: a layout of one parameter
-          each.realRows = each.parts.front().sizes[vocabAxis(theModel.parameters[parameters->front()])];
-      } catch (const PlanError &error) {
-        throw PlanError(fmt::format("{}: {}", rule.place, error.what()));
-      }
+        if (shapeOf && !shape)
+          shape = shapeOf(name);
+      isThere = shape || !shapeOf; // what a file has not got need not fit the model
+      if (isThere)
+        place(rule, *parameters, shape, bound, vocab, share.split, each);
     }
-    tensors.push_back(each);
+    if (isThere)
+      tensors.push_back(each);
     auto dim = bound.begin(); // the next combination of counted dimensions
-    for (; dim != bound.end() && ++dim->second == extents.of(dim->first); ++dim)
+    for (; dim != bound.end() && ++dim->second == Layout::Extents{&theModel.dims}.of(dim->first); ++dim)
       dim->second = 0;
     if (dim == bound.end())
       return;

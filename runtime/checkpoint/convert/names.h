@@ -43,11 +43,12 @@ public:
   /// Throws PlanError that names `place` (a model file) for rules that do not fit the model.
   NameMap(const WeightModel &model, std::span<const NameRule> rules, const std::string &place);
 
-  /// Shape of a tensor by its name, where there is one: tells how far the vocabulary is padded.
+  /// Shape of a tensor of a file, none where the file has not got it: tells how far the vocabulary is padded.
   using ShapeOf = std::function<std::optional<std::vector<int64_t>>(const std::string &name)>;
 
   /// The tensors of a share in the order of the rules, layer by layer. `vocab` is the number of rows with padding where
-  /// it is known, else `shapeOf` tells it for each tensor. Throws PlanError.
+  /// it is known, else `shapeOf` tells it for each tensor, and tensors that it does not know are left out. Throws
+  /// PlanError.
   std::vector<ForeignTensor> tensors(const ForeignShare &share, int64_t vocab, const ShapeOf &shapeOf) const;
 
   const WeightModel &model() const { return theModel; }
@@ -66,6 +67,9 @@ private:
   void resolveTies(Rule &rule) const;
   bool isShared(const std::string &local) const;
   void requireEach(const std::string &place) const;
+  void place(const Rule &rule, std::span<const size_t> parameters, const std::optional<std::vector<int64_t>> &listed,
+             const std::map<std::string, int64_t> &bound, int64_t vocab, const LayoutSplit &split,
+             ForeignTensor &tensor) const;
   void add(const Rule &rule, int64_t layer, const ForeignShare &share, int64_t vocab, const ShapeOf &shapeOf,
            std::vector<ForeignTensor> &tensors) const;
   std::optional<std::vector<size_t>> parametersOf(const Rule &rule, int64_t layer) const;
