@@ -42,7 +42,22 @@ constexpr const char *sideFiles[] = {"generation_config.json",
                                      "README.md",
                                      "LICENSE"};
 
+/// A link may lead within the folder, and from a snapshot of the hub's cache to its blobs; nowhere else.
+void requireInside(const Path &file) {
+  if (!std::filesystem::is_symlink(file))
+    return;
+  Path folder = std::filesystem::canonical(file.parent_path()), target = std::filesystem::weakly_canonical(file);
+  auto isIn = [&](const Path &root) {
+    Path way = target.lexically_relative(root);
+    return !way.empty() && *way.begin() != "..";
+  };
+  bool isCache = folder.parent_path().filename() == "snapshots";
+  if (!isIn(folder) && !(isCache && isIn(folder.parent_path().parent_path() / "blobs")))
+    throw PlanError(fmt::format("{}: is a link out of its folder; put the file itself there", file.string()));
+}
+
 std::unique_ptr<WeightSource> openFile(const Path &file, const FormatNames &names) {
+  requireInside(file);
   return &names == &safetensorsNames ? openSafetensors(file) : openTorchFile(file);
 }
 
@@ -62,7 +77,6 @@ std::map<std::string, std::set<std::string>> readIndex(const Path &file) {
   return files;
 }
 
-/// A shard may lie elsewhere only where its folder is a cache of links as a whole: never through the index's names.
 std::unique_ptr<WeightSource> openIndexed(const Path &folder, const FormatNames &names) {
   Path index = folder / names.index();
   std::vector<std::unique_ptr<WeightSource>> sources;
@@ -151,8 +165,10 @@ void writeHfFolder(const Path &folder, std::vector<WrittenTensor> tensors, const
               nlohmann::json({{"metadata", {{"total_size", total}}}, {"weight_map", map}}).dump(2) + "\n");
   writeText(folder / "config.json", options.config);
   for (const char *name : sideFiles)
-    if (!options.reference.empty() && std::filesystem::exists(options.reference / name))
-      writeText(folder / name, readText(options.reference / name, mostSideBytes));
+    if (Path from = options.reference / name; !options.reference.empty() && std::filesystem::exists(from)) {
+      requireInside(from);
+      writeText(folder / name, readText(from, mostSideBytes));
+    }
 }
 
 } // namespace espalier::rt
