@@ -230,6 +230,11 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
     return run;
   }
+  if (root->find("model_type") && !root->find("model")) {
+    run.diagnostics.error(root->find("model_type")->where,
+                          "is a config.json of transformers; `espalier import-hf DIR -o RUN.yaml` makes it a run file");
+    return run;
+  }
   root = mergeBaseConfigs(root, file, run.diagnostics);
   for (const std::string &set : options.sets)
     root = applySet(root, set, run.diagnostics);
