@@ -4,9 +4,7 @@
 #include "tools/commands.h"
 
 #include "compiler/import/hf_config.h"
-#include "compiler/import/import_run.h"
 
-#include "runtime/checkpoint/convert/convert.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>
@@ -45,15 +43,6 @@ rt::WeightModel weightModel(const ModelDescription &description) {
       }
   }
   return model;
-}
-
-rt::ConvertedModel convertedModel(const ImportedRun &run) {
-  rt::ConvertedModel converted{weightModel(run.config.model), {}, run.architecture->file};
-  if (const YamlNode *weights = run.architecture->root->find("weights"))
-    for (const YamlEntry &system : weights->entries)
-      for (const YamlEntry &rule : system.value->entries)
-        converted.rules[system.key].emplace_back(rule.key, rule.value->text);
-  return converted;
 }
 
 /// Ends the command where there are errors, which are printed.
@@ -107,6 +96,15 @@ void convert(const ConvertWords &words) {
 }
 
 } // namespace
+
+rt::ConvertedModel convertedModel(const ImportedRun &run) {
+  rt::ConvertedModel converted{weightModel(run.config.model), {}, run.architecture->file};
+  if (const YamlNode *weights = run.architecture->root->find("weights"))
+    for (const YamlEntry &system : weights->entries)
+      for (const YamlEntry &rule : system.value->entries)
+        converted.rules[system.key].emplace_back(rule.key, rule.value->text);
+  return converted;
+}
 
 void addConvertCommand(CLI::App &app, int &exitCode) {
   auto words = std::make_shared<ConvertWords>();
