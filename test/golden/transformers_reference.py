@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """transformers' own GPT-2 and Llama, tiny, with weights that are a formula: an oracle for conversions.
 
-    transformers_reference.py              writes transformers.json beside this file
-    transformers_reference.py DIR NAME     loads DIR and compares its loss with that of NAME in transformers.json
+    transformers_reference.py                    writes transformers.json beside this file
+    transformers_reference.py --write DIR NAME   saves the model NAME, in float32
+    transformers_reference.py --check DIR NAME   loads DIR and compares its loss with that of NAME in transformers.json
 
 Needs torch and transformers. Each entry of transformers.json has a config.json and the mean loss in float64 of the
 batch of reference.py (tokens, labels and weights are formulas). Weights are `initial_values` of seed 42, standard
@@ -55,14 +56,19 @@ def model_of(config):
 def main():
     file = pathlib.Path(__file__).with_name("transformers.json")
     if len(sys.argv) > 1:
-        golden = json.loads(file.read_text())[sys.argv[2]]["loss"]
-        loaded, info = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], output_loading_info=True)
-        loss = loss_of(loaded)
-        print(f"{sys.argv[2]}: transformers {transformers.__version__} loses {loss:.12f}, golden {golden:.12f}")
-        agrees = abs(loss - golden) <= 1e-12 * golden and not any(info.values())
-        sys.exit(0 if agrees else f"{sys.argv[1]}: differs; {info}")
+        action, folder, name = sys.argv[1:]
+        entry = json.loads(file.read_text())[name]
+        if action == "--write":
+            model_of(entry["config"]).float().save_pretrained(folder)
+            return
+        loaded, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+        loss, golden = loss_of(loaded), entry["loss"]
+        print(f"{folder}: transformers {transformers.__version__} loses {loss:.9f}, golden {golden:.9f}")
+        # Its Llama computes norms and angles in float32.
+        sys.exit(0 if abs(loss - golden) <= 1e-7 * golden and not any(info.values()) else f"{folder}: differs; {info}")
     entries = {name: {"config": config, "loss": loss_of(model_of(config))} for name, config in MODELS.items()}
-    made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, torch {torch.__version__}"}
+    made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, "
+                       f"torch {torch.__version__}"}
     file.write_text(json.dumps(made | entries, indent=1) + "\n")
 
 

@@ -118,6 +118,24 @@ TEST_F(Torch, RefusesDamagedZips) {
   }
 }
 
+// Whatever bit is wrong, the tensor is what it was or the file is refused.
+TEST_F(Torch, EveryBitFlipped) {
+  std::string text = readAll(written());
+  int refused = 0;
+  for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
+    std::string flipped = text;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    write(folder / "flipped", flipped);
+    std::string said = errorOf([&] {
+      auto source = openTorchFile(folder / "flipped");
+      ASSERT_EQ(source->tensors().size(), 1u);
+      EXPECT_EQ(source->read("a"), floats({1, 2, 3, 4, 5, 6})) << "bit " << bit;
+    });
+    refused += !said.empty();
+  }
+  EXPECT_GT(refused, 1000);
+}
+
 TEST_F(Torch, RefusesZipsOfOthers) {
   EXPECT_THAT(says(zipOf({{"a", "b"}})), HasSubstr("a zip without one data.pkl is no file of torch.save"));
   EXPECT_THAT(says(zipOf({{"a/data.pkl", "N."}, {"b/data.pkl", "N."}})), HasSubstr("without one data.pkl"));
