@@ -193,7 +193,9 @@ std::vector<std::byte> TorchFile::read(const PickleTensor &tensor) const {
       throw PlanError(fmt::format("{}: damaged: storage '{}' does not fit its checksum", content.path().string(),
                                   tensor.storage.key));
   }
-  return isRowMajor(tensor) ? bytes : gathered(tensor, bytes);
+  if (!isRowMajor(tensor))
+    return gathered(tensor, bytes);
+  return bytes;
 }
 
 std::unique_ptr<WeightSource> openTorchFile(const std::filesystem::path &path) {
