@@ -149,6 +149,15 @@ public:
     result.yaml = yaml.text();
   }
 
+  /// Only what the architecture has in one form, of a config that is read already.
+  void runOnly(const Architecture &own, const HfRules &ownRules, const Json &read) {
+    architecture = own;
+    rules = ownRules;
+    config = read;
+    for (const auto &[key, value] : rules.only)
+      requireOnly(key, *value);
+  }
+
 private:
   /// Place of a key: the first time that it stands there in quotes.
   SourceLocation place(const std::string &path) const {
@@ -390,6 +399,10 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
     if (!agrees)
       diagnostics.error({file, 0, 0}, fmt::format("{} is {}, the model has {}", key, value->dump(), expected.dump()));
   }
+  ImportedHf forms;
+  HfImporter(file, text, forms).runOnly(*run.architecture, *rules, config);
+  for (const Diagnostic &fault : forms.diagnostics.sorted())
+    diagnostics.error(fault.where, fault.message);
   if (dtypeOf(config) == dtype)
     return text;
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype;

@@ -150,6 +150,11 @@ TEST(HfConfig, AgreesWithTheModel) {
   text(other, "bfloat16", both);
   EXPECT_THAT(both.render(), AllOf(HasSubstr("ref/config.json: error: num_key_value_heads is 3, the model has 2"),
                                    HasSubstr("vocab_size is 20, the model has 19")));
+  other = llama();
+  other["rope_scaling"] = {{"rope_type", "llama3"}};
+  Diagnostics form;
+  text(other, "bfloat16", form);
+  EXPECT_THAT(form.render(), HasSubstr("rope_scaling is {\"rope_type\":\"llama3\"}, llama has only null"));
   Diagnostics damaged;
   agreeingHfConfig(run, "float32", "c", "[", damaged);
   EXPECT_THAT(damaged.render(), HasSubstr("is no config.json of this model"));
