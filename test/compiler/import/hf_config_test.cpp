@@ -37,6 +37,18 @@ std::string errorsOf(Json config, const std::string &key, const Json &value) {
   return imported(config).diagnostics.render();
 }
 
+/// The run that a config.json becomes.
+ImportedRun runOf(const Json &config) {
+  std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + ".yaml");
+  std::ofstream(file) << imported(config).yaml;
+  ImportOptions options;
+  options.searchPath = configs;
+  ImportedRun run = importRun(file.string(), options);
+  std::filesystem::remove(file);
+  return run;
+}
+
 TEST(HfConfig, Gpt2) {
   ImportedHf hf = imported(gpt2());
   EXPECT_EQ(hf.diagnostics.render(), "");
@@ -58,6 +70,32 @@ TEST(HfConfig, LlamaTiedWithGroups) {
   EXPECT_THAT(hf.yaml, AllOf(HasSubstr("n_kv_heads: 2"), HasSubstr("theta: 500000.0"), HasSubstr("rms_norm_eps: 1e-6"),
                              HasSubstr("tie_word_embeddings: true"), HasSubstr("param_init_type: bfloat16"),
                              HasSubstr("master_weights: True")));
+}
+
+// The published models, as their folders say it.
+TEST(HfConfig, PublishedModels) {
+  Json small = Json::parse(R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1, "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+    "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null, "summary_first_dropout": 0.1,
+    "summary_proj_to_labels": true, "summary_type": "cls_index", "summary_use_proj": true,
+    "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257})");
+  EXPECT_EQ(runOf(small).config.model.parameterCount(), 124439808);
+  Json second = Json::parse(R"({"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008,
+    "max_position_embeddings": 4096, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "tie_word_embeddings": false, "torch_dtype": "float16", "transformers_version": "4.31.0", "use_cache": true,
+    "vocab_size": 32000})");
+  EXPECT_EQ(runOf(second).config.model.parameterCount(), 6738415616);
+  Json third = Json::parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128001, "hidden_act": "silu",
+    "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 8192,
+    "mlp_bias": false, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true,
+    "vocab_size": 128256})");
+  EXPECT_EQ(runOf(third).config.model.parameterCount(), 8030261248);
 }
 
 // As transformers 5 writes the base of its angles.
@@ -103,18 +141,6 @@ TEST(HfConfig, RefusesWhatIsNoConfig) {
   EXPECT_THAT(says("[1]"), HasSubstr("a config.json is an object"));
   EXPECT_THAT(says(std::string(1000, '[')), HasSubstr("nested too deep"));
   EXPECT_THAT(says("{}"), HasSubstr("no model file is for model_type ''"));
-}
-
-/// The run that a config.json becomes.
-ImportedRun runOf(const Json &config) {
-  std::filesystem::path file =
-      std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + ".yaml");
-  std::ofstream(file) << imported(config).yaml;
-  ImportOptions options;
-  options.searchPath = configs;
-  ImportedRun run = importRun(file.string(), options);
-  std::filesystem::remove(file);
-  return run;
 }
 
 TEST(HfConfig, WritesWhatItReads) {
