@@ -113,7 +113,7 @@ Central readCentral(const RegularFile &file, const Bytes &bytes, uint64_t &at) {
 
 void putNumber(std::string &text, uint64_t value, int width) {
   for (int i = 0; i < width; ++i)
-    text.push_back(static_cast<char>(value >> (8 * i)));
+    text.push_back(i < 8 ? static_cast<char>(value >> (8 * i)) : '\0');
 }
 
 } // namespace
