@@ -1,6 +1,7 @@
 // espalier: plans, compiles, runs and inspects. Starts without LLVM; the compiler is a library of
 // its own.
 #include "tools/commands.h"
+#include "tools/convert_command.h"
 #include "tools/data_command.h"
 
 #include "compiler/command_line.h"
@@ -33,6 +34,8 @@ int main(int argc, char **argv) {
   espalier::addInspectCommand(app, exitCode);
   espalier::addVerifyCommand(app, exitCode);
   espalier::addDataCommands(app);
+  espalier::addConvertCommand(app, exitCode);
+  espalier::addImportHfCommand(app, exitCode);
   espalier::addBenchCommand(app, exitCode);
   espalier::addClusterCommand(app, exitCode);
   espalier::addCalibrateCommand(app, exitCode);

@@ -55,7 +55,8 @@ void printForPeople(const std::filesystem::path &path, const rt::Manifest &manif
   const rt::ScalarState &state = manifest.state;
   fmt::print("{}: {} after {} steps ({} applied), {} samples read, loss scale {}\n", path.string(), manifest.model,
              state.step, state.updates, state.consumed, state.lossScale);
-  fmt::print("written by  {}\n", fmt::join(split, " x "));
+  fmt::print("written by  {}\n",
+             manifest.hasOptimizer ? fmt::format("{}", fmt::join(split, " x ")) : "a conversion: parameters only");
   fmt::print("files       {} of ranks, {:.1f} MiB\n", manifest.shards.size(), manifest.bytes() / 1048576.0);
   for (const auto &[term, words] : manifest.fingerprint.terms)
     if (!words.empty())

@@ -9,6 +9,7 @@ namespace espalier {
 namespace {
 
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
+const std::vector<std::string> optionalKeys = {"weights", "hf_config"};
 const std::vector<std::string> sizeKeys = {"type", "default", "choices", "aliases", "least",
                                            "most", "below",   "only",    "action",  "meaning"};
 
@@ -233,7 +234,9 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
     diagnostics.error({file, 1, 1}, "a model file is a map with name, sizes, dims, model and segments");
     return std::nullopt;
   }
-  checkKeys(*architecture.root, modelKeys, "a model file", diagnostics);
+  std::vector<std::string> known = modelKeys;
+  known.insert(known.end(), optionalKeys.begin(), optionalKeys.end());
+  checkKeys(*architecture.root, known, "a model file", diagnostics);
   bool complete = true;
   for (const std::string &key : modelKeys)
     if (!architecture.root->find(key)) {

@@ -152,8 +152,9 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
   ParameterDescription parameter;
   parameter.name = entry.key;
   parameter.location = entry.keyWhere;
-  checkKeys(*entry.value, {"dims", "init", "decay", "tied"}, "a parameter");
-  if (const YamlNode *tied = entry.value->find("tied")) {
+  checkKeys(*entry.value, {"dims", "init", "decay", "tied", "when"}, "a parameter");
+  const YamlNode *when = entry.value->find("when"); // a size of the run that says whether it is tied
+  if (const YamlNode *tied = entry.value->find("tied"); tied && (!when || number(*when) != 0)) {
     parameter.tiedTo = tied->text;
     segment.parameters.push_back(std::move(parameter));
     return;

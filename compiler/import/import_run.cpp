@@ -84,25 +84,6 @@ YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *arch
   return all;
 }
 
-/// All model files of the folders, by file name; the first folder with a name wins.
-std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
-  std::vector<std::string> files, names;
-  std::error_code ignored;
-  for (const std::string &folder : folders) {
-    std::vector<fs::path> found;
-    for (const auto &entry : fs::directory_iterator(fs::path(folder) / "models", ignored))
-      if (entry.path().extension() == ".yaml")
-        found.push_back(entry.path());
-    std::sort(found.begin(), found.end());
-    for (const fs::path &file : found)
-      if (std::find(names.begin(), names.end(), file.filename()) == names.end()) {
-        names.push_back(file.filename());
-        files.push_back(file.string());
-      }
-  }
-  return files;
-}
-
 /// The model file that knows the run's model.arch.type, or that is named by it.
 std::optional<Architecture> findArchitecture(const RunReader &reader, const std::vector<std::string> &folders) {
   std::optional<std::string> type = reader.text("model.arch.type");
@@ -221,6 +202,24 @@ std::vector<std::string> configFolders(const std::string &runFile, const std::ve
   return folders;
 }
 
+std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
+  std::vector<std::string> files, names;
+  std::error_code ignored;
+  for (const std::string &folder : folders) {
+    std::vector<fs::path> found;
+    for (const auto &entry : fs::directory_iterator(fs::path(folder) / "models", ignored))
+      if (entry.path().extension() == ".yaml")
+        found.push_back(entry.path());
+    std::sort(found.begin(), found.end());
+    for (const fs::path &file : found)
+      if (std::find(names.begin(), names.end(), file.filename()) == names.end()) {
+        names.push_back(file.filename());
+        files.push_back(file.string());
+      }
+  }
+  return files;
+}
+
 ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   ImportedRun run;
   run.config.file = file;
@@ -229,6 +228,11 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     return run;
   if (!root->isMap()) {
     run.diagnostics.error({file, 1, 1}, "a run file is a map of sections such as model and parallel_config");
+    return run;
+  }
+  if (root->find("model_type") && !root->find("model")) {
+    run.diagnostics.error(root->find("model_type")->where,
+                          "is a config.json of transformers; `espalier import-hf DIR -o RUN.yaml` makes it a run file");
     return run;
   }
   root = mergeBaseConfigs(root, file, run.diagnostics);
@@ -256,6 +260,8 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.config.places.emplace(key.key, key.where);
   if (run.ok())
     deriveValues(reader);
+  run.architecture = std::move(architecture);
+  run.sizes = std::move(sizes);
   return run;
 }
 

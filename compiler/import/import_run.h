@@ -1,6 +1,7 @@
 // From a run file to a RunConfig: the one entry to this folder for the other phases.
 #pragma once
 
+#include "compiler/import/architecture.h"
 #include "compiler/import/diagnostics.h"
 #include "compiler/import/run_config.h"
 #include "compiler/import/run_keys.h"
@@ -33,10 +34,12 @@ struct DerivedValue {
 };
 
 struct ImportedRun {
-  RunConfig config;                  ///< complete exactly if ok()
-  Diagnostics diagnostics;           ///< all errors and warnings of the file
-  std::vector<KeyReport> keys;       ///< every key of the file and of --set, in file order
-  std::vector<DerivedValue> derived; ///< parameter count, global batch, devices, ...
+  RunConfig config;                         ///< complete exactly if ok()
+  std::optional<Architecture> architecture; ///< the model file, where it is found
+  SizeTable sizes;                          ///< its sizes in this run
+  Diagnostics diagnostics;                  ///< all errors and warnings of the file
+  std::vector<KeyReport> keys;              ///< every key of the file and of --set, in file order
+  std::vector<DerivedValue> derived;        ///< parameter count, global batch, devices, ...
   bool ok() const { return !diagnostics.hasErrors(); }
 };
 
@@ -46,5 +49,8 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options = {}
 /// Folders that are searched for models/ and clusters/ after the given ones: those around the run
 /// file, $ESPALIER_CONFIGS, and configs/ beside the folders above the executable.
 std::vector<std::string> configFolders(const std::string &runFile, const std::vector<std::string> &first);
+
+/// The model files of these folders, by name; of several of one name the first.
+std::vector<std::string> modelFiles(const std::vector<std::string> &folders);
 
 } // namespace espalier

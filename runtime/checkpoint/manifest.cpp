@@ -23,6 +23,7 @@ constexpr size_t maxDimensions = 16;
 constexpr size_t checksumDigits = 16;
 /// Where the sequence number begins in a manifest, behind its first two lines.
 constexpr uint64_t sequenceWithin = 256;
+constexpr const char *parametersOnly = "parameters";
 
 Ordered pieceJson(const StoredPiece &stored) {
   const Piece &piece = stored.piece;
@@ -169,6 +170,11 @@ Manifest manifestOf(const Json &json) {
   manifest.runSteps = wholeNumber(json.at("run_steps"));
   manifest.fingerprint.model = json.at("fingerprint").at("model");
   manifest.fingerprint.terms = json.at("fingerprint").at("terms").get<std::map<std::string, std::string>>();
+  if (auto holds = json.find("holds"); holds != json.end()) {
+    if (*holds != parametersOnly)
+      refuse(fmt::format("it holds {}, known is {}", holds->dump(), parametersOnly));
+    manifest.hasOptimizer = false;
+  }
   for (const Json &shard : json.at("shards"))
     manifest.shards.push_back(shardOf(shard));
   requireWhole(manifest);
@@ -236,6 +242,8 @@ std::string manifestText(const Manifest &manifest) {
                   {"run_steps", manifest.runSteps},
                   {"fingerprint", {{"model", manifest.fingerprint.model}, {"terms", manifest.fingerprint.terms}}},
                   {"shards", shards}};
+  if (!manifest.hasOptimizer)
+    json["holds"] = parametersOnly;
   std::string rest; // what follows the first line and its brace: a line per key, and one per shard
   for (const auto &[key, value] : json.items()) {
     rest += fmt::format("{} {}: ", rest.empty() ? "" : ",\n", Ordered(key).dump());

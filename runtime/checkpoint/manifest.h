@@ -40,6 +40,7 @@ struct Manifest {
   ScalarState state;
   int64_t runSteps = 0; ///< --steps of that run: some schedules are laid over them
   Fingerprint fingerprint;
+  bool hasOptimizer = true; ///< false: values only, of a conversion; who trained them and how is not known
   std::vector<Shard> shards;
 
   int64_t ranks() const;

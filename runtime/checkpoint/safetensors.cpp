@@ -22,19 +22,36 @@ constexpr uint64_t maxHeaderBytes = uint64_t(64) << 20;
 constexpr std::pair<pb::DataType, const char *> typeNames[] = {
     {pb::F32, "F32"}, {pb::BF16, "BF16"}, {pb::F16, "F16"}, {pb::I32, "I32"}};
 
+/// Types that others' files have beside ours, with the bytes of an element.
+constexpr std::pair<const char *, uint64_t> otherTypes[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1},
+                                                            {"F8_E5M2", 1}, {"I16", 2}, {"U16", 2}, {"U32", 4},
+                                                            {"I64", 8},     {"U64", 8}, {"F64", 8}};
+
 [[noreturn]] void refuse(const std::filesystem::path &file, const std::string &reason) {
   throw PlanError(fmt::format("{}: {}", file.string(), reason));
 }
 
+/// At most 2^60: an element of 8 bytes more does not overflow.
+uint64_t elementCount(std::span<const int64_t> shape) { return tensorBytes(shape, pb::F32) / 4; }
+
 TensorEntry readEntry(const std::string &name, const nlohmann::json &json) {
   TensorEntry entry;
   entry.name = name;
-  entry.type = typeOfName(json.at("dtype").get<std::string>());
+  std::string type = json.at("dtype");
+  auto other = std::ranges::find(otherTypes, type, [](const auto &known) { return std::string(known.first); });
   entry.shape = wholeNumbers(json.at("shape"));
+  uint64_t expected = 0;
+  if (other != std::end(otherTypes)) {
+    entry.otherType = type;
+    expected = elementCount(entry.shape) * other->second;
+  } else {
+    entry.type = typeOfName(type);
+    expected = tensorBytes(entry.shape, entry.type);
+  }
   entry.begin = wholeNumber(json.at("data_offsets").at(0));
   uint64_t end = wholeNumber(json.at("data_offsets").at(1));
   entry.bytes = end - entry.begin;
-  if (end < entry.begin || entry.bytes != tensorBytes(entry.shape, entry.type))
+  if (end < entry.begin || entry.bytes != expected)
     throw PlanError(fmt::format("tensor '{}' has another size than its shape", name));
   return entry;
 }

@@ -20,6 +20,7 @@ struct TensorEntry {
   pb::DataType type = pb::F32;
   std::vector<int64_t> shape;
   uint64_t begin = 0, bytes = 0;
+  std::string otherType = {}; ///< a type of the format that is none of ours, "BOOL"; empty: `type` holds
 };
 
 /// Everything before the first tensor: the length and the JSON of tensors that follow each other in this order.

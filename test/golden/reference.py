@@ -399,4 +399,5 @@ def main():
             write(folder / f"{name}.json", model)
 
 
-main()
+if __name__ == "__main__":
+    main()

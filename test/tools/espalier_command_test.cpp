@@ -202,7 +202,7 @@ TEST_F(Command, VerifyTellsADamagedPlan) {
 
 TEST_F(Command, VerifyResealsForTestsOfTheVerifier) {
   pb::Plan broken = readPlan(folder / "toy.plan");
-  broken.mutable_stages(0)->set_arena_bytes(64);
+  broken.mutable_stages(0)->set_arena_bytes(pb::DEVICE, 64);
   std::ofstream(folder / "broken.plan", std::ios::binary) << broken.SerializeAsString();
   EXPECT_EQ(run("verify broken.plan").code, 2);
   EXPECT_EQ(run("verify broken.plan --reseal sealed.plan").code, 0);

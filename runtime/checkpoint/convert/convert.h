@@ -1,0 +1,35 @@
+// Conversions between our checkpoints and those of other systems: which one a path is, and each direction in one call.
+#pragma once
+
+#include "runtime/checkpoint/convert/hf.h"
+#include "runtime/checkpoint/convert/megatron.h"
+
+namespace espalier::rt {
+
+enum class WeightSystem { Espalier, Hf, Megatron };
+
+/// What lies at a path. Throws PlanError, with the way out, for what is known and not read, and for what is not known.
+WeightSystem systemAt(const std::filesystem::path &path);
+
+/// A model with its rules: "hf", "mcore" and "legacy" as its model file has them.
+struct ConvertedModel {
+  WeightModel model;
+  std::map<std::string, std::vector<NameRule>> rules;
+  std::string place; ///< the model file, for errors
+
+  /// Throws PlanError where the file has none of this name.
+  NameMap names(const std::string &system) const;
+};
+
+/// Reads another system's weights into a checkpoint of parameters only and returns its folder.
+std::filesystem::path convertToNative(const ConvertedModel &model, WeightSystem from,
+                                      const std::filesystem::path &source, const std::filesystem::path &target);
+
+/// `config` gives the text of config.json for weights of a type ("bfloat16").
+void convertToHf(const ConvertedModel &model, const std::filesystem::path &source, const std::filesystem::path &target,
+                 HfExport options, const std::function<std::string(const std::string &type)> &config);
+
+void convertToMegatron(const ConvertedModel &model, const std::filesystem::path &source,
+                       const std::filesystem::path &target, const std::string &names, const MegatronExport &options);
+
+} // namespace espalier::rt

@@ -1,0 +1,163 @@
+// Each parameter once: its boxes must add up, and what comes again is compared.
+#include "runtime/checkpoint/convert/transfer.h"
+
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <set>
+
+namespace espalier::rt {
+namespace {
+
+/// A part of one parameter and the tensor that has it.
+struct Cover {
+  const WeightSource *source;
+  std::string name;
+  PlacedPart part;
+};
+
+struct Recipe {
+  std::vector<Cover> covers;  ///< disjoint
+  std::vector<Cover> repeats; ///< hold again what the covers hold
+  pb::DataType type = pb::F32;
+};
+
+uint64_t boxElements(const PlacedPart &part) {
+  uint64_t elements = 1;
+  for (int64_t size : part.sizes)
+    elements *= static_cast<uint64_t>(size);
+  return elements;
+}
+
+/// Collects recipes from the tensors that are there.
+class Collector {
+public:
+  explicit Collector(const WeightModel &model) : model(model), recipes(model.parameters.size()) {}
+
+  void add(const HeldTensors &holder) {
+    std::set<std::string> known;
+    for (const ForeignTensor &tensor : holder.tensors)
+      for (const std::string &name : tensor.names)
+        if (holder.source->tensors().contains(name)) {
+          known.insert(name);
+          if (!tensor.isDerived)
+            add(*holder.source, name, tensor);
+        }
+    for (const auto &[name, tensor] : holder.source->tensors())
+      if (!known.contains(name))
+        throw PlanError(fmt::format("{}: tensor '{}' is none of {}: `weights:` of its model file names what is read",
+                                    holder.source->placeOf(name), name, model.name));
+  }
+
+  std::vector<Recipe> finish() {
+    for (size_t i = 0; i < recipes.size(); ++i) {
+      const WeightParameter &parameter = model.parameters[i];
+      uint64_t held = 0;
+      for (const Cover &cover : recipes[i].covers)
+        held += boxElements(cover.part);
+      if (held != parameter.elements())
+        throw PlanError(fmt::format("no tensor holds {} '{}' of {}", held > 0 ? "all of" : "parameter", parameter.name,
+                                    model.name));
+    }
+    return std::move(recipes);
+  }
+
+private:
+  void add(const WeightSource &source, const std::string &name, const ForeignTensor &tensor) {
+    const ListedTensor &listed = source.tensors().at(name);
+    std::string place = fmt::format("{}: tensor '{}'", source.placeOf(name), name);
+    if (listed.shape != tensor.shape)
+      throw PlanError(fmt::format("{} is {}, the model wants {}", place, listed.shape, tensor.shape));
+    if (!listed.otherType.empty() || listed.type == pb::I32)
+      throw PlanError(fmt::format("{} is of type {}; weights are F32, BF16 or F16", place,
+                                  listed.otherType.empty() ? "I32" : listed.otherType));
+    for (const PlacedPart &part : tensor.parts) {
+      if (part.isEmpty())
+        continue;
+      Recipe &recipe = recipes[part.parameter];
+      bool isFirst = recipe.covers.empty() && recipe.repeats.empty();
+      if (!isFirst && recipe.type != listed.type)
+        throw PlanError(fmt::format("{} is of type {}, other parts of '{}' of {}", place, safetensorsType(listed.type),
+                                    model.parameters[part.parameter].name, safetensorsType(recipe.type)));
+      recipe.type = listed.type;
+      bool isRepeat = tensor.isTied || std::ranges::any_of(recipe.covers, [&](const Cover &cover) {
+                        return cover.part.offsets == part.offsets && cover.part.sizes == part.sizes;
+                      });
+      (isRepeat ? recipe.repeats : recipe.covers).push_back({&source, name, part});
+    }
+  }
+
+  const WeightModel &model;
+  std::vector<Recipe> recipes;
+};
+
+std::vector<std::byte> make(const WeightParameter &parameter, const Recipe &recipe) {
+  size_t bytes = elementBytes(recipe.type);
+  std::vector<std::byte> values(parameter.elements() * bytes);
+  for (const Cover &cover : recipe.covers)
+    takePart(cover.part, parameter.sizes, bytes, cover.source->read(cover.name), values);
+  for (const Cover &repeat : recipe.repeats) {
+    std::vector<std::byte> again = values;
+    takePart(repeat.part, parameter.sizes, bytes, repeat.source->read(repeat.name), again);
+    if (again != values)
+      throw PlanError(fmt::format("{}: tensor '{}' differs from {}, and the model has one parameter for both: '{}'",
+                                  repeat.source->placeOf(repeat.name), repeat.name, recipe.covers.front().name,
+                                  parameter.name));
+  }
+  return values;
+}
+
+std::vector<std::byte> make(const WeightModel &model, const NativeSource &source, const ForeignTensor &tensor) {
+  size_t size = elementBytes(source.type(tensor.parts.front().parameter));
+  std::vector<std::byte> bytes(tensorBytes(tensor.shape, source.type(tensor.parts.front().parameter)));
+  for (const PlacedPart &part : tensor.parts)
+    givePart(part, model.parameters[part.parameter].sizes, size, *source.read(part.parameter), bytes);
+  if (tensor.realRows < 0 || tensor.realRows == tensor.shape.front())
+    return bytes;
+  // Padding repeats the last row of the whole parameter.
+  auto whole = source.read(tensor.parts.front().parameter);
+  size_t row = bytes.size() / static_cast<size_t>(tensor.shape.front());
+  for (int64_t i = tensor.realRows; i < tensor.shape.front(); ++i)
+    std::memcpy(bytes.data() + i * row, whole->data() + whole->size() - row, row);
+  return bytes;
+}
+
+} // namespace
+
+std::vector<NewParameter> parametersOf(const NameMap &names, std::vector<HeldTensors> holders) {
+  const WeightModel &model = names.model();
+  Collector collector(model);
+  for (const HeldTensors &holder : holders)
+    collector.add(holder);
+  std::vector<Recipe> recipes = collector.finish();
+  std::vector<NewParameter> parameters;
+  for (size_t i = 0; i < recipes.size(); ++i)
+    parameters.push_back({recipes[i].type, [parameter = &model.parameters[i], recipe = std::move(recipes[i])] {
+                            return make(*parameter, recipe);
+                          }});
+  return parameters;
+}
+
+std::vector<WrittenTensor> tensorsOf(const NameMap &names, const NativeSource &source,
+                                     std::span<const ForeignTensor> tensors, bool writesTied) {
+  const WeightModel &model = names.model();
+  std::vector<WrittenTensor> written;
+  for (const ForeignTensor &tensor : tensors) {
+    if (tensor.isDerived || !tensor.isWritten || (tensor.isTied && !writesTied))
+      continue;
+    pb::DataType type = source.type(tensor.parts.front().parameter);
+    for (const PlacedPart &part : tensor.parts)
+      if (source.type(part.parameter) != type)
+        throw PlanError(fmt::format("'{}' and '{}' are of two types and cannot be one tensor '{}'",
+                                    model.parameters[tensor.parts.front().parameter].name,
+                                    model.parameters[part.parameter].name, tensor.names.front()));
+    written.push_back(
+        {tensor.names.front(), type, tensor.shape, [&model, &source, tensor] { return make(model, source, tensor); }});
+  }
+  return written;
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""transformers' own GPT-2 and Llama, tiny, with weights that are a formula: an oracle for conversions.
+
+    transformers_reference.py                    writes transformers.json beside this file
+    transformers_reference.py --write DIR NAME   saves the model NAME, in float32
+    transformers_reference.py --check DIR NAME   loads DIR and compares its loss with that of NAME in transformers.json
+
+Needs torch and transformers. Each entry of transformers.json has a config.json and the mean loss in float64 of the
+batch of reference.py (tokens, labels and weights are formulas). Weights are `initial_values` of seed 42, standard
+deviation 0.3, the name of the tensor in transformers' file and its shape there, rounded to float32.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+from reference import TRAINING, batch_of, initial_values
+
+SIZES = {"seq": 8, "vocab": 19}
+MODELS = {
+    "gpt2": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 19, "n_positions": 8,
+             "n_embd": 24, "n_layer": 2, "n_head": 4, "n_inner": 48, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+             "attn_pdrop": 0.0},
+    "llama": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+              "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+              "max_position_embeddings": 8, "rms_norm_eps": 1e-5},
+    "llama_tied": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+                   "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
+                   "num_key_value_heads": 2, "max_position_embeddings": 8, "rms_norm_eps": 1e-5,
+                   "rope_theta": 500000.0, "tie_word_embeddings": True},
+}
+
+
+def loss_of(model):
+    """Mean over the positions that count, in float64."""
+    tokens, labels, weights = (torch.tensor(part) for part in batch_of(0, SIZES))
+    with torch.no_grad():
+        logits = model.double().eval()(tokens).logits
+    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
+    return float((each * weights.flatten()).sum() / weights.sum())
+
+
+def model_of(config):
+    values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(config["model_type"], **values))
+    for name, parameter in model.named_parameters():  # a tied one once, under its first name
+        numbers = initial_values(TRAINING["seed"], name, tuple(parameter.shape), "normal", 0.3)
+        parameter.data = torch.tensor(numbers, dtype=torch.float64)
+    model.tie_weights()
+    return model
+
+
+def main():
+    file = pathlib.Path(__file__).with_name("transformers.json")
+    if len(sys.argv) > 1:
+        action, folder, name = sys.argv[1:]
+        entry = json.loads(file.read_text())[name]
+        if action == "--write":
+            model_of(entry["config"]).float().save_pretrained(folder)
+            return
+        loaded, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+        loss, golden = loss_of(loaded), entry["loss"]
+        print(f"{folder}: transformers {transformers.__version__} loses {loss:.9f}, golden {golden:.9f}")
+        # Its Llama computes norms and angles in float32.
+        sys.exit(0 if abs(loss - golden) <= 1e-7 * golden and not any(info.values()) else f"{folder}: differs; {info}")
+    entries = {name: {"config": config, "loss": loss_of(model_of(config))} for name, config in MODELS.items()}
+    made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, "
+                       f"torch {torch.__version__}"}
+    file.write_text(json.dumps(made | entries, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+// Weights as transformers has them, converted and interpreted, against losses of transformers (transformers.json, made
+// by transformers_reference.py): import-hf, the names and layouts of each model file, and the way back.
+#include "compiler/import/hf_config.h"
+#include "test/golden/golden_model.h"
+#include "tools/convert_command.h"
+
+#include "runtime/checkpoint/convert/convert.h"
+#include "runtime/parameter_block.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Transformers : public testing::TestWithParam<const char *> {
+protected:
+  Transformers() { fs::create_directories(place); }
+  ~Transformers() override { fs::remove_all(place); }
+
+  /// model.safetensors in `there`, its weights by the formula.
+  static void writeWeights(const rt::ConvertedModel &converted, const fs::path &there) {
+    rt::NameMap names = converted.names("hf");
+    std::vector<rt::WrittenTensor> tensors;
+    for (const rt::ForeignTensor &tensor : names.tensors({0, converted.model.layers, true, true, {}}, 0, {}))
+      if (!tensor.isDerived && !tensor.isTied)
+        tensors.push_back({tensor.names.front(), rt::pb::F32, tensor.shape, [tensor] {
+                             std::vector<float> values(rt::tensorBytes(tensor.shape, rt::pb::F32) / 4);
+                             for (size_t i = 0; i < values.size(); ++i)
+                               values[i] = static_cast<float>(
+                                   rt::initialValue(42, tensor.names.front(), rt::InitialKind::Normal, 0.3, i));
+                             auto bytes = std::as_bytes(std::span(values));
+                             return std::vector<std::byte>(bytes.begin(), bytes.end());
+                           }});
+    fs::create_directories(there);
+    rt::writeSafetensorsInTurn(there / "model.safetensors", tensors, {{"format", "pt"}});
+  }
+
+  static Values valuesOf(const rt::WeightModel &model, const fs::path &checkpoint) {
+    rt::NativeSource source(model, checkpoint);
+    Values values;
+    for (size_t i = 0; i < model.parameters.size(); ++i)
+      for (uint64_t e = 0; e < model.parameters[i].elements(); ++e)
+        values[model.parameters[i].name].push_back(rt::loadElement(rt::pb::F32, source.read(i)->data(), e));
+    return values;
+  }
+
+  const fs::path place = fs::temp_directory_path() / fmt::format("espalier-transformers-{}", getpid());
+};
+
+TEST_P(Transformers, LosesTheSame) {
+  nlohmann::json golden = nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
+  ImportedHf hf = importHfConfig("config.json", golden["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
+  ASSERT_EQ(hf.diagnostics.render(), "");
+  const std::string runFile = place / "run.yaml";
+  std::ofstream(runFile) << hf.yaml << "cluster: cpu_local:1x1\n";
+  ImportOptions options;
+  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+  ImportedRun run = importRun(runFile, options);
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  rt::ConvertedModel converted = convertedModel(run);
+  writeWeights(converted, place / "hf");
+  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
+  nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
+  GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
+  // Its Llama computes norms and rotary angles in float32, whatever the type of the model.
+  double expected = golden["loss"], tolerance = run.config.model.name == "llama" ? 1e-7 : 1e-9;
+  EXPECT_NEAR(model.firstStep(/*isExact=*/true), expected, tolerance * expected);
+  // And through Megatron's form and back nothing has moved.
+  for (const char *names : {"mcore", "legacy"}) {
+    rt::convertToMegatron(converted, ours, place / names, names, {2, 2, 1});
+    fs::path back = rt::convertToNative(converted, rt::WeightSystem::Megatron, place / names, place / "back" / names);
+    EXPECT_EQ(valuesOf(converted.model, back), valuesOf(converted.model, ours));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::Values("gpt2", "llama", "llama_tied"),
+                         [](const auto &info) { return std::string(info.param); });
+
+} // namespace
+} // namespace espalier

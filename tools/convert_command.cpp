@@ -1,0 +1,134 @@
+// `espalier convert`: the run file says which model the weights are of, its model file where others keep them.
+#include "tools/convert_command.h"
+
+#include "tools/commands.h"
+
+#include "compiler/import/hf_config.h"
+
+#include "runtime/status.h"
+
+#include <fmt/format.h>
+#include <memory>
+
+namespace espalier {
+namespace {
+
+struct ConvertWords {
+  std::string source, target, to, run, names = "mcore", format = "safetensors", reference;
+  int64_t tp = 1, pp = 1, shards = 0;
+};
+
+/// The model without what is computed: parameters by their names in a checkpoint.
+rt::WeightModel weightModel(const ModelDescription &description) {
+  rt::WeightModel model;
+  model.name = description.name;
+  model.layers = description.layerCount();
+  model.dims = description.dims;
+  int64_t layer = 0;
+  for (size_t run = 0; run < description.runs.size(); ++run) {
+    bool isLayers = run > 0 && run + 1 < description.runs.size();
+    const SegmentDescription &segment = description.segment(description.runs[run].kind);
+    for (int i = 0; i < description.runs[run].count; ++i, layer += isLayers)
+      for (const ParameterDescription &parameter : segment.parameters) {
+        if (!parameter.tiedTo.empty()) {
+          model.ties[parameter.name] = parameter.tiedTo;
+          continue;
+        }
+        std::string index = isLayers ? fmt::format("{}.", layer) : "";
+        std::vector<int64_t> sizes;
+        for (const std::string &dim : parameter.dims)
+          sizes.push_back(description.dims.at(dim));
+        model.parameters.push_back({fmt::format("{}.{}{}", segment.kind, index, parameter.name), parameter.name,
+                                    isLayers ? layer : -1, parameter.dims, sizes});
+      }
+  }
+  return model;
+}
+
+/// Ends the command where there are errors, which are printed.
+void requireNone(const Diagnostics &diagnostics) {
+  fmt::print(stderr, "{}", diagnostics.render());
+  if (diagnostics.hasErrors())
+    throw CLI::RuntimeError(UserError);
+}
+
+std::string configText(const ConvertWords &words, const ImportedRun &run, const std::string &type) {
+  Diagnostics diagnostics;
+  std::string text;
+  if (words.reference.empty()) {
+    text = hfConfigText(run, type, diagnostics);
+  } else {
+    std::string file = words.reference + "/config.json";
+    text = agreeingHfConfig(run, type, file, rt::readText(file, uint64_t(1) << 20), diagnostics);
+  }
+  requireNone(diagnostics);
+  return text;
+}
+
+void toHf(const ConvertWords &words, const ImportedRun &run, const rt::ConvertedModel &model) {
+  rt::HfExport options;
+  options.format = words.format == "bin" ? rt::WeightFormat::Bin : rt::WeightFormat::Safetensors;
+  options.shards = words.shards;
+  options.reference = words.reference;
+  rt::convertToHf(model, words.source, words.target, options,
+                  [&](const std::string &type) { return configText(words, run, type); });
+}
+
+void convert(const ConvertWords &words) {
+  ImportedRun run = importRun(words.run);
+  requireNone(run.diagnostics);
+  rt::ConvertedModel model = convertedModel(run);
+  rt::WeightSystem from = rt::systemAt(words.source);
+  bool isToOurs = words.to == "espalier";
+  if (isToOurs == (from == rt::WeightSystem::Espalier))
+    throw rt::PlanError(isToOurs ? fmt::format("{}: is a checkpoint of Espalier already", words.source)
+                                 : fmt::format("{}: is no checkpoint of Espalier; convert it --to espalier first, and "
+                                               "that one --to {}",
+                                               words.source, words.to));
+  std::string written = words.target;
+  if (isToOurs)
+    written = rt::convertToNative(model, from, words.source, words.target).string();
+  else if (words.to == "hf")
+    toHf(words, run, model);
+  else
+    rt::convertToMegatron(model, words.source, words.target, words.names, {words.tp, words.pp});
+  fmt::print("{}: {} parameters of {}\n", written, model.model.parameterCount(), model.model.name);
+}
+
+} // namespace
+
+rt::ConvertedModel convertedModel(const ImportedRun &run) {
+  rt::ConvertedModel converted{weightModel(run.config.model), {}, run.architecture->file};
+  if (const YamlNode *weights = run.architecture->root->find("weights"))
+    for (const YamlEntry &system : weights->entries)
+      for (const YamlEntry &rule : system.value->entries)
+        converted.rules[system.key].emplace_back(rule.key, rule.value->text);
+  return converted;
+}
+
+void addConvertCommand(CLI::App &app, int &exitCode) {
+  auto words = std::make_shared<ConvertWords>();
+  CLI::App *command =
+      app.add_subcommand("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
+  command->add_option("SRC", words->source, "a checkpoint, a folder of transformers or of Megatron")->required();
+  command->add_option("DST", words->target, "folder to write")->required();
+  command->add_option("--to", words->to, "what to write")
+      ->required()
+      ->check(CLI::IsMember({"espalier", "hf", "megatron"}));
+  command->add_option("--model", words->run, "run file of the model")->required();
+  command->add_option("--tp", words->tp, "megatron: tensor-parallel ranks")->check(CLI::Range(1, 100000));
+  command->add_option("--pp", words->pp, "megatron: pipeline stages")->check(CLI::Range(1, 100000));
+  command->add_option("--names", words->names, "megatron: generation of names")
+      ->check(CLI::IsMember({"mcore", "legacy"}));
+  command->add_option("--shards", words->shards, "hf: files of weights; default: of 5 GB each")
+      ->check(CLI::Range(1, 100000));
+  command->add_option("--format", words->format, "hf: form of the files")->check(CLI::IsMember({"safetensors", "bin"}));
+  command->add_option("--reference", words->reference,
+                      "hf: folder whose config, tokenizer files and README are copied");
+  command->callback([words, &exitCode] {
+    convert(*words);
+    exitCode = Success;
+  });
+}
+
+} // namespace espalier

@@ -1,0 +1,56 @@
+// `espalier import-hf`: a folder of transformers as a run file.
+#include "tools/convert_command.h"
+
+#include "tools/commands.h"
+
+#include "compiler/import/hf_config.h"
+
+#include "runtime/checkpoint/regular_file.h"
+#include "runtime/data/atomic_file.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <memory>
+
+namespace espalier {
+namespace {
+
+constexpr uint64_t mostConfigBytes = uint64_t(1) << 20;
+
+struct ImportHfWords {
+  std::string folder, output;
+};
+
+ExitCode importHf(const ImportHfWords &words) {
+  std::string file = std::filesystem::is_directory(words.folder) ? words.folder + "/config.json" : words.folder;
+  ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
+  fmt::print(stderr, "{}", imported.diagnostics.render());
+  if (imported.diagnostics.hasErrors())
+    return UserError;
+  for (const HfKeyReport &key : imported.keys)
+    fmt::print(stderr, "{}:{}:{}: {} {}: {}\n", key.where.file, key.where.line, key.where.column,
+               key.isUsed ? "used" : "ignored", key.key, key.effect);
+  if (words.output.empty()) {
+    fmt::print("{}", imported.yaml);
+    return Success;
+  }
+  rt::AtomicFile written(words.output);
+  written.write(imported.yaml.data(), imported.yaml.size());
+  written.commit();
+  // The checks of run files hold for it, too.
+  ImportedRun run = importRun(words.output);
+  fmt::print(stderr, "{}", run.diagnostics.render());
+  return run.ok() ? Success : UserError;
+}
+
+} // namespace
+
+void addImportHfCommand(CLI::App &app, int &exitCode) {
+  auto words = std::make_shared<ImportHfWords>();
+  CLI::App *command = app.add_subcommand("import-hf", "Turn a config.json of transformers into a run file");
+  command->add_option("DIR", words->folder, "folder with a config.json, or the file")->required();
+  command->add_option("-o,--output", words->output, "the run file to write; default: standard output");
+  command->callback([words, &exitCode] { exitCode = importHf(*words); });
+}
+
+} // namespace espalier
