@@ -103,9 +103,8 @@ std::string tiedName(const RunConfig &run, StringRef kind, const ParameterDescri
 /// Forms the buckets of one segment and numbers its parameters in them.
 class BucketBuilder {
 public:
-  BucketBuilder(SegmentLayout &segment, const RunConfig &run, const planner::Plan &plan, const Layout &layout,
-                uint64_t guard)
-      : segment(segment), run(run), plan(plan), layout(layout), guard(guard) {}
+  BucketBuilder(SegmentLayout &segment, const RunConfig &run, const planner::Plan &plan, const Layout &layout)
+      : segment(segment), run(run), plan(plan), layout(layout) {}
 
   void build() {
     for (bool ofTied : {true, false})
@@ -168,15 +167,13 @@ private:
     parameter.bucket = &bucket - segment.buckets.data();
     parameter.first = bucket.elements;
     bucket.parameters.push_back(index);
-    int64_t free = static_cast<int64_t>(guard) / 2; // elements, of the smallest type: free bytes behind each buffer
-    bucket.elements += llvm::alignTo(parameter.localElements + free, bucketAlignment);
+    bucket.elements += llvm::alignTo(parameter.localElements, bucketAlignment);
   }
 
   SegmentLayout &segment;
   const RunConfig &run;
   const planner::Plan &plan;
   const Layout &layout;
-  uint64_t guard;
 };
 
 /// Gives a bucket of its own its offsets behind the bytes of `segment`.
@@ -201,7 +198,7 @@ std::vector<SegmentLayout> layOutSegments(ModuleOp module, const RunConfig &run,
     segment.master = run.dtypes.masterWeights && run.dtypes.parameters != DType::F32;
     for (const ParameterDescription &parameter : description.parameters)
       segment.parameters.push_back(readParameter(function, parameter, layout, plan));
-    BucketBuilder(segment, run, plan, layout, guardBytes(module)).build();
+    BucketBuilder(segment, run, plan, layout).build();
     segments.push_back(std::move(segment));
   }
   uint32_t numbers = 0;
