@@ -335,14 +335,19 @@ double largest(const std::vector<Size> &sizes, const std::vector<double> &symbol
   return most;
 }
 
+double roundedUp(double size, double multiple) {
+  return multiple > 0 ? std::ceil(size / multiple) * multiple : size;
+}
+
 void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, const Plan &plan, SegmentCost &cost) {
   for (const ParameterTerm &term : terms.parameters) {
     double replicas = static_cast<double>(plan.dp) * plan.cp * (term.expert ? 1 : plan.ep);
     double elements = evaluate(term.elements, symbols);
     cost.elements += elements;
-    double parameters = elements * term.parameterBytes / (plan.zero >= 3 ? replicas : 1);
-    double gradients = elements * term.gradientBytes / (plan.zero >= 2 ? replicas : 1);
-    double optimizer = elements * term.optimizerBytes / (plan.zero >= 1 ? replicas : 1);
+    double room = roundedUp(elements + term.padding, term.shareMultiple * (plan.zero >= 1 ? replicas : 1));
+    double parameters = room * term.parameterBytes / (plan.zero >= 3 ? replicas : 1);
+    double gradients = room * term.gradientBytes / (plan.zero >= 2 ? replicas : 1);
+    double optimizer = room * term.optimizerBytes / (plan.zero >= 1 ? replicas : 1);
     cost.parameterBytes += parameters;
     cost.gradientBytes += gradients;
     cost.optimizerBytes += optimizer;
@@ -352,7 +357,7 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
       cost.tiedOptimizerBytes += optimizer;
     }
     if (plan.zero >= 3)
-      cost.gatheredBytes += term.gatheredShare * elements * (term.parameterBytes + term.gradientBytes);
+      cost.gatheredBytes += term.gatheredShare * room * (term.parameterBytes + term.gradientBytes);
   }
   for (int i = 0; i < 3; ++i) {
     cost.savedBytes[i] = evaluate(terms.savedBytes[i], symbols);

@@ -30,6 +30,9 @@ CostTable costsWithoutLayers(const Problem &problem, const Plan &plan) {
   table.boundaryBytes = evaluate(problem.boundaryBytes, symbols) / (plan.sequenceParallel ? plan.tp : 1);
   table.boundarySeconds = boundarySeconds(problem, plan);
   table.inputBytes = evaluate(problem.inputBytes, symbols);
+  table.layersReadInputs = problem.layersReadInputs;
+  table.microBatches = static_cast<double>(plan.microBatches);
+  table.passesStream = plan.slicesInputs();
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
   return table;
 }
@@ -109,7 +112,7 @@ SavedBytes savedBytes(const CostTable &table, const StageContent &content) {
     for (int recompute = 0; recompute < 3; ++recompute)
       if (int count = content.layers[kind][recompute])
         saved.layers += count * table.kinds[kind].savedBytes[recompute];
-  saved.ends = table.inputBytes + (content.embed ? table.embed.savedBytes[0] : 0) +
+  saved.ends = (content.readsInputs(table) ? table.inputBytes : 0) + (content.embed ? table.embed.savedBytes[0] : 0) +
                (content.head ? table.head.savedBytes[0] : 0);
   return saved;
 }
@@ -129,6 +132,29 @@ SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &c
   }
   return most;
 }
+
+namespace {
+
+// Whether forward passes on the stream that comes in and keeps it nowhere.
+bool passesStream(const CostTable &table, const StageContent &content) {
+  if (!table.passesStream || !content.receives)
+    return false;
+  if (content.first)
+    return *content.first == Recompute::Full;
+  return std::ranges::any_of(content.layers, [](const auto &counts) { return counts[2] > 0; });
+}
+
+// Slots of inputs and of the stream received beyond those of the micro-batches in flight.
+double aheadBytes(const StreamBuffers &buffers, const CostTable &table, const StageContent &content) {
+  auto ahead = [&](double inFlight) { return std::clamp(table.microBatches - inFlight, 0.0, buffers.ahead); };
+  double bytes = content.readsInputs(table) ? table.inputBytes * ahead(content.inFlight) : 0;
+  if (!content.receives)
+    return bytes;
+  bool isPassed = buffers.holdsPassedStream && passesStream(table, content); // one is in flight, and no more
+  return bytes + table.boundaryBytes * (isPassed ? 1 + ahead(1) : ahead(content.inFlight));
+}
+
+} // namespace
 
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
@@ -172,7 +198,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
   SavedBytes held = content.held ? *content.held : savedBytes(table, content);
   if (!content.held)
     held = {held.layers * content.inFlight, held.ends * content.inFlight};
-  memory.activations = held.ends;
+  memory.activations = held.ends + aheadBytes(buffers, table, content);
   addSaved(memory, held.layers, savedBuffer);
   moveOptimizer(memory, optimizerBuffer);
   moveParameters(memory, parameterBuffer);

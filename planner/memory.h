@@ -19,6 +19,9 @@ struct CostTable {
   double boundarySeconds = 0, boundaryBytes = 0;
   double inputBytes = 0;
   double tiedSeconds = 0;
+  double microBatches = 1;
+  bool layersReadInputs = true;
+  bool passesStream = false; ///< layers under Recompute::Full do not keep the stream that comes in
   bool found = true; ///< every segment had terms for this pattern
 };
 
@@ -39,6 +42,8 @@ struct StageContent {
   double inFlight = 1;                    ///< micro-batches whose saved values are held at once, of any chunk
   std::vector<std::array<int, 3>> layers; ///< of all chunks: [kind][Recompute] -> count
   std::optional<SavedBytes> held;         ///< with several chunks: what they hold at once
+  std::optional<Recompute> first;         ///< of the first layer; unknown: the one that repeats most
+  bool readsInputs(const CostTable &table) const { return table.layersReadInputs || embed || head; }
 };
 
 /// What a stage holds of its chunks at its fullest moment, when each keeps `chunks` of a micro-batch. Layers that are

@@ -182,6 +182,8 @@ StageContent stageContent(const Problem &problem, const Plan &plan, const Layout
   }
   content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
   content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
+  if (int first = modelChunk(stage, 0, plan.pp, layout.schedule.vShape); plan.stages[first].layers > 0)
+    content.first = plan.stages[first].recompute.front();
   content.inFlight = peakInFlight(layout.schedule, stage);
   content.held = heldBytes(mostHeld(layout.schedule, stage), saved, plan.offloadActivations);
   return content;

@@ -88,10 +88,12 @@ struct CollectiveTerm {
   bool operator==(const CollectiveTerm &) const = default;
 };
 
-/// Parameters of one segment that are split and stored alike.
+/// Parameters of one segment that are split and stored alike; of those that lie side by side, one bucket.
 struct ParameterTerm {
   std::string name;
   Size elements;             ///< on one rank before ZeRO
+  double padding = 0;        ///< elements left free so that each parameter begins at a round one
+  double shareMultiple = 0;  ///< elements of a ZeRO share, or of all, are a multiple of so many; 0: of one
   double parameterBytes = 4; ///< per element, what forward reads
   double gradientBytes = 4;  ///< per element, the accumulator
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
@@ -148,6 +150,10 @@ struct LayerRun {
 /// for each micro-batch in flight.
 struct StreamBuffers {
   double always = 0, receives = 2, sends = 2, sendsInFlight = 0;
+  /// Inputs and streams received for so many micro-batches that are not begun yet, if there are as many to come.
+  double ahead = 0;
+  /// Where backward does not read the stream that came in, it takes a buffer until forward has passed it on.
+  bool holdsPassedStream = false;
 };
 
 /// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2
@@ -242,7 +248,8 @@ struct Problem {
   Size boundaryBytes;
   bool boundaryScatters = false; ///< the stream is sent in tp parts and gathered by the receiver
   StreamBuffers streamBuffers;
-  Size inputBytes; ///< tokens and the like, on each stage per micro-batch in flight
+  Size inputBytes; ///< tokens and the like, per micro-batch in flight, on the stages that read them
+  bool layersReadInputs = true; ///< else embed and head alone do
   std::vector<Divisibility> limits;
   int64_t globalBatch = 1; ///< samples per step
   double modelFlops = 0;   ///< forward and backward of one sample without recompute, for MFU

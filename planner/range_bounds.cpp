@@ -80,7 +80,8 @@ void RangeBounds::readRoom() {
       double ends = 0;
       for (size_t chunk = 0; chunk < moment.size() && !areElsewhere; ++chunk) {
         int i = player.position(stage, static_cast<int>(chunk));
-        ends += moment[chunk] * (costs.inputBytes + (i == 0 ? costs.embed.savedBytes[0] : 0) +
+        bool readsInputs = costs.layersReadInputs || i == 0 || i == last;
+        ends += moment[chunk] * ((readsInputs ? costs.inputBytes : 0) + (i == 0 ? costs.embed.savedBytes[0] : 0) +
                                  (i == last ? costs.head.savedBytes[0] : 0));
       }
       room.bytes.push_back((bytes - ends) * kRounding);

@@ -63,6 +63,9 @@ CostTable withoutKinds(const CostTable &table) {
   rest.embed = table.embed, rest.head = table.head;
   rest.boundarySeconds = table.boundarySeconds, rest.boundaryBytes = table.boundaryBytes;
   rest.inputBytes = table.inputBytes;
+  rest.layersReadInputs = table.layersReadInputs;
+  rest.microBatches = table.microBatches;
+  rest.passesStream = table.passesStream;
   rest.tiedSeconds = table.tiedSeconds;
   return rest;
 }

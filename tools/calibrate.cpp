@@ -66,13 +66,16 @@ double onAllRanks(int ranks, const std::function<double()> &measure) {
 /// Aligned memory of one library call.
 class CallMemory {
 public:
-  CallMemory(rt::pb::LibraryCall &call, rt::pb::DataType type, std::initializer_list<int64_t> elements) {
+  /// Buffers of one type, but for the one, if any, that holds the step.
+  CallMemory(rt::pb::LibraryCall &call, rt::pb::DataType type, std::initializer_list<int64_t> elements, int step = -1) {
+    std::vector<rt::pb::DataType> types(elements.size(), type);
+    if (step >= 0)
+      types[step] = rt::pb::I32;
     for (int64_t count : elements) {
-      uint64_t bytes = static_cast<uint64_t>(count) * rt::elementBytes(type);
+      uint64_t bytes = static_cast<uint64_t>(count) * rt::elementBytes(types[addresses.size()]);
       call.add_buffers()->set_bytes(bytes);
       addresses.push_back(allocate(bytes));
     }
-    std::vector<rt::pb::DataType> types(elements.size(), type);
     kernel = rt::makeLibraryKernel(call, types, /*threads=*/1);
     scratch = allocate(kernel->scratchBytesPerThread());
     shared = allocate(kernel->sharedScratchBytes());
@@ -127,8 +130,8 @@ double attentionFlops(int ranks, double seconds) {
     rt::pb::LibraryCall forward = call(rt::pb::LibraryCall::ATTENTION_FORWARD);
     rt::pb::LibraryCall backward = call(rt::pb::LibraryCall::ATTENTION_BACKWARD);
     constexpr int64_t rows = sequence * heads;
-    CallMemory first(forward, rt::pb::F32, {all, all, all, all, rows});
-    CallMemory second(backward, rt::pb::F32, {all, all, all, all, rows, all, all, all, all});
+    CallMemory first(forward, rt::pb::F32, {all, all, all, all, rows, 1}, /*step=*/5);
+    CallMemory second(backward, rt::pb::F32, {all, all, all, all, rows, all, 1, all, all, all}, /*step=*/6);
     double taken = timeOnce(seconds, [&] { first.run(); }) + timeOnce(seconds, [&] { second.run(); });
     return 7 * 2.0 * sequence * static_cast<double>(all) / 2 / taken;
   });

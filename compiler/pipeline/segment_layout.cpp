@@ -85,9 +85,6 @@ SegmentParameter readParameter(func::FuncOp function, const ParameterDescription
   return parameter;
 }
 
-/// Parameters begin at multiples of so many elements in their bucket, and shares are multiples of as many.
-constexpr int64_t bucketAlignment = 128;
-
 /// The owner's name of a parameter that is tied with another segment's, "embed.table"; empty for others.
 std::string tiedName(const RunConfig &run, StringRef kind, const ParameterDescription &parameter) {
   if (!parameter.tiedTo.empty())

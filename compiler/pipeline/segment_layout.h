@@ -11,6 +11,9 @@
 
 namespace espalier {
 
+/// Parameters begin at multiples of so many elements in their bucket, and shares are multiples of as many.
+inline constexpr int64_t bucketAlignment = 128;
+
 struct SegmentParameter {
   const ParameterDescription *description = nullptr;
   std::vector<int64_t> paddedShape; ///< global, with the vocabulary's padding

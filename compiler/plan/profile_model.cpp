@@ -192,9 +192,10 @@ private:
     problem.globalBatch = run.globalBatch;
     problem.parameters = static_cast<double>(run.model.parameterCount());
     problem.tokensPerSample = std::max<int64_t>(1, sequence());
-    // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from and one to receive in;
-    // what comes from the stage before is received beside the streams that are kept.
-    problem.streamBuffers = {.always = 2, .receives = 2, .sends = 2, .sendsInFlight = 0};
+    // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from, and one to receive
+    // cotangents in; streams are received where they are kept.
+    problem.streamBuffers = {
+        .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true};
     problem.pins = pinsOf(run);
     problem.executable = whyNotExecutable(run).empty();
     describeMachine();
@@ -428,7 +429,11 @@ private:
       problem.boundaryBytes.push_back(product(part, contextShare));
     // Tokens, positions, labels and loss weights.
     problem.inputBytes = {product(scaled(readInputBytes(build.module(), sizes), 4), contextShare)};
-    for (const SegmentRun &part : run.model.runs)
+    const std::vector<SegmentRun> &runs = run.model.runs;
+    problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
+      return readsInputs(build.module(), part.kind);
+    });
+    for (const SegmentRun &part : runs)
       problem.modelFlops += part.count * readFlops(build.module(), part.kind) / static_cast<double>(sizes.at().samples);
   }
 

@@ -5,6 +5,8 @@
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <map>
 
 using namespace mlir;
@@ -306,24 +308,26 @@ private:
     return elements;
   }
 
+  /// Bucket by bucket, as each is rounded up to whole shares.
   void readParameters() {
-    std::map<std::tuple<bool, bool, int64_t>, planner::ParameterTerm> stored; // by (tied, expert, bytes of an element)
-    for (const SegmentParameter &parameter : segment.parameters) {
-      bool tied = !parameter.description->tiedTo.empty();
-      bool expert = llvm::any_of(parameter.sharding.dims, [](const Axes &axes) {
-        return llvm::any_of(axes, [](StringAttr axis) { return axis == "ep"; });
-      });
-      planner::ParameterTerm &term = stored[{tied, expert, parameter.elementBytes}];
-      term.expert = expert;
-      term.name = segment.kind;
-      term.tied = tied;
-      term.parameterBytes = static_cast<double>(parameter.elementBytes);
+    for (const SegmentBucket &bucket : segment.buckets) {
+      planner::ParameterTerm term;
+      term.name = bucket.name;
+      term.tied = bucket.isTied;
+      term.parameterBytes = static_cast<double>(bucket.elementBytes);
       term.gradientBytes = 4;
       term.optimizerBytes = segment.master ? 12 : 8;
-      add(term.elements, elementsOf(parameter));
+      term.shareMultiple = bucketAlignment;
+      for (size_t index : bucket.parameters) {
+        const SegmentParameter &parameter = segment.parameters[index];
+        for (const Axes &axes : parameter.sharding.dims)
+          term.expert |= llvm::any_of(axes, [](StringAttr axis) { return axis == "ep"; });
+        add(term.elements, elementsOf(parameter));
+        auto taken = static_cast<int64_t>(llvm::alignTo(parameter.localElements, bucketAlignment));
+        term.padding += static_cast<double>(taken - parameter.localElements);
+      }
+      terms.parameters.push_back(std::move(term));
     }
-    for (auto &[key, term] : stored)
-      terms.parameters.push_back(term);
   }
 
   /// Step functions work on flat ranges; their sizes are shares of the elements of a bucket's parameters.
@@ -419,6 +423,15 @@ Monomial readInputBytes(ModuleOp module, const SizeReader &sizes) {
       if (roleOf(function.getArgAttrDict(argument.getArgNumber())) == "input")
         return sizes.bytes(argument.getType());
   return {0, {}};
+}
+
+bool readsInputs(ModuleOp module, StringRef segment) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (function.getName().split('.').first == segment && !argument.use_empty() &&
+          roleOf(function.getArgAttrDict(argument.getArgNumber())) == "input")
+        return true;
+  return false;
 }
 
 double readFlops(ModuleOp fused, StringRef segment) {

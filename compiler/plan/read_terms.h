@@ -20,6 +20,9 @@ planner::Size readStreamBytes(mlir::ModuleOp module, const SizeReader &sizes);
 /// Bytes of one input (tokens, positions, ...): all have the same shape.
 planner::Monomial readInputBytes(mlir::ModuleOp module, const SizeReader &sizes);
 
+/// Whether any function of a segment reads an input.
+bool readsInputs(mlir::ModuleOp module, llvm::StringRef segment);
+
 /// Floating-point operations of matrix products and attention in forward and backward of one micro-batch on one rank.
 double readFlops(mlir::ModuleOp fused, llvm::StringRef segment);
 

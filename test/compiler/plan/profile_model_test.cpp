@@ -311,14 +311,14 @@ std::pair<double, double> compiledWorkspaces(MLIRContext &context, const RunConf
   EXPECT_TRUE(model && succeeded(passes.run(*model->module)));
   int64_t microBatch = 0, step = 0;
   for (auto program : model->module->getOps<exec::ProgramOp>()) {
-    int64_t &most = program.getSymName().ends_with(".update") ? step : microBatch;
+    StringRef name = program.getSymName();
+    int64_t &most = name.ends_with(".update") || name.ends_with(".norm") ? step : microBatch;
     most = std::max<int64_t>(most, program.getWorkspaceBytes().value_or(0));
   }
   return {microBatch, step};
 }
 
-/// Experts split over tp or not; with long sequences, and with so short ones that steps can need more than
-/// micro-batches.
+/// Experts split over tp or not; with long sequences, and with so short ones that parameters are large beside them.
 class ExpertWorkspaces : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
 INSTANTIATE_TEST_SUITE_P(ProfileModel, ExpertWorkspaces, testing::Combine(testing::Bool(), testing::Bool()),
@@ -339,7 +339,7 @@ TEST_P(ExpertWorkspaces, AreThoseOfProgramsForAnyExpertRanks) {
   std::optional<planner::Problem> problem = profileModel(context, run);
   ASSERT_TRUE(problem);
   double worst = 0;
-  int plans = 0, largerSteps = 0;
+  int plans = 0;
   for (int ep : {1, 2, 4, 8})
     for (int dp : {1, 3})
       for (int tp : {1, 2})
@@ -353,15 +353,13 @@ TEST_P(ExpertWorkspaces, AreThoseOfProgramsForAnyExpertRanks) {
             plan.stages = {{0, 4, std::vector<planner::Recompute>(4, planner::Recompute::Full)}};
             double predicted = planner::pricePlan(*problem, plan).prediction.memory[0].workspace;
             auto [microBatch, step] = compiledWorkspaces(context, run, plan);
-            double compiled = std::max(microBatch, step);
+            auto compiled = static_cast<double>(microBatch);
             EXPECT_NEAR(predicted, compiled, 0.02 * compiled) << planner::describePlan(plan) << ", zero " << zero;
-            EXPECT_TRUE(zero == 1 || step == 0) << "whole parameters are updated in place";
+            EXPECT_EQ(step, 0) << "buckets are updated in place";
             worst = std::max(worst, std::abs(predicted / compiled - 1));
-            largerSteps += step > microBatch;
             ++plans;
           }
-  EXPECT_EQ(largerSteps > 0, isShort);
-  std::printf("worst error of %d plans %.3f %%, steps are largest in %d\n", plans, 100 * worst, largerSteps);
+  std::printf("worst error of %d plans %.3f %%\n", plans, 100 * worst);
 }
 
 TEST_P(CollectiveBytes, AreThoseOfThePartitionedModel) {
