@@ -81,12 +81,10 @@ const LoadedPlan &CudaBackend::load(int ordinal) {
   return *place;
 }
 
-// Devices are taken in the order of the ranks of this host; a process that is shown fewer, as one of its own, begins
-// again with the first.
+// Devices are taken in the order of ranks; where fewer are shown, as on one of several equal hosts or to a process that
+// is given one of its own, they begin again with the first.
 std::unique_ptr<Device> CudaBackend::open(const pb::Stage &stage, const RankHost &host) {
-  int rank = host.communicator.rank();
-  int perHost = std::max<int>(1, static_cast<int>(plan.mesh().ranks_per_host()));
-  const LoadedPlan &device = load(rank % perHost % std::max(devices, 1));
+  const LoadedPlan &device = load(host.communicator.rank() % std::max(devices, 1));
   device.context.makeCurrent();
   std::unique_ptr<NcclGroups> groups;
   if (nccl)
