@@ -33,7 +33,8 @@ struct RunArguments {
 void addRunArguments(CLI::App &verb, std::string &file, ImportOptions &import) {
   verb.add_option("RUN", file, "run file (YAML)")->required();
   verb.add_option("--cluster", import.cluster,
-                  "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; plan compares both");
+                  "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's; NAME --rank-table T.json takes hosts and "
+                  "devices from a rank table; plan compares both");
   verb.add_option("--set", import.sets, "section.key=value over the file's value; may be repeated");
 }
 

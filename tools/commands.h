@@ -21,6 +21,9 @@ void addVerifyCommand(CLI::App &app, int &exitCode);
 /// `bench plans FILE.csv ...`: the planner against tables of published runs.
 void addBenchCommand(CLI::App &app, int &exitCode);
 
+/// `cluster generate | merge | check`: rank tables.
+void addClusterCommand(CLI::App &app, int &exitCode);
+
 /// `calibrate`: measures this machine as a cluster file.
 void addCalibrateCommand(CLI::App &app, int &exitCode);
 

@@ -5,6 +5,7 @@
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
+#include "tools/rank_table_words.h"
 
 #include <dlfcn.h>
 #include <filesystem>
@@ -78,7 +79,12 @@ void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv) {
     command->set_help_flag();
     command->prefix_command();
     command->callback([argc, argv, &exitCode, isCompile = std::string_view(verb) == "compile"] {
-      exitCode = loadCompiler()(argc, argv);
+      std::vector<std::string> words = resolveRankTable({argv, argv + argc});
+      std::vector<char *> pointers;
+      for (std::string &word : words)
+        pointers.push_back(word.data());
+      pointers.push_back(nullptr);
+      exitCode = loadCompiler()(static_cast<int>(words.size()), pointers.data());
       if (exitCode == Success && isCompile)
         exitCode = verifyWritten(outputOf(argc, argv));
     });

@@ -7,6 +7,7 @@
 
 #include "runtime/crash_report.h"
 #include "runtime/data/data_error.h"
+#include "runtime/launch/rank_table.h"
 #include "runtime/status.h"
 
 #include <cstdio>
@@ -33,6 +34,7 @@ int main(int argc, char **argv) {
   espalier::addVerifyCommand(app, exitCode);
   espalier::addDataCommands(app);
   espalier::addBenchCommand(app, exitCode);
+  espalier::addClusterCommand(app, exitCode);
   espalier::addCalibrateCommand(app, exitCode);
   espalier::addCompilerCommands(app, exitCode, argc, argv);
   try {
@@ -41,6 +43,9 @@ int main(int argc, char **argv) {
     return espalier::reportParseError(app, error);
   } catch (const espalier::rt::MemoryError &error) {
     return report(error.what(), espalier::DoesNotFit);
+  } catch (const espalier::rt::launch::TableError &error) {
+    std::fprintf(stderr, "%s\n", error.what()); // has places of its own
+    return espalier::UserError;
   } catch (const espalier::rt::PlanError &error) {
     return report(error.what(), espalier::UserError);
   } catch (const espalier::rt::DataError &error) {

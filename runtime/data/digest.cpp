@@ -2,6 +2,7 @@
 // primes.
 #include "runtime/data/digest.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -46,7 +47,7 @@ void mixBlock(std::array<uint32_t, 8> &state, const uint8_t *block) {
 
 } // namespace
 
-std::string sha256(std::span<const uint8_t> bytes) {
+Digest sha256Digest(std::span<const uint8_t> bytes) {
   std::array<uint32_t, 8> state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   size_t whole = bytes.size() / 64 * 64;
@@ -61,10 +62,40 @@ std::string sha256(std::span<const uint8_t> bytes) {
     tail[tail.size() - 1 - i] = static_cast<uint8_t>(bits >> (8 * i));
   for (size_t at = 0; at < tail.size(); at += 64)
     mixBlock(state, tail.data() + at);
+  Digest digest;
+  for (size_t i = 0; i < digest.size(); ++i)
+    digest[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
+  return digest;
+}
+
+std::string sha256(std::span<const uint8_t> bytes) {
   std::string text;
-  for (uint32_t word : state)
-    text += fmt::format("{:08x}", word);
+  for (uint8_t byte : sha256Digest(bytes))
+    text += fmt::format("{:02x}", byte);
   return text;
+}
+
+Digest hmacSha256(std::span<const uint8_t> key, std::span<const uint8_t> bytes) {
+  std::array<uint8_t, 64> block{};
+  if (key.size() > block.size())
+    std::ranges::copy(sha256Digest(key), block.begin());
+  else
+    std::ranges::copy(key, block.begin());
+  auto padded = [&](uint8_t pad, std::span<const uint8_t> text) {
+    std::vector<uint8_t> all;
+    for (uint8_t byte : block)
+      all.push_back(byte ^ pad);
+    all.insert(all.end(), text.begin(), text.end());
+    return sha256Digest(all);
+  };
+  return padded(0x5c, padded(0x36, bytes));
+}
+
+bool isEqualDigest(const Digest &a, const Digest &b) {
+  uint8_t difference = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    difference |= a[i] ^ b[i];
+  return difference == 0;
 }
 
 } // namespace espalier::rt

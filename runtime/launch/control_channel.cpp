@@ -1,0 +1,387 @@
+#include "runtime/launch/control_channel.h"
+
+#include "runtime/launch/socket.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <poll.h>
+#include <set>
+#include <thread>
+
+namespace espalier::rt::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+/// A connection that does not say who it is for so long is closed; at most so many of them are open.
+constexpr Milliseconds introductionTime{10000};
+constexpr size_t mostStrangers = 64;
+/// Read per connection and turn, and kept unsent for a member that does not read.
+constexpr size_t readAtOnce = 1 << 20, mostUnsent = 16 << 20;
+constexpr int mostRanks = 1 << 20;
+
+std::string textOf(const Digest &digest) { return {reinterpret_cast<const char *>(digest.data()), digest.size()}; }
+
+Digest digestOf(std::string_view text) {
+  Digest digest{};
+  if (text.size() < digest.size())
+    throw FrameError("sends a nonce that is too short");
+  std::copy_n(text.begin(), digest.size(), digest.begin());
+  return digest;
+}
+
+Json jsonOf(const Member &member) {
+  return {{"plan", member.planHash},
+          {"version", member.version},
+          {"ranks", member.ranks},
+          {"host", member.host},
+          {"pid", member.pid}};
+}
+
+Member memberOf(const Json &json) {
+  constexpr size_t mostText = 4096;
+  try {
+    Member member{json.at("plan").get<std::string>(), json.at("version").get<std::string>(),
+                  json.at("ranks").get<std::vector<int>>(), json.at("host").get<std::string>(),
+                  json.at("pid").get<int64_t>()};
+    bool areRanks = std::ranges::all_of(member.ranks, [](int rank) { return rank >= 0 && rank < mostRanks; });
+    if (!areRanks || member.host.size() > mostText || member.planHash.size() > mostText)
+      throw FrameError("describes itself with impossible ranks or names");
+    return member;
+  } catch (const nlohmann::json::exception &) {
+    throw FrameError("does not describe itself");
+  }
+}
+
+Json parse(const std::string &text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    throw FrameError("sends what is no JSON");
+  return json;
+}
+
+} // namespace
+
+Endpoint parseEndpoint(const std::string &text) {
+  size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  int port = -1;
+  const char *begin = text.data() + (colon == std::string::npos ? text.size() : colon + 1),
+             *end = text.data() + text.size();
+  auto [last, error] = std::from_chars(begin, end, port);
+  if (host.empty() || error != std::errc() || last != end || port < 0 || port > 65535)
+    throw ChannelError(fmt::format("\"{}\" is no HOST:PORT", text));
+  return {host, static_cast<uint16_t>(port)};
+}
+
+std::string printMembers(const std::vector<Member> &members) {
+  Json list = Json::array();
+  for (const Member &member : members)
+    list.push_back(jsonOf(member));
+  return list.dump();
+}
+
+std::vector<Member> parseMembers(const std::string &text) {
+  Json json = parse(text);
+  std::vector<Member> members;
+  for (const Json &entry : json)
+    members.push_back(memberOf(entry));
+  return members;
+}
+
+/// What both ends keep of a connection.
+struct Connection {
+  Socket socket;
+  std::string address; ///< of the other side
+  FrameOpener opener;
+  std::optional<FrameSealer> sealer; ///< once there is a session
+  std::string unsent;
+  std::string error; ///< why it is over; empty while it is not
+
+  void send(const Message &message) {
+    if (!sealer || !error.empty())
+      return;
+    unsent += sealer->seal(message);
+    flush();
+    if (unsent.size() > mostUnsent)
+      error = "does not read what it is sent";
+  }
+
+  void flush() {
+    if (error.empty())
+      (void)socket.write(unsent, error);
+  }
+
+  /// Messages that are whole. What is wrong ends the connection.
+  std::vector<Message> receive() {
+    std::vector<Message> messages;
+    std::string bytes;
+    bool isOpen = socket.read(bytes, readAtOnce, error);
+    try {
+      opener.feed(bytes);
+      while (std::optional<Message> message = opener.next())
+        messages.push_back(std::move(*message));
+    } catch (const FrameError &wrong) {
+      error = wrong.what();
+    }
+    (void)isOpen;
+    return messages;
+  }
+};
+
+struct ControlServer::State {
+  struct Peer {
+    Connection connection;
+    Digest nonce;
+    Clock::time_point since;
+    std::optional<Member> member;
+  };
+
+  Socket listener;
+  std::string token;
+  std::vector<Member> all; ///< this one first
+  int world;
+  std::set<int> ranks; ///< that have somebody
+  std::map<int, Peer> peers;
+  int next = 0;
+
+  void accept() {
+    while (auto connection = acceptFrom(listener)) {
+      size_t strangers = std::ranges::count_if(peers, [](auto &entry) { return !entry.second.member; });
+      if (strangers >= mostStrangers)
+        continue; // closed as it goes out of scope
+      Digest nonce = makeNonce();
+      Peer peer{{std::move(connection->first), connection->second,
+                 FrameOpener(joinKey(token, nonce), Direction::ToServer), std::nullopt, "", ""},
+                nonce,
+                Clock::now(),
+                std::nullopt};
+      peer.connection.unsent =
+          FrameSealer(helloKey(token), Direction::ToClient).seal({MessageKind::Hello, textOf(nonce)});
+      peer.connection.flush();
+      peers.emplace(next++, std::move(peer));
+    }
+  }
+
+  /// Why a member cannot be one; empty where it can.
+  std::string whyNot(const Member &member) const {
+    const Member &own = all.front();
+    if (member.version != own.version)
+      return fmt::format("{} runs Espalier {}, the first host runs {}", member.host, member.version, own.version);
+    if (member.planHash != own.planHash)
+      return fmt::format("{} has another plan (hash {}, the first host's is {}); give all hosts the same file",
+                         member.host, member.planHash, own.planHash);
+    for (int rank : member.ranks) {
+      if (rank >= world)
+        return fmt::format("{} starts rank {}, the plan has {}", member.host, rank, world);
+      if (!ranks.contains(rank))
+        continue;
+      auto holder = std::ranges::find_if(all, [&](const Member &m) { return std::ranges::count(m.ranks, rank) > 0; });
+      return fmt::format("{} starts rank {}, which {} (process {}) has started", member.host, rank, holder->host,
+                         holder->pid);
+    }
+    return "";
+  }
+
+  /// The first message of a peer: who it is, with its nonce before that.
+  void join(int number, Peer &peer, const Message &message, std::vector<ControlEvent> &events) {
+    if (message.kind != MessageKind::Join)
+      throw FrameError("does not say who it is first");
+    Digest clientNonce = digestOf(message.payload);
+    Member member = memberOf(parse(message.payload.substr(clientNonce.size())));
+    Digest session = sessionKey(token, peer.nonce, clientNonce);
+    peer.connection.opener.changeKey(session);
+    peer.connection.sealer.emplace(session, Direction::ToClient);
+    if (std::string why = whyNot(member); !why.empty()) {
+      peer.connection.send({MessageKind::Refusal, why});
+      throw FrameError(why);
+    }
+    peer.connection.send({MessageKind::Hello, ""}); // let in
+    ranks.insert(member.ranks.begin(), member.ranks.end());
+    all.push_back(member);
+    peer.member = member;
+    events.push_back({ControlEvent::Joined, number, {}, member, ""});
+  }
+
+  void turn(int number, Peer &peer, std::vector<ControlEvent> &events) {
+    for (Message &message : peer.connection.receive()) {
+      try {
+        if (peer.member)
+          events.push_back({ControlEvent::Received, number, std::move(message), *peer.member, ""});
+        else
+          join(number, peer, message, events);
+      } catch (const FrameError &wrong) {
+        peer.connection.error = wrong.what();
+        return;
+      }
+    }
+    if (!peer.member && Clock::now() - peer.since > introductionTime && peer.connection.error.empty())
+      peer.connection.error = "does not say who it is";
+  }
+
+  /// Closes connections that are over.
+  void sweep(std::vector<ControlEvent> &events) {
+    for (auto entry = peers.begin(); entry != peers.end();) {
+      Peer &peer = entry->second;
+      if (peer.connection.error.empty()) {
+        ++entry;
+        continue;
+      }
+      ControlEvent event{peer.member ? ControlEvent::Lost : ControlEvent::Refused, entry->first, {}, {}, ""};
+      event.member = peer.member.value_or(Member{});
+      event.text = fmt::format("{} {}", peer.connection.address, peer.connection.error);
+      events.push_back(std::move(event));
+      entry = peers.erase(entry);
+    }
+  }
+};
+
+ControlServer::ControlServer(const Endpoint &endpoint, std::string token, Member own, int world)
+    : state(std::make_unique<State>()) {
+  if (token.empty())
+    throw ChannelError("launchers need a token that all of them know: ESPALIER_TOKEN or --token-file");
+  state->listener = listenAt(endpoint);
+  state->token = std::move(token);
+  state->ranks.insert(own.ranks.begin(), own.ranks.end());
+  state->all.push_back(std::move(own));
+  state->world = world;
+}
+
+ControlServer::~ControlServer() = default;
+
+uint16_t ControlServer::port() const { return portOf(state->listener); }
+
+bool ControlServer::isComplete() const { return static_cast<int>(state->ranks.size()) == state->world; }
+
+std::vector<Member> ControlServer::members() const { return state->all; }
+
+std::vector<ControlEvent> ControlServer::poll(Milliseconds wait) {
+  std::vector<ControlEvent> events;
+  std::vector<pollfd> handles = {{state->listener.number(), POLLIN, 0}};
+  for (auto &[number, peer] : state->peers)
+    handles.push_back({peer.connection.socket.number(),
+                       static_cast<short>(POLLIN | (peer.connection.unsent.empty() ? 0 : POLLOUT)), 0});
+  ::poll(handles.data(), handles.size(), static_cast<int>(wait.count()));
+  state->accept();
+  for (auto &[number, peer] : state->peers) {
+    peer.connection.flush();
+    state->turn(number, peer, events);
+  }
+  state->sweep(events);
+  return events;
+}
+
+void ControlServer::send(int peer, const Message &message) {
+  if (auto found = state->peers.find(peer); found != state->peers.end() && found->second.member)
+    found->second.connection.send(message);
+}
+
+void ControlServer::broadcast(const Message &message) {
+  for (auto &[number, peer] : state->peers)
+    if (peer.member)
+      peer.connection.send(message);
+}
+
+struct ControlClient::State {
+  Connection connection;
+};
+
+namespace {
+
+/// The next message of a connection before `end`; an error is the connection's.
+std::optional<Message> await(Connection &connection, Clock::time_point end) {
+  while (connection.error.empty() && Clock::now() < end) {
+    auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count() + 1;
+    pollfd handle{connection.socket.number(), static_cast<short>(POLLIN | (connection.unsent.empty() ? 0 : POLLOUT)),
+                  0};
+    ::poll(&handle, 1, static_cast<int>(left));
+    connection.flush();
+    std::string bytes;
+    bool isOpen = connection.socket.read(bytes, readAtOnce, connection.error);
+    try {
+      connection.opener.feed(bytes);
+      if (std::optional<Message> message = connection.opener.next()) {
+        if (!isOpen && message->kind == MessageKind::Refusal)
+          connection.error.clear(); // said before it closed
+        return message;
+      }
+    } catch (const FrameError &wrong) {
+      connection.error = wrong.what();
+    }
+  }
+  if (connection.error.empty())
+    connection.error = "says nothing";
+  return std::nullopt;
+}
+
+} // namespace
+
+ControlClient::ControlClient(const Endpoint &endpoint, std::string token, const Member &own, Milliseconds timeout)
+    : state(std::make_unique<State>(State{{{},
+                                           fmt::format("{}:{}", endpoint.host, endpoint.port),
+                                           FrameOpener(helloKey(token), Direction::ToClient),
+                                           std::nullopt,
+                                           "",
+                                           ""}})) {
+  if (token.empty())
+    throw ChannelError("launchers need a token that all of them know: ESPALIER_TOKEN or --token-file");
+  constexpr Milliseconds again{100};
+  Clock::time_point end = Clock::now() + timeout;
+  Connection &connection = state->connection;
+  while (!(connection.socket = connectTo(endpoint, static_cast<int>(again.count()) * 10)).isOpen()) {
+    if (Clock::now() >= end)
+      throw ChannelError(fmt::format("nobody listens at {} after {:.0f} s: does the first host run, and may this one "
+                                     "reach it?",
+                                     connection.address, timeout.count() / 1000.0));
+    std::this_thread::sleep_for(again);
+  }
+  auto ask = [&](MessageKind wanted) {
+    std::optional<Message> message = await(connection, end);
+    if (message && message->kind == MessageKind::Refusal)
+      throw ChannelError(fmt::format("refused by {}: {}", connection.address, message->payload));
+    if (!message || message->kind != wanted)
+      throw ChannelError(fmt::format("{} {}: is it the first host of this run, with the same token?",
+                                     connection.address, message ? "answers something else" : connection.error));
+    return *message;
+  };
+  Digest serverNonce = digestOf(ask(MessageKind::Hello).payload), clientNonce = makeNonce();
+  connection.unsent += FrameSealer(joinKey(token, serverNonce), Direction::ToServer)
+                           .seal({MessageKind::Join, textOf(clientNonce) + jsonOf(own).dump()});
+  Digest session = sessionKey(token, serverNonce, clientNonce);
+  connection.opener.changeKey(session);
+  connection.sealer.emplace(session, Direction::ToServer);
+  connection.flush();
+  ask(MessageKind::Hello);
+}
+
+ControlClient::~ControlClient() = default;
+
+std::vector<ControlEvent> ControlClient::poll(Milliseconds wait) {
+  Connection &connection = state->connection;
+  std::vector<ControlEvent> events;
+  if (connection.error.empty()) {
+    pollfd handle{connection.socket.number(), static_cast<short>(POLLIN | (connection.unsent.empty() ? 0 : POLLOUT)),
+                  0};
+    ::poll(&handle, 1, static_cast<int>(wait.count()));
+    connection.flush();
+    for (Message &message : connection.receive())
+      events.push_back({ControlEvent::Received, -1, std::move(message), {}, ""});
+    if (!connection.error.empty())
+      events.push_back({ControlEvent::Lost, -1, {}, {}, fmt::format("{} {}", connection.address, connection.error)});
+  } else {
+    std::this_thread::sleep_for(wait);
+  }
+  return events;
+}
+
+void ControlClient::send(const Message &message) { state->connection.send(message); }
+
+} // namespace espalier::rt::launch

@@ -1,0 +1,273 @@
+#include "runtime/launch/rank_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <sstream>
+
+namespace espalier::rt::launch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// 2^20 ranks of a hundred bytes each.
+constexpr uintmax_t mostBytes = 128 << 20;
+constexpr int mostRanks = 1 << 20;
+
+std::string readText(const std::filesystem::path &file) {
+  std::error_code error;
+  uintmax_t bytes = std::filesystem::is_regular_file(file, error) ? std::filesystem::file_size(file, error) : 0;
+  std::ifstream stream(file);
+  if (error || !stream || !std::filesystem::is_regular_file(file))
+    throw TableError(fmt::format("{}: error: cannot read it", file.string()));
+  if (bytes > mostBytes)
+    throw TableError(fmt::format("{}: error: has {} bytes, a rank table at most {}", file.string(), bytes, mostBytes));
+  std::stringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
+}
+
+/// Decimal digits alone, up to 2^20.
+std::optional<int> numberIn(std::string_view text) {
+  int number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  bool isWhole = error == std::errc() && end == text.data() + text.size() && number >= 0 && number <= mostRanks;
+  return isWhole ? std::optional(number) : std::nullopt;
+}
+
+/// Reads one file; all faults are kept, so that they can be told at once.
+class TableReader {
+public:
+  explicit TableReader(std::string file) : file(std::move(file)) {}
+
+  RankTable read(const std::string &text) {
+    Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) {
+      fault("", "is no JSON object; a rank table begins {\"version\": \"1.0\", \"server_count\": ...}");
+      finish();
+    }
+    if (auto version = textAt(json, "", "version"); version && *version != "1.0")
+      fault("version", fmt::format("is \"{}\", known is \"1.0\"", *version));
+    if (auto status = textAt(json, "", "status"); status && *status != "completed")
+      fault("status", fmt::format("is \"{}\", wanted \"completed\": the table was not written to its end", *status));
+    std::optional<int> count = numberAt(json, "", "server_count");
+    RankTable table;
+    if (!json.contains("server_list") || !json["server_list"].is_array()) {
+      fault("server_list", "is missing or no list");
+      finish();
+    }
+    const Json &servers = json["server_list"];
+    if (count && static_cast<size_t>(*count) != servers.size())
+      fault("server_count", fmt::format("is {}, server_list has {}", *count, servers.size()));
+    for (size_t i = 0; i < servers.size(); ++i)
+      table.servers.push_back(readServer(servers[i], fmt::format("server_list[{}]", i)));
+    checkRanks();
+    finish();
+    return table;
+  }
+
+private:
+  void fault(const std::string &where, const std::string &what) {
+    constexpr size_t mostFaults = 64;
+    if (faults.size() < mostFaults)
+      faults.push_back(fmt::format("{}: error: {}{}{}", file, where, where.empty() ? "" : ": ", what));
+  }
+
+  void finish() const {
+    if (!faults.empty())
+      throw TableError(fmt::format("{}", fmt::join(faults, "\n")));
+  }
+
+  std::optional<std::string> textAt(const Json &object, const std::string &where, const char *name) {
+    std::string path = where.empty() ? name : where + "." + name;
+    if (!object.is_object() || !object.contains(name)) {
+      fault(path, "is missing");
+      return std::nullopt;
+    }
+    const Json &value = object[name];
+    if (value.is_string())
+      return value.get<std::string>();
+    fault(path, value.is_number() ? fmt::format("is the number {0}, wanted a string: \"{0}\"", value.dump())
+                                  : std::string("is no string"));
+    return std::nullopt;
+  }
+
+  std::optional<int> numberAt(const Json &object, const std::string &where, const char *name) {
+    std::optional<std::string> text = textAt(object, where, name);
+    if (!text)
+      return std::nullopt;
+    std::optional<int> number = numberIn(*text);
+    if (!number)
+      fault(where.empty() ? name : where + "." + name,
+            fmt::format("is \"{}\", wanted a number from 0 to {}", *text, mostRanks));
+    return number;
+  }
+
+  TableServer readServer(const Json &json, const std::string &where) {
+    TableServer server;
+    server.id = textAt(json, where, "server_id").value_or("");
+    if (!server.id.empty() && !serverIds.insert(server.id).second)
+      fault(where + ".server_id", fmt::format("{} has an entry before", server.id));
+    if (!json.is_object() || !json.contains("device") || !json["device"].is_array() || json["device"].empty()) {
+      fault(where + ".device", "is missing, empty or no list");
+      return server;
+    }
+    std::set<int> devices;
+    for (size_t i = 0; i < json["device"].size(); ++i) {
+      const Json &entry = json["device"][i];
+      std::string at = fmt::format("{}.device[{}]", where, i);
+      std::optional<int> device = numberAt(entry, at, "device_id"), rank = numberAt(entry, at, "rank_id");
+      std::string ip = entry.is_object() && entry.contains("device_ip") ? textAt(entry, at, "device_ip").value_or("")
+                                                                        : std::string();
+      if (device && !devices.insert(*device).second)
+        fault(at + ".device_id", fmt::format("{} has an entry before on this server", *device));
+      if (!ip.empty() && !ips.insert(ip).second)
+        fault(at + ".device_ip", fmt::format("{} has an entry before", ip));
+      if (rank)
+        ranks.push_back({*rank, at + ".rank_id"});
+      server.devices.push_back({device.value_or(0), ip, rank.value_or(0)});
+    }
+    return server;
+  }
+
+  /// Ranks stand in order, from 0, without gaps.
+  void checkRanks() {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i].first == static_cast<int>(i))
+        continue;
+      bool isDouble = std::any_of(ranks.begin(), ranks.begin() + i, [&](auto &r) { return r.first == ranks[i].first; });
+      fault(ranks[i].second, fmt::format("is {}, wanted {}: {}", ranks[i].first, i,
+                                         isDouble ? "this rank has an entry before"
+                                                  : "ranks count from 0 through the servers in order"));
+      return; // all behind it are off as well
+    }
+  }
+
+  std::string file;
+  std::vector<std::string> faults;
+  std::set<std::string> serverIds, ips;
+  std::vector<std::pair<int, std::string>> ranks; ///< and where they stand
+};
+
+} // namespace
+
+int RankTable::ranks() const {
+  int count = 0;
+  for (const TableServer &server : servers)
+    count += static_cast<int>(server.devices.size());
+  return count;
+}
+
+RankTable readRankTable(const std::filesystem::path &file) { return TableReader(file.string()).read(readText(file)); }
+
+std::string printRankTable(const RankTable &table) {
+  Json servers = Json::array();
+  for (const TableServer &server : table.servers) {
+    Json devices = Json::array();
+    for (const TableDevice &device : server.devices) {
+      Json entry = {{"device_id", std::to_string(device.device)}};
+      if (!device.ip.empty())
+        entry["device_ip"] = device.ip;
+      entry["rank_id"] = std::to_string(device.rank);
+      devices.push_back(std::move(entry));
+    }
+    servers.push_back({{"server_id", server.id}, {"device", devices}, {"host_nic_ip", "reserve"}});
+  }
+  return Json({{"version", "1.0"},
+               {"server_count", std::to_string(table.servers.size())},
+               {"server_list", servers},
+               {"status", "completed"}})
+             .dump(4) +
+         "\n";
+}
+
+RankTable mergeRankTables(std::span<const RankTable> tables) {
+  RankTable merged;
+  std::set<std::string> ids;
+  int rank = 0;
+  for (const RankTable &table : tables)
+    for (const TableServer &server : table.servers) {
+      if (!ids.insert(server.id).second)
+        throw PlanError(fmt::format("server {} stands in more than one table, or twice in one", server.id));
+      merged.servers.push_back(server);
+      for (TableDevice &device : merged.servers.back().devices)
+        device.rank = rank++;
+    }
+  return merged;
+}
+
+namespace {
+
+/// "slots=8" and its like of one line. Returns what is wrong, empty where nothing is.
+std::string readHostWord(const std::string &word, Host &host) {
+  size_t equals = word.find('=');
+  std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+  if (name == "slots") {
+    std::optional<int> slots = numberIn(value);
+    if (!slots || *slots == 0)
+      return fmt::format("slots is \"{}\", wanted a number of devices or processes from 1", value);
+    host.slots = *slots;
+    return "";
+  }
+  if (name != "device_ips")
+    return fmt::format("\"{}\" is unknown; a line is ADDRESS slots=N device_ips=A,B", word);
+  std::stringstream list(value);
+  for (std::string ip; std::getline(list, ip, ',');)
+    host.deviceIps.push_back(ip);
+  return "";
+}
+
+} // namespace
+
+std::vector<Host> readHosts(const std::filesystem::path &file) {
+  std::stringstream text(readText(file));
+  std::vector<Host> hosts;
+  std::vector<std::string> faults;
+  std::set<std::string> addresses;
+  int number = 0, slots = 0;
+  for (std::string line; std::getline(text, line);) {
+    ++number;
+    std::stringstream words(line.substr(0, line.find('#')));
+    Host host;
+    if (!(words >> host.address))
+      continue;
+    std::string what;
+    for (std::string word; what.empty() && words >> word;)
+      what = readHostWord(word, host);
+    if (what.empty() && !addresses.insert(host.address).second)
+      what = fmt::format("{} has a line before", host.address);
+    if (what.empty() && !host.deviceIps.empty() && host.deviceIps.size() != static_cast<size_t>(host.slots))
+      what = fmt::format("{} device_ips for {} slots", host.deviceIps.size(), host.slots);
+    if (what.empty() && (slots += host.slots) > mostRanks)
+      what = fmt::format("more than {} slots in all", mostRanks);
+    if (!what.empty())
+      faults.push_back(fmt::format("{}:{}: error: {}", file.string(), number, what));
+    hosts.push_back(std::move(host));
+    if (slots > mostRanks)
+      break;
+  }
+  if (hosts.empty())
+    faults.push_back(fmt::format("{}: error: has no host; a line is ADDRESS slots=N", file.string()));
+  if (!faults.empty())
+    throw TableError(fmt::format("{}", fmt::join(faults, "\n")));
+  return hosts;
+}
+
+RankTable tableOf(std::span<const Host> hosts) {
+  RankTable table;
+  int rank = 0;
+  for (const Host &host : hosts) {
+    TableServer server{host.address, {}};
+    for (int slot = 0; slot < host.slots; ++slot)
+      server.devices.push_back({slot, host.deviceIps.empty() ? "" : host.deviceIps[slot], rank++});
+    table.servers.push_back(std::move(server));
+  }
+  return table;
+}
+
+} // namespace espalier::rt::launch

@@ -1,0 +1,400 @@
+#include "runtime/launch/topology.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <numeric>
+
+namespace espalier::rt::launch {
+namespace {
+
+constexpr int mostRanks = 1 << 20;
+
+/// The variables of one launcher that starts a process per rank.
+struct RankVariables {
+  Topology::Launcher launcher;
+  const char *name;      ///< of the launcher, for people
+  const char *signature; ///< set by this launcher alone
+  const char *rank, *world, *localRank, *localWorld, *node, *nodes;
+};
+
+// mpirun inside of a Slurm job inherits its variables, torchrun may be started by either: the innermost comes first.
+// Slurm sets SLURM_STEP_ID for what srun starts only; a batch script has all its other variables, too.
+constexpr RankVariables perRank[] = {
+    {Topology::Torchrun, "torchrun", "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+     "GROUP_WORLD_SIZE"},
+    {Topology::Mpi, "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
+    {Topology::Slurm, "srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr,
+     "SLURM_NODEID", "SLURM_STEP_NUM_NODES"},
+};
+
+constexpr const char *otherVariables[] = {"MASTER_ADDR",         "MASTER_PORT",  "RANK",
+                                          "WORLD_SIZE",          "PET_NNODES",   "PET_NODE_RANK",
+                                          "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_TASKS_PER_NODE",
+                                          "SLURM_SRUN_COMM_HOST"};
+
+/// Port at which ranks meet where the launcher gives a host only: the same for all of a job.
+constexpr int firstPort = 20000, ports = 20000;
+
+/// First host of "node[03-07,9],other": "node03".
+std::string firstHost(const std::string &list) {
+  size_t open = list.find_first_of("[,");
+  if (open == std::string::npos || list[open] == ',')
+    return list.substr(0, open);
+  size_t end = list.find_first_of("-,]", open);
+  return list.substr(0, open) + list.substr(open + 1, end - open - 1);
+}
+
+/// Tasks of node `node` in Slurm's "2(x3),1": 2, 2, 2, 1.
+std::optional<int> tasksOfNode(const std::string &text, int node) {
+  const char *at = text.data(), *end = at + text.size();
+  while (at < end) {
+    int tasks = 0, times = 1;
+    auto [next, error] = std::from_chars(at, end, tasks);
+    if (error != std::errc())
+      return std::nullopt;
+    at = next;
+    if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
+      auto [closing, bad] = std::from_chars(at + 2, end, times);
+      if (bad != std::errc() || closing == end || *closing != ')')
+        return std::nullopt;
+      at = closing + 1;
+    }
+    if (node < times)
+      return tasks;
+    node -= times;
+    if (at < end && *at++ != ',')
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+class TopologyFinder {
+public:
+  TopologyFinder(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan)
+      : environment(environment), options(options), plan(plan) {}
+
+  Topology find() {
+    checkOptions();
+    const RankVariables *launcher = launcherOf();
+    if (options.table)
+      fromTable();
+    else if (options.nodes)
+      fromOptions();
+    else if (launcher)
+      fromRankVariables(*launcher);
+    else if (text("WORLD_SIZE") && text("RANK") && text("MASTER_ADDR"))
+      fromKubernetes();
+    else
+      alone();
+    if ((options.table || options.nodes) && launcher)
+      throw LaunchError(fmt::format("{} and the variables of {} ({}) both say who this process is; give one of them",
+                                    options.table ? "--rank-table" : "--nodes", launcher->name, launcher->rank));
+    return std::move(found);
+  }
+
+private:
+  std::optional<std::string> text(const char *name) const {
+    auto entry = name ? environment.find(name) : environment.end();
+    return entry == environment.end() || entry->second.empty() ? std::nullopt : std::optional(entry->second);
+  }
+
+  /// A variable that must be a number of 0 to 2^20.
+  std::optional<int> number(const char *name) const {
+    std::optional<std::string> value = text(name);
+    if (!value)
+      return std::nullopt;
+    int result = -1;
+    auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
+    if (error != std::errc() || end != value->data() + value->size() || result < 0 || result > mostRanks)
+      throw LaunchError(fmt::format("{} is \"{}\", wanted a number from 0 to {}", name, *value, mostRanks));
+    return result;
+  }
+
+  int needed(const RankVariables &launcher, const char *name) const {
+    std::optional<int> value = number(name);
+    if (!value)
+      throw LaunchError(fmt::format("{} is set, as by {}, but {} is not", launcher.signature, launcher.name, name));
+    return *value;
+  }
+
+  void fact(const char *name, const std::string &value, const std::string &source) {
+    found.facts.push_back({name, value, source});
+  }
+
+  void checkOptions() const {
+    if (options.nodes.has_value() != options.nodeRank.has_value())
+      throw LaunchError(fmt::format("{} needs {}", options.nodes ? "--nodes" : "--node-rank",
+                                    options.nodes ? "--node-rank, from 0" : "--nodes"));
+    if (options.nodes && (*options.nodes < 1 || *options.nodeRank < 0 || *options.nodeRank >= *options.nodes))
+      throw LaunchError(
+          fmt::format("--node-rank {} of --nodes {}: wanted 0 to nodes - 1", *options.nodeRank, *options.nodes));
+    if (options.nodes && *options.nodes > 1 && options.rendezvous.empty())
+      throw LaunchError("--nodes above 1 needs --rendezvous HOST:PORT, an address of node 0 that all nodes reach");
+    if (options.table && options.nodes)
+      throw LaunchError("--rank-table and --nodes both say which hosts there are; give one of them");
+    if (!options.table && (!options.serverId.empty() || !options.deviceRange.empty()))
+      throw LaunchError(
+          fmt::format("{} needs --rank-table", options.serverId.empty() ? "--device-range" : "--server-id"));
+  }
+
+  const RankVariables *launcherOf() const {
+    const RankVariables *first = nullptr;
+    for (const RankVariables &launcher : perRank) {
+      if (!text(launcher.signature) || !text(launcher.rank))
+        continue;
+      if (!first) {
+        first = &launcher;
+        continue;
+      }
+      // Inside one of another, both must mean the same process; a launcher of one process says nothing.
+      std::optional<int> world = number(launcher.world);
+      if (world && *world > 1 && number(launcher.rank) != number(first->rank) && *world == number(first->world))
+        throw LaunchError(fmt::format("{} says rank {} ({}), {} says rank {} ({}); unset one", first->name,
+                                      *number(first->rank), first->rank, launcher.name, *number(launcher.rank),
+                                      launcher.rank));
+    }
+    return first;
+  }
+
+  void checkWorld(int world, const std::string &source) const {
+    if (world != plan.ranks)
+      throw LaunchError(fmt::format("{} says {} ranks, {} is a plan for {}: start {}, or compile for {} devices",
+                                    source, world, plan.name, plan.ranks, plan.ranks, world));
+  }
+
+  void fromRankVariables(const RankVariables &v) {
+    auto source = [&](const char *name) { return fmt::format("{} of {}", name, v.name); };
+    found.launcher = v.launcher;
+    found.world = needed(v, v.world);
+    checkWorld(found.world, source(v.world));
+    int rank = needed(v, v.rank), local = needed(v, v.localRank);
+    if (rank >= found.world)
+      throw LaunchError(fmt::format("{} is {}, but {} is {}", v.rank, rank, v.world, found.world));
+    found.ranks = {rank};
+    found.devices = {local};
+    fact("world", std::to_string(found.world), source(v.world));
+    fact("rank", std::to_string(rank), source(v.rank));
+    fact("device", std::to_string(local), source(v.localRank));
+    found.node = number(v.node).value_or(0);
+    found.nodes = std::max(1, number(v.nodes).value_or(1));
+    found.hostRanks = number(v.localWorld).value_or(0);
+    if (v.launcher == Topology::Slurm)
+      found.hostRanks = tasksOfNode(text("SLURM_STEP_TASKS_PER_NODE").value_or(""), found.node).value_or(0);
+    if (found.hostRanks == 0)
+      found.hostRanks = found.world / found.nodes;
+    if (local >= found.hostRanks)
+      throw LaunchError(fmt::format("{} is {}, but this host has {} ranks", v.localRank, local, found.hostRanks));
+    fact("ranks of this host", std::to_string(found.hostRanks),
+         v.localWorld && text(v.localWorld) ? source(v.localWorld) : fmt::format("variables of {}", v.name));
+    findMaster(v);
+  }
+
+  void findMaster(const RankVariables &v) {
+    if (!options.rendezvous.empty()) {
+      found.rendezvous = options.rendezvous;
+      fact("rendezvous", found.rendezvous, "--rendezvous");
+    } else if (v.launcher == Topology::Torchrun || text("MASTER_ADDR")) {
+      std::optional<std::string> host = text("MASTER_ADDR"), port = text("MASTER_PORT");
+      if (!host || !port)
+        throw LaunchError(fmt::format("{} is not set: ranks do not know where to meet; give --rendezvous HOST:PORT",
+                                      host ? "MASTER_PORT" : "MASTER_ADDR"));
+      // torchrun's own store listens at MASTER_PORT.
+      int shifted = *number("MASTER_PORT") + (v.launcher == Topology::Torchrun ? 1 : 0);
+      found.rendezvous = fmt::format("{}:{}", *host, shifted);
+      fact("rendezvous", found.rendezvous,
+           v.launcher == Topology::Torchrun ? "MASTER_ADDR, and the port behind MASTER_PORT"
+                                            : "MASTER_ADDR, MASTER_PORT");
+    } else if (v.launcher == Topology::Slurm) {
+      std::optional<std::string> hosts = text("SLURM_STEP_NODELIST");
+      if (!hosts)
+        throw LaunchError(
+            "SLURM_STEP_NODELIST is not set: ranks do not know where to meet; give --rendezvous HOST:PORT");
+      found.rendezvous =
+          fmt::format("{}:{}", firstHost(*hosts), firstPort + number("SLURM_JOB_ID").value_or(0) % ports);
+      fact("rendezvous", found.rendezvous, "first of SLURM_STEP_NODELIST, port of SLURM_JOB_ID");
+    }
+  }
+
+  /// A process per host: its ranks are neighbours.
+  void takeHost(int node, int nodes) {
+    if (plan.ranks % nodes != 0)
+      throw LaunchError(fmt::format("{} is a plan for {} ranks, which {} nodes cannot share equally; a rank table can "
+                                    "say who has how many",
+                                    plan.name, plan.ranks, nodes));
+    found.node = node;
+    found.nodes = nodes;
+    found.world = plan.ranks;
+    found.hostRanks = plan.ranks / nodes;
+    found.ranks.resize(found.hostRanks);
+    std::iota(found.ranks.begin(), found.ranks.end(), node * found.hostRanks);
+    found.devices.resize(found.hostRanks);
+    std::iota(found.devices.begin(), found.devices.end(), 0);
+  }
+
+  void fromOptions() {
+    found.launcher = Topology::Options;
+    takeHost(*options.nodeRank, *options.nodes);
+    found.rendezvous = options.rendezvous;
+    fact("nodes", std::to_string(found.nodes), "--nodes");
+    fact("node", std::to_string(found.node), "--node-rank");
+    if (!found.rendezvous.empty())
+      fact("rendezvous", found.rendezvous, "--rendezvous");
+  }
+
+  /// PyTorchJob starts a pod per host and says so in torch's names, without LOCAL_RANK.
+  void fromKubernetes() {
+    found.launcher = Topology::Kubernetes;
+    int nodes = *number("WORLD_SIZE"), node = *number("RANK");
+    if (nodes < 1 || node >= nodes)
+      throw LaunchError(fmt::format("RANK is {}, but WORLD_SIZE is {}", node, nodes));
+    takeHost(node, nodes);
+    fact("nodes", std::to_string(nodes), "WORLD_SIZE of the job (no LOCAL_RANK: a process per host)");
+    fact("node", std::to_string(node), "RANK of the job");
+    if (!text("MASTER_PORT"))
+      throw LaunchError("MASTER_PORT is not set: ranks do not know where to meet; give --rendezvous HOST:PORT");
+    found.rendezvous = options.rendezvous.empty() ? fmt::format("{}:{}", *text("MASTER_ADDR"), *number("MASTER_PORT"))
+                                                  : options.rendezvous;
+    fact("rendezvous", found.rendezvous, options.rendezvous.empty() ? "MASTER_ADDR, MASTER_PORT" : "--rendezvous");
+  }
+
+  void alone() {
+    takeHost(0, 1);
+    fact("world", std::to_string(found.world), "the plan; nothing started this process as one of several");
+  }
+
+  /// "[8,16]": ranks 8 to 15, as MindFormers' run_distribute takes it.
+  std::pair<int, int> rangeOf(const std::string &range) const {
+    int first = 0, last = 0;
+    const char *end = range.data() + range.size();
+    bool isGood = range.size() >= 5 && range.front() == '[' && (range.back() == ']' || range.back() == ')');
+    if (isGood) {
+      auto [comma, bad] = std::from_chars(range.data() + 1, end, first);
+      isGood = bad == std::errc() && comma < end && *comma == ',';
+      if (isGood) {
+        auto [closing, error] = std::from_chars(comma + 1, end, last);
+        isGood = error == std::errc() && closing + 1 == end;
+      }
+    }
+    if (!isGood || first < 0 || last <= first)
+      throw LaunchError(fmt::format("--device-range is \"{}\", wanted '[8,16]' for ranks 8 to 15", range));
+    return {first, last};
+  }
+
+  /// Which server of the table this host is.
+  size_t ownServer() const {
+    const std::vector<TableServer> &servers = options.table->servers;
+    auto named = [&](const std::string &id) {
+      return std::ranges::find(servers, id, &TableServer::id) - servers.begin();
+    };
+    if (!options.serverId.empty()) {
+      size_t server = named(options.serverId);
+      if (server == servers.size())
+        throw LaunchError(fmt::format("{} has no server {}; it has {}", options.tableFile, options.serverId, ids()));
+      return server;
+    }
+    if (!options.deviceRange.empty()) {
+      auto [first, last] = rangeOf(options.deviceRange);
+      for (size_t i = 0; i < servers.size(); ++i)
+        if (servers[i].devices.front().rank == first && servers[i].devices.back().rank + 1 == last)
+          return i;
+      throw LaunchError(fmt::format("no server of {} has exactly ranks {} to {}", options.tableFile, first, last - 1));
+    }
+    if (servers.size() == 1)
+      return 0;
+    size_t server = named(options.hostName);
+    if (server == servers.size())
+      throw LaunchError(fmt::format("{} does not say which of {} this host is; give --server-id or --device-range",
+                                    options.tableFile, ids()));
+    return server;
+  }
+
+  std::string ids() const {
+    constexpr size_t shown = 8;
+    std::vector<std::string> names;
+    for (const TableServer &server : options.table->servers)
+      if (names.size() < shown)
+        names.push_back(server.id);
+    return fmt::format("{}{}", fmt::join(names, ", "), options.table->servers.size() > shown ? ", ..." : "");
+  }
+
+  void fromTable() {
+    checkWorld(options.table->ranks(), options.tableFile);
+    found.launcher = Topology::Table;
+    size_t own = ownServer();
+    const TableServer &server = options.table->servers[own];
+    found.node = static_cast<int>(own);
+    found.nodes = static_cast<int>(options.table->servers.size());
+    found.world = options.table->ranks();
+    found.hostRanks = static_cast<int>(server.devices.size());
+    for (const TableDevice &device : server.devices) {
+      found.ranks.push_back(device.rank);
+      found.devices.push_back(device.device);
+    }
+    fact("world", std::to_string(found.world), options.tableFile);
+    fact("node", std::to_string(found.node),
+         !options.serverId.empty()      ? "--server-id"
+         : !options.deviceRange.empty() ? "--device-range"
+         : found.nodes == 1             ? options.tableFile
+                                        : "this host's name in " + options.tableFile);
+    if (found.nodes == 1)
+      return;
+    found.rendezvous = options.rendezvous.empty() ? fmt::format("{}:{}", options.table->servers.front().id, firstPort)
+                                                  : options.rendezvous;
+    fact("rendezvous", found.rendezvous,
+         options.rendezvous.empty() ? "first server of " + options.tableFile : "--rendezvous");
+  }
+
+  const Environment &environment;
+  const LaunchOptions &options;
+  const PlanNeeds &plan;
+  Topology found;
+};
+
+} // namespace
+
+Environment environmentOfProcess() {
+  Environment environment;
+  auto take = [&](const char *name) {
+    if (const char *value = name ? std::getenv(name) : nullptr)
+      environment[name] = value;
+  };
+  for (const RankVariables &v : perRank)
+    for (const char *name : {v.signature, v.rank, v.world, v.localRank, v.localWorld, v.node, v.nodes})
+      take(name);
+  for (const char *name : otherVariables)
+    take(name);
+  return environment;
+}
+
+Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan,
+                      int devicesHere) {
+  Topology topology = TopologyFinder(environment, options, plan).find();
+  int last = topology.isProcessPerRank() ? topology.hostRanks - 1 : std::ranges::max(topology.devices);
+  if (devicesHere > 0 && last >= devicesHere && !options.sharesDevices)
+    throw LaunchError(fmt::format("this host has {} {}, its ranks use devices 0 to {}; start fewer ranks here, or let "
+                                  "several use one with --share-devices",
+                                  devicesHere, devicesHere == 1 ? "device" : "devices", last));
+  if (devicesHere > 0)
+    for (int &device : topology.devices)
+      device %= devicesHere;
+  // Between hosts CPU ranks talk over MPI, which mpirun or srun must have started.
+  bool hasMpi = topology.launcher == Topology::Mpi || topology.launcher == Topology::Slurm;
+  if (!plan.isCuda && topology.nodes > 1 && !hasMpi)
+    throw LaunchError(fmt::format("{} is a plan for CPUs on {} hosts, whose ranks talk over MPI: mpirun -np {} --host "
+                                  "HOST:{},... espalier run {}",
+                                  plan.name, topology.nodes, plan.ranks, topology.hostRanks, plan.name));
+  return topology;
+}
+
+std::string describe(const Topology &topology) {
+  std::string text;
+  for (const Fact &fact : topology.facts)
+    text += fmt::format("  {} {} ({})\n", fact.name, fact.value, fact.source);
+  return text;
+}
+
+} // namespace espalier::rt::launch

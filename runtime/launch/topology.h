@@ -1,0 +1,74 @@
+// Who am I and who are the others: read from what started this process (nothing, mpirun, torchrun, srun, a Kubernetes
+// job, a rank table, options), never guessed. Contradictions are refused in a sentence.
+#pragma once
+
+#include "runtime/launch/rank_table.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace espalier::rt::launch {
+
+/// What started this process and what it was told contradict each other; the text is a user error.
+class LaunchError : public PlanError {
+public:
+  using PlanError::PlanError;
+};
+
+/// Variables by name; of a process or, in tests, made up.
+using Environment = std::map<std::string, std::string>;
+
+/// The variables of this process that the launchers set.
+Environment environmentOfProcess();
+
+/// What the command line says about the topology.
+struct LaunchOptions {
+  std::optional<int> nodes, nodeRank; ///< --nodes, --node-rank
+  std::string rendezvous;             ///< --rendezvous HOST:PORT
+  std::optional<RankTable> table;     ///< --rank-table
+  std::string tableFile;              ///< its name, for errors
+  std::string serverId;               ///< --server-id
+  std::string deviceRange;            ///< --device-range '[8,16]': ranks 8 to 15
+  bool sharesDevices = false;         ///< --share-devices
+  std::string hostName;               ///< this host's, to find the server of a table where nothing says which
+};
+
+/// What the plan asks for.
+struct PlanNeeds {
+  int ranks = 1;
+  bool isCuda = false;
+  std::string name; ///< its file, for errors
+};
+
+/// A fact and what said so: {"world", "8", "WORLD_SIZE of torchrun"}.
+struct Fact {
+  std::string name, value, source;
+};
+
+/// Which ranks this process starts, and how they find the others.
+struct Topology {
+  enum Launcher { Alone, Mpi, Torchrun, Slurm, Kubernetes, Table, Options };
+  Launcher launcher = Alone;
+  int node = 0, nodes = 1;
+  /// Ranks of this process in ascending order: all of the host's where the launcher starts a process per host, one
+  /// where it starts a process per rank.
+  std::vector<int> ranks;
+  std::vector<int> devices; ///< of each of `ranks`, a number on this host
+  int world = 1;
+  int hostRanks = 1;      ///< how many ranks of the plan share this host
+  std::string rendezvous; ///< HOST:PORT; empty where all ranks are in this process, or MPI brings them together
+  std::vector<Fact> facts;
+
+  bool isProcessPerRank() const { return launcher == Mpi || launcher == Torchrun || launcher == Slurm; }
+};
+
+/// The topology, or LaunchError. `devicesHere`: devices of the plan's kind on this host; 0: not known.
+Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan,
+                      int devicesHere);
+
+/// Lines "world 8 (WORLD_SIZE of torchrun)" for people.
+std::string describe(const Topology &topology);
+
+} // namespace espalier::rt::launch

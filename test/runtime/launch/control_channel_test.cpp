@@ -1,0 +1,241 @@
+// Frames alone, then a server and clients over loopback: who is let in, who is refused and named, who is lost.
+#include "runtime/launch/control_channel.h"
+
+#include "runtime/launch/socket.h"
+
+#include <functional>
+#include <future>
+#include <gmock/gmock.h>
+
+namespace espalier::rt::launch {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string hex(const Digest &digest) {
+  std::string text;
+  for (uint8_t byte : digest)
+    text += "0123456789abcdef"[byte / 16], text += "0123456789abcdef"[byte % 16];
+  return text;
+}
+
+Digest hmacOf(const std::string &key, const std::string &text) {
+  auto bytes = [](const std::string &s) { return std::span(reinterpret_cast<const uint8_t *>(s.data()), s.size()); };
+  return hmacSha256(bytes(key), bytes(text));
+}
+
+// RFC 4231, cases 1, 2 and 6.
+TEST(HmacTest, IsThatOfTheStandard) {
+  EXPECT_EQ(hex(hmacOf(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(hex(hmacOf("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex(hmacOf(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+class FrameTest : public testing::Test {
+protected:
+  Digest key = helloKey("token");
+  FrameSealer sealer{key, Direction::ToServer};
+  FrameOpener opener{key, Direction::ToServer};
+
+  std::string refusal(FrameOpener &from, const std::string &bytes) {
+    from.feed(bytes);
+    try {
+      from.next();
+    } catch (const FrameError &error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(FrameTest, WhatIsSealedIsOpenedByteByByte) {
+  Message first{MessageKind::Failure, "rank 3"}, second{MessageKind::Heartbeat, ""};
+  std::string bytes = sealer.seal(first) + sealer.seal(second);
+  std::vector<Message> opened;
+  for (char byte : bytes) {
+    opener.feed({&byte, 1});
+    while (auto message = opener.next())
+      opened.push_back(*message);
+  }
+  EXPECT_THAT(opened, ElementsAre(first, second));
+}
+
+TEST_F(FrameTest, AnyChangedByteIsRefused) {
+  std::string frame = sealer.seal({MessageKind::Failure, "rank 3"});
+  for (size_t i = 0; i < frame.size(); ++i) {
+    if (i >= 8 && i < 12)
+      continue; // a longer length waits for more
+    std::string changed = frame;
+    changed[i] ^= 1;
+    FrameOpener fresh(key, Direction::ToServer);
+    EXPECT_NE(refusal(fresh, changed), "") << "byte " << i;
+  }
+}
+
+TEST_F(FrameTest, IsRefusedFromTheWrongSideKeyOrPlace) {
+  std::string frame = sealer.seal({MessageKind::Stop, ""});
+  FrameOpener otherSide(key, Direction::ToClient), otherKey(helloKey("other"), Direction::ToServer);
+  EXPECT_THAT(refusal(otherSide, frame), HasSubstr("another token"));
+  EXPECT_THAT(refusal(otherKey, frame), HasSubstr("another token"));
+  EXPECT_EQ(refusal(opener, frame), "");
+  EXPECT_THAT(refusal(opener, frame), HasSubstr("sends message 0 where 1 was wanted")); // said again
+  FrameOpener http(key, Direction::ToServer);
+  EXPECT_THAT(refusal(http, "GET / HTTP/1.1"), HasSubstr("another protocol"));
+}
+
+TEST_F(FrameTest, LengthsAreBoundedBeforeTheyAreBelieved) {
+  std::string frame = sealer.seal({MessageKind::Stop, ""});
+  frame[11] = '\x7f';
+  EXPECT_THAT(refusal(opener, frame), HasSubstr("announces a message of"));
+  EXPECT_THROW(sealer.seal({MessageKind::Blob, std::string(mostPayloadBytes + 1, 'x')}), FrameError);
+}
+
+TEST(EndpointTest, IsHostAndPort) {
+  EXPECT_EQ(parseEndpoint("a.b:80").port, 80);
+  EXPECT_EQ(parseEndpoint("[::1]:80").host, "::1");
+  for (const char *text : {"", "host", ":80", "host:", "host:x", "host:70000", "host:-1"})
+    EXPECT_THROW(parseEndpoint(text), ChannelError) << text;
+}
+
+Member member(std::vector<int> ranks, std::string host, std::string plan = "hash") {
+  return {std::move(plan), "1", std::move(ranks), std::move(host), 7};
+}
+
+class ChannelTest : public testing::Test {
+protected:
+  ControlServer server{{"127.0.0.1", 0}, "token", member({0, 1}, "first"), 4};
+  Endpoint endpoint{"127.0.0.1", server.port()};
+  std::vector<ControlEvent> seen;
+
+  std::future<std::unique_ptr<ControlClient>> join(Member own, std::string token = "token") {
+    return std::async(std::launch::async, [this, own = std::move(own), token = std::move(token)] {
+      return std::make_unique<ControlClient>(endpoint, token, own, Milliseconds(5000));
+    });
+  }
+
+  /// Polls until an event of that kind has come.
+  const ControlEvent &await(ControlEvent::Kind kind) {
+    for (int turn = 0; turn < 500; ++turn) {
+      for (ControlEvent &event : server.poll(Milliseconds(20)))
+        seen.push_back(std::move(event));
+      for (const ControlEvent &event : seen)
+        if (event.kind == kind)
+          return event;
+    }
+    throw std::runtime_error("nothing has come");
+  }
+
+  static std::string reason(std::future<std::unique_ptr<ControlClient>> &client) {
+    try {
+      client.get();
+    } catch (const ChannelError &error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  static std::vector<ControlEvent> awaitAt(ControlClient &client) {
+    for (int turn = 0; turn < 500; ++turn)
+      if (auto events = client.poll(Milliseconds(20)); !events.empty())
+        return events;
+    return {};
+  }
+};
+
+TEST_F(ChannelTest, MembersMeetAndTalk) {
+  EXPECT_FALSE(server.isComplete());
+  auto joining = join(member({2, 3}, "second"));
+  int peer = await(ControlEvent::Joined).peer;
+  EXPECT_TRUE(server.isComplete());
+  std::unique_ptr<ControlClient> client = joining.get();
+  EXPECT_THAT(server.members(), ElementsAre(member({0, 1}, "first"), member({2, 3}, "second")));
+  client->send({MessageKind::Failure, "rank 2"});
+  EXPECT_EQ(await(ControlEvent::Received).message, (Message{MessageKind::Failure, "rank 2"}));
+  server.send(peer, {MessageKind::Blob, std::string(1 << 20, 'n')});
+  std::vector<ControlEvent> got = awaitAt(*client);
+  for (int turn = 0; got.empty() && turn < 10; ++turn)
+    server.poll(Milliseconds(1)), got = client->poll(Milliseconds(20));
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].message.payload.size(), size_t{1} << 20);
+  server.broadcast({MessageKind::Stop, ""});
+  EXPECT_EQ(awaitAt(*client).at(0).message.kind, MessageKind::Stop);
+  client.reset();
+  EXPECT_THAT(await(ControlEvent::Lost).text, HasSubstr("closed by the other side"));
+  EXPECT_EQ(await(ControlEvent::Lost).member.host, "second");
+}
+
+TEST_F(ChannelTest, AnotherTokenIsRefusedOnBothSides) {
+  auto joining = join(member({2, 3}, "second"), "other");
+  while (joining.wait_for(Milliseconds(0)) != std::future_status::ready)
+    server.poll(Milliseconds(20));
+  // The server's greeting is signed: the stranger knows at once that it is not among its own.
+  EXPECT_THAT(reason(joining), HasSubstr("signs with another token"));
+  EXPECT_FALSE(server.isComplete());
+}
+
+TEST_F(ChannelTest, OtherPlansVersionsAndRanksAreNamed) {
+  auto plan = join(member({2}, "second", "other"));
+  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("second has another plan (hash other"));
+  EXPECT_THAT(reason(plan), HasSubstr("second has another plan (hash other, the first host's is hash)"));
+  seen.clear();
+  Member newer = member({2}, "third");
+  newer.version = "2";
+  auto version = join(newer);
+  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("third runs Espalier 2, the first host runs 1"));
+  reason(version);
+  seen.clear();
+  auto twice = join(member({1}, "fourth"));
+  EXPECT_THAT(await(ControlEvent::Refused).text,
+              HasSubstr("fourth starts rank 1, which first (process 7) has started"));
+  reason(twice);
+  seen.clear();
+  auto beyond = join(member({4}, "fifth"));
+  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("fifth starts rank 4, the plan has 4"));
+  reason(beyond);
+}
+
+TEST_F(ChannelTest, StrangersAndReplaysAreNamed) {
+  std::string error, recorded;
+  Socket stranger = connectTo(endpoint, 1000);
+  std::string request = "GET / HTTP/1.1\r\n\r\n";
+  stranger.write(request, error);
+  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("speaks another protocol"));
+  seen.clear();
+  // A Join that another connection of this run would have sent: its nonce is another.
+  recorded = FrameSealer(joinKey("token", makeNonce()), Direction::ToServer)
+                 .seal({MessageKind::Join, std::string(32, 'n') + "{}"});
+  Socket replay = connectTo(endpoint, 1000);
+  replay.write(recorded, error);
+  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("repeats what another connection said"));
+}
+
+TEST_F(ChannelTest, NobodyThereIsSaid) {
+  Endpoint nobody{"127.0.0.1", 1};
+  try {
+    ControlClient(nobody, "token", member({2}, "second"), Milliseconds(200));
+    FAIL() << "was let in";
+  } catch (const ChannelError &error) {
+    EXPECT_THAT(error.what(), HasSubstr("nobody listens at 127.0.0.1:1"));
+  }
+  EXPECT_THROW(ControlClient({"no such host", 1}, "token", member({2}, "x"), Milliseconds(1)), ChannelError);
+}
+
+TEST_F(ChannelTest, ListensAtOneAddressWithAToken) {
+  EXPECT_THROW(ControlServer(endpoint, "token", member({0}, "first"), 1), ChannelError); // the port is taken
+  EXPECT_THROW(ControlServer({"127.0.0.1", 0}, "", member({0}, "first"), 1), ChannelError);
+  EXPECT_FALSE(connectTo({"127.0.0.2", endpoint.port}, 200).isOpen());
+}
+
+TEST(MembersTest, AreReadAsTheyWereWritten) {
+  std::vector<Member> members = {member({0, 1}, "a"), member({}, "b")};
+  EXPECT_EQ(parseMembers(printMembers(members)), members);
+  EXPECT_THROW(parseMembers("[{}]"), FrameError);
+  EXPECT_THROW(parseMembers("{"), FrameError);
+}
+
+} // namespace
+} // namespace espalier::rt::launch

@@ -1,0 +1,133 @@
+// Rank tables and hosts files: what is written is read again, and each fault is told with its place.
+#include "runtime/launch/rank_table.h"
+
+#include <fmt/format.h>
+#include <fstream>
+#include <functional>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace espalier::rt::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class RankTableTest : public testing::Test {
+protected:
+  ~RankTableTest() override { fs::remove(file); }
+
+  fs::path write(const std::string &text) {
+    std::ofstream(file) << text;
+    return file;
+  }
+
+  std::string faults(const std::string &text) {
+    write(text);
+    try {
+      readRankTable(file);
+    } catch (const TableError &error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  /// What is said of two hosts with two devices each after a change.
+  std::string faultsAfter(const std::function<void(Json &)> &change) {
+    std::vector<Host> hosts = {{"10.0.0.1", 2, {"192.1.0.1", "192.1.0.2"}}, {"10.0.0.2", 2, {}}};
+    Json json = Json::parse(printRankTable(tableOf(hosts)));
+    change(json);
+    return faults(json.dump());
+  }
+
+  static Json &device(Json &json, int server, int index) { return json["server_list"][server]["device"][index]; }
+
+  fs::path file = fs::temp_directory_path() / fmt::format("espalier-table-{}.json", getpid());
+};
+
+TEST_F(RankTableTest, IsReadAsItWasWritten) {
+  std::vector<Host> hosts = {{"10.0.0.1", 2, {"192.1.0.1", "192.1.0.2"}}, {"10.0.0.2", 1, {}}};
+  RankTable table = tableOf(hosts);
+  EXPECT_EQ(table.ranks(), 3);
+  EXPECT_EQ(table.servers[1].devices[0].rank, 2);
+  EXPECT_EQ(readRankTable(write(printRankTable(table))), table);
+}
+
+TEST_F(RankTableTest, TellsEachFaultWithItsPlace) {
+  EXPECT_EQ(faultsAfter([](Json &) {}), "");
+  EXPECT_THAT(faultsAfter([](Json &json) { device(json, 1, 0)["rank_id"] = 2; }),
+              HasSubstr("server_list[1].device[0].rank_id: is the number 2, wanted a string: \"2\""));
+  EXPECT_THAT(faultsAfter([](Json &json) { device(json, 1, 0)["rank_id"] = "3"; }),
+              HasSubstr("server_list[1].device[0].rank_id: is 3, wanted 2: ranks count from 0"));
+  EXPECT_THAT(faultsAfter([](Json &json) { device(json, 1, 1)["rank_id"] = "2"; }),
+              HasSubstr("is 2, wanted 3: this rank has an entry before"));
+  EXPECT_THAT(faultsAfter([](Json &json) { device(json, 0, 1)["device_id"] = "0"; }),
+              HasSubstr("server_list[0].device[1].device_id: 0 has an entry before on this server"));
+  EXPECT_THAT(faultsAfter([](Json &json) { device(json, 0, 1)["device_ip"] = "192.1.0.1"; }),
+              HasSubstr("device_ip: 192.1.0.1 has an entry before"));
+  EXPECT_THAT(faultsAfter([](Json &json) { device(json, 0, 1)["device_id"] = "one"; }),
+              HasSubstr("device_id: is \"one\", wanted a number from 0 to"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"][1]["server_id"] = "10.0.0.1"; }),
+              HasSubstr("server_list[1].server_id: 10.0.0.1 has an entry before"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["server_count"] = "3"; }),
+              HasSubstr("server_count: is 3, server_list has 2"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["version"] = "1.2"; }), HasSubstr("is \"1.2\", known is \"1.0\""));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["status"] = "initializing"; }), HasSubstr("wanted \"completed\""));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"][0]["device"] = 5; }),
+              HasSubstr("server_list[0].device: is missing, empty or no list"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json.erase("server_list"); }), HasSubstr("server_list: is missing"));
+  EXPECT_THAT(faults("[1, 2"), HasSubstr("is no JSON object"));
+}
+
+TEST_F(RankTableTest, TellsAllFaultsAtOnce) {
+  std::string text = faultsAfter([](Json &json) {
+    json["server_count"] = "3";
+    device(json, 0, 1)["device_id"] = "0";
+  });
+  EXPECT_THAT(text, HasSubstr("server_count"));
+  EXPECT_THAT(text, HasSubstr("device_id"));
+}
+
+TEST_F(RankTableTest, CannotReadWhatIsNoFile) {
+  EXPECT_THROW(readRankTable("/nonexistent/table.json"), TableError);
+  EXPECT_THROW(readRankTable(fs::temp_directory_path()), TableError);
+}
+
+TEST_F(RankTableTest, MergingCountsRanksAnew) {
+  std::vector<Host> one = {{"10.0.0.1", 2, {}}}, two = {{"10.0.0.2", 2, {}}};
+  std::vector<RankTable> tables = {tableOf(two), tableOf(one)};
+  RankTable merged = mergeRankTables(tables);
+  EXPECT_EQ(merged.servers[0].id, "10.0.0.2");
+  EXPECT_EQ(merged.servers[1].devices[0].rank, 2);
+  tables.push_back(tableOf(one));
+  EXPECT_THROW(mergeRankTables(tables), PlanError);
+}
+
+TEST_F(RankTableTest, HostsAreLines) {
+  std::vector<Host> hosts = readHosts(write("# two hosts\n10.0.0.1 slots=2 device_ips=a,b\n\n10.0.0.2\n"));
+  ASSERT_EQ(hosts.size(), 2u);
+  EXPECT_EQ(hosts[0].slots, 2);
+  EXPECT_EQ(hosts[0].deviceIps, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(hosts[1].slots, 1);
+}
+
+TEST_F(RankTableTest, HostsFaultsHaveLines) {
+  write("a slots=0\nb slot=2\na slots=1\nc slots=2 device_ips=x\n");
+  try {
+    readHosts(file);
+    FAIL() << "was read";
+  } catch (const TableError &error) {
+    EXPECT_THAT(error.what(), HasSubstr(":1: error: slots is \"0\""));
+    EXPECT_THAT(error.what(), HasSubstr(":2: error: \"slot=2\" is unknown"));
+    EXPECT_THAT(error.what(), HasSubstr(":4: error: 1 device_ips for 2 slots"));
+  }
+  write("a\na\n");
+  EXPECT_THROW(readHosts(file), TableError);
+  write("\n");
+  EXPECT_THROW(readHosts(file), TableError);
+}
+
+} // namespace
+} // namespace espalier::rt::launch

@@ -1,0 +1,81 @@
+// `espalier cluster`: makes, joins and checks rank tables.
+#include "tools/commands.h"
+
+#include "runtime/data/atomic_file.h"
+#include "runtime/launch/rank_table.h"
+#include "runtime/mesh.h"
+#include "runtime/plan_file.h"
+
+#include <fmt/format.h>
+#include <memory>
+
+namespace espalier {
+namespace {
+
+namespace launch = rt::launch;
+
+struct ClusterWords {
+  std::string hosts, output, table, plan;
+  std::vector<std::string> tables;
+};
+
+void write(const std::string &file, const launch::RankTable &table) {
+  std::string text = launch::printRankTable(table);
+  rt::AtomicFile output(file);
+  output.write(text.data(), text.size());
+  output.commit();
+  fmt::print("{}: {} hosts, {} ranks\n", file, table.servers.size(), table.ranks());
+}
+
+void addGenerate(CLI::App &cluster, std::shared_ptr<ClusterWords> words) {
+  CLI::App *verb = cluster.add_subcommand("generate", "A rank table for the hosts of a file");
+  verb->add_option("--hosts", words->hosts, "lines ADDRESS slots=N [device_ips=A,B]")->required();
+  verb->add_option("-o,--output", words->output, "the table to write")->required();
+  verb->callback([words] { write(words->output, launch::tableOf(launch::readHosts(words->hosts))); });
+}
+
+void addMerge(CLI::App &cluster, std::shared_ptr<ClusterWords> words) {
+  CLI::App *verb = cluster.add_subcommand("merge", "One table of several, ranks counted anew in the order given");
+  verb->add_option("tables", words->tables, "rank tables")->required();
+  verb->add_option("-o,--output", words->output, "the table to write")->required();
+  verb->callback([words] {
+    std::vector<launch::RankTable> tables;
+    for (const std::string &file : words->tables)
+      tables.push_back(launch::readRankTable(file));
+    write(words->output, launch::mergeRankTables(tables));
+  });
+}
+
+ExitCode check(const ClusterWords &words) {
+  launch::RankTable table = launch::readRankTable(words.table);
+  if (!words.plan.empty()) {
+    int ranks = rt::Mesh(rt::readPlan(words.plan)).ranks();
+    if (ranks != table.ranks()) {
+      fmt::print(stderr, "{}: error: has {} ranks, {} is a plan for {}\n", words.table, table.ranks(), words.plan,
+                 ranks);
+      return UserError;
+    }
+  }
+  fmt::print("{}: {} hosts, {} ranks; holds\n", words.table, table.servers.size(), table.ranks());
+  return Success;
+}
+
+void addCheck(CLI::App &cluster, std::shared_ptr<ClusterWords> words, int &exitCode) {
+  CLI::App *verb = cluster.add_subcommand("check", "Whether a rank table holds, and fits a plan");
+  verb->add_option("table", words->table, "the rank table")->required();
+  verb->add_option("--plan", words->plan, "a plan that it must fit");
+  verb->callback([words, &exitCode] { exitCode = check(*words); });
+}
+
+} // namespace
+
+void addClusterCommand(CLI::App &app, int &exitCode) {
+  CLI::App *cluster = app.add_subcommand("cluster", "Make, merge and check rank tables");
+  cluster->require_subcommand(1);
+  auto words = std::make_shared<ClusterWords>();
+  addGenerate(*cluster, words);
+  addMerge(*cluster, words);
+  addCheck(*cluster, words, exitCode);
+}
+
+} // namespace espalier

@@ -1,0 +1,66 @@
+#include "tools/rank_table_words.h"
+
+#include "runtime/launch/rank_table.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <optional>
+
+namespace espalier {
+namespace {
+
+/// Takes `--NAME VALUE` or `--NAME=VALUE` out of the words; the last one counts, as for every option.
+std::optional<std::string> take(std::vector<std::string> &words, const std::string &name) {
+  std::optional<std::string> value;
+  for (size_t i = 0; i < words.size();) {
+    if (words[i] == name && i + 1 < words.size()) {
+      value = words[i + 1];
+      words.erase(words.begin() + i, words.begin() + i + 2);
+    } else if (words[i].starts_with(name + "=")) {
+      value = words[i].substr(name.size() + 1);
+      words.erase(words.begin() + i);
+    } else {
+      ++i;
+    }
+  }
+  return value;
+}
+
+/// Whether a file begins as a rank table does; the cluster's own reader says what else is wrong.
+bool looksLikeTable(const std::string &file) {
+  if (!file.ends_with(".json") || !std::filesystem::is_regular_file(file))
+    return false;
+  constexpr size_t read = 4096;
+  std::string text(read, '\0');
+  std::ifstream stream(file);
+  stream.read(text.data(), read);
+  return text.find("\"server_list\"") != std::string::npos || text.find("\"server_count\"") != std::string::npos;
+}
+
+} // namespace
+
+std::vector<std::string> resolveRankTable(std::vector<std::string> words) {
+  std::vector<std::string> rest = words;
+  std::optional<std::string> cluster = take(rest, "--cluster"), file = take(rest, "--rank-table");
+  if (cluster && looksLikeTable(*cluster))
+    throw rt::PlanError(
+        fmt::format("--cluster: {0} is a rank table, which says no rates; give --cluster NAME --rank-table "
+                    "{0}",
+                    *cluster));
+  if (!file)
+    return words;
+  if (!cluster)
+    throw rt::PlanError("--rank-table says hosts and devices only; give --cluster NAME, too, whose rates are taken");
+  rt::launch::RankTable table = rt::launch::readRankTable(*file);
+  size_t devices = table.servers.front().devices.size();
+  for (const rt::launch::TableServer &server : table.servers)
+    if (server.devices.size() != devices)
+      throw rt::PlanError(fmt::format("{}: server {} has {} devices, server {} has {}; a plan needs equal hosts", *file,
+                                      table.servers.front().id, devices, server.id, server.devices.size()));
+  rest.push_back("--cluster");
+  rest.push_back(fmt::format("{}:{}x{}", cluster->substr(0, cluster->find(':')), table.servers.size(), devices));
+  return rest;
+}
+
+} // namespace espalier
