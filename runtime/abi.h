@@ -15,7 +15,7 @@ using KernelFunction = void (*)(void *const *buffers, const int64_t *scalars, in
 
 // A generated kernel for GPUs is a PTX `.visible .entry SYMBOL` of 8-byte parameters: a global address per buffer of
 // the launch, its scalars, then the extent. Blocks are (threads, 1, 1) and do iterations [x * extent_per_block, ...) of
-// the extent and columns [y * columns_per_block, ...); see Kernel of plan.proto. The arena is aligned to 256 bytes at
+// the extent and columns [y * columns_per_block, ...); see Geometry of plan.proto. The arena is aligned to 256 bytes at
 // least, so that the alignment of offsets is that of addresses.
 
 /// Slots of the scalars region, each one f32 but Step. Kernels read them from memory, so that the step path has no

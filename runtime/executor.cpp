@@ -213,7 +213,8 @@ std::span<std::byte> Executor::exchange(uint32_t index, uint32_t slot) {
   uint64_t turn = (exchange.filled_by_host() ? turns : turns + 1) % 2;
   const pb::Call &call = source.plan().stages(program.stage).calls(static_cast<int>(exchange.call()));
   auto binding = std::ranges::find(call.bindings(), exchange.buffer().region(), &pb::Binding::region);
-  uint64_t begin = address(exchange.call(), exchange.buffer(), slot) + turn * program.places[binding->place()].turnBytes;
+  uint64_t begin =
+      address(exchange.call(), exchange.buffer(), slot) + turn * program.places[binding->place()].turnBytes;
   return {theDevice.host(begin), exchange.buffer().bytes()};
 }
 

@@ -42,8 +42,8 @@ public:
   void run(uint32_t entry);
 
   /// Host memory of one of the stage's exchanges, in a slot of its lifetime: of the coming entry for what the host
-  /// fills, of the last one for what it reads. Returns once the entries that used these bytes have ended; the memory may
-  /// be used until the next run().
+  /// fills, of the last one for what it reads. Returns once the entries that used these bytes have ended; the memory
+  /// may be used until the next run().
   std::span<std::byte> exchange(uint32_t index, uint32_t slot = 0);
 
   /// Where a buffer of a call lies on this rank, in the arena of its memory: its own part, in a slot of its lifetime.
@@ -98,8 +98,8 @@ private:
   int32_t layer = 0;
   ExecutorPosition position;
   bool isFaultDue = false;
-  std::vector<uint32_t> slots;     ///< by lifetime
-  std::vector<char> isFirst;       ///< by bucket
+  std::vector<uint32_t> slots; ///< by lifetime
+  std::vector<char> isFirst;   ///< by bucket
   std::array<Place, maxRegions> bases{};
   std::array<Place, maxBuffers> places{}, morePlaces{};
   std::array<int64_t, maxScalars> values{};

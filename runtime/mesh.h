@@ -23,7 +23,8 @@ public:
   int ranks() const { return count(allAxes); }
   /// Ranks that differ in `axes` only: the product of their sizes.
   int count(uint32_t axes) const;
-  /// Place of a rank among those that differ from it in `axes` only, first axis slowest; of a single axis the coordinate.
+  /// Place of a rank among those that differ from it in `axes` only, first axis slowest; of a single axis the
+  /// coordinate.
   int index(int rank, uint32_t axes) const;
   /// Those ranks, ascending; the rank itself is among them.
   std::vector<int> members(int rank, uint32_t axes) const;

@@ -53,9 +53,9 @@ struct Range {
 
 struct PreparedInstruction {
   enum Kind : uint8_t { Launch, Call, Start, Wait } kind = Launch;
-  bool adds = false;       ///< a call: to what its destination holds, unless `unlessFirst` says otherwise
+  bool adds = false;        ///< a call: to what its destination holds, unless `unlessFirst` says otherwise
   uint32_t unlessFirst = 0; ///< a call: above 0 it overwrites where the RUN names bucket `unlessFirst` - 1
-  uint32_t number = 0;     ///< kernel of a launch, transfer of a start or wait
+  uint32_t number = 0;      ///< kernel of a launch, transfer of a start or wait
   Range buffers, scalars;
   int64_t extent = 0, grain = 1;
 };

@@ -9,9 +9,6 @@
 namespace espalier::rt {
 namespace {
 
-/// Of a range that all reduce: few elements are one member's, as sharing cache lines costs more than adding.
-constexpr int64_t leastElements = 1024;
-
 const char *at(const void *base, int64_t bytes) { return static_cast<const char *>(base) + bytes; }
 char *at(void *base, int64_t bytes) { return static_cast<char *>(base) + bytes; }
 
@@ -22,6 +19,12 @@ void copyTo(void *to, const void *from, int64_t bytes) {
 }
 
 } // namespace
+
+int64_t reducedByEach(int64_t elements, int64_t members) {
+  constexpr int64_t grain = 1024;
+  int64_t each = (elements + members - 1) / members;
+  return (each + grain - 1) / grain * grain;
+}
 
 bool agree(const Post &one, const Post &other) {
   auto isSame = [](const BufferPair &a, const BufferPair &b) { return a.elements == b.elements; };
@@ -68,8 +71,7 @@ void Collectives::reduceForAll(std::span<const Post> posts, int index, size_t bu
   const Post &mine = posts[index];
   auto members = static_cast<int64_t>(posts.size());
   int64_t elements = mine.pairs[buffer].elements;
-  int64_t part = (elements + members - 1) / members;
-  part = (part + leastElements - 1) / leastElements * leastElements;
+  int64_t part = reducedByEach(elements, members);
   int64_t begin = std::min(elements, part * index), end = std::min(elements, begin + part);
   if (begin == end)
     return;

@@ -1,6 +1,6 @@
 // All that the executor knows of hardware. A device holds one rank's memory, runs its kernels and moves its bytes.
-// Places are offsets in the rank's two memories: outside of device/ and comm/ nobody sees an address. Queue 0 computes: work
-// is issued in order and done in that order. Every other queue runs its flights one after the other.
+// Places are offsets in the rank's two memories: outside of device/ and comm/ nobody sees an address. Queue 0 computes:
+// work is issued in order and done in that order. Every other queue runs its flights one after the other.
 #pragma once
 
 #include "runtime/comm/comm.h"
@@ -68,8 +68,8 @@ public:
   /// Bytes taken for this rank: the arenas and what library calls work in.
   virtual uint64_t allocatedBytes() const = 0;
 
-  /// Between entries: copies from the host to an offset of the device's memory. `from` may be changed when it returns; work
-  /// issued later sees the bytes.
+  /// Between entries: copies from the host to an offset of the device's memory. `from` may be changed when it returns;
+  /// work issued later sees the bytes.
   virtual void copyIn(uint64_t to, const void *from, size_t bytes) = 0;
   /// Between entries: copies to the host what all work issued before leaves there; the bytes are there when it returns.
   virtual void copyOut(void *to, uint64_t from, size_t bytes) = 0;
@@ -81,14 +81,15 @@ public:
   virtual void launch(const KernelLaunch &launch) = 0;
   virtual void call(const LibraryLaunch &launch) = 0;
 
-  /// Before the first entry: makes a transfer known and numbers it. Every rank adds those that it shares with another one in
-  /// the same order. May allocate.
+  /// Before the first entry: makes a transfer known and numbers it. Every rank adds those that it shares with another
+  /// one in the same order. May allocate.
   virtual uint32_t addTransfer(const TransferShape &transfer) = 0;
 
-  /// Starts a flight behind the work issued so far on queue 0, and behind the flights started before on its own queue. Its
-  /// places are read, or written, until its wait.
+  /// Starts a flight behind the work issued so far on queue 0, and behind the flights started before on its own queue.
+  /// Its places are read, or written, until its wait.
   virtual FlightTicket start(const FlightStart &flight) = 0;
-  /// Holds back what is issued later on queue 0 until the flight has ended. Throws RankStopped when another rank failed.
+  /// Holds back what is issued later on queue 0 until the flight has ended. Throws RankStopped when another rank
+  /// failed.
   virtual void wait(FlightTicket ticket) = 0;
   /// Does for open flights what can be done now; called between instructions.
   virtual void progress() {}

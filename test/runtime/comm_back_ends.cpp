@@ -38,7 +38,9 @@ std::optional<Failure> runProcesses(int ranks, const Rank &rank) {
   return failure;
 }
 
-constexpr BackEnd all[] = {{"local", runThreads}, {"shm", runProcesses}};
+std::string nothing() { return ""; }
+
+constexpr BackEnd all[] = {{"local", nothing, runThreads}, {"shm", nothing, runProcesses}, {"mpi", mpiLacks, runMpi}};
 
 } // namespace
 

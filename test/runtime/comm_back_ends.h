@@ -13,6 +13,8 @@ using Rank = std::function<void(Communicator &)>;
 
 struct BackEnd {
   const char *name;
+  /// Why it cannot run here; empty if it can.
+  std::string (*lacks)();
   /// Runs `rank` on each of `ranks` ranks and returns the first failure that a rank reported. What a rank expects in
   /// vain fails the test on every back end.
   std::optional<Failure> (*run)(int ranks, const Rank &rank);
@@ -21,6 +23,10 @@ struct BackEnd {
 inline void PrintTo(const BackEnd &backEnd, std::ostream *out) { *out << backEnd.name; }
 
 std::span<const BackEnd> backEnds();
+
+/// OpenMPI's: runs the test at hand anew under mpirun, where only the ranks of this one call live.
+std::string mpiLacks();
+std::optional<Failure> runMpi(int ranks, const Rank &rank);
 
 /// Operands of a rank: they last as long as the ranks' world.
 template <typename T> std::span<T> operands(Communicator &comm, size_t count) {

@@ -1,5 +1,5 @@
-// What is said once: settings, kernels, values, transfers of streams. Written out as the compiler would: nothing here is
-// shared with it.
+// What is said once: settings, kernels, values, transfers of streams. Written out as the compiler would: nothing here
+// is shared with it.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -12,7 +12,8 @@
 namespace espalier::rt {
 namespace {
 
-constexpr auto read = pb::Operand::READ, write = pb::Operand::WRITE, update = pb::Operand::UPDATE, add = pb::Operand::ADD;
+constexpr auto read = pb::Operand::READ, write = pb::Operand::WRITE, update = pb::Operand::UPDATE,
+               add = pb::Operand::ADD;
 
 struct ToyOperand {
   pb::DataType type;
@@ -221,7 +222,8 @@ uint32_t SamplePlanBuilder::collective(const std::string &name, pb::Transfer::Ki
   return plan.transfers_size() - 1;
 }
 
-/// The scalars region as the host sets it; its slots are parts of it. Ranks hold terms of the first three until they agree.
+/// The scalars region as the host sets it; its slots are parts of it. Ranks hold terms of the first three until they
+/// agree.
 void SamplePlanBuilder::addScalarValues() {
   uint32_t world = mesh.divided();
   scalars = value("scalars", pb::F32, ScalarSlotCount, {.resident = true});

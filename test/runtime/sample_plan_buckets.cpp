@@ -1,4 +1,5 @@
-// Parameters of equal partial axes side by side, the transfers that sum them, and the programs that norm and update them.
+// Parameters of equal partial axes side by side, the transfers that sum them, and the programs that norm and update
+// them.
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
@@ -55,9 +56,9 @@ void SamplePlanBuilder::addBucket(Layout &layout, pb::Bucket bucket, const std::
   ToyBucket made;
   made.number = plan.buckets_size();
   uint32_t stored = value(bucket.name(), pb::F32, elements, {.resident = true});
-  made.share =
-      bucket.share() ? value(bucket.name() + ".part", pb::F32, elements / parts, {.split = bucket.share(), .resident = true})
-                     : stored;
+  made.share = bucket.share() ? value(bucket.name() + ".part", pb::F32, elements / parts,
+                                      {.split = bucket.share(), .resident = true})
+                              : stored;
   uint32_t sum = value(bucket.name() + ".gradient", pb::F32, elements,
                        {.partial = bucket.partial(), .resident = true, .additions = 1});
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -96,8 +97,8 @@ void SamplePlanBuilder::addReductions(ToyBucket &bucket, const pb::Bucket &from)
     partial &= ~axes;
     pb::Buffer sum = source;
     sum.set_value(value(from.name() + suffix, pb::F32, elements, {.partial = partial, .resident = true}));
-    bucket.reductions.push_back(collective(from.name() + suffix, pb::Transfer::ALL_REDUCE, "gradients",
-                                           group(axes, stages), source, sum));
+    bucket.reductions.push_back(
+        collective(from.name() + suffix, pb::Transfer::ALL_REDUCE, "gradients", group(axes, stages), source, sum));
     source = sum;
   };
   if (partial & PP)
@@ -112,8 +113,8 @@ void SamplePlanBuilder::addReductions(ToyBucket &bucket, const pb::Bucket &from)
     whole.set_value(what);
     return whole;
   };
-  uint32_t scattered = value(from.name() + ".scattered", pb::F32, elements / mesh.count(share),
-                             {.split = share, .resident = true});
+  uint32_t scattered =
+      value(from.name() + ".scattered", pb::F32, elements / mesh.count(share), {.split = share, .resident = true});
   bucket.reductions.push_back(collective(from.name() + ".scatter", pb::Transfer::REDUCE_SCATTER, "gradients",
                                          group(share), source, part(source, scattered)));
   bucket.gather = collective(from.name() + ".gather", pb::Transfer::ALL_GATHER, "gradients", group(share),
@@ -127,8 +128,7 @@ void SamplePlanBuilder::updatePrograms(Layout &layout, const std::string &kind) 
   optimizer.set_name(kind + ".update");
   for (const ToyBucket &bucket : layout.buckets) {
     const pb::Bucket &from = plan.buckets(bucket.number);
-    pb::Buffer gradient = bucket.reductions.empty() ? from.gradient()
-                                                    : plan.transfers(bucket.reductions.back()).to(0);
+    pb::Buffer gradient = bucket.reductions.empty() ? from.gradient() : plan.transfers(bucket.reductions.back()).to(0);
     pb::LibraryCall *square = norm.add_instructions()->mutable_call();
     square->set_function(pb::LibraryCall::SQUARED_NORM);
     *square->add_buffers() = gradient;

@@ -1,5 +1,5 @@
-// The parts of a hand-written plan: what is said once (values, buckets, transfers, programs), the stages that bind it to
-// places, and their lists.
+// The parts of a hand-written plan: what is said once (values, buckets, transfers, programs), the stages that bind it
+// to places, and their lists.
 #pragma once
 
 #include "runtime/mesh.h"
@@ -162,10 +162,11 @@ private:
   pb::Plan plan;
   Layout table, block;
   uint32_t embedForward = 0, embedBackward = 0, blockForward = 0, blockBackward = 0, headForward = 0, headBackward = 0,
-           step = 0; ///< subprogram + 1
+           step = 0;                                                                            ///< subprogram + 1
   uint32_t tokens = 0, labels = 0, stream = 0, cotangent = 0, saved = 0, loss = 0, lossSum = 0; ///< values
   uint32_t scalars = 0, firstSlot = 0, firstAgreed = 0;
-  uint32_t copyTokens = 0, copyLabels = 0, setScalars = 0, metrics = 0, out = 0, in = 0, din = 0, dout = 0; ///< transfers
+  uint32_t copyTokens = 0, copyLabels = 0, setScalars = 0, metrics = 0, out = 0, in = 0, din = 0,
+           dout = 0; ///< transfers
   int32_t agree = -1;
 };
 

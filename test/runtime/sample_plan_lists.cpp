@@ -1,5 +1,5 @@
-// The lists of actions: one forward, one backward, receives as early as the one order of transfers and their slots allow
-// (runtime/README.md, section 3).
+// The lists of actions: one forward, one backward, receives as early as the one order of transfers and their slots
+// allow (runtime/README.md, section 3).
 #include "test/runtime/sample_plan_builder.h"
 
 #include <algorithm>
@@ -145,8 +145,8 @@ private:
     if (before.has_run())
       advance(wanted.mutable_run());
     else
-      for (pb::Flight &flight : *(before.has_start() ? wanted.mutable_start()->mutable_flights()
-                                                     : wanted.mutable_wait()->mutable_flights()))
+      for (pb::Flight &flight :
+           *(before.has_start() ? wanted.mutable_start()->mutable_flights() : wanted.mutable_wait()->mutable_flights()))
         advance(&flight);
     return google::protobuf::util::MessageDifferencer::Equals(wanted, after);
   }
@@ -167,7 +167,6 @@ private:
   const pb::Stage &stage;
   const uint32_t stepCall;
 };
-
 
 StageLists SamplePlanBuilder::listsOf(int index) const {
   bool isFirst = index == 0, isLast = index == o.pp - 1;
@@ -190,7 +189,8 @@ StageLists SamplePlanBuilder::listsOf(int index) const {
     }
   }
   std::ranges::sort(order);
-  // No send waits for a receive before it, and no receive starts behind its reader: the one in the way gets one slot more.
+  // No send waits for a receive before it, and no receive starts behind its reader: the one in the way gets one slot
+  // more.
   for (bool isDone = false; !isDone;) {
     isDone = true;
     lists.starts.clear();

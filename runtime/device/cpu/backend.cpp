@@ -46,7 +46,8 @@ size_t CpuBackend::sharedScratchBytes(const pb::Stage &stage) const {
 }
 
 uint64_t CpuBackend::hostBytes(const pb::Stage &stage, int threads) const {
-  return stage.arena_bytes(pb::DEVICE) + stage.arena_bytes(pb::HOST) + scratchBytesPerThread(stage) * threads + sharedScratchBytes(stage);
+  return stage.arena_bytes(pb::DEVICE) + stage.arena_bytes(pb::HOST) + scratchBytesPerThread(stage) * threads +
+         sharedScratchBytes(stage);
 }
 
 std::unique_ptr<Device> CpuBackend::open(const pb::Stage &stage, const RankHost &host) {

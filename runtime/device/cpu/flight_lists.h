@@ -16,8 +16,8 @@ public:
 
   uint32_t add(const TransferShape &transfer);
 
-  /// Puts a flight at the end of its queue's list. Allocates only where the list is longer than ever before. The ticket's
-  /// number counts the flights of its queue.
+  /// Puts a flight at the end of its queue's list. Allocates only where the list is longer than ever before. The
+  /// ticket's number counts the flights of its queue.
   FlightTicket start(uint32_t transfer, std::span<void *const> from, std::span<void *const> to);
 
   /// Begins and ends what can begin and end now. Throws RankStopped after an abort.

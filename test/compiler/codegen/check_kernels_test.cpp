@@ -85,7 +85,7 @@ TEST_F(CheckKernels, FindsMissingCode) {
 }
 
 TEST_F(CheckKernels, NeedsALevelThatRunsHere) {
-  for (rt::pb::KernelObject &object : *plan.mutable_objects())
+  for (rt::pb::Object &object : *plan.mutable_objects())
     object.set_level("x86-64-v9");
   EXPECT_THAT(check(), HasSubstr("this processor runs none of the plan's kernels"));
 }

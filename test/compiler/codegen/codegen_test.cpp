@@ -80,6 +80,50 @@ func.func @block.backward(%dy: !x {model.role = "cotangent", model.name = "x"},
   compiled.check("block.backward", second, 2e-6);
 }
 
+// A gradient that is only converted is added where it lies: the accumulator and the sum are one operand, which the
+// kernel overwrites where the run says that the bucket is written first.
+TEST(Codegen, SumsOfAKernelGrowInTheirPlace) {
+  Compiled compiled(R"(
+!g = tensor<33x70xbf16, #model.dims<hidden, ffn>>
+!f = tensor<33x70xf32, #model.dims<hidden, ffn>>
+func.func @block.backward(%g: !g {model.role = "saved", model.name = "g"},
+                          %acc: !f {model.role = "accumulator", model.name = "w"})
+    -> (!f {model.role = "accumulator", model.name = "w"}) {
+  %a = model.accumulate %acc, %g : (!f, !g) -> !f
+  return %a : !f
+}
+)");
+  EXPECT_EQ(compiled.instructions("block.backward"), "flat_0");
+  const rt::pb::Kernel &kernel = compiled.plan().kernels(0);
+  ASSERT_EQ(kernel.operands_size(), 2);
+  EXPECT_EQ(kernel.operands(0).access(), rt::pb::Operand::READ);
+  EXPECT_EQ(kernel.operands(1).access(), rt::pb::Operand::ADD);
+  EXPECT_EQ(kernel.operands(1).unless(), 1U);
+  for (uint32_t microBatch : {0U, 1U})
+    compiled.check("block.backward", {.microBatch = microBatch}, 1e-6);
+}
+
+// What is read again later keeps its place: the sum grows in a copy of it.
+TEST(Codegen, SumsGrowElsewhereWhereTheAccumulatorIsReadAgain) {
+  Compiled compiled(R"(
+!g = tensor<33x70xf32, #model.dims<hidden, ffn>>
+!w = tensor<70x5xf32, #model.dims<ffn, out>>
+!y = tensor<33x5xf32, #model.dims<hidden, out>>
+func.func @block.backward(%g: !g {model.role = "saved", model.name = "g"},
+                          %w: !w {model.role = "parameter", model.name = "v"},
+                          %acc: !g {model.role = "accumulator", model.name = "w"})
+    -> (!g {model.role = "accumulator", model.name = "w"}, !y {model.role = "saved", model.name = "y"}) {
+  %t = model.tanh %g : (!g) -> !g
+  %a = model.accumulate %acc, %t : (!g, !g) -> !g
+  %y = model.contract %acc, %w : (!g, !w) -> !y
+  return %a, %y : !g, !y
+}
+)");
+  EXPECT_EQ(compiled.instructions("block.backward"), "copy flat_0 matmul copy");
+  for (uint32_t microBatch : {0U, 1U})
+    compiled.check("block.backward", {.microBatch = microBatch}, 1e-5);
+}
+
 const char *crossEntropy = R"(
 !l = tensor<3x7x50xf32, #model.dims<batch, seq, vocab>>
 !r = tensor<3x7xf32, #model.dims<batch, seq>>

@@ -1,7 +1,10 @@
 #include "test/compiler/codegen/harness.h"
 
 #include "compiler/codegen/program_builder.h"
+#include "dialects/exec/dialect.h"
 #include "dialects/register.h"
+#include "test/compiler/codegen/bare_plan.h"
+#include "test/compiler/codegen/declarations.h"
 
 #include "mlir/Parser/Parser.h"
 
@@ -24,7 +27,7 @@ pb::DataType typeOf(Type type) {
 }
 
 struct Place {
-  int region;
+  exec::Region region;
   int64_t offset;
 };
 
@@ -34,18 +37,19 @@ Place placeOf(codegen::SegmentLayout &layout, func::FuncOp function, DictionaryA
   std::string role = attributes.getAs<StringAttr>("model.role").str();
   std::string name = attributes.getAs<StringAttr>("model.name").str();
   if (role == "stream")
-    return {isResult ? pb::STREAM_OUT : pb::STREAM_IN, 0};
+    return {isResult ? exec::Region::StreamOut : exec::Region::StreamIn, 0};
   if (role == "cotangent")
-    return {isResult ? pb::COTANGENT_IN : pb::COTANGENT_OUT, 0};
+    return {isResult ? exec::Region::CotangentIn : exec::Region::CotangentOut, 0};
   if (role == "statistic")
-    return {pb::SCALARS, 4 * codegen::scalarSlot(name)};
-  std::map<std::string, std::pair<int, std::string>> regions = {{"input", {pb::INPUTS, "inputs"}},
-                                                                {"parameter", {pb::PARAMETERS, "parameters"}},
-                                                                {"accumulator", {pb::GRADIENTS, "gradients"}},
-                                                                {"state", {pb::STATE, "state"}},
-                                                                {"saved", {pb::SAVED, "saved"}}};
-  auto [number, region] = regions.at(role);
-  return {number, layout.place(function.getSymName().split('.').first, region, name, codegen::tensorBytes(type))};
+    return {exec::Region::Scalars, 4 * codegen::scalarSlot(name)};
+  std::map<std::string, exec::Region> regions = {{"input", exec::Region::Inputs},
+                                                 {"parameter", exec::Region::Parameters},
+                                                 {"accumulator", exec::Region::Gradients},
+                                                 {"state", exec::Region::State},
+                                                 {"saved", exec::Region::Saved}};
+  exec::Region region = regions.at(role);
+  return {region, layout.place(function.getSymName().split('.').first, exec::stringifyRegion(region), name,
+                               codegen::tensorBytes(type))};
 }
 
 Numbers randomNumbers(Type type, std::mt19937 &random) {
@@ -65,13 +69,17 @@ Compiled::Compiled(const std::string &text) {
   context = std::make_unique<MLIRContext>(registry);
   source = parseSourceString<ModuleOp>(text, context.get());
   EXPECT_TRUE(source);
+  for (auto function : source->getOps<func::FuncOp>())
+    putInBuckets(function);
   for (auto [target, plan] : {std::pair("cpu", &message), std::pair("cuda", &gpuMessage)}) {
     OwningOpRef<ModuleOp> lowered = source->clone();
     (*lowered)->setAttr("exec.target", StringAttr::get(context.get(), target));
     PassManager passes(context.get());
     addCodegenPasses(passes);
     EXPECT_TRUE(succeeded(passes.run(*lowered)));
+    addQueues(*plan);
     EXPECT_TRUE(succeeded(emitSubprograms(*lowered, *plan)));
+    EXPECT_EQ(undeclared(*plan), "");
   }
 }
 
@@ -109,7 +117,9 @@ void Compiled::check(const std::string &name, const Surroundings &surroundings, 
   ASSERT_TRUE(wanted) << name;
   for (const std::string &level : allLevels()) {
     Machine machine(plan(level), level, surroundings);
-    machine.write(pb::SCALARS, 0, pb::F32, Numbers(surroundings.slots.begin(), surroundings.slots.end()));
+    int scalars = static_cast<int>(exec::Region::Scalars);
+    machine.write(scalars, 0, pb::F32, Numbers(surroundings.slots.begin(), surroundings.slots.end()));
+    machine.write(scalars, 4 * rt::Step, pb::I32, {static_cast<double>(surroundings.step)});
     std::mt19937 random(11);
     std::vector<Numbers> arguments;
     for (auto argument : wanted.getArguments()) {
@@ -117,15 +127,17 @@ void Compiled::check(const std::string &name, const Surroundings &surroundings, 
       auto found = given.find(attribute.str());
       Numbers numbers = found != given.end() ? found->second : randomNumbers(argument.getType(), random);
       Place place = argumentPlaces[argument.getArgNumber()];
-      machine.write(place.region, place.offset, typeOf(argument.getType()), numbers);
+      machine.write(static_cast<int>(place.region), place.offset, typeOf(argument.getType()), numbers);
       // What the program sees is what was stored.
-      arguments.push_back(machine.read(place.region, place.offset, typeOf(argument.getType()), numbers.size()));
+      arguments.push_back(
+          machine.read(static_cast<int>(place.region), place.offset, typeOf(argument.getType()), numbers.size()));
     }
     std::vector<Numbers> results = evaluate(wanted, arguments, surroundings);
     machine.run(name);
     for (size_t i = 0; i < results.size(); ++i) {
       Type type = wanted.getResultTypes()[i];
-      Numbers got = machine.read(resultPlaces[i].region, resultPlaces[i].offset, typeOf(type), results[i].size());
+      Numbers got = machine.read(static_cast<int>(resultPlaces[i].region), resultPlaces[i].offset, typeOf(type),
+                                 results[i].size());
       int wrong = 0;
       double squares = 0;
       for (double number : results[i])

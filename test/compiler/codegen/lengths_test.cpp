@@ -18,7 +18,7 @@ std::string sized(std::string text, int rows, int columns, const std::string &ty
 
 /// How a kernel is spread over threads, in the words of its parameters.
 std::string threadsOf(const Compiled &compiled, int kernel = 0) {
-  const rt::pb::Kernel &message = compiled.gpuPlan().kernels(kernel);
+  const rt::pb::Geometry &message = compiled.gpuPlan().objects(0).geometry(kernel);
   return std::to_string(message.threads()) + " for " + std::to_string(message.extent_per_block()) + " rows, " +
          std::to_string(message.columns_per_block()) + " columns";
 }

@@ -8,7 +8,7 @@
 module attributes {exec.target = "cuda"} {
 // CHECK-LABEL: exec.program @block.forward
 // CHECK-NOT: exec.call
-// CHECK: exec.launch {buffers = [{{.*}}offset = 0{{.*}}], extent = 36 : i64, grain = 1 : i64, kernel = @[[$FORWARD:attention_forward_[0-9]+]], outputs = 2 : i64, scalars = [{{.*}}constant = 2{{.*}}constant = 300{{.*}}constant = 300{{.*}}constant = 2{{.*}}constant = 3>{{.*}}seed = 1>, #exec.scalar<step = 1>]}
+// CHECK: exec.launch {buffers = [{{.*}}offset = 0{{.*}}], extent = 36 : i64, grain = 1 : i64, kernel = @[[$FORWARD:attention_forward_[0-9]+]], outputs = 2 : i64, scalars = [{{.*}}constant = 2{{.*}}constant = 300{{.*}}constant = 300{{.*}}constant = 2{{.*}}constant = 3>, #exec.scalar<constant = 64>{{.*}}seed = 1>]}
 func.func @block.forward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k {model.role = "saved", model.name = "k"},
                          %v: !k {model.role = "saved", model.name = "v"})
     -> (!q {model.role = "saved", model.name = "out"}, !lse {model.role = "saved", model.name = "lse"}) {
@@ -29,25 +29,26 @@ func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !
   return %r#0, %r#1, %r#2 : !q, !k, !k
 }
 
-// CHECK: exec.kernel @[[$FORWARD]] "attention_forward" split 0 attributes {geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 5 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
+// CHECK: exec.kernel @[[$FORWARD]] "attention_forward" split 0 attributes {geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 6 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
 }
 
 // -----
 
-// The accumulator of an embedding: the scalar tells the first micro-batch. 4 bytes at a time, as 6 floats are no 16 bytes.
+// The accumulator of an embedding: the scalar tells whether its bucket is written first. 4 bytes at a time, as 6 floats are no 16 bytes.
 !table = tensor<130x6xf32, #model.dims<vocab, hidden>>
 !ids = tensor<2x50xi32, #model.dims<batch, seq>>
 !dout = tensor<2x50x6xbf16, #model.dims<batch, seq, hidden>>
 
 module attributes {exec.target = "cuda"} {
 // CHECK-LABEL: exec.program @embed.backward
-// CHECK: exec.launch {{.*}}extent = 3 : i64{{.*}}kernel = @order_tokens{{.*}}outputs = 2{{.*}}#exec.scalar<micro_batch = 1>
+// CHECK: exec.launch {{.*}}extent = 3 : i64{{.*}}kernel = @order_tokens{{.*}}outputs = 2{{.*}}#exec.scalar<first = 3>
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @sum_segments
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @join_segments
 // CHECK: exec.kernel @order_tokens{{.*}}parameters = {accumulate, buffers = 3 : i64, scalars = 5 : i64}
 // CHECK: exec.kernel @sum_segments{{.*}}columns_per_block = 256{{.*}}type = bf16, width = 2 : i64
 func.func @embed.backward(%i: !ids {model.role = "saved", model.name = "ids"}, %d: !dout {model.role = "saved", model.name = "dout"},
-                          %t: !table {model.role = "accumulator", model.name = "table"}) -> (!table {model.role = "accumulator", model.name = "table"}) {
+                          %t: !table {model.role = "accumulator", model.name = "table", exec.bucket = 3 : i64})
+    -> (!table {model.role = "accumulator", model.name = "table", exec.bucket = 3 : i64}) {
   %g = model.embed_grad %i, %d : (!ids, !dout) -> !table
   %y = model.accumulate %t, %g : (!table, !table) -> !table
   return %y : !table

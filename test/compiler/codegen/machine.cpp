@@ -1,5 +1,7 @@
 #include "test/compiler/codegen/machine.h"
 
+#include "dialects/exec/dialect.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -71,7 +73,7 @@ std::vector<std::string> allLevels() {
 LoadedObject::LoadedObject(const pb::Plan &plan, const std::string &level) {
   if (level == gpuLevel)
     return;
-  for (const pb::KernelObject &object : plan.objects()) {
+  for (const pb::Object &object : plan.objects()) {
     if (object.level() != level)
       continue;
     char path[] = "/tmp/espalier_kernels_XXXXXX";
@@ -97,7 +99,7 @@ rt::KernelFunction LoadedObject::function(const std::string &symbol) const {
 Machine::Machine(const pb::Plan &plan, const std::string &level, const Surroundings &surroundings)
     : plan(plan), object(plan, level), surroundings(surroundings) {
   if (level == gpuLevel)
-    for (const pb::KernelObject &object : plan.objects())
+    for (const pb::Object &object : plan.objects())
       text = emulator::Module::parse(object.code());
 }
 
@@ -106,6 +108,7 @@ void Machine::write(int region, uint64_t offset, pb::DataType type, const Number
   bytes.resize(regionBytes, 0x7f); // NaN-like: what is never written must not be read
   for (size_t i = 0; i < numbers.size(); ++i)
     store(bytes.data() + offset + i * sizeOf(type), type, numbers[i]);
+  written[region] = std::max(written[region], offset + numbers.size() * sizeOf(type));
 }
 
 Numbers Machine::read(int region, uint64_t offset, pb::DataType type, size_t count) {
@@ -117,43 +120,47 @@ Numbers Machine::read(int region, uint64_t offset, pb::DataType type, size_t cou
   return numbers;
 }
 
-char *Machine::address(const pb::BufferRef &buffer) {
-  std::vector<char> &bytes = regions[buffer.region()];
+char *Machine::address(const pb::Buffer &buffer) {
+  std::vector<char> &bytes = regions[static_cast<int>(buffer.region())];
   bytes.resize(regionBytes, 0x7f);
-  uint64_t offset = buffer.offset();
-  for (const pb::AxisTerm &term : buffer.coordinates())
-    offset += term.coefficient(); // every coordinate is 1
+  uint64_t offset = buffer.offset() + value(buffer.reads_at());
   EXPECT_LE(offset + buffer.bytes(), regionBytes);
   return bytes.data() + offset;
 }
 
-int64_t Machine::value(const pb::Scalar &scalar) const {
-  int64_t value = scalar.constant() + scalar.step() * surroundings.step + scalar.layer() * surroundings.layer +
-                  scalar.micro_batch() * surroundings.microBatch + scalar.seed() * surroundings.seed;
-  for (const pb::AxisTerm &term : scalar.coordinates())
-    value += term.coefficient();
-  return value;
+pb::DataType Machine::typeOf(const pb::Buffer &buffer) const {
+  return plan.values(static_cast<int>(buffer.value())).type();
+}
+
+/// Every coordinate is 1; the first micro-batch begins all sums.
+int64_t Machine::value(const pb::Affine &scalar) const {
+  if (scalar.first() > 0)
+    return surroundings.microBatch == 0 ? 1 : 0;
+  return scalar.constant() + scalar.layer() * surroundings.layer + scalar.micro_batch() * surroundings.microBatch +
+         scalar.seed() * surroundings.seed + scalar.pp() + scalar.dp() + scalar.cp() + scalar.ep() + scalar.tp();
 }
 
 /// A grid of blocks, as plan.proto says.
 void Machine::launchText(const pb::Launch &launch) {
-  const pb::Kernel &kernel = plan.kernels(launch.kernel());
-  emulator::Launch grid{.entry = kernel.symbol(), .sharedBytes = kernel.shared_bytes(), .reportsUndefined = true};
-  grid.block = {kernel.threads()};
-  grid.grid = {static_cast<uint32_t>((launch.extent() + kernel.extent_per_block() - 1) / kernel.extent_per_block())};
-  for (const pb::BufferRef &buffer : launch.buffers()) {
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  const pb::Geometry &geometry = plan.objects(0).geometry(static_cast<int>(launch.kernel()));
+  emulator::Launch grid{.entry = kernel.symbol(), .sharedBytes = geometry.shared_bytes(), .reportsUndefined = true};
+  grid.block = {geometry.threads()};
+  grid.grid = {
+      static_cast<uint32_t>((launch.extent() + geometry.extent_per_block() - 1) / geometry.extent_per_block())};
+  for (const pb::Buffer &buffer : launch.buffers()) {
     char *place = address(buffer);
-    std::vector<char> &region = regions[buffer.region()];
-    auto [base, isNew] = deviceAddresses.try_emplace(buffer.region(), 0);
+    std::vector<char> &region = regions[static_cast<int>(buffer.region())];
+    auto [base, isNew] = deviceAddresses.try_emplace(static_cast<int>(buffer.region()), 0);
     if (isNew)
-      base->second = memory.add(region.data(), region.size(), pb::Region_Name(buffer.region()));
+      base->second = memory.add(region.data(), region.size(), "region " + std::to_string(buffer.region()));
     grid.arguments.push_back(base->second + (place - region.data()));
   }
-  for (const pb::Scalar &scalar : launch.scalars())
+  for (const pb::Affine &scalar : launch.scalars())
     grid.arguments.push_back(value(scalar));
   grid.arguments.push_back(launch.extent());
-  if (kernel.columns_per_block() > 0)
-    grid.grid.y = (value(launch.scalars(0)) + kernel.columns_per_block() - 1) / kernel.columns_per_block();
+  if (geometry.columns_per_block() > 0)
+    grid.grid.y = (value(launch.scalars(0)) + geometry.columns_per_block() - 1) / geometry.columns_per_block();
   try {
     text->launch(grid, memory);
   } catch (const emulator::Fault &fault) {
@@ -166,9 +173,9 @@ void Machine::launch(const pb::Launch &launch) {
     return launchText(launch);
   std::vector<void *> buffers;
   std::vector<int64_t> scalars;
-  for (const pb::BufferRef &buffer : launch.buffers())
+  for (const pb::Buffer &buffer : launch.buffers())
     buffers.push_back(address(buffer));
-  for (const pb::Scalar &scalar : launch.scalars())
+  for (const pb::Affine &scalar : launch.scalars())
     scalars.push_back(value(scalar));
   rt::KernelFunction kernel = object.function(plan.kernels(launch.kernel()).symbol());
   ASSERT_NE(kernel, nullptr) << plan.kernels(launch.kernel()).symbol();
@@ -177,25 +184,27 @@ void Machine::launch(const pb::Launch &launch) {
 }
 
 bool Machine::adds(const pb::LibraryCall &call) const {
-  return call.always_adds() || (call.accumulate() && surroundings.microBatch > 0);
+  return call.store() == pb::ADD || (call.store() == pb::ADD_UNLESS_FIRST && surroundings.microBatch > 0);
 }
 
 double Machine::element(const pb::LibraryCall &call, int buffer, int64_t index) {
-  return load(address(call.buffers(buffer)) + index * sizeOf(call.types(buffer)), call.types(buffer));
+  pb::DataType type = typeOf(call.buffers(buffer));
+  return load(address(call.buffers(buffer)) + index * sizeOf(type), type);
 }
 
 void Machine::matmul(const pb::LibraryCall &call) {
   int64_t m = call.sizes(0), n = call.sizes(1), k = call.sizes(2);
   char *c = address(call.buffers(2));
+  pb::DataType type = typeOf(call.buffers(2));
   for (int64_t batch = 0; batch < call.sizes(3); ++batch)
     for (int64_t row = 0; row < m; ++row)
       for (int64_t column = 0; column < n; ++column) {
-        char *place = c + ((batch * m + row) * n + column) * sizeOf(call.types(2));
-        double sum = adds(call) ? load(place, call.types(2)) : 0;
+        char *place = c + ((batch * m + row) * n + column) * sizeOf(type);
+        double sum = adds(call) ? load(place, type) : 0;
         for (int64_t i = 0; i < k; ++i)
           sum += element(call, 0, batch * m * k + (call.transpose_a() ? i * m + row : row * k + i)) *
                  element(call, 1, batch * k * n + (call.transpose_b() ? column * k + i : i * n + column));
-        store(place, call.types(2), sum);
+        store(place, type, sum);
       }
 }
 
@@ -206,7 +215,11 @@ void Machine::call(const pb::LibraryCall &call) {
     return matmul(call);
   if (call.function() == Call::COPY) {
     for (int64_t i = 0; i < call.sizes(0); ++i)
-      std::memmove(out + i * call.sizes(2), address(call.buffers(0)) + i * call.sizes(1), call.sizes(3));
+      std::memmove(out + i * call.sizes(2), address(call.buffers(0)) + i * call.sizes(1), call.sizes(2));
+  } else if (call.function() == Call::REARRANGE) {
+    int64_t a = call.sizes(0), b = call.sizes(1), bytes = call.sizes(2);
+    for (int64_t i = 0; i < a * b; ++i)
+      std::memmove(out + (i % b * a + i / b) * bytes, address(call.buffers(0)) + i * bytes, bytes);
   } else if (call.function() == Call::ZERO) {
     std::memset(out, 0, call.sizes(0));
   } else if (call.function() == Call::REDUCE_PARTS) {
@@ -226,6 +239,26 @@ void Machine::call(const pb::LibraryCall &call) {
   }
 }
 
+void Machine::checkEnds(const pb::Subprogram &subprogram) {
+  std::map<int, uint64_t> ends;
+  auto include = [&](const auto &buffers) {
+    for (const pb::Buffer &buffer : buffers) {
+      uint64_t &end = ends[static_cast<int>(buffer.region())];
+      end = std::max(end, buffer.offset() + value(buffer.reads_at()) + buffer.bytes());
+    }
+  };
+  for (const pb::Instruction &instruction : subprogram.instructions()) {
+    include(instruction.launch().buffers());
+    include(instruction.call().buffers());
+    if (instruction.has_start())
+      include(plan.transfers(static_cast<int>(instruction.start())).to());
+  }
+  for (auto &[region, bytes] : regions)
+    for (size_t i = ends[region]; i < regionBytes; ++i)
+      if (region != static_cast<int>(exec::Region::Scalars) && bytes[i] != 0x7f && i >= written[region])
+        FAIL() << "byte " << i << " of region " << region << " lies behind all buffers";
+}
+
 void Machine::run(const std::string &name) {
   for (const pb::Subprogram &subprogram : plan.subprograms()) {
     if (subprogram.name() != name)
@@ -235,14 +268,11 @@ void Machine::run(const std::string &name) {
         launch(instruction.launch());
       else if (instruction.has_call())
         call(instruction.call());
-      else if (instruction.has_start()) // a group of one
-        std::memmove(address(instruction.start().to(0)), address(instruction.start().from(0)),
-                     instruction.start().to(0).bytes());
-    for (auto &[region, bytes] : regions)
-      for (size_t i = subprogram.region_bytes(region); i < regionBytes; ++i)
-        if (region != pb::SCALARS && bytes[i] != 0x7f) {
-          FAIL() << "byte " << i << " of region " << region << " lies beyond region_bytes";
-        }
+      else if (instruction.has_start()) { // a group of one
+        const pb::Transfer &transfer = plan.transfers(static_cast<int>(instruction.start()));
+        std::memmove(address(transfer.to(0)), address(transfer.from(0)), transfer.to(0).bytes());
+      }
+    checkEnds(subprogram);
     return;
   }
   FAIL() << "no subprogram " << name;

@@ -39,7 +39,7 @@ class Machine {
 public:
   Machine(const rt::pb::Plan &plan, const std::string &level, const Surroundings &surroundings);
 
-  /// Fills or reads elements at an offset of a region.
+  /// Fills or reads elements at an offset of a region, by its number in exec.
   void write(int region, uint64_t offset, rt::pb::DataType type, const Numbers &numbers);
   Numbers read(int region, uint64_t offset, rt::pb::DataType type, size_t count);
 
@@ -51,9 +51,12 @@ private:
   void launchText(const rt::pb::Launch &launch);
   void call(const rt::pb::LibraryCall &call);
   void matmul(const rt::pb::LibraryCall &call);
-  char *address(const rt::pb::BufferRef &buffer);
-  int64_t value(const rt::pb::Scalar &scalar) const;
+  char *address(const rt::pb::Buffer &buffer);
+  rt::pb::DataType typeOf(const rt::pb::Buffer &buffer) const;
+  int64_t value(const rt::pb::Affine &scalar) const;
   bool adds(const rt::pb::LibraryCall &call) const;
+  /// Fails the test if something beyond the subprogram's buffers was written.
+  void checkEnds(const rt::pb::Subprogram &subprogram);
   double element(const rt::pb::LibraryCall &call, int buffer, int64_t index);
 
   const rt::pb::Plan &plan;
@@ -63,6 +66,7 @@ private:
   std::map<int, uint64_t> deviceAddresses; ///< of regions
   Surroundings surroundings;
   std::map<int, std::vector<char>> regions;
+  std::map<int, uint64_t> written; ///< by `write`: so far
 };
 
 } // namespace espalier::test

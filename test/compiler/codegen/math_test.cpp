@@ -30,9 +30,9 @@ void checkUnary(const std::string &op, double (*reference)(double), double low, 
     Numbers x;
     for (int i = 0; i < count; ++i)
       x.push_back(static_cast<float>(low + (high - low) * i / (count - 1)));
-    machine.write(pb::STREAM_IN, 0, pb::F32, x);
+    machine.write(static_cast<int>(exec::Region::StreamIn), 0, pb::F32, x);
     machine.run("f.forward");
-    Numbers got = machine.read(pb::STREAM_OUT, 0, pb::F32, count);
+    Numbers got = machine.read(static_cast<int>(exec::Region::StreamOut), 0, pb::F32, count);
     double worst = 0, at = 0;
     for (int i = 0; i < count; ++i) {
       double wanted = static_cast<float>(reference(x[i]));
@@ -85,9 +85,9 @@ TEST(KernelMath, SpecialValues) {
       Numbers x(count, 1.0);
       Numbers special = {infinity, -infinity, nan, 0.0, -0.0, -1.0, 3e38, -3e38};
       std::copy(special.begin(), special.end(), x.begin());
-      machine.write(pb::STREAM_IN, 0, pb::F32, x);
+      machine.write(static_cast<int>(exec::Region::StreamIn), 0, pb::F32, x);
       machine.run("f.forward");
-      Numbers got = machine.read(pb::STREAM_OUT, 0, pb::F32, special.size());
+      Numbers got = machine.read(static_cast<int>(exec::Region::StreamOut), 0, pb::F32, special.size());
       for (size_t i = 0; i < special.size(); ++i) {
         auto wanted = static_cast<float>(reference(static_cast<float>(special[i])));
         if (std::isnan(wanted))

@@ -1,12 +1,13 @@
 #include "test/compiler/codegen/cuda/call_machine.h"
 
-#include "compiler/codegen/cuda/emit_cuda.h"
 #include "compiler/codegen/emit_subprograms.h"
 #include "compiler/codegen/program_builder.h"
 #include "compiler/passes.h"
 #include "dialects/register.h"
 #include "runtime/kernels/dtype.h"
 #include "runtime/kernels/kernels.h"
+#include "test/compiler/codegen/bare_plan.h"
+#include "test/compiler/codegen/declarations.h"
 #include "test/emulator/emulator.h"
 
 #include "mlir/Parser/Parser.h"
@@ -58,28 +59,32 @@ double load(const char *place, pb::DataType type) {
   return type == pb::BF16 ? rt::bf16ToFloat(get<uint16_t>(place)) : rt::f16ToFloat(get<uint16_t>(place));
 }
 
-int64_t valueOf(const pb::Scalar &scalar, const Moment &moment) {
-  int64_t value = scalar.constant() + scalar.step() * moment.step + scalar.layer() * moment.layer +
-                  scalar.micro_batch() * moment.microBatch + scalar.seed() * moment.seed;
-  for (const pb::AxisTerm &term : scalar.coordinates())
-    value += term.coefficient() * moment.coordinate;
-  return value;
+int64_t valueOf(const pb::Affine &scalar, const Moment &moment) {
+  if (scalar.first() > 0)
+    return moment.microBatch == 0 ? 1 : 0;
+  int64_t coordinates = scalar.pp() + scalar.dp() + scalar.cp() + scalar.ep() + scalar.tp();
+  return scalar.constant() + scalar.layer() * moment.layer + scalar.micro_batch() * moment.microBatch +
+         scalar.seed() * moment.seed + coordinates * moment.coordinate;
 }
 
-void callLibrary(const pb::LibraryCall &call, const std::vector<void *> &buffers, const Moment &moment) {
-  std::unique_ptr<rt::LibraryKernel> kernel = rt::makeLibraryKernel(call, 1);
+void callLibrary(const pb::Plan &plan, const pb::LibraryCall &call, const std::vector<void *> &buffers,
+                 const Moment &moment) {
+  std::vector<pb::DataType> types;
+  for (const pb::Buffer &buffer : call.buffers())
+    types.push_back(plan.values(static_cast<int>(buffer.value())).type());
+  std::unique_ptr<rt::LibraryKernel> kernel = rt::makeLibraryKernel(call, types, 1);
   std::vector<int64_t> scalars;
-  for (const pb::Scalar &scalar : call.scalars())
+  for (const pb::Affine &scalar : call.scalars())
     scalars.push_back(valueOf(scalar, moment));
   auto room = [](size_t bytes) { return static_cast<char *>(std::aligned_alloc(64, (bytes / 64 + 1) * 64)); };
   std::unique_ptr<char, void (*)(void *)> shared(room(kernel->sharedScratchBytes()), std::free);
   std::unique_ptr<char, void (*)(void *)> own(room(kernel->scratchBytesPerThread()), std::free);
   rt::CallArguments arguments{.buffers = buffers.data(),
                               .scalars = scalars.data(),
-                              .accumulate = call.always_adds() || (call.accumulate() && moment.microBatch > 0),
+                              .adds = call.store() == pb::ADD ||
+                                      (call.store() == pb::ADD_UNLESS_FIRST && moment.microBatch > 0),
                               .scratch = shared.get(),
-                              .seed = static_cast<uint32_t>(moment.seed),
-                              .step = static_cast<uint32_t>(moment.step)};
+                              .seed = static_cast<uint32_t>(moment.seed)};
   for (int64_t part = 0; part < kernel->parts(); ++part)
     kernel->run(arguments, part, own.get());
   kernel->finish(arguments);
@@ -106,25 +111,22 @@ CallMachine::CallMachine(const std::string &source) {
       bool isSaved = role == "saved";
       int64_t offset = layout.place(function.getSymName().split('.').first, isSaved ? "saved" : "gradients", name,
                                     codegen::tensorBytes(type));
-      tensors.try_emplace(name, Tensor{isSaved ? pb::SAVED : pb::GRADIENTS, static_cast<uint64_t>(offset),
-                                       typeOf(tensor.getElementType()),
+      tensors.try_emplace(name, Tensor{isSaved ? exec::Region::Saved : exec::Region::Gradients,
+                                       static_cast<uint64_t>(offset), typeOf(tensor.getElementType()),
                                        std::vector<double>(static_cast<size_t>(tensor.getNumElements()))});
     };
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       place(function.getArgAttrDict(i), function.getArgument(i).getType());
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       place(function.getResultAttrDict(i), function.getResultTypes()[i]);
+    putInBuckets(function);
+    addQueues(plan);
     PassManager passes(&context);
     passes.addPass(createLowerToExec());
     passes.addPass(createPlanBuffers());
-    if (failed(passes.run(*module)) || failed(emitSubprograms(*module, plan, /*emitObjects=*/false)))
+    if (failed(passes.run(*module)) || failed(emitSubprograms(*module, plan, /*emitObjects=*/isCuda)))
       throw std::runtime_error("the module does not lower");
-    if (isCuda) {
-      auto ptx = codegen::cuda::emitPtx(*module);
-      if (failed(ptx))
-        throw std::runtime_error("the kernels are not emitted");
-      text = *ptx;
-    }
+    EXPECT_EQ(undeclared(plan), "");
   };
   lower(/*isCuda=*/false, cpuPlan);
   lower(/*isCuda=*/true, cudaPlan);
@@ -139,26 +141,27 @@ std::vector<std::string> CallMachine::kernels() const {
 }
 
 void CallMachine::launch(const pb::Plan &plan, const pb::Launch &launch, Regions &regions, const Moment &moment) {
-  const pb::Kernel &kernel = plan.kernels(launch.kernel());
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  const pb::Geometry &geometry = plan.objects(0).geometry(static_cast<int>(launch.kernel()));
   emulator::Memory memory;
   std::vector<uint64_t> arguments;
-  for (const pb::BufferRef &buffer : launch.buffers())
+  for (const pb::Buffer &buffer : launch.buffers())
     arguments.push_back(memory.add(regions.at(buffer.region()).data() + buffer.offset(), buffer.bytes(),
-                                   pb::Region_Name(buffer.region()) + std::to_string(buffer.offset())));
-  for (const pb::Scalar &scalar : launch.scalars())
+                                   plan.values(static_cast<int>(buffer.value())).name()));
+  for (const pb::Affine &scalar : launch.scalars())
     arguments.push_back(static_cast<uint64_t>(valueOf(scalar, moment)));
   arguments.push_back(static_cast<uint64_t>(launch.extent()));
   auto blocks = [](int64_t extent, int64_t perBlock) {
     return static_cast<uint32_t>((extent + perBlock - 1) / perBlock);
   };
   uint32_t y =
-      kernel.columns_per_block() > 0 ? blocks(valueOf(launch.scalars(0), moment), kernel.columns_per_block()) : 1;
+      geometry.columns_per_block() > 0 ? blocks(valueOf(launch.scalars(0), moment), geometry.columns_per_block()) : 1;
   static std::map<std::string, emulator::Module> modules; // parsed once
-  auto module = modules.try_emplace(text, emulator::Module::parse(text)).first;
+  auto module = modules.try_emplace(ptx(), emulator::Module::parse(ptx())).first;
   module->second.launch({.entry = kernel.symbol(),
-                         .grid = {blocks(launch.extent(), kernel.extent_per_block()), y},
-                         .block = {kernel.threads()},
-                         .sharedBytes = kernel.shared_bytes(),
+                         .grid = {blocks(launch.extent(), geometry.extent_per_block()), y},
+                         .block = {geometry.threads()},
+                         .sharedBytes = geometry.shared_bytes(),
                          .arguments = arguments,
                          .reportsUndefined = true},
                         memory);
@@ -167,29 +170,41 @@ void CallMachine::launch(const pb::Plan &plan, const pb::Launch &launch, Regions
 CallMachine::Results CallMachine::runPlan(const pb::Plan &plan, const Moment &moment) {
   const pb::Subprogram &subprogram = plan.subprograms(0);
   Regions regions;
-  for (int region = 0; region < subprogram.region_bytes_size(); ++region)
-    regions[region].assign(subprogram.region_bytes(region) + guardBytes, 0x7f);
-  regions[pb::WORKSPACE].assign(subprogram.workspace_bytes() + guardBytes, 0x7f);
-  for (const auto &[name, tensor] : tensors)
+  auto makeRoom = [&](uint32_t region, uint64_t end) {
+    if (regions[region].size() < end + guardBytes)
+      regions[region].resize(end + guardBytes, 0x7f);
+  };
+  for (const pb::Instruction &instruction : subprogram.instructions())
+    for (const auto *buffers : {&instruction.launch().buffers(), &instruction.call().buffers()})
+      for (const pb::Buffer &buffer : *buffers)
+        makeRoom(buffer.region(), buffer.offset() + buffer.bytes());
+  for (const auto &[name, tensor] : tensors) {
+    auto region = static_cast<uint32_t>(tensor.region);
+    makeRoom(region, tensor.offset + tensor.values.size() * sizeOf(tensor.type));
     for (size_t i = 0; i < tensor.values.size(); ++i)
-      if (size_t at = tensor.offset + i * sizeOf(tensor.type);
-          at + sizeOf(tensor.type) <= regions[tensor.region].size())
-        store(regions[tensor.region].data() + at, tensor.type, tensor.values[i]);
+      store(regions[region].data() + tensor.offset + i * sizeOf(tensor.type), tensor.type, tensor.values[i]);
+  }
+  auto scalars = static_cast<uint32_t>(exec::Region::Scalars);
+  makeRoom(scalars, sizeof(slots));
+  std::memcpy(regions[scalars].data(), slots.data(), sizeof(slots));
+  store(regions[scalars].data() + 4 * rt::Step, pb::I32, static_cast<double>(moment.step));
   for (const pb::Instruction &instruction : subprogram.instructions()) {
     if (instruction.has_launch()) {
       launch(plan, instruction.launch(), regions, moment);
       continue;
     }
     std::vector<void *> buffers;
-    for (const pb::BufferRef &buffer : instruction.call().buffers())
+    for (const pb::Buffer &buffer : instruction.call().buffers())
       buffers.push_back(regions.at(buffer.region()).data() + buffer.offset());
-    callLibrary(instruction.call(), buffers, moment);
+    callLibrary(plan, instruction.call(), buffers, moment);
   }
   Results results;
   for (const auto &[name, tensor] : tensors)
     for (size_t i = 0; i < tensor.values.size(); ++i)
-      results[name].push_back(
-          load(regions[tensor.region].data() + tensor.offset + i * sizeOf(tensor.type), tensor.type));
+      results[name].push_back(load(
+          regions[static_cast<uint32_t>(tensor.region)].data() + tensor.offset + i * sizeOf(tensor.type), tensor.type));
+  for (size_t slot = 0; slot < slots.size(); ++slot)
+    results["slots"].push_back(load(regions[scalars].data() + 4 * slot, pb::F32));
   return results;
 }
 

@@ -2,6 +2,8 @@
 // (launches of emitted kernels, by the emulator), on the same regions.
 #pragma once
 
+#include "dialects/exec/dialect.h"
+#include "runtime/abi.h"
 #include "runtime/plan.pb.h"
 
 #include <map>
@@ -17,11 +19,12 @@ struct Moment {
 
 class CallMachine {
 public:
-  /// A function in `text`; all its arguments and results have a role and a name.
+  /// A function in `text`; all its arguments and results have a role and a name. Results have `slots` among them.
   explicit CallMachine(const std::string &text);
 
   /// Elements of an argument or result of type `type`, at the place of its name.
   std::vector<double> &values(const std::string &name) { return tensors.at(name).values; }
+  rt::Scalars slots{}; ///< but for the step
   const std::vector<double> &cpu(const std::string &name) const { return onCpu.at(name); }
   const std::vector<double> &cuda(const std::string &name) const { return onCuda.at(name); }
   /// Runs both.
@@ -29,26 +32,25 @@ public:
   /// Runs the kernels for GPUs alone.
   void runCuda(const Moment &moment) { onCuda = runPlan(cudaPlan, moment); }
 
-  const std::string &ptx() const { return text; }
+  const std::string &ptx() const { return cudaPlan.objects(0).code(); }
   /// Shapes of the kernels that are launched, in order.
   std::vector<std::string> kernels() const;
 
 private:
   struct Tensor {
-    int region;
+    exec::Region region;
     uint64_t offset;
     rt::pb::DataType type;
     std::vector<double> values;
   };
   using Results = std::map<std::string, std::vector<double>>;
-  using Regions = std::map<int, std::vector<char>>;
+  using Regions = std::map<uint32_t, std::vector<char>>;
 
   Results runPlan(const rt::pb::Plan &plan, const Moment &moment);
   void launch(const rt::pb::Plan &plan, const rt::pb::Launch &launch, Regions &regions, const Moment &moment);
 
   std::map<std::string, Tensor> tensors;
   rt::pb::Plan cpuPlan, cudaPlan;
-  std::string text;
   Results onCpu, onCuda;
 };
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <random>
 
 namespace espalier::test {
@@ -271,6 +272,24 @@ TEST(SquaredNormKernels, AddsBlocksInF64) {
     machine.run({});
     EXPECT_THAT(machine.kernels(), ElementsAre("square_blocks", "add_squares"));
     expectNear(machine.cuda("norm"), machine.cpu("norm"), {.relative = 1e-6}, 1, "norm");
+  }
+}
+
+// The same bits: ranks on CPUs and GPUs must decide alike.
+TEST(UpdateScalarsKernel, HasTheBitsOfTheCpu) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const char *limit : {"0.0", "1.0", "0.3"}) {
+    CallMachine machine("func.func @step.scalars() attributes {exec.max_grad_norm = " + std::string(limit) +
+                        " : f64} {\n return\n}");
+    EXPECT_THAT(machine.kernels(), ElementsAre("update_scalars"));
+    for (float squares : {0.0f, 0.7f, 3.1e7f, infinity, NAN})
+      for (float tokens : {0.0f, 1.0f, 4093.0f})
+        for (float scale : {1.0f, 1024.0f}) {
+          machine.slots = {7.5f, tokens, squares, scale, 0, 99, 0, 0, 99};
+          machine.run({});
+          EXPECT_EQ(machine.cuda("slots"), machine.cpu("slots")) << squares << " " << tokens << " " << scale;
+          EXPECT_EQ(machine.cuda("slots")[rt::Apply], std::isfinite(squares) && tokens > 0);
+        }
   }
 }
 

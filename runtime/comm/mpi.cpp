@@ -1,0 +1,186 @@
+// MPI wakes nobody: who waits looks again after a short sleep.
+#include "runtime/comm/mpi.h"
+
+#include "runtime/comm/mpi_group.h"
+#include "runtime/comm/mpi_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <thread>
+
+namespace espalier::rt {
+namespace {
+
+constexpr std::chrono::microseconds nap{20};
+
+class MpiCommunicator final : public Communicator {
+public:
+  explicit MpiCommunicator(MpiWorld::Session &session) : session(session) {}
+
+  int rank() const override { return session.rank; }
+  int ranks() const override { return session.ranks; }
+
+  std::byte *allocate(size_t bytes) override { return static_cast<std::byte *>(session.memory.take(bytes)); }
+  uint32_t joinGroup(std::span<const int> members, uint32_t queue) override;
+  uint32_t openSend(int peer, uint32_t line) override { return open(peer, line, /*isSend=*/true); }
+  uint32_t openReceive(int peer, uint32_t line) override { return open(peer, line, /*isSend=*/false); }
+
+  Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
+  Ticket startSend(uint32_t link, const void *data, size_t bytes) override;
+  Ticket startReceive(uint32_t link, void *data, size_t bytes) override;
+  void progress() override;
+  Progress poll(Ticket &ticket) override;
+
+  uint32_t epoch() const override { return naps; }
+  void sleep(uint32_t) override {
+    std::this_thread::sleep_for(nap);
+    ++naps;
+  }
+  void abort(const Failure &failure) override { session.abort(failure); }
+
+private:
+  struct Membership {
+    uint32_t queue;
+    MpiGroup group;
+  };
+  struct End {
+    End(const MpiContext &context, int peer, int tag, bool isSend)
+        : peer(peer), tag(tag), isSend(isSend), transfers(maxInFlight, MpiMessages(context, /*isSynchronous=*/true)) {}
+    int peer, tag;
+    bool isSend;
+    uint64_t started = 0, settled = 0;
+    std::vector<MpiMessages> transfers;
+  };
+
+  uint32_t open(int peer, uint32_t line, bool isSend);
+  MpiMessages *nextTransfer(End &end);
+  void advance(Membership &member);
+  void advance(End &end);
+  void fail(std::string message);
+
+  MpiWorld::Session &session;
+  std::deque<Membership> memberships;
+  std::deque<End> ends;
+  uint32_t naps = 0;
+};
+
+uint32_t MpiCommunicator::joinGroup(std::span<const int> members, uint32_t queue) {
+  for (size_t i = 0; i < memberships.size(); ++i)
+    if (memberships[i].queue == queue && std::ranges::equal(memberships[i].group.members(), members))
+      return i;
+  int tag = session.tagOf(members, queue);
+  auto index = static_cast<int>(std::ranges::find(members, rank()) - members.begin());
+  memberships.push_back({queue, {session.context, session.memory, {members.begin(), members.end()}, index, tag}});
+  return memberships.size() - 1;
+}
+
+uint32_t MpiCommunicator::open(int peer, uint32_t line, bool isSend) {
+  ends.emplace_back(session.context, peer, session.tagOfLine(line), isSend);
+  return ends.size() - 1;
+}
+
+Ticket MpiCommunicator::startCollective(uint32_t group, const CollectiveShape &shape, void *const *from,
+                                        void *const *to) {
+  Membership &member = memberships[group];
+  Ticket ticket{Ticket::Collective, group, member.group.startedCount()};
+  if (!member.group.start(shape, from, to))
+    fail(fmt::format("rank {} started more than {} collectives at once in one group", rank(), maxInFlight));
+  advance(member);
+  return ticket;
+}
+
+/// Null where too many are in flight.
+MpiMessages *MpiCommunicator::nextTransfer(End &end) {
+  advance(end);
+  if (end.started - end.settled < maxInFlight)
+    return &end.transfers[end.started++ % maxInFlight];
+  fail(fmt::format("rank {} started more than {} transfers at once on one line", rank(), maxInFlight));
+  return nullptr;
+}
+
+Ticket MpiCommunicator::startSend(uint32_t link, const void *data, size_t bytes) {
+  End &end = ends[link];
+  Ticket ticket{Ticket::Send, link, end.started};
+  if (MpiMessages *messages = nextTransfer(end))
+    messages->send(end.peer, end.tag, data, bytes);
+  return ticket;
+}
+
+Ticket MpiCommunicator::startReceive(uint32_t link, void *data, size_t bytes) {
+  End &end = ends[link];
+  Ticket ticket{Ticket::Receive, link, end.started};
+  if (MpiMessages *messages = nextTransfer(end))
+    messages->receive(end.peer, end.tag, data, bytes);
+  return ticket;
+}
+
+void MpiCommunicator::progress() {
+  for (Membership &member : memberships)
+    advance(member);
+  for (End &end : ends)
+    advance(end);
+}
+
+Progress MpiCommunicator::poll(Ticket &ticket) {
+  bool isDone = true;
+  if (ticket.kind == Ticket::Collective) {
+    advance(memberships[ticket.channel]);
+    isDone = memberships[ticket.channel].group.doneCount() > ticket.sequence;
+  } else if (ticket.kind != Ticket::None) {
+    advance(ends[ticket.channel]);
+    isDone = ends[ticket.channel].settled > ticket.sequence;
+  }
+  if (session.isStopped())
+    return Progress::Stopped;
+  return isDone ? Progress::Done : Progress::Pending;
+}
+
+void MpiCommunicator::advance(Membership &member) {
+  if (session.first)
+    return;
+  try {
+    member.group.advance();
+  } catch (const MpiMismatch &mismatch) {
+    fail(fmt::format("rank {} and rank {} of one group started different collectives", rank(), mismatch.peer));
+  } catch (const std::exception &error) {
+    fail(error.what());
+  }
+}
+
+void MpiCommunicator::advance(End &end) {
+  if (session.first)
+    return;
+  try {
+    while (end.settled < end.started && end.transfers[end.settled % maxInFlight].areDone())
+      ++end.settled;
+  } catch (const MpiMismatch &mismatch) {
+    std::string sent = mismatch.isLonger ? "more" : fmt::format("{} bytes", mismatch.bytes);
+    fail(fmt::format("rank {} sends {} where rank {} receives {}", end.peer, sent, rank(), mismatch.expected));
+  } catch (const std::exception &error) {
+    fail(error.what());
+  }
+}
+
+void MpiCommunicator::fail(std::string message) {
+  Failure failure;
+  failure.rank = rank();
+  failure.message = std::move(message);
+  abort(failure);
+}
+
+} // namespace
+
+MpiWorld::MpiWorld() : session(std::make_unique<Session>()) {}
+MpiWorld::~MpiWorld() = default;
+
+int MpiWorld::rank() const { return session->rank; }
+int MpiWorld::ranks() const { return session->ranks; }
+
+std::unique_ptr<Communicator> MpiWorld::communicator() { return std::make_unique<MpiCommunicator>(*session); }
+
+void MpiWorld::abort(const Failure &failure) noexcept { session->abort(failure); }
+
+std::optional<Failure> MpiWorld::failure() const { return session->first; }
+
+} // namespace espalier::rt

@@ -1,0 +1,39 @@
+// Ranks as processes of any hosts, over OpenMPI's messages between two ranks; no collective of MPI is used, as their
+// sums have no fixed order.
+#pragma once
+
+#include "runtime/comm/comm.h"
+
+#include <memory>
+#include <optional>
+
+namespace espalier::rt {
+
+/// This process as one rank of those that mpirun started. At most one in the life of a process: MPI cannot begin again.
+class MpiWorld {
+public:
+  /// Throws PlanError where OpenMPI is not there, std::runtime_error where it refuses.
+  MpiWorld();
+
+  /// Waits for all ranks to come here; after a stop not for long.
+  ~MpiWorld();
+
+  int rank() const;
+  int ranks() const;
+
+  /// This rank's end; at most one.
+  std::unique_ptr<Communicator> communicator();
+
+  /// Stops all ranks.
+  void abort(const Failure &failure) noexcept;
+
+  /// The first failure that this rank has heard of; two that fail at once may be heard of in either order.
+  std::optional<Failure> failure() const;
+
+  struct Session;
+
+private:
+  std::unique_ptr<Session> session;
+};
+
+} // namespace espalier::rt

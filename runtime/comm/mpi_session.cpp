@@ -1,0 +1,182 @@
+#include "runtime/comm/mpi_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <thread>
+
+namespace espalier::rt {
+namespace {
+
+// Tags: news, announcements and farewells; then lines; then groups, whose first members take turns.
+constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstLineTag = 16, lines = 1 << 16;
+constexpr int firstCollectiveTag = firstLineTag + lines;
+
+/// How long ranks that have stopped wait for others.
+constexpr std::chrono::milliseconds patience{1500};
+
+template <size_t Size> void write(std::array<char, Size> &to, const std::string &from) {
+  size_t length = std::min(from.size(), Size - 1);
+  std::memcpy(to.data(), from.data(), length);
+  to[length] = 0;
+}
+
+/// A text that came in a message: it may lack its end.
+template <size_t Size> std::string read(const std::array<char, Size> &from) {
+  return {from.begin(), std::ranges::find(from, 0)};
+}
+
+FailureMessage pack(const Failure &failure) {
+  FailureMessage message{};
+  message.rank = failure.rank;
+  message.stage = failure.stage;
+  message.step = failure.step;
+  write(message.action, failure.action);
+  write(message.subprogram, failure.subprogram);
+  write(message.op, failure.op);
+  write(message.message, failure.message);
+  return message;
+}
+
+Failure unpack(const FailureMessage &message) {
+  return {message.rank,     message.stage,        message.step, read(message.action), read(message.subprogram),
+          read(message.op), read(message.message)};
+}
+
+void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+
+/// An announcement of a group: its number, its queue, its members.
+std::vector<int> describe(std::span<const int> members, uint32_t queue, int number) {
+  std::vector<int> words = {number, static_cast<int>(queue)};
+  words.insert(words.end(), members.begin(), members.end());
+  return words;
+}
+
+} // namespace
+
+MpiWorld::Session::Session() : context{library, library.world}, news(context, /*isSynchronous=*/false) {
+  int hasBegun = 0, level = 0;
+  library.check(library.initialized(&hasBegun), "a question");
+  if (hasBegun)
+    throw std::runtime_error("MPI has begun in this process already, and cannot begin again");
+  library.check(library.initThread(nullptr, nullptr, MpiLibrary::serialized, &level), "a beginning");
+  library.check(library.commSetErrorHandler(library.world, library.errorsReturn), "to return errors");
+  library.check(library.commDuplicate(library.world, &context.communicator), "a communicator");
+  library.check(library.commSetErrorHandler(context.communicator, library.errorsReturn), "to return errors");
+  library.check(library.commRank(context.communicator, &rank), "a rank");
+  library.check(library.commSize(context.communicator, &ranks), "a number of ranks");
+  listen();
+}
+
+/// A farewell says whether its rank was stopped. After a stop messages are left that nobody receives, and MPI's own end
+/// would wait for them: this process ends without it, once the others have seen the stop too.
+MpiWorld::Session::~Session() {
+  try {
+    bool wasStopped = isStopped();
+    MpiMessages farewells(context, /*isSynchronous=*/false);
+    std::vector<char> words(ranks);
+    for (int peer = 0; peer < ranks; ++peer)
+      if (peer != rank) {
+        farewells.receive(peer, farewellTag, &words[peer], 1);
+        farewells.send(peer, farewellTag, &wasStopped, 1);
+      }
+    if (!finish(farewells) || wasStopped || std::ranges::count(words, 1) > 0)
+      return;
+    news.cancel();
+    library.finalize();
+  } catch (const std::exception &) {
+    // Whoever ends has nobody left to tell.
+  }
+}
+
+int MpiWorld::Session::tagOf(std::span<const int> members, uint32_t queue) {
+  int first = members.front();
+  int number = first == rank ? numberGroup(members, queue) : askNumber(members, queue);
+  return firstCollectiveTag + number * ranks + first;
+}
+
+int MpiWorld::Session::tagOfLine(uint32_t line) const {
+  if (line >= lines)
+    throw PlanError(fmt::format("over MPI there are {} lines at most; the plan has line {}", lines, line));
+  return firstLineTag + static_cast<int>(line);
+}
+
+int MpiWorld::Session::numberGroup(std::span<const int> members, uint32_t queue) {
+  auto &[words, messages] =
+      announcements.emplace_back(describe(members, queue, numbered), MpiMessages(context, /*isSynchronous=*/false));
+  for (int member : members)
+    if (member != rank)
+      messages.send(member, groupTag, words.data(), words.size() * sizeof(int));
+  std::erase_if(announcements, [](auto &announcement) { return announcement.second.areDone(); });
+  return numbered++;
+}
+
+int MpiWorld::Session::askNumber(std::span<const int> members, uint32_t queue) {
+  for (int source = members.front(); !isStopped();) {
+    auto isAsked = [&](const std::vector<int> &words) { return words == describe(members, queue, words[0]); };
+    auto known = std::ranges::find_if(announced, isAsked);
+    if (known != announced.end()) {
+      int number = known->front();
+      announced.erase(known);
+      return number;
+    }
+    int hasCome = 0, bytes = 0;
+    MpiLibrary::Status status{};
+    library.check(library.probe(source, groupTag, context.communicator, &hasCome, &status), "a look for messages");
+    if (!hasCome) {
+      rest();
+      continue;
+    }
+    library.check(library.countOf(&status, library.byte, &bytes), "a message's size");
+    std::vector<int> &words = announced.emplace_back(bytes / sizeof(int));
+    MpiMessages message(context, /*isSynchronous=*/false);
+    message.receive(source, groupTag, words.data(), words.size() * sizeof(int));
+    while (!message.areDone())
+      rest();
+  }
+  throw RankStopped();
+}
+
+void MpiWorld::Session::listen() { news.receive(MpiLibrary::anySource, newsTag, &heard, sizeof heard); }
+
+bool MpiWorld::Session::isStopped() {
+  if (news.areDone()) {
+    if (!first)
+      first = unpack(heard);
+    listen();
+  }
+  return first.has_value();
+}
+
+/// Makes progress until the messages are through; false where ranks have stopped and some do not answer.
+bool MpiWorld::Session::finish(MpiMessages &messages) {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> end;
+  while (!messages.areDone()) {
+    if (isStopped() && !end) // others' news end with their receives
+      end = Clock::now() + patience;
+    if (end && Clock::now() > *end)
+      return false;
+    rest();
+  }
+  return true;
+}
+
+void MpiWorld::Session::abort(const Failure &failure) noexcept {
+  try {
+    if (isStopped())
+      return;
+    first = failure;
+    told = pack(failure);
+    MpiMessages messages(context, /*isSynchronous=*/false);
+    for (int peer = 0; peer < ranks; ++peer)
+      if (peer != rank)
+        messages.send(peer, newsTag, &told, sizeof told);
+    finish(messages);
+  } catch (const std::exception &) {
+    // MPI does not work any more: mpirun ends the others when this process ends.
+  }
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,56 @@
+// What a process does over MPI besides moving operands: it begins, agrees on groups, hears of failures, and ends.
+#pragma once
+
+#include "runtime/comm/mpi.h"
+#include "runtime/comm/mpi_messages.h"
+#include "runtime/comm/process_memory.h"
+
+#include <array>
+#include <deque>
+#include <list>
+
+namespace espalier::rt {
+
+/// A failure as a message, with texts cut where they do not fit.
+struct FailureMessage {
+  int rank, stage;
+  int64_t step;
+  std::array<char, 512> action, subprogram, op;
+  std::array<char, 8192> message;
+};
+
+struct MpiWorld::Session {
+  Session();
+  ~Session();
+
+  /// The tag of a group, the same for all its members and for no other group of any two of them. Its first member
+  /// numbers it, so nobody waits for a rank above. Throws RankStopped after an abort.
+  int tagOf(std::span<const int> members, uint32_t queue);
+  /// The tag of a line.
+  int tagOfLine(uint32_t line) const;
+
+  /// Whether any rank has failed, as far as is known here.
+  bool isStopped();
+  void abort(const Failure &failure) noexcept;
+
+  MpiLibrary library;
+  MpiContext context;
+  int rank = 0, ranks = 0;
+  std::optional<Failure> first;
+  ProcessMemory memory;
+
+private:
+  int numberGroup(std::span<const int> members, uint32_t queue);
+  int askNumber(std::span<const int> members, uint32_t queue);
+  void listen();
+  bool finish(MpiMessages &messages);
+
+  int numbered = 0;
+  std::list<std::pair<std::vector<int>, MpiMessages>>
+      announcements;                      ///< of groups numbered here, until they are through
+  std::deque<std::vector<int>> announced; ///< of groups numbered elsewhere
+  FailureMessage heard, told;
+  MpiMessages news; ///< into `heard`
+};
+
+} // namespace espalier::rt
