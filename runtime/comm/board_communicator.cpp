@@ -18,8 +18,8 @@ public:
 
   std::byte *allocate(size_t bytes) override { return static_cast<std::byte *>(memory.take(bytes)); }
   uint32_t joinGroup(std::span<const int> members, uint32_t queue) override;
-  uint32_t openSend(int peer, uint32_t line) override { return open(board.findLine(self, peer, line, memory)); }
-  uint32_t openReceive(int peer, uint32_t line) override { return open(board.findLine(peer, self, line, memory)); }
+  uint32_t openSend(int peer, uint32_t line) override { return open(self, peer, line, /*isSend=*/true); }
+  uint32_t openReceive(int peer, uint32_t line) override { return open(peer, self, line, /*isSend=*/false); }
 
   Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
   Ticket startSend(uint32_t link, const void *data, size_t bytes) override;
@@ -41,10 +41,11 @@ private:
   /// `settled`: transfers known to be done.
   struct End {
     Line *line;
+    bool isSend;
     uint64_t started = 0, settled = 0;
   };
 
-  uint32_t open(Line *line);
+  uint32_t open(int from, int to, uint32_t number, bool isSend);
   Post &postFor(Membership &member, uint32_t buffers);
   LineTransfer &nextTransfer(End &end);
   bool isStopped() const { return board.isStopped.load(std::memory_order_acquire); }
@@ -73,8 +74,12 @@ uint32_t BoardCommunicator::joinGroup(std::span<const int> members, uint32_t que
   return memberships.size() - 1;
 }
 
-uint32_t BoardCommunicator::open(Line *line) {
-  ends.push_back({line});
+uint32_t BoardCommunicator::open(int from, int to, uint32_t number, bool isSend) {
+  Line *line = board.findLine(from, to, number, memory);
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (ends[i].line == line && ends[i].isSend == isSend)
+      return i;
+  ends.push_back({line, isSend});
   return ends.size() - 1;
 }
 

@@ -67,8 +67,8 @@ public:
   /// one when asked again. Called while loading, by all members; may allocate.
   virtual uint32_t joinGroup(std::span<const int> members, uint32_t queue) = 0;
 
-  /// Makes a line to or from `peer` usable. Lines between two ranks have an order each, and so has each direction.
-  /// Called while loading; may allocate.
+  /// Makes a line to or from `peer` usable and returns the link's number on this rank, the same one when asked again.
+  /// Lines between two ranks have an order each, and so has each direction. Called while loading; may allocate.
   virtual uint32_t openSend(int peer, uint32_t line) = 0;
   virtual uint32_t openReceive(int peer, uint32_t line) = 0;
 

@@ -27,8 +27,12 @@ public:
   uint32_t openReceive(int peer, uint32_t line) override { return open(peer, line, /*isSend=*/false); }
 
   Ticket startCollective(uint32_t group, const CollectiveShape &shape, void *const *from, void *const *to) override;
-  Ticket startSend(uint32_t link, const void *data, size_t bytes) override;
-  Ticket startReceive(uint32_t link, void *data, size_t bytes) override;
+  Ticket startSend(uint32_t link, const void *data, size_t bytes) override {
+    return startTransfer(link, Ticket::Send, const_cast<void *>(data), bytes);
+  }
+  Ticket startReceive(uint32_t link, void *data, size_t bytes) override {
+    return startTransfer(link, Ticket::Receive, data, bytes);
+  }
   void progress() override;
   Progress poll(Ticket &ticket) override;
 
@@ -54,7 +58,8 @@ private:
   };
 
   uint32_t open(int peer, uint32_t line, bool isSend);
-  MpiMessages *nextTransfer(End &end);
+  /// `data` is only read of a send.
+  Ticket startTransfer(uint32_t link, Ticket::Kind kind, void *data, size_t bytes);
   void advance(Membership &member);
   void advance(End &end);
   void fail(std::string message);
@@ -76,7 +81,11 @@ uint32_t MpiCommunicator::joinGroup(std::span<const int> members, uint32_t queue
 }
 
 uint32_t MpiCommunicator::open(int peer, uint32_t line, bool isSend) {
-  ends.emplace_back(session.context, peer, session.tagOfLine(line), isSend);
+  int tag = session.tagOfLine(line);
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (ends[i].peer == peer && ends[i].tag == tag && ends[i].isSend == isSend)
+      return i;
+  ends.emplace_back(session.context, peer, tag, isSend);
   return ends.size() - 1;
 }
 
@@ -90,28 +99,23 @@ Ticket MpiCommunicator::startCollective(uint32_t group, const CollectiveShape &s
   return ticket;
 }
 
-/// Null where too many are in flight.
-MpiMessages *MpiCommunicator::nextTransfer(End &end) {
+Ticket MpiCommunicator::startTransfer(uint32_t link, Ticket::Kind kind, void *data, size_t bytes) {
+  End &end = ends[link];
   advance(end);
-  if (end.started - end.settled < maxInFlight)
-    return &end.transfers[end.started++ % maxInFlight];
-  fail(fmt::format("rank {} started more than {} transfers at once on one line", rank(), maxInFlight));
-  return nullptr;
-}
-
-Ticket MpiCommunicator::startSend(uint32_t link, const void *data, size_t bytes) {
-  End &end = ends[link];
-  Ticket ticket{Ticket::Send, link, end.started};
-  if (MpiMessages *messages = nextTransfer(end))
-    messages->send(end.peer, end.tag, data, bytes);
-  return ticket;
-}
-
-Ticket MpiCommunicator::startReceive(uint32_t link, void *data, size_t bytes) {
-  End &end = ends[link];
-  Ticket ticket{Ticket::Receive, link, end.started};
-  if (MpiMessages *messages = nextTransfer(end))
-    messages->receive(end.peer, end.tag, data, bytes);
+  Ticket ticket{kind, link, end.started};
+  if (end.started - end.settled >= maxInFlight) {
+    fail(fmt::format("rank {} started more than {} transfers at once on one line", rank(), maxInFlight));
+    return ticket;
+  }
+  MpiMessages &messages = end.transfers[end.started++ % maxInFlight];
+  try {
+    if (kind == Ticket::Send)
+      messages.send(end.peer, end.tag, data, bytes);
+    else
+      messages.receive(end.peer, end.tag, data, bytes);
+  } catch (const std::exception &error) {
+    fail(error.what());
+  }
   return ticket;
 }
 

@@ -12,7 +12,6 @@ namespace espalier::rt {
 namespace {
 
 constexpr size_t mostStaged = 8 << 20, leastStagedOfOne = 64 << 10, mostStagedOfOne = 1 << 20;
-constexpr int64_t movedBytes = 64 << 20; // of one message that needs no staging
 
 } // namespace
 
@@ -67,10 +66,10 @@ void MpiGroup::beginSlice() {
   auto members = static_cast<int64_t>(ranks.size());
   int64_t elements = shape.elements[buffer];
   width = static_cast<int64_t>(elementBytes(shape.type));
-  sliceElements = (isReduction() ? static_cast<int64_t>(stagedBytes) : movedBytes) / width;
   part = shape.kind == pb::Transfer::ALL_REDUCE ? reducedByEach(elements, members)
          : shape.kind == pb::Transfer::SHIFT    ? elements
                                                 : elements / members;
+  sliceElements = isReduction() ? static_cast<int64_t>(stagedBytes) / width : part;
   phase = Phase::Parts;
   if (shape.kind == pb::Transfer::SHIFT)
     shift();

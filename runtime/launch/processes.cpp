@@ -137,6 +137,8 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
     bool isLook = waitForEnd(processes, patience.lookMilliseconds);
     if (std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook)) {
       world.abort(*failure);
+      if (isRunning(processes[failure->rank]))
+        kill(processes[failure->rank].id, SIGKILL);
       if (!seen)
         seen = std::move(failure);
     }

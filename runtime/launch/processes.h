@@ -23,8 +23,9 @@ struct Process {
 /// the system refuses a process; those that were forked have ended then.
 std::vector<Process> spawn(ShmWorld &world, const std::function<int(int rank)> &body);
 
-/// Waits until all have ended. The first that ends ill or is silent stops all ranks of `world`; what has not ended soon
-/// after a stop is killed. Returns the first failure: what a rank reported, or else what was seen of one.
+/// Waits until all have ended. The first that ends ill or is silent stops all ranks of `world`; who was silent is
+/// killed, as it will not see the stop, and so is what has not ended soon after it. Returns the first failure: what a
+/// rank reported, or else what was seen of one.
 std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience = {});
 
 } // namespace espalier::rt

@@ -13,7 +13,7 @@ namespace espalier::rt {
 /// How long a rank may be silent, and how long those that are to stop may take, in looks of the watcher.
 struct Patience {
   int lookMilliseconds = 100;
-  int silentLooks = 20;
+  int silentLooks = 30;
   int stoppingLooks = 10;
 };
 

@@ -1,10 +1,10 @@
+// The back ends that are always there: threads, and processes of one host.
 #include "test/runtime/comm_back_ends.h"
 
 #include "runtime/comm/local.h"
 #include "runtime/launch/processes.h"
 
 #include <gtest/gtest.h>
-#include <numeric>
 #include <thread>
 
 namespace espalier::rt {
@@ -27,7 +27,7 @@ std::optional<Failure> runThreads(int ranks, const Rank &rank) {
 }
 
 std::optional<Failure> runProcesses(int ranks, const Rank &rank) {
-  ShmWorld world(ranks, size_t{64} << 20);
+  ShmWorld world(ranks, size_t{128} << 20);
   std::vector<Process> processes = spawn(world, [&](int i) {
     rank(*world.communicator(i));
     return testing::Test::HasFailure() ? 1 : 0;
@@ -40,16 +40,10 @@ std::optional<Failure> runProcesses(int ranks, const Rank &rank) {
 
 std::string nothing() { return ""; }
 
-constexpr BackEnd all[] = {{"local", nothing, runThreads}, {"shm", nothing, runProcesses}, {"mpi", mpiLacks, runMpi}};
+constexpr BackEnd all[] = {{"local", nothing, runThreads}, {"shm", nothing, runProcesses}};
 
 } // namespace
 
 std::span<const BackEnd> backEnds() { return all; }
-
-std::vector<int> allOf(int ranks) {
-  std::vector<int> members(ranks);
-  std::iota(members.begin(), members.end(), 0);
-  return members;
-}
 
 } // namespace espalier::rt

@@ -4,6 +4,7 @@
 #include "runtime/comm/comm.h"
 
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <ostream>
 
@@ -22,6 +23,7 @@ struct BackEnd {
 
 inline void PrintTo(const BackEnd &backEnd, std::ostream *out) { *out << backEnd.name; }
 
+/// Those of this test program: a suite that takes half a minute is a program of its own.
 std::span<const BackEnd> backEnds();
 
 /// OpenMPI's: runs the test at hand anew under mpirun, where only the ranks of this one call live.
@@ -34,6 +36,10 @@ template <typename T> std::span<T> operands(Communicator &comm, size_t count) {
 }
 
 /// The ranks 0 to ranks - 1.
-std::vector<int> allOf(int ranks);
+inline std::vector<int> allOf(int ranks) {
+  std::vector<int> members(ranks);
+  std::iota(members.begin(), members.end(), 0);
+  return members;
+}
 
 } // namespace espalier::rt

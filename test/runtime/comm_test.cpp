@@ -133,6 +133,36 @@ TEST_P(Comm, ShiftMovesRoundTheRing) {
   });
 }
 
+/// Megabytes, which some back ends move in slices: every kind, with parts and types of unlike lengths.
+TEST_P(Comm, LargeBuffers) {
+  onRanks(3, [&](Communicator &comm) {
+    uint32_t group = comm.joinGroup(allOf(3), 1);
+    constexpr int64_t part = 600'011, all = 3 * part;
+    std::span<float> from = operands<float>(comm, all), to = operands<float>(comm, all);
+    for (int64_t i = 0; i < all; ++i)
+      from[i] = valueOf(comm.rank(), i);
+    auto expectAt = [&](int64_t i, float wanted, const char *what) { ASSERT_EQ(to[i], wanted) << what << ' ' << i; };
+    collect(comm, group, shapeOf(pb::Transfer::ALL_REDUCE, all), from.data(), to.data());
+    for (int64_t i = 0; i < all; i += 97)
+      expectAt(i, sumOf(3, i), "sum");
+    collect(comm, group, shapeOf(pb::Transfer::REDUCE_SCATTER, all), from.data(), to.data());
+    for (int64_t i = 0; i < part; i += 97)
+      expectAt(i, sumOf(3, part * comm.rank() + i), "own part of the sum");
+    collect(comm, group, shapeOf(pb::Transfer::ALL_GATHER, all), from.data(), to.data());
+    for (int64_t i = 0; i < all; i += 97)
+      expectAt(i, valueOf(i / part, i % part), "gathered");
+    collect(comm, group, shapeOf(pb::Transfer::ALL_TO_ALL, all), from.data(), to.data());
+    for (int64_t i = 0; i < all; i += 97)
+      expectAt(i, valueOf(i / part, part * comm.rank() + i % part), "exchanged");
+    std::span<uint16_t> halves(reinterpret_cast<uint16_t *>(to.data()), all);
+    for (int64_t i = 0; i < all; ++i)
+      halves[i] = floatToBf16(float(i % 50 + comm.rank()));
+    collect(comm, group, shapeOf(pb::Transfer::ALL_REDUCE, all, pb::BF16), halves.data(), halves.data());
+    for (int64_t i = 0; i < all; i += 97)
+      ASSERT_EQ(bf16ToFloat(halves[i]), 3 * (i % 50) + 3) << i;
+  });
+}
+
 TEST_P(Comm, AllReduceTakesTheMaximum) {
   onRanks(3, [&](Communicator &comm) {
     uint32_t group = comm.joinGroup(allOf(3), 1);
@@ -334,6 +364,31 @@ TEST_P(Comm, LinesOfOnePairAreApart) {
       Ticket second = comm.startReceive(comm.openReceive(peer, 7), &values[1], 4);
       comm.wait(second, 10);
       EXPECT_THAT(values, testing::ElementsAre(1, 2));
+    }
+  });
+}
+
+/// Two transfers of a plan use one line; a rank may also send to itself, where both ends are its own.
+TEST_P(Comm, LinesOpenedTwiceAreOne) {
+  onRanks(2, [&](Communicator &comm) {
+    std::span<int> sent = operands<int>(comm, 2), got = operands<int>(comm, 2);
+    for (int target : {1 - comm.rank(), comm.rank()}) {
+      uint32_t outs[] = {comm.openSend(target, 4), comm.openSend(target, 4)};
+      uint32_t ins[] = {comm.openReceive(target, 4), comm.openReceive(target, 4)};
+      EXPECT_EQ(outs[0], outs[1]);
+      EXPECT_EQ(ins[0], ins[1]);
+      EXPECT_NE(outs[0], ins[0]);
+      Ticket sends[2], receives[2];
+      for (int i : {0, 1}) {
+        sent[i] = 10 * comm.rank() + i;
+        sends[i] = comm.startSend(outs[i], &sent[i], sizeof(int));
+        receives[i] = comm.startReceive(ins[i], &got[i], sizeof(int));
+      }
+      for (int i : {0, 1}) {
+        comm.wait(sends[i], 10);
+        comm.wait(receives[i], 10);
+        EXPECT_EQ(got[i], 10 * target + i);
+      }
     }
   });
 }

@@ -2,8 +2,10 @@
 #include "runtime/comm/local.h"
 #include "runtime/launch/processes.h"
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -39,10 +41,14 @@ int sumUntilStopped(ShmWorld &world, int rank) {
 
 struct Loss {
   int signal, afterMilliseconds;
+  Patience patience = {};
 };
 void PrintTo(const Loss &loss, std::ostream *out) {
   *out << strsignal(loss.signal) << " after " << loss.afterMilliseconds << " ms";
 }
+
+/// Less than a run has, for tests to be quick.
+constexpr Patience aSecond{.silentLooks = 10};
 
 class LostRank : public testing::TestWithParam<Loss> {};
 
@@ -58,21 +64,23 @@ TEST_P(LostRank, StopsTheOthersWithinFiveSeconds) {
       lost = Clock::now();
       kill(processes[victim].id, GetParam().signal);
     });
-    failure = supervise(processes, world);
+    failure = supervise(processes, world, GetParam().patience);
   }
   EXPECT_LT(Clock::now() - lost, seconds(5));
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, victim);
-  EXPECT_EQ(failure->message, GetParam().signal == SIGKILL
-                                  ? "its process was killed by signal 9 (Killed)"
-                                  : "its process has given no sign of life for 2.0 seconds: it was stopped");
+  EXPECT_EQ(failure->message,
+            GetParam().signal == SIGKILL
+                ? "its process was killed by signal 9 (Killed)"
+                : fmt::format("its process has given no sign of life for {:.1f} seconds: it was stopped",
+                              GetParam().patience.silentLooks / 10.0));
   for (const Process &process : processes)
     EXPECT_EQ(process.status, process.rank == victim ? SIGKILL : 0) << "rank " << process.rank;
 }
 
 INSTANTIATE_TEST_SUITE_P(KilledOrStopped, LostRank,
-                         testing::Values(Loss{SIGKILL, 0}, Loss{SIGKILL, 5}, Loss{SIGKILL, 50}, Loss{SIGSTOP, 0},
-                                         Loss{SIGSTOP, 5}, Loss{SIGSTOP, 50}));
+                         testing::Values(Loss{SIGKILL, 0}, Loss{SIGKILL, 5}, Loss{SIGKILL, 50},
+                                         Loss{SIGSTOP, 0, aSecond}, Loss{SIGSTOP, 5}, Loss{SIGSTOP, 50, aSecond}));
 
 /// What supervision says where rank 1 of two does `body` and rank 0 sums with it.
 std::optional<Failure> failureOf(const std::function<int(ShmWorld &)> &body) {
@@ -119,6 +127,54 @@ TEST(Processes, WhoDoesNotStopIsKilled) {
   EXPECT_EQ(failure->rank, 0);
   EXPECT_TRUE(WIFSIGNALED(*processes[1].status));
   EXPECT_LT(Clock::now() - begin, seconds(5));
+}
+
+/// About a millisecond of one core.
+void compute() {
+  volatile float value = 1;
+  for (int i = 0; i < 500'000; ++i)
+    value = value * 1.000001f;
+}
+
+/// Seconds that eight ranks take to compute in rounds, `meet`ing after each or not, while every core has other work
+/// too.
+double secondsOfEight(bool meet) {
+  constexpr int rounds = 30;
+  ShmWorld world(8, operandBytes);
+  std::atomic<bool> isOver = false;
+  std::vector<std::jthread> others;
+  Clock::time_point begin = Clock::now();
+  std::vector<Process> processes = spawn(world, [&](int rank) {
+    std::unique_ptr<Communicator> comm = world.communicator(rank);
+    uint32_t group = comm->joinGroup(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}, 1);
+    CollectiveShape shape{.elements = {10000}};
+    void *place = comm->allocate(10000 * sizeof(float));
+    for (int round = 0; round < rounds; ++round) {
+      compute();
+      Ticket ticket;
+      if (meet)
+        ticket = comm->startCollective(group, shape, &place, &place);
+      comm->wait(ticket, 100);
+    }
+    return 0;
+  });
+  for (unsigned core = 0; core < std::thread::hardware_concurrency(); ++core)
+    others.emplace_back([&] {
+      while (!isOver)
+        compute();
+    });
+  EXPECT_FALSE(supervise(processes, world));
+  isOver = true;
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Who waits sleeps: its core is left to those that it waits for.
+TEST(Processes, WaitingTakesNobodysShare) {
+  if (std::thread::hardware_concurrency() > 4)
+    GTEST_SKIP() << "eight ranks are no crowd here";
+  double alone = secondsOfEight(/*meet=*/false), together = secondsOfEight(/*meet=*/true);
+  EXPECT_LT(together, 3 * alone) << "alone " << alone << " s, together " << together << " s";
+  RecordProperty("ratio", std::to_string(together / alone));
 }
 
 TEST(Processes, TheyDieWithTheirParent) {
