@@ -48,13 +48,6 @@ std::optional<uint32_t> findExchange(const pb::Stage &stage, std::string_view na
   return find(stage.exchanges(), [&](const pb::Exchange &exchange) { return exchange.name() == name; });
 }
 
-std::vector<pb::DataType> typesOf(const pb::Plan &plan, const pb::LibraryCall &call) {
-  std::vector<pb::DataType> types;
-  for (const pb::Buffer &buffer : call.buffers())
-    types.push_back(plan.values(buffer.value()).type());
-  return types;
-}
-
 int threadsPerRank(int wanted, int ranks) {
   int cores = std::max(1u, std::thread::hardware_concurrency());
   return wanted > 0 ? wanted : std::max(1, cores / ranks);

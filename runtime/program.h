@@ -31,7 +31,12 @@ std::optional<uint32_t> findRegion(const pb::Plan &plan, std::string_view name);
 std::optional<uint32_t> findExchange(const pb::Stage &stage, std::string_view name);
 
 /// Types of a library call's buffers: those of their values.
-std::vector<pb::DataType> typesOf(const pb::Plan &plan, const pb::LibraryCall &call);
+inline std::vector<pb::DataType> typesOf(const pb::Plan &plan, const pb::LibraryCall &call) {
+  std::vector<pb::DataType> types;
+  for (const pb::Buffer &buffer : call.buffers())
+    types.push_back(plan.values(buffer.value()).type());
+  return types;
+}
 
 /// A buffer of an instruction or transfer: where it begins in its region, the rank's own part chosen.
 struct PreparedBuffer {

@@ -36,6 +36,7 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
                                   {"tp", mesh.count(rt::TP)},
                                   {"pp", mesh.count(rt::PP)},
                                   {"cp", mesh.count(rt::CP)},
+                                  {"ep", mesh.count(rt::EP)},
                                   {"micro_batch_size", settings.micro_batch_size()},
                                   {"micro_batches", settings.micro_batches()},
                                   {"zero", settings.zero()},
@@ -78,8 +79,8 @@ void printForPeople(const rt::pb::Plan &plan) {
   rt::Mesh mesh(plan.mesh());
   const rt::pb::Settings &settings = plan.settings();
   fmt::print("{}: {} parameters, compiled for {}\n", plan.model(), plan.parameter_count(), plan.target());
-  fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {}\n", mesh.ranks(), mesh.count(rt::DP), mesh.count(rt::TP),
-             mesh.count(rt::PP), mesh.count(rt::CP));
+  fmt::print("ranks       {} = dp {} x tp {} x pp {} x cp {} x ep {}\n", mesh.ranks(), mesh.count(rt::DP),
+             mesh.count(rt::TP), mesh.count(rt::PP), mesh.count(rt::CP), mesh.count(rt::EP));
   int parts = mesh.count(rt::CP);
   fmt::print("batch       {} = micro-batch {} x {} micro-batches x {} replicas, sequence {}{}\n",
              settings.global_batch(), settings.micro_batch_size(), settings.micro_batches(), rt::dataReplicas(mesh),

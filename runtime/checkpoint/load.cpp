@@ -88,7 +88,7 @@ void Checkpoints::chooseNext() {
       continue;
     }
     chosen = std::move(next);
-    chosen->sources.emplace(chosen->manifest);
+    chosen->sources.emplace(chosen->manifest, chosen->path.string());
     requireSameTraining(*chosen);
     requireSources(*chosen);
     lastGood = chosen->name;

@@ -65,14 +65,14 @@ void Take::read(const RegularFile &file, const std::function<void(int64_t, std::
   }
 }
 
-Sources::Sources(const Manifest &manifest) {
+Sources::Sources(const Manifest &manifest, std::string name) : name(std::move(name)) {
   for (const Shard &shard : manifest.shards)
     for (const StoredPiece &stored : shard.pieces)
       tensors[{stored.piece.kind, stored.piece.name}].push_back({&shard, &stored});
 }
 
-const std::vector<Sources::Source> *Sources::find(const std::string &kind, const std::string &name) const {
-  auto found = tensors.find({kind, name});
+const std::vector<Sources::Source> *Sources::find(const std::string &kind, const std::string &parameter) const {
+  auto found = tensors.find({kind, parameter});
   return found == tensors.end() ? nullptr : &found->second;
 }
 
@@ -87,11 +87,11 @@ const std::vector<Sources::Source> *Sources::sourcesFor(const Piece &wanted) con
   return own;
 }
 
-std::string Sources::fault(const std::string &kind, const std::string &name) const {
+std::string Sources::fault(const std::string &kind, const std::string &parameter) const {
   Piece wanted;
   wanted.kind = kind;
-  wanted.name = name;
-  return sourcesFor(wanted) ? "" : fmt::format("it has no {} of '{}'", kind, name);
+  wanted.name = parameter;
+  return sourcesFor(wanted) ? "" : fmt::format("it has no {} of '{}'", kind, parameter);
 }
 
 std::vector<Take> Sources::takesFor(const Piece &wanted) const {
@@ -108,7 +108,7 @@ std::vector<Take> Sources::takesFor(const Piece &wanted) const {
         takes.push_back(std::move(take));
     }
   if (int64_t all = realElements(wanted); found != all)
-    throw PlanError(fmt::format("{} of {} elements of {} are there", found, all, wanted.key()));
+    throw PlanError(fmt::format("{}: damaged: {} of {} elements of {} are there", name, found, all, wanted.key()));
   return takes;
 }
 

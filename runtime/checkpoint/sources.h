@@ -36,10 +36,11 @@ struct Take {
 /// The pieces of a checkpoint by tensor. The manifest outlives it.
 class Sources {
 public:
-  explicit Sources(const Manifest &manifest);
+  /// Errors name the checkpoint as `name`.
+  Sources(const Manifest &manifest, std::string name);
 
   /// Why a tensor cannot be taken from here, empty where it can.
-  std::string fault(const std::string &kind, const std::string &name) const;
+  std::string fault(const std::string &kind, const std::string &parameter) const;
 
   /// What `wanted` is made of: each of its elements but the padding is in one run. Weights of another type come from
   /// the masters, where there are any, and masters that were not kept from weights. Throws PlanError where elements are
@@ -52,9 +53,10 @@ private:
     const StoredPiece *stored;
   };
 
-  const std::vector<Source> *find(const std::string &kind, const std::string &name) const;
+  const std::vector<Source> *find(const std::string &kind, const std::string &parameter) const;
   const std::vector<Source> *sourcesFor(const Piece &wanted) const;
 
+  std::string name;
   std::map<std::pair<std::string, std::string>, std::vector<Source>> tensors; ///< by kind and name
 };
 

@@ -41,11 +41,12 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
     if (!from)
       throw PlanError(fmt::format("the plan wants input '{}'; samples have tokens, labels, loss_weights, positions",
                                   exchange.name()));
-    bool isWeights = from == sample.lossWeights.data() + first;
-    if (exchange.buffer().bytes() != bytes ||
-        plan.values(exchange.buffer().value()).type() != (isWeights ? pb::F32 : pb::I32))
-      throw PlanError(fmt::format("the plan's input '{}' has {} bytes, samples give {} of {}", exchange.name(),
-                                  exchange.buffer().bytes(), bytes, isWeights ? "f32" : "i32"));
+    pb::DataType type = plan.values(exchange.buffer().value()).type();
+    pb::DataType wanted = from == sample.lossWeights.data() + first ? pb::F32 : pb::I32;
+    if (exchange.buffer().bytes() != bytes || type != wanted)
+      throw PlanError(fmt::format("the plan's input '{}' has {} bytes of {}, samples give {} of {}", exchange.name(),
+                                  exchange.buffer().bytes(), pb::DataType_Name(type), bytes,
+                                  pb::DataType_Name(wanted)));
     inputs.push_back({static_cast<uint32_t>(i), from});
   }
 }

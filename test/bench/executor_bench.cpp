@@ -1,81 +1,73 @@
-// What the executor adds to each instruction: a subprogram of empty kernels with six buffers and
-// six scalars each. The floor is the call of the kernel itself through a pointer.
+// What the executor adds to each instruction: a step of a thousand calls of kernels that have next to nothing to do.
+// The floor is the call of such a kernel through a pointer.
 #include "runtime/executor.h"
 
-#include "runtime/abi.h"
 #include "runtime/comm/local.h"
 #include "runtime/device/cpu/backend.h"
 #include "test/runtime/sample_plan.h"
+#include "test/runtime/sample_ranks.h"
 
 #include <benchmark/benchmark.h>
 
 namespace espalier::rt {
 namespace {
 
-constexpr int instructions = 1000;
+/// One sample of one feature, hundreds of layers.
+SampleOptions manyCalls() {
+  SampleOptions options;
+  options.layers = 300;
+  options.samples = options.features = options.microBatches = 1;
+  return options;
+}
 
-class NoClient final : public StepClient {
-public:
-  void loadInputs(uint32_t, std::byte *) override {}
-  void updateScalars(Scalars &) override {}
-};
-
-/// The sample plan with the optimizer of its first block replaced by launches that do nothing:
-/// Apply is 0.
-pb::Plan emptyLaunches() {
-  pb::Plan plan = samplePlan({});
-  for (pb::Subprogram &subprogram : *plan.mutable_subprograms()) {
-    if (subprogram.name() != "embed.optimizer")
-      continue;
-    pb::Instruction launch = subprogram.instructions(0);
-    for (int i = 0; i < 2; ++i)
-      *launch.mutable_launch()->add_buffers() = launch.launch().buffers(3);
-    for (int i = 0; i < 5; ++i)
-      launch.mutable_launch()->add_scalars()->set_step(i);
-    subprogram.clear_instructions();
-    for (int i = 0; i < instructions; ++i)
-      *subprogram.add_instructions() = launch;
-  }
-  pb::Stage *stage = plan.mutable_stages(0);
-  stage->clear_schedule();
-  stage->add_schedule()->set_kind(pb::Action::OPTIMIZER);
-  return plan;
+/// Instructions that a step runs.
+int64_t instructionsOf(const RankProgram &program) {
+  int64_t sum = 0;
+  for (uint32_t block = 0; block < program.entries[0].count; ++block)
+    for (uint32_t i = 0; i < program.blocks[block].actions.count; ++i) {
+      const PreparedAction &action = program.actions[program.blocks[block].actions.first + i];
+      for (uint32_t call = 0; action.kind == PreparedAction::Run && call < action.calls.count; ++call)
+        if (uint32_t subprogram = program.calls[action.calls.first + call].programs[action.role])
+          sum += program.subprograms[subprogram - 1].count * program.blocks[block].rounds;
+    }
+  return sum;
 }
 
 void BM_Instruction(benchmark::State &state) {
-  Program program(emptyLaunches());
+  Program program(samplePlan(manyCalls()));
   LocalWorld world(1);
   std::unique_ptr<Communicator> communicator = world.communicator(0);
   ThreadPool pool(1, 0);
   std::unique_ptr<Device> device = program.backend().open(program.plan().stages(0), {*communicator, pool, 0});
   Executor executor(program, 0, *device);
-  NoClient client;
-  int64_t step = 0;
-  for (auto _ : state)
-    executor.runStep(step++, client);
-  state.counters["seconds_per_op"] = benchmark::Counter(double(instructions) * state.iterations(),
-                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  for (auto _ : state) {
+    fillExchanges(executor, program, 0, 1);
+    executor.run(0);
+  }
+  state.counters["seconds_per_op"] =
+      benchmark::Counter(static_cast<double>(instructionsOf(executor.rankProgram()) * state.iterations()),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(BM_Instruction);
 
 void BM_Floor(benchmark::State &state) {
-  Program program(emptyLaunches());
-  CpuBackend backend(program.plan(), 1);
+  constexpr int calls = 1000;
+  pb::Plan plan = samplePlan(manyCalls());
+  CpuBackend backend(plan, 1);
   KernelFunction kernel = nullptr;
-  for (const pb::Subprogram &subprogram : program.plan().subprograms())
-    for (const pb::Instruction &instruction : subprogram.instructions())
-      if (instruction.launch().scalars_size() == 6)
-        kernel = backend.kernel(instruction.launch().kernel());
+  for (int i = 0; i < plan.kernels_size(); ++i)
+    if (plan.kernels(i).symbol() == "toy_block")
+      kernel = backend.kernel(i);
   alignas(64) float memory[64] = {};
-  void *buffers[] = {memory, memory, memory, memory, memory, memory};
-  int64_t scalars[6] = {12};
+  void *buffers[] = {memory, memory, memory, memory, memory};
+  int64_t scalars[] = {1, 1};
   for (auto _ : state)
-    for (int i = 0; i < instructions; ++i) {
+    for (int i = 0; i < calls; ++i) {
       benchmark::DoNotOptimize(buffers);
-      kernel(buffers, scalars, 0, 12);
+      kernel(buffers, scalars, 0, 1);
     }
-  state.counters["seconds_per_op"] = benchmark::Counter(double(instructions) * state.iterations(),
-                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["seconds_per_op"] =
+      benchmark::Counter(double(calls) * state.iterations(), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(BM_Floor);
 
@@ -84,8 +76,8 @@ void BM_AllReduce(benchmark::State &state) {
   int64_t elements = state.range(0);
   LocalWorld world(1);
   std::unique_ptr<Communicator> communicator = world.communicator(0);
-  uint32_t group = communicator->joinGroup(std::vector<int>{0});
-  CollectiveShape shape{pb::Collective::ALL_REDUCE, pb::Collective::SUM, pb::F32, {elements}};
+  uint32_t group = communicator->joinGroup(std::vector<int>{0}, /*queue=*/1);
+  CollectiveShape shape{pb::Transfer::ALL_REDUCE, pb::SUM, pb::F32, {elements}};
   std::vector<float> values(elements);
   void *place = values.data();
   for (auto _ : state) {

@@ -14,30 +14,43 @@ using testing::HasSubstr;
 
 constexpr uint64_t parametersAt = 0, workspaceAt = 128, scalarsAt = 320, arenaBytes = 448;
 
-void bind(pb::Binding *binding, pb::Region region, uint64_t base, uint64_t bytes) {
-  binding->set_region(region);
-  binding->set_base(base);
-  binding->set_bytes(bytes);
+enum { Parameters, Workspace, ScalarSlots };
+
+void place(pb::Stage *stage, uint64_t offset, uint64_t bytes) {
+  pb::Place *place = stage->add_places();
+  place->add_offsets(offset);
+  place->set_bytes(bytes);
+  pb::Binding *binding = stage->mutable_calls(0)->add_bindings();
+  binding->set_region(stage->places_size() - 1);
+  binding->set_place(stage->places_size() - 1);
 }
 
-/// One call: 40 bytes of parameters, a workspace in which a buffer of 64 bytes lives for instructions 1 and 2, scalars.
+/// One call: 40 bytes of parameters, a workspace in which a buffer of 64 bytes lives for instructions 1 and 2, and
+/// scalars, which a flight writes.
 pb::Plan guardedPlan() {
   pb::Plan plan;
   plan.set_target("cpu");
   plan.set_guard_bytes(64);
+  for (const char *region : {"parameters", "workspace", "scalars"})
+    plan.add_regions(region);
   pb::Stage *stage = plan.add_stages();
-  stage->set_arena_bytes(arenaBytes);
-  stage->set_slots(1);
-  bind(stage->mutable_scalars_binding(), pb::SCALARS, scalarsAt, 64);
+  stage->add_arena_bytes(arenaBytes);
+  stage->add_arena_bytes(0);
+  stage->add_lifetimes()->set_slots(1);
   pb::Call *call = stage->add_calls();
-  call->set_layer(3);
-  call->set_forward(1);
-  bind(call->add_bindings(), pb::PARAMETERS, parametersAt, 128);
-  bind(call->add_bindings(), pb::WORKSPACE, workspaceAt, 128);
+  call->set_name("block.2");
+  call->add_programs(1);
+  place(stage, parametersAt, 128);
+  place(stage, workspaceAt, 128);
+  place(stage, scalarsAt, 64);
+  pb::Buffer *set = plan.add_transfers()->add_to();
+  set->set_region(ScalarSlots);
+  set->set_bytes(64);
+  stage->add_entries()->add_blocks()->add_actions()->mutable_start()->add_flights();
   pb::Subprogram *subprogram = plan.add_subprograms();
   for (int i = 0; i < 4; ++i) {
-    pb::BufferRef *buffer = subprogram->add_instructions()->mutable_launch()->add_buffers();
-    buffer->set_region(pb::PARAMETERS);
+    pb::Buffer *buffer = subprogram->add_instructions()->mutable_launch()->add_buffers();
+    buffer->set_region(Parameters);
     buffer->set_bytes(40);
   }
   pb::Guard *guard = subprogram->add_guards();
@@ -47,14 +60,25 @@ pb::Plan guardedPlan() {
   return plan;
 }
 
+pb::Mesh oneRank() {
+  pb::Mesh mesh;
+  mesh.set_pp(1);
+  mesh.set_dp(1);
+  mesh.set_cp(1);
+  mesh.set_ep(1);
+  mesh.set_tp(1);
+  return mesh;
+}
+
 class GuardsTest : public testing::Test {
 protected:
   /// What is said when instruction `instruction` writes byte `at` of the arena; empty when it may.
   std::string write(int instruction, uint64_t at) {
-    guards.open(0, instruction, workspaceAt);
+    const Place bases[] = {{parametersAt}, {workspaceAt}, {scalarsAt}};
+    guards.open(0, instruction, bases);
     device->fill(at, 1, 1);
     try {
-      guards.check(0, instruction, workspaceAt);
+      guards.check(0, instruction, bases);
     } catch (const std::runtime_error &error) {
       return error.what();
     }
@@ -62,7 +86,7 @@ protected:
   }
 
   pb::Plan plan = guardedPlan();
-  Mesh mesh{plan};
+  Mesh mesh{oneRank()};
   LocalWorld world{1};
   std::unique_ptr<Communicator> communicator = world.communicator(0);
   ThreadPool pool{1, 0};
@@ -77,14 +101,16 @@ TEST_F(GuardsTest, BuffersAreNotGuarded) {
 }
 
 TEST_F(GuardsTest, NameTheBufferBeforeTheDamage) {
-  EXPECT_THAT(write(0, parametersAt + 40), HasSubstr("byte 40 of the arena, 0 bytes behind PARAMETERS of layer 3"));
+  EXPECT_THAT(write(0, parametersAt + 40), HasSubstr("byte 40 of the arena, 0 bytes behind parameters of block.2"));
 }
 
 TEST_F(GuardsTest, CoverTheWorkspaceAndTheEnd) {
   EXPECT_THAT(write(0, workspaceAt + 128 + 7), HasSubstr("7 bytes behind the workspace"));
 }
 
-TEST_F(GuardsTest, CoverTheEndOfTheArena) { EXPECT_THAT(write(0, arenaBytes - 1), HasSubstr("behind the scalars")); }
+TEST_F(GuardsTest, CoverTheEndOfTheArena) {
+  EXPECT_THAT(write(0, arenaBytes - 1), HasSubstr("behind scalars of block.2"));
+}
 
 // Behind a buffer of the workspace others may lie once it is dead.
 TEST_F(GuardsTest, LiveAsLongAsTheirBuffer) {

@@ -78,8 +78,11 @@ TEST_F(PlanFile, ResealingFitsTheChecksumToWhateverIsThere) {
 
 TEST_F(PlanFile, RefusesAnotherVersion) {
   pb::Plan plan = samplePlan({});
-  plan.set_version(99);
-  EXPECT_THAT(errorOf(planFileBytes(plan)), testing::HasSubstr("plan version 99, this runtime reads"));
+  for (uint32_t version : {1, 99}) {
+    plan.set_version(version);
+    EXPECT_THAT(errorOf(planFileBytes(plan)),
+                testing::HasSubstr(fmt::format("plan version {}, this runtime reads 2; compile it again", version)));
+  }
 }
 
 TEST_F(PlanFile, RefusesWhatIsTooLargeBeforeReadingIt) {

@@ -242,9 +242,10 @@ TEST(RunDeathTest, CrashOfOneRankEndsTheProcessAndNamesThePlace) {
     reportCrashes();
     runPlan(Program(samplePlan(options)), run);
   };
-  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV),
-              "rank 5 \\(stage 1\\) in step 4, .*RUN forward of block.2 .. head, micro-batch 0.*block.forward of block.2, "
-              "scale at toy.yaml:3:5: bad address");
+  EXPECT_EXIT(
+      crash(), testing::KilledBySignal(SIGSEGV),
+      "rank 5 \\(stage 1\\) in step 4, .*RUN forward of block.2 .. head, micro-batch 0.*block.forward of block.2, "
+      "scale at toy.yaml:3:5: bad address");
 }
 
 TEST(Run, RefusesPlansThatDoNotTrain) {
@@ -262,8 +263,14 @@ TEST(Run, RefusesPlansThatDoNotTrain) {
   auto exchange = [](pb::Plan &plan, int index) { return plan.mutable_stages(0)->mutable_exchanges(index); };
   EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 1)->set_name("images"); }),
               testing::HasSubstr("the plan wants input 'images'"));
-  EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 0)->mutable_buffer()->set_bytes(4); }),
-              testing::HasSubstr("the plan's input 'tokens' has 4 bytes, samples give 96 of i32"));
+  EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 0)->set_name("loss_weights"); }),
+              testing::HasSubstr("the plan's input 'loss_weights' has 96 bytes of I32, samples give 96 of F32"));
+  auto halveSamples = [](pb::Plan &plan) {
+    plan.mutable_settings()->set_micro_batch_size(1);
+    plan.mutable_settings()->set_global_batch(4);
+  };
+  EXPECT_THAT(refusal(halveSamples),
+              testing::HasSubstr("the plan's input 'tokens' has 96 bytes of I32, samples give 48 of I32"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 3)->set_name("sums"); }),
               testing::HasSubstr("the plan does not exchange 'results', 64 bytes, on each stage"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { plan.mutable_entries(1)->set_name("decode"); }),

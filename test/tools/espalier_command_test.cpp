@@ -241,7 +241,7 @@ TEST_F(Command, InspectDescribesCheckpoints) {
   Answer answer = run("inspect c");
   EXPECT_EQ(answer.code, 0);
   EXPECT_THAT(answer.text, HasSubstr("c/step-00000003: toy after 3 steps (3 applied), 24 samples read"));
-  EXPECT_THAT(answer.text, HasSubstr("written by  pp 2 x dp 2 x tp 1"));
+  EXPECT_THAT(answer.text, HasSubstr("written by  pp 2 x dp 2 x cp 1 x ep 1 x tp 1"));
   EXPECT_THAT(answer.text, HasSubstr("files       2 of ranks")); // replicas of dp hold the same
   EXPECT_THAT(answer.text, HasSubstr("batch       8 samples of 12 tokens"));
   EXPECT_THAT(answer.text, HasSubstr("others      step-00000002\n"));

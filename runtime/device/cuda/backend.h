@@ -20,6 +20,7 @@ public:
   explicit CudaBackend(const pb::Plan &plan);
 
   std::string level() const override;
+  uint64_t hostBytes(const pb::Stage &stage, int) const override { return stage.arena_bytes(pb::HOST); }
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 
   const Context &context() const { return theContext; }
@@ -32,6 +33,7 @@ private:
   const Context theContext;
   const CublasLt cublas;
   Matmuls theMatmuls;
+  const pb::Object *const object; ///< the plan's, for this device
   Module module;
   std::vector<PlanKernel> kernels; ///< as in the plan
   LibraryCalls calls;

@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/calls.h"
 
 #include "runtime/kernels/call_reader.h"
+#include "runtime/program.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -13,34 +14,36 @@ namespace {
 /// No algorithm asks for more.
 constexpr uint64_t mostAlignment = 16;
 
+using Types = std::span<const pb::DataType>;
+
 /// For each region the bits of all the addresses at which stages place it: an address is a multiple of the lowest bit.
-using RegionBits = std::array<uint64_t, pb::Region_ARRAYSIZE>;
+using RegionBits = std::vector<uint64_t>;
 
 RegionBits regionBits(const pb::Plan &plan) {
-  RegionBits bits = {};
-  auto add = [&bits](pb::Region region, const pb::Binding &binding) {
-    bits[region] |= binding.base() | binding.slot_stride();
-  };
-  for (const pb::Stage &stage : plan.stages()) {
-    add(pb::INPUTS, stage.inputs_binding());
-    add(pb::SCALARS, stage.scalars_binding());
+  RegionBits bits(plan.regions_size());
+  for (const pb::Stage &stage : plan.stages())
     for (const pb::Call &call : stage.calls())
-      for (const pb::Binding &binding : call.bindings())
-        add(binding.region(), binding);
-  }
+      for (const pb::Binding &binding : call.bindings()) {
+        const pb::Place &place = stage.places(binding.place());
+        uint64_t &region = bits[binding.region()];
+        region |= place.stride() | binding.offset();
+        for (uint64_t offset : place.offsets())
+          region |= offset;
+      }
   return bits;
 }
 
 /// Bytes that the address of an operand is a multiple of on every rank, in every call and slot.
-uint32_t alignmentOf(const pb::BufferRef &buffer, const RegionBits &regions) {
-  uint64_t bits = regions[buffer.region()] | buffer.offset() | mostAlignment;
-  for (const pb::AxisTerm &term : buffer.coordinates())
-    bits |= static_cast<uint64_t>(term.coefficient());
+uint32_t alignmentOf(const pb::Buffer &buffer, const RegionBits &regions) {
+  const pb::Affine &slice = buffer.reads_at();
+  uint64_t bits = regions[buffer.region()] | buffer.offset() | (buffer.part() ? buffer.bytes() : 0) | mostAlignment;
+  for (int64_t term : {slice.constant(), slice.pp(), slice.dp(), slice.cp(), slice.ep(), slice.tp()})
+    bits |= static_cast<uint64_t>(term);
   return static_cast<uint32_t>(bits & -bits);
 }
 
-MatmulShape readMatmul(const pb::LibraryCall &call, const RegionBits &regions) {
-  CallReader reader(call, {.buffers = 3, .sizes = 4});
+MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBits &regions) {
+  CallReader reader(call, types, {.buffers = 3, .sizes = 4});
   MatmulShape shape;
   shape.m = reader.size(0);
   shape.n = reader.size(1);
@@ -59,32 +62,40 @@ MatmulShape readMatmul(const pb::LibraryCall &call, const RegionBits &regions) {
   return shape;
 }
 
-StridedCopy readCopy(const pb::LibraryCall &call) {
-  CallReader reader(call, {.buffers = 2, .sizes = 4});
-  StridedCopy copy = {reader.size(0), reader.size(1), reader.size(2), reader.size(3)};
+StridedCopy readCopy(const pb::LibraryCall &call, Types types) {
+  CallReader reader(call, types, {.buffers = 2, .sizes = 3});
+  StridedCopy copy = {reader.size(0), reader.size(1), reader.size(2), reader.size(2)};
   if (copy.blocks > 0 && copy.bytes > 0) {
     reader.holds(0, {reader.product({copy.blocks - 1, copy.fromStride}) + copy.bytes}, 1);
-    reader.holds(1, {reader.product({copy.blocks - 1, copy.toStride}) + copy.bytes}, 1);
+    reader.holds(1, {copy.blocks, copy.bytes}, 1);
   }
-  if (copy.blocks > 1 && copy.toStride < copy.bytes)
-    reader.refuse(fmt::format("blocks of {} bytes overlap at a stride of {}", copy.bytes, copy.toStride));
   return copy;
 }
 
-Clearing readZero(const pb::LibraryCall &call) {
-  CallReader reader(call, {.buffers = 1, .sizes = 1});
+Rearrangement readRearrange(const pb::LibraryCall &call, Types types) {
+  CallReader reader(call, types, {.buffers = 2, .sizes = 3});
+  Rearrangement shape = {reader.size(0), reader.size(1), reader.size(2)};
+  for (int buffer : {0, 1})
+    reader.holds(buffer, {shape.outer, shape.inner, shape.bytes}, 1);
+  return shape;
+}
+
+Clearing readZero(const pb::LibraryCall &call, Types types) {
+  CallReader reader(call, types, {.buffers = 1, .sizes = 1});
   reader.holds(0, {reader.size(0)}, 1);
   return {reader.size(0)};
 }
 
-LibraryCall prepare(const pb::LibraryCall &call, const RegionBits &regions, Matmuls &matmuls) {
+LibraryCall prepare(const pb::LibraryCall &call, Types types, const RegionBits &regions, Matmuls &matmuls) {
   switch (call.function()) {
   case pb::LibraryCall::MATMUL:
-    return &matmuls.prepare(readMatmul(call, regions));
+    return &matmuls.prepare(readMatmul(call, types, regions));
   case pb::LibraryCall::COPY:
-    return readCopy(call);
+    return readCopy(call, types);
+  case pb::LibraryCall::REARRANGE:
+    return readRearrange(call, types);
   case pb::LibraryCall::ZERO:
-    return readZero(call);
+    return readZero(call, types);
   default:
     throw PlanError(fmt::format("library call {} is none on CUDA, where kernels do that work; compile the plan again",
                                 pb::LibraryCall::Function_Name(call.function())));
@@ -98,6 +109,8 @@ std::string describe(const LibraryCall &call) {
     return "product of " + Matmuls::shapeOf(**product).describe();
   if (auto *copy = std::get_if<StridedCopy>(&call))
     return fmt::format("copy of {} x {} bytes", copy->blocks, copy->bytes);
+  if (auto *shape = std::get_if<Rearrangement>(&call))
+    return fmt::format("rearrangement of {} x {} x {} bytes", shape->outer, shape->inner, shape->bytes);
   if (auto *clearing = std::get_if<Clearing>(&call))
     return fmt::format("zero of {} bytes", clearing->bytes);
   return "nothing";
@@ -116,7 +129,8 @@ LibraryCalls::LibraryCalls(const pb::Plan &plan, Matmuls &matmuls) {
       if (!subprogram.instructions(i).has_call())
         continue;
       try {
-        prepared[i] = prepare(subprogram.instructions(i).call(), regions, matmuls);
+        const pb::LibraryCall &call = subprogram.instructions(i).call();
+        prepared[i] = prepare(call, typesOf(plan, call), regions, matmuls);
       } catch (const std::invalid_argument &error) {
         throw PlanError(fmt::format("{}, instruction {}: {}", subprogram.name(), i, error.what()));
       } catch (const PlanError &error) {

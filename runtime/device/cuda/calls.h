@@ -16,7 +16,7 @@ struct Clearing {
 };
 
 /// One call; nothing where an instruction is none.
-using LibraryCall = std::variant<std::monostate, const Matmuls::Product *, StridedCopy, Clearing>;
+using LibraryCall = std::variant<std::monostate, const Matmuls::Product *, StridedCopy, Rearrangement, Clearing>;
 
 /// For people: "product of f32 [8, 4] by f32 [4, 6] to f32", "copy of 3 x 32 bytes".
 std::string describe(const LibraryCall &call);

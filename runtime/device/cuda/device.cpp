@@ -18,16 +18,14 @@ const Driver &current(const CudaBackend &backend) {
   return backend.context().driver;
 }
 
-[[noreturn]] void refuse(std::string_view what) {
-  throw PlanError(fmt::format("{} on CUDA needs NCCL, which this version does not use", what));
-}
-
 } // namespace
 
 CudaDevice::CudaDevice(const CudaBackend &backend, const pb::Stage &stage)
     : backend(backend), driver(current(backend)), compute(driver),
-      memory(backend.context(), compute, stage.arena_bytes(), Matmuls::workspaceBytes), staging(driver) {
-  backend.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(), memory.workspace());
+      memory(backend.context(), compute, stage.arena_bytes(pb::DEVICE), Matmuls::workspaceBytes),
+      hostMemory(driver, stage.arena_bytes(pb::HOST)), staging(driver),
+      flights(compute, memory, hostMemory), turnEnds{Event(driver), Event(driver)} {
+  backend.matmuls().warmUp(compute, memory.at(0), stage.arena_bytes(pb::DEVICE), memory.workspace());
   if (const char *file = std::getenv("ESPALIER_CUDA_TIMES"))
     timeline.emplace(driver, file);
 }
@@ -74,8 +72,8 @@ void CudaDevice::launch(const KernelLaunch &launch) {
 void CudaDevice::enqueue(const KernelLaunch &launch, const PlanKernel &kernel, const Grid &grid) {
   std::array<uint64_t, maxBuffers + maxScalars + 1> arguments;
   size_t count = 0;
-  for (uint64_t place : launch.buffers)
-    arguments[count++] = memory.at(place);
+  for (Place place : launch.buffers)
+    arguments[count++] = memory.at(place.offset);
   for (int64_t scalar : launch.scalars)
     arguments[count++] = static_cast<uint64_t>(scalar);
   arguments[count++] = static_cast<uint64_t>(launch.extent);
@@ -92,40 +90,22 @@ void CudaDevice::call(const LibraryLaunch &launch) {
 }
 
 void CudaDevice::enqueue(const LibraryLaunch &launch, const LibraryCall &call) {
-  auto at = [&](int operand) { return memory.at(launch.buffers[operand]); };
+  auto at = [&](int operand) { return memory.at(launch.buffers[operand].offset); };
   if (auto *product = std::get_if<const Matmuls::Product *>(&call))
     return backend.matmuls().run(compute, **product, {at(0), at(1), at(2)}, launch.accumulate, memory.workspace());
   if (auto *strided = std::get_if<StridedCopy>(&call))
     return copy(compute, /*to=*/at(1), /*from=*/at(0), *strided);
+  if (auto *rearranged = std::get_if<Rearrangement>(&call))
+    return rearrange(compute, /*to=*/at(1), /*from=*/at(0), *rearranged);
   if (auto *clearing = std::get_if<Clearing>(&call))
     return zero(compute, at(0), clearing->bytes);
 }
 
-uint32_t CudaDevice::addCollective(std::span<const int> members, const CollectiveShape &shape) {
-  if (members.size() > 1)
-    refuse(fmt::format("a collective of {} ranks", members.size()));
-  collectives.push_back(shape);
-  return static_cast<uint32_t>(collectives.size() - 1);
+void CudaDevice::endTurn() { compute.record(turnEnds[turns++ % 2]); }
+
+void CudaDevice::finishTurns(int behind) {
+  if (turns > static_cast<uint64_t>(behind))
+    turnEnds[(turns - 1 - behind) % 2].wait();
 }
-
-uint32_t CudaDevice::openSend(int peer, Stream) { refuse(fmt::format("sending to rank {}", peer)); }
-uint32_t CudaDevice::openReceive(int peer, Stream) { refuse(fmt::format("receiving from rank {}", peer)); }
-
-// Alone in its group a rank has already what the collective leaves: at most its place differs.
-Ticket CudaDevice::startCollective(uint32_t collective, std::span<const uint64_t> from, std::span<const uint64_t> to) {
-  const CollectiveShape &shape = collectives[collective];
-  for (size_t i = 0; i < shape.elements.size(); ++i)
-    if (from[i] != to[i]) {
-      int64_t bytes = shape.elements[i] * bytesOf(static_cast<Storage>(shape.type));
-      copy(compute, memory.at(to[i]), memory.at(from[i]), {.blocks = 1, .bytes = bytes});
-    }
-  return {};
-}
-
-Ticket CudaDevice::startSend(uint32_t, uint64_t, size_t) { refuse("a send"); }
-Ticket CudaDevice::startReceive(uint32_t, uint64_t, size_t) { refuse("a receive"); }
-
-// Everything is in the one queue, in order.
-void CudaDevice::wait(Ticket &) {}
 
 } // namespace espalier::rt::cuda

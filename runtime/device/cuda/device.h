@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/cuda/backend.h"
+#include "runtime/device/cuda/flights.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/timeline.h"
 
@@ -14,19 +15,18 @@ public:
   CudaDevice(const CudaBackend &backend, const pb::Stage &stage);
   ~CudaDevice() override;
 
-  uint64_t allocatedBytes() const override { return memory.bytes(); }
+  uint64_t allocatedBytes() const override { return memory.bytes() + hostMemory.bytes; }
   void copyIn(uint64_t to, const void *from, size_t bytes) override;
   void copyOut(void *to, uint64_t from, size_t bytes) override;
   void fill(uint64_t to, int value, size_t bytes) override;
+  std::byte *host(uint64_t offset) override { return hostMemory.at(offset); }
   void launch(const KernelLaunch &launch) override;
   void call(const LibraryLaunch &launch) override;
-  uint32_t addCollective(std::span<const int> members, const CollectiveShape &shape) override;
-  uint32_t openSend(int peer, Stream stream) override;
-  uint32_t openReceive(int peer, Stream stream) override;
-  Ticket startCollective(uint32_t collective, std::span<const uint64_t> from, std::span<const uint64_t> to) override;
-  Ticket startSend(uint32_t link, uint64_t from, size_t bytes) override;
-  Ticket startReceive(uint32_t link, uint64_t to, size_t bytes) override;
-  void wait(Ticket &ticket) override;
+  uint32_t addTransfer(const TransferShape &transfer) override { return flights.add(transfer); }
+  FlightTicket start(const FlightStart &flight) override { return flights.start(flight); }
+  void wait(FlightTicket ticket) override { flights.wait(ticket); }
+  void endTurn() override;
+  void finishTurns(int behind) override;
 
 private:
   void enqueue(const KernelLaunch &launch, const PlanKernel &kernel, const Grid &grid);
@@ -36,9 +36,12 @@ private:
   const Driver &driver;
   Queue compute;
   Memory memory;
+  HostMemory hostMemory;
   Staging staging;
+  Flights flights;
+  std::array<Event, 2> turnEnds;    ///< of the last two entries
+  uint64_t turns = 0;               ///< entries issued
   std::optional<Timeline> timeline; ///< where ESPALIER_CUDA_TIMES names a file for it
-  std::vector<CollectiveShape> collectives;
 };
 
 } // namespace espalier::rt::cuda

@@ -21,6 +21,20 @@ Memory::Memory(const Context &context, Queue &queue, uint64_t arenaBytes, uint64
 
 Memory::~Memory() { driver.cuMemFree_v2.answer(base); }
 
+HostMemory::HostMemory(const Driver &driver, uint64_t bytes) : bytes(bytes), driver(driver) {
+  if (bytes == 0)
+    return;
+  void *memory = nullptr;
+  driver.cuMemHostAlloc(&memory, bytes, /*Flags=*/0);
+  base = static_cast<std::byte *>(memory);
+  std::memset(base, 0, bytes);
+}
+
+HostMemory::~HostMemory() {
+  if (base)
+    driver.cuMemFreeHost.answer(base);
+}
+
 Staging::Staging(const Driver &driver) : driver(driver) {
   void *memory = nullptr;
   driver.cuMemHostAlloc(&memory, blockCount * blockBytes, /*Flags=*/0);

@@ -31,6 +31,22 @@ private:
   CUdeviceptr base = 0;
 };
 
+/// Zeroed pinned memory of the host, which copies of any queue can read and write while it computes.
+class HostMemory {
+public:
+  HostMemory(const Driver &driver, uint64_t bytes);
+  ~HostMemory();
+  HostMemory(const HostMemory &) = delete;
+  HostMemory &operator=(const HostMemory &) = delete;
+
+  std::byte *at(uint64_t offset) const { return base + offset; }
+  const uint64_t bytes;
+
+private:
+  const Driver &driver;
+  std::byte *base = nullptr;
+};
+
 /// Blocks of pinned host memory used in turn, so that the host fills one while another is on its way.
 class Staging {
 public:

@@ -37,6 +37,19 @@ void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &cop
                                       static_cast<size_t>(copy.bytes), queue.stream());
 }
 
+void rearrange(Queue &queue, CUdeviceptr to, CUdeviceptr from, const Rearrangement &shape) {
+  // One strided copy for each run of the shorter side.
+  auto [outer, inner, bytes] = shape;
+  if (outer <= inner)
+    for (int64_t i = 0; i < outer; ++i)
+      copy(queue, to + i * bytes, from + i * inner * bytes,
+           {.blocks = inner, .fromStride = bytes, .toStride = outer * bytes, .bytes = bytes});
+  else
+    for (int64_t i = 0; i < inner; ++i)
+      copy(queue, to + i * outer * bytes, from + i * bytes,
+           {.blocks = outer, .fromStride = inner * bytes, .toStride = bytes, .bytes = bytes});
+}
+
 void zero(Queue &queue, CUdeviceptr to, int64_t bytes) {
   if (bytes > 0)
     queue.driver.cuMemsetD8Async(to, 0, static_cast<size_t>(bytes), queue.stream());

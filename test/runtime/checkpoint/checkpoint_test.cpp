@@ -70,32 +70,6 @@ TEST_F(Checkpoint, HoldsEveryElementOnce) {
   EXPECT_EQ(manifest.parameters, parameters);
 }
 
-TEST_F(Checkpoint, LoadsWhereOnlyShareOrStageChange) {
-  SampleOptions written;
-  written.dp = 2;
-  written.zero = true;
-  written.microBatches = 2;
-  train(written, 3);
-  RunResult straight = train(written, 5, /*resume=*/true);
-  for (int step : {4, 5})
-    fs::remove_all(folder / fmt::format("step-{:08}", step));
-  write(folder / "latest", "step-00000003\n");
-  SampleOptions other; // the same batch on one rank of each of three stages
-  other.pp = 3;
-  Resumed resumed = resume(samplePlan(other), options(5, /*resume=*/true));
-  ASSERT_EQ(resumed.error, "");
-  ASSERT_EQ(resumed.result.steps.size(), 2u);
-  for (int i = 0; i < 2; ++i)
-    EXPECT_NEAR(resumed.result.steps[i].loss, straight.steps[i].loss, 1e-5 * straight.steps[i].loss);
-}
-
-TEST_F(Checkpoint, RefusesAnotherSplit) {
-  SampleOptions two;
-  two.tp = 2;
-  train(two, 1);
-  EXPECT_THAT(resume(2).error, HasSubstr("written under another split of the parameters (pp 1 x dp 1 x tp 2)"));
-}
-
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {
   EXPECT_THAT(resume(1).error, HasSubstr("holds no checkpoint"));
   fs::create_directories(folder);

@@ -3,6 +3,7 @@
 
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
+#include <chrono>
 #include <csignal>
 #include <sys/wait.h>
 
@@ -122,6 +123,35 @@ TEST_F(Commit, KeepsTheNewest) {
   resume(samplePlan({}), run);
   EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000001"}));
   EXPECT_TRUE(faults(folder / latest()).empty());
+}
+
+// Files that are copied are as old as the copy: the manifests say which is newer.
+TEST_F(Commit, ACopyKeepsTheOrder) {
+  train({}, 3, /*resume=*/false, /*saveEvery=*/1);
+  runPlan(Program(samplePlan({})), options(1)); // a run from the start: newer than the others
+  std::vector<std::string> order = {"step-00000001-2", "step-00000003", "step-00000002", "step-00000001"};
+  EXPECT_EQ(checkpointNames(folder), order);
+  fs::file_time_type time = fs::file_time_type::clock::now();
+  for (const std::string &name : order) // as old as the opposite order would have it
+    fs::last_write_time(folder / name / "manifest.json", time += std::chrono::seconds(1));
+  fs::remove(folder / "latest");
+  EXPECT_EQ(checkpointNames(folder), order);
+  EXPECT_EQ(CheckpointFolder(folder).nextSequence(), 5u);
+}
+
+// Those of older programs have no number: among each other they go by time, and all others are newer.
+TEST_F(Commit, WithoutNumbersTimeDecides) {
+  train({}, 3, /*resume=*/false, /*saveEvery=*/1);
+  fs::remove(folder / "latest");
+  fs::file_time_type time = fs::file_time_type::clock::now();
+  for (int step : {3, 2}) {
+    Path manifest = folder / fmt::format("step-{:08}", step) / "manifest.json";
+    std::string text = read(manifest), line = fmt::format(" \"sequence\": {},\n", step);
+    ASSERT_NE(text.find(line), std::string::npos);
+    write(manifest, text.replace(text.find(line), line.size(), ""));
+    fs::last_write_time(manifest, time += std::chrono::seconds(1));
+  }
+  EXPECT_EQ(checkpointNames(folder), (std::vector<std::string>{"step-00000001", "step-00000002", "step-00000003"}));
 }
 
 TEST_F(Commit, AllAreKeptUnlessToldAndThatIsSaid) {

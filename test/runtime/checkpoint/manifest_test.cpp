@@ -15,7 +15,7 @@ using testing::HasSubstr;
 /// Two shards: a [4, 3] tensor cut in boxes of two rows, the second one in two ranges.
 Manifest sample() {
   auto piece = [](std::vector<int64_t> offsets, int64_t begin, int64_t end, uint64_t at) {
-    return StoredPiece{{"value", "w", pb::F32, {4, 3}, std::move(offsets), {2, 3}, begin, end}, at, "00"};
+    return StoredPiece{{"value", "w", pb::F32, {4, 3}, std::move(offsets), {2, 3}, begin, end}, at, "00", 0, ""};
   };
   Manifest manifest;
   manifest.model = "toy";
@@ -27,6 +27,10 @@ Manifest sample() {
   manifest.shards = {
       {"rank-00000.safetensors", 100 + 24 + 8, 100, "00", {piece({0, 0}, 0, 6, 0), piece({2, 0}, 0, 2, 24)}},
       {"rank-00001.safetensors", 50 + 16, 50, "00", {piece({2, 0}, 2, 6, 0)}}};
+  manifest.sequence = 4;
+  StoredPiece &inBlocks = manifest.shards[0].pieces[0];
+  inBlocks.blockBytes = 16;
+  inBlocks.blocks = std::string(16, 'a') + std::string(16, 'b');
   return manifest;
 }
 
@@ -60,6 +64,26 @@ TEST(ManifestFile, RoundTrip) {
   EXPECT_TRUE(json::parse(text).contains("checksum")); // one JSON document
 }
 
+// Older programs wrote neither sequence numbers nor checksums of blocks.
+TEST(ManifestFile, OlderOnesAreRead) {
+  std::string text = changed([](json &document) {
+    document.erase("sequence");
+    document["shards"][0]["pieces"][0].erase("blocks");
+  });
+  ASSERT_EQ(errorOf(text), "");
+  Manifest older = parseManifest(text, "m");
+  EXPECT_EQ(older.sequence, 0u);
+  EXPECT_EQ(older.shards[0].pieces[0].partBytes(), 24u);
+  EXPECT_EQ(older.shards[0].pieces[0].partChecksum(0), "00");
+}
+
+TEST(ManifestFile, BlocksHaveChecksumsOfTheirOwn) {
+  StoredPiece piece = parseManifest(manifestText(sample()), "m").shards[0].pieces[0];
+  EXPECT_EQ(piece.partBytes(), 16u);
+  EXPECT_EQ(piece.partChecksum(0), std::string(16, 'a'));
+  EXPECT_EQ(piece.partChecksum(16), std::string(16, 'b'));
+}
+
 TEST(ManifestFile, AnyChangedByteIsDamage) {
   std::string text = manifestText(sample());
   for (size_t i = 0; i < text.size(); ++i) {
@@ -76,6 +100,19 @@ TEST(ManifestFile, RefusesWhatCannotBe) {
   std::vector<std::pair<std::function<void(json &)>, const char *>> cases = {
       {[](json &d) { d["format"] = 3; }, "format 3, this Espalier reads 2"},
       {[](json &d) { d.erase("step"); }, "step"},
+      {[](json &d) { d["sequence"] = -4; }, "a whole number is expected, got -4"},
+      {[&](json &d) {
+         first(d)["pieces"][0]["blocks"] = {{"bytes", 0}, {"xxh3", ""}};
+       },
+       "checksums of 0 bytes each"},
+      {[&](json &d) {
+         first(d)["pieces"][0]["blocks"] = {{"bytes", 6}, {"xxh3", std::string(64, '0')}};
+       },
+       "64 digits of checksums of 6 bytes each"},
+      {[&](json &d) {
+         first(d)["pieces"][0]["blocks"] = {{"bytes", 8}, {"xxh3", std::string(32, '0')}};
+       },
+       "a piece of 'w' of 24 bytes has 32 digits of checksums of 8 bytes each"},
       {[](json &d) { d["step"] = -1; }, "a whole number is expected, got -1"},
       {[](json &d) { d["samples"] = 1e300; }, "a whole number is expected"},
       {[&](json &d) { first(d)["file"] = "../rank-00000.safetensors"; }, "is no file of this folder"},

@@ -115,7 +115,7 @@ TEST_F(SourcesTest, AnySplitComesOutOfAnyOther) {
     std::vector<int64_t> shape = {upTo(13), upTo(11)};
     uint64_t blockBytes = 4 * (upTo(9) - 1); // 0: pieces without blocks, as of older programs
     Manifest manifest = store(cut(shape, upTo(4), upTo(4), upTo(3)), blockBytes);
-    Sources sources(manifest);
+    Sources sources(manifest, "c");
     for (const Piece &wanted : cut(shape, upTo(5), upTo(5), upTo(4))) {
       std::vector<float> expected(wanted.end - wanted.begin, 0.0f); // padding stays as it was
       Piece whole = pieceOf(shape, {0, 0}, shape);
@@ -131,7 +131,7 @@ TEST_F(SourcesTest, AnySplitComesOutOfAnyOther) {
 /// 64 rows of 16 elements are 4,096 bytes, in blocks of 256: four rows each.
 TEST_F(SourcesTest, OnlyBlocksThatAreNeededAreRead) {
   Manifest manifest = store(cut({64, 16}, 1, 1, 1), /*blockBytes=*/256);
-  Sources sources(manifest);
+  Sources sources(manifest, "c");
   Piece rows = pieceOf({64, 16}, {6, 0}, {4, 16}); // rows 6 to 9 lie in blocks 1 and 2
   std::vector<Take> takes = sources.takesFor(rows);
   ASSERT_EQ(takes.size(), 1u);
@@ -151,7 +151,7 @@ TEST_F(SourcesTest, OnlyBlocksThatAreNeededAreRead) {
 /// The bytes that all ranks of a split read of a checkpoint of another.
 TEST_F(SourcesTest, RanksReadTogetherWhatIsThereOnce) {
   Manifest manifest = store(cut({64, 16}, 4, 1, 1), /*blockBytes=*/256);
-  Sources sources(manifest);
+  Sources sources(manifest, "c");
   for (auto [rows, ranges] : {std::pair(1, 1), {2, 1}, {8, 1}, {1, 4}, {2, 2}}) {
     uint64_t read = 0;
     for (const Piece &wanted : cut({64, 16}, rows, 1, ranges))
@@ -165,19 +165,19 @@ TEST_F(SourcesTest, RanksReadTogetherWhatIsThereOnce) {
 // Boxes whose volumes add up, and that overlap: rows 0-1 and 1-2 of four, where rows 1-2 were to be 2-3.
 TEST_F(SourcesTest, AHoleIsNotTakenForZeros) {
   Manifest manifest = store({pieceOf({4, 3}, {0, 0}, {2, 3}), pieceOf({4, 3}, {1, 0}, {2, 3})}, 0);
-  Sources sources(manifest);
+  Sources sources(manifest, "c");
   try {
     load(sources, pieceOf({4, 3}, {2, 0}, {2, 3}));
     ADD_FAILURE();
   } catch (const PlanError &error) {
-    EXPECT_THAT(error.what(), HasSubstr("3 of 6 elements of value w [2+2, 0+3] 0:6 are there"));
+    EXPECT_THAT(error.what(), HasSubstr("c: damaged: 3 of 6 elements of value w [2+2, 0+3] 0:6 are there"));
   }
 }
 
 TEST_F(SourcesTest, WeightsOfAnotherTypeComeFromMasters) {
   Manifest manifest = store({pieceOf({4, 3}, {0, 0}, {4, 3})}, 0);
   manifest.shards[0].pieces[0].piece.kind = "master";
-  Sources sources(manifest);
+  Sources sources(manifest, "c");
   EXPECT_EQ(sources.fault("value", "w"), "");
   EXPECT_EQ(sources.takesFor(pieceOf({4, 3}, {0, 0}, {4, 3})).size(), 1u);
   EXPECT_EQ(sources.fault("moment1", "w"), "it has no moment1 of 'w'");

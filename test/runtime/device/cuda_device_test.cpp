@@ -67,52 +67,58 @@ DONE:
 }
 )";
 
-pb::BufferRef buffer(uint64_t offset, uint64_t bytes) {
-  pb::BufferRef ref;
-  ref.set_region(pb::WORKSPACE);
-  ref.set_offset(offset);
-  ref.set_bytes(bytes);
-  return ref;
+pb::Buffer buffer(uint64_t offset, uint64_t bytes) {
+  pb::Buffer buffer;
+  buffer.set_offset(offset);
+  buffer.set_bytes(bytes);
+  return buffer;
 }
 
-pb::LibraryCall libraryCall(pb::LibraryCall::Function function, std::vector<pb::BufferRef> buffers,
+pb::LibraryCall libraryCall(pb::LibraryCall::Function function, std::vector<pb::Buffer> buffers,
                             std::vector<int64_t> sizes) {
   pb::LibraryCall call;
   call.set_function(function);
-  for (const pb::BufferRef &ref : buffers)
-    *call.add_buffers() = ref;
+  for (const pb::Buffer &buffer : buffers)
+    *call.add_buffers() = buffer;
   call.mutable_sizes()->Add(sizes.begin(), sizes.end());
   return call;
 }
 
-/// 8 x 4 by 4 x 6 in f32.
-pb::LibraryCall matmul() {
-  pb::LibraryCall call =
-      libraryCall(pb::LibraryCall::MATMUL, {buffer(0, 128), buffer(128, 96), buffer(256, 192)}, {8, 6, 4, 1});
-  for (int i = 0; i < 3; ++i)
-    call.add_types(pb::F32);
-  return call;
-}
-
-/// One rank, one kernel, and a subprogram of one call of each kind.
+/// One rank, one kernel, and a subprogram of one call of each kind. All values are f32 but the second.
 pb::Plan samplePlan() {
   pb::Plan plan;
   plan.set_target("cuda");
-  pb::KernelObject *object = plan.add_objects();
+  pb::Mesh *mesh = plan.mutable_mesh();
+  mesh->set_pp(1);
+  mesh->set_dp(1);
+  mesh->set_cp(1);
+  mesh->set_ep(1);
+  mesh->set_tp(1);
+  plan.add_regions("workspace");
+  plan.add_values();
+  plan.add_values()->set_type(pb::BF16);
+  pb::Object *object = plan.add_objects();
   object->set_level("sm_80");
   object->set_code(numberPtx);
-  pb::Kernel *kernel = plan.add_kernels();
-  kernel->set_symbol("number");
-  kernel->set_threads(32);
-  kernel->set_extent_per_block(4);
-  kernel->set_columns_per_block(32);
+  pb::Geometry *geometry = object->add_geometry();
+  geometry->set_threads(32);
+  geometry->set_extent_per_block(4);
+  geometry->set_columns_per_block(32);
+  plan.add_kernels()->set_symbol("number");
   pb::Subprogram *subprogram = plan.add_subprograms();
   subprogram->set_name("sample");
-  *subprogram->add_instructions()->mutable_call() = matmul();
+  // 8 x 4 by 4 x 6 in f32.
   *subprogram->add_instructions()->mutable_call() =
-      libraryCall(pb::LibraryCall::COPY, {buffer(0, 1024), buffer(1024, 1024)}, {3, 64, 128, 32});
+      libraryCall(pb::LibraryCall::MATMUL, {buffer(0, 128), buffer(128, 96), buffer(256, 192)}, {8, 6, 4, 1});
+  *subprogram->add_instructions()->mutable_call() =
+      libraryCall(pb::LibraryCall::COPY, {buffer(0, 1024), buffer(1024, 1024)}, {3, 64, 32});
   *subprogram->add_instructions()->mutable_call() = libraryCall(pb::LibraryCall::ZERO, {buffer(0, 64)}, {64});
-  plan.add_stages()->set_arena_bytes(1 << 16);
+  for (int outer : {2, 3})
+    *subprogram->add_instructions()->mutable_call() =
+        libraryCall(pb::LibraryCall::REARRANGE, {buffer(0, 24), buffer(1024, 24)}, {outer, 6 / outer, 4});
+  pb::Stage *stage = plan.add_stages();
+  stage->add_arena_bytes(1 << 16);
+  stage->add_arena_bytes(1 << 12);
   return plan;
 }
 
@@ -127,13 +133,23 @@ protected:
   }
   void write(uint64_t to, const std::vector<float> &values) { device->copyIn(to, values.data(), 4 * values.size()); }
   void number(int64_t rows, int64_t columns, int64_t addend, uint64_t to) {
-    uint64_t buffers[] = {to};
+    Place buffers[] = {{to}};
     int64_t scalars[] = {columns, addend};
     device->launch({.kernel = 0, .buffers = buffers, .scalars = scalars, .extent = rows, .grain = 1});
   }
   void call(uint32_t instruction, std::vector<uint64_t> buffers, bool accumulate = false) {
-    device->call({0, instruction, buffers, /*scalars=*/{}, accumulate, /*step=*/0});
+    std::vector<Place> places;
+    for (uint64_t offset : buffers)
+      places.push_back({offset});
+    device->call({0, instruction, places, /*scalars=*/{}, accumulate});
   }
+
+  /// A transfer of 64 bytes on a queue.
+  uint32_t transfer(uint32_t queue) { return device->addTransfer({.queue = queue, .bytes = {64}}); }
+  FlightTicket start(uint32_t transfer, Place from, Place to) {
+    return device->start({transfer, {&from, 1}, {&to, 1}});
+  }
+  float *host(uint64_t offset) { return reinterpret_cast<float *>(device->host(offset)); }
 
   pb::Plan plan;
   LocalWorld world{1};
@@ -145,7 +161,7 @@ protected:
 
 TEST_F(CudaDevice, TellsWhatItIsAndWhatItTook) {
   EXPECT_THAT(backend->level(), MatchesRegex("sm_[0-9]+ \\(.+\\)"));
-  EXPECT_EQ(device->allocatedBytes(), (1 << 16) + (32 << 20));
+  EXPECT_EQ(device->allocatedBytes(), (1 << 16) + (32 << 20) + (1 << 12));
 }
 
 /// Rows and columns that fill their last block and that do not.
@@ -201,18 +217,73 @@ TEST_F(CudaDevice, ZeroClears) {
   EXPECT_EQ(read(0, 17), expected);
 }
 
+TEST_F(CudaDevice, RearrangesEitherWay) {
+  write(0, {0, 1, 2, 3, 4, 5});
+  call(/*REARRANGE 2 x 3*/ 3, {0, 1024});
+  EXPECT_EQ(read(1024, 6), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  call(/*REARRANGE 3 x 2*/ 4, {1024, 2048});
+  EXPECT_EQ(read(2048, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
 TEST_F(CudaDevice, ACollectiveOfOneRankMovesAtMost) {
-  CollectiveShape shape;
-  shape.elements = {3, 2};
-  int self[] = {0};
-  uint32_t collective = device->addCollective(self, shape);
+  uint32_t collective = device->addTransfer(
+      {.kind = pb::Transfer::ALL_GATHER, .queue = 1, .members = {0}, .shape = {.elements = {3, 2}}, .bytes = {12, 8}});
   write(0, {1, 2, 3, 4});
   write(512, {5, 6, 7});
-  uint64_t from[] = {0, 512}, to[] = {256, 512};
-  Ticket ticket = device->startCollective(collective, from, to);
-  device->wait(ticket);
+  Place from[] = {{0}, {512}}, to[] = {{256}, {512}};
+  device->wait(device->start({collective, from, to}));
   EXPECT_EQ(read(256, 4), (std::vector<float>{1, 2, 3, 0}));
   EXPECT_EQ(read(512, 3), (std::vector<float>{5, 6, 7}));
+}
+
+// A flight begins behind the work before it and is over for what comes after its wait; what lies between runs beside
+// it.
+TEST_F(CudaDevice, FlightsLieBetweenTheirStartAndTheirWait) {
+  uint32_t in = transfer(1), out = transfer(2), within = transfer(1);
+  for (int turn = 0; turn < 8; ++turn) {
+    uint64_t slot = turn % 2 * 2048;
+    std::fill_n(host(slot), 16, static_cast<float>(turn));
+    FlightTicket arrives = start(in, {slot, pb::HOST}, {0});
+    FlightTicket moves = start(within, {0}, {4096}); // the same queue: behind it without a wait
+    number(1, 1, turn, 8192);
+    device->wait(moves);
+    device->wait(arrives);
+    call(/*COPY*/ 1, {4096, 12288});
+    FlightTicket leaves = start(out, {12288}, {slot + 1024, pb::HOST});
+    device->wait(leaves);
+    device->endTurn();
+    device->finishTurns(0);
+    EXPECT_EQ(host(slot + 1024)[7], turn);
+    EXPECT_EQ(read(8192, 1)[0], turn);
+  }
+}
+
+TEST_F(CudaDevice, TurnsBehindTheLastHaveEnded) {
+  device->finishTurns(0); // none was issued
+  uint32_t out = transfer(1);
+  for (int turn = 0; turn < 4; ++turn) {
+    number(1, 1, turn, 0);
+    device->wait(start(out, {0}, {turn * 64u, pb::HOST}));
+    device->endTurn();
+    device->finishTurns(1);
+    if (turn > 0)
+      EXPECT_EQ(host((turn - 1) * 64)[0], turn - 1);
+  }
+}
+
+TEST_F(CudaDevice, OtherRanksNeedNccl) {
+  auto refusal = [&](const TransferShape &shape) -> std::string {
+    try {
+      device->addTransfer(shape);
+    } catch (const PlanError &error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal({.kind = pb::Transfer::SEND, .peer = 3}), HasSubstr("sending to rank 3 on CUDA needs NCCL"));
+  EXPECT_THAT(refusal({.kind = pb::Transfer::RECEIVE, .peer = 2}), HasSubstr("receiving from rank 2 on CUDA needs"));
+  EXPECT_THAT(refusal({.kind = pb::Transfer::ALL_REDUCE, .members = {0, 1}}),
+              HasSubstr("a collective of 2 ranks on CUDA needs NCCL"));
 }
 
 /// Its file names a kernel and a product by their sizes, with how often they ran.
@@ -257,8 +328,13 @@ TEST(CudaBackend, KernelsForNewerDevicesAreRefused) {
 }
 
 TEST(CudaBackend, KernelsWithoutABlockAreRefused) {
-  EXPECT_EQ(refusal([](pb::Plan &plan) { plan.mutable_kernels(0)->set_threads(0); }),
+  EXPECT_EQ(refusal([](pb::Plan &plan) { plan.mutable_objects(0)->mutable_geometry(0)->set_threads(0); }),
             "kernel 'number' has blocks of 0 threads for 4 iterations, needs at least 1 of each");
+}
+
+TEST(CudaBackend, KernelsWithoutAGridAreRefused) {
+  EXPECT_EQ(refusal([](pb::Plan &plan) { plan.mutable_objects(0)->clear_geometry(); }),
+            "the plan says how 0 kernels become grids on sm_80, it has 1");
 }
 
 TEST(CudaBackend, CallsThatAreKernelsOnCudaAreRefused) {
@@ -276,33 +352,29 @@ TEST(CudaBackend, MalformedCallsAreRefused) {
   };
   EXPECT_EQ(change(0, [](pb::LibraryCall &call) { call.mutable_buffers(2)->set_bytes(96); }),
             "sample, instruction 0: library call MATMUL: buffer 2 has 96 bytes, needs 192");
-  EXPECT_EQ(change(1, [](pb::LibraryCall &call) { call.set_sizes(2, 16); }),
-            "sample, instruction 1: library call COPY: blocks of 32 bytes overlap at a stride of 16");
   EXPECT_EQ(change(1, [](pb::LibraryCall &call) { call.mutable_buffers(0)->set_bytes(100); }),
             "sample, instruction 1: library call COPY: buffer 0 has 100 bytes, needs 160");
+  EXPECT_EQ(change(3, [](pb::LibraryCall &call) { call.set_sizes(2, 8); }),
+            "sample, instruction 3: library call REARRANGE: buffer 0 has 24 bytes, needs 48");
   EXPECT_EQ(change(2, [](pb::LibraryCall &call) { call.set_sizes(0, 65); }),
             "sample, instruction 2: library call ZERO: buffer 0 has 64 bytes, needs 65");
 }
 
 TEST(CudaBackend, ProductsOfTwoTypesAreRefusedWithTheirPlace) {
   EXPECT_THAT(refusal([](pb::Plan &plan) {
-                plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->set_types(1, pb::BF16);
+                plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->mutable_buffers(1)->set_value(1);
               }),
               HasSubstr("sample, instruction 0: cuBLASLt "));
 }
 
 TEST(CudaBackend, SeveralRanksAreRefused) {
-  EXPECT_EQ(refusal([](pb::Plan &plan) {
-              pb::Axis *axis = plan.add_mesh();
-              axis->set_name("dp");
-              axis->set_size(2);
-            }),
+  EXPECT_EQ(refusal([](pb::Plan &plan) { plan.mutable_mesh()->set_dp(2); }),
             "a plan of 2 ranks on CUDA needs NCCL, which this version does not use; plan for one device");
 }
 
 TEST(CudaBackend, AnArenaThatDoesNotFitIsRefusedWhenThePlanIsLoaded) {
   pb::Plan plan = samplePlan();
-  plan.mutable_stages(0)->set_arena_bytes(uint64_t{1} << 50);
+  plan.mutable_stages(0)->set_arena_bytes(pb::DEVICE, uint64_t{1} << 50);
   EXPECT_THROW(loadBackend(plan, /*threads=*/1), MemoryError);
 }
 
