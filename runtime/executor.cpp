@@ -58,15 +58,16 @@ void Executor::runAction(const PreparedAction &action) {
     return runCalls(action);
   for (uint32_t i = 0; i < action.flights.count; ++i) {
     const PreparedFlight &flight = program.flights[action.flights.first + i];
-    uint32_t flightBatch = flight.microBatch + round * advance;
+    microBatch = flight.microBatch + round * advance;
     if (action.kind == PreparedAction::Wait) {
-      wait(flight.transfer, flight.call, flightBatch);
+      wait(flight.transfer, flight.call);
       continue;
     }
     const PreparedCall &call = program.calls[flight.call];
+    layer = call.layer;
     setSlots(call, flight.slots);
     bind(call);
-    start(flight.transfer, flight.call, flightBatch);
+    start(flight.transfer, flight.call);
   }
 }
 
@@ -134,9 +135,9 @@ void Executor::runInstruction(const PreparedInstruction &instruction) {
   case PreparedInstruction::Call:
     return callLibrary(instruction);
   case PreparedInstruction::Start:
-    return start(instruction.number, call, microBatch);
+    return start(instruction.number, call);
   case PreparedInstruction::Wait:
-    return wait(instruction.number, call, microBatch);
+    return wait(instruction.number, call);
   }
 }
 
@@ -149,7 +150,8 @@ void Executor::fail() const {
 std::span<const Place> Executor::resolve(Range buffers, std::span<Place> to) const {
   for (uint32_t i = 0; i < buffers.count; ++i) {
     const PreparedBuffer &buffer = program.buffers[buffers.first + i];
-    to[i] = {bases[buffer.region].offset + buffer.offset, bases[buffer.region].memory};
+    int64_t slice = buffer.microBatch * microBatch + buffer.layer * layer;
+    to[i] = {bases[buffer.region].offset + buffer.offset + slice, bases[buffer.region].memory};
   }
   return to.first(buffers.count);
 }
@@ -182,16 +184,16 @@ void Executor::callLibrary(const PreparedInstruction &instruction) {
                   instruction.adds && !overwrites});
 }
 
-void Executor::start(uint32_t transfer, uint32_t call, uint32_t flightBatch) {
+void Executor::start(uint32_t transfer, uint32_t call) {
   const PreparedTransfer &prepared = program.transfers[transfer];
   FlightTicket ticket =
       theDevice.start({*prepared.number, resolve(prepared.from, places), resolve(prepared.to, morePlaces)});
-  open[transfer].push_back({call, flightBatch, ticket});
+  open[transfer].push_back({call, microBatch, ticket});
 }
 
-void Executor::wait(uint32_t transfer, uint32_t call, uint32_t flightBatch) {
+void Executor::wait(uint32_t transfer, uint32_t call) {
   std::vector<OpenFlight> &flights = open[transfer];
-  auto isIt = [&](const OpenFlight &flight) { return flight.call == call && flight.microBatch == flightBatch; };
+  auto isIt = [&](const OpenFlight &flight) { return flight.call == call && flight.microBatch == microBatch; };
   auto flight = std::ranges::find_if(flights, isIt);
   assert(flight != flights.end()); // as the verifier has proved
   theDevice.wait(flight->ticket);

@@ -75,8 +75,8 @@ private:
   void runInstruction(const PreparedInstruction &instruction);
   void launch(const PreparedInstruction &instruction);
   void callLibrary(const PreparedInstruction &instruction);
-  void start(uint32_t transfer, uint32_t call, uint32_t microBatch);
-  void wait(uint32_t transfer, uint32_t call, uint32_t microBatch);
+  void start(uint32_t transfer, uint32_t call);
+  void wait(uint32_t transfer, uint32_t call);
   void fail() const;
 
   void setSlots(const PreparedCall &call, Range slots);

@@ -46,8 +46,9 @@ template <typename Container> Range rangeFrom(size_t first, const Container &con
 Range Preparation::buffersOf(const Buffers &from) {
   size_t first = program.buffers.size();
   for (const pb::Buffer &buffer : from) {
-    uint64_t slice = buffer.reads_at().constant() + mesh.affine(rank, buffer.reads_at());
-    program.buffers.push_back({offsetOf(mesh, rank, buffer) + slice, buffer.region()});
+    const pb::Affine &slice = buffer.reads_at();
+    program.buffers.push_back({offsetOf(mesh, rank, buffer) + slice.constant() + mesh.affine(rank, slice),
+                               buffer.region(), slice.micro_batch(), slice.layer()});
   }
   return rangeFrom(first, program.buffers);
 }

@@ -38,10 +38,11 @@ inline std::vector<pb::DataType> typesOf(const pb::Plan &plan, const pb::Library
   return types;
 }
 
-/// A buffer of an instruction or transfer: where it begins in its region, the rank's own part chosen.
+/// A buffer of an instruction or transfer: where it begins in its region, the rank's own part and slice chosen.
 struct PreparedBuffer {
   uint64_t offset;
   uint32_t region;
+  int64_t microBatch, layer; ///< bytes of a slice per unit of these
 };
 
 /// An operand of a kernel whose constant has coordinates and seed in it already. With `first` it is whether the RUN
