@@ -49,7 +49,7 @@ void addMerge(CLI::App &cluster, std::shared_ptr<ClusterWords> words) {
 ExitCode check(const ClusterWords &words) {
   launch::RankTable table = launch::readRankTable(words.table);
   if (!words.plan.empty()) {
-    int ranks = rt::Mesh(rt::readPlan(words.plan)).ranks();
+    int ranks = rt::Mesh(rt::readPlan(words.plan).mesh()).ranks();
     if (ranks != table.ranks()) {
       fmt::print(stderr, "{}: error: has {} ranks, {} is a plan for {}\n", words.table, table.ranks(), words.plan,
                  ranks);

@@ -68,9 +68,10 @@ void runRank(RunContext &context, LocalWorld &world, std::latch &ended, int rank
     pool.emplace(threads, spins);
     const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(rank));
     device = context.program.backend().open(stage, {*communicator, *pool, spins});
+    Agreement agreement(*communicator, rank == 0, spins);
     executor.emplace(context.program, rank, *device);
     executor->fault = context.options.fault;
-    Trainer(context, *executor, *pool).run();
+    Trainer(context, *executor, agreement, *pool).run();
   } catch (const RankStopped &) {
     // The first failure is kept by the rank that had it.
   } catch (const std::exception &error) {
@@ -120,7 +121,7 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
                         program, dataWords(plan, options));
   int cores = std::max(1u, std::thread::hardware_concurrency());
   int spins = ranks * threads <= cores ? spinsWithOwnCore : 0;
-  RunContext context{program, options, *training, nullptr, 0, Metrics(options), Gatherer(program), {}, {}};
+  RunContext context{program, options, *training, nullptr, 0, Metrics(options), Gatherer(program), {}};
   context.checkpoints = checkpoints ? &*checkpoints : nullptr;
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   if (options.evalEvery > 0)
