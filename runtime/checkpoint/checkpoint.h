@@ -18,6 +18,7 @@ struct CheckpointOptions {
   int64_t keep = 0;           ///< newest ones that stay; 0: all
   int64_t steps = 0;          ///< of the run, in total
   int64_t saveEvery = 0;      ///< steps between two; 0: at the end only
+  std::string token = {};     ///< of the folder, where another process of the run holds it; that one speaks
 };
 
 /// Shared by the ranks of a process; each process has its own of the same content.
@@ -36,6 +37,9 @@ public:
   /// left to the next save; the last one throws PlanError. True where it is on disk and named in `latest`.
   bool save(Executor &executor, Agreement &agreement, const ScalarState &state, bool isLast);
 
+  /// What the other processes of the run need to write into the same folder.
+  const std::string &token() const { return folder.token(); }
+
   /// Why no checkpoint could be loaded: the user's error, though a rank met it. Empty where none is to blame.
   const std::string &loadFault() const { return theLoadFault; }
 
@@ -49,7 +53,7 @@ private:
 
   void requireRoom() const;
   void chooseNext(bool isAloud);
-  void requireSameTraining(const Chosen &checkpoint) const;
+  void requireSameTraining(const Chosen &checkpoint, bool isAloud) const;
   void requireSources(const Chosen &checkpoint) const;
   void loadPieces(Executor &executor) const;
   void loadPiece(Executor &executor, const HeldPiece &held) const;

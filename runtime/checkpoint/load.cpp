@@ -51,17 +51,20 @@ void convert(std::span<const std::byte> from, pb::DataType type, std::vector<std
 } // namespace
 
 Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data)
-    : options(options), program(program), fingerprint(fingerprintOf(program.plan(), data)), folder(options.folder) {
+    : options(options), program(program), fingerprint(fingerprintOf(program.plan(), data)),
+      folder(options.folder, options.token) {
+  bool isSpeaker = options.token.empty();
   if (options.resume) {
     candidates = checkpointNames(options.folder);
     if (candidates.empty())
       throw PlanError(fmt::format("{}: holds no checkpoint", options.folder.string()));
-    if (std::string fault = latestFault(options.folder); !fault.empty())
+    if (std::string fault = latestFault(options.folder); !fault.empty() && isSpeaker)
       fmt::print(stderr, "espalier: warning: {}; going on with {}\n", fault, candidates.front());
     std::ranges::reverse(candidates);
-    chooseNext(/*isAloud=*/true);
+    chooseNext(isSpeaker);
   }
-  requireRoom();
+  if (isSpeaker)
+    requireRoom();
 }
 
 /// The next candidate whose manifest and shards are in order. Throws PlanError after the last one.
@@ -87,7 +90,7 @@ void Checkpoints::chooseNext(bool isAloud) {
     }
     chosen = std::move(next);
     chosen->sources.emplace(chosen->manifest, chosen->path.string());
-    requireSameTraining(*chosen);
+    requireSameTraining(*chosen, isAloud);
     requireSources(*chosen);
     lastGood = chosen->name;
     return;
@@ -96,7 +99,7 @@ void Checkpoints::chooseNext(bool isAloud) {
       fmt::format("{}: holds no checkpoint that is whole: {}", folder.path().string(), fmt::join(damaged, ", ")));
 }
 
-void Checkpoints::requireSameTraining(const Chosen &checkpoint) const {
+void Checkpoints::requireSameTraining(const Chosen &checkpoint, bool isAloud) const {
   const Manifest &manifest = checkpoint.manifest;
   std::string path = checkpoint.path.string(), difference = parameterDifference(manifest, program.plan());
   if (difference.empty() && manifest.fingerprint.model != fingerprint.model)
@@ -108,6 +111,8 @@ void Checkpoints::requireSameTraining(const Chosen &checkpoint) const {
     throw PlanError(fmt::format("{}: written by a run that differs from this one:\n  {}\nsay --accept-changes to go on "
                                 "with what is given now",
                                 path, fmt::join(changes, "\n  ")));
+  if (!isAloud)
+    return;
   for (const std::string &change : changes)
     fmt::print(stderr, "espalier: note: accepted: {}\n", change);
   if (manifest.runSteps != options.steps && isLaidOverRun(program.plan().settings().learning_rate()))

@@ -123,7 +123,7 @@ void Trainer::saveIfDue() {
 void Trainer::endRun() {
   int here = isStopped ? signalHere() : 0;
   std::string signal = agreement.first(here != 0 ? std::to_string(here) : "");
-  if (!isLeader())
+  if (!agreement.isFirstHere())
     return;
   context.result.divergence = divergence;
   if (isStopped)

@@ -24,7 +24,7 @@ struct RunContext {
   double peakFlops = 0;
   Metrics metrics;
   Gatherer gatherer;
-  RunResult result;                   ///< written by rank 0
+  RunResult result;                   ///< steps by rank 0, its end by the first rank of the process
   Checkpoints *checkpoints = nullptr; ///< null: none
 };
 
