@@ -28,7 +28,7 @@ process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.ST
 steps = 0
 for line in process.stdout:
     print(line, end="")
-    steps += line.startswith("step ")
+    steps += "step " in line and " loss " in line  # mpirun gives a terminal, whose lines begin otherwise
     if steps == 4:
         break
 with open(command[command.index("--status") + 1]) as file:
