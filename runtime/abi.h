@@ -31,6 +31,7 @@ enum ScalarSlot : uint32_t {
   BiasCorrection2 = 7, ///< 1 / (1 - beta2^t)
   Apply = 8,           ///< 1 to apply the update, 0 to skip the step (overflow)
   Step = 9,            ///< optimizer steps begun, 32 bits of an integer: what random bits depend on
+  StopRequests = 10,   ///< ranks whose process was asked to end the run; agreed like the sums, so that all end together
   ScalarSlotCount = 16,
 };
 

@@ -19,12 +19,21 @@ constexpr unsigned secondsForTheSentence = 3;
 
 thread_local const Executor *running = nullptr;
 
+std::function<void(const Failure &)> teller; ///< empty: standard error
+
+void tell(const std::string &message, const char *before) {
+  Failure failure = running ? running->describe(message) : Failure{.message = message};
+  if (teller)
+    return teller(failure);
+  std::string text = before + (running ? failure.sentence() : message) + "\n";
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
 void report(int signal, siginfo_t *info, void *) {
   if (running) {
     alarm(secondsForTheSentence);
     const char *what = signal == SIGFPE ? "arithmetic fault" : signal == SIGILL ? "illegal instruction" : "bad address";
-    std::string text = running->describe(fmt::format("{} {}", what, info->si_addr)).sentence() + "\n";
-    [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    tell(fmt::format("{} {}", what, info->si_addr), "");
   }
   // The action was reset on entry: the signal, due again, ends the process with its own status.
   raise(signal);
@@ -61,9 +70,7 @@ void reportBus(int signal, siginfo_t *info, void *context) {
     std::signal(signal, SIG_DFL);
     return report(signal, info, context);
   }
-  std::string message = file + " ended before what it held when it was opened: it was truncated during the run";
-  std::string text = "espalier: error: " + (running ? running->describe(message).sentence() : message) + "\n";
-  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  tell(file + " ended before what it held when it was opened: it was truncated during the run", "espalier: error: ");
   _exit(1);
 }
 
@@ -74,6 +81,8 @@ CrashSite::CrashSite(const Executor *executor) : before(running) { running = exe
 CrashSite::~CrashSite() { running = before; }
 
 const Executor *CrashSite::current() { return running; }
+
+void onCrash(std::function<void(const Failure &)> tellOther) { teller = std::move(tellOther); }
 
 void reportCrashes() {
   struct sigaction action = {};

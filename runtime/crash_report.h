@@ -2,6 +2,10 @@
 // rank, the op and its line in the model file are on standard error.
 #pragma once
 
+#include "runtime/status.h"
+
+#include <functional>
+
 namespace espalier::rt {
 
 class Executor;
@@ -24,5 +28,9 @@ private:
 /// would have done without. A file that was truncated while it is mapped and read is no crash: it is named, and the
 /// process ends with 1. For the whole process, hence called by the command alone.
 void reportCrashes();
+
+/// From now on such failures are not written but handed to `tell`, within a signal handler: for processes that others
+/// speak for.
+void onCrash(std::function<void(const Failure &)> tell);
 
 } // namespace espalier::rt

@@ -5,6 +5,7 @@
 
 #include "runtime/status.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
 #include <optional>
@@ -89,7 +90,7 @@ FreeMemory freeMemory(const Path &root) {
   return least;
 }
 
-void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free) {
+void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free, int hostRanks) {
   const Mesh &mesh = program.mesh();
   int ranksPerStage = mesh.ranks() / mesh.count(PP);
   uint64_t needed = 0, largest = 0;
@@ -98,12 +99,13 @@ void requireMemory(const Program &program, int threadsPerRank, const FreeMemory 
     needed += bytes * ranksPerStage;
     largest = std::max(largest, bytes);
   }
+  needed = std::min(needed, largest * hostRanks);
   if (needed > free.bytes)
     throw MemoryError(
-        fmt::format("the plan needs {} of memory for its {} ranks in this process (up to {} each), {} are "
+        fmt::format("the plan needs {} of memory for its {} ranks on this host (up to {} each), {} are "
                     "free ({}); run it on a larger machine, or compile it for less: fewer layers, a smaller "
                     "micro-batch, more recompute",
-                    gigabytes(needed), mesh.ranks(), gigabytes(largest), gigabytes(free.bytes), free.source));
+                    gigabytes(needed), hostRanks, gigabytes(largest), gigabytes(free.bytes), free.source));
 }
 
 } // namespace espalier::rt

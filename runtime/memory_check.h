@@ -21,7 +21,8 @@ struct FreeMemory {
 /// under `root`; those that are missing limit nothing.
 FreeMemory freeMemory(const std::filesystem::path &root = "/");
 
-/// Throws MemoryError, with both figures, where the ranks of the plan in this process need more than that.
-void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free);
+/// Throws MemoryError, with both figures, where the plan's ranks on this host need more than that. `hostRanks`: how
+/// many they are; whichever they are, as that depends on the launcher.
+void requireMemory(const Program &program, int threadsPerRank, const FreeMemory &free, int hostRanks);
 
 } // namespace espalier::rt

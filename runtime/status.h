@@ -36,6 +36,13 @@ public:
   RankStopped() : std::runtime_error("another rank failed") {}
 };
 
+/// Thrown in a process of a run where another one tells why it ends: nothing is left to say.
+class ReportedElsewhere : public std::runtime_error {
+public:
+  explicit ReportedElsewhere(int status) : std::runtime_error("another process reports"), status(status) {}
+  int status; ///< with which this process is to end
+};
+
 /// A plan that cannot be loaded or run here; the text is a user error.
 class PlanError : public std::runtime_error {
 public:

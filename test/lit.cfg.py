@@ -24,6 +24,12 @@ if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
 
+# OpenMPI, started as any user and with more ranks than cores; what needs it is skipped where it is not installed.
+if shutil.which("mpirun"):
+    config.available_features.add("mpirun")
+    config.substitutions.append(("%mpirun", "mpirun --oversubscribe"))
+    config.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
 # Fixtures that stand beside the repository; tests that need them are skipped where they are absent.
 shared = os.environ.get("ESPALIER_SHARED", os.path.join(config.source_dir, "..", "shared"))
 if os.path.isdir(shared):

@@ -44,6 +44,8 @@ int main(int argc, char **argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     return espalier::reportParseError(app, error);
+  } catch (const espalier::rt::ReportedElsewhere &error) {
+    return error.status;
   } catch (const espalier::rt::MemoryError &error) {
     return report(error.what(), espalier::DoesNotFit);
   } catch (const espalier::rt::launch::TableError &error) {

@@ -6,10 +6,12 @@
 #include "runtime/train/run.h"
 #include "runtime/train/stop.h"
 #include "runtime/train/summary.h"
+#include "tools/choose_comm.h"
 #include "tools/choose_device.h"
 
 #include <csignal>
 #include <fmt/format.h>
+#include <fstream>
 #include <map>
 #include <memory>
 
@@ -20,6 +22,7 @@ constexpr int mostSteps = 1000000000;
 
 struct RunWords {
   std::string plan, device, dumpGradients, dumpParameters;
+  CommWords comm;
   rt::RunOptions options;
 };
 
@@ -35,13 +38,34 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
   rt::writeSafetensors(file, tensors, {});
 }
 
-int runPlanFile(const RunWords &words) {
+/// The line that started this process, to be typed again with --resume.
+std::string resumeCommand() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string line;
+  bool resumes = false;
+  for (std::string word; std::getline(file, word, '\0');) {
+    resumes |= word == "--resume";
+    bool isPlain = word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+@%") ==
+                   std::string::npos;
+    for (size_t at = 0; !isPlain && (at = word.find('\'', at)) != std::string::npos; at += 4)
+      word.replace(at, 1, "'\\''");
+    line += (line.empty() ? "" : " ") + (isPlain && !word.empty() ? word : "'" + word + "'");
+  }
+  return line + (resumes ? "" : " --resume");
+}
+
+int runPlanFile(RunWords &words) {
   rt::pb::Plan plan = rt::readPlan(words.plan);
   chooseDevice(words.device, plan, words.plan);
+  std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
+  int hostRanks = words.options.hostRanks > 0 ? words.options.hostRanks : rt::Mesh(plan.mesh()).ranks();
+  words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
+  words.options.resumeCommand = resumeCommand();
   rt::Program program(std::move(plan), words.options.threads);
   std::string level = program.backend().level();
-  fmt::print("{}: {} ranks, {} kernels for {}\n", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
-             level.empty() ? "no processor" : level);
+  if (words.options.log)
+    fmt::print("{}: {} ranks, {} kernels for {}\n{}", words.plan, program.mesh().ranks(), program.plan().kernels_size(),
+               level.empty() ? "no processor" : level, topology);
   rt::stopOnSignals();
   std::signal(SIGPIPE, SIG_IGN); // what a closed standard output means is decided where it is written
   rt::RunResult result = rt::runPlan(program, words.options);
@@ -77,7 +101,7 @@ void addDataOptions(CLI::App &run, rt::RunOptions &options) {
 } // namespace
 
 void addRunCommand(CLI::App &app, int &exitCode) {
-  CLI::App *run = app.add_subcommand("run", "Train by a plan, ranks as threads of this process");
+  CLI::App *run = app.add_subcommand("run", "Train by a plan, ranks as threads or processes");
   auto words = std::make_shared<RunWords>();
   rt::RunOptions &options = words->options;
   options.log = true;
@@ -100,6 +124,16 @@ void addRunCommand(CLI::App &app, int &exitCode) {
                 "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones")
       ->needs(resume);
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
+  run->add_flag("--processes", words->comm.processes, "ranks as processes of this host, for CPU plans; --comm shm");
+  run->add_option("--comm", words->comm.comm,
+                  "local (threads), shm (processes of this host) or mpi; default: mpi where mpirun or srun started "
+                  "several processes, else local")
+      ->check(CLI::IsMember({"local", "shm", "mpi"}));
+  run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
+  run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
+  run->add_option("--failure-timeout", options.failureSeconds,
+                  "seconds within which all processes of this host have ended after one failed")
+      ->check(CLI::Range(1.0, 3600.0));
   run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
       ->check(CLI::Range(0, mostSteps));
   run->add_option("--eval-batches", options.evalBatches, "micro-batches per replica of an evaluation")

@@ -105,6 +105,7 @@ inline constexpr std::pair<const char *, rt::ScalarSlot> scalarSlots[] = {
     {"bias_correction2", rt::BiasCorrection2},
     {"apply", rt::Apply},
     {"step", rt::Step},
+    {"stop_requests", rt::StopRequests},
 };
 
 /// The slot of a name; -1 for names that are not known.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char *inputNames[] = {"tokens", "positions", "labels", "loss_weights"};
 constexpr uint64_t scalarBytes = uint64_t{rt::ScalarSlotCount} * 4;
-constexpr uint32_t sumSlots[] = {rt::LossSum, rt::TokenCount, rt::SquaredNorm};
+constexpr uint32_t sumSlots[] = {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::StopRequests};
 
 /// Axes over which the plan has more than one rank.
 uint32_t allAxes(const planner::Plan &plan) {

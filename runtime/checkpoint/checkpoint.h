@@ -7,7 +7,6 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/sources.h"
 
-#include <mutex>
 #include <optional>
 
 namespace espalier::rt {
@@ -19,9 +18,10 @@ struct CheckpointOptions {
   int64_t keep = 0;           ///< newest ones that stay; 0: all
   int64_t steps = 0;          ///< of the run, in total
   int64_t saveEvery = 0;      ///< steps between two; 0: at the end only
+  std::string token = {};     ///< of the folder, where another process of the run holds it; that one speaks
 };
 
-/// Shared by the ranks of a process.
+/// Shared by the ranks of a process; each process has its own of the same content.
 class Checkpoints {
 public:
   /// Before ranks start: takes the folder, looks whether there is room, and where the run resumes chooses the newest
@@ -29,12 +29,16 @@ public:
   Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data);
 
   /// Fills the rank's parameters and optimizer state and returns where the run stood. A damaged checkpoint is told
-  /// aloud and the one before it taken. Called by every rank.
-  ScalarState load(Executor &executor);
+  /// aloud and the one before it taken. Called by every rank. None where no checkpoint can be loaded, on all ranks;
+  /// loadFault() has the reason then.
+  std::optional<ScalarState> load(Executor &executor, Agreement &agreement);
 
   /// Writes a checkpoint of all ranks; called by every rank at the same step. What the disk refuses is told aloud and
   /// left to the next save; the last one throws PlanError. True where it is on disk and named in `latest`.
-  bool save(Executor &executor, const ScalarState &state, bool isLast);
+  bool save(Executor &executor, Agreement &agreement, const ScalarState &state, bool isLast);
+
+  /// What the other processes of the run need to write into the same folder.
+  const std::string &token() const { return folder.token(); }
 
   /// Why no checkpoint could be loaded: the user's error, though a rank met it. Empty where none is to blame.
   const std::string &loadFault() const { return theLoadFault; }
@@ -48,12 +52,13 @@ private:
   };
 
   void requireRoom() const;
-  void chooseNext();
-  void requireSameTraining(const Chosen &checkpoint) const;
+  void chooseNext(bool isAloud);
+  void requireSameTraining(const Chosen &checkpoint, bool isAloud) const;
   void requireSources(const Chosen &checkpoint) const;
   void loadPieces(Executor &executor) const;
   void loadPiece(Executor &executor, const HeldPiece &held) const;
-  void blame(const std::string &fault);
+  bool isOneChoice(Agreement &agreement);
+  void passOver(const std::string &fault, bool isAloud);
   Shard writeShard(Executor &executor, int64_t step) const;
   void commit(const ScalarState &state);
 
@@ -65,9 +70,7 @@ private:
   std::optional<Chosen> chosen;
   std::set<std::string> damaged;
   std::string lastGood; ///< name of the newest checkpoint that this run wrote or read
-  Agreement agreement;
-  std::mutex mutex;
-  std::string firstFault, theLoadFault;
+  std::string theLoadFault;
 };
 
 } // namespace espalier::rt

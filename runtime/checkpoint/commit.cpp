@@ -136,7 +136,9 @@ std::string latestCheckpoint(const Path &folder) {
   return names.empty() ? "" : (folder / names.front()).string();
 }
 
-CheckpointFolder::CheckpointFolder(Path path) : folder(std::move(path)) {
+CheckpointFolder::CheckpointFolder(Path path, const std::string &token) : folder(std::move(path)), theToken(token) {
+  if (!token.empty())
+    return;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error && !std::filesystem::is_directory(folder, error))
@@ -148,11 +150,14 @@ CheckpointFolder::CheckpointFolder(Path path) : folder(std::move(path)) {
       exists(latest) && !is_regular_file(latest) && !is_symlink(latest))
     throw PlanError(fmt::format("{}: cannot hold checkpoints: 'latest' is no file", folder.string()));
   lock = lockFolder(folder);
-  token = fmt::format("{}-{:08x}", ::getpid(), std::random_device{}());
+  theToken = fmt::format("{}-{:08x}", ::getpid(), std::random_device{}());
   sweep();
 }
 
-CheckpointFolder::~CheckpointFolder() { ::close(lock); }
+CheckpointFolder::~CheckpointFolder() {
+  if (lock >= 0)
+    ::close(lock);
+}
 
 /// No other run writes here, so whatever is not finished is of a dead one.
 void CheckpointFolder::sweep() const {
@@ -182,7 +187,7 @@ uint64_t CheckpointFolder::freeBytes() const {
 }
 
 Path CheckpointFolder::partial(int64_t step) const {
-  return folder / fmt::format(".step-{:08}.{}.partial", step, token);
+  return folder / fmt::format(".step-{:08}.{}.partial", step, theToken);
 }
 
 void CheckpointFolder::begin(int64_t step) const { std::filesystem::create_directory(partial(step)); }
@@ -213,7 +218,7 @@ void CheckpointFolder::prune(size_t keep, const std::set<std::string> &apart) co
 
 /// Hidden first: what is half removed must not look whole.
 void CheckpointFolder::remove(const std::string &name) const {
-  Path hidden = folder / fmt::format(".{}.{}.partial", name, token);
+  Path hidden = folder / fmt::format(".{}.{}.partial", name, theToken);
   std::filesystem::rename(folder / name, hidden);
   std::filesystem::remove_all(hidden);
 }

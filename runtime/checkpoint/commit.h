@@ -34,12 +34,15 @@ class CheckpointFolder {
 public:
   /// Makes and locks it and removes what killed runs left half written. Throws PlanError where it cannot be written or
   /// another run holds it.
-  explicit CheckpointFolder(std::filesystem::path folder);
+  explicit CheckpointFolder(std::filesystem::path folder) : CheckpointFolder(std::move(folder), "") {}
+  /// The same, unless `token` is not empty: then a process with that token holds the folder.
+  CheckpointFolder(std::filesystem::path folder, const std::string &token);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder &) = delete;
   CheckpointFolder &operator=(const CheckpointFolder &) = delete;
 
   const std::filesystem::path &path() const { return folder; }
+  const std::string &token() const { return theToken; }
 
   /// A number above those of all checkpoints that are there.
   uint64_t nextSequence() const;
@@ -47,7 +50,7 @@ public:
   /// Bytes that may still be written there.
   uint64_t freeBytes() const;
 
-  /// The hidden folder in which the checkpoint of a step is written; the same for all callers of this object.
+  /// The hidden folder in which the checkpoint of a step is written; the same wherever the token is.
   std::filesystem::path partial(int64_t step) const;
   /// Makes it. Throws as the file system refuses.
   void begin(int64_t step) const;
@@ -63,7 +66,7 @@ private:
   void remove(const std::string &name) const;
 
   std::filesystem::path folder;
-  std::string token; ///< of this process, in the names of what it has not finished
+  std::string theToken; ///< of the process that holds it, in the names of what is not finished
   int lock = -1;
 };
 

@@ -51,22 +51,24 @@ void convert(std::span<const std::byte> from, pb::DataType type, std::vector<std
 } // namespace
 
 Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data)
-    : options(options), program(program), fingerprint(fingerprintOf(program.plan(), data)), folder(options.folder),
-      agreement(program.mesh().ranks()) {
+    : options(options), program(program), fingerprint(fingerprintOf(program.plan(), data)),
+      folder(options.folder, options.token) {
+  bool isSpeaker = options.token.empty();
   if (options.resume) {
     candidates = checkpointNames(options.folder);
     if (candidates.empty())
       throw PlanError(fmt::format("{}: holds no checkpoint", options.folder.string()));
-    if (std::string fault = latestFault(options.folder); !fault.empty())
+    if (std::string fault = latestFault(options.folder); !fault.empty() && isSpeaker)
       fmt::print(stderr, "espalier: warning: {}; going on with {}\n", fault, candidates.front());
     std::ranges::reverse(candidates);
-    chooseNext();
+    chooseNext(isSpeaker);
   }
-  requireRoom();
+  if (isSpeaker)
+    requireRoom();
 }
 
 /// The next candidate whose manifest and shards are in order. Throws PlanError after the last one.
-void Checkpoints::chooseNext() {
+void Checkpoints::chooseNext(bool isAloud) {
   chosen.reset();
   while (!candidates.empty()) {
     Chosen next;
@@ -83,13 +85,12 @@ void Checkpoints::chooseNext() {
     }
     if (!fault.empty()) {
       damaged.insert(next.name);
-      fmt::print(stderr, "espalier: warning: {}; {}\n", fault,
-                 candidates.empty() ? "there is none before it" : "going back to " + candidates.back());
+      passOver(fault, isAloud);
       continue;
     }
     chosen = std::move(next);
     chosen->sources.emplace(chosen->manifest, chosen->path.string());
-    requireSameTraining(*chosen);
+    requireSameTraining(*chosen, isAloud);
     requireSources(*chosen);
     lastGood = chosen->name;
     return;
@@ -98,7 +99,7 @@ void Checkpoints::chooseNext() {
       fmt::format("{}: holds no checkpoint that is whole: {}", folder.path().string(), fmt::join(damaged, ", ")));
 }
 
-void Checkpoints::requireSameTraining(const Chosen &checkpoint) const {
+void Checkpoints::requireSameTraining(const Chosen &checkpoint, bool isAloud) const {
   const Manifest &manifest = checkpoint.manifest;
   std::string path = checkpoint.path.string(), difference = parameterDifference(manifest, program.plan());
   if (difference.empty() && manifest.fingerprint.model != fingerprint.model)
@@ -110,6 +111,8 @@ void Checkpoints::requireSameTraining(const Chosen &checkpoint) const {
     throw PlanError(fmt::format("{}: written by a run that differs from this one:\n  {}\nsay --accept-changes to go on "
                                 "with what is given now",
                                 path, fmt::join(changes, "\n  ")));
+  if (!isAloud)
+    return;
   for (const std::string &change : changes)
     fmt::print(stderr, "espalier: note: accepted: {}\n", change);
   if (manifest.runSteps != options.steps && isLaidOverRun(program.plan().settings().learning_rate()))
@@ -149,30 +152,52 @@ void Checkpoints::loadPieces(Executor &executor) const {
     loadPiece(executor, held);
 }
 
-ScalarState Checkpoints::load(Executor &executor) {
-  bool isLeader = executor.rankProgram().rank == 0;
+void Checkpoints::passOver(const std::string &fault, bool isAloud) {
+  if (isAloud)
+    fmt::print(stderr, "espalier: warning: {}; {}\n", fault,
+               candidates.empty() ? "there is none before it" : "going back to " + candidates.back());
+}
+
+/// Each process has looked into the folder itself. False, with a fault, where any found none or they did not find the
+/// same one.
+bool Checkpoints::isOneChoice(Agreement &agreement) {
+  std::vector<std::string> faults = agreement.tell(agreement.isFirstHere() ? theLoadFault : "");
+  std::vector<std::string> names = agreement.tell(chosen ? chosen->name : "");
+  auto fault = std::ranges::find_if(faults, [](const std::string &text) { return !text.empty(); });
+  auto other = std::ranges::find_if(names, [&](const std::string &name) { return name != names[0]; });
+  if (fault == faults.end() && other == names.end())
+    return true;
+  std::string text = fault != faults.end()
+                         ? *fault
+                         : fmt::format("{}: rank 0 finds {} there, rank {} finds {}: all need the same folder",
+                                       folder.path().string(), names[0], other - names.begin(), *other);
+  if (agreement.isFirstHere())
+    theLoadFault = text;
+  return false;
+}
+
+std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agreement) {
   for (;;) {
-    bool hasFailed = false;
+    if (!isOneChoice(agreement))
+      return std::nullopt;
+    std::string fault;
     try {
       loadPieces(executor);
     } catch (const PlanError &error) {
-      hasFailed = true;
-      blame(error.what());
+      fault = error.what();
     }
-    if (!agreement.isTrueOnAny(executor, hasFailed))
+    fault = agreement.first(fault);
+    if (fault.empty())
       break;
-    if (isLeader) { // the others wait, and then look at what it chose
+    if (agreement.isFirstHere()) { // the others of this process wait, and then look at what it chose
       damaged.insert(chosen->name);
-      fmt::print(stderr, "espalier: warning: {}; {}\n", std::exchange(firstFault, ""),
-                 candidates.empty() ? "there is none before it" : "going back to " + candidates.back());
+      passOver(fault, agreement.isLeader());
       try {
-        chooseNext();
+        chooseNext(agreement.isLeader());
       } catch (const PlanError &error) {
         theLoadFault = error.what();
       }
     }
-    if (agreement.isTrueOnAny(executor, isLeader && !theLoadFault.empty()))
-      throw PlanError(theLoadFault);
   }
   ScalarState state = chosen->manifest.state;
   const pb::Settings &settings = program.plan().settings();

@@ -116,22 +116,19 @@ void Checkpoints::commit(const ScalarState &state) {
   lastGood = folder.commit(state.step, manifestText(manifest));
 }
 
-bool Checkpoints::save(Executor &executor, const ScalarState &state, bool isLast) {
-  bool isLeader = executor.rankProgram().rank == 0;
-  // Whether all ranks did their part.
-  auto isDone = [&](auto &&work) {
-    bool hasFailed = false;
+bool Checkpoints::save(Executor &executor, Agreement &agreement, const ScalarState &state, bool isLast) {
+  bool isLeader = agreement.isLeader();
+  std::string fault; // of the first rank that has one, the same on all
+  auto isDone = [&](bool isMine, auto &&work) {
+    std::string own;
     try {
-      work();
+      if (isMine)
+        work();
     } catch (const std::exception &error) {
-      hasFailed = true;
-      blame(error.what());
+      own = error.what();
     }
-    return !agreement.isTrueOnAny(executor, hasFailed);
-  };
-  auto begin = [&] {
-    if (isLeader)
-      folder.begin(state.step);
+    fault = agreement.first(own);
+    return fault.empty();
   };
   auto write = [&] {
     std::string note = shardText(writeShard(executor, state.step));
@@ -139,11 +136,8 @@ bool Checkpoints::save(Executor &executor, const ScalarState &state, bool isLast
     file.write(note.data(), note.size());
     file.commit();
   };
-  auto finish = [&] {
-    if (isLeader)
-      commit(state);
-  };
-  bool isWritten = isDone(begin) && isDone(write) && isDone(finish);
+  bool isWritten = isDone(isLeader, [&] { folder.begin(state.step); }) && isDone(true, write) &&
+                   isDone(isLeader, [&] { commit(state); });
   if (!isLeader)
     return isWritten;
   if (isWritten) {
@@ -157,18 +151,12 @@ bool Checkpoints::save(Executor &executor, const ScalarState &state, bool isLast
   }
   folder.discard(state.step);
   std::string sentence =
-      fmt::format("the checkpoint of step {} is not written: {}; the last good one is {}", state.step,
-                  std::exchange(firstFault, ""), lastGood.empty() ? "none" : (folder.path() / lastGood).string());
+      fmt::format("the checkpoint of step {} is not written: {}; the last good one is {}", state.step, fault,
+                  lastGood.empty() ? "none" : (folder.path() / lastGood).string());
   if (isLast)
     throw PlanError(sentence);
   fmt::print(stderr, "espalier: warning: {}; training goes on and the next save tries again\n", sentence);
   return false;
-}
-
-void Checkpoints::blame(const std::string &fault) {
-  std::lock_guard lock(mutex);
-  if (firstFault.empty())
-    firstFault = fault;
 }
 
 } // namespace espalier::rt

@@ -37,13 +37,18 @@ struct EvaluationRecord {
   double loss = 0, tokens = 0;
 };
 
+/// What the ranks are to each other: threads of this process, processes of this host, or processes of any hosts.
+enum class Comm { local, shm, mpi };
+
 struct RunOptions {
+  Comm comm = Comm::local;
   DataOptions data;                              ///< what to read
   SampleOrder order = SampleOrder::single;       ///< of the training samples
   std::shared_ptr<const Dataset> dataset;        ///< used instead of `data` when set
   std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
   int64_t steps = 1;                             ///< in total: a resumed run continues up to here
-  int threads = 0;                               ///< per rank; 0: cores / ranks, at least 1
+  int threads = 0;                               ///< per rank; 0: cores / ranks of the host, at least 1
+  int hostRanks = 0;                             ///< ranks of the run on this host; 0: all
   std::filesystem::path metrics;                 ///< JSON lines; empty for none
   std::filesystem::path checkpoint;              ///< folder; empty for none
   int64_t saveEvery = 0;                         ///< steps; 0: at the end only
@@ -55,9 +60,13 @@ struct RunOptions {
   bool keepGradients = false;                    ///< fill RunResult::gradients
   bool keepParameters = false;                   ///< fill RunResult::parameters
   bool log = false;                              ///< a line per step on standard output
+  std::filesystem::path status;                  ///< who runs where, once all have met; empty for none
+  std::filesystem::path failureReport;           ///< written where a rank fails; empty for none
+  double failureSeconds = 5;                     ///< within which all processes have ended after a failure
+  std::string resumeCommand;                     ///< for that report
   std::optional<Fault> fault;                    ///< a test's failure
   std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
-  std::function<int()> stopSignal;               ///< asked by rank 0: the signal that asks for an end, 0 for none
+  std::function<int()> stopSignal;               ///< asked by each process: the signal that asks for an end, or 0
 };
 
 struct RunResult {
@@ -69,8 +78,8 @@ struct RunResult {
   std::string divergence;          ///< why it ended before its last step as a failed one; empty otherwise
 };
 
-/// Runs all ranks of a plan as threads of this process. Throws MemoryError before anything of size is allocated,
-/// PlanError, DataError, or RankFailure after all ranks have stopped.
+/// Runs all ranks of a plan; over MPI the one that this process is. Throws MemoryError before anything of size is
+/// allocated, PlanError, DataError, or RankFailure after all ranks have stopped.
 RunResult runPlan(const Program &program, const RunOptions &options);
 
 } // namespace espalier::rt

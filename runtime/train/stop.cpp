@@ -1,7 +1,12 @@
-// The handler only notes the signal: rank 0 looks before each meeting.
+// The handler only notes the signal: ranks look before each entry.
 #include "runtime/train/stop.h"
 
+#include "runtime/status.h"
+
+#include <atomic>
 #include <csignal>
+#include <new>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -9,14 +14,18 @@ namespace {
 
 constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP};
 
-/// Signal handlers reach nothing else.
+/// Signal handlers reach nothing else. What came first to this process, and to any that shares with it: a terminal
+/// sends to all of them, and only one speaks.
 std::atomic<int> received{0};
+std::atomic<int> *first = &received;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void note(int signal) {
-  int none = 0;
+  int none = 0, noneAtAll = 0;
   if (!received.compare_exchange_strong(none, signal))
     _exit(128 + none);
+  if (first != &received && !first->compare_exchange_strong(noneAtAll, signal))
+    return;
   constexpr char text[] = "the run ends after this step; a second signal ends it at once\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
 }
@@ -35,7 +44,18 @@ void stopOnSignals() {
   }
 }
 
-int stopSignal() { return received.load(); }
+void shareStopSignal() {
+  void *page = mmap(nullptr, sizeof *first, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED)
+    throw MemoryError("the system refuses memory that processes share");
+  auto *shared = new (page) std::atomic<int>(0);
+  first = shared;
+  int none = 0, early = received.load(); // which the handler did not note there
+  if (early != 0)
+    shared->compare_exchange_strong(none, early);
+}
+
+int stopSignal() { return first->load(); }
 
 const char *signalName(int signal) { return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGHUP"; }
 

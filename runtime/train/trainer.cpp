@@ -12,9 +12,9 @@
 
 namespace espalier::rt {
 
-Trainer::Trainer(RunContext &context, Executor &executor, ThreadPool &pool)
-    : context(context), executor(executor), pool(pool), settings(context.program.plan().settings()),
-      state(initialScalars(settings)),
+Trainer::Trainer(RunContext &context, Executor &executor, Agreement &agreement, ThreadPool &pool)
+    : context(context), executor(executor), agreement(agreement), pool(pool),
+      settings(context.program.plan().settings()), state(initialScalars(settings)),
       trainingBatches(context.program.plan(), context.program.mesh(), executor.rankProgram().rank, context.training,
                       context.options.order),
       trainEntry(entryNamed("train_step")), evaluateEntry(entryNamed("evaluate")),
@@ -42,17 +42,18 @@ uint32_t Trainer::exchangeNamed(const char *name) const {
 
 void Trainer::run() {
   const RunOptions &options = context.options;
-  if (options.resume)
-    state = context.checkpoints->load(executor);
-  else
+  if (!options.resume)
     initializeParameters(context.program, executor, pool);
+  else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement))
+    state = *loaded;
+  else
+    return;
   firstStep = state.step;
   // A signal that came while ranks loaded ends the run here.
-  announceMeeting();
-  executor.meet();
-  while (!isStopped() && divergence.empty() && state.step < options.steps) {
+  isStopped = !agreement.first(signalHere() != 0 ? "stop" : "").empty();
+  while (!isStopped && divergence.empty() && state.step < options.steps) {
     trainStep();
-    if (heldOutBatches && !isStopped() && divergence.empty() && state.step % options.evalEvery == 0)
+    if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
       evaluate();
     if (divergence.empty())
       saveIfDue();
@@ -60,23 +61,22 @@ void Trainer::run() {
   endRun();
 }
 
-void Trainer::announceMeeting() {
-  ++meeting;
-  if (isLeader() && context.options.stopSignal && context.options.stopSignal() != 0)
-    context.stop.proclaim(meeting);
+int Trainer::signalHere() const {
+  return agreement.isFirstHere() && context.options.stopSignal ? context.options.stopSignal() : 0;
 }
 
-Scalars Trainer::runEntry(const EntryPlace &entry, const Scalars &scalars, BatchLoader &from, int64_t consumed,
+/// All ranks sum their scalars in every entry: what one of them was asked, all know behind it.
+Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader &from, int64_t consumed,
                           int64_t first) {
   for (uint32_t i = 0; i < entry.microBatches; ++i)
     from.load(consumed, first + i, [&](uint32_t exchange) { return executor.exchange(exchange, i).data(); });
+  scalars[StopRequests] = signalHere() != 0;
   std::memcpy(executor.exchange(scalarsExchange, 0).data(), scalars.data(), sizeof scalars);
-  // All ranks sum something in every entry: none leaves it before rank 0 has come to it.
-  announceMeeting();
   executor.step = state.step;
   executor.run(entry.number);
   Scalars results;
   std::memcpy(results.data(), executor.exchange(resultsExchange, 0).data(), sizeof results);
+  isStopped |= results[StopRequests] > 0;
   return results;
 }
 
@@ -105,7 +105,7 @@ void Trainer::saveIfDue() {
   const RunOptions &options = context.options;
   if (!context.checkpoints)
     return;
-  bool isLast = isStopped() || state.step == options.steps;
+  bool isLast = isStopped || state.step == options.steps;
   isSaveDue |= options.saveEvery > 0 && state.step % options.saveEvery == 0;
   if (!isLast && (!isSaveDue || divergenceRule.skipped() > 0))
     return;
@@ -116,15 +116,18 @@ void Trainer::saveIfDue() {
     divergence = fmt::format("the weights after step {} give a loss that is not finite", state.step);
     return;
   }
-  context.checkpoints->save(executor, state, isLast);
+  context.checkpoints->save(executor, agreement, state, isLast);
 }
 
+/// Whoever has heard of the end has all behind it: no rank can fail any more.
 void Trainer::endRun() {
-  if (!isLeader())
+  int here = isStopped ? signalHere() : 0;
+  std::string signal = agreement.first(here != 0 ? std::to_string(here) : "");
+  if (!agreement.isFirstHere())
     return;
   context.result.divergence = divergence;
-  if (isStopped())
-    context.result.stopSignal = context.options.stopSignal();
+  if (isStopped)
+    context.result.stopSignal = std::stoi(signal);
 }
 
 StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {

@@ -14,7 +14,8 @@
 
 namespace espalier::rt {
 
-/// What the ranks of a process share.
+/// What the ranks of a process share. Between processes nothing is: what must be equal there comes out of an entry or
+/// an Agreement.
 struct RunContext {
   const Program &program;
   const RunOptions &options;
@@ -23,14 +24,13 @@ struct RunContext {
   double peakFlops = 0;
   Metrics metrics;
   Gatherer gatherer;
-  RunResult result; ///< written by rank 0
-  StopAgreement stop;
+  RunResult result;                   ///< steps by rank 0, its end by the first rank of the process
   Checkpoints *checkpoints = nullptr; ///< null: none
 };
 
 class Trainer {
 public:
-  Trainer(RunContext &context, Executor &executor, ThreadPool &pool);
+  Trainer(RunContext &context, Executor &executor, Agreement &agreement, ThreadPool &pool);
 
   /// Initialises or resumes, then trains to the end.
   void run();
@@ -48,10 +48,9 @@ private:
   EntryPlace entryNamed(const char *name) const;
   uint32_t exchangeNamed(const char *name) const;
   /// Runs an entry on micro-batches of the samples behind `consumed`, from micro-batch `first` on.
-  Scalars runEntry(const EntryPlace &entry, const Scalars &scalars, BatchLoader &from, int64_t consumed,
-                   int64_t first = 0);
-  /// Before this rank goes where all others go: rank 0 looks whether the run is to end behind that.
-  void announceMeeting();
+  Scalars runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader &from, int64_t consumed, int64_t first = 0);
+  /// The signal that has come to this process, as far as this rank is the one that looks.
+  int signalHere() const;
 
   void trainStep();
   void evaluate();
@@ -59,11 +58,11 @@ private:
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds) const;
-  bool isStopped() const { return context.stop.endsWith(meeting); }
   bool isLeader() const { return executor.rankProgram().rank == 0; }
 
   RunContext &context;
   Executor &executor;
+  Agreement &agreement;
   ThreadPool &pool; ///< for work on the host
   const pb::Settings &settings;
   ScalarState state;
@@ -74,7 +73,7 @@ private:
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
   std::string divergence; ///< the rule's verdict
-  uint64_t meeting = 0;   ///< how often this rank has gone to meet all others
+  bool isStopped = false; ///< by a signal: on all ranks after the same entry
   bool isSaveDue = false;
 };
 

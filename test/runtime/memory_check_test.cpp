@@ -74,12 +74,12 @@ TEST(RequireMemory, CountsArenaAndScratchOfEveryRank) {
   uint64_t sum = 0;
   for (const pb::Stage &stage : program.plan().stages())
     sum += 2 * program.backend().hostBytes(stage, 3);
-  requireMemory(program, 3, {sum, "a limit"});
+  requireMemory(program, 3, {sum, "a limit"}, 4);
   try {
-    requireMemory(program, 3, {sum - 1, "a limit"});
+    requireMemory(program, 3, {sum - 1, "a limit"}, 4);
     FAIL() << "one byte is missing";
   } catch (const MemoryError &error) {
-    EXPECT_THAT(error.what(), HasSubstr("for its 4 ranks in this process"));
+    EXPECT_THAT(error.what(), HasSubstr("for its 4 ranks on this host"));
     EXPECT_THAT(error.what(), HasSubstr("are free (a limit)"));
   }
   LocalWorld world(4);

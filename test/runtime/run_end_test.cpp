@@ -21,16 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-TEST(StopAgreement, HoldsForTheMeetingAndLaterOnes) {
-  StopAgreement stop;
-  EXPECT_FALSE(stop.endsWith(1));
-  stop.proclaim(4);
-  stop.proclaim(6); // what was said stays
-  EXPECT_FALSE(stop.endsWith(3));
-  EXPECT_TRUE(stop.endsWith(4));
-  EXPECT_TRUE(stop.endsWith(5));
-}
-
 class RunEnd : public testing::Test {
 protected:
   RunEnd() {

@@ -222,8 +222,7 @@ uint32_t SamplePlanBuilder::collective(const std::string &name, pb::Transfer::Ki
   return plan.transfers_size() - 1;
 }
 
-/// The scalars region as the host sets it; its slots are parts of it. Ranks hold terms of the first three until they
-/// agree.
+/// The scalars region as the host sets it; its slots are parts of it. Ranks hold terms of the sums until they agree.
 void SamplePlanBuilder::addScalarValues() {
   uint32_t world = mesh.divided();
   scalars = value("scalars", pb::F32, ScalarSlotCount, {.resident = true});
@@ -231,10 +230,13 @@ void SamplePlanBuilder::addScalarValues() {
   firstSlot = plan.values_size();
   for (uint32_t i = 0; i < ScalarSlotCount; ++i)
     value(fmt::format("scalars.{}", i), pb::F32, 1,
-          {.partial = i < sumCount ? world : 0, .resident = true, .whole = whole, .first = i});
+          {.partial = i < sumCount || i == StopRequests ? world : 0, .resident = true, .whole = whole, .first = i});
   firstAgreed = world ? plan.values_size() : firstSlot;
   for (uint32_t i = 0; world && i < sumCount; ++i)
     value(fmt::format("agreed.{}", i), pb::F32, 1, {.resident = true, .whole = whole, .first = i});
+  int32_t stop = plan.values_size();
+  if (world)
+    value("agreed.stop", pb::F32, 1, {.resident = true, .whole = whole, .first = StopRequests});
   uint64_t bytes = ScalarSlotCount * 4;
   setScalars = plan.transfers_size();
   pb::Transfer *set = transfer("set", pb::Transfer::COPY, "to_device");
@@ -252,6 +254,8 @@ void SamplePlanBuilder::addScalarValues() {
     *sums->add_from() = slot(i);
     *sums->add_to() = agreed(i);
   }
+  *sums->add_from() = slot(StopRequests);
+  *sums->add_to() = at(ScalarSlots, StopRequests * 4, 4, stop);
 }
 
 /// Tokens, labels, and what crosses the borders of stages.

@@ -1,0 +1,106 @@
+#include "runtime/train/prepared_run.h"
+
+#include "runtime/memory_check.h"
+#include "runtime/train/summary.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <thread>
+
+namespace espalier::rt {
+namespace {
+
+/// Polls before a waiting thread sleeps, where every thread has a core of its own.
+constexpr int spinsWithOwnCore = 4000;
+/// Records of steps that are made room for before the first step.
+constexpr int64_t maxReserved = 1 << 16;
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+/// Samples that training reads: those of the plan's steps where it has a number, so that resuming with more steps finds
+/// the same blend.
+int64_t trainingSamples(const pb::Settings &settings, const RunOptions &options) {
+  int64_t planned = settings.learning_rate().total_steps();
+  return (planned > 0 ? planned : options.steps) * static_cast<int64_t>(settings.global_batch());
+}
+
+/// Samples of one evaluation over all replicas.
+int64_t evaluationSamples(const Program &program, const RunOptions &options) {
+  auto microBatch = static_cast<int64_t>(program.plan().settings().micro_batch_size());
+  return options.evalBatches * microBatch * dataReplicas(program.mesh());
+}
+
+/// What the run trains on, in words.
+std::string dataWords(const pb::Plan &plan, const RunOptions &options) {
+  if (!options.dataset)
+    return describeTrainingData(plan, options.data, options.order);
+  return fmt::format("{} samples in memory", options.dataset->sampleCount());
+}
+
+std::shared_ptr<const Dataset> openTraining(const Program &program, const RunOptions &options) {
+  if (options.dataset)
+    return options.dataset;
+  return openRunData(program.plan(), options.data, Split::train, trainingSamples(program.plan().settings(), options));
+}
+
+/// What evaluations read; null where there are none.
+std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOptions &options) {
+  if (options.evalEvery <= 0 || options.heldOut || options.dataset)
+    return options.evalEvery > 0 ? options.heldOut : nullptr;
+  return openRunData(program.plan(), options.data, Split::valid, evaluationSamples(program, options));
+}
+
+std::unique_ptr<Checkpoints> openCheckpoints(const Program &program, const RunOptions &options,
+                                             const std::string &token) {
+  if (options.resume && options.checkpoint.empty())
+    throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
+  std::unique_ptr<Checkpoints> checkpoints;
+  if (!options.checkpoint.empty())
+    checkpoints =
+        std::make_unique<Checkpoints>(CheckpointOptions{options.checkpoint, options.resume, options.acceptChanges,
+                                                        options.keep, options.steps, options.saveEvery, token},
+                                      program, dataWords(program.plan(), options));
+  return checkpoints;
+}
+
+/// Peak FLOP/s of this host's ranks; 0 where they are not known or nobody asks.
+double peakFlops(const Program &program, int threads, const ProcessPlace &place) {
+  if (!place.token.empty() || program.plan().target() != "cpu" || program.plan().settings().flops_per_step() <= 0)
+    return 0;
+  return measurePeakFlops(std::min(cores(), place.hostRanks * threads));
+}
+
+} // namespace
+
+PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const ProcessPlace &place)
+    : options(wanted), threads(threadsPerRank(wanted.threads, place.hostRanks)),
+      spins(place.hostRanks * threads <= cores() ? spinsWithOwnCore : 0),
+      training((requireMemory(program, threads, freeMemory(), place.hostRanks), openTraining(program, wanted))),
+      heldOut(openHeldOut(program, wanted)),
+      checkpoints(openCheckpoints(program, wanted, place.token)), context{
+                                                                      program,           options, *training,
+                                                                      heldOut.get(),     0,       Metrics(options),
+                                                                      Gatherer(program), {},      checkpoints.get()} {
+  context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
+  context.peakFlops = peakFlops(program, threads, place);
+}
+
+void PreparedRun::close() {
+  if (!checkpoints || checkpoints->loadFault().empty())
+    context.metrics.close(closingSummary(context.result, options));
+}
+
+RunResult PreparedRun::finish(const std::optional<Failure> &failure) {
+  if (checkpoints && !checkpoints->loadFault().empty())
+    throw PlanError(checkpoints->loadFault());
+  if (failure)
+    throw RankFailure(*failure);
+  close();
+  if (!context.metrics.fault().empty())
+    throw std::runtime_error(fmt::format("the metrics are not complete: {}", context.metrics.fault()));
+  context.result.gradients = std::move(context.gatherer.gradients);
+  context.result.parameters = std::move(context.gatherer.parameters);
+  return std::move(context.result);
+}
+
+} // namespace espalier::rt

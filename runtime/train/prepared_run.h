@@ -1,0 +1,35 @@
+// What a run opens before its ranks start: all that can be refused without them.
+#pragma once
+
+#include "runtime/train/trainer.h"
+
+#include <memory>
+#include <optional>
+
+namespace espalier::rt {
+
+/// Where the ranks of this process stand among those of the run.
+struct ProcessPlace {
+  int hostRanks = 1;      ///< of all processes on this host
+  std::string token = ""; ///< of the checkpoints' folder, where another process holds it; empty where this one does
+};
+
+class PreparedRun {
+public:
+  /// Throws MemoryError before anything of size is allocated, PlanError or DataError.
+  PreparedRun(const Program &program, const RunOptions &options, const ProcessPlace &place);
+
+  /// Once all ranks have ended. Throws PlanError, RankFailure or std::runtime_error where not all is well.
+  RunResult finish(const std::optional<Failure> &failure);
+
+  /// Says how the run ended, unless its checkpoints could not be read.
+  void close();
+
+  const RunOptions options;
+  const int threads, spins; ///< of each rank
+  const std::shared_ptr<const Dataset> training, heldOut;
+  std::unique_ptr<Checkpoints> checkpoints;
+  RunContext context;
+};
+
+} // namespace espalier::rt

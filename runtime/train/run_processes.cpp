@@ -1,0 +1,78 @@
+// The process that starts the others opens what the run needs and then only watches: the ranks' processes find all of
+// it in their memory.
+#include "runtime/train/run_processes.h"
+
+#include "runtime/crash_report.h"
+#include "runtime/launch/processes.h"
+#include "runtime/train/prepared_run.h"
+#include "runtime/train/rank.h"
+#include "runtime/train/stop.h"
+#include "runtime/train/told_result.h"
+
+#include <fmt/format.h>
+
+namespace espalier::rt {
+namespace {
+
+/// What processes cannot bring home.
+void requireRecordsOnly(const RunOptions &options) {
+  if (options.keepGradients || options.keepParameters)
+    throw PlanError("--dump-gradients and --dump-parameters gather in one process; leave out --processes");
+}
+
+/// Bytes that all ranks together allocate of what they share.
+size_t sharedBytes(const Program &program) {
+  constexpr size_t besides = size_t{1} << 16; // a page for each piece, and what the meeting of all ranks takes
+  auto ranks = static_cast<size_t>(program.mesh().ranks());
+  size_t bytes = Agreement::sharedBytes(ranks) + ranks * besides;
+  for (const pb::Stage &stage : program.plan().stages())
+    bytes += stage.arena_bytes(pb::DEVICE) * (ranks / program.mesh().count(PP));
+  return bytes;
+}
+
+/// Two fifths of the time for silence, as many for the others' end; the rest for who is slow.
+Patience patienceOf(const RunOptions &options) {
+  Patience patience;
+  double looks = options.failureSeconds * 1000 / patience.lookMilliseconds;
+  patience.silentLooks = std::max(1, static_cast<int>(looks * 3 / 5));
+  patience.stoppingLooks = std::max(1, static_cast<int>(looks / 5));
+  return patience;
+}
+
+int runProcess(PreparedRun &run, ShmWorld &world, int rank, const ResultFile &results) {
+  auto abort = [&](const Failure &failure) { world.abort(failure); };
+  onCrash(abort);
+  bool isDone = runRank(run.context, {rank, /*isFirstHere=*/true, run.threads, run.spins,
+                                      [&] { return world.communicator(rank); }, abort});
+  if (rank == 0 && isDone) {
+    run.close();
+    results.write(
+        {run.context.result, run.checkpoints ? run.checkpoints->loadFault() : "", run.context.metrics.fault()});
+  }
+  return isDone ? 0 : 1;
+}
+
+} // namespace
+
+RunResult runInProcesses(const Program &program, const RunOptions &options) {
+  requireRecordsOnly(options);
+  int ranks = program.mesh().ranks();
+  PreparedRun run(program, options, {.hostRanks = ranks});
+  ResultFile results;
+  shareStopSignal();
+  ShmWorld world(ranks, sharedBytes(program));
+  std::vector<Process> processes = spawn(world, [&](int rank) { return runProcess(run, world, rank, results); });
+  std::optional<Failure> failure = supervise(processes, world, patienceOf(options));
+  if (failure)
+    throw RankFailure(*failure);
+  std::optional<ToldResult> told = results.read();
+  if (!told)
+    throw std::runtime_error("rank 0 ended without the run's result");
+  if (!told->loadFault.empty())
+    throw PlanError(told->loadFault);
+  if (!told->metricsFault.empty())
+    throw std::runtime_error(fmt::format("the metrics are not complete: {}", told->metricsFault));
+  return std::move(told->result);
+}
+
+} // namespace espalier::rt

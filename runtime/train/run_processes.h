@@ -1,0 +1,15 @@
+// Ranks as processes: forked from this one, or started by mpirun.
+#pragma once
+
+#include "runtime/train/run.h"
+
+namespace espalier::rt {
+
+/// Runs all ranks as processes of this host, which this one starts and watches. Throws as runPlan does.
+RunResult runInProcesses(const Program &program, const RunOptions &options);
+
+/// Runs one rank, this process, among those that mpirun or srun started. Throws as runPlan does in the process that
+/// reports; ReportedElsewhere in the others.
+RunResult runOverMpi(const Program &program, const RunOptions &options);
+
+} // namespace espalier::rt

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Sends a signal to one process of a run, once it has trained some steps. Usage: fail_rank.py SIGNAL RANK COMMAND ...
+
+RANK is that of STATUS behind --status in the command, or `parent` or `group`. Prints the run's output, which processes
+are left, whether it took more than 5 seconds to end, and `exit CODE`."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+
+
+def runs(pid):
+    """Whether the process is there; one that ended and was not waited for is not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+number, whom, command = getattr(signal, sys.argv[1]), sys.argv[2], sys.argv[3:]
+process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           preexec_fn=lambda: [os.setpgrp()] +
+                           [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)])
+steps = 0
+for line in process.stdout:
+    print(line, end="")
+    steps += "step " in line and " loss " in line  # mpirun gives a terminal, whose lines begin otherwise
+    if steps == 4:
+        break
+with open(command[command.index("--status") + 1]) as file:
+    ranks = {str(entry["rank"]): entry["pid"] for entry in json.load(file)}
+begin = time.monotonic()
+if whom == "group":
+    os.killpg(process.pid, number)
+else:
+    os.kill(ranks.get(whom, process.pid), number)
+print(process.communicate(timeout=60)[0], end="")
+print("in time" if time.monotonic() - begin < 5 else "too late")
+time.sleep(0.1)  # what ended with its parent
+print("left:", [rank for rank, pid in ranks.items() if runs(pid)])
+print("exit", process.returncode)

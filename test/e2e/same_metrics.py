@@ -1,0 +1,14 @@
+#!/usr/bin/env python3
+"""Fails unless two metrics files are equal but for times and memory. Usage: same_metrics.py A B"""
+import json
+import sys
+
+
+def rows(file):
+    times = ("step_seconds", "tokens_per_second", "mfu", "peak_bytes")
+    with open(file) as lines:
+        return [{key: value for key, value in json.loads(line).items() if key not in times} for line in lines]
+
+
+a, b = rows(sys.argv[1]), rows(sys.argv[2])
+sys.exit(0 if a and a == b else f"{sys.argv[1]} and {sys.argv[2]} differ:\n{a}\n{b}")

@@ -1,0 +1,111 @@
+// A plan has the same bits whether its ranks are threads or processes.
+#include "test/equivalence/splits.h"
+
+#include "runtime/train/run.h"
+
+#include <bit>
+#include <gtest/gtest.h>
+
+namespace espalier {
+namespace {
+
+constexpr int64_t steps = 6;
+
+/// A plan that this process can run; the compiler and its threads are gone.
+std::unique_ptr<rt::Program> programOf(const RunConfig &run, const SplitCase &split) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  std::optional<Compiled> compiled = compileRun(context, run, planOf(run, split), {});
+  return compiled ? std::make_unique<rt::Program>(std::move(compiled->plan), 1) : nullptr;
+}
+
+/// The bits of all that a run reports but its times.
+std::vector<uint64_t> bitsOf(const rt::RunResult &result) {
+  std::vector<uint64_t> bits;
+  for (const rt::StepRecord &step : result.steps)
+    for (double value : {double(step.step), step.loss, step.gradNorm, step.learningRate, step.lossScale, step.labels,
+                         double(step.isApplied)})
+      bits.push_back(std::bit_cast<uint64_t>(value));
+  for (const rt::EvaluationRecord &evaluation : result.evaluations)
+    for (double value : {double(evaluation.step), evaluation.loss, evaluation.tokens})
+      bits.push_back(std::bit_cast<uint64_t>(value));
+  return bits;
+}
+
+class Processes : public testing::TestWithParam<std::tuple<Model, SplitCase>> {};
+
+TEST_P(Processes, HaveTheBitsOfThreads) {
+  const auto &[model, split] = GetParam();
+  RunConfig run = equivalenceRun(model.file, model.sets);
+  std::unique_ptr<rt::Program> program = programOf(run, split);
+  ASSERT_TRUE(program);
+  rt::RunOptions options;
+  options.dataset = options.heldOut = equivalenceData(run);
+  options.steps = steps;
+  options.threads = 1;
+  options.evalEvery = 2;
+  options.evalBatches = 1;
+  std::vector<uint64_t> threads = bitsOf(rt::runPlan(*program, options));
+  ASSERT_EQ(threads.size(), steps * 7u + steps / 2 * 3);
+  options.comm = rt::Comm::shm;
+  EXPECT_EQ(bitsOf(rt::runPlan(*program, options)), threads);
+}
+
+std::string nameOf(const testing::TestParamInfo<Processes::ParamType> &info) {
+  return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+}
+
+/// The first model ties its embedding to its head.
+INSTANTIATE_TEST_SUITE_P(
+    Plans, Processes,
+    testing::Combine(testing::ValuesIn(models()),
+                     testing::Values(SplitCase{.name = "dp2", .dp = 2, .microBatches = 2},
+                                     SplitCase{.name = "dp4zero1", .dp = 4, .zero = 1},
+                                     SplitCase{.name = "tp2sp", .tp = 2, .sequenceParallel = true},
+                                     SplitCase{.name = "pp2", .pp = 2, .microBatches = 4},
+                                     SplitCase{.name = "cp2", .cp = 2},
+                                     SplitCase{.name = "all",
+                                               .dp = 2,
+                                               .tp = 2,
+                                               .pp = 2,
+                                               .microBatches = 2,
+                                               .zero = 1,
+                                               .sequenceParallel = true,
+                                               .recompute = planner::Recompute::Full})),
+    nameOf);
+
+/// What each rank holds stays with its process.
+TEST(ProcessesOnly, GatherNoTensors) {
+  RunConfig run = equivalenceRun("gpt2");
+  std::unique_ptr<rt::Program> program = programOf(run, {.name = "dp2", .dp = 2});
+  rt::RunOptions options;
+  options.dataset = equivalenceData(run);
+  options.comm = rt::Comm::shm;
+  options.keepGradients = true;
+  EXPECT_THROW(rt::runPlan(*program, options), rt::PlanError);
+}
+
+/// A rank that throws and one that a signal ends: the place is told by the rank itself, and the watcher passes it on.
+TEST(ProcessesOnly, AFailureNamesItsPlace) {
+  RunConfig run = equivalenceRun("gpt2");
+  std::unique_ptr<rt::Program> program = programOf(run, {.name = "tp2", .tp = 2});
+  rt::RunOptions options;
+  options.dataset = equivalenceData(run);
+  options.steps = 3;
+  options.threads = 1;
+  options.comm = rt::Comm::shm;
+  for (bool crashes : {false, true}) {
+    options.fault = rt::Fault{.rank = 1, .step = 1, .action = 2, .instruction = 0, .crashes = crashes};
+    try {
+      rt::runPlan(*program, options);
+      FAIL() << "nothing failed";
+    } catch (const rt::RankFailure &error) {
+      EXPECT_EQ(error.failure.rank, 1);
+      EXPECT_EQ(error.failure.message, crashes ? "its process was killed by signal 11 (Segmentation fault)"
+                                               : "injected fault");
+      EXPECT_EQ(error.failure.step, crashes ? -1 : 1);
+    }
+  }
+}
+
+} // namespace
+} // namespace espalier
