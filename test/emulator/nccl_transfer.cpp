@@ -155,7 +155,7 @@ bool Transfer::poll() {
 
 bool Transfer::post(Part &part) {
   int to = part.kind == Part::Send ? part.peer : maxMembers;
-  uint32_t readers = part.kind == Part::Send ? 1 : members() - 1;
+  uint32_t readers = part.kind == Part::Send ? 1 : members(); // its own rank reads what it posted, too
   Post &place = line(member->rank, to).posts[(part.number - 1) % postsInFlight];
   if (part.number > postsInFlight && place.taken < readers)
     return false;
@@ -227,9 +227,8 @@ bool Transfer::takeFromAll(Part &part) {
       std::memcpy(part.result.data() + rank * partBytes, sources[rank], partBytes);
   else
     reduce(part.type, sources, part.result.data(), part.count, part.reduction == ncclMax);
-  for (int rank = 0; rank < members(); ++rank)
-    if (rank != member->rank)
-      ++posts[rank]->taken;
+  for (Post *post : posts)
+    ++post->taken;
   return part.isTaken = true;
 }
 
