@@ -46,8 +46,7 @@ int runProcess(PreparedRun &run, ShmWorld &world, int rank, const ResultFile &re
                                       [&] { return world.communicator(rank); }, abort});
   if (rank == 0 && isDone) {
     run.close();
-    results.write(
-        {run.context.result, run.checkpoints ? run.checkpoints->loadFault() : "", run.context.metrics.fault()});
+    results.write({run.context.result, run.context.loadFault, run.context.metrics.fault()});
   }
   return isDone ? 0 : 1;
 }
