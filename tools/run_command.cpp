@@ -65,6 +65,8 @@ void checkTrace(const std::filesystem::path &file) {
 int runPlanFile(RunWords &words) {
   checkTrace(words.options.trace);
   rt::pb::Plan plan = rt::readPlan(words.plan);
+  if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
+    throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
   chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
   int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
@@ -122,16 +124,19 @@ void addRunCommand(CLI::App &app, int &exitCode) {
       ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
   run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::Range(1, mostSteps));
   run->add_option("--metrics", options.metrics, "write a JSON line per step here");
-  CLI::Option *checkpoint = run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");
+  run->add_option("--load", options.load,
+                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
+                  "load_checkpoint");
+  CLI::Option *checkpoint = run->add_option(
+      "--checkpoint", options.checkpoint, "folder of the checkpoints; of a plan for evaluation, where its weights are");
   run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
       ->check(CLI::Range(0, mostSteps));
   run->add_option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       ->check(CLI::Range(1, mostSteps))
       ->needs(checkpoint);
-  CLI::Option *resume = run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
+  run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
   run->add_flag("--accept-changes", options.acceptChanges,
-                "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones")
-      ->needs(resume);
+                "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
   addCommOptions(*run, words->comm);
   run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
@@ -143,7 +148,13 @@ void addRunCommand(CLI::App &app, int &exitCode) {
       ->check(CLI::Range(1.0, 3600.0));
   run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
       ->check(CLI::Range(0, mostSteps));
-  run->add_option("--eval-batches", options.evalBatches, "micro-batches per replica of an evaluation")
+  std::map<std::string, rt::Split> splits = {
+      {"train", rt::Split::train}, {"valid", rt::Split::valid}, {"test", rt::Split::test}};
+  run->add_option("--eval-split", options.evalSplit, "what evaluations read: train, valid (default) or test")
+      ->transform(CLI::CheckedTransformer(splits));
+  run->add_option(
+         "--eval-batches", options.evalBatches,
+         "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
       ->check(CLI::Range(1, mostSteps));
   run->add_option("--dump-gradients", words->dumpGradients,
                   "write the unsharded gradients of each step here, as safetensors");

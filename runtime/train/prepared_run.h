@@ -29,6 +29,7 @@ public:
   const RunOptions options;
   const int threads, spins; ///< of each rank
   const std::shared_ptr<const Dataset> training, heldOut;
+  const std::unique_ptr<StartingWeights> start; ///< null: none
   std::unique_ptr<Checkpoints> checkpoints;
   RunContext context;
 };

@@ -41,6 +41,12 @@ struct EvaluationRecord {
 /// What the ranks are to each other: threads of this process, processes of this host, or processes of any hosts.
 enum class Comm { local, shm, mpi };
 
+/// Whether a plan is for an evaluation: its run trains nothing.
+inline bool isForEvaluation(const pb::Settings &settings) { return settings.run_mode() == "eval"; }
+
+/// Micro-batches per replica of an evaluation while a run trains, where nobody says how many.
+inline constexpr int64_t evaluationBatches = 8;
+
 struct RunOptions {
   Comm comm = Comm::local;
   DataOptions data;                              ///< what to read
@@ -53,13 +59,15 @@ struct RunOptions {
   std::optional<launch::Topology> topology;      ///< which ranks this process has; none: all
   std::string token;                             ///< that the processes of several hosts know; empty for none
   std::filesystem::path metrics;                 ///< JSON lines; empty for none
+  std::filesystem::path load;                    ///< weights to start from; empty: what the plan says
   std::filesystem::path checkpoint;              ///< folder; empty for none
   int64_t saveEvery = 0;                         ///< steps; 0: at the end only
   bool resume = false;                           ///< continue from the latest checkpoint
   bool acceptChanges = false;                    ///< though it was written by another training of the model
   int64_t keep = 0;                              ///< checkpoints that stay, the newest; 0: all
   int64_t evalEvery = 0;                         ///< steps; 0: never
-  int64_t evalBatches = 8;                       ///< micro-batches per replica of one evaluation
+  Split evalSplit = Split::valid;                ///< what evaluations read
+  std::optional<int64_t> evalBatches;            ///< micro-batches per replica of one; unset: evaluationBatches, or all
   bool keepGradients = false;                    ///< fill RunResult::gradients
   bool keepParameters = false;                   ///< fill RunResult::parameters
   bool log = false;                              ///< a line per step on standard output

@@ -46,7 +46,7 @@ RunResult finish(PreparedRun &run, const std::optional<Failure> &failure, int ra
   int speaker = failure ? std::max(0, failure->rank) : 0;
   if (rank == speaker)
     return run.finish(failure);
-  bool hasFault = run.checkpoints && !run.checkpoints->loadFault().empty();
+  bool hasFault = !run.context.loadFault.empty();
   if (hasFault || failure || !run.context.result.divergence.empty())
     throw ReportedElsewhere(hasFault ? 2 : 1);
   return std::move(run.context.result);

@@ -144,8 +144,7 @@ int HostRun::runProcess(int rank) {
   if (rank == ranks.front() && isDone) {
     if (rank == 0)
       prepared->close();
-    results.write(
-        {context.result, prepared->checkpoints ? prepared->checkpoints->loadFault() : "", context.metrics.fault()});
+    results.write({context.result, context.loadFault, context.metrics.fault()});
   }
   return isDone ? 0 : 1;
 }
