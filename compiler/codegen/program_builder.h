@@ -73,6 +73,7 @@ private:
   mlir::LogicalResult placeResults();
   void shareAllReduces();
   void shareSums();
+  void shareKept();
   bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);
   exec::BufferAttr place(mlir::Value value);
   /// A virtual buffer for one tensor.
