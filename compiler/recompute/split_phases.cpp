@@ -19,6 +19,11 @@ namespace {
 
 enum class Policy { None, Selective, Full };
 
+/// The cotangent of a loss, which is the loss scale and known before backward: a stream has dimensions.
+bool isLossCotangent(Operation *op) {
+  return isa<model::CotangentOp>(op) && dimNames(op->getResult(0).getType()).empty();
+}
+
 bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::ReduceScatterOp>(op); }
 
 /// Which ops and values of one joint function belong to which phase.
@@ -27,6 +32,7 @@ public:
   Phases(func::FuncOp function, Policy policy, bool keepCollectives)
       : function(function), body(function.getBody().front()), backward(backwardOps(body)), policy(policy),
         keepCollectives(keepCollectives) {
+    beginWithLoss();
     for (Operation &op : body.without_terminator())
       if (backward.contains(&op) && !isa<model::CotangentOp>(op)) // which reads only the type of the stream
         need(op.getOperands());
@@ -69,6 +75,25 @@ public:
   }
 
 private:
+  /// What the last segment computes from its loss alone, up to the first product of backward, can be done in forward,
+  /// where cross entropy's kernel has the logits at hand: it keeps their gradient in place of them.
+  void beginWithLoss() {
+    auto cotangents = body.getOps<model::CotangentOp>();
+    if (!llvm::all_of(cotangents, [](Operation *op) { return isLossCotangent(op); }))
+      return;
+    for (Operation &op : body.without_terminator()) {
+      auto costed = dyn_cast<CostedOp>(op);
+      bool isDear = (costed && costed.isExpensive()) || isa<model::AccumulateOp>(op) ||
+                    isa<dist::DistDialect>(op.getDialect()) || isa<model::CotangentOp>(op);
+      bool isFromLoss = llvm::all_of(op.getOperands(), [&](Value operand) {
+        Operation *producer = operand.getDefiningOp();
+        return !producer || !backward.contains(producer) || isLossCotangent(producer);
+      });
+      if (!isDear && isFromLoss)
+        backward.erase(&op);
+    }
+  }
+
   /// Keeps, or computes again, what backward needs for `values`.
   void need(ValueRange values) {
     SmallVector<Value> work(values.begin(), values.end());
@@ -169,6 +194,9 @@ public:
   }
 
   void mapTo(Value joined, Value value) { map.map(joined, value); }
+  void mapToLossScale(model::CotangentOp cotangent) {
+    mapTo(cotangent, b.create<model::ScalarOp>(cotangent.getLoc(), cotangent.getType(), "loss_scale"));
+  }
   OpBuilder &builder() { return b; }
 
   /// Results are values of the joint function or of this phase.
@@ -294,7 +322,9 @@ private:
     PhaseBuilder phase(joint, name);
     auto needed = phases.forwardOps(results);
     for (Operation &op : body)
-      if (needed.contains(&op))
+      if (needed.contains(&op) && isLossCotangent(&op))
+        phase.mapToLossScale(cast<model::CotangentOp>(op));
+      else if (needed.contains(&op))
         phase.clone(op);
     if (slice) {
       Value stream = phase.argument(slice->stream);
@@ -316,8 +346,8 @@ private:
     }
     for (Operation &op : body) {
       auto cotangent = dyn_cast<model::CotangentOp>(op);
-      if (cotangent && dimNames(cotangent.getType()).empty()) { // of a loss: a stream has dimensions
-        phase.mapTo(cotangent, phase.builder().create<model::ScalarOp>(op.getLoc(), cotangent.getType(), "loss_scale"));
+      if (isLossCotangent(&op)) {
+        phase.mapToLossScale(cotangent);
       } else if (cotangent) {
         Builder b(joint.getContext());
         phase.addArgument(cotangent, b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("cotangent")),
