@@ -69,7 +69,7 @@ size_t withBoard(int ranks, size_t bytes) {
 
 } // namespace
 
-ShmWorld::ShmWorld(int ranks, size_t bytes)
-    : World(ranks, std::make_unique<FileMemory>(withBoard(ranks, bytes)), /*isOneProcess=*/false) {}
+ShmWorld::ShmWorld(int ranks, size_t bytes, int first)
+    : World(ranks, std::make_unique<FileMemory>(withBoard(ranks, bytes)), /*isOneProcess=*/false), first(first) {}
 
 } // namespace espalier::rt

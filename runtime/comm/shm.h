@@ -9,17 +9,14 @@ namespace espalier::rt {
 /// The shared side of ranks that are processes, made before they are forked.
 class ShmWorld final : public World {
 public:
-  /// `bytes`: what all ranks together allocate. Takes addresses only; memory is taken where it is first touched. Throws
-  /// MemoryError.
-  ShmWorld(int ranks, size_t bytes);
+  /// `bytes`: what all ranks together allocate. Takes addresses only; memory is taken where it is first touched. Rank i
+  /// here is rank `first` + i of the run. Throws MemoryError.
+  ShmWorld(int ranks, size_t bytes, int first = 0);
 
-  /// Says that `rank` lives: its count grows. By a thread of its own, as a rank may compute for long.
-  void beat(int rank) { board->bells[rank].beats.fetch_add(1, std::memory_order_relaxed); }
-  uint32_t beats(int rank) const { return board->bells[rank].beats.load(std::memory_order_relaxed); }
+  int firstRank() const { return first; }
 
-  /// Says that `rank` has done its work, so that nobody misses it when it ends.
-  void leave(int rank) { board->bells[rank].hasLeft.store(true, std::memory_order_release); }
-  bool hasLeft(int rank) const { return board->bells[rank].hasLeft.load(std::memory_order_acquire); }
+private:
+  int first;
 };
 
 } // namespace espalier::rt

@@ -3,6 +3,7 @@
 #include "runtime/launch/processes.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace espalier::rt {
 namespace {
@@ -33,7 +35,7 @@ public:
       std::unique_lock lock(mutex);
       for (std::condition_variable_any never; !end.stop_requested();
            never.wait_for(lock, end, beatEvery, [] { return false; }))
-        world.beat(rank);
+        world.page(rank).beats.fetch_add(1, std::memory_order_relaxed);
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -50,7 +52,7 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
     // The first failure is kept by the rank that had it.
   } catch (const std::exception &error) {
     Failure failure;
-    failure.rank = rank;
+    failure.rank = world.firstRank() + rank;
     failure.message = error.what();
     world.abort(failure);
   }
@@ -62,7 +64,7 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = getppid() == parent ? runBody(world, rank, body) : 1; // else the parent died before the line above
   if (status == 0)
-    world.leave(rank);
+    world.page(rank).hasLeft.store(true, std::memory_order_release);
   std::fflush(nullptr);
   _exit(status);
 }
@@ -84,22 +86,63 @@ void killAll(std::span<Process> processes) {
       kill(process.id, SIGKILL);
 }
 
-/// Waits for an end of any process, for `milliseconds` at most. True if there was none.
-bool waitForEnd(std::span<Process> processes, int milliseconds) {
+/// Counts the looks of a watcher: one is over when its time is, however often the watcher was woken meanwhile. One that
+/// slept itself, or was stopped, has looked once.
+class Looks {
+public:
+  explicit Looks(int milliseconds) : length(milliseconds), end(Clock::now() + length) {}
+
+  int millisecondsLeft() const {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    return static_cast<int>(std::max(left, std::chrono::milliseconds(0)).count());
+  }
+
+  bool isOver() {
+    if (Clock::now() < end)
+      return false;
+    end = Clock::now() + length;
+    return true;
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  std::chrono::milliseconds length;
+  Clock::time_point end;
+};
+
+/// Waits for an end of any process, or for word of the others, for `milliseconds` at most.
+void waitForNews(std::span<Process> processes, const launch::Launchers *others, int milliseconds) {
   std::vector<pollfd> handles;
   for (const Process &process : processes)
     handles.push_back({process.handle, POLLIN, 0}); // below 0, of an ended one: not looked at
-  int ended = poll(handles.data(), handles.size(), milliseconds);
+  if (others)
+    others->addHandles(handles);
+  poll(handles.data(), handles.size(), milliseconds);
   for (Process &process : processes)
     if (isRunning(process))
       reap(process, WNOHANG);
-  return ended == 0;
+}
+
+/// Passes failures on, from this host to the others and back.
+void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool isLook) {
+  std::optional<Failure> own = world.failure();
+  if (own && !std::exchange(isReported, true))
+    others.report(*own);
+  others.turn(isLook);
+  std::optional<Failure> heard = others.failure();
+  if (heard && !world.isStopped()) {
+    isReported = true;
+    world.abort(*heard);
+  }
 }
 
 std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &world) {
   std::vector<Sight> sights;
-  for (const Process &process : processes)
-    sights.push_back({process.status, world.hasLeft(process.rank), world.beats(process.rank)});
+  for (const Process &process : processes) {
+    const StatusPage &page = world.page(process.rank);
+    sights.push_back({process.status, page.hasLeft.load(std::memory_order_acquire),
+                      page.beats.load(std::memory_order_relaxed)});
+  }
   return sights;
 }
 
@@ -129,24 +172,44 @@ std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body)
   return processes;
 }
 
-std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience) {
-  Watch watch(world.ranks(), patience);
+std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how) {
+  launch::Launchers *others = how.others;
+  Watch watch(world.ranks(), how.patience);
+  Looks looks(how.patience.lookMilliseconds);
   std::optional<Failure> seen; // stands in where a rank was killed while it reported
+  bool isReported = false;
   int stopping = 0;
   while (std::ranges::any_of(processes, isRunning)) {
-    bool isLook = waitForEnd(processes, patience.lookMilliseconds);
+    waitForNews(processes, others, looks.millisecondsLeft());
+    bool isLook = looks.isOver();
     if (std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook)) {
+      const Process &process = processes[failure->rank];
+      how.describe(process.rank, *failure);
+      failure->rank += world.firstRank();
       world.abort(*failure);
-      if (isRunning(processes[failure->rank]))
-        kill(processes[failure->rank].id, SIGKILL);
+      if (isRunning(process))
+        kill(process.id, SIGKILL);
       if (!seen)
         seen = std::move(failure);
     }
-    if (world.isStopped() && isLook && ++stopping >= patience.stoppingLooks)
+    if (others)
+      exchange(*others, world, isReported, isLook);
+    if (world.isStopped() && isLook && ++stopping >= how.patience.stoppingLooks)
       killAll(processes);
   }
+  if (others)
+    exchange(*others, world, isReported, /*isLook=*/false);
   std::optional<Failure> reported = world.failure();
   return reported ? reported : seen;
+}
+
+RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience) {
+  others.settle(std::move(waiting));
+  for (Looks looks(patience.lookMilliseconds); !others.hasReport();) {
+    waitForNews({}, &others, looks.millisecondsLeft());
+    others.turn(looks.isOver());
+  }
+  return others.report();
 }
 
 } // namespace espalier::rt

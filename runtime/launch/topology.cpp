@@ -34,7 +34,7 @@ constexpr RankVariables perRank[] = {
 constexpr const char *otherVariables[] = {"MASTER_ADDR",         "MASTER_PORT",  "RANK",
                                           "WORLD_SIZE",          "PET_NNODES",   "PET_NODE_RANK",
                                           "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_TASKS_PER_NODE",
-                                          "SLURM_SRUN_COMM_HOST"};
+                                          "SLURM_SRUN_COMM_HOST", "SLURMD_NODENAME", "OMPI_MCA_orte_local_daemon_uri"};
 
 /// Port at which ranks meet where the launcher gives a host only: the same for all of a job.
 constexpr int firstPort = 20000, ports = 20000;

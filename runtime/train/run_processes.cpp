@@ -3,13 +3,10 @@
 #include "runtime/train/run_processes.h"
 
 #include "runtime/crash_report.h"
-#include "runtime/launch/processes.h"
 #include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
 #include "runtime/train/stop.h"
-#include "runtime/train/told_result.h"
-
-#include <fmt/format.h>
+#include "runtime/train/watched_run.h"
 
 namespace espalier::rt {
 namespace {
@@ -30,24 +27,15 @@ size_t sharedBytes(const Program &program) {
   return bytes;
 }
 
-/// Two fifths of the time for silence, as many for the others' end; the rest for who is slow.
-Patience patienceOf(const RunOptions &options) {
-  Patience patience;
-  double looks = options.failureSeconds * 1000 / patience.lookMilliseconds;
-  patience.silentLooks = std::max(1, static_cast<int>(looks * 3 / 5));
-  patience.stoppingLooks = std::max(1, static_cast<int>(looks / 5));
-  return patience;
-}
-
 int runProcess(PreparedRun &run, ShmWorld &world, int rank, const ResultFile &results) {
   auto abort = [&](const Failure &failure) { world.abort(failure); };
   onCrash(abort);
   bool isDone = runRank(run.context, {rank, /*isFirstHere=*/true, run.threads, run.spins,
-                                      [&] { return world.communicator(rank); }, abort});
+                                      [&] { return world.communicator(rank); }, abort, [] {}, &world.page(rank)});
   if (rank == 0 && isDone) {
     run.close();
     results.write(
-        {run.context.result, run.checkpoints ? run.checkpoints->loadFault() : "", run.context.metrics.fault()});
+        {run.context.result, run.checkpoints ? run.checkpoints->loadFault() : "", run.context.metrics.fault(), {}});
   }
   return isDone ? 0 : 1;
 }
@@ -62,17 +50,9 @@ RunResult runInProcesses(const Program &program, const RunOptions &options) {
   shareStopSignal();
   ShmWorld world(ranks, sharedBytes(program));
   std::vector<Process> processes = spawn(world, [&](int rank) { return runProcess(run, world, rank, results); });
-  std::optional<Failure> failure = supervise(processes, world, patienceOf(options));
-  if (failure)
-    throw RankFailure(*failure);
-  std::optional<ToldResult> told = results.read();
-  if (!told)
-    throw std::runtime_error("rank 0 ended without the run's result");
-  if (!told->loadFault.empty())
-    throw PlanError(told->loadFault);
-  if (!told->metricsFault.empty())
-    throw std::runtime_error(fmt::format("the metrics are not complete: {}", told->metricsFault));
-  return std::move(told->result);
+  if (std::optional<RankFailure> failure = watchRun(program, options, world, processes, /*others=*/nullptr))
+    throw *failure;
+  return resultOf(results);
 }
 
 } // namespace espalier::rt

@@ -94,7 +94,7 @@ TEST(ProcessesOnly, AFailureNamesItsPlace) {
   options.threads = 1;
   options.comm = rt::Comm::shm;
   for (bool crashes : {false, true}) {
-    options.fault = rt::Fault{.rank = 1, .step = 1, .action = 2, .instruction = 0, .crashes = crashes};
+    options.fault = rt::Fault{.rank = 1, .step = 1, .action = 2, .instruction = 0, .kind = crashes ? rt::Fault::Crash : rt::Fault::Exception};
     try {
       rt::runPlan(*program, options);
       FAIL() << "nothing failed";
