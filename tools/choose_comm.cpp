@@ -20,6 +20,18 @@ bool isOneOfSeveral(const Environment &environment) {
   return false;
 }
 
+/// Of a plan for GPUs: a process for each rank, but threads where one process has to see all tensors.
+rt::Comm namedCudaComm(const CommWords &words, const rt::pb::Plan &plan, const std::string &file,
+                       const rt::RunOptions &options) {
+  if (words.comm == "mpi")
+    throw rt::PlanError(
+        fmt::format("{} is a plan for {}, whose ranks talk over NCCL; leave out --comm mpi", file, plan.target()));
+  bool isAlone = rt::Mesh(plan.mesh()).ranks() == 1 || options.keepGradients || options.keepParameters;
+  if (words.comm == "local" || (isAlone && !words.processes && words.comm.empty()))
+    return rt::Comm::local;
+  return rt::Comm::shm;
+}
+
 rt::Comm namedComm(const CommWords &words, bool isLaunched) {
   if (words.processes && !words.comm.empty() && words.comm != "shm")
     throw rt::PlanError(fmt::format("--processes means --comm shm, not --comm {}; give one of them", words.comm));
@@ -37,10 +49,9 @@ std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const s
   bool isCuda = plan.target() != "cpu";
   Environment environment = environmentOfProcess();
   bool isLaunched = !isCuda && isOneOfSeveral(environment);
-  options.comm = namedComm(words, isLaunched);
-  if (isCuda && options.comm != rt::Comm::local)
-    throw rt::PlanError(fmt::format("{} is a plan for {}, whose ranks are threads of one process; leave out {}", file,
-                                    plan.target(), words.processes ? "--processes" : "--comm"));
+  if (!isCuda && words.comm == "nccl")
+    throw rt::PlanError(fmt::format("--comm nccl is for plans for CUDA, {} is one for {}", file, plan.target()));
+  options.comm = isCuda ? namedCudaComm(words, plan, file, options) : namedComm(words, isLaunched);
   if (options.comm == rt::Comm::mpi && !isLaunched)
     throw rt::PlanError(fmt::format("--comm mpi takes the processes that mpirun or srun starts: mpirun -np {} espalier "
                                     "run {} ...",

@@ -124,11 +124,12 @@ void addRunCommand(CLI::App &app, int &exitCode) {
                 "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones")
       ->needs(resume);
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
-  run->add_flag("--processes", words->comm.processes, "ranks as processes of this host, for CPU plans; --comm shm");
+  run->add_flag("--processes", words->comm.processes,
+                "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
   run->add_option("--comm", words->comm.comm,
                   "local (threads), shm (processes of this host) or mpi; default: mpi where mpirun or srun started "
-                  "several processes, else local")
-      ->check(CLI::IsMember({"local", "shm", "mpi"}));
+                  "several processes, else local; of CUDA plans nccl (processes)")
+      ->check(CLI::IsMember({"local", "shm", "mpi", "nccl"}));
   run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
   run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run->add_option("--failure-timeout", options.failureSeconds,

@@ -48,6 +48,7 @@ struct RunOptions {
   std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
   int64_t steps = 1;                             ///< in total: a resumed run continues up to here
   int threads = 0;                               ///< per rank; 0: cores / ranks of the host, at least 1
+  bool sharesDevices = false;                    ///< ranks may share a device where there are fewer
   int hostRanks = 0;                             ///< ranks of the run on this host; 0: all
   std::filesystem::path metrics;                 ///< JSON lines; empty for none
   std::filesystem::path checkpoint;              ///< folder; empty for none

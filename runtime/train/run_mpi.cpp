@@ -101,7 +101,7 @@ int MpiRank::work() {
     host.abort(failure);
     world.abort(failure);
   };
-  bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
+  bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, {rank},
                                             [&] { return std::move(communicator); }, abort, [] {}, &host.page(0)});
   if (std::optional<Failure> heard = world.failure())
     host.abort(*heard); // or the launcher would take this rank's end for the first failure
