@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <mutex>
+#include <numeric>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -110,17 +111,26 @@ private:
   Clock::time_point end;
 };
 
-/// Waits for an end of any process, or for word of the others, for `milliseconds` at most.
-void waitForNews(std::span<Process> processes, const launch::Launchers *others, int milliseconds) {
+/// Waits for an end of any process or neighbour, or for word of other launchers, for `milliseconds` at most. Neighbours
+/// that have ended go to `gone`.
+void waitForNews(std::span<Process> processes, std::vector<Neighbour> &neighbours, std::vector<Neighbour> &gone,
+                 const launch::Launchers *others, int milliseconds) {
   std::vector<pollfd> handles;
   for (const Process &process : processes)
     handles.push_back({process.handle, POLLIN, 0}); // below 0, of an ended one: not looked at
+  for (const Neighbour &neighbour : neighbours)
+    handles.push_back({neighbour.handle, POLLIN, 0});
   if (others)
     others->addHandles(handles);
   poll(handles.data(), handles.size(), milliseconds);
   for (Process &process : processes)
     if (isRunning(process))
       reap(process, WNOHANG);
+  for (size_t i = neighbours.size(); i-- > 0;)
+    if (handles[processes.size() + i].revents != 0) {
+      gone.push_back(std::move(neighbours[i]));
+      neighbours.erase(neighbours.begin() + static_cast<std::ptrdiff_t>(i));
+    }
 }
 
 /// Passes failures on, from this host to the others and back.
@@ -136,24 +146,44 @@ void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool
   }
 }
 
+/// Of all ranks of the world. Of those that are not this process's children it is seen that they live, or have left.
 std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &world) {
+  constexpr Sight notMissed{.status = 0, .hasLeft = true};
   std::vector<Sight> sights;
-  for (const Process &process : processes) {
-    const StatusPage &page = world.page(process.rank);
-    sights.push_back({process.status, page.hasLeft.load(std::memory_order_acquire),
-                      page.beats.load(std::memory_order_relaxed)});
+  auto sightOf = [&](int rank, std::optional<int> status) {
+    const StatusPage &page = world.page(rank);
+    return Sight{status, page.hasLeft.load(std::memory_order_acquire), page.beats.load(std::memory_order_relaxed)};
+  };
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    Sight sight = sightOf(rank, std::nullopt);
+    sights.push_back(sight.hasLeft || sight.beats == 0 ? notMissed : sight);
   }
+  for (const Process &process : processes)
+    sights[process.rank] = sightOf(process.rank, process.status);
   return sights;
+}
+
+/// The failure of a neighbour that has ended though its ranks had work to do.
+std::optional<Failure> desertionOf(std::span<const Neighbour> gone, const ShmWorld &world) {
+  for (const Neighbour &neighbour : gone)
+    for (int rank : neighbour.ranks)
+      if (!world.page(rank).hasLeft.load(std::memory_order_acquire)) {
+        Failure failure;
+        failure.rank = rank;
+        failure.message = "the process that started it has ended";
+        return failure;
+      }
+  return std::nullopt;
 }
 
 } // namespace
 
-std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body) {
+std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const std::function<int(int)> &body) {
   std::fflush(nullptr); // or every process would write what is buffered
   std::vector<Process> processes;
-  processes.reserve(world.ranks());
+  processes.reserve(ranks.size());
   pid_t parent = getpid();
-  for (int rank = 0; rank < world.ranks(); ++rank) {
+  for (int rank : ranks) {
     pid_t id = fork();
     if (id == 0)
       live(world, rank, parent, body);
@@ -172,23 +202,33 @@ std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body)
   return processes;
 }
 
+std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body) {
+  std::vector<int> ranks(world.ranks());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return spawn(world, ranks, body);
+}
+
 std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how) {
   launch::Launchers *others = how.others;
   Watch watch(world.ranks(), how.patience);
   Looks looks(how.patience.lookMilliseconds);
+  std::vector<Neighbour> neighbours = how.neighbours, gone;
   std::optional<Failure> seen; // stands in where a rank was killed while it reported
   bool isReported = false;
   int stopping = 0;
   while (std::ranges::any_of(processes, isRunning)) {
-    waitForNews(processes, others, looks.millisecondsLeft());
+    waitForNews(processes, neighbours, gone, others, looks.millisecondsLeft());
     bool isLook = looks.isOver();
-    if (std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook)) {
-      const Process &process = processes[failure->rank];
-      how.describe(process.rank, *failure);
+    std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook);
+    if (!failure)
+      failure = desertionOf(gone, world);
+    if (failure) {
+      auto own = std::ranges::find(processes, failure->rank, &Process::rank);
+      how.describe(failure->rank, *failure);
       failure->rank += world.firstRank();
       world.abort(*failure);
-      if (isRunning(process))
-        kill(process.id, SIGKILL);
+      if (own != processes.end() && isRunning(*own))
+        kill(own->id, SIGKILL);
       if (!seen)
         seen = std::move(failure);
     }
@@ -205,8 +245,9 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
 
 RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience) {
   others.settle(std::move(waiting));
+  std::vector<Neighbour> none, gone;
   for (Looks looks(patience.lookMilliseconds); !others.hasReport();) {
-    waitForNews({}, &others, looks.millisecondsLeft());
+    waitForNews({}, none, gone, &others, looks.millisecondsLeft());
     others.turn(looks.isOver());
   }
   return others.report();

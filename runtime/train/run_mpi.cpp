@@ -48,15 +48,6 @@ void requireNone(Agreement &agreement, int rank, const std::optional<Refusal> &o
   throw ReportedElsewhere(std::stoi(*refused));
 }
 
-RunOptions optionsOf(const RunOptions &options, int rank) {
-  RunOptions own = options;
-  if (rank == 0)
-    return own;
-  own.metrics.clear();
-  own.log = false;
-  return own;
-}
-
 /// The life of one rank, in a process of its own.
 class MpiRank {
 public:
@@ -78,7 +69,6 @@ private:
   int work();
   void tellChannel(Agreement &agreement, int rank);
   void open(Agreement &agreement, int rank);
-  void tellResult(int rank);
 
   const Program &program;
   const RunOptions &options;
@@ -106,7 +96,7 @@ int MpiRank::work() {
   if (std::optional<Failure> heard = world.failure())
     host.abort(*heard); // or the launcher would take this rank's end for the first failure
   if (isDone)
-    tellResult(rank);
+    leaveResult(*prepared, rank, results);
   return isDone ? 0 : 1;
 }
 
@@ -125,23 +115,12 @@ void MpiRank::tellChannel(Agreement &agreement, int rank) {
 }
 
 void MpiRank::open(Agreement &agreement, int rank) {
-  ProcessPlace place{.hostRanks = options.hostRanks > 0 ? options.hostRanks : program.mesh().ranks()};
-  auto prepare = [&] { prepared.emplace(program, optionsOf(options, rank), place); };
+  ProcessPlace place{.hostRanks = options.hostRanks(program.mesh().ranks()), .hasFirst = rank == 0};
+  auto prepare = [&] { prepared.emplace(program, options, place); };
   requireNone(agreement, rank, rank == 0 ? refusalOf(prepare) : std::nullopt);
   bool hasToken = prepared && prepared->checkpoints;
   place.token = agreement.first(rank > 0 ? "" : hasToken ? prepared->checkpoints->token() : "none");
   requireNone(agreement, rank, rank > 0 ? refusalOf(prepare) : std::nullopt);
-}
-
-/// Of all that rank 0 says, others tell their status.
-void MpiRank::tellResult(int rank) {
-  ToldResult told{prepared->context.result, prepared->checkpoints ? prepared->checkpoints->loadFault() : "",
-                  prepared->context.metrics.fault(), {}};
-  if (rank == 0)
-    prepared->close();
-  else if (!told.loadFault.empty() || !told.result.divergence.empty())
-    told.refusal = Refusal{.status = told.loadFault.empty() ? 1 : 2, .isElsewhere = true};
-  results.write(told);
 }
 
 launch::Member memberOf(const Program &program, int rank) {
@@ -159,14 +138,16 @@ std::string makeToken() {
 }
 
 /// Where launchers meet: the first one says so itself, others hear it from their ranks.
-std::optional<launch::Meeting> meetingOf(const Program &program, ShmWorld &host) {
+std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
   launch::Meeting meeting{.own = memberOf(program, host.firstRank()), .world = program.mesh().ranks()};
   meeting.isFirst = host.firstRank() == 0;
   std::optional<std::string> token = host.notices().find(tokenNotice), address;
-  if (meeting.isFirst)
-    address = launch::channelHost(launch::environmentOfProcess(), meeting.own.host) + ":0";
-  else
+  if (!meeting.isFirst)
     address = host.notices().find(launch::channelNotice);
+  else if (options.topology && !options.topology->rendezvous.empty())
+    address = options.topology->rendezvous;
+  else
+    address = launch::channelHost(launch::environmentOfProcess(), meeting.own.host) + ":0";
   if (!token || !address)
     return std::nullopt;
   meeting.token = *token;
@@ -179,18 +160,19 @@ std::optional<launch::Meeting> meetingOf(const Program &program, ShmWorld &host)
 RunResult runOverMpi(const Program &program, const RunOptions &options) {
   if (options.keepGradients || options.keepParameters)
     throw PlanError("--dump-gradients and --dump-parameters gather in one process; run without mpirun");
-  int rank = launch::launchedRank(launch::environmentOfProcess());
+  int rank = options.topology ? options.topology->ranks.front()
+                              : launch::launchedRank(launch::environmentOfProcess());
   ShmWorld host(/*ranks=*/1, sharedBytes, rank);
   ResultFile results;
   shareStopSignal();
-  launch::Launchers launchers([&] { return meetingOf(program, host); }, host.notices(), patienceOf(options));
+  launch::Launchers launchers([&] { return meetingOf(program, options, host); }, host.notices(), patienceOf(options));
   if (rank == 0) {
     host.notices().post(tokenNotice, makeToken());
     launchers.turn(/*isLook=*/false); // listens, before the rank asks where
   }
   std::vector<Process> processes =
       spawn(host, [&](int) { return MpiRank(program, options, host, results).run(); });
-  std::optional<RankFailure> failure = watchRun(program, options, host, processes, &launchers);
+  std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   if (!failure)
     return resultOf(results);
   if (launchers.speaks())
