@@ -100,6 +100,8 @@ private:
   // lower_calls.cpp: library calls.
   mlir::LogicalResult lowerContract(mlir::Operation *op);
   mlir::LogicalResult lowerAttention(mlir::Operation *op);
+  mlir::LogicalResult lowerAttendCache(mlir::Operation *op);
+  mlir::LogicalResult lowerTakeRow(mlir::Operation *op);
   mlir::LogicalResult lowerEmbed(mlir::Operation *op);
   mlir::LogicalResult lowerRope(mlir::Operation *op);
   mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);

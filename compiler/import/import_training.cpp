@@ -168,7 +168,7 @@ void importStart(const RunReader &reader) {
   RunConfig &config = reader.config();
   const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
   config.loadCheckpoint = reader.text(checkpointKey).value_or("");
-  if (config.runMode == "eval" || config.runMode == "predict" || config.runMode == "export")
+  if (config.runMode == "eval" || config.runMode == "export")
     reader.refuse("run_mode",
                   fmt::format("{} is not built, plans train; run_mode: {} → train", config.runMode, config.runMode));
   const std::string &from = config.loadCheckpoint;

@@ -18,7 +18,7 @@ struct Row {
 constexpr Row generalKeys[] = {
     {"base_config", T::Any, used, "files merged below this one, in list order"},
     {"seed", T::Index, used, "initial values, dropout and data order follow from it"},
-    {"run_mode", T::String, used, "train; finetune, eval, predict and export are planned, but not compiled yet"},
+    {"run_mode", T::String, used, "train, or predict (docs/generate.md); finetune, eval and export are planned, but not compiled yet"},
     {"output_dir", T::String, accepted, "say `espalier run --checkpoint DIR`"},
     {"load_checkpoint", T::String, accepted,
      "empty: initial values; else refused, `espalier run --checkpoint DIR --resume` reads ours"},

@@ -93,7 +93,7 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
             "(`espalier run --checkpoint DIR --resume` reads ours)\n");
   EXPECT_THAT(refusals({"load_checkpoint=null", "resume_or_finetune_checkpoint=old.ckpt"}),
               HasSubstr("resume_or_finetune_checkpoint: old.ckpt → ''"));
-  for (std::string mode : {"eval", "predict", "export"})
+  for (std::string mode : {"eval", "export"})
     EXPECT_EQ(refusals({"run_mode=" + mode}), mode + " is not built, plans train; run_mode: " + mode + " → train\n");
 }
 
