@@ -56,6 +56,9 @@ std::string resumeCommand() {
 
 int runPlanFile(RunWords &words) {
   rt::pb::Plan plan = rt::readPlan(words.plan);
+  if (!rt::findEntry(plan, "train_step"))
+    throw rt::PlanError(fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
+                                    words.plan, plan.model()));
   chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
   int hostRanks = words.options.hostRanks > 0 ? words.options.hostRanks : rt::Mesh(plan.mesh()).ranks();

@@ -4,14 +4,16 @@
 
 #include "runtime/generate/serve/server.h"
 #include "runtime/status.h"
-#include "runtime/train/stop.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 
 namespace espalier {
 namespace {
+
+volatile std::sig_atomic_t endSignal = 0; ///< that asks the server to end
 
 struct ServeWords {
   ModelWords model;
@@ -39,8 +41,9 @@ int serveModel(ServeWords &words) {
                                     words.options.host));
   Model model = openModel(words.model);
   words.options.model = model.program->plan().model();
-  words.options.stopSignal = rt::stopSignal;
-  rt::stopOnSignals();
+  words.options.stopSignal = [] { return int(endSignal); };
+  for (int number : {SIGTERM, SIGINT, SIGHUP})
+    std::signal(number, [](int came) { endSignal = came; });
   int signal = rt::serve(*model.decoder, model.tokenizer.get(), words.options);
   return signal ? 128 + signal : int(Success);
 }

@@ -9,6 +9,7 @@
 #include "runtime/train/rank.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -81,6 +82,10 @@ std::span<const float> Decoder::logits(uint32_t sequence) const {
 }
 
 void Decoder::run(uint32_t wanted, int64_t most, std::span<const Feed> given) {
+  assert(std::ranges::all_of(given, [&](const Feed &feed) {
+    auto count = static_cast<int64_t>(feed.tokens.size());
+    return feed.sequence < sequences() && count > 0 && count <= most && feed.position + count <= context();
+  }));
   {
     std::lock_guard lock(mutex);
     entry = wanted;

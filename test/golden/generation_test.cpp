@@ -29,7 +29,8 @@ struct Split {
 /// A model of transformers with its weights as a checkpoint of ours, made once.
 class Subject {
 public:
-  explicit Subject(const std::string &name) : place(fs::temp_directory_path() / fmt::format("espalier-{}-{}", name, getpid())) {
+  explicit Subject(const std::string &name)
+      : place(fs::temp_directory_path() / fmt::format("espalier-{}-{}", name, getpid())) {
     golden = nlohmann::json::parse(std::ifstream(ESPALIER_SOURCE_DIR "/test/golden/generation.json"))[name];
     ImportedHf hf = importHfConfig("config.json", golden["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
     fs::create_directories(place);
@@ -124,9 +125,9 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
 TEST(Cache, GivesTheLogitsOfTheWholeText) {
   const Subject &subject = subjectOf("llama");
   Running model(subject, {"one", axes(1, 1)});
-  Tokens text = subject.prompts()[1];
-  text.insert(text.end(), subject.tokens()[1].begin(), subject.tokens()[1].end());
-  size_t prompt = subject.prompts()[1].size();
+  Tokens text = subject.prompts()[1], more = subject.tokens()[1];
+  size_t prompt = text.size();
+  text.insert(text.end(), more.begin(), more.end());
   rt::Feed first = {0, 0, std::span(text).first(prompt)};
   model.decoder->prefill({&first, 1});
   for (size_t end = prompt + 1; end <= text.size(); ++end) {
@@ -173,7 +174,8 @@ TEST(Generator, SaysWhatItCannotServe) {
 }
 
 TEST(ChooseGeneration, RefusesReplicas) {
-  ImportedRun run = subjectOf("gpt2").run({"parallel_config.data_parallel=2", "cluster=cpu_local:1x2"});
+  ImportedRun run = subjectOf("gpt2").run(
+      {"parallel.parallel_mode=1", "parallel_config.data_parallel=2", "cluster=cpu_local:1x2"});
   mlir::MLIRContext context;
   EXPECT_EQ(chooseGeneration(context, run.config).reason,
             "error: run_mode predict splits a model over tp and pp only; data_parallel: 2 → 1");
