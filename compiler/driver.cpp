@@ -167,7 +167,7 @@ LogicalResult emit(Compilation &c) {
   if (failed(emitPrograms(c)))
     return failure();
   assignStages({c.run, c.plan, c.segments, c.regions, buckets, transfers}, c.out);
-  addCommunicators(c.plan, c.out);
+  addCommunicators(c.out);
   return success();
 }
 

@@ -1,7 +1,8 @@
 // The stages of a plan for generation: arenas, calls and lists. All that lies in them is resident or dies with its entry,
 // so there is one slot of everything.
-#include "compiler/pipeline/assign_stages.h"
 #include "compiler/pipeline/generation.h"
+#include "compiler/pipeline/place_builder.h"
+#include "compiler/pipeline/stage_calls.h"
 #include "dialects/exec/dialect.h"
 
 #include <map>
@@ -17,19 +18,19 @@ using exec::Role;
 namespace {
 
 constexpr Role roles[] = {Role::Prefill, Role::Decode};
+constexpr uint32_t resident = 0; ///< the lifetime of all places
 
 /// One stage.
 class StageBuilder {
 public:
   StageBuilder(const GenerationInputs &in, int number, const Plan &plan, Stage &stage)
-      : in(in), plan(plan), stage(stage), isFirst(number == 0), isLast(number + 1 == in.plan.pp),
-        layers(callsOf(in.run, in.plan, number)) {
+      : in(in), plan(plan), stage(stage), places(stage, in.regions.guardBytes), isFirst(number == 0),
+        isLast(number + 1 == in.plan.pp), layers(callsOf(in.run, in.plan, number).front()) {
     stage.set_first_layer(in.plan.stages[number].firstLayer);
     stage.set_layers(in.plan.stages[number].layers);
-    stage.mutable_arena_bytes()->Resize(Memory_ARRAYSIZE, 0);
-    Lifetime &resident = *stage.add_lifetimes();
-    resident.set_name("resident");
-    resident.set_slots(1);
+    Lifetime &lifetime = *stage.add_lifetimes();
+    lifetime.set_name("resident");
+    lifetime.set_slots(1);
     for (const SegmentLayout &segment : in.segments)
       layouts[segment.kind] = &segment;
     for (auto [index, subprogram] : llvm::enumerate(plan.subprograms()))
@@ -71,40 +72,9 @@ private:
     }
   }
 
-  uint32_t take(uint64_t bytes, const char *memoryClass) {
-    uint64_t taken = alignUp(bytes, in.regions.guardBytes);
-    auto known = llvm::find_if(*stage.mutable_memory(),
-                               [&](const MemoryClass &entry) { return entry.name() == memoryClass; });
-    MemoryClass &entry = known == stage.mutable_memory()->end() ? *stage.add_memory() : *known;
-    entry.set_name(memoryClass);
-    entry.set_bytes(entry.bytes() + taken);
-    Place &place = addPlace(bytes, DEVICE, taken, taken);
-    place.set_memory_class(memoryClass);
-    return stage.places_size() - 1;
-  }
+  uint32_t take(uint64_t bytes, const char *memoryClass) { return places.take(bytes, resident, memoryClass); }
 
-  /// Two copies, in turns.
-  uint32_t takeExchanged(uint64_t bytes) {
-    uint64_t stride = alignUp(bytes, 0);
-    addPlace(bytes, HOST, stride, 2 * stride).set_exchanged(true);
-    return stage.places_size() - 1;
-  }
-
-  Place &addPlace(uint64_t bytes, Memory memory, uint64_t stride, uint64_t taken) {
-    Place &place = *stage.add_places();
-    place.set_memory(memory);
-    place.set_bytes(bytes);
-    place.add_offsets(stage.arena_bytes(memory));
-    place.set_stride(stride);
-    stage.set_arena_bytes(memory, stage.arena_bytes(memory) + taken);
-    return place;
-  }
-
-  static void bind(Call &call, Region region, uint32_t place) {
-    Binding &binding = *call.add_bindings();
-    binding.set_region(static_cast<uint32_t>(region));
-    binding.set_place(place);
-  }
+  static void bind(Call &call, Region region, uint32_t place) { PlaceBuilder::bind(call, region, place); }
 
   /// Segments that share tied parameters on this stage share one region.
   void bindParameters() {
@@ -177,11 +147,11 @@ private:
       bind(made, Region::Workspace, workspace);
       bind(made, Region::Inputs, inputs);
     }
-    bind(call(0), Region::Staged, takeExchanged(in.regions.inputBytes));
+    bind(call(0), Region::Staged, places.exchanged(in.regions.inputBytes, resident));
     if (!isLast)
       return;
     bind(call(last()), Region::Logits, take(in.regions.logitsBytes, "logits"));
-    bind(call(last()), Region::Results, takeExchanged(in.regions.logitsBytes));
+    bind(call(last()), Region::Results, places.exchanged(in.regions.logitsBytes, resident));
     for (size_t entry = 0; entry < in.transfers.size(); ++entry)
       addExchange("logits", last(), transfer(in.transfers[entry].logits).to(0), entry);
   }
@@ -228,6 +198,7 @@ private:
   const GenerationInputs &in;
   const Plan &plan;
   Stage &stage;
+  PlaceBuilder places;
   const bool isFirst, isLast;
   const std::vector<LayerCall> layers;
   std::map<std::string, const SegmentLayout *> layouts;
