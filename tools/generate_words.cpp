@@ -11,7 +11,8 @@ void addModelOptions(CLI::App &command, ModelWords &words) {
   command.add_option("plan", words.plan, "the .plan file, compiled with --set run_mode=predict")->required();
   command.add_option("--checkpoint", words.checkpoint, "a checkpoint, or the folder of a run: its newest one")
       ->required();
-  command.add_option("--threads", words.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
+  command.add_option("--threads", words.threads, "threads per rank; default: cores / ranks")
+      ->check(CLI::Range(1, 1024));
   addTokenizerOptions(command, words.tokenizer);
   words.tokenizerGiven = command.get_option("--tokenizer");
 }

@@ -1,7 +1,7 @@
 // The plan of `run_mode: predict`: entries `prefill` and `decode` over caches that stay on the device. Each takes new
-// tokens of every sequence, `Settings.prompt_tokens` or one, and leaves logits of one token of each with the host, which
-// chooses the next (runtime/README.md, section 5.9). A stage has one list per entry: inputs in, the stream in, RUN, the
-// stream or the logits out.
+// tokens of every sequence, `Settings.prompt_tokens` or one, and leaves logits of one token of each with the host,
+// which chooses the next (runtime/README.md, section 5.9). A stage has one list per entry: inputs in, the stream in,
+// RUN, the stream or the logits out.
 #pragma once
 
 #include "compiler/codegen/plan_tables.h"

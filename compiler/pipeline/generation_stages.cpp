@@ -1,5 +1,5 @@
-// The stages of a plan for generation: arenas, calls and lists. All that lies in them is resident or dies with its entry,
-// so there is one slot of everything.
+// The stages of a plan for generation: arenas, calls and lists. All that lies in them is resident or dies with its
+// entry, so there is one slot of everything.
 #include "compiler/pipeline/generation.h"
 #include "compiler/pipeline/place_builder.h"
 #include "compiler/pipeline/stage_calls.h"

@@ -55,7 +55,8 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run) {
                             std::pair("expert_parallel", pins.ep.value_or(1))})
     if (size > 1)
       return {std::nullopt,
-              fmt::format("error: run_mode predict splits a model over tp and pp only; {}: {} → 1", name, size), true};
+              fmt::format("error: run_mode predict splits a model over tp and pp only; {}: {} → 1", name, size),
+              true};
   if (pins.pinned)
     return {generationPlan(run, pins.tp.value_or(1), pins.pp.value_or(1)), "", false};
   double limit = run.cluster.memoryBytes;

@@ -54,7 +54,8 @@ Decoder::~Decoder() { end(); }
 
 void Decoder::end() {
   if (ranks.size() < static_cast<size_t>(world.ranks())) // some never started: the others would wait for them
-    abortFor([&](const Failure &failure) { world.abort(failure); }, -1, nullptr, std::runtime_error("a rank is missing"));
+    abortFor([&](const Failure &failure) { world.abort(failure); }, -1, nullptr,
+             std::runtime_error("a rank could not be started"));
   {
     std::lock_guard lock(mutex);
     isEnding = true;

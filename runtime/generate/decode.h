@@ -24,8 +24,8 @@ struct Feed {
 
 class Decoder {
 public:
-  /// Starts the ranks, with parameters of `checkpoint`, or initial ones where it is empty. `threads`: of each rank; 0 shares
-  /// the cores. Throws PlanError where the plan is none for generation, MemoryError, or RankFailure.
+  /// Starts the ranks, with parameters of `checkpoint`, or initial ones where it is empty. `threads`: of each rank; 0
+  /// shares the cores. Throws PlanError where the plan is none for generation, MemoryError, or RankFailure.
   Decoder(const Program &program, const std::filesystem::path &checkpoint, int threads);
   ~Decoder();
   Decoder(const Decoder &) = delete;

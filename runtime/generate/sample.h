@@ -14,8 +14,8 @@ struct TokenProbability {
 };
 
 /// The tokens that may be drawn, best first, of equal ones the lower; probabilities sum to 1. Temperature divides the
-/// logits; then the topK best stay, then of these the fewest that have topP of their probability together. Temperature 0
-/// leaves one token.
+/// logits; then the topK best stay, then of these the fewest that have topP of their probability together. Temperature
+/// 0 leaves one token.
 std::vector<TokenProbability> distribution(std::span<const float> logits, const Sampling &sampling);
 
 /// The token for draw number `draw` of a text.

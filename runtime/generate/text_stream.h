@@ -9,7 +9,8 @@ namespace espalier::rt {
 class TextStream {
 public:
   /// Without a tokenizer there is no text. It outlives this.
-  TextStream(const Tokenizer *tokenizer, std::vector<std::string> stops) : tokenizer(tokenizer), filter(std::move(stops)) {}
+  TextStream(const Tokenizer *tokenizer, std::vector<std::string> stops)
+      : tokenizer(tokenizer), filter(std::move(stops)) {}
 
   /// What is sure with this token more.
   std::string push(int32_t token);

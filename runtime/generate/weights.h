@@ -10,8 +10,8 @@ namespace espalier::rt {
 
 class Weights {
 public:
-  /// `path`: a checkpoint, or the folder of a run, of which it is the newest. Throws PlanError where it is damaged, or of
-  /// another model than the plan's.
+  /// `path`: a checkpoint, or the folder of a run, of which it is the newest. Throws PlanError where it is damaged, or
+  /// of another model than the plan's.
   Weights(const Program &program, const std::filesystem::path &path);
 
   /// Fills the parameters of a rank, reading the bytes that it needs and no others.

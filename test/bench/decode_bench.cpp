@@ -26,8 +26,9 @@ double readBandwidth(int threads) {
     for (int i = 0; i < threads; ++i)
       pool.emplace_back([&, i] {
         size_t part = memory.size() / static_cast<size_t>(threads);
-        auto first = memory.begin() + static_cast<std::ptrdiff_t>(part) * i;
-        sums[static_cast<size_t>(i) * 8] += std::accumulate(first, first + static_cast<std::ptrdiff_t>(part), uint64_t{0});
+        auto length = static_cast<std::ptrdiff_t>(part);
+        auto first = memory.begin() + length * i;
+        sums[static_cast<size_t>(i) * 8] += std::accumulate(first, first + length, uint64_t{0});
       });
     pool.clear();
     best = std::max(best, static_cast<double>(memory.size() * sizeof(uint64_t)) / (secondsNow() - begin));
@@ -66,8 +67,8 @@ int main(int argc, char **argv) {
   std::ranges::sort(seconds);
   double median = seconds[seconds.size() / 2], bytes = weightBytes(program.plan());
   double bandwidth = readBandwidth(threads * program.mesh().ranks());
-  fmt::print("{:.1f} tokens/s, {:.2f} ms each (best {:.2f}); {:.0f} MB of weights at {:.1f} GB/s are {:.2f} ms: {:.0f} % "
-             "of the bandwidth\n",
+  fmt::print("{:.1f} tokens/s, {:.2f} ms each (best {:.2f}); {:.0f} MB of weights at {:.1f} GB/s are {:.2f} ms: {:.0f} "
+             "% of the bandwidth\n",
              1 / median, median * 1e3, seconds[0] * 1e3, bytes / 1e6, bandwidth / 1e9, bytes / bandwidth * 1e3,
              100 * bytes / bandwidth / median);
   return 0;

@@ -15,8 +15,8 @@ std::string cacheProgram(int64_t tokens) {
               k = tensorType(front + key), p = tensorType(front, "i32"),
               cache = tensorType("batch=1 kv_heads=2 context=6 head_dim=4"), types = q + ", " + cache + ", " + cache;
   return "func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k + ", %p: " + p + ", %a: " + cache + ", %b: " + cache +
-         ") -> (" + types + ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.5 : f64} : (" + q + ", " +
-         k + ", " + k + ", " + p + ", " + cache + ", " + cache + ") -> (" + types +
+         ") -> (" + types + ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.5 : f64} : (" + q +
+         ", " + k + ", " + k + ", " + p + ", " + cache + ", " + cache + ") -> (" + types +
          ")\n return %y#0, %y#1, %y#2 : " + types + "\n}";
 }
 
@@ -41,8 +41,9 @@ std::vector<double> wholeAttention(const Inputs &in) {
   std::string q = tensorType("batch=1 seq=5 " + query), k = tensorType("batch=1 seq=5 " + key),
               lse = tensorType("batch=1 seq=5 kv_heads=2 group=3");
   Program program("func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k + ") -> " + q +
-                  " {\n %y:2 = model.attention %q, %k, %v {scale = 0.5 : f64, rate = 0.0 : f64, id = 0 : i64, causal} : (" +
-                  q + ", " + k + ", " + k + ") -> (" + q + ", " + lse + ")\n return %y#0 : " + q + "\n}");
+                  " {\n %y:2 = model.attention %q, %k, %v {scale = 0.5 : f64, rate = 0.0 : f64, id = 0 : i64, " +
+                  "causal} : (" + q + ", " + k + ", " + k + ") -> (" + q + ", " + lse + ")\n return %y#0 : " + q +
+                  "\n}");
   EvalContext exact;
   exact.isExact = true;
   return program.first({program.argument(0, in.q), program.argument(1, in.k), program.argument(2, in.v)}, exact);

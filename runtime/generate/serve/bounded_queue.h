@@ -1,5 +1,5 @@
-// Connections for a fixed number of threads. Those beyond the bound are answered at once, by a thread that refuses them:
-// dropping one would leave its socket open.
+// Connections for a fixed number of threads. Those beyond the bound are answered at once, by a thread that refuses
+// them: dropping one would leave its socket open.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ public:
     });
   }
 
-  /// Called by the thread that accepts. Where even refusals wait it does the work itself, and accepts nothing meanwhile.
+  /// Called by the thread that accepts. Where even refusals wait it does the work itself, accepting nothing meanwhile.
   void enqueue(std::function<void()> job) override {
     if (put(served, job) || put(refused, job))
       return;

@@ -15,7 +15,7 @@ namespace espalier::rt {
 /// What one caller hears: pieces of text in their order, then the end. Filled by the decoding thread.
 class Answer {
 public:
-  /// Waits for more: all text since the last call, and whether the end has come with it. None where there will be no end.
+  /// Waits for more: all text since the last call, and whether the end came with it. None where there will be no end.
   std::optional<std::pair<std::string, bool>> next();
   /// Once next() has told of the end.
   const Completion &completion() const { return theEnd; }

@@ -1,5 +1,5 @@
-// OpenAI's `/v1/completions` and `/health` over HTTP. HTTP threads read, tokenize and write; one thread decodes, for all
-// of them at once. What waits is bounded: beyond it the answer is 503.
+// OpenAI's `/v1/completions` and `/health` over HTTP. HTTP threads read, tokenize and write; one thread decodes, for
+// all of them at once. What waits is bounded: beyond it the answer is 503.
 #pragma once
 
 #include "runtime/generate/generator.h"

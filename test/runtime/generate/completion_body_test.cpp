@@ -61,7 +61,8 @@ TEST(CompletionBody, SaysWhatIsWrong) {
             "stop has more than 4 strings of 256 bytes");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "n": 2})"), "n is not built; leave it away");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "grammar": "x"})"), "grammar is not built");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "echo": true})"), "echo is not built for streams; leave it away");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "echo": true})"),
+            "echo is not built for streams; leave it away");
   EXPECT_EQ(faultOf(std::string(2 << 20, ' ')), "the body has 2097152 bytes, at most 1048576 are taken");
 }
 

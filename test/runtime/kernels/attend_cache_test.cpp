@@ -101,7 +101,8 @@ TEST(AttendCache, SaysWhatDoesNotFit) {
     }
     return std::string("none");
   };
-  EXPECT_EQ(faultOf({.headDim = 20, .context = 41}), "library call ATTEND_CACHE: buffer 5 has 19200 bytes, needs 19680");
+  EXPECT_EQ(faultOf({.headDim = 20, .context = 41}),
+            "library call ATTEND_CACHE: buffer 5 has 19200 bytes, needs 19680");
   EXPECT_EQ(faultOf({.headDim = 385, .context = 40}),
             "library call ATTEND_CACHE: head_dim is 385, needs to be at most 384");
 }
