@@ -36,7 +36,9 @@ static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
               isSame(exec::Function::Copy, Function::COPY) && isSame(exec::Function::Zero, Function::ZERO) &&
               isSame(exec::Function::ReduceParts, Function::REDUCE_PARTS) &&
               isSame(exec::Function::UpdateScalars, Function::UPDATE_SCALARS) &&
-              isSame(exec::Function::Rearrange, Function::REARRANGE));
+              isSame(exec::Function::Rearrange, Function::REARRANGE) &&
+              isSame(exec::Function::AttendCache, Function::ATTEND_CACHE) &&
+              isSame(exec::Function::TakeRow, Function::TAKE_ROW));
 static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
               isSame(exec::TransferKind::AllGather, pb::Transfer::ALL_GATHER) &&
               isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&

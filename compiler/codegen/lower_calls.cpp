@@ -249,6 +249,40 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   return success();
 }
 
+/// The caches are written where they are read.
+LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
+  auto attend = cast<model::AttendCacheOp>(op);
+  for (auto [before, after] : {std::pair(attend.getKeys(), attend.getNewKeys()),
+                               std::pair(attend.getValues(), attend.getNewValues())})
+    if (place(before) != place(after))
+      return op->emitOpError("needs caches that are arguments and results of its function, nothing else");
+  Call call;
+  call.function = "attend_cache";
+  for (Value value : {attend.getQ(), attend.getK(), attend.getV(), attend.getPositions()})
+    call.add(place(value), elementOf(value));
+  for (Value value : op->getResults())
+    call.add(place(value), elementOf(value));
+  call.outputs = 3;
+  call.sizes = attentionSizes(attend.getQ(), attend.getK());
+  call.sizes.resize(5);
+  call.sizes.push_back(cast<RankedTensorType>(attend.getKeys().getType()).getDimSize(2));
+  call.floats = {attend.getScale().convertToDouble()};
+  emit(call);
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerTakeRow(Operation *op) {
+  auto take = cast<model::TakeRowOp>(op);
+  auto type = cast<RankedTensorType>(take.getX().getType());
+  Call call;
+  call.function = "take_row";
+  for (Value value : {take.getX(), take.getRows(), take.getResult()})
+    call.add(place(value), elementOf(value));
+  call.sizes = {type.getDimSize(0), type.getDimSize(1), tensorBytes(type) / type.getDimSize(0) / type.getDimSize(1)};
+  emit(call);
+  return success();
+}
+
 LogicalResult ProgramBuilder::lowerEmbed(Operation *op) {
   bool isForward = isa<model::EmbedOp>(op);
   Value result = op->getResult(0), ids = op->getOperand(isForward ? 1 : 0);

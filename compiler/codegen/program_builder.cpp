@@ -36,12 +36,15 @@ StringRef regionOf(StringRef role, bool isResult) {
       .Case("state", "state")
       .Case("saved", "saved")
       .Case("statistic", "scalars")
+      .Case("cache", "cache")
+      .Case("logits", "logits")
       .Default("");
 }
 
 /// Whether a role's results are the new content of the argument of the same name.
 bool isUpdated(StringRef role) {
-  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic";
+  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" ||
+         role == "cache";
 }
 
 /// [parts, columns]: what each block of rows adds to the sums in `result`, in f32.
@@ -215,7 +218,8 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
     bool isReducedInPlace = user == producer && isa<dist::AllReduceOp>(user);
-    if (isa<func::ReturnOp>(user) || isReducedInPlace)
+    bool isKeptInPlace = user == producer && isa<model::AttendCacheOp>(user);
+    if (isa<func::ReturnOp>(user) || isReducedInPlace || isKeptInPlace)
       continue;
     if (user == producer) {
       auto fused = dyn_cast<exec::FusedOp>(user);
@@ -398,6 +402,8 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::ContractOp>([&](auto) { return lowerContract(op); })
       .Case<model::AttentionOp, model::AttentionGradOp>([&](auto) { return lowerAttention(op); })
       .Case<model::EmbedOp, model::EmbedGradOp>([&](auto) { return lowerEmbed(op); })
+      .Case<model::AttendCacheOp>([&](auto) { return lowerAttendCache(op); })
+      .Case<model::TakeRowOp>([&](auto) { return lowerTakeRow(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
       .Case<model::RouteOp, model::DispatchOp, model::CombineOp>([&](auto) { return lowerMixture(op); })

@@ -105,6 +105,8 @@ private:
   mlir::LogicalResult lowerContract(mlir::Operation *op);
   exec::FusedOp biasOf(model::ContractOp op, llvm::ArrayRef<mlir::StringAttr> columns);
   mlir::LogicalResult lowerAttention(mlir::Operation *op);
+  mlir::LogicalResult lowerAttendCache(mlir::Operation *op);
+  mlir::LogicalResult lowerTakeRow(mlir::Operation *op);
   mlir::LogicalResult lowerEmbed(mlir::Operation *op);
   mlir::LogicalResult lowerRope(mlir::Operation *op);
   mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);
