@@ -190,6 +190,8 @@ void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
   message.set_transpose_b(call.getTransposeB());
   message.set_store(call.getAlwaysAdds() ? pb::ADD : call.getAccumulate() ? pb::ADD_UNLESS_FIRST : pb::OVERWRITE);
   message.set_causal(call.getCausal());
+  if (message.function() == pb::LibraryCall::MATMUL && message.buffers_size() == 4)
+    message.set_epilogue(pb::LibraryCall::BIAS);
 }
 
 uint32_t Emitter::emitStart(exec::StartOp start) {

@@ -286,6 +286,26 @@ void ProgramBuilder::shareSums() {
   }
 }
 
+/// What only a kernel reads that may overwrite it is made where that kernel's result is kept.
+void ProgramBuilder::shareKept() {
+  for (auto fused : function.getBody().front().getOps<exec::FusedOp>()) {
+    auto shape = analyzeKernel(fused.getBody().front(), fused.getShape(), fused.getSplit());
+    for (auto [index, result] : llvm::enumerate(fused.getResults())) {
+      auto kept = places.find(result);
+      if (failed(shape) || kept == places.end() || kept->second.getRegion() != "saved")
+        continue;
+      exec::BufferAttr target = kept->second;
+      for (auto [input, value] : llvm::enumerate(fused.getInputs()))
+        if (value.getDefiningOp() && value.hasOneUse() && !places.contains(value) && mayShare(*shape, index, input)) {
+          Type element = cast<RankedTensorType>(value.getType()).getElementType();
+          places[value] = bufferAt("saved", target.getOffset(), target.getBytes(),
+                                   target.getValue().getValue() + ".before", element);
+          break;
+        }
+    }
+  }
+}
+
 exec::BufferAttr ProgramBuilder::destination(Value result, NamedAttrList &flags) {
   if (result.hasOneUse())
     if (auto accumulate = dyn_cast<model::AccumulateOp>(*result.user_begin())) {
@@ -308,6 +328,8 @@ void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<exec::BufferAttr> parts
 }
 
 LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
+  if (epilogues.contains(op))
+    return success();
   auto analyzed = analyzeKernel(op.getBody().front(), op.getShape(), op.getSplit());
   if (failed(analyzed))
     return op.emitOpError("is not a kernel of shape ") << op.getShape();
@@ -394,6 +416,7 @@ LogicalResult ProgramBuilder::build() {
     return failure();
   shareAllReduces();
   shareSums();
+  shareKept();
   builder.setInsertionPoint(function);
   auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr);
   builder.setInsertionPointToStart(&program.getBody().emplaceBlock());

@@ -21,12 +21,16 @@ namespace {
 
 enum class Policy { None, Selective, Full };
 
+/// The cotangent of a loss, which is the loss scale and known before backward: a stream has dimensions.
+bool isLossCotangent(Operation *op) {
+  return isa<model::CotangentOp>(op) && dimNames(op->getResult(0).getType()).empty();
+}
+
 bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::ReduceScatterOp>(op); }
 
 /// What is cheaper to have again than to keep.
 bool isNeverKept(Operation *op) {
-  bool isScalar = isa<model::CotangentOp>(op) && dimNames(op->getResult(0).getType()).empty(); // of a loss
-  return isScalar || isa<dist::AllGatherOp, dist::SliceOp, model::ConstantOp, model::ScalarOp>(op);
+  return isLossCotangent(op) || isa<dist::AllGatherOp, dist::SliceOp, model::ConstantOp, model::ScalarOp>(op);
 }
 
 bool isExpensive(Operation *op) {
@@ -40,6 +44,7 @@ public:
   Phases(func::FuncOp function, Policy policy, bool keepCollectives)
       : function(function), body(function.getBody().front()), backward(backwardOps(body)), policy(policy),
         keepCollectives(keepCollectives) {
+    beginWithLoss();
     for (Operation &op : body.without_terminator())
       if (backward.contains(&op) && !isa<model::CotangentOp>(op)) // which reads only the type of the stream
         need(op.getOperands());
@@ -83,6 +88,24 @@ public:
   }
 
 private:
+  /// What the last segment computes from its loss alone, up to the first product of backward, can be done in forward,
+  /// where cross entropy's kernel has the logits at hand: it keeps their gradient in place of them.
+  void beginWithLoss() {
+    auto cotangents = body.getOps<model::CotangentOp>();
+    if (!llvm::all_of(cotangents, [](Operation *op) { return isLossCotangent(op); }))
+      return;
+    for (Operation &op : body.without_terminator()) {
+      bool isDear = isExpensive(&op) || isa<model::AccumulateOp>(op) ||
+                    isa<dist::DistDialect>(op.getDialect()) || isa<model::CotangentOp>(op);
+      bool isFromLoss = llvm::all_of(op.getOperands(), [&](Value operand) {
+        Operation *producer = operand.getDefiningOp();
+        return !producer || !backward.contains(producer) || isLossCotangent(producer);
+      });
+      if (!isDear && isFromLoss)
+        backward.erase(&op);
+    }
+  }
+
   /// Keeps, or computes again, what backward needs for `values`.
   void need(ValueRange values) {
     SmallVector<Value> work(values.begin(), values.end());
@@ -267,6 +290,9 @@ public:
   }
 
   void mapTo(Value joined, Value value) { map.map(joined, value); }
+  void mapToLossScale(model::CotangentOp cotangent) {
+    mapTo(cotangent, b.create<model::ScalarOp>(cotangent.getLoc(), cotangent.getType(), "loss_scale"));
+  }
   OpBuilder &builder() { return b; }
 
   /// Results are values of the joint function or of this phase.
@@ -407,7 +433,9 @@ private:
     PhaseBuilder phase(joint, name);
     auto needed = phases.forwardOps(results);
     for (Operation &op : body)
-      if (needed.contains(&op))
+      if (needed.contains(&op) && isLossCotangent(&op))
+        phase.mapToLossScale(cast<model::CotangentOp>(op));
+      else if (needed.contains(&op))
         phase.clone(op);
     if (slice) {
       Value stream = phase.argument(slice->stream);
@@ -425,15 +453,6 @@ private:
                                                                         slice.axes, slice.dim));
   }
 
-  static bool isOfLoss(Operation *op) { // a stream has dimensions
-    return isa<model::CotangentOp>(op) && dimNames(op->getResult(0).getType()).empty();
-  }
-
-  void mapLossScale(Operation &op, PhaseBuilder &phase) {
-    Value cotangent = op.getResult(0);
-    phase.mapTo(cotangent, phase.builder().create<model::ScalarOp>(op.getLoc(), cotangent.getType(), "loss_scale"));
-  }
-
   void emitBackward(const Phases &phases, const WeightPhase &weight, const Twine &name,
                     const std::optional<SlicedInput> &slice) {
     PhaseBuilder phase(joint, name);
@@ -442,9 +461,10 @@ private:
     if (slice)
       gatherStream(phases, *slice, phase);
     for (Operation &op : body) {
-      if (isOfLoss(&op)) {
-        mapLossScale(op, phase);
-      } else if (auto cotangent = dyn_cast<model::CotangentOp>(op)) {
+      auto cotangent = dyn_cast<model::CotangentOp>(op);
+      if (isLossCotangent(&op)) {
+        phase.mapToLossScale(cotangent);
+      } else if (cotangent) {
         Builder b(joint.getContext());
         phase.addArgument(cotangent, b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("cotangent")),
                                                           b.getNamedAttr("model.name", b.getStringAttr("out"))}));
@@ -474,8 +494,8 @@ private:
     for (auto [index, value] : llvm::enumerate(weight.passed()))
       phase.addArgument(value, passed(index));
     for (Operation &op : body)
-      if (isOfLoss(&op) && weight.runsLater(&op))
-        mapLossScale(op, phase);
+      if (isLossCotangent(&op) && weight.runsLater(&op))
+        phase.mapToLossScale(cast<model::CotangentOp>(op));
       else if (weight.runsLater(&op))
         phase.clone(op);
     SmallVector<Value> results;

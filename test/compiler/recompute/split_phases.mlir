@@ -143,17 +143,20 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 !head = tensor<22x10xf32, #model.dims<vocab, hidden>>
 !logits = tensor<4x6x22xf32, #model.dims<batch, seq, vocab>>
 
-// The last segment: forward returns no loss but its statistics; backward has no cotangent, the loss scale of the step
-// stands for it.
+// The last segment: forward returns no loss but its statistics; there is no cotangent, the loss scale of the step stands
+// for it. So forward goes on up to the first product of backward and keeps the logits' gradient, not the logits.
 // CHECK-LABEL: func.func @head.none.forward(
 // CHECK-SAME: {{.*}} {dist.sharding = #dist.sharding<[]>, model.name = "loss_sum", model.role = "statistic"}
 // CHECK-SAME: -> (tensor<f32> {model.name = "loss_sum", model.role = "statistic"}, tensor<4x6x22xf32, {{.*}} "saved"})
 // CHECK: %[[SUM:.*]] = model.accumulate
-// CHECK: return %[[SUM]], %
-// CHECK-LABEL: func.func @head.none.backward(
-// CHECK-NOT: "out"
 // CHECK: %[[DLOSS:.*]] = model.scalar "loss_scale" : tensor<f32>
-// CHECK: model.mul %[[DLOSS]],
+// CHECK: %[[DLOGITS:.*]] = model.mul %[[DLOSS]],
+// CHECK: return %[[SUM]], %[[DLOGITS]] :
+// CHECK-LABEL: func.func @head.none.backward(
+// CHECK-SAME: %[[KEPT:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.0", model.role = "saved"}
+// CHECK-NOT: "out"
+// CHECK-NOT: model.mul
+// CHECK: model.contract %[[KEPT]],
 // CHECK-LABEL: func.func @head.evaluate(
 // CHECK-SAME: -> (tensor<f32> {model.name = "loss_sum", model.role = "statistic"})
 module {
