@@ -35,6 +35,8 @@ StringRef regionOf(StringRef role, bool isResult) {
       .Case("accumulator", "gradients")
       .Case("state", "state")
       .Case("saved", "saved")
+      .Case("saved_for_weights", "saved_for_weights")
+      .Case("saved_by_backward", "saved_by_backward")
       .Case("statistic", "scalars")
       .Case("cache", "cache")
       .Case("logits", "logits")

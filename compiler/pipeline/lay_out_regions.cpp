@@ -116,11 +116,12 @@ private:
     } else if (role == "input") {
       offset(sizes.inputOffsets.at(name.str()));
       value(passing(name.str(), type));
-    } else if (role == "saved") { // forward lists them first, in order
+    } else if (role.starts_with("saved")) { // the phase that makes them lists them first, in order
       std::string key = segment->kind + "." + policy;
-      auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), sizes.savedBytes[key]);
+      uint64_t &bytes = sizes.savedBytes[{key, role.str()}];
+      auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), bytes);
       if (isNew)
-        sizes.savedBytes[key] += alignUp(bytesOf(type), sizes.guardBytes);
+        bytes += alignUp(bytesOf(type), sizes.guardBytes);
       offset(entry->second);
       value(passing(key + ".saved." + name.str(), type));
     } else if (role == "stream" || role == "cotangent") {

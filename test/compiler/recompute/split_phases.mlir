@@ -309,3 +309,40 @@ module {
     return %z : !stream
   }
 }
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
+!row = tensor<10xf32, #model.dims<hidden>>
+!up = tensor<10x14xf32, #model.dims<hidden, ffn>>
+!down = tensor<14x10xf32, #model.dims<ffn, hidden>>
+
+// model.split_backward makes products of weight gradients a phase of their own. It reads the stream, what forward keeps
+// for it and what backward hands over; the gradient of the bias, a sum that reads what backward has at hand, stays there.
+// CHECK-LABEL: func.func @apart.none.forward(
+// CHECK-SAME: {model.name = "saved.0", model.role = "saved_for_weights"}
+// CHECK-LABEL: func.func @apart.none.backward(
+// CHECK-SAME: {model.name = "saved.0", model.role = "saved_for_weights"}
+// CHECK-SAME: -> ({{.*}} {model.name = "x", model.role = "cotangent"}, {{.*}} {model.name = "bias", model.role = "accumulator"}, {{.*}} {model.name = "passed.0", model.role = "saved_by_backward"}, {{.*}} {model.name = "passed.1", model.role = "saved_by_backward"})
+// CHECK-LABEL: func.func @apart.none.weight(
+// CHECK-SAME: %[[T:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.0", model.role = "saved_for_weights"}
+// CHECK-SAME: %[[DY:[a-z0-9]+]]: {{[^%]*}} {model.name = "passed.0", model.role = "saved_by_backward"}
+// CHECK-SAME: %[[DU:[a-z0-9]+]]: {{[^%]*}} {model.name = "passed.1", model.role = "saved_by_backward"}
+// CHECK-SAME: -> ({{.*}} {model.name = "up", model.role = "accumulator"}, {{.*}} {model.name = "down", model.role = "accumulator"})
+// CHECK-DAG: model.contract %[[T]], %[[DY]]
+// CHECK-DAG: model.contract %{{.*}}, %[[DU]]
+// CHECK-NOT: model.tanh
+// CHECK: return
+module {
+  func.func @apart(%x: !stream {model.role = "stream", model.name = "x"},
+                   %up: !up {model.role = "parameter", model.name = "up"},
+                   %down: !down {model.role = "parameter", model.name = "down"},
+                   %bias: !row {model.role = "parameter", model.name = "bias"})
+      -> (!stream {model.role = "stream", model.name = "z"}) attributes {model.segment, model.split_backward} {
+    %u = model.contract %x, %up : (!stream, !up) -> !wide
+    %t = model.tanh %u : (!wide) -> !wide
+    %y = model.contract %t, %down : (!wide, !down) -> !stream
+    %z = model.add %y, %bias : (!stream, !row) -> !stream
+    return %z : !stream
+  }
+}
