@@ -31,3 +31,6 @@ for model in gpt2 llama llama_tied; do
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
   done
 done
+# Finetuned from each form, by ranks and by transformers; the numbers of FinetunesTheSame, made anew.
+"$python" "$root/test/golden/transformers_reference.py" --agrees
+"$build/test/bin/transformers_test" --gtest_filter='*FinetunesTheSame*'
