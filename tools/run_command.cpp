@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -54,13 +55,21 @@ std::string resumeCommand() {
   return line + (resumes ? "" : " --resume");
 }
 
+/// Before hours of training: whether what is written at their end has a place.
+void checkTrace(const std::filesystem::path &file) {
+  std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (!file.empty() && (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(file)))
+    throw rt::PlanError(fmt::format("--trace {}: cannot be written; name a file in a folder that can", file.string()));
+}
+
 int runPlanFile(RunWords &words) {
+  checkTrace(words.options.trace);
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
     throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
   chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
-  int hostRanks = words.options.hostRanks > 0 ? words.options.hostRanks : rt::Mesh(plan.mesh()).ranks();
+  int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
   words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
   words.options.resumeCommand = resumeCommand();
   rt::Program program(std::move(plan), words.options.threads);
@@ -129,12 +138,10 @@ void addRunCommand(CLI::App &app, int &exitCode) {
   run->add_flag("--accept-changes", options.acceptChanges,
                 "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
-  run->add_flag("--processes", words->comm.processes, "ranks as processes of this host, for CPU plans; --comm shm");
-  run->add_option("--comm", words->comm.comm,
-                  "local (threads), shm (processes of this host) or mpi; default: mpi where mpirun or srun started "
-                  "several processes, else local")
-      ->check(CLI::IsMember({"local", "shm", "mpi"}));
+  addCommOptions(*run, words->comm);
   run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
+  run->add_option("--trace", options.trace,
+                  "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
   run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run->add_option("--failure-timeout", options.failureSeconds,
                   "seconds within which all processes of this host have ended after one failed")

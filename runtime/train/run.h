@@ -4,6 +4,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/sampler.h"
 #include "runtime/executor.h"
+#include "runtime/launch/topology.h"
 #include "runtime/program.h"
 #include "runtime/train/open_data.h"
 
@@ -54,7 +55,9 @@ struct RunOptions {
   std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
   int64_t steps = 1;                             ///< in total: a resumed run continues up to here
   int threads = 0;                               ///< per rank; 0: cores / ranks of the host, at least 1
-  int hostRanks = 0;                             ///< ranks of the run on this host; 0: all
+  bool sharesDevices = false;                    ///< ranks may share a device where there are fewer
+  std::optional<launch::Topology> topology;      ///< which ranks this process has; none: all
+  std::string token;                             ///< that the processes of several hosts know; empty for none
   std::filesystem::path metrics;                 ///< JSON lines; empty for none
   std::filesystem::path load;                    ///< weights to start from; empty: what the plan says
   std::filesystem::path checkpoint;              ///< folder; empty for none
@@ -69,12 +72,16 @@ struct RunOptions {
   bool keepParameters = false;                   ///< fill RunResult::parameters
   bool log = false;                              ///< a line per step on standard output
   std::filesystem::path status;                  ///< who runs where, once all have met; empty for none
+  std::filesystem::path trace;                   ///< the last step trained, as it was run; empty for none
   std::filesystem::path failureReport;           ///< written where a rank fails; empty for none
   double failureSeconds = 5;                     ///< within which all processes have ended after a failure
   std::string resumeCommand;                     ///< for that report
   std::optional<Fault> fault;                    ///< a test's failure
   std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
   std::function<int()> stopSignal;               ///< asked by each process: the signal that asks for an end, or 0
+
+  /// Ranks of a plan for `ranks` that are on this host.
+  int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }
 };
 
 struct RunResult {
