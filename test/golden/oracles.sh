@@ -45,6 +45,9 @@ for model in gpt2 llama llama_tied; do
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
   done
 done
+# Finetuned from each form, by ranks and by transformers; the numbers of FinetunesTheSame, made anew.
+"$python" "$root/test/golden/transformers_reference.py" --agrees
+"$build/test/bin/transformers_test" --gtest_filter='*FinetunesTheSame*'
 cd "$scratch"
 "$espalier" compile "$root/configs/tiny_gpt.yaml" -o train.plan --cluster cpu_local:1x1 --set parallel_config.data_parallel=1 \
   --set parallel_config.model_parallel=1 --set parallel_config.pipeline_stage=1
