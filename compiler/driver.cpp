@@ -149,7 +149,7 @@ LogicalResult emitGeneration(Compilation &c) {
   if (failed(emitPrograms(c)))
     return failure();
   assignGeneration({c.run, c.plan, c.segments, c.regions, transfers}, c.out);
-  addCommunicators(c.plan, c.out);
+  addCommunicators(c.out);
   return success();
 }
 
