@@ -87,7 +87,7 @@ Plan SearchSpace::axes(const Candidate &candidate) const {
 int SearchSpace::mostChunks(int stages) const {
   const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
   int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount() + 2; // the ends may hold no layer
-  return all ? std::max(1, chunks / stages) : 1;
+  return std::max(1, chunks / stages);
 }
 
 void SearchSpace::enumerateAxes() {
