@@ -161,7 +161,7 @@ Stream *Device::stream(CUstream handle) {
 
 Stream *Device::workStream(CUstream handle) {
   Stream *meant = stream(handle);
-  return meant && isMutant("swap_queues") ? queue.neighbour(meant) : meant;
+  return meant && meant->device == 0 && isMutant("swap_queues") ? queue.neighbour(meant) : meant;
 }
 
 LoadedKernel *Device::kernel(const void *handle) {
