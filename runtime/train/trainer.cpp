@@ -123,6 +123,9 @@ void Trainer::saveIfDue() {
 void Trainer::endRun() {
   int here = isStopped ? signalHere() : 0;
   std::string signal = agreement.first(here != 0 ? std::to_string(here) : "");
+  if (isLeader() && context.options.log)
+    if (std::string taken = executor.device().describeMemory(); !taken.empty())
+      fmt::print("{}\n", taken);
   if (!agreement.isFirstHere())
     return;
   context.result.divergence = divergence;
