@@ -58,7 +58,7 @@ int runPlanFile(RunWords &words) {
   rt::pb::Plan plan = rt::readPlan(words.plan);
   chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
-  int hostRanks = words.options.hostRanks > 0 ? words.options.hostRanks : rt::Mesh(plan.mesh()).ranks();
+  int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
   words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
   words.options.resumeCommand = resumeCommand();
   rt::Program program(std::move(plan), words.options.threads);
@@ -124,12 +124,7 @@ void addRunCommand(CLI::App &app, int &exitCode) {
                 "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones")
       ->needs(resume);
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
-  run->add_flag("--processes", words->comm.processes,
-                "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
-  run->add_option("--comm", words->comm.comm,
-                  "local (threads), shm (processes of this host) or mpi; default: mpi where mpirun or srun started "
-                  "several processes, else local; of CUDA plans nccl (processes)")
-      ->check(CLI::IsMember({"local", "shm", "mpi", "nccl"}));
+  addCommOptions(*run, words->comm);
   run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
   run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run->add_option("--failure-timeout", options.failureSeconds,

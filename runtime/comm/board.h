@@ -88,6 +88,7 @@ struct Board {
   int ranks = 0;
   bool isOneProcess = true;
   std::atomic<bool> isStopped{false};
+  std::atomic<bool> isTold{false};    ///< some process says to people why the ranks stopped
   std::atomic<bool> isLoading{false}; ///< a lock of the lists, which are only read while it is held
   Group *groups = nullptr;
   Line *lines = nullptr;

@@ -31,6 +31,8 @@ public:
 
 protected:
   World(int ranks, std::unique_ptr<SharedMemory> memory, bool isOneProcess);
+  /// `board`: one that lies in `memory` already.
+  World(std::unique_ptr<SharedMemory> memory, Board *board);
 
   std::unique_ptr<SharedMemory> memory;
   Board *board; ///< lies in `memory`

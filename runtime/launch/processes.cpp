@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <mutex>
+#include <numeric>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -84,33 +85,59 @@ void killAll(std::span<Process> processes) {
       kill(process.id, SIGKILL);
 }
 
-/// Waits for an end of any process, for `milliseconds` at most. True if there was none.
-bool waitForEnd(std::span<Process> processes, int milliseconds) {
+/// Waits for an end of any process or neighbour, for `milliseconds` at most. True if there was none. Neighbours that
+/// have ended go to `gone`.
+bool waitForEnd(std::span<Process> processes, std::vector<Neighbour> &neighbours, std::vector<Neighbour> &gone,
+                int milliseconds) {
   std::vector<pollfd> handles;
   for (const Process &process : processes)
     handles.push_back({process.handle, POLLIN, 0}); // below 0, of an ended one: not looked at
+  for (const Neighbour &neighbour : neighbours)
+    handles.push_back({neighbour.handle, POLLIN, 0});
   int ended = poll(handles.data(), handles.size(), milliseconds);
   for (Process &process : processes)
     if (isRunning(process))
       reap(process, WNOHANG);
+  for (size_t i = neighbours.size(); i-- > 0;)
+    if (handles[processes.size() + i].revents != 0) {
+      gone.push_back(std::move(neighbours[i]));
+      neighbours.erase(neighbours.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   return ended == 0;
 }
 
+/// Of all ranks of the world. Of those that are not this process's children it is seen that they live, or have left.
 std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &world) {
+  constexpr Sight notMissed{.status = 0, .hasLeft = true};
   std::vector<Sight> sights;
+  for (int rank = 0; rank < world.ranks(); ++rank)
+    sights.push_back(world.hasLeft(rank) || world.beats(rank) == 0 ? notMissed : Sight{.beats = world.beats(rank)});
   for (const Process &process : processes)
-    sights.push_back({process.status, world.hasLeft(process.rank), world.beats(process.rank)});
+    sights[process.rank] = {process.status, world.hasLeft(process.rank), world.beats(process.rank)};
   return sights;
+}
+
+/// The failure of a neighbour that has ended though its ranks had work to do.
+std::optional<Failure> desertionOf(std::span<const Neighbour> gone, const ShmWorld &world) {
+  for (const Neighbour &neighbour : gone)
+    for (int rank : neighbour.ranks)
+      if (!world.hasLeft(rank)) {
+        Failure failure;
+        failure.rank = rank;
+        failure.message = "the process that started it has ended";
+        return failure;
+      }
+  return std::nullopt;
 }
 
 } // namespace
 
-std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body) {
+std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const std::function<int(int)> &body) {
   std::fflush(nullptr); // or every process would write what is buffered
   std::vector<Process> processes;
-  processes.reserve(world.ranks());
+  processes.reserve(ranks.size());
   pid_t parent = getpid();
-  for (int rank = 0; rank < world.ranks(); ++rank) {
+  for (int rank : ranks) {
     pid_t id = fork();
     if (id == 0)
       live(world, rank, parent, body);
@@ -129,16 +156,28 @@ std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body)
   return processes;
 }
 
-std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience) {
+std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body) {
+  std::vector<int> ranks(world.ranks());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return spawn(world, ranks, body);
+}
+
+std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience,
+                                 std::span<const Neighbour> neighbours) {
   Watch watch(world.ranks(), patience);
+  std::vector<Neighbour> others(neighbours.begin(), neighbours.end()), gone;
   std::optional<Failure> seen; // stands in where a rank was killed while it reported
   int stopping = 0;
   while (std::ranges::any_of(processes, isRunning)) {
-    bool isLook = waitForEnd(processes, patience.lookMilliseconds);
-    if (std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook)) {
+    bool isLook = waitForEnd(processes, others, gone, patience.lookMilliseconds);
+    std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook);
+    if (!failure)
+      failure = desertionOf(gone, world);
+    if (failure) {
       world.abort(*failure);
-      if (isRunning(processes[failure->rank]))
-        kill(processes[failure->rank].id, SIGKILL);
+      auto own = std::ranges::find(processes, failure->rank, &Process::rank);
+      if (own != processes.end() && isRunning(*own))
+        kill(own->id, SIGKILL);
       if (!seen)
         seen = std::move(failure);
     }

@@ -59,8 +59,12 @@ struct Topology {
   int world = 1;
   int hostRanks = 1;      ///< how many ranks of the plan share this host
   std::string rendezvous; ///< HOST:PORT; empty where all ranks are in this process, or MPI brings them together
+  /// Under which name the processes of this host meet, which were started apart; empty where this one has all of the
+  /// host's ranks.
+  std::string meeting;
   std::vector<Fact> facts;
 
+  bool isOneHost() const { return nodes == 1 && hostRanks == world; }
   bool isProcessPerRank() const { return launcher == Mpi || launcher == Torchrun || launcher == Slurm; }
 };
 

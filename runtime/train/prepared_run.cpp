@@ -70,10 +70,20 @@ double peakFlops(const Program &program, int threads, const ProcessPlace &place)
   return measurePeakFlops(std::min(cores(), place.hostRanks * threads));
 }
 
+/// Those of a process without rank 0 write nothing.
+RunOptions optionsAt(const ProcessPlace &place, const RunOptions &wanted) {
+  RunOptions options = wanted;
+  if (place.hasFirst)
+    return options;
+  options.metrics.clear();
+  options.log = false;
+  return options;
+}
+
 } // namespace
 
 PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const ProcessPlace &place)
-    : options(wanted), threads(threadsPerRank(wanted.threads, place.hostRanks)),
+    : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
       spins(place.hostRanks * threads <= cores() ? spinsWithOwnCore : 0),
       training((requireMemory(program, threads, freeMemory(), place.hostRanks), openTraining(program, wanted))),
       heldOut(openHeldOut(program, wanted)),

@@ -12,6 +12,7 @@ namespace espalier::rt {
 struct ProcessPlace {
   int hostRanks = 1;      ///< of all processes on this host
   std::string token = ""; ///< of the checkpoints' folder, where another process holds it; empty where this one does
+  bool hasFirst = true;   ///< rank 0, which alone speaks and writes metrics
 };
 
 class PreparedRun {

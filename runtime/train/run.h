@@ -4,6 +4,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/sampler.h"
 #include "runtime/executor.h"
+#include "runtime/launch/topology.h"
 #include "runtime/program.h"
 #include "runtime/train/open_data.h"
 
@@ -49,7 +50,8 @@ struct RunOptions {
   int64_t steps = 1;                             ///< in total: a resumed run continues up to here
   int threads = 0;                               ///< per rank; 0: cores / ranks of the host, at least 1
   bool sharesDevices = false;                    ///< ranks may share a device where there are fewer
-  int hostRanks = 0;                             ///< ranks of the run on this host; 0: all
+  std::optional<launch::Topology> topology;      ///< which ranks this process has; none: all
+  std::string token;                             ///< that the processes of several hosts know; empty for none
   std::filesystem::path metrics;                 ///< JSON lines; empty for none
   std::filesystem::path checkpoint;              ///< folder; empty for none
   int64_t saveEvery = 0;                         ///< steps; 0: at the end only
@@ -68,6 +70,9 @@ struct RunOptions {
   std::optional<Fault> fault;                    ///< a test's failure
   std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
   std::function<int()> stopSignal;               ///< asked by each process: the signal that asks for an end, or 0
+
+  /// Ranks of a plan for `ranks` that are on this host.
+  int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }
 };
 
 struct RunResult {

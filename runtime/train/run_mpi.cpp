@@ -41,15 +41,6 @@ void requireNone(Agreement &agreement, int rank, const Refusal &own) {
   throw ReportedElsewhere(std::stoi(*refused));
 }
 
-RunOptions optionsOf(const RunOptions &options, int rank) {
-  RunOptions own = options;
-  if (rank == 0)
-    return own;
-  own.metrics.clear();
-  own.log = false;
-  return own;
-}
-
 /// Of all that rank 0 says, other processes keep their status.
 RunResult finish(PreparedRun &run, const std::optional<Failure> &failure, int rank) {
   int speaker = failure ? std::max(0, failure->rank) : 0;
@@ -73,8 +64,8 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
   std::unique_ptr<Communicator> communicator = world.communicator();
   Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
   std::optional<PreparedRun> run;
-  ProcessPlace place{.hostRanks = options.hostRanks > 0 ? options.hostRanks : ranks};
-  auto open = [&] { run.emplace(program, optionsOf(options, rank), place); };
+  ProcessPlace place{.hostRanks = options.hostRanks(ranks), .hasFirst = rank == 0};
+  auto open = [&] { run.emplace(program, options, place); };
   requireNone(agreement, rank, rank == 0 ? refusalOf(open) : Refusal());
   bool hasToken = run && run->checkpoints;
   place.token = agreement.first(rank > 0 ? "" : hasToken ? run->checkpoints->token() : "none");

@@ -1,4 +1,4 @@
-// What the process of rank 0 leaves for the one that started it.
+// What the first of the ranks that a process started leaves for it.
 #pragma once
 
 #include "runtime/train/run.h"

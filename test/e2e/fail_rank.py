@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Sends a signal to one process of a run, once it has trained some steps. Usage: fail_rank.py SIGNAL RANK COMMAND ...
 
-RANK is that of STATUS behind --status in the command, or `parent` or `group`. Prints the run's output, which processes
+RANK is that of STATUS behind --status in the command, `starter-of-RANK` the process that started it, or `parent` or
+`group`. Prints the run's output, which processes
 are left, whether it took more than 5 seconds to end, and `exit CODE`."""
 import json
 import os
@@ -20,6 +21,10 @@ def runs(pid):
     except OSError:
         return False
 
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
 
 number, whom, command = getattr(signal, sys.argv[1]), sys.argv[2], sys.argv[3:]
 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -37,7 +42,7 @@ begin = time.monotonic()
 if whom == "group":
     os.killpg(process.pid, number)
 else:
-    os.kill(ranks.get(whom, process.pid), number)
+    os.kill(parent_of(ranks[whom[-1]]) if whom.startswith("starter-of-") else ranks.get(whom, process.pid), number)
 print(process.communicate(timeout=60)[0], end="")
 print("in time" if time.monotonic() - begin < 5 else "too late")
 time.sleep(0.1)  # what ended with its parent

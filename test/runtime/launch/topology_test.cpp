@@ -101,6 +101,18 @@ TEST(TopologyTest, MpirunBringsItsRanksTogetherItself) {
   EXPECT_EQ(topology.rendezvous, "");
 }
 
+TEST(TopologyTest, ProcessesOfOneHostMeetUnderANameOfTheirRun) {
+  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8), 4).meeting, "torchrun-29500-");
+  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8), 0).meeting, "srun-40017-0");
+  EXPECT_EQ(findTopology({}, {}, cpu(4), 0).meeting, "") << "it has all ranks";
+}
+
+TEST(TopologyTest, ALauncherOfOneProcessIsNone) {
+  EXPECT_EQ(findTopology(mpirun(0, 1), {}, cpu(4), 0).launcher, Topology::Alone);
+  Environment job = {{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
+  EXPECT_EQ(findTopology(job, {}, cpu(4), 0).launcher, Topology::Alone);
+}
+
 TEST(TopologyTest, SrunCountsTasksOfUnlikeNodes) {
   Topology topology = findTopology(srun(7, 1, 2), {}, cpu(8), 0);
   EXPECT_EQ(topology.launcher, Topology::Slurm);
