@@ -21,8 +21,7 @@ std::vector<std::string> storageSets(const std::string &type) {
 
 RunConfig runOf(const EmulatedRow &row) {
   std::vector<std::string> sets = row.sets;
-  if (row.file != "two_widths") // whose heads are wide enough
-    sets.push_back("model.model_config.hidden_size=32");
+  sets.push_back("model.model_config.hidden_size=32");
   return equivalenceRun(row.file, sets);
 }
 
