@@ -107,7 +107,8 @@ std::string wishOf(const CommWords &words, const Topology &topology, const std::
 } // namespace
 
 void addCommOptions(CLI::App &run, CommWords &words) {
-  run.add_flag("--processes", words.processes, "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
+  run.add_flag("--processes", words.processes,
+               "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
   run.add_option("--comm", words.comm,
                  "local (threads), shm (processes of this host) or mpi; default: what started this process says it; of "
                  "CUDA plans nccl (processes)")

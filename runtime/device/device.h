@@ -68,6 +68,9 @@ public:
   /// Bytes taken for this rank: the arenas and what library calls work in.
   virtual uint64_t allocatedBytes() const = 0;
 
+  /// What is taken of the device beside the plan's, in words; empty where it is nothing.
+  virtual std::string describeMemory() const { return ""; }
+
   /// Between entries: copies from the host to an offset of the device's memory. `from` may be changed when it returns;
   /// work issued later sees the bytes.
   virtual void copyIn(uint64_t to, const void *from, size_t bytes) = 0;

@@ -11,6 +11,7 @@
 #include "runtime/train/stop.h"
 #include "runtime/train/watched_run.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
 #include <unistd.h>
@@ -18,7 +19,17 @@
 namespace espalier::rt {
 namespace {
 
-DevicePlace deviceOf(const RunOptions &options, int rank) { return {rank, options.sharesDevices}; }
+/// Of a rank of this host.
+DevicePlace deviceOf(const RunOptions &options, int rank) {
+  DevicePlace place = {rank, options.sharesDevices};
+  if (!options.topology)
+    return place;
+  const std::vector<int> &ranks = options.topology->ranks, &devices = options.topology->devices;
+  auto found = std::ranges::find(ranks, rank);
+  if (size_t index = found - ranks.begin(); index < devices.size())
+    place.ordinal = devices[index];
+  return place;
+}
 
 /// What the ranks find here, before there are any.
 void requireDevices(const Program &program, const RunOptions &options, const std::vector<int> &ranks) {

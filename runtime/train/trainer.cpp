@@ -156,6 +156,9 @@ void Trainer::endRun() {
     writeTrace(context.program, executor.rankProgram().rank, recorder, agreement, context.options.trace);
   int here = isStopped ? signalHere() : 0;
   std::string signal = agreement.first(here != 0 ? std::to_string(here) : "");
+  if (isLeader() && context.options.log)
+    if (std::string taken = executor.device().describeMemory(); !taken.empty())
+      fmt::print("{}\n", taken);
   if (!agreement.isFirstHere())
     return;
   context.result.divergence = divergence;

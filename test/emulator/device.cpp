@@ -86,7 +86,8 @@ int Device::forgetFaults() {
 }
 
 uint64_t Device::usedBytes(int device) const {
-  uint64_t used = 0;
+  auto others = reserved.find(device);
+  uint64_t used = others == reserved.end() ? 0 : others->second;
   for (const auto &[address, allocation] : allocations)
     used += allocation.device == device ? allocation.bytes : 0;
   return used;
@@ -161,7 +162,7 @@ Stream *Device::stream(CUstream handle) {
 
 Stream *Device::workStream(CUstream handle) {
   Stream *meant = stream(handle);
-  return meant && isMutant("swap_queues") ? queue.neighbour(meant) : meant;
+  return meant && meant->device == 0 && isMutant("swap_queues") ? queue.neighbour(meant) : meant;
 }
 
 LoadedKernel *Device::kernel(const void *handle) {
@@ -170,6 +171,12 @@ LoadedKernel *Device::kernel(const void *handle) {
       if (&kernel == handle)
         return &kernel;
   return nullptr;
+}
+
+void reserveFor(int device, int64_t bytes) {
+  Device &all = Device::instance();
+  std::lock_guard held(all.lock);
+  all.reserve(device, bytes);
 }
 
 CUresult enqueueFor(CUstream stream, Operation operation) {

@@ -46,6 +46,7 @@ public:
   uint64_t totalBytes() const { return memoryBytes; }
   uint64_t usedBytes(int device) const;
 
+  void reserve(int device, int64_t bytes) { reserved[device] += bytes; }
   CUresult allocate(CUdeviceptr *address, uint64_t bytes, int device);
   CUresult release(CUdeviceptr address);
   CUresult allocateHost(void **address, uint64_t bytes);
@@ -83,11 +84,14 @@ private:
     int device;
   };
   std::map<CUdeviceptr, Allocation> allocations;
+  std::map<int, uint64_t> reserved;             // of each device, by other libraries
   std::map<const std::byte *, uint64_t> pinned; // host memory of ours: address, bytes
   int deviceCount, level, faults = 0;
   uint64_t memoryBytes;
 };
 
+/// What another library takes of a device's memory, or gives back.
+EMULATOR_EXPORT void reserveFor(int device, int64_t bytes);
 /// Puts work into a stream for another library of the emulator; the driver's own errors where the stream is none.
 EMULATOR_EXPORT CUresult enqueueFor(CUstream stream, Operation operation);
 /// One step for all work that waits for other devices; whether there is any.

@@ -230,7 +230,7 @@ EMULATOR_EXPORT CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsig
     Event *recorded = Device::find(device.events, event);
     if (flags || !recorded)
       return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    if (!isMutant("drop_wait"))
+    if (stream->device != 0 || !isMutant("drop_wait"))
       device.queue.wait(stream, *recorded);
     return CUDA_SUCCESS;
   });

@@ -6,8 +6,8 @@
 
 namespace espalier::emulator {
 
-/// Kinds: drop_wait: a stream does not wait for an event; swap_queues: work is put into another stream of its device;
-/// short_share: a rank's part of a collective lacks its last element.
+/// Kinds: drop_wait: a stream of device 0 does not wait for an event; swap_queues: work is put into another stream of
+/// device 0; short_share: a rank's part of a collective lacks its last element.
 /// Counts a call; whether it is the one.
 __attribute__((visibility("default"))) bool isMutant(std::string_view kind);
 /// Calls counted so far in this process.

@@ -31,6 +31,7 @@ struct ncclComm {
 namespace {
 
 constexpr int questionsAtFirst = 2, questionsOfCalls = 2;
+constexpr int64_t communicatorBytes = 4 << 20;            // of the device
 constexpr int usualVersion = 22809, firstSharing = 23000; // that lets several ranks use one device
 
 /// ESPALIER_EMULATOR_NCCL_VERSION plays another one.
@@ -193,6 +194,7 @@ ncclComm *add(std::shared_ptr<Member> member, int device) {
   auto fresh = std::make_unique<ncclComm>();
   fresh->member = std::move(member);
   fresh->device = device;
+  reserveFor(device, communicatorBytes);
   ncclComm *handle = fresh.get();
   communicators().insert(std::move(fresh));
   return handle;
@@ -232,6 +234,7 @@ bool finishSplit(ncclComm &parent, uint32_t split, ncclComm_t *child) {
 }
 
 ncclResult_t remove(ncclComm_t handle) {
+  reserveFor(handle->device, -communicatorBytes);
   std::erase_if(communicators(), [&](const auto &one) { return one.get() == handle; });
   return ncclSuccess;
 }

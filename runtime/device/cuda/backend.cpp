@@ -26,8 +26,8 @@ PlanKernel prepare(const Module &module, const std::string &symbol, const pb::Ge
 } // namespace
 
 LoadedPlan::LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::Plan &plan, int ordinal)
-    : context(driver, ordinal), theMatmuls(context, cublas), object(chooseObject(plan, context)),
-      module(context, object ? object->code() : ""), calls(plan, theMatmuls) {
+    : context(driver, ordinal), freeAtFirst(context.memory().free), theMatmuls(context, cublas),
+      object(chooseObject(plan, context)), module(context, object ? object->code() : ""), calls(plan, theMatmuls) {
   for (int i = 0; i < plan.kernels_size(); ++i)
     kernels.push_back(prepare(module, plan.kernels(i).symbol(), object->geometry(i)));
 }

@@ -27,6 +27,7 @@ public:
   LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::Plan &plan, int ordinal);
 
   const Context context;
+  const size_t freeAtFirst; ///< bytes of the device, before this took any
   const Matmuls &matmuls() const { return theMatmuls; }
   const PlanKernel &kernel(uint32_t index) const { return kernels[index]; }
   const LibraryCall &call(uint32_t subprogram, uint32_t instruction) const { return calls.at(subprogram, instruction); }

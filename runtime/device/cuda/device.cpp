@@ -2,6 +2,7 @@
 
 #include "runtime/program.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 
@@ -34,6 +35,17 @@ CudaDevice::~CudaDevice() {
   } catch (const std::exception &) {
     flights.abort();
   }
+}
+
+// The driver's own share, its context, is there before anybody can ask.
+std::string CudaDevice::describeMemory() const {
+  auto gibibytes = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  size_t freeNow = plan.context.memory().free, taken = plan.freeAtFirst - std::min(plan.freeAtFirst, freeNow);
+  return fmt::format(
+      "device memory: {:.3f} GiB arena, {:.3f} GiB workspace, {:.3f} GiB code, cuBLASLt and NCCL; {:.3f} "
+      "GiB of the host pinned",
+      gibibytes(memory.bytes() - memory.workspaceBytes), gibibytes(memory.workspaceBytes),
+      gibibytes(taken - std::min<size_t>(taken, memory.bytes())), gibibytes(hostMemory.bytes));
 }
 
 void CudaDevice::copyIn(uint64_t to, const void *from, size_t bytes) {

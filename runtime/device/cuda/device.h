@@ -18,6 +18,7 @@ public:
   ~CudaDevice() override;
 
   uint64_t allocatedBytes() const override { return memory.bytes() + hostMemory.bytes; }
+  std::string describeMemory() const override;
   void copyIn(uint64_t to, const void *from, size_t bytes) override;
   void copyOut(void *to, uint64_t from, size_t bytes) override;
   void fill(uint64_t to, int value, size_t bytes) override;
