@@ -8,6 +8,7 @@
 #include "compiler/pipeline/assign_stages.h"
 #include "compiler/pipeline/build_optimizer.h"
 #include "compiler/pipeline/describe_run.h"
+#include "compiler/pipeline/generation.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
@@ -49,10 +50,17 @@ LogicalResult runPasses(Compilation &c, llvm::function_ref<void(OpPassManager &)
   return passes.run(*c.module);
 }
 
+bool isGeneration(const RunConfig &run) { return run.runMode == "predict"; }
+
 LogicalResult build(Compilation &c) {
-  c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
+  if (isGeneration(c.run))
+    c.module = buildGeneration(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan), generationPhases(c.run.model));
+  else
+    c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
   if (!c.module)
     return failure();
+  if (isGeneration(c.run))
+    (*c.module)->setAttr("exec.generation", UnitAttr::get(&c.context));
   applyPlan(*c.module, c.plan, c.run.model);
   (*c.module)->setAttr("exec.target", StringAttr::get(&c.context, c.options.target));
   if (c.options.check)
@@ -61,15 +69,18 @@ LogicalResult build(Compilation &c) {
 }
 
 LogicalResult differentiate(Compilation &c) {
-  if (failed(runPasses(c, [](OpPassManager &passes) {
-        passes.addPass(createDifferentiate());
+  bool trains = !isGeneration(c.run);
+  if (failed(runPasses(c, [&](OpPassManager &passes) {
+        if (trains)
+          passes.addPass(createDifferentiate());
         // Derivative rules are written without regard to each other: shared and unused work goes here, while forward
         // and backward are still one function.
         passes.addPass(createCanonicalizerPass());
         passes.addPass(createCSEPass());
       })))
     return failure();
-  c.flopsPerStep = stepFlops(*c.module, c.run.model) * c.plan.microBatches;
+  if (trains)
+    c.flopsPerStep = stepFlops(*c.module, c.run.model) * c.plan.microBatches;
   return success();
 }
 
@@ -85,6 +96,10 @@ LogicalResult partition(Compilation &c) {
 }
 
 LogicalResult splitPhases(Compilation &c) {
+  if (isGeneration(c.run)) { // built as phases
+    c.regions = layOutRegions(*c.module, c.segments);
+    return success();
+  }
   if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createSplitPhases()); })))
     return failure();
   buildOptimizer(*c.module, c.segments, c.run);
@@ -112,20 +127,44 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
   return success();
 }
 
-LogicalResult emit(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
-    return emitError(c.module->getLoc()) << reason;
-  describeRun(c.run, c.plan, c.flopsPerStep, c.out);
-  c.out.set_target(c.options.target);
-  addNames(*c.module, c.plan, c.out);
-  PlanTables tables(c.out);
-  StepTransfers transfers = addStepTransfers(c.regions, c.plan, tables);
-  std::vector<BucketTransfers> buckets = addBuckets(c.segments, c.run, tables, c.out);
+LogicalResult emitPrograms(Compilation &c) {
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
   if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
+    return failure();
+  return success();
+}
+
+LogicalResult emitGeneration(Compilation &c) {
+  if (c.options.target != "cpu")
+    return emitError(c.module->getLoc()) << "run_mode predict is compiled for cpu only, got --target "
+                                         << c.options.target << "; say --target cpu";
+  c.out.mutable_settings()->set_prompt_tokens(generationPhases(c.run.model).front().tokens);
+  addGenerationNames(*c.module, c.plan, c.out);
+  PlanTables tables(c.out);
+  std::vector<PhaseTransfers> transfers = addGenerationTransfers(c.regions, c.plan, tables, c.out);
+  addBuckets(c.segments, c.run, tables, c.out);
+  if (failed(emitPrograms(c)))
+    return failure();
+  assignGeneration({c.run, c.plan, c.segments, c.regions, transfers}, c.out);
+  addCommunicators(c.plan, c.out);
+  return success();
+}
+
+LogicalResult emit(Compilation &c) {
+  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
+    return emitError(c.module->getLoc()) << reason;
+  describeRun(c.run, c.plan, c.flopsPerStep, c.out);
+  c.out.set_target(c.options.target);
+  if (isGeneration(c.run))
+    return emitGeneration(c);
+  addNames(*c.module, c.plan, c.out);
+  PlanTables tables(c.out);
+  StepTransfers transfers = addStepTransfers(c.regions, c.plan, tables);
+  std::vector<BucketTransfers> buckets = addBuckets(c.segments, c.run, tables, c.out);
+  if (failed(emitPrograms(c)))
     return failure();
   assignStages({c.run, c.plan, c.segments, c.regions, buckets, transfers}, c.out);
   addCommunicators(c.out);

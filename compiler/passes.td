@@ -49,7 +49,9 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
     forward and arguments of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of
     tensor-parallel sums under every policy. `dist.slice_inputs` keeps the incoming stream of the policy full as its slice
     over these axes, which backward gathers. Gradients of losses arrive in backward as the scalar `loss_scale`; a loss
-    beside a stream is no part of evaluation.
+    beside a stream is no part of evaluation. Of a segment with `model.split_backward` the gradients of weights that
+    products make are a phase `.weight` of their own: what forward keeps for it has the role `saved_for_weights`, what
+    backward hands over to it `saved_by_backward`.
   }];
 }
 

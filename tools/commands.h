@@ -12,6 +12,12 @@ enum ExitCode { Success = 0, Failed = 1, UserError = 2, DoesNotFit = 3 };
 /// `run X.plan`: trains and evaluates.
 void addRunCommand(CLI::App &app, int &exitCode);
 
+/// `generate X.plan`: continues prompts.
+void addGenerateCommand(CLI::App &app, int &exitCode);
+
+/// `serve X.plan`: the same over HTTP.
+void addServeCommand(CLI::App &app, int &exitCode);
+
 /// `inspect PATH`: what a plan, a checkpoint folder or a dataset holds.
 void addInspectCommand(CLI::App &app, int &exitCode);
 

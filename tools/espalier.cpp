@@ -31,6 +31,8 @@ int main(int argc, char **argv) {
   int exitCode = espalier::Success;
   espalier::rt::reportCrashes();
   espalier::addRunCommand(app, exitCode);
+  espalier::addGenerateCommand(app, exitCode);
+  espalier::addServeCommand(app, exitCode);
   espalier::addInspectCommand(app, exitCode);
   espalier::addVerifyCommand(app, exitCode);
   espalier::addDataCommands(app);

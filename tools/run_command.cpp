@@ -67,6 +67,9 @@ int runPlanFile(RunWords &words) {
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
     throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
+  if (rt::findEntry(plan, "prefill"))
+    throw rt::PlanError(fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
+                                    words.plan, plan.model()));
   chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
   int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());

@@ -170,11 +170,9 @@ void importStart(const RunReader &reader) {
   const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
   config.loadCheckpoint = reader.text(checkpointKey).value_or("");
   const std::string &from = config.loadCheckpoint;
-  if (config.runMode == "predict" || config.runMode == "export")
-    reader.refuse("run_mode",
-                  fmt::format("{} is not built, plans train or evaluate{}; run_mode: {} → train", config.runMode,
-                              config.runMode == "export" ? ", `espalier convert` exports weights" : "",
-                              config.runMode));
+  if (config.runMode == "export")
+    reader.refuse("run_mode", "export is not built, plans train, evaluate or generate, `espalier convert` exports weights; "
+                              "run_mode: export → train");
   if (config.runMode == "finetune" && from.empty())
     reader.refuse("run_mode",
                   "finetune without load_checkpoint has no weights to start from; run_mode: finetune → train");

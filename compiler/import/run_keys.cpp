@@ -19,7 +19,7 @@ constexpr Row generalKeys[] = {
     {"base_config", T::Any, used, "files merged below this one, in list order"},
     {"seed", T::Index, used, "initial values, dropout and data order follow from it"},
     {"run_mode", T::String, used,
-     "train, finetune (from load_checkpoint) or eval; predict and export are not compiled"},
+     "train, finetune (from load_checkpoint), eval, or predict (docs/generate.md); export is not compiled"},
     {"output_dir", T::String, accepted, "say `espalier run --checkpoint DIR`"},
     {"load_checkpoint", T::String, used,
      "weights to start from: a folder of ours, of transformers or of Megatron; empty: initial values"},

@@ -43,7 +43,7 @@ pb::DataType storedType(const RunConfig &run) {
 class BucketEmitter {
 public:
   BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, const RunConfig &run, PlanTables &tables)
-      : segment(segment), from(from), run(run), tables(tables), share(axisBits(from.shareAxes)),
+      : segment(segment), from(from), run(run), tables(tables), trains(run.runMode != "predict"), share(axisBits(from.shareAxes)),
         partial(axisBits(from.partialAxes) | (from.holders.empty() ? 0 : exec::axisBit("pp"))) {}
 
   pb::Bucket describe() {
@@ -59,11 +59,14 @@ public:
     uint32_t stored = resident(from.name, bucket.type(), from.elements);
     if (share)
       resident(storedValue(from), bucket.type(), from.partElements, share);
-    uint32_t sum = resident(from.name + ".gradient", pb::F32, from.elements, 0, partial, /*additions=*/1);
+    uint32_t sum =
+        trains ? resident(from.name + ".gradient", pb::F32, from.elements, 0, partial, /*additions=*/1) : 0;
     for (size_t index : from.parameters)
       addParameter(segment.parameters[index], stored, sum, *bucket.add_parameters());
     *bucket.mutable_stored() =
         at(exec::Region::Parameters, from.storedOffset, from.elements * from.elementBytes, stored);
+    if (!trains)
+      return bucket;
     *bucket.mutable_gradient() = at(exec::Region::Gradients, from.gradientOffset, from.elements * 4, sum);
     uint64_t offset = from.stateOffset;
     for (const std::string &part : stateParts(segment)) {
@@ -77,6 +80,8 @@ public:
   /// Over the stages that hold it, then over what shares nothing, then each rank's own share.
   BucketTransfers addTransfers(const pb::Bucket &bucket) {
     BucketTransfers transfers;
+    if (!trains)
+      return transfers;
     pb::Buffer source = bucket.gradient();
     uint32_t left = partial, pp = exec::axisBit("pp");
     auto reduce = [&](const char *suffix, uint32_t axes, const std::vector<uint32_t> &stages) {
@@ -170,7 +175,8 @@ private:
     entry.set_first(parameter.first);
     std::string name = parameterValue(segment, parameter);
     addPart(name, storedType(run), parameter, stored);
-    addPart(name + ".gradient", pb::F32, parameter, sum, partial, /*additions=*/1);
+    if (trains)
+      addPart(name + ".gradient", pb::F32, parameter, sum, partial, /*additions=*/1);
   }
 
   /// The value of one parameter in that of its bucket.
@@ -194,6 +200,7 @@ private:
   const SegmentBucket &from;
   const RunConfig &run;
   PlanTables &tables;
+  const bool trains; ///< else there are neither gradients nor an optimizer
   uint32_t share, partial;
 };
 

@@ -81,6 +81,8 @@ private:
     return role ? role.getValue() : "";
   }
 
+  bool isGeneration() const { return policy == "prefill" || policy == "decode"; }
+
   /// What an argument or result gets, by its role.
   NamedAttrList describe(DictionaryAttr attributes, Type type) {
     StringRef role = cast<StringAttr>(attributes.get("model.role")).getValue();
@@ -94,20 +96,38 @@ private:
     } else if (role == "state") {
       offset(stateOffset(*segment, name));
       value(name.str());
+    } else if (role == "cache") {
+      uint64_t &end = sizes.cacheBytes[segment->kind];
+      auto [entry, isNew] = savedOffsets.try_emplace(segment->kind + "/" + name.str(), end);
+      if (isNew)
+        end += alignUp(bytesOf(type), sizes.guardBytes);
+      offset(entry->second);
+      value(passing(segment->kind + "." + name.str(), type, /*isResident=*/true));
+    } else if (role == "logits") {
+      sizes.logitsBytes = bytesOf(type);
+      value(passing("logits", type));
+    } else if (role == "input" && isGeneration()) { // each phase has inputs of its own size
+      std::string key = name.str() + "." + policy;
+      auto [entry, isNew] = sizes.inputOffsets.try_emplace(key, sizes.inputBytes);
+      if (isNew)
+        sizes.inputBytes += alignUp(bytesOf(type), sizes.guardBytes);
+      offset(entry->second);
+      value(passing(key, type));
     } else if (role == "input") {
       offset(sizes.inputOffsets.at(name.str()));
       value(passing(name.str(), type));
-    } else if (role == "saved") { // forward lists them first, in order
+    } else if (role.starts_with("saved")) { // the phase that makes them lists them first, in order
       std::string key = segment->kind + "." + policy;
-      auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), sizes.savedBytes[key]);
+      uint64_t &bytes = sizes.savedBytes[{key, role.str()}];
+      auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), bytes);
       if (isNew)
-        sizes.savedBytes[key] += alignUp(bytesOf(type), sizes.guardBytes);
+        bytes += alignUp(bytesOf(type), sizes.guardBytes);
       offset(entry->second);
       value(passing(key + ".saved." + name.str(), type));
     } else if (role == "stream" || role == "cotangent") {
       if (role == "stream")
-        sizes.streamBytes = bytesOf(type);
-      value(passing(role.str(), type));
+        sizes.streamBytes = std::max(sizes.streamBytes, bytesOf(type));
+      value(passing(isGeneration() ? "stream." + policy : role.str(), type));
     }
     return list;
   }
@@ -131,15 +151,16 @@ private:
       list.set("exec.part", b.getI64IntegerAttr(part));
   }
 
-  /// A value that passes between programs, of a micro-batch; the first one to name it describes it.
-  std::string passing(const std::string &name, Type type) {
+  /// A value that passes between programs, of a micro-batch unless it is resident; the first one to name it describes it.
+  std::string passing(const std::string &name, Type type, bool isResident = false) {
     if (!known.insert(name).second)
       return name;
     rt::pb::Value &value = sizes.values.emplace_back();
     value.set_name(name);
     value.set_type(dataType(type));
     value.set_elements(cast<RankedTensorType>(type).getNumElements());
-    value.set_per_micro_batch(true);
+    value.set_per_micro_batch(!isResident);
+    value.set_resident(isResident);
     return name;
   }
 
@@ -155,7 +176,8 @@ private:
 
 RegionSizes layOutRegions(ModuleOp module, const std::vector<SegmentLayout> &segments) {
   RegionLayout layout(module, segments);
-  layout.placeInputs(module);
+  if (!module->hasAttr("exec.generation"))
+    layout.placeInputs(module);
   for (auto function : module.getOps<func::FuncOp>())
     layout.place(function);
   return layout.sizes;

@@ -191,6 +191,8 @@ std::vector<SegmentLayout> layOutSegments(ModuleOp module, const RunConfig &run,
   std::vector<SegmentLayout> segments;
   for (const SegmentDescription &description : run.model.segments) {
     auto function = module.lookupSymbol<func::FuncOp>(description.kind);
+    if (!function) // generation has no joint function
+      function = module.lookupSymbol<func::FuncOp>(description.kind + ".decode");
     SegmentLayout segment;
     segment.kind = description.kind;
     segment.master = run.dtypes.masterWeights && run.dtypes.parameters != DType::F32;

@@ -79,7 +79,8 @@ def Exec_CallOp : Exec_Instruction<"call"> {
   let description = [{
     - (C1) function is one of plan.proto in lower case, or route, dispatch or combine, which have no kernel yet.
     - (C2) there is one type per buffer.
-    - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads.
+    - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads, and
+      that of a matmul before its bias, where it has a fourth buffer.
     `accumulate` adds to what the last buffer holds unless the RUN says that its bucket is written first, `always_adds`
     adds whatever the RUN says: Store of plan.proto.
   }];

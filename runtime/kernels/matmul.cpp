@@ -17,6 +17,8 @@ struct Tiling {
 /// the products at the full height.
 constexpr Tiling kLargest = {768, 384}, kLargestWithSums = {448, 256};
 constexpr int64_t kColumnStep = 32;
+/// Of products with so few rows that nothing is packed: a row of c stays in the first cache.
+constexpr Tiling kLargestOfFewRows = {4, 4096};
 
 /// Predicted cycles of a product in tiles of this size: 32 multiply-adds per cycle and one packed
 /// element per cycle.
@@ -68,7 +70,10 @@ public:
     reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
     Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1),
-                                 c_ == Storage::F32 ? kLargest : kLargestWithSums, threads);
+                                 m_ <= kLargestOfFewRows.rows ? kLargestOfFewRows
+                                 : c_ == Storage::F32         ? kLargest
+                                                              : kLargestWithSums,
+                                 threads);
     down_ = {m_, tiling.rows};
     across_ = {n_, tiling.columns};
     rowsFastest_ = m_ < n_;
@@ -84,7 +89,9 @@ public:
     largest.m = std::min(m_, down_.unitsPerPiece);
     largest.n = std::min(n_, across_.unitsPerPiece);
     largest.k = k_;
-    return loops_.gemmScratchBytes(largest);
+    cpu::GemmTask few = largest; // the last piece may have few rows
+    few.m = std::min(m_, kLargestOfFewRows.rows);
+    return std::max(loops_.gemmScratchBytes(largest), loops_.gemmScratchBytes(few));
   }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {

@@ -132,11 +132,11 @@ void PreparedRun::close() {
     context.metrics.close(closingSummary(context.result, options));
 }
 
-RunResult PreparedRun::finish(const std::optional<Failure> &failure) {
+RunResult PreparedRun::finish(const std::optional<RankFailure> &failure) {
   if (!context.loadFault.empty())
     throw PlanError(context.loadFault);
   if (failure)
-    throw RankFailure(*failure);
+    throw *failure;
   close();
   if (!context.metrics.fault().empty())
     throw std::runtime_error(fmt::format("the metrics are not complete: {}", context.metrics.fault()));

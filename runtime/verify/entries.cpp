@@ -25,7 +25,7 @@ void Play::begin() {
   call = -1;
 }
 
-/// Stored values and state are as the entry before has left them. Nothing but zeros ever lies between parameters.
+/// Stored values and state are as the entry before has left them.
 void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t number) {
   const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(number));
   auto set = [&](const pb::Buffer &buffer) {
@@ -41,6 +41,12 @@ void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t numb
   for (const pb::Buffer &state : bucket.state())
     if (use.updates() && finds(state.region()))
       set(state);
+  if (bucket.has_gradient())
+    beginGradient(bucket);
+}
+
+/// Nothing but zeros ever lies between parameters.
+void Play::beginGradient(const pb::Bucket &bucket) {
   Operand gradient = view.values.operandOf(bucket.gradient(), Access::Write);
   Where at = where(gradient.region);
   std::optional<Instance> instance = instanceOf(gradient);
@@ -67,18 +73,31 @@ void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t numb
 }
 
 /// Resident values besides buckets, as a cache: what subprograms ask for in a region that the entry finds.
+bool Play::isCache(const Operand &need) const {
+  const ValueInfo &info = view.values[need.value];
+  return info.isResident && info.part == ValueInfo::None && finds(static_cast<uint32_t>(need.region));
+}
+
 void Play::findResident() {
   for (uint32_t role = 0; role < static_cast<uint32_t>(view.plan.roles_size()); ++role)
     if (const Summary *summary = view.summaryOf(stage.calls(call), role))
       for (const Operand &need : summary->needs) {
-        const ValueInfo &info = view.values[need.value];
-        if (!info.isResident || info.part != ValueInfo::None || !finds(static_cast<uint32_t>(need.region)))
+        if (!isCache(need))
           continue;
         Where at = where(need.region);
         Content content = contentOf(need, at, *instanceOf(need));
         content.writer = 0;
         bytesOf(at).set(spanOf(need, at), content);
       }
+}
+
+/// Found ready, and left ready: an entry may follow itself.
+void Play::keepResident() {
+  for (uint32_t role = 0; role < static_cast<uint32_t>(view.plan.roles_size()); ++role)
+    if (const Summary *summary = view.summaryOf(stage.calls(call), role))
+      for (const Operand &need : summary->needs)
+        if (isCache(need))
+          checkReady(need, noQueue, "ends without");
 }
 
 /// In slot m of its place lies what micro-batch m reads.
@@ -112,6 +131,8 @@ void Play::end() {
   for (call = 0; call < stage.calls_size(); ++call)
     for (const pb::BucketUse &use : stage.calls(call).buckets())
       endBucket(stage.calls(call), use, use.bucket());
+  for (call = 0; call < stage.calls_size(); ++call)
+    keepResident();
   for (const pb::Exchange &exchange : stage.exchanges())
     if (!exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0)
       readByHost(exchange);

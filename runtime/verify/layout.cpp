@@ -130,12 +130,15 @@ void Layout::checkParameters(const pb::Bucket &bucket) {
 void Layout::checkBuffers(const pb::Bucket &bucket) {
   int64_t elements = static_cast<int64_t>(bucket.elements());
   checkBuffer(bucket, bucket.stored(), bucket.type(), elements);
-  checkBuffer(bucket, bucket.gradient(), pb::F32, elements);
+  if (bucket.has_gradient())
+    checkBuffer(bucket, bucket.gradient(), pb::F32, elements);
   for (const pb::Buffer &state : bucket.state())
     checkBuffer(bucket, state, pb::F32, elements / mesh.count(bucket.share()));
   for (int i = 1; i < bucket.state_size(); ++i)
     if (bucket.state(i).offset() < bucket.state(i - 1).offset())
       add("bucket '{}': its state {} lies before {}", bucket.name(), i, i - 1);
+  if (!bucket.has_gradient())
+    return;
   const pb::Value &gradient = plan.values(static_cast<int>(bucket.gradient().value()));
   if (gradient.additions() == 0 || mesh.divided(gradient.partial()) != mesh.divided(bucket.partial()))
     add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {}", bucket.name(),
@@ -201,7 +204,8 @@ void Layout::checkPlaces(int index) {
           add("stage {}: bucket '{}' of layer {} lies where another does", index, bucket.name(), use.owner());
       };
       place(bucket.stored());
-      place(bucket.gradient());
+      if (bucket.has_gradient())
+        place(bucket.gradient());
       for (const pb::Buffer &state : bucket.state())
         if (use.updates())
           place(state);

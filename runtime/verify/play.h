@@ -39,8 +39,11 @@ private:
   // entries.cpp
   void begin();
   void beginBucket(const pb::Call &call, const pb::BucketUse &use, uint32_t number);
+  void beginGradient(const pb::Bucket &bucket);
   void fill(const pb::Exchange &exchange);
+  bool isCache(const Operand &need) const;
   void findResident();
+  void keepResident();
   void end();
   void endBucket(const pb::Call &call, const pb::BucketUse &use, uint32_t number);
   void checkVersion(const pb::Buffer &buffer, uint32_t call, const pb::Bucket &bucket);

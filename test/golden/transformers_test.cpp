@@ -1,6 +1,7 @@
 // Weights as transformers has them, converted and interpreted, against losses of transformers (transformers.json, made
 // by transformers_reference.py): import-hf, the names and layouts of each model file, and the way back.
 #include "compiler/import/hf_config.h"
+#include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
 #include "tools/convert_command.h"
 
@@ -21,24 +22,6 @@ class Transformers : public testing::TestWithParam<const char *> {
 protected:
   Transformers() { fs::create_directories(place); }
   ~Transformers() override { fs::remove_all(place); }
-
-  /// model.safetensors in `there`, its weights by the formula.
-  static void writeWeights(const rt::ConvertedModel &converted, const fs::path &there) {
-    rt::NameMap names = converted.names("hf");
-    std::vector<rt::WrittenTensor> tensors;
-    for (const rt::ForeignTensor &tensor : names.tensors({0, converted.model.layers, true, true, {}}, 0, {}))
-      if (!tensor.isDerived && !tensor.isTied)
-        tensors.push_back({tensor.names.front(), rt::pb::F32, tensor.shape, [tensor] {
-                             std::vector<float> values(rt::tensorBytes(tensor.shape, rt::pb::F32) / 4);
-                             for (size_t i = 0; i < values.size(); ++i)
-                               values[i] = static_cast<float>(
-                                   rt::initialValue(42, tensor.names.front(), rt::InitialKind::Normal, 0.3, i));
-                             auto bytes = std::as_bytes(std::span(values));
-                             return std::vector<std::byte>(bytes.begin(), bytes.end());
-                           }});
-    fs::create_directories(there);
-    rt::writeSafetensorsInTurn(there / "model.safetensors", tensors, {{"format", "pt"}});
-  }
 
   static Values valuesOf(const rt::WeightModel &model, const fs::path &checkpoint) {
     rt::NativeSource source(model, checkpoint);
@@ -63,7 +46,7 @@ TEST_P(Transformers, LosesTheSame) {
   ImportedRun run = importRun(runFile, options);
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   rt::ConvertedModel converted = convertedModel(run);
-  writeWeights(converted, place / "hf");
+  writeFormulaWeights(converted, place / "hf");
   fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
   nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
   GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));

@@ -65,6 +65,21 @@ struct AttentionBackwardTask {
   void *scratch;
 };
 
+/// All tokens of one kv head of one sequence over its caches [context, headDim]; those of a token follow each other at
+/// the strides, in elements, and so do a kv head's queries. `scratch` has kLargestHead and context floats, each with whole vectors to spare.
+struct AttendCacheTask {
+  Storage storage;
+  int64_t tokens, group, headDim, context, queryStride, keyStride;
+  float scale;
+  const void *q, *k, *v; ///< of the first token
+  const int32_t *positions;
+  void *out, *keys, *values;
+  float *scratch;
+};
+
+/// Elements of a head that attention takes at most.
+inline constexpr int64_t kLargestHead = 384; // one row of a packed operand
+
 /// Tokens [0, tokens) of a rotary embedding; `frequencies` has headDim / 2 entries in turns per
 /// position.
 struct RopeTask {
@@ -86,6 +101,7 @@ struct Loops {
   void (*attentionForward)(const AttentionForwardTask &task);
   size_t (*attentionBackwardScratchBytes)(const AttentionShape &shape);
   void (*attentionBackward)(const AttentionBackwardTask &task);
+  void (*attendCache)(const AttendCacheTask &task);
   void (*convert)(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
   /// to[i] += from[i]
   void (*add)(const void *from, Storage fromStorage, float *to, int64_t elements);
