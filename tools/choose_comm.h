@@ -12,7 +12,7 @@ namespace espalier {
 
 /// What the command line says of it.
 struct CommWords {
-  std::string comm; ///< local, shm or mpi; empty: what started this process says it
+  std::string comm; ///< local, shm, mpi or nccl; empty: what started this process says it
   bool processes = false;
   std::optional<int> nodes, nodeRank;
   std::string rendezvous, tokenFile, rankTable, serverId, deviceRange;

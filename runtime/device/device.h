@@ -100,14 +100,28 @@ public:
   virtual void finishTurns(int /*behind*/) {}
 };
 
+/// Which device of its host a rank takes.
+struct DevicePlace {
+  int ordinal = 0;
+  bool isShared = false; ///< ranks may share one: where the host shows fewer, they begin again with the first
+};
+
 /// What a rank has on the host.
 struct RankHost {
   Communicator &communicator; ///< to the other ranks
   ThreadPool &pool;
   int spins; ///< polls before a waiting rank sleeps
+  DevicePlace device = {.ordinal = communicator.rank()};
 };
 
-/// A plan's code, loaded for the devices of this process; shared by its ranks and outlives their devices.
+/// What is asked of a host for one of its ranks.
+struct DeviceDemand {
+  int rank;
+  DevicePlace device;
+};
+
+/// A plan's code for the devices of this process; shared by its ranks and outlives their devices. Of a plan of several
+/// ranks no device is touched before open(): a driver that was started does not survive a fork.
 class Backend {
 public:
   virtual ~Backend() = default;
@@ -117,6 +131,10 @@ public:
 
   /// Host memory that a rank of the stage takes with `threads` threads.
   virtual uint64_t hostBytes(const pb::Stage &stage, int threads) const = 0;
+
+  /// For ranks that will be processes of this host, forked from this one: refuses what they would be refused, before
+  /// there are any. Returns what they run on, in words; empty where it goes without saying. Throws PlanError.
+  virtual std::string requireDevices(std::span<const DeviceDemand>) const { return ""; }
 
   /// Takes and zeroes the memory of a rank. `stage` is the rank's. Throws PlanError where it cannot be had.
   virtual std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) = 0;

@@ -61,7 +61,7 @@ bool runRank(RunContext &context, const RankPlace &place) {
     writeStatus(agreement, context.options.status);
     pool.emplace(place.threads, place.spins);
     const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
-    device = context.program.backend().open(stage, {*communicator, *pool, place.spins});
+    device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
     executor.emplace(context.program, place.rank, *device);
     executor->fault = context.options.fault;
     Trainer(context, *executor, agreement, *pool).run();

@@ -14,6 +14,7 @@ struct RankPlace {
   int rank = 0;
   bool isFirstHere = true; ///< no rank below it is in its process
   int threads = 1, spins = 0;
+  DevicePlace device = {.ordinal = rank};
   std::function<std::unique_ptr<Communicator>()> open;
   std::function<void(const Failure &)> abort; ///< stops all ranks; throws nothing
   std::function<void()> leave = [] {};        ///< called before its memory goes

@@ -25,6 +25,7 @@ void runThreads(PreparedRun &run, LocalWorld &world) {
                      rank == 0,
                      run.threads,
                      run.spins,
+                     {rank, run.options.sharesDevices},
                      [&, rank] { return world.communicator(rank); },
                      abort,
                      [&] { ended.arrive_and_wait(); }};

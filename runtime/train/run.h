@@ -49,6 +49,7 @@ struct RunOptions {
   std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
   int64_t steps = 1;                             ///< in total: a resumed run continues up to here
   int threads = 0;                               ///< per rank; 0: cores / ranks of the host, at least 1
+  bool sharesDevices = false;                    ///< ranks may share a device where there are fewer
   std::optional<launch::Topology> topology;      ///< which ranks this process has; none: all
   std::string token;                             ///< that the processes of several hosts know; empty for none
   std::filesystem::path metrics;                 ///< JSON lines; empty for none

@@ -71,8 +71,9 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
   place.token = agreement.first(rank > 0 ? "" : hasToken ? run->checkpoints->token() : "none");
   requireNone(agreement, rank, rank > 0 ? refusalOf(open) : Refusal());
   auto abort = [&](const Failure &failure) { world.abort(failure); };
-  runRank(run->context,
-          {rank, /*isFirstHere=*/true, run->threads, run->spins, [&] { return std::move(communicator); }, abort});
+  runRank(
+      run->context,
+      {rank, /*isFirstHere=*/true, run->threads, run->spins, {rank}, [&] { return std::move(communicator); }, abort});
   return finish(*run, world.failure(), rank);
 }
 

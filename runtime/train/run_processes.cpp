@@ -11,6 +11,7 @@
 #include "runtime/train/stop.h"
 #include "runtime/train/told_result.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
 #include <unistd.h>
@@ -21,19 +22,37 @@ namespace {
 /// How long processes that were started apart wait for each other.
 constexpr launch::Milliseconds startTogether{60000};
 
+DevicePlace deviceOf(const RunOptions &options, int rank) {
+  if (!options.topology)
+    return {rank, options.sharesDevices};
+  auto place = std::ranges::find(options.topology->ranks, rank) - options.topology->ranks.begin();
+  return {options.topology->devices[place], options.sharesDevices};
+}
+
+/// What the ranks of this process find here, before there are any.
+void requireDevices(const Program &program, const RunOptions &options, std::span<const int> ranks) {
+  std::vector<DeviceDemand> demands;
+  for (int rank : ranks)
+    demands.push_back({rank, deviceOf(options, rank)});
+  std::string devices = program.backend().requireDevices(demands);
+  if (options.log)
+    fmt::print("{}", devices);
+}
+
 /// What processes cannot bring home.
 void requireRecordsOnly(const RunOptions &options) {
   if (options.keepGradients || options.keepParameters)
-    throw PlanError("--dump-gradients and --dump-parameters gather in one process; leave out --processes");
+    throw PlanError("--dump-gradients and --dump-parameters gather in one process; leave out --processes, or give "
+                    "--comm local");
 }
 
-/// Bytes that all ranks together allocate of what they share.
+/// Bytes that all ranks together allocate of what they share: their arenas, unless these lie on devices.
 size_t sharedBytes(const Program &program) {
   constexpr size_t besides = size_t{1} << 16; // a page for each piece, and what the meeting of all ranks takes
   auto ranks = static_cast<size_t>(program.mesh().ranks());
   size_t bytes = Agreement::sharedBytes(ranks) + ranks * besides;
   for (const pb::Stage &stage : program.plan().stages())
-    bytes += stage.arena_bytes(pb::DEVICE) * (ranks / program.mesh().count(PP));
+    bytes += program.plan().target() != "cpu" ? 0 : stage.arena_bytes(pb::DEVICE) * (ranks / program.mesh().count(PP));
   return bytes;
 }
 
@@ -84,6 +103,7 @@ HostRun::HostRun(const Program &program, const RunOptions &options)
   if (options.topology && !options.topology->isOneHost())
     throw PlanError(fmt::format("the ranks of {} hosts cannot share memory; start one host, or mpirun for several",
                                 options.topology->nodes));
+  requireDevices(program, options, ranks);
   shareStopSignal();
   if (options.topology && !options.topology->meeting.empty())
     meeting.emplace(*options.topology, member(), startTogether, options.stopSignal);
@@ -127,7 +147,7 @@ int HostRun::runProcess(int rank) {
   onCrash(abort);
   RunContext &context = prepared->context;
   bool isDone = runRank(context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
-                                  [&] { return world->communicator(rank); }, abort});
+                                  deviceOf(options, rank), [&] { return world->communicator(rank); }, abort});
   if (rank == ranks.front() && isDone) {
     if (rank == 0)
       prepared->close();

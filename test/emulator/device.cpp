@@ -3,9 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <pthread.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
+
+#include "test/emulator/mutant.h"
 
 namespace espalier::emulator {
 
@@ -66,6 +69,7 @@ Device::Device()
     lock.lock();
   };
   on_exit(endBadly, nullptr);
+  pthread_atfork(nullptr, nullptr, [] { instance().isForked = instance().isInitialised; });
 }
 
 void Device::report(CUresult status, const std::string &what) {
@@ -155,6 +159,11 @@ Stream *Device::stream(CUstream handle) {
   return queue.owns(stream) ? stream : nullptr;
 }
 
+Stream *Device::workStream(CUstream handle) {
+  Stream *meant = stream(handle);
+  return meant && isMutant("swap_queues") ? queue.neighbour(meant) : meant;
+}
+
 LoadedKernel *Device::kernel(const void *handle) {
   for (const auto &module : modules)
     for (auto &[name, kernel] : module->kernels)
@@ -165,7 +174,7 @@ LoadedKernel *Device::kernel(const void *handle) {
 
 CUresult enqueueFor(CUstream stream, Operation operation) {
   return guarded([&](Device &device) {
-    Stream *target = device.stream(stream);
+    Stream *target = device.workStream(stream);
     if (!target)
       return CUDA_ERROR_INVALID_HANDLE;
     device.queue.enqueue(target, std::move(operation));

@@ -36,6 +36,7 @@ public:
 
   std::recursive_mutex lock;
   bool isInitialised = false;
+  bool isForked = false; // it was initialised before a fork, of which this is the child: nothing works any more
   CUresult failure = CUDA_SUCCESS; // the first fault of the device's work: every later call ends with it
   Memory memory;
   Queue queue;
@@ -57,6 +58,8 @@ public:
 
   /// The stream behind a handle; nullptr where it is none.
   Stream *stream(CUstream handle);
+  /// The same, for work: a mutant puts it elsewhere.
+  Stream *workStream(CUstream handle);
   template <class T, class Handle> static T *find(const std::set<std::unique_ptr<T>> &owned, Handle handle) {
     for (const auto &one : owned)
       if (reinterpret_cast<Handle>(one.get()) == handle)
@@ -100,6 +103,8 @@ extern thread_local int currentDevice;
 /// Runs a call of the driver under its lock, with what holds for nearly all of them.
 template <class F> CUresult guarded(F call, bool needsContext = true) {
   Device &device = Device::instance();
+  if (device.isForked) // before the lock, which nobody may be left to release
+    return CUDA_ERROR_NOT_INITIALIZED;
   std::lock_guard held(device.lock);
   if (!device.isInitialised)
     return CUDA_ERROR_NOT_INITIALIZED;

@@ -46,6 +46,7 @@ public:
 
   std::string level() const override;
   uint64_t hostBytes(const pb::Stage &stage, int) const override { return stage.arena_bytes(pb::HOST); }
+  std::string requireDevices(std::span<const DeviceDemand> ranks) const override;
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 
 private:
@@ -57,7 +58,6 @@ private:
   const Driver driver;
   const CublasLt cublas;
   std::optional<const Nccl> nccl; ///< of a plan of several ranks
-  const int devices;              ///< that the driver shows
   std::mutex mutex;
   std::map<int, std::unique_ptr<LoadedPlan>> loaded; ///< by ordinal
 };
