@@ -128,7 +128,7 @@ LogicalResult emit(Compilation &c) {
   if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
     return failure();
   assignStages({c.run, c.plan, c.segments, c.regions, buckets, transfers}, c.out);
-  addCommunicators(c.plan, c.out);
+  addCommunicators(c.out);
   return success();
 }
 

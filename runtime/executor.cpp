@@ -31,6 +31,11 @@ void Executor::run(uint32_t entry) {
   CrashSite site(this);
   position = {};
   position.entry = static_cast<int>(entry);
+  if (trace) { // all ranks begin together, so that their times can be compared
+    meet();
+    theDevice.drain();
+    trace->restart();
+  }
   const Range &blocks = program.entries[entry];
   for (uint32_t i = 0; i < blocks.count; ++i)
     runBlock(program.blocks[blocks.first + i]);
@@ -98,14 +103,19 @@ void Executor::runCalls(const PreparedAction &action) {
     for (uint32_t i = 0; i < action.first.count; ++i)
       isFirst[program.buckets[action.first.first + i]] = is;
   };
+  size_t event = beginEvent(TraceEvent::Run, action.role, action.calls.first);
   setFirst(1);
   for (uint32_t i = 0; i < action.calls.count; ++i) {
     position.call = static_cast<int>(action.calls.first + (action.backwards ? action.calls.count - 1 - i : i));
     const PreparedCall &call = program.calls[position.call];
-    if (uint32_t subprogram = call.programs[action.role])
+    if (uint32_t subprogram = call.programs[action.role]) {
+      size_t part = beginEvent(TraceEvent::Call, action.role, static_cast<uint32_t>(position.call));
       runSubprogram(call, subprogram - 1);
+      endEvent(part);
+    }
   }
   setFirst(0);
+  endEvent(event);
 }
 
 void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram) {
@@ -123,6 +133,8 @@ void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram) {
     if (guards)
       guards->check(position.subprogram, position.instruction, bases);
     theDevice.progress();
+    if (trace)
+      endFlights();
   }
   position.instruction = -1;
 }
@@ -186,9 +198,10 @@ void Executor::callLibrary(const PreparedInstruction &instruction) {
 
 void Executor::start(uint32_t transfer, uint32_t call) {
   const PreparedTransfer &prepared = program.transfers[transfer];
+  size_t event = beginEvent(TraceEvent::Flight, transfer, call);
   FlightTicket ticket =
       theDevice.start({*prepared.number, resolve(prepared.from, places), resolve(prepared.to, morePlaces)});
-  open[transfer].push_back({call, microBatch, ticket});
+  open[transfer].push_back({call, microBatch, ticket, event});
 }
 
 void Executor::wait(uint32_t transfer, uint32_t call) {
@@ -196,8 +209,30 @@ void Executor::wait(uint32_t transfer, uint32_t call) {
   auto isIt = [&](const OpenFlight &flight) { return flight.call == call && flight.microBatch == microBatch; };
   auto flight = std::ranges::find_if(flights, isIt);
   assert(flight != flights.end()); // as the verifier has proved
+  size_t event = beginEvent(TraceEvent::Wait, transfer, call);
   theDevice.wait(flight->ticket);
+  endEvent(event);
+  endEvent(flight->event);
   flights.erase(flight);
+}
+
+size_t Executor::beginEvent(TraceEvent::Kind kind, uint32_t subject, uint32_t call) {
+  return trace ? trace->begin(kind, subject, call, microBatch) : 0;
+}
+
+/// What was issued has ended when the event does.
+void Executor::endEvent(size_t event) {
+  if (!trace)
+    return;
+  theDevice.drain();
+  trace->end(event);
+}
+
+void Executor::endFlights() {
+  for (const std::vector<OpenFlight> &flights : open)
+    for (const OpenFlight &flight : flights)
+      if (theDevice.hasEnded(flight.ticket))
+        trace->end(flight.event);
 }
 
 uint64_t Executor::address(uint32_t call, const pb::Buffer &buffer, uint32_t slot) const {

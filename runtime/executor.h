@@ -6,6 +6,7 @@
 #include "runtime/device/device.h"
 #include "runtime/guards.h"
 #include "runtime/program.h"
+#include "runtime/trace.h"
 
 #include <array>
 #include <optional>
@@ -60,12 +61,14 @@ public:
 
   int64_t step = -1; ///< optimizer steps begun, as reports of failures say; -1: none to speak of
   std::optional<Fault> fault;
+  TraceRecorder *trace = nullptr; ///< takes note of the next entry; all ranks have one, or none (null)
 
 private:
   /// A flight that no WAIT has met.
   struct OpenFlight {
     uint32_t call, microBatch;
     FlightTicket ticket;
+    size_t event; ///< of the trace
   };
 
   void runBlock(const PreparedBlock &block);
@@ -78,6 +81,9 @@ private:
   void start(uint32_t transfer, uint32_t call);
   void wait(uint32_t transfer, uint32_t call);
   void fail() const;
+  size_t beginEvent(TraceEvent::Kind kind, uint32_t subject, uint32_t call);
+  void endEvent(size_t event);
+  void endFlights();
 
   void setSlots(const PreparedCall &call, Range slots);
   void bind(const PreparedCall &call);

@@ -81,8 +81,8 @@ rt::Comm commOf(const Topology &topology, const std::string &wish, const std::st
 /// How ranks of a plan for GPUs do: as processes, but as threads where one process has to see all tensors.
 rt::Comm cudaCommOf(const Topology &topology, const std::string &wish, const rt::RunOptions &options) {
   bool isAlone = topology.world == 1 || options.keepGradients || options.keepParameters;
-  bool isLocal = wish == "local" || (isAlone && wish.empty() && !topology.isProcessPerRank());
-  return isLocal ? rt::Comm::local : rt::Comm::shm;
+  bool isLocal = wish == "local" || (isAlone && wish.empty());
+  return isLocal && !topology.isProcessPerRank() ? rt::Comm::local : rt::Comm::shm;
 }
 
 std::string wishOf(const CommWords &words, const Topology &topology, const std::string &file) {

@@ -21,6 +21,9 @@ void addVerifyCommand(CLI::App &app, int &exitCode);
 /// `bench plans FILE.csv ...`: the planner against tables of published runs.
 void addBenchCommand(CLI::App &app, int &exitCode);
 
+/// `bench roofline X.plan`, a verb of `bench`: what its kernels take at least.
+void addRooflineCommand(CLI::App &bench, int &exitCode);
+
 /// `cluster generate | merge | check`: rank tables.
 void addClusterCommand(CLI::App &app, int &exitCode);
 

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -51,7 +52,15 @@ std::string resumeCommand() {
   return quote(words);
 }
 
+/// Before hours of training: whether what is written at their end has a place.
+void checkTrace(const std::filesystem::path &file) {
+  std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (!file.empty() && (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(file)))
+    throw rt::PlanError(fmt::format("--trace {}: cannot be written; name a file in a folder that can", file.string()));
+}
+
 int runPlanFile(RunWords &words) {
+  checkTrace(words.options.trace);
   rt::pb::Plan plan = rt::readPlan(words.plan);
   chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
@@ -123,6 +132,8 @@ void addRunCommand(CLI::App &app, int &exitCode) {
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
   addCommOptions(*run, words->comm);
   run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
+  run->add_option("--trace", options.trace,
+                  "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
   run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run->add_option("--failure-timeout", options.failureSeconds,
                   "seconds within which all processes of this host have ended after one failed")

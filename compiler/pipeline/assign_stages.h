@@ -9,8 +9,6 @@
 
 #include "runtime/plan.pb.h"
 
-#include <string>
-
 namespace espalier {
 
 /// What all stages of one plan share.
@@ -22,17 +20,6 @@ struct StageInputs {
   const std::vector<BucketTransfers> &buckets; ///< by number
   const StepTransfers &transfers;
 };
-
-/// One layer of the model: which segment, which number among its repeats, what it keeps.
-struct LayerCall {
-  std::string kind;
-  int index = -1;     ///< among the repeated layers; -1 for embed and head
-  uint32_t layer = 0; ///< among all layers, embed and head included
-  std::string policy = "none";
-};
-
-/// The calls of a stage, in the order of the forward pass.
-std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, int stage);
 
 /// Adds the stages to `out`, which has everything else.
 void assignStages(const StageInputs &inputs, rt::pb::Plan &out);

@@ -1,6 +1,7 @@
 #include "compiler/pipeline/segment_layout.h"
 
 #include "compiler/codegen/guards.h"
+#include "compiler/pipeline/stage_calls.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -122,7 +123,7 @@ public:
 private:
   SegmentBucket &bucketFor(const SegmentParameter &parameter, const std::string &tied) {
     double weight = 1.0 / parameter.replicas;
-    bool acrossStages = !tied.empty() && plan.pp > 1;
+    bool acrossStages = !tied.empty() && headStage(plan) > 0;
     if (acrossStages)
       weight /= 2;
     for (SegmentBucket &bucket : segment.buckets)
@@ -138,9 +139,9 @@ private:
     bucket.decays = parameter.description->decay;
     bucket.normWeight = weight;
     if (acrossStages)
-      bucket.holders = {0, static_cast<uint32_t>(plan.pp - 1)};
+      bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
     bucket.isTied = !parameter.description->tiedTo.empty();
-    bucket.isTiedHere = bucket.isTied && plan.pp == 1;
+    bucket.isTiedHere = bucket.isTied && headStage(plan) == 0;
     segment.buckets.push_back(std::move(bucket));
     return segment.buckets.back();
   }

@@ -61,8 +61,8 @@ struct SegmentLayout {
   uint64_t gradientOffset(const SegmentParameter &parameter) const;
 };
 
-/// One layout per segment of the module, which is localized and still has joint functions. With a single stage,
-/// segments that share tied parameters share one region: offsets of the second continue those of the first.
+/// One layout per segment of the module, which is localized and still has joint functions. Segments
+/// that share tied parameters and lie on one stage share one region: offsets of the second continue those of the first.
 std::vector<SegmentLayout> layOutSegments(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan);
 
 /// Parts of the optimizer's state, in their order in the region: of "block.decayed" the first is

@@ -91,8 +91,13 @@ public:
   /// Holds back what is issued later on queue 0 until the flight has ended. Throws RankStopped when another rank
   /// failed.
   virtual void wait(FlightTicket ticket) = 0;
+  /// Whether an open flight is known to have ended. For measurements.
+  virtual bool hasEnded(FlightTicket /*ticket*/) const { return false; }
   /// Does for open flights what can be done now; called between instructions.
   virtual void progress() {}
+
+  /// Holds the host until all work issued so far on queue 0 is done. For measurements.
+  virtual void drain() {}
 
   /// All work of an entry was issued.
   virtual void endTurn() {}

@@ -64,6 +64,7 @@ struct RunOptions {
   bool keepParameters = false;                   ///< fill RunResult::parameters
   bool log = false;                              ///< a line per step on standard output
   std::filesystem::path status;                  ///< who runs where, once all have met; empty for none
+  std::filesystem::path trace;                   ///< the last step trained, as it was run; empty for none
   std::filesystem::path failureReport;           ///< written where a rank fails; empty for none
   double failureSeconds = 5;                     ///< within which all processes have ended after a failure
   std::string resumeCommand;                     ///< for that report

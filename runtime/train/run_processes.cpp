@@ -100,10 +100,10 @@ std::vector<int> ranksOf(const Program &program, const RunOptions &options) {
 HostRun::HostRun(const Program &program, const RunOptions &options)
     : program(program), options(options), ranks(ranksOf(program, options)) {
   requireRecordsOnly(options);
+  requireDevices(program, options, ranks);
   if (options.topology && !options.topology->isOneHost())
     throw PlanError(fmt::format("the ranks of {} hosts cannot share memory; start one host, or mpirun for several",
                                 options.topology->nodes));
-  requireDevices(program, options, ranks);
   shareStopSignal();
   if (options.topology && !options.topology->meeting.empty())
     meeting.emplace(*options.topology, member(), startTogether, options.stopSignal);

@@ -4,6 +4,7 @@
 #include "runtime/abi.h"
 #include "runtime/status.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/write_trace.h"
 
 #include <algorithm>
 #include <cmath>
@@ -82,8 +83,10 @@ Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader 
 
 void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
+  executor.trace = context.options.trace.empty() ? nullptr : &recorder;
   Scalars results =
       runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);
+  executor.trace = nullptr;
   StepOutcome outcome = endStep(settings, results, state);
   divergence = divergenceRule.judge(outcome, state);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -121,6 +124,8 @@ void Trainer::saveIfDue() {
 
 /// Whoever has heard of the end has all behind it: no rank can fail any more.
 void Trainer::endRun() {
+  if (!context.options.trace.empty() && state.step > firstStep)
+    writeTrace(context.program, executor.rankProgram().rank, recorder, agreement, context.options.trace);
   int here = isStopped ? signalHere() : 0;
   std::string signal = agreement.first(here != 0 ? std::to_string(here) : "");
   if (!agreement.isFirstHere())

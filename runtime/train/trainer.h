@@ -70,6 +70,7 @@ private:
   std::optional<BatchLoader> heldOutBatches;
   const EntryPlace trainEntry, evaluateEntry;
   const uint32_t scalarsExchange, resultsExchange;
+  TraceRecorder recorder; ///< of the last step, where one is asked for
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
   std::string divergence; ///< the rule's verdict

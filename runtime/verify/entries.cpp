@@ -1,4 +1,5 @@
 // Rule J: what an entry finds, what the host has filled, and what must be there at its end.
+#include "runtime/abi.h"
 #include "runtime/verify/play.h"
 
 #include <algorithm>
@@ -149,7 +150,26 @@ void Play::readByHost(const pb::Exchange &exchange) {
   bool isPerMicroBatch = view.values[operand.value].isPerMicroBatch;
   for (microBatch = 0; microBatch < (isPerMicroBatch ? entry.micro_batches() : 1); ++microBatch) {
     slotOf[place->lifetime()] = microBatch;
-    checkReady(operand, noQueue, "the host reads");
+    if (checkReady(operand, noQueue, "the host reads") && exchange.name() == "results")
+      checkAgreed(exchange, operand);
+  }
+}
+
+/// The sums that the host reads are those of all ranks, and what a process was asked all of them know.
+void Play::checkAgreed(const pb::Exchange &exchange, const Operand &operand) {
+  uint32_t all = view.mesh.divided(allAxes), root = view.values[operand.value].root;
+  Where at = where(operand.region);
+  for (uint32_t slot : {LossSum, TokenCount, SquaredNorm, StopRequests}) {
+    bool isTerm = std::ranges::any_of(view.plan.values(), [&](const pb::Value &value) {
+      return value.whole() == root + 1 && value.first() == slot && value.elements() == 1 &&
+             view.mesh.divided(value.partial()) == all;
+    });
+    auto isAgreed = [&](const Content &content) {
+      return content.tag > 0 && view.mesh.divided(view.plan.values(static_cast<int>(content.tag) - 1).partial()) == 0;
+    };
+    int64_t begin = at.base + operand.span.begin + slot * 4;
+    if (all && (!isTerm || bytesOf(at).check({begin, begin + 4, 0}, isAgreed)))
+      add("slot {} of '{}', which the host reads, is not summed over all ranks", slot, exchange.name());
   }
 }
 

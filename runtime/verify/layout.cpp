@@ -80,6 +80,11 @@ int64_t Layout::elementsOf(const pb::Bucket &bucket, const pb::Parameter &parame
   int64_t elements = 1;
   uint32_t used = mesh.divided(bucket.partial()) | PP;
   for (int i = 0; i < parameter.padded_shape_size(); ++i) {
+    // Only the vocabulary is padded.
+    if (parameter.shape(i) != parameter.padded_shape(i) &&
+        (parameter.shape(i) != plan.settings().vocabulary() || parameter.shape(i) > parameter.padded_shape(i)))
+      add("bucket '{}', parameter '{}': dimension {} has {} rows of {}, the vocabulary {}", bucket.name(),
+          parameter.name(), i, parameter.shape(i), parameter.padded_shape(i), plan.settings().vocabulary());
     uint32_t axes = mesh.divided(parameter.split(i));
     int64_t size = static_cast<int64_t>(parameter.padded_shape(i)), parts = mesh.count(axes);
     if (axes & used) {

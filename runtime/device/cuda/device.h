@@ -27,6 +27,8 @@ public:
   uint32_t addTransfer(const TransferShape &transfer) override { return flights.add(transfer); }
   FlightTicket start(const FlightStart &flight) override { return flights.start(flight); }
   void wait(FlightTicket ticket) override { flights.wait(ticket); }
+  bool hasEnded(FlightTicket ticket) const override { return flights.hasEnded(ticket); }
+  void drain() override { compute.finish(); }
   void endTurn() override;
   void finishTurns(int behind) override;
 
