@@ -113,8 +113,10 @@ ShmWorld::ShmWorld(std::unique_ptr<FileMemory> memory) : World(std::move(memory)
   board = static_cast<FileMemory &>(*this->memory).board();
 }
 
-ShmWorld::ShmWorld(int ranks, size_t bytes)
-    : ShmWorld(ranks, std::make_unique<FileMemory>(makeFile(withBoard(ranks, bytes)), /*address=*/0)) {}
+ShmWorld::ShmWorld(int ranks, size_t bytes, int firstOfRun)
+    : ShmWorld(ranks, std::make_unique<FileMemory>(makeFile(withBoard(ranks, bytes)), /*address=*/0)) {
+  first = firstOfRun;
+}
 
 std::unique_ptr<ShmWorld> ShmWorld::openForOthers(int ranks, size_t bytes) {
   auto memory = std::make_unique<FileMemory>(makeFile(withBoard(ranks, bytes)), agreedAddress);

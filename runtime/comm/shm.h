@@ -10,9 +10,9 @@ namespace espalier::rt {
 /// The shared side of ranks that are processes, made before they are forked.
 class ShmWorld final : public World {
 public:
-  /// `bytes`: what all ranks together allocate. Takes addresses only; memory is taken where it is first touched. Throws
-  /// MemoryError.
-  ShmWorld(int ranks, size_t bytes);
+  /// `bytes`: what all ranks together allocate. Takes addresses only; memory is taken where it is first touched. Rank i
+  /// here is rank `first` + i of the run. Throws MemoryError.
+  ShmWorld(int ranks, size_t bytes, int first = 0);
 
   /// The same for processes that were started apart: they join it by the memory's file. Throws MemoryError.
   static std::unique_ptr<ShmWorld> openForOthers(int ranks, size_t bytes);
@@ -21,13 +21,7 @@ public:
   /// Of openForOthers' world: to be given to the other processes.
   int file() const;
 
-  /// Says that `rank` lives: its count grows. By a thread of its own, as a rank may compute for long.
-  void beat(int rank) { board->bells[rank].beats.fetch_add(1, std::memory_order_relaxed); }
-  uint32_t beats(int rank) const { return board->bells[rank].beats.load(std::memory_order_relaxed); }
-
-  /// Says that `rank` has done its work, so that nobody misses it when it ends.
-  void leave(int rank) { board->bells[rank].hasLeft.store(true, std::memory_order_release); }
-  bool hasLeft(int rank) const { return board->bells[rank].hasLeft.load(std::memory_order_acquire); }
+  int firstRank() const { return first; }
 
   /// True for one process of all, the first that asks: it tells people of a failure.
   bool claimTelling() { return !board->isTold.exchange(true, std::memory_order_acq_rel); }
@@ -36,6 +30,8 @@ private:
   class FileMemory;
   ShmWorld(int ranks, std::unique_ptr<FileMemory> memory);
   explicit ShmWorld(std::unique_ptr<FileMemory> memory);
+
+  int first = 0;
 };
 
 } // namespace espalier::rt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/comm/shm.h"
+#include "runtime/launch/launchers.h"
 #include "runtime/launch/watch.h"
 
 #include <functional>
@@ -11,7 +12,7 @@ namespace espalier::rt {
 
 /// The process of one rank, a child of this one.
 struct Process {
-  int rank = -1;
+  int rank = -1;             ///< in its world
   pid_t id = -1;
   int handle = -1;           ///< of the kernel, readable once the process has ended
   std::optional<int> status; ///< as waitpid says it, once it has ended
@@ -31,10 +32,22 @@ std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const st
 /// The same for all ranks.
 std::vector<Process> spawn(ShmWorld &world, const std::function<int(int rank)> &body);
 
+/// How ranks are watched.
+struct Supervision {
+  Patience patience = {};
+  std::vector<Neighbour> neighbours = {};
+  launch::Launchers *others = nullptr; ///< of other hosts; null for none
+  /// Completes what was seen of a rank, given by its number in the world, that could not say itself where it stood.
+  std::function<void(int rank, Failure &failure)> describe = [](int, Failure &) {};
+};
+
 /// Waits until all have ended. The first that ends ill or is silent stops all ranks of `world`, and so does a neighbour
 /// that ends before its ranks have done their work; who was silent is killed, as it will not see the stop, and so is
-/// what has not ended soon after it. Returns the first failure: what a rank reported, or else what was seen of one.
-std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience = {},
-                                 std::span<const Neighbour> neighbours = {});
+/// what has not ended soon after it. Returns the first failure: what a rank reported, or else what was seen of one. With
+/// `others` a failure here stops their ranks too, and one there these.
+std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how = {});
+
+/// After a failure: says what this host's ranks waited for, and hears what the others' did. Not for long.
+RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience);
 
 } // namespace espalier::rt

@@ -56,8 +56,14 @@ constexpr RankVariables perRank[] = {
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-constexpr const char *otherVariables[] = {"MASTER_ADDR", "MASTER_PORT",         "RANK",
-                                          "WORLD_SIZE",  "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"};
+constexpr const char *otherVariables[] = {"MASTER_ADDR",
+                                          "MASTER_PORT",
+                                          "RANK",
+                                          "WORLD_SIZE",
+                                          "SLURM_STEP_NODELIST",
+                                          "SLURM_STEP_TASKS_PER_NODE",
+                                          "SLURMD_NODENAME",
+                                          "OMPI_MCA_orte_local_daemon_uri"};
 
 /// Port at which ranks meet where the launcher gives a host only: the same for all of a job.
 constexpr int firstPort = 20000, ports = 20000;

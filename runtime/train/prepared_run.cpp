@@ -100,11 +100,11 @@ void PreparedRun::close() {
     context.metrics.close(closingSummary(context.result, options));
 }
 
-RunResult PreparedRun::finish(const std::optional<Failure> &failure) {
+RunResult PreparedRun::finish(const std::optional<RankFailure> &failure) {
   if (checkpoints && !checkpoints->loadFault().empty())
     throw PlanError(checkpoints->loadFault());
   if (failure)
-    throw RankFailure(*failure);
+    throw *failure;
   close();
   if (!context.metrics.fault().empty())
     throw std::runtime_error(fmt::format("the metrics are not complete: {}", context.metrics.fault()));

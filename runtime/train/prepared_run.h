@@ -21,7 +21,7 @@ public:
   PreparedRun(const Program &program, const RunOptions &options, const ProcessPlace &place);
 
   /// Once all ranks have ended. Throws PlanError, RankFailure or std::runtime_error where not all is well.
-  RunResult finish(const std::optional<Failure> &failure);
+  RunResult finish(const std::optional<RankFailure> &failure);
 
   /// Says how the run ended, unless its checkpoints could not be read.
   void close();

@@ -9,7 +9,7 @@
 #include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
 #include "runtime/train/stop.h"
-#include "runtime/train/told_result.h"
+#include "runtime/train/watched_run.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -56,15 +56,6 @@ size_t sharedBytes(const Program &program) {
   return bytes;
 }
 
-/// Two fifths of the time for silence, as many for the others' end; the rest for who is slow.
-Patience patienceOf(const RunOptions &options) {
-  Patience patience;
-  double looks = options.failureSeconds * 1000 / patience.lookMilliseconds;
-  patience.silentLooks = std::max(1, static_cast<int>(looks * 3 / 5));
-  patience.stoppingLooks = std::max(1, static_cast<int>(looks / 5));
-  return patience;
-}
-
 /// Ranks of this host, a part of which this process has, together with others that were started beside it.
 class HostRun {
 public:
@@ -77,8 +68,7 @@ private:
   void open();
   void visit();
   int runProcess(int rank);
-  [[noreturn]] void tellFailure(const Failure &failure);
-  RunResult resultOf(const ToldResult &told) const;
+  [[noreturn]] void tellFailure(const RankFailure &failure);
 
   const Program &program;
   const RunOptions &options;
@@ -147,45 +137,29 @@ int HostRun::runProcess(int rank) {
   onCrash(abort);
   RunContext &context = prepared->context;
   bool isDone = runRank(context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
-                                  deviceOf(options, rank), [&] { return world->communicator(rank); }, abort});
-  if (rank == ranks.front() && isDone) {
-    if (rank == 0)
-      prepared->close();
-    results.write(
-        {context.result, prepared->checkpoints ? prepared->checkpoints->loadFault() : "", context.metrics.fault()});
-  }
+                                  deviceOf(options, rank), [&] { return world->communicator(rank); }, abort, [] {},
+                                  &world->page(rank)});
+  if (rank == ranks.front() && isDone)
+    leaveResult(*prepared, rank, results);
   return isDone ? 0 : 1;
 }
 
 /// One of the processes that are left tells people; each leaves the report.
-void HostRun::tellFailure(const Failure &failure) {
+void HostRun::tellFailure(const RankFailure &failure) {
   if (world->claimTelling())
-    throw RankFailure(failure);
+    throw failure;
   writeFailureReport(program, options, failure);
   throw ReportedElsewhere(1);
 }
 
-/// Of all that rank 0 says, other processes keep their status.
-RunResult HostRun::resultOf(const ToldResult &told) const {
-  if (!hasFirst() && (!told.loadFault.empty() || !told.result.divergence.empty()))
-    throw ReportedElsewhere(told.loadFault.empty() ? 1 : 2);
-  if (!told.loadFault.empty())
-    throw PlanError(told.loadFault);
-  if (!told.metricsFault.empty())
-    throw std::runtime_error(fmt::format("the metrics are not complete: {}", told.metricsFault));
-  return told.result;
-}
-
 RunResult HostRun::run() {
   std::vector<Process> processes = spawn(*world, ranks, [&](int rank) { return runProcess(rank); });
-  std::optional<Failure> failure =
-      supervise(processes, *world, patienceOf(options), meeting ? meeting->neighbours() : std::vector<Neighbour>());
-  if (failure)
+  std::vector<Neighbour> neighbours;
+  if (meeting)
+    neighbours = meeting->neighbours();
+  if (std::optional<RankFailure> failure = watchRun(program, options, *world, processes, {neighbours}))
     tellFailure(*failure);
-  std::optional<ToldResult> told = results.read();
-  if (!told)
-    throw std::runtime_error(fmt::format("rank {} ended without the run's result", ranks.front()));
-  return resultOf(*told);
+  return resultOf(results);
 }
 
 } // namespace
