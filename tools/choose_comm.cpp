@@ -3,7 +3,6 @@
 
 #include "runtime/launch/topology.h"
 #include "runtime/mesh.h"
-#include "tools/count_devices.h"
 
 #include <cstdlib>
 #include <fmt/format.h>
@@ -21,17 +20,6 @@ std::string hostName() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-/// Of a plan for GPUs: a process for each rank, but threads where one process has to see all tensors.
-rt::Comm cudaComm(const Topology &topology, const std::string &wish, const rt::pb::Plan &plan, const std::string &file,
-                  const rt::RunOptions &options) {
-  if (wish == "mpi")
-    throw rt::PlanError(
-        fmt::format("{} is a plan for {}, whose ranks talk over NCCL; leave out --comm mpi", file, plan.target()));
-  bool isAlone = rt::Mesh(plan.mesh()).ranks() == 1 || options.keepGradients || options.keepParameters;
-  bool isLocal = wish == "local" || (isAlone && wish.empty());
-  return isLocal && !topology.isProcessPerRank() ? rt::Comm::local : rt::Comm::shm;
-}
-
 LaunchOptions launchOptions(const CommWords &words) {
   LaunchOptions options;
   options.nodes = words.nodes;
@@ -42,7 +30,6 @@ LaunchOptions launchOptions(const CommWords &words) {
   options.tableFile = words.rankTable;
   options.serverId = words.serverId;
   options.deviceRange = words.deviceRange;
-  options.sharesDevices = words.sharesDevices;
   options.hostName = hostName();
   return options;
 }
@@ -91,6 +78,13 @@ rt::Comm commOf(const Topology &topology, const std::string &wish, const std::st
   return isMpi ? rt::Comm::mpi : rt::Comm::shm;
 }
 
+/// How ranks of a plan for GPUs do: as processes, but as threads where one process has to see all tensors.
+rt::Comm cudaCommOf(const Topology &topology, const std::string &wish, const rt::RunOptions &options) {
+  bool isAlone = topology.world == 1 || options.keepGradients || options.keepParameters;
+  bool isLocal = wish == "local" || (isAlone && wish.empty());
+  return isLocal && !topology.isProcessPerRank() ? rt::Comm::local : rt::Comm::shm;
+}
+
 std::string wishOf(const CommWords &words, const Topology &topology, const std::string &file) {
   if (!words.processes)
     return words.comm;
@@ -110,8 +104,8 @@ void addCommOptions(CLI::App &run, CommWords &words) {
   run.add_flag("--processes", words.processes,
                "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
   run.add_option("--comm", words.comm,
-                 "local (threads), shm (processes of this host) or mpi; default: what started this process says it; of "
-                 "CUDA plans nccl (processes)")
+                 "local (threads), shm (processes of this host), mpi or, of CUDA plans, nccl; default: what started this "
+                 "process says it")
       ->check(CLI::IsMember({"local", "shm", "mpi", "nccl"}));
   run.add_option("--nodes", words.nodes, "hosts of the run, each of which starts this command")
       ->check(CLI::Range(1, 1 << 20));
@@ -129,14 +123,17 @@ std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const s
                        rt::RunOptions &options) {
   bool isCuda = plan.target() != "cpu";
   PlanNeeds needs{rt::Mesh(plan.mesh()).ranks(), isCuda, file};
-  Topology topology = findTopology(environmentOfProcess(), launchOptions(words), needs, countDevices(plan));
+  Topology topology = findTopology(environmentOfProcess(), launchOptions(words), needs);
   std::string wish = wishOf(words, topology, file);
+  if (isCuda && wish == "mpi")
+    throw rt::PlanError(
+        fmt::format("{} is a plan for {}, whose ranks talk over NCCL; leave out --comm mpi", file, plan.target()));
   if (!isCuda && wish == "nccl")
     throw rt::PlanError(fmt::format("--comm nccl is for plans for CUDA, {} is one for {}", file, plan.target()));
-  options.comm = isCuda ? cudaComm(topology, wish, plan, file, options) : commOf(topology, wish, file);
-  options.sharesDevices = words.sharesDevices;
+  options.comm = isCuda ? cudaCommOf(topology, wish, options) : commOf(topology, wish, file);
   if (options.comm == rt::Comm::mpi)
     topology.meeting.clear();
+  options.sharesDevices = words.sharesDevices;
   options.token = readToken(words.tokenFile);
   options.log = topology.ranks.front() == 0;
   std::string text = topology.launcher == Topology::Alone ? "" : describe(topology);

@@ -33,6 +33,9 @@ void addRooflineCommand(CLI::App &bench, int &exitCode);
 /// `cluster generate | merge | check`: rank tables.
 void addClusterCommand(CLI::App &app, int &exitCode);
 
+/// `launch --hosts FILE -- run X.plan ...`: starts a run on hosts where nothing else does.
+void addLaunchCommand(CLI::App &app, int &exitCode);
+
 /// `calibrate`: measures this machine as a cluster file.
 void addCalibrateCommand(CLI::App &app, int &exitCode);
 

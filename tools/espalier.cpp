@@ -40,6 +40,7 @@ int main(int argc, char **argv) {
   espalier::addImportHfCommand(app, exitCode);
   espalier::addBenchCommand(app, exitCode);
   espalier::addClusterCommand(app, exitCode);
+  espalier::addLaunchCommand(app, exitCode);
   espalier::addCalibrateCommand(app, exitCode);
   espalier::addCompilerCommands(app, exitCode, argc, argv);
   try {

@@ -8,7 +8,9 @@
 #include "runtime/train/summary.h"
 #include "tools/choose_comm.h"
 #include "tools/choose_device.h"
+#include "tools/quote.h"
 
+#include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 #include <fstream>
@@ -42,17 +44,12 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 /// The line that started this process, to be typed again with --resume.
 std::string resumeCommand() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string line;
-  bool resumes = false;
-  for (std::string word; std::getline(file, word, '\0');) {
-    resumes |= word == "--resume";
-    bool isPlain = word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+@%") ==
-                   std::string::npos;
-    for (size_t at = 0; !isPlain && (at = word.find('\'', at)) != std::string::npos; at += 4)
-      word.replace(at, 1, "'\\''");
-    line += (line.empty() ? "" : " ") + (isPlain && !word.empty() ? word : "'" + word + "'");
-  }
-  return line + (resumes ? "" : " --resume");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');)
+    words.push_back(word);
+  if (std::ranges::find(words, "--resume") == words.end())
+    words.push_back("--resume");
+  return quote(words);
 }
 
 /// Before hours of training: whether what is written at their end has a place.

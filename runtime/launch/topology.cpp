@@ -404,17 +404,8 @@ Environment environmentOfProcess() {
   return environment;
 }
 
-Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan,
-                      int devicesHere) {
+Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan) {
   Topology topology = TopologyFinder(environment, options, plan).find();
-  int last = topology.isProcessPerRank() ? topology.hostRanks - 1 : std::ranges::max(topology.devices);
-  if (devicesHere > 0 && last >= devicesHere && !options.sharesDevices)
-    throw LaunchError(fmt::format("this host has {} {}, its ranks use devices 0 to {}; start fewer ranks here, or let "
-                                  "several use one with --share-devices",
-                                  devicesHere, devicesHere == 1 ? "device" : "devices", last));
-  if (devicesHere > 0)
-    for (int &device : topology.devices)
-      device %= devicesHere;
   // Between hosts CPU ranks talk over MPI, which mpirun or srun must have started.
   bool hasMpi = topology.launcher == Topology::Mpi || topology.launcher == Topology::Slurm;
   if (!plan.isCuda && !topology.isOneHost() && !hasMpi)

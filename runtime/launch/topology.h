@@ -31,7 +31,6 @@ struct LaunchOptions {
   std::string tableFile;              ///< its name, for errors
   std::string serverId;               ///< --server-id
   std::string deviceRange;            ///< --device-range '[8,16]': ranks 8 to 15
-  bool sharesDevices = false;         ///< --share-devices
   std::string hostName;               ///< this host's, to find the server of a table where nothing says which
 };
 
@@ -68,9 +67,8 @@ struct Topology {
   bool isProcessPerRank() const { return launcher == Mpi || launcher == Torchrun || launcher == Slurm; }
 };
 
-/// The topology, or LaunchError. `devicesHere`: devices of the plan's kind on this host; 0: not known.
-Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan,
-                      int devicesHere);
+/// The topology, or LaunchError. Whether the host has its devices is the back end's to say.
+Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan);
 
 /// Lines "world 8 (WORLD_SIZE of torchrun)" for people.
 std::string describe(const Topology &topology);

@@ -19,6 +19,9 @@
 namespace espalier::rt {
 namespace {
 
+/// How long processes that were started apart wait for each other.
+constexpr launch::Milliseconds startTogether{60000};
+
 /// Of a rank of this host.
 DevicePlace deviceOf(const RunOptions &options, int rank) {
   DevicePlace place = {rank, options.sharesDevices};
@@ -31,8 +34,8 @@ DevicePlace deviceOf(const RunOptions &options, int rank) {
   return place;
 }
 
-/// What the ranks find here, before there are any.
-void requireDevices(const Program &program, const RunOptions &options, const std::vector<int> &ranks) {
+/// What the ranks of this process find here, before there are any.
+void requireDevices(const Program &program, const RunOptions &options, std::span<const int> ranks) {
   std::vector<DeviceDemand> demands;
   for (int rank : ranks)
     demands.push_back({rank, deviceOf(options, rank)});
@@ -40,9 +43,6 @@ void requireDevices(const Program &program, const RunOptions &options, const std
   if (options.log)
     fmt::print("{}", devices);
 }
-
-/// How long processes that were started apart wait for each other.
-constexpr launch::Milliseconds startTogether{60000};
 
 /// What processes cannot bring home.
 void requireRecordsOnly(const RunOptions &options) {

@@ -33,6 +33,7 @@ addresses = ["10.77.0.1", "10.77.0.2"]
 words = sys.argv[1:]
 steps, fate = (int(words[1]), words[2]) if words[0] == "--after" else (0, "")
 words = words[3:] if fate else words
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what is made below goes
 process = None
 with tempfile.TemporaryDirectory() as folder:
     agent = pathlib.Path(folder, "agent")
