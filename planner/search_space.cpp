@@ -5,6 +5,7 @@
 #include "planner/chunk_options.h"
 #include "planner/merge_layers.h"
 #include "planner/parallel.h"
+#include "planner/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -300,6 +301,10 @@ const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
   for (Schedule schedule : kSchedules) {
     const auto &pin = problem.pins.schedule;
     if (pin ? schedule != *pin : plan.pp == 1 && schedule != Schedule::OneFOneB)
+      continue;
+    // What these keep from backward to the weight gradients is not told apart: their memory is an upper bound. Nor are
+    // they ever the only best, so that they run where somebody pins them.
+    if (!pin && !all && splitsBackward(schedule))
       continue;
     int most = schedule == Schedule::Interleaved ? mostChunks(plan.pp) : 1;
     for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {

@@ -70,9 +70,9 @@ public:
     reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
     Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1),
-                                 m_ <= kLargestOfFewRows.rows ? kLargestOfFewRows
-                                 : c_ == Storage::F32         ? kLargest
-                                                              : kLargestWithSums,
+                                 hasFewRows()         ? kLargestOfFewRows
+                                 : c_ == Storage::F32 ? kLargest
+                                                      : kLargestWithSums,
                                  threads);
     down_ = {m_, tiling.rows};
     across_ = {n_, tiling.columns};
@@ -89,9 +89,8 @@ public:
     largest.m = std::min(m_, down_.unitsPerPiece);
     largest.n = std::min(n_, across_.unitsPerPiece);
     largest.k = k_;
-    cpu::GemmTask few = largest; // the last piece may have few rows
-    few.m = std::min(m_, kLargestOfFewRows.rows);
-    return std::max(loops_.gemmScratchBytes(largest), loops_.gemmScratchBytes(few));
+    largest.isUnpacked = hasFewRows();
+    return loops_.gemmScratchBytes(largest);
   }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
@@ -111,10 +110,14 @@ public:
     task.k = k_;
     task.accumulate = arguments.adds;
     task.scratch = threadScratch;
+    task.isUnpacked = hasFewRows();
     loops_.gemm(task);
   }
 
 private:
+  /// Of the product, not of a tile: how it is cut depends on the threads, its bits must not.
+  bool hasFewRows() const { return m_ <= kLargestOfFewRows.rows; }
+
   /// From line `first` on, of a matrix stored [lines, width], or [width, lines] if `across`.
   static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across, int64_t first, int64_t lines,
                              int64_t width) {

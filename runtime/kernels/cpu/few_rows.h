@@ -7,7 +7,6 @@
 
 namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
-constexpr int64_t kFewRows = 4;
 constexpr int64_t kFewDepth = 4; // rows of b that are read side by side
 constexpr int64_t kFewAhead = 16; // rows of b between what is multiplied and what is fetched
 constexpr int64_t kLineBytes = 64;

@@ -227,7 +227,7 @@ void multiplyFewRows(const GemmTask &task) {
 } // namespace
 
 size_t gemmScratchBytes(const GemmTask &task) {
-  if (task.m <= kFewRows) {
+  if (task.isUnpacked) {
     int64_t sums = task.c.storage == Storage::F32 ? 0 : task.m * roundUp(task.n, kTileColumns);
     return static_cast<size_t>(fewRowsFloats(task) + sums) * sizeof(float);
   }
@@ -236,7 +236,7 @@ size_t gemmScratchBytes(const GemmTask &task) {
 }
 
 void gemm(const GemmTask &task) {
-  if (task.m <= kFewRows)
+  if (task.isUnpacked)
     return multiplyFewRows(task);
   Blocks blocks(task);
   float *own = static_cast<float *>(task.scratch) + blocks.bFloats() + blocks.aFloats();

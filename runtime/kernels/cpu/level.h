@@ -24,6 +24,8 @@ struct GemmTask {
   int64_t m, n, k;
   bool accumulate;
   void *scratch;
+  /// Nothing is packed, for products of few rows. Sums have another order then, so that all tiles of a product say the same.
+  bool isUnpacked = false;
 };
 
 /// Dropout of attention probabilities; see LibraryKernel. No dropout if threshold is 0.
