@@ -2,12 +2,11 @@
 
 #include "compiler/codegen/check_kernels.h"
 #include "compiler/codegen/emit_subprograms.h"
-#include "compiler/codegen/guards.h"
 #include "compiler/import/build_model.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/assign_stages.h"
-#include "compiler/pipeline/build_optimizer.h"
 #include "compiler/pipeline/describe_run.h"
+#include "compiler/pipeline/lay_out_regions.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
@@ -29,16 +28,13 @@ namespace espalier {
 
 namespace {
 
-/// Everything that grows from phase to phase.
+/// What a phase reads and writes: all that later ones need is in the module.
 struct Compilation {
   MLIRContext &context;
   const RunConfig &run;
   const planner::Plan &plan;
   const CompileOptions &options;
   OwningOpRef<ModuleOp> module;
-  std::vector<SegmentLayout> segments;
-  RegionSizes regions;
-  double flopsPerStep = 0;
   rt::pb::Plan out;
 };
 
@@ -54,9 +50,7 @@ LogicalResult build(Compilation &c) {
   if (!c.module)
     return failure();
   applyPlan(*c.module, c.plan, c.run.model);
-  (*c.module)->setAttr("exec.target", StringAttr::get(&c.context, c.options.target));
-  if (c.options.check)
-    (*c.module)->setAttr("exec.guard_bytes", Builder(&c.context).getI64IntegerAttr(checkedGuardBytes));
+  labelRun(*c.module, c.run, c.plan, c.options);
   return success();
 }
 
@@ -69,29 +63,30 @@ LogicalResult differentiate(Compilation &c) {
         passes.addPass(createCSEPass());
       })))
     return failure();
-  c.flopsPerStep = stepFlops(*c.module, c.run.model) * c.plan.microBatches;
+  // Counted on global shapes, which only this phase has.
+  double flops = stepFlops(*c.module) * static_cast<double>(c.plan.microBatches);
+  (*c.module)->setAttr("exec.step_flops", Builder(&c.context).getF64FloatAttr(flops));
   return success();
 }
 
 LogicalResult partition(Compilation &c) {
-  if (failed(runPasses(c, [](OpPassManager &passes) {
-        passes.addPass(createPropagateShardings());
-        passes.addPass(createInsertReshards());
-        passes.addPass(createLocalize());
-      })))
-    return failure();
-  c.segments = layOutSegments(*c.module, c.run, c.plan);
-  return success();
+  return runPasses(c, [](OpPassManager &passes) {
+    passes.addPass(createPropagateShardings());
+    passes.addPass(createInsertReshards());
+    passes.addPass(createLocalize());
+  });
 }
 
 LogicalResult splitPhases(Compilation &c) {
-  if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createSplitPhases()); })))
-    return failure();
-  buildOptimizer(*c.module, c.segments, c.run);
-  if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createCSEPass()); })))
-    return failure();
-  c.regions = layOutRegions(*c.module, c.segments);
-  return success();
+  return runPasses(c, [](OpPassManager &passes) {
+    // Joint functions say where a parameter and its gradient live; behind the split they are gone.
+    passes.addPass(createFormBuckets());
+    passes.addPass(createSplitPhases());
+    passes.addPass(createBuildOptimizer());
+    // The optimizer's functions repeat constants; what is laid out next should be all that stays.
+    passes.addPass(createCSEPass());
+    passes.addPass(createLayOutRegions());
+  });
 }
 
 LogicalResult lower(Compilation &c) {
@@ -115,19 +110,24 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 LogicalResult emit(Compilation &c) {
   if (std::string reason = whyNotExecutable(c.run); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
-  describeRun(c.run, c.plan, c.flopsPerStep, c.out);
+  auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
+  if (!flops)
+    return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
+  std::vector<SegmentLayout> segments = readSegments(*c.module);
+  RegionSizes regions = readRegions(*c.module);
+  describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
   c.out.set_target(c.options.target);
   addNames(*c.module, c.plan, c.out);
   PlanTables tables(c.out);
-  StepTransfers transfers = addStepTransfers(c.regions, c.plan, tables);
-  std::vector<BucketTransfers> buckets = addBuckets(c.segments, c.run, tables, c.out);
+  StepTransfers transfers = addStepTransfers(*c.module, regions, c.plan, tables);
+  std::vector<BucketTransfers> buckets = addBuckets(segments, tables, c.out);
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
   if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
     return failure();
-  assignStages({c.run, c.plan, c.segments, c.regions, buckets, transfers}, c.out);
+  assignStages({c.run, c.plan, segments, regions, buckets, transfers}, c.out);
   addCommunicators(c.plan, c.out);
   return success();
 }
@@ -173,7 +173,7 @@ Compilation start(MLIRContext &context, const RunConfig &run, const planner::Pla
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  return Compilation{context, run, plan, options, {}, {}, {}, 0, {}};
+  return Compilation{context, run, plan, options, {}, {}};
 }
 
 } // namespace
@@ -197,20 +197,26 @@ std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConf
     if (StringRef(phase.name) == "phases")
       break;
   }
-  return PartitionedModel{std::move(c.module), std::move(c.segments)};
+  std::vector<SegmentLayout> segments = readSegments(*c.module);
+  return PartitionedModel{std::move(c.module), std::move(segments)};
 }
 
 std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const CompileOptions &options) {
   Compilation c = start(context, run, plan, options);
+  bool isReached = options.compileFrom.empty();
   for (auto [index, phase] : llvm::enumerate(phases)) {
-    if (failed(phase.run(c)))
-      return std::nullopt;
-    labelPhase(*c.module, phase.name, run, plan);
-    // Earlier phases run too: what they leave beside the IR (layout of parameters and regions, operation count) is
-    // derived from the run file again.
-    if (options.compileFrom == phase.name && !(c.module = readPhase(*c.module, options.irFile)))
-      return std::nullopt;
+    if (isReached) {
+      if (failed(phase.run(c)))
+        return std::nullopt;
+      labelPhase(*c.module, phase.name);
+    } else if (options.compileFrom == phase.name) {
+      if (!(c.module = readPhase(context, options.irFile, phase.name, run, plan, options)))
+        return std::nullopt;
+      isReached = true;
+    } else {
+      continue;
+    }
     if (failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
     if (!options.dumpPhases.empty()) {

@@ -53,6 +53,37 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
   }];
 }
 
+def FormBuckets : Pass<"form-buckets", "::mlir::ModuleOp"> {
+  let summary = "Lists the buckets of each segment: parameters that are reduced, updated and gathered as one";
+  let description = [{
+    Parameters of a localized joint function with equal storage type, decay, partial axes, share axes and norm weight lie
+    side by side; tied ones have a bucket each. Reads `model.parameters`, `model.sizes`, `exec.plan` (the ZeRO stage) and
+    `exec.optimizer` (masters); makes an `exec.segment` per function with `model.segment`.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def BuildOptimizer : Pass<"build-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Makes the end of a step: the norm and the update of each segment's buckets";
+  let description = [{
+    Adds `@<segment>.norm` and `@<segment>.update` for each `exec.segment`. Tensors are flat, [element], a whole bucket or,
+    with the attribute `exec.share = ["dp"]`, the rank's ZeRO-1 share of it; `model.name` is the bucket's. Adds
+    `@step.scalars`, without a body: its attribute `exec.max_grad_norm` (0: no clipping) says what becomes of the sums.
+    Numbers of AdamW are those of `exec.optimizer`.
+  }];
+  let dependentDialects = ["::espalier::model::ModelDialect", "::mlir::func::FuncDialect"];
+}
+
+def LayOutRegions : Pass<"lay-out-regions", "::mlir::ModuleOp"> {
+  let summary = "Says where arguments and results of functions lie in their regions, and which values they hold";
+  let description = [{
+    Sets `exec.offset`, `exec.value`, `exec.part` and `exec.bucket` on every argument and result whose role has a region;
+    parameters lie as `exec.segment` says, what a policy keeps in the order of forward's results. Lists the sizes as
+    `exec.region` and the values that pass between programs as `exec.value`.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
 def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups element-wise ops and reductions into exec.fused, one per kernel";
   let description = [{

@@ -25,7 +25,7 @@ struct BucketTransfers {
 uint32_t axisBits(llvm::ArrayRef<mlir::StringAttr> axes);
 
 /// Adds the buckets of all segments with their values and transfers; the result is by number of the bucket.
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, const RunConfig &run,
-                                        PlanTables &tables, rt::pb::Plan &out);
+std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
+                                        rt::pb::Plan &out);
 
 } // namespace espalier

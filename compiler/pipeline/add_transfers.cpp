@@ -132,10 +132,16 @@ void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
   evaluate.add_finds(static_cast<uint32_t>(exec::Region::Parameters));
 }
 
-StepTransfers addStepTransfers(const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables) {
+StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables) {
   StepTransfers numbers;
-  for (const pb::Value &value : regions.values)
+  for (auto op : module.getOps<exec::ValueOp>()) {
+    pb::Value value;
+    value.set_name(op.getName().str());
+    value.set_type(static_cast<pb::DataType>(static_cast<int>(*exec::dataType(op.getType()))));
+    value.set_elements(op.getElements());
+    value.set_per_micro_batch(op.getPerMicroBatch());
     tables.value(value);
+  }
   uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
   pb::Transfer inputs = transfer("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : inputNames) {

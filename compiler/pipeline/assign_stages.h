@@ -1,6 +1,7 @@
 // Puts a stage together: its calls in order, the places of their regions, and its lists of actions.
 #pragma once
 
+#include "compiler/import/run_config.h"
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/lay_out_regions.h"

@@ -1,6 +1,7 @@
 #include "compiler/pipeline/describe_run.h"
 
 #include "compiler/pipeline/describe_identity.h"
+#include "compiler/plan/run_attributes.h"
 
 #include "dialects/model/dialect.h"
 #include "planner/explain.h"
@@ -107,11 +108,14 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   addInput(run.file, out);
 }
 
-double stepFlops(ModuleOp joint, const ModelDescription &model) {
+double stepFlops(ModuleOp joint) {
   double total = 0;
-  for (const SegmentRun &run : model.runs) {
+  for (const SegmentRun &run : readRuns(joint)) {
     double flops = 0;
-    joint.lookupSymbol<func::FuncOp>(run.kind).walk([&](Operation *op) {
+    auto function = joint.lookupSymbol<func::FuncOp>(run.kind);
+    if (!function)
+      continue;
+    function.walk([&](Operation *op) {
       auto costed = dyn_cast<CostedOp>(op);
       if (costed && costed.isExpensive())
         flops += costed.flops();

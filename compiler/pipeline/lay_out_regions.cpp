@@ -1,7 +1,13 @@
+// Where the arguments and results of phase functions lie in their regions, and which values they hold: the attributes
+// `exec.offset`, `exec.value`, `exec.part` and `exec.bucket`; and what of this the stages need: exec.region, exec.value.
 #include "compiler/pipeline/lay_out_regions.h"
 
 #include "compiler/codegen/guards.h"
+#include "compiler/passes.h"
 #include "compiler/pipeline/add_buckets.h"
+#include "dialects/exec/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <set>
 
@@ -9,19 +15,16 @@ using namespace mlir;
 
 namespace espalier {
 
+#define GEN_PASS_DEF_LAYOUTREGIONS
+#include "compiler/passes.h.inc"
+
 namespace {
+
+constexpr const char *inputNames[] = {"tokens", "positions", "labels", "loss_weights"};
 
 uint64_t bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
-}
-
-rt::pb::DataType dataType(Type type) {
-  Type element = cast<RankedTensorType>(type).getElementType();
-  return element.isBF16()      ? rt::pb::BF16
-         : element.isF16()     ? rt::pb::F16
-         : element.isInteger() ? rt::pb::I32
-                               : rt::pb::F32;
 }
 
 /// Offset of "block.decayed.moment2" and its like in the state.
@@ -40,7 +43,7 @@ public:
   RegionLayout(ModuleOp module, const std::vector<SegmentLayout> &segments)
       : context(module.getContext()), segments(segments) {
     sizes.guardBytes = guardBytes(module);
-    for (const char *name : {"tokens", "positions", "labels", "loss_weights"})
+    for (const char *name : inputNames)
       sizes.inputOffsets[name] = 0;
   }
 
@@ -51,34 +54,78 @@ public:
         if (role(function, argument) == "input")
           sizes.oneInputBytes = bytesOf(argument.getType());
     });
-    for (const char *name : {"tokens", "positions", "labels", "loss_weights"}) {
+    for (const char *name : inputNames) {
       sizes.inputOffsets[name] = sizes.inputBytes;
       sizes.inputBytes += alignUp(sizes.oneInputBytes, sizes.guardBytes);
     }
   }
 
-  void place(func::FuncOp function) {
+  LogicalResult place(func::FuncOp function) {
     if (function.getName().starts_with("step."))
-      return;
+      return success();
     auto [kind, phase] = function.getName().split('.');
-    segment = &*llvm::find_if(segments, [&, name = kind](const SegmentLayout &s) { return s.kind == name; });
+    auto found = llvm::find_if(segments, [&, name = kind](const SegmentLayout &s) { return s.kind == name; });
+    if (found == segments.end())
+      return function.emitError("needs an exec.segment of kind '") << kind << "', which form-buckets lists";
+    segment = &*found;
     policy = phase.split('.').first;
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
+      if (!isKnown(function.getArgAttrDict(index)))
+        return emitError(argument.getLoc()) << unknownText << " argument " << index << " of @" << function.getSymName();
       for (NamedAttribute attribute : describe(function.getArgAttrDict(index), argument.getType()))
         function.setArgAttr(index, attribute.getName(), attribute.getValue());
     }
-    for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+    for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
+      if (!isKnown(function.getResultAttrDict(index)))
+        return function.emitError(unknownText) << " result " << index << " of @" << function.getSymName();
       for (NamedAttribute attribute : describe(function.getResultAttrDict(index), type))
         function.setResultAttr(index, attribute.getName(), attribute.getValue());
+    }
+    return success();
   }
 
-  RegionSizes sizes;
+  /// Lists what was laid out.
+  void write(ModuleOp module) const {
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    auto add = [&](exec::Region region, StringRef holds, uint64_t offset, uint64_t bytes) {
+      b.create<exec::RegionOp>(module.getLoc(), exec::stringifyRegion(region), holds, offset, bytes);
+    };
+    for (const char *name : inputNames)
+      add(exec::Region::Inputs, name, sizes.inputOffsets.at(name), sizes.oneInputBytes);
+    for (const auto &[key, bytes] : sizes.savedBytes)
+      add(exec::Region::Saved, key, 0, bytes);
+    add(exec::Region::StreamIn, "stream", 0, sizes.streamBytes);
+    for (const auto &[name, type] : values)
+      b.create<exec::ValueOp>(module.getLoc(), b.getStringAttr(name), TypeAttr::get(type.getElementType()),
+                              b.getI64IntegerAttr(type.getNumElements()), ArrayAttr(), ArrayAttr(),
+                              /*per_micro_batch=*/b.getUnitAttr(), /*resident=*/UnitAttr(), StringAttr(),
+                              b.getI64IntegerAttr(0), b.getI64IntegerAttr(0));
+  }
 
 private:
   static StringRef role(func::FuncOp function, BlockArgument argument) {
     auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
     return role ? role.getValue() : "";
+  }
+
+  static constexpr const char *unknownText = "needs model.role and the model.name of something that exec.segment lists, at";
+
+  /// Whether an argument or result is what it must be for `describe`.
+  bool isKnown(DictionaryAttr attributes) const {
+    auto role = attributes ? attributes.getAs<StringAttr>("model.role") : StringAttr();
+    auto name = attributes ? attributes.getAs<StringAttr>("model.name") : StringAttr();
+    if (!role || !name)
+      return false;
+    if (role == "input")
+      return llvm::is_contained(inputNames, name.getValue());
+    if (role == "state" || role == "parameter" || role == "accumulator") {
+      StringRef bucket = role == "state" ? name.getValue().rsplit('.').first : name.getValue();
+      return isBucketName(bucket)
+                 ? llvm::any_of(segment->buckets, [&](const SegmentBucket &b) { return b.name == bucket; })
+                 : llvm::any_of(segment->parameters, [&](const SegmentParameter &p) { return p.name == bucket; });
+    }
+    return true;
   }
 
   /// What an argument or result gets, by its role.
@@ -133,32 +180,52 @@ private:
 
   /// A value that passes between programs, of a micro-batch; the first one to name it describes it.
   std::string passing(const std::string &name, Type type) {
-    if (!known.insert(name).second)
-      return name;
-    rt::pb::Value &value = sizes.values.emplace_back();
-    value.set_name(name);
-    value.set_type(dataType(type));
-    value.set_elements(cast<RankedTensorType>(type).getNumElements());
-    value.set_per_micro_batch(true);
+    if (known.insert(name).second)
+      values.push_back({name, cast<RankedTensorType>(type)});
     return name;
   }
 
   MLIRContext *context;
   const std::vector<SegmentLayout> &segments;
   const SegmentLayout *segment = nullptr;
+  RegionSizes sizes;
   std::string policy;
   std::set<std::string> known;
+  std::vector<std::pair<std::string, RankedTensorType>> values; ///< streams, cotangents, inputs, saved; by first use
   std::map<std::string, uint64_t> savedOffsets;
+};
+
+struct LayOutRegionsPass : impl::LayOutRegionsBase<LayOutRegionsPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    std::vector<SegmentLayout> segments = readSegments(module);
+    RegionLayout layout(module, segments);
+    layout.placeInputs(module);
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(layout.place(function)))
+        return signalPassFailure();
+    layout.write(module);
+  }
 };
 
 } // namespace
 
-RegionSizes layOutRegions(ModuleOp module, const std::vector<SegmentLayout> &segments) {
-  RegionLayout layout(module, segments);
-  layout.placeInputs(module);
-  for (auto function : module.getOps<func::FuncOp>())
-    layout.place(function);
-  return layout.sizes;
+RegionSizes readRegions(ModuleOp module) {
+  RegionSizes sizes;
+  sizes.guardBytes = guardBytes(module);
+  for (auto op : module.getOps<exec::RegionOp>()) {
+    exec::Region region = *exec::symbolizeRegion(op.getRegion());
+    if (region == exec::Region::Inputs) {
+      sizes.inputOffsets[op.getHolds().str()] = op.getOffset();
+      sizes.oneInputBytes = op.getBytes();
+      sizes.inputBytes = std::max(sizes.inputBytes, op.getOffset() + alignUp(op.getBytes(), sizes.guardBytes));
+    } else if (region == exec::Region::Saved) {
+      sizes.savedBytes[op.getHolds().str()] = op.getBytes();
+    } else if (region == exec::Region::StreamIn) {
+      sizes.streamBytes = op.getBytes();
+    }
+  }
+  return sizes;
 }
 
 } // namespace espalier

@@ -442,7 +442,7 @@ private:
     SizeReader sizes(run.model, problem.dimensions, point);
     for (const SegmentLayout &segment : build.segments()) {
       bool hasTied =
-          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.description->tiedTo.empty(); });
+          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
       for (bool manyStages : {false, true}) {
         if (manyStages && !hasTied)
           continue;
