@@ -2,11 +2,13 @@
 
 #include "compiler/codegen/check_kernels.h"
 #include "compiler/codegen/emit_subprograms.h"
+#include "compiler/codegen/emit_tables.h"
+#include "compiler/codegen/plan_tables.h"
 #include "compiler/import/build_model.h"
 #include "compiler/passes.h"
-#include "compiler/pipeline/assign_stages.h"
+#include "compiler/pipeline/add_buckets.h"
+#include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/describe_run.h"
-#include "compiler/pipeline/lay_out_regions.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
@@ -107,6 +109,19 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
   return success();
 }
 
+LogicalResult schedule(Compilation &c) {
+  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
+    return emitError(c.module->getLoc()) << reason;
+  return runPasses(c, [](OpPassManager &passes) {
+    passes.addPass(createBuildTransfers());
+    // How far programs reach into their regions is known now: places are no larger than that.
+    passes.addPass(createAssignStages());
+    // Actions name the slots of the stage's lifetimes.
+    passes.addPass(createExpandSchedule());
+  });
+}
+
+/// Writes the plan: a translation of the last phase's IR, which decides nothing.
 LogicalResult emit(Compilation &c) {
   if (std::string reason = whyNotExecutable(c.run); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
@@ -114,21 +129,20 @@ LogicalResult emit(Compilation &c) {
   if (!flops)
     return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
   std::vector<SegmentLayout> segments = readSegments(*c.module);
-  RegionSizes regions = readRegions(*c.module);
   describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
   c.out.set_target(c.options.target);
-  addNames(*c.module, c.plan, c.out);
+  emitTables(*c.module, c.out);
   PlanTables tables(c.out);
-  StepTransfers transfers = addStepTransfers(*c.module, regions, c.plan, tables);
-  std::vector<BucketTransfers> buckets = addBuckets(segments, tables, c.out);
+  emitBuckets(segments, tables, c.out);
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
   if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
     return failure();
-  assignStages({c.run, c.plan, segments, regions, buckets, transfers}, c.out);
-  addCommunicators(c.plan, c.out);
+  if (failed(emitStages(*c.module, c.out)))
+    return failure();
+  addCommunicators(c.out);
   return success();
 }
 
@@ -139,7 +153,7 @@ struct Phase {
 
 constexpr Phase phases[] = {
     {"model", build},        {"joint", differentiate}, {"partition", partition},
-    {"phases", splitPhases}, {"exec", lower},          {"plan", emit},
+    {"phases", splitPhases}, {"exec", lower},          {"plan", schedule},
 };
 
 std::string print(ModuleOp module) {
@@ -233,6 +247,8 @@ std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, c
     if (options.compileTo == phase.name)
       return Compiled{{}, print(*c.module)};
   }
+  if (failed(emit(c)))
+    return std::nullopt;
   return Compiled{std::move(c.out), {}};
 }
 

@@ -120,6 +120,34 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   }];
 }
 
+def BuildTransfers : Pass<"build-transfers", "::mlir::ModuleOp"> {
+  let summary = "Lists entries, queues, and what moves between ranks and the host outside of programs";
+  let description = [{
+    Adds an `exec.entry` for training and for evaluation, an `exec.transfer` for inputs, scalars, streams between stages and
+    each sum, scatter and gather of a bucket, and the `exec.value`s that these move. Names them on `exec.bucket`.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
+  let summary = "Makes the stages: their calls, lifetimes and places";
+  let description = [{
+    An `exec.stage` per pipeline stage of `exec.plan` with its layers in forward order, chunk by chunk, the slots that the
+    schedule needs of each lifetime, a place for every region of a call, and what is exchanged with the host.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def ExpandSchedule : Pass<"expand-schedule", "::mlir::ModuleOp"> {
+  let summary = "Writes the actions of each stage: what it runs, starts and waits for, in order";
+  let description = [{
+    Adds an `exec.list` per entry to every `exec.stage`: the planner's table of the schedule with the STARTs and WAITs that
+    it needs, sums behind the last RUN that adds to a bucket, and the step's end. What comes again for later micro-batches
+    is one `exec.block` of several rounds.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
 def PrintPtx : Pass<"print-ptx", "::mlir::ModuleOp"> {
   let summary = "Prints the PTX text of the module's kernels for GPUs; for tests and curiosity";
   let description = [{

@@ -22,6 +22,7 @@ const std::vector<Border> &borders() {
       {"partition", {"builtin", "func", "model", "dist"}, {"dist.reshard"}},
       {"phases", {"builtin", "func", "model", "dist", "exec"}, {"dist.reshard", "model.cotangent", "exec.fused"}},
       {"exec", {"builtin", "model", "exec"}, {"exec.fused"}},
+      {"plan", {"builtin", "model", "exec"}, {"exec.fused"}},
   };
   return rows;
 }

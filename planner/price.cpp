@@ -7,14 +7,17 @@
 namespace espalier::planner {
 
 const char *whyNotExecutable(const Plan &plan) {
+  for (size_t chunk = 1; chunk + 1 < plan.stages.size(); ++chunk)
+    if (plan.stages[chunk].layers == 0)
+      return "stages and chunks without layers between others";
   if (plan.ep > 1)
     return "experts on several ranks";
   if (plan.zero > 1)
     return "ZeRO 2 and 3";
   if (plan.offloads())
     return "offloading";
-  if (plan.virtualStages > 1 || (plan.schedule != Schedule::GPipe && plan.schedule != Schedule::OneFOneB))
-    return "interleaved and zero-bubble schedules";
+  if (splitsBackward(plan.schedule))
+    return "zero-bubble schedules";
   return nullptr;
 }
 
@@ -31,6 +34,8 @@ const char *whyNotExecutable(const Pins &pins) {
   plan.offloadActivations = pins.offloadActivations.value_or(false);
   plan.offloadParameters = pins.offloadParameters.value_or(false);
   plan.schedule = pins.schedule.value_or(Schedule::OneFOneB);
+  for (int layers : pins.stageLayers.value_or(std::vector<int>()))
+    plan.stages.push_back({0, layers, {}});
   return whyNotExecutable(plan);
 }
 

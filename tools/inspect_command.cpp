@@ -10,6 +10,8 @@
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
 
+#include <algorithm>
+#include <compare>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,14 +21,56 @@
 namespace espalier {
 namespace {
 
+/// Repeated layers of a chunk: the first one, and how many. The model's first and last call are none of them.
+struct ChunkLayers {
+  int32_t first = 0, count = 0;
+  auto operator<=>(const ChunkLayers &) const = default;
+};
+
+/// Those of each chunk of a stage but the last, which is the step's.
+std::vector<ChunkLayers> chunksOf(const rt::pb::Plan &plan, const rt::pb::Stage &stage) {
+  int32_t last = 0;
+  for (const rt::pb::Stage &other : plan.stages())
+    for (const rt::pb::Call &call : other.calls())
+      last = std::max(last, call.layer());
+  std::vector<ChunkLayers> chunks;
+  for (int i = 0; i + 1 < stage.chunks_size(); ++i) {
+    const rt::pb::Chunk &chunk = stage.chunks(i);
+    int32_t begin = stage.calls(static_cast<int>(chunk.first_call())).layer(), end = begin + int32_t(chunk.calls());
+    chunks.push_back({std::max(0, begin - 1), std::min(end, last) - std::max(begin, 1)});
+  }
+  return chunks;
+}
+
+/// "layers 0 to 1, 4 to 5"
+std::string layersText(const rt::pb::Plan &plan, const rt::pb::Stage &stage) {
+  std::vector<std::string> ranges;
+  for (const ChunkLayers &chunk : chunksOf(plan, stage))
+    if (chunk.count > 0)
+      ranges.push_back(fmt::format("{} to {}", chunk.first, chunk.first + chunk.count - 1));
+  return ranges.empty() ? "no layers" : fmt::format("layers {}", fmt::join(ranges, ", "));
+}
+
+/// All chunks in the order of the model.
+nlohmann::ordered_json describeChunks(const rt::pb::Plan &plan) {
+  std::vector<ChunkLayers> chunks;
+  for (const rt::pb::Stage &stage : plan.stages())
+    for (const ChunkLayers &chunk : chunksOf(plan, stage))
+      chunks.push_back(chunk);
+  std::ranges::sort(chunks);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ChunkLayers &chunk : chunks)
+    list.push_back({{"first_layer", chunk.first}, {"layers", chunk.count}});
+  return list;
+}
+
 nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
   rt::Mesh mesh(plan.mesh());
   const rt::pb::Settings &settings = plan.settings();
-  nlohmann::ordered_json arenas = nlohmann::ordered_json::array(), host = arenas, stages = arenas, memory = arenas;
+  nlohmann::ordered_json arenas = nlohmann::ordered_json::array(), host = arenas, memory = arenas;
   for (const rt::pb::Stage &stage : plan.stages()) {
     arenas.push_back(stage.arena_bytes(rt::pb::DEVICE));
     host.push_back(stage.arena_bytes(rt::pb::HOST));
-    stages.push_back({{"first_layer", stage.first_layer()}, {"layers", stage.layers()}});
     nlohmann::ordered_json classes = nlohmann::ordered_json::object();
     for (const rt::pb::MemoryClass &part : stage.memory())
       classes[part.name()] = part.bytes();
@@ -43,7 +87,7 @@ nlohmann::ordered_json describe(const rt::pb::Plan &plan) {
                                   {"sequence_parallel", settings.sequence_parallel()},
                                   {"recompute", settings.recompute()},
                                   {"schedule", settings.schedule()},
-                                  {"stages", stages}};
+                                  {"stages", describeChunks(plan)}};
   if (settings.has_slices_kept_inputs())
     split["slices_kept_inputs"] = settings.slices_kept_inputs();
   return {{"model", plan.model()},
@@ -91,9 +135,8 @@ void printForPeople(const rt::pb::Plan &plan) {
              settings.slices_kept_inputs() ? " with inputs sliced over tp" : "", settings.schedule());
   for (int i = 0; i < plan.stages_size(); ++i) {
     const rt::pb::Stage &stage = plan.stages(i);
-    fmt::print("stage {:<5} layers {} to {}, arena {}, on the host {}\n", i, stage.first_layer(),
-               int64_t(stage.first_layer()) + stage.layers() - 1, mebibytes(stage.arena_bytes(rt::pb::DEVICE)),
-               mebibytes(stage.arena_bytes(rt::pb::HOST)));
+    fmt::print("stage {:<5} {}, arena {}, on the host {}\n", i, layersText(plan, stage),
+               mebibytes(stage.arena_bytes(rt::pb::DEVICE)), mebibytes(stage.arena_bytes(rt::pb::HOST)));
     fmt::print("            slots: {}\n", slotsText(stage));
     for (const rt::pb::MemoryClass &part : stage.memory())
       fmt::print("            {:<16} {:>12}\n", part.name(), mebibytes(part.bytes()));

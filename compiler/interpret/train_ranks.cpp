@@ -2,7 +2,7 @@
 
 #include "compiler/interpret/ranks.h"
 #include "compiler/interpret/run_ranks.h"
-#include "compiler/pipeline/assign_stages.h"
+#include "compiler/pipeline/stage_calls.h"
 #include "planner/schedule.h"
 #include "runtime/train/initial_value.h"
 
@@ -62,7 +62,7 @@ public:
       for (const planner::Action &action : table.stages[stage]) {
         context.microBatch = action.microBatch;
         bool isForward = action.kind == planner::ActionKind::Forward;
-        if (llvm::Error error = isForward ? forward(action.microBatch) : backward(action.microBatch))
+        if (llvm::Error error = isForward ? forward(action) : backward(action))
           return error;
       }
       if (llvm::Error error = finishStep(step))
@@ -72,8 +72,21 @@ public:
   }
 
 private:
-  bool isFirst() const { return stage == 0; }
-  bool isLast() const { return stage + 1 == plan.pp; }
+  /// Where a chunk of this stage stands in the model.
+  int modelChunk(int chunk) const { return static_cast<int>(planStage(plan, stage, chunk)); }
+  int modelChunks() const { return static_cast<int>(plan.stages.size()); }
+
+  /// The rank of this one's coordinates that has a chunk of the model.
+  int rankOf(int modelChunk) const {
+    int there = planner::stageOfChunk(modelChunk, plan.pp, static_cast<int>(chunks.size()),
+                                      planner::isVShaped(plan.schedule));
+    return rank + (there - stage) * ranksPerStage;
+  }
+
+  /// What chunk `from` of the model hands to its neighbour `to`.
+  static int64_t tagOf(int from, int to, int64_t microBatch) {
+    return ((int64_t(from) << 1 | int64_t(to > from)) << 32) + microBatch;
+  }
 
   /// This rank's place among those that differ on `axes` only.
   int64_t positionOn(ArrayRef<StringAttr> axes) const {
@@ -84,12 +97,15 @@ private:
   }
 
   void makeLayers() {
-    for (LayerCall &call : callsOf(run, plan, stage)) {
-      LayerState &state = layers.emplace_back();
-      state.call = std::move(call);
-      state.segment = &*llvm::find_if(model.segments, [&](const auto &one) { return one.kind == state.call.kind; });
+    for (std::vector<LayerCall> &calls : callsOf(run, plan, stage)) {
+      chunks.emplace_back(layers.size(), calls.size());
+      for (LayerCall &call : calls) {
+        LayerState &state = layers.emplace_back();
+        state.call = std::move(call);
+        state.segment = &*llvm::find_if(model.segments, [&](const auto &one) { return one.kind == state.call.kind; });
+      }
     }
-    if (plan.pp == 1)
+    if (headStage(plan) == 0)
       layers.back().tiedOwner = &layers.front();
   }
 
@@ -243,41 +259,52 @@ private:
     return Tensor(type, std::move(values));
   }
 
-  llvm::Error forward(int64_t microBatch) {
+  MutableArrayRef<LayerState> layersOf(int chunk) {
+    return MutableArrayRef(layers).slice(chunks[chunk].first, chunks[chunk].second);
+  }
+
+  llvm::Expected<Tensor> receive(int from, int to, int64_t microBatch) {
+    return context.rendezvous->receive(rankOf(from), rank, tagOf(from, to, microBatch));
+  }
+  void send(int from, int to, int64_t microBatch, Tensor value) {
+    context.rendezvous->send(rank, rankOf(to), tagOf(from, to, microBatch), std::move(value));
+  }
+
+  llvm::Error forward(const planner::Action &action) {
+    int here = modelChunk(action.chunk);
     Tensor stream;
-    if (!isFirst()) {
-      llvm::Expected<Tensor> received = context.rendezvous->receive(rank - ranksPerStage, rank, microBatch);
+    if (here > 0) {
+      llvm::Expected<Tensor> received = receive(here - 1, here, action.microBatch);
       if (!received)
         return received.takeError();
       stream = std::move(*received);
     }
-    for (LayerState &layer : layers) {
-      layer.saved[microBatch]["stream"] = stream;
-      if (llvm::Error error = call(layer, layer.call.policy + ".forward", microBatch, stream))
+    for (LayerState &layer : layersOf(action.chunk)) {
+      layer.saved[action.microBatch]["stream"] = stream;
+      if (llvm::Error error = call(layer, layer.call.policy + ".forward", action.microBatch, stream))
         return error;
     }
-    if (!isLast())
-      context.rendezvous->send(rank, rank + ranksPerStage, microBatch, std::move(stream));
+    if (here + 1 < modelChunks())
+      send(here, here + 1, action.microBatch, std::move(stream));
     return llvm::Error::success();
   }
 
-  llvm::Error backward(int64_t microBatch) {
-    constexpr int64_t backwardTag = 1 << 20;
+  llvm::Error backward(const planner::Action &action) {
+    int here = modelChunk(action.chunk);
     Tensor cotangent;
-    if (!isLast()) {
-      llvm::Expected<Tensor> received =
-          context.rendezvous->receive(rank + ranksPerStage, rank, backwardTag + microBatch);
+    if (here + 1 < modelChunks()) {
+      llvm::Expected<Tensor> received = receive(here + 1, here, action.microBatch);
       if (!received)
         return received.takeError();
       cotangent = std::move(*received);
     }
-    for (LayerState &layer : llvm::reverse(layers)) {
-      if (llvm::Error error = call(layer, layer.call.policy + ".backward", microBatch, cotangent))
+    for (LayerState &layer : llvm::reverse(layersOf(action.chunk))) {
+      if (llvm::Error error = call(layer, layer.call.policy + ".backward", action.microBatch, cotangent))
         return error;
-      layer.saved.erase(microBatch);
+      layer.saved.erase(action.microBatch);
     }
-    if (!isFirst())
-      context.rendezvous->send(rank, rank - ranksPerStage, backwardTag + microBatch, std::move(cotangent));
+    if (here > 0)
+      send(here, here - 1, action.microBatch, std::move(cotangent));
     return llvm::Error::success();
   }
 
@@ -422,6 +449,7 @@ private:
   std::mutex &mutex;
   ModuleOp module;
   std::vector<LayerState> layers;
+  std::vector<std::pair<size_t, size_t>> chunks; ///< of the stage: its first layer among `layers`, and how many
   std::map<std::string, double> statistics;
 };
 

@@ -197,6 +197,13 @@ private:
 
 } // namespace
 
+void emitBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables, pb::Plan &out) {
+  for (const SegmentLayout &segment : segments)
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (static_cast<int>(bucket.number) >= out.buckets_size()) // a tied one is its owner's
+        *out.add_buckets() = BucketEmitter(segment, bucket, tables).describe();
+}
+
 std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
                                         pb::Plan &out) {
   std::vector<BucketTransfers> transfers;

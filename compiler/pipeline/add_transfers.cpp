@@ -2,9 +2,11 @@
 
 #include "compiler/codegen/kernel_shape.h"
 #include "dialects/exec/dialect.h"
+#include "planner/schedule.h"
 
 #include "runtime/abi.h"
 
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -39,7 +41,7 @@ pb::Buffer at(exec::Region region, uint64_t offset, uint64_t bytes, uint32_t val
 }
 
 /// It stands on no line of the model file.
-pb::Transfer transfer(const char *name, pb::Transfer::Kind kind, const char *queue, PlanTables &tables) {
+pb::Transfer transfer(const std::string &name, pb::Transfer::Kind kind, const std::string &queue, PlanTables &tables) {
   pb::Transfer made;
   pb::Location location;
   location.set_op(name);
@@ -87,20 +89,41 @@ uint32_t addAgreement(uint32_t axes, PlanTables &tables) {
   return tables.transfer(std::move(agree));
 }
 
-/// Line 0 takes streams to the next stage, line 1 cotangents back.
-void addLines(const RegionSizes &regions, PlanTables &tables, StepTransfers &numbers) {
-  auto add = [&](const char *name, bool sends, int shift, uint32_t line, exec::Region region, int32_t layer) {
-    pb::Transfer made = transfer(name, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, name, tables);
-    made.set_shift(shift);
+/// Line 0 takes streams by `shift` stages, line 1 cotangents the other way.
+StreamTransfers addLines(const RegionSizes &regions, int shift, const std::string &suffix, PlanTables &tables) {
+  auto add = [&](const std::string &queue, bool sends, int by, uint32_t line, exec::Region region, int32_t layer) {
+    pb::Transfer made = transfer(queue + suffix, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, queue, tables);
+    made.set_shift(by);
     made.set_line(line);
     pb::Buffer buffer = at(region, 0, regions.streamBytes, tables.findValue(line == 0 ? "stream" : "cotangent"), layer);
     *(sends ? made.add_from() : made.add_to()) = buffer;
     return static_cast<int64_t>(tables.transfer(std::move(made)));
   };
-  numbers.out = add("out", /*sends=*/true, 1, 0, exec::Region::StreamOut, 1);
-  numbers.in = add("in", /*sends=*/false, -1, 0, exec::Region::StreamIn, 0);
-  numbers.dIn = add("din", /*sends=*/true, -1, 1, exec::Region::CotangentIn, 0);
-  numbers.dOut = add("dout", /*sends=*/false, 1, 1, exec::Region::CotangentOut, 1);
+  StreamTransfers made;
+  made.out = add("out", /*sends=*/true, shift, 0, exec::Region::StreamOut, 1);
+  made.in = add("in", /*sends=*/false, -shift, 0, exec::Region::StreamIn, 0);
+  made.dIn = add("din", /*sends=*/true, -shift, 1, exec::Region::CotangentIn, 0);
+  made.dOut = add("dout", /*sends=*/false, shift, 1, exec::Region::CotangentOut, 1);
+  return made;
+}
+
+/// The pairs of stages (sender, receiver) between which each line has sends, as the lists start them.
+std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> linePairs(const pb::Plan &plan) {
+  std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> pairs;
+  int stages = plan.stages_size();
+  auto add = [&](int stage, const pb::Flight &flight) {
+    const pb::Transfer &transfer = plan.transfers(static_cast<int>(flight.transfer()));
+    if (transfer.kind() == pb::Transfer::SEND)
+      pairs[transfer.line()].insert(
+          {static_cast<uint32_t>(stage), static_cast<uint32_t>((stage + transfer.shift() + stages) % stages)});
+  };
+  for (auto [number, stage] : llvm::enumerate(plan.stages()))
+    for (const pb::Actions &actions : stage.entries())
+      for (const pb::Block &block : actions.blocks())
+        for (const pb::Action &action : block.actions())
+          for (const pb::Flight &flight : action.start().flights())
+            add(static_cast<int>(number), flight);
+  return pairs;
 }
 
 } // namespace
@@ -164,13 +187,15 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
   if (axes)
     numbers.agree = addAgreement(axes, tables);
   if (plan.pp > 1)
-    addLines(regions, tables, numbers);
+    numbers.forth = addLines(regions, 1, "", tables);
+  if (plan.pp > 1 && planner::isVShaped(plan.schedule))
+    numbers.back = addLines(regions, -1, ".back", tables);
   return numbers;
 }
 
-void addCommunicators(const planner::Plan &plan, pb::Plan &out) {
+void addCommunicators(pb::Plan &out) {
   std::set<std::pair<uint32_t, uint32_t>> known; // group, queue
-  std::set<uint32_t> lines;
+  std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> pairs = linePairs(out);
   for (const pb::Transfer &transfer : out.transfers()) {
     bool isSend = transfer.kind() == pb::Transfer::SEND, isReceive = transfer.kind() == pb::Transfer::RECEIVE;
     if (transfer.kind() == pb::Transfer::COPY || isReceive)
@@ -180,18 +205,16 @@ void addCommunicators(const planner::Plan &plan, pb::Plan &out) {
       communicator.set_group(transfer.group());
       communicator.set_queue(transfer.queue());
     }
-    if (!isSend || !lines.insert(transfer.line()).second)
+    if (!isSend)
       continue;
-    for (int stage = 0; stage < plan.pp; ++stage) {
-      int peer = stage + transfer.shift();
-      if (peer < 0 || peer >= plan.pp)
-        continue;
+    for (auto [sender, receiver] : pairs[transfer.line()]) {
       pb::Communicator &communicator = *out.add_communicators();
       communicator.set_is_line(true);
       communicator.set_line(transfer.line());
-      communicator.set_sender(static_cast<uint32_t>(stage));
-      communicator.set_receiver(static_cast<uint32_t>(peer));
+      communicator.set_sender(sender);
+      communicator.set_receiver(receiver);
     }
+    pairs.erase(transfer.line());
   }
 }
 

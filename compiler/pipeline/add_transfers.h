@@ -13,9 +13,14 @@ namespace espalier {
 /// Entries of a plan, by number.
 enum class EntryNumber { TrainStep, Evaluate };
 
+/// Streams and cotangents between stages, of chunks whose stream goes to the next stage, or back to the one before.
+struct StreamTransfers {
+  int64_t out = -1, in = -1, dIn = -1, dOut = -1;
+};
+
 /// Transfers by number in the plan; -1 where no rank has them.
 struct StepTransfers {
-  int64_t out = -1, in = -1, dIn = -1, dOut = -1; ///< streams and cotangents between stages
+  StreamTransfers forth, back;                    ///< back: of the second chunks of a V
   int64_t inputs = -1;                            ///< from the host, of a micro-batch
   int64_t set = -1, metrics = -1;                 ///< scalars from the host, and to it
   int64_t agree = -1;                             ///< sums of all ranks
@@ -27,7 +32,7 @@ void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &ou
 /// Adds the module's values and those of the scalars, and the transfers.
 StepTransfers addStepTransfers(mlir::ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables);
 
-/// Lists the communicators of all transfers, line by line and group by group. Stages are there.
-void addCommunicators(const planner::Plan &plan, rt::pb::Plan &out);
+/// Lists the communicators of all transfers, line by line and group by group. Stages are there, with their lists.
+void addCommunicators(rt::pb::Plan &out);
 
 } // namespace espalier

@@ -1,14 +1,16 @@
-// The device arena of a stage, in order: parameters, gradients, optimizer state, input slots, what is kept per
-// micro-batch in flight (slot by slot: each call's incoming stream, then its saved values), the buffers at the stage's
-// borders, the workspace that all subprograms share, scalars. A call writes its stream straight into the next call's
-// saved stream. A stream that backward does not read is not kept: forward passes it on in the two buffers that the
-// cotangents take turns in later. The host arena has what is exchanged with the host, twice.
+// The device arena of a stage, in order: parameters, gradients, optimizer state, input slots, chunk by chunk what is kept
+// per micro-batch in flight (slot by slot: each call's incoming stream, then its saved values) and the buffers at its
+// borders, the two cotangents that calls take turns in, the workspace that all subprograms share, scalars. A call writes its stream straight into the next call's
+// saved stream. A stream that backward does not read is not kept: forward passes it on in the two buffers of the
+// cotangents. Where a stage has neighbouring chunks (the turn of a V) the one writes straight into what the other
+// receives. The host arena has what is exchanged with the host, twice.
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/fold_rounds.h"
+#include "compiler/pipeline/place_builder.h"
+#include "compiler/pipeline/stage_calls.h"
 #include "compiler/pipeline/stage_lists.h"
 #include "dialects/exec/dialect.h"
-#include "planner/explain.h"
 
 #include "runtime/abi.h"
 
@@ -17,23 +19,6 @@
 using namespace mlir;
 
 namespace espalier {
-
-std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, int stage) {
-  std::vector<LayerCall> calls;
-  const planner::StagePlan &part = plan.stages[stage];
-  const auto &runs = run.model.runs;
-  if (stage == 0)
-    calls.push_back({runs.front().kind, -1, 0, "none"});
-  int layer = 0;
-  for (size_t i = 1; i + 1 < runs.size(); ++i)
-    for (int repeat = 0; repeat < runs[i].count; ++repeat, ++layer)
-      if (layer >= part.firstLayer && layer < part.firstLayer + part.layers)
-        calls.push_back({runs[i].kind, layer, static_cast<uint32_t>(layer + 1),
-                         recomputeName(part.recompute[layer - part.firstLayer])});
-  if (stage + 1 == plan.pp)
-    calls.push_back({runs.back().kind, -1, static_cast<uint32_t>(layer + 1), "none"});
-  return calls;
-}
 
 namespace {
 
@@ -64,63 +49,6 @@ const char *nameOf(LifetimeKind kind) {
   }
 }
 
-/// Hands out places of a stage's arenas and sums those of the device by memory class.
-class PlaceBuilder {
-public:
-  PlaceBuilder(Stage &stage, uint64_t guard) : stage(stage), guard(guard) {
-    stage.mutable_arena_bytes()->Resize(Memory_ARRAYSIZE, 0);
-  }
-
-  /// A place in every slot of the lifetime.
-  uint32_t take(uint64_t bytes, uint32_t lifetime, const char *memoryClass) {
-    uint64_t stride = alignUp(bytes, guard), slots = stage.lifetimes(static_cast<int>(lifetime)).slots();
-    addToClass(memoryClass, stride * slots);
-    Place &place = add(bytes, lifetime, DEVICE, stride, stride * slots);
-    place.set_memory_class(memoryClass);
-    return stage.places_size() - 1;
-  }
-
-  /// Two copies, in turns.
-  uint32_t exchanged(uint64_t bytes, uint32_t lifetime) {
-    uint64_t stride = alignUp(bytes, 0), slots = stage.lifetimes(static_cast<int>(lifetime)).slots();
-    add(bytes, lifetime, HOST, stride, 2 * stride * slots).set_exchanged(true);
-    return stage.places_size() - 1;
-  }
-
-  static void bind(Call &call, Region region, uint32_t place, uint64_t offset = 0) {
-    Binding &binding = *call.add_bindings();
-    binding.set_region(static_cast<uint32_t>(region));
-    binding.set_place(place);
-    binding.set_offset(offset);
-  }
-
-private:
-  Place &add(uint64_t bytes, uint32_t lifetime, Memory memory, uint64_t stride, uint64_t taken) {
-    Place &place = *stage.add_places();
-    place.set_lifetime(lifetime);
-    place.set_memory(memory);
-    place.set_bytes(bytes);
-    place.add_offsets(stage.arena_bytes(memory));
-    place.set_stride(stride);
-    stage.set_arena_bytes(memory, stage.arena_bytes(memory) + taken);
-    return place;
-  }
-
-  void addToClass(const char *memoryClass, uint64_t bytes) {
-    for (MemoryClass &entry : *stage.mutable_memory())
-      if (entry.name() == memoryClass) {
-        entry.set_bytes(entry.bytes() + bytes);
-        return;
-      }
-    MemoryClass *entry = stage.add_memory();
-    entry->set_name(memoryClass);
-    entry->set_bytes(bytes);
-  }
-
-  Stage &stage;
-  uint64_t guard;
-};
-
 /// Bytes of each region that a subprogram may touch.
 std::vector<uint64_t> reachOf(const Plan &plan, const Subprogram &program) {
   std::vector<uint64_t> reach(plan.regions_size(), 0);
@@ -147,7 +75,7 @@ std::vector<uint64_t> reachOf(const Plan &plan, const Subprogram &program) {
 
 class StageAssigner {
 public:
-  StageAssigner(const StageInputs &in, Plan &out) : in(in), out(out) {
+  StageAssigner(const StageInputs &in, Plan &out) : in(in), out(out), terms(gradientTerms(out)) {
     for (auto [index, subprogram] : llvm::enumerate(out.subprograms())) {
       if (!subprogram.instructions().empty())
         subprograms[subprogram.name()] = index + 1;
@@ -157,17 +85,37 @@ public:
       layouts[segment.kind] = &segment;
   }
 
-  void run() {
-    auto table = planner::buildSchedule(in.plan.schedule, in.plan.pp, in.plan.microBatches, in.plan.virtualStages);
-    ListOptions options;
-    options.everyChunkHasInputs = layersReadInputs();
-    options.readsStreamAgain = [&](int stage, int) { return readsStreamAgain(stage); };
-    std::vector<StageList> training = expandSchedule(table, options), evaluation = expandEvaluation(table, options);
+  void assign() {
+    std::vector<StageList> lists = expand(&expandSchedule);
     for (int stage = 0; stage < in.plan.pp; ++stage)
-      assign(stage, training[stage], evaluation[stage]);
+      assign(stage, callsOf(in.run, in.plan, stage), lists[stage]);
+  }
+
+  void addLists() {
+    std::vector<StageList> training = expand(&expandSchedule), evaluation = expand(&expandEvaluation);
+    for (int number = 0; number < in.plan.pp; ++number) {
+      Stage &stage = *out.mutable_stages(number);
+      espalier::addLists({in.transfers, in.buckets, terms, out, isVShaped(in.plan.schedule)}, training[number],
+                         evaluation[number], stage);
+      for (Actions &actions : *stage.mutable_entries())
+        foldRounds(stage, static_cast<uint32_t>(in.plan.pp), actions);
+    }
   }
 
 private:
+  /// The lists of all stages, of a training step or of an evaluation.
+  std::vector<StageList> expand(std::vector<StageList> (*lists)(const planner::ScheduleTable &, const ListOptions &)) {
+    auto table = planner::buildSchedule(in.plan.schedule, in.plan.pp, static_cast<int>(in.plan.microBatches),
+                                        in.plan.virtualStages);
+    std::vector<std::vector<std::vector<LayerCall>>> calls; // by stage and chunk
+    for (int stage = 0; stage < in.plan.pp; ++stage)
+      calls.push_back(callsOf(in.run, in.plan, stage));
+    ListOptions options;
+    options.everyChunkHasInputs = layersReadInputs();
+    options.readsStreamAgain = [&](int stage, int chunk) { return readsStreamAgain(calls[stage][chunk].front()); };
+    return lists(table, options);
+  }
+
   uint32_t subprogram(const std::string &name) const {
     auto found = subprograms.find(name);
     return found == subprograms.end() ? 0 : found->second;
@@ -189,30 +137,24 @@ private:
     return false;
   }
 
-  /// Whether the backward of a stage's first call reads the stream that came in.
-  bool readsStreamAgain(int stage) const {
-    LayerCall call = callsOf(in.run, in.plan, stage).front();
+  /// Whether the backward of a chunk's first call reads the stream that came in.
+  bool readsStreamAgain(const LayerCall &call) const {
     uint32_t backward = subprogram(call.kind + "." + call.policy + ".backward");
     return backward == 0 || reach[backward - 1][static_cast<size_t>(Region::StreamIn)] > 0;
   }
 
-  void assign(int number, const StageList &training, const StageList &evaluation) {
+  void assign(int number, ArrayRef<std::vector<LayerCall>> chunks, const StageList &training) {
     Stage &stage = *out.add_stages();
-    stage.set_first_layer(in.plan.stages[number].firstLayer);
-    stage.set_layers(in.plan.stages[number].layers);
-    std::vector<LayerCall> calls = callsOf(in.run, in.plan, number);
-    for (const LayerCall &call : calls)
-      addCall(call, stage);
-    addChunks(training, static_cast<uint32_t>(calls.size()), stage);
+    for (const std::vector<LayerCall> &calls : chunks)
+      for (const LayerCall &call : calls)
+        addCall(call, stage);
+    addChunks(number, chunks, training, stage);
     PlaceBuilder places(stage, in.regions.guardBytes);
-    bindParameters(calls, stage, places);
+    bindParameters(stage, places);
     bindInputs(training, stage, places);
-    bindActivations(calls, number, training, stage, places);
+    bindActivations(chunks, training, stage, places);
     bindCommon(stage, places);
     addExchanges(stage, places);
-    addLists({in.transfers, in.buckets, out}, training, evaluation, stage);
-    for (Actions &actions : *stage.mutable_entries())
-      foldRounds(stage, static_cast<uint32_t>(in.plan.pp), actions);
   }
 
   void addCall(const LayerCall &call, Stage &stage) {
@@ -236,27 +178,41 @@ private:
     }
   }
 
-  /// One chunk of layers, and one for what is once per step.
-  void addChunks(const StageList &list, uint32_t calls, Stage &stage) {
-    Lifetime &resident = *stage.add_lifetimes();
-    resident.set_name("resident");
-    resident.set_slots(1);
-    auto add = [&](const char *name, uint32_t slots) {
+  /// A chunk for each one of the list, and one for what is once per step.
+  void addChunks(int number, ArrayRef<std::vector<LayerCall>> chunks, const StageList &list, Stage &stage) {
+    auto suffix = [&](int chunk) { return chunks.size() > 1 ? "." + std::to_string(chunk) : std::string(); };
+    auto addLifetime = [&](const std::string &name, uint32_t slots, bool rotates) {
       Lifetime &lifetime = *stage.add_lifetimes();
       lifetime.set_name(name);
       lifetime.set_slots(slots);
-      lifetime.set_rotates(true);
+      lifetime.set_rotates(rotates);
+      return static_cast<uint32_t>(stage.lifetimes_size() - 1);
     };
-    Chunk &layers = *stage.add_chunks();
-    layers.set_name("layers");
-    layers.set_calls(calls);
-    if (list.lifetimeOf(0, LifetimeKind::Inputs) >= 0)
-      add("staged", static_cast<uint32_t>(in.plan.microBatches));
-    firstLifetime = stage.lifetimes_size();
+    addLifetime("resident", 1, /*rotates=*/false);
+    bool hasInputs =
+        llvm::any_of(list.lifetimes, [](const StageLifetime &one) { return one.kind == LifetimeKind::Inputs; });
+    staged = hasInputs ? addLifetime("staged", static_cast<uint32_t>(in.plan.microBatches), /*rotates=*/true) : 0;
+    firstLifetime = static_cast<uint32_t>(stage.lifetimes_size());
     for (const StageLifetime &lifetime : list.lifetimes)
-      add(nameOf(lifetime.kind), static_cast<uint32_t>(lifetime.slots));
-    for (int lifetime = 1; lifetime < stage.lifetimes_size(); ++lifetime)
-      layers.add_lifetimes(lifetime);
+      addLifetime(nameOf(lifetime.kind) + suffix(lifetime.chunk), static_cast<uint32_t>(lifetime.slots),
+                  /*rotates=*/true);
+    uint32_t next = 0;
+    for (auto [index, calls] : llvm::enumerate(chunks)) {
+      const planner::StagePlan &part = in.plan.stages[planStage(in.plan, number, static_cast<int>(index))];
+      Chunk &chunk = *stage.add_chunks();
+      chunk.set_name("layers" + suffix(static_cast<int>(index)));
+      chunk.set_first_call(next);
+      chunk.set_calls(static_cast<uint32_t>(calls.size()));
+      if (stage.layers() == 0)
+        stage.set_first_layer(static_cast<uint32_t>(part.firstLayer));
+      stage.set_layers(stage.layers() + static_cast<uint32_t>(part.layers));
+      next += chunk.calls();
+      if (lifetimeOf(list, index, LifetimeKind::Inputs))
+        chunk.add_lifetimes(staged);
+      for (int kind = 0; kind < kLifetimeKinds; ++kind)
+        if (uint32_t lifetime = lifetimeOf(list, index, static_cast<LifetimeKind>(kind)))
+          chunk.add_lifetimes(lifetime);
+    }
     Call &step = *stage.add_calls();
     step.set_name("step");
     step.set_layer(-1);
@@ -264,19 +220,25 @@ private:
     step.set_programs(static_cast<int>(Role::Scalars), subprogram("step.scalars"));
     Chunk &last = *stage.add_chunks();
     last.set_name("step");
-    last.set_first_call(calls);
+    last.set_first_call(next);
     last.set_calls(1);
   }
 
   /// The stage's lifetime for one of the list's; the resident one where the chunk has none.
-  uint32_t lifetimeOf(const StageList &list, LifetimeKind kind) const {
-    int lifetime = list.lifetimeOf(0, kind);
+  uint32_t lifetimeOf(const StageList &list, size_t chunk, LifetimeKind kind) const {
+    int lifetime = list.lifetimeOf(static_cast<int>(chunk), kind);
     return lifetime < 0 ? 0 : firstLifetime + static_cast<uint32_t>(lifetime);
   }
 
-  /// Segments that share tied parameters on this stage share one region.
-  void bindParameters(ArrayRef<LayerCall> calls, Stage &stage, PlaceBuilder &places) {
-    bool isShared = llvm::any_of(layouts.at(calls.back().kind)->buckets,
+  /// The kind of a call, and its segment's layout.
+  const SegmentLayout &layoutOf(const Call &call) const {
+    return *layouts.at(StringRef(call.name()).split('.').first.str());
+  }
+
+  /// Segments that share tied parameters on this stage share one region: the first call's and the last's.
+  void bindParameters(Stage &stage, PlaceBuilder &places) {
+    int calls = stage.calls_size() - 1;
+    bool isShared = llvm::any_of(layoutOf(stage.calls(calls - 1)).buckets,
                                  [](const SegmentBucket &bucket) { return bucket.isTiedHere; });
     struct Class {
       Region region;
@@ -287,28 +249,35 @@ private:
                          Class{Region::Gradients, "gradients", &SegmentLayout::gradientBytes},
                          Class{Region::State, "optimizer", &SegmentLayout::stateBytes}}) {
       uint32_t first = 0;
-      for (auto [index, call] : llvm::enumerate(calls)) {
-        uint64_t bytes = layouts.at(call.kind)->*memory.bytes;
+      for (int index = 0; index < calls; ++index) {
+        Call &call = *stage.mutable_calls(index);
+        uint64_t bytes = layoutOf(call).*memory.bytes;
         if (bytes == 0)
           continue;
-        bool sharesFirst = isShared && index + 1 == calls.size();
+        bool sharesFirst = isShared && index + 1 == calls;
         uint32_t place = sharesFirst ? first : places.take(bytes, 0, memory.name);
         if (index == 0)
           first = place;
-        PlaceBuilder::bind(*stage.mutable_calls(static_cast<int>(index)), memory.region, place);
+        PlaceBuilder::bind(call, memory.region, place);
       }
     }
   }
 
+  /// Each chunk has slots of its own; what the host stages is there once.
   void bindInputs(const StageList &list, Stage &stage, PlaceBuilder &places) {
-    uint32_t lifetime = lifetimeOf(list, LifetimeKind::Inputs);
-    if (lifetime == 0)
-      return;
-    uint32_t place = places.take(in.regions.inputBytes, lifetime, "inputs");
-    for (int call = 0; call + 1 < stage.calls_size(); ++call)
-      PlaceBuilder::bind(*stage.mutable_calls(call), Region::Inputs, place);
-    PlaceBuilder::bind(*stage.mutable_calls(0), Region::Staged,
-                       places.exchanged(in.regions.inputBytes, firstLifetime - 1));
+    std::optional<uint32_t> source;
+    for (int chunk = 0; chunk + 1 < stage.chunks_size(); ++chunk) {
+      uint32_t lifetime = lifetimeOf(list, chunk, LifetimeKind::Inputs);
+      if (lifetime == 0)
+        continue;
+      uint32_t place = places.take(in.regions.inputBytes, lifetime, "inputs");
+      int first = static_cast<int>(stage.chunks(chunk).first_call());
+      for (int call = first; call < first + static_cast<int>(stage.chunks(chunk).calls()); ++call)
+        PlaceBuilder::bind(*stage.mutable_calls(call), Region::Inputs, place);
+      if (!source)
+        source = places.exchanged(in.regions.inputBytes, staged);
+      PlaceBuilder::bind(*stage.mutable_calls(first), Region::Staged, *source);
+    }
   }
 
   uint64_t savedBytes(const LayerCall &call) const {
@@ -321,52 +290,81 @@ private:
     return call.programs(static_cast<int>(Role::Backward)) == 0 || reached(call, Role::Backward, Region::StreamIn) > 0;
   }
 
-  void bindActivations(ArrayRef<LayerCall> calls, int number, const StageList &list, Stage &stage,
-                       PlaceBuilder &places) {
-    uint64_t stream = alignUp(in.regions.streamBytes, in.regions.guardBytes), bytes = in.regions.streamBytes;
-    bool isFirst = number == 0, isLast = number + 1 == in.plan.pp;
-    int count = static_cast<int>(calls.size());
-    uint64_t slotBytes = 0;
-    std::vector<uint64_t> streamOffset, savedOffset;
-    for (int i = 0; i < count; ++i) { // the first call's stream has a place of its own, or it is the embedding
-      streamOffset.push_back(slotBytes);
-      slotBytes += i == 0 || !keepsStream(stage.calls(i)) ? 0 : stream;
-      savedOffset.push_back(slotBytes);
-      slotBytes += savedBytes(calls[i]);
-    }
-    uint32_t kept = slotBytes ? places.take(slotBytes, lifetimeOf(list, LifetimeKind::Saved), "activations") : 0;
-    auto border = [&](LifetimeKind kind, const char *memoryClass) {
-      return places.take(bytes, lifetimeOf(list, kind), memoryClass);
-    };
-    uint32_t received = isFirst ? 0 : border(LifetimeKind::In, "activations");
-    uint32_t sent = isLast ? 0 : border(LifetimeKind::Out, "boundary");
-    uint32_t cotangentIn = isLast ? 0 : border(LifetimeKind::DOut, "boundary");
-    uint32_t cotangentOut = isFirst ? 0 : border(LifetimeKind::DIn, "boundary");
-    uint32_t cotangents[2] = {places.take(bytes, 0, "boundary"), places.take(bytes, 0, "boundary")};
+  /// Where the streams, the saved values and the cotangents of a chunk lie.
+  struct ChunkPlaces {
+    uint32_t kept = 0, received = 0, sent = 0, cotangentIn = 0, cotangentOut = 0; ///< of the chunk's both ends
+    std::vector<uint64_t> streamOffset, savedOffset;                              ///< by call, in `kept`
+  };
 
+  ChunkPlaces takePlaces(size_t number, ArrayRef<LayerCall> calls, const StageList &list, const Stage &stage,
+                         std::map<uint32_t, uint32_t> &borders, PlaceBuilder &places) {
+    ChunkPlaces taken;
+    uint64_t stream = alignUp(in.regions.streamBytes, in.regions.guardBytes), slotBytes = 0;
+    int first = static_cast<int>(stage.chunks(static_cast<int>(number)).first_call());
+    for (auto [i, call] : llvm::enumerate(calls)) { // the first call's stream has a place of its own
+      taken.streamOffset.push_back(slotBytes);
+      slotBytes += i == 0 || !keepsStream(stage.calls(first + static_cast<int>(i))) ? 0 : stream;
+      taken.savedOffset.push_back(slotBytes);
+      slotBytes += savedBytes(call);
+    }
+    if (slotBytes)
+      taken.kept = places.take(slotBytes, lifetimeOf(list, number, LifetimeKind::Saved), "activations");
+    // Neighbouring chunks share the lifetime of what the one hands to the other, and its place.
+    auto border = [&](LifetimeKind kind, const char *memoryClass) {
+      uint32_t lifetime = lifetimeOf(list, number, kind);
+      if (lifetime == 0)
+        return 0u;
+      auto [place, isNew] = borders.try_emplace(lifetime, 0);
+      if (isNew)
+        place->second = places.take(in.regions.streamBytes, lifetime, memoryClass);
+      return place->second;
+    };
+    taken.received = border(LifetimeKind::In, "activations");
+    taken.sent = border(LifetimeKind::Out, "boundary");
+    taken.cotangentOut = border(LifetimeKind::DOut, "boundary");
+    taken.cotangentIn = border(LifetimeKind::DIn, "boundary");
+    return taken;
+  }
+
+  void bindActivations(ArrayRef<std::vector<LayerCall>> chunks, const StageList &list, Stage &stage,
+                       PlaceBuilder &places) {
+    std::map<uint32_t, uint32_t> borders; // by lifetime
+    std::vector<ChunkPlaces> taken;
+    for (auto [number, calls] : llvm::enumerate(chunks))
+      taken.push_back(takePlaces(number, calls, list, stage, borders, places));
+    uint64_t bytes = in.regions.streamBytes;
+    uint32_t cotangents[2] = {places.take(bytes, 0, "boundary"), places.take(bytes, 0, "boundary")};
+    for (auto [number, calls] : llvm::enumerate(chunks))
+      bindChunk(calls, static_cast<int>(stage.chunks(static_cast<int>(number)).first_call()), taken[number], cotangents,
+                stage);
+  }
+
+  void bindChunk(ArrayRef<LayerCall> calls, int first, const ChunkPlaces &at, const uint32_t (&cotangents)[2],
+                 Stage &stage) {
+    int count = static_cast<int>(calls.size());
     auto bindStream = [&](Call &call, Region region, int i) { // the stream that call i reads
       if (i == 0)
-        PlaceBuilder::bind(call, region, received);
-      else if (keepsStream(stage.calls(i)))
-        PlaceBuilder::bind(call, region, kept, streamOffset[i]);
+        PlaceBuilder::bind(call, region, at.received);
+      else if (keepsStream(stage.calls(first + i)))
+        PlaceBuilder::bind(call, region, at.kept, at.streamOffset[i]);
       else
         PlaceBuilder::bind(call, region, cotangents[i % 2]);
     };
     for (int i = 0; i < count; ++i) {
-      Call &call = *stage.mutable_calls(i);
-      bool hasIn = !(isFirst && i == 0), hasOut = !(isLast && i + 1 == count), sends = i + 1 == count;
+      Call &call = *stage.mutable_calls(first + i);
+      bool hasIn = i > 0 || at.received, hasOut = i + 1 < count || at.sent, isLast = i + 1 == count;
       if (savedBytes(calls[i]))
-        PlaceBuilder::bind(call, Region::Saved, kept, savedOffset[i]);
+        PlaceBuilder::bind(call, Region::Saved, at.kept, at.savedOffset[i]);
       if (hasIn) {
         bindStream(call, Region::StreamIn, i);
-        PlaceBuilder::bind(call, Region::CotangentIn, i == 0 ? cotangentOut : cotangents[i % 2]);
+        PlaceBuilder::bind(call, Region::CotangentIn, i == 0 ? at.cotangentIn : cotangents[i % 2]);
       }
-      if (hasOut && sends)
-        PlaceBuilder::bind(call, Region::StreamOut, sent);
+      if (hasOut && isLast)
+        PlaceBuilder::bind(call, Region::StreamOut, at.sent);
       else if (hasOut)
         bindStream(call, Region::StreamOut, i + 1);
       if (hasOut)
-        PlaceBuilder::bind(call, Region::CotangentOut, sends ? cotangentIn : cotangents[(i + 1) % 2]);
+        PlaceBuilder::bind(call, Region::CotangentOut, isLast ? at.cotangentOut : cotangents[(i + 1) % 2]);
     }
   }
 
@@ -385,9 +383,12 @@ private:
 
   void addExchanges(Stage &stage, PlaceBuilder &places) {
     const Transfer &inputs = out.transfers(static_cast<int>(in.transfers.inputs));
-    bool hasInputs = llvm::any_of(stage.calls(0).bindings(), [](const Binding &binding) {
-      return binding.region() == static_cast<uint32_t>(Region::Staged);
-    });
+    auto takesInputs = [](const Call &call) {
+      return llvm::any_of(call.bindings(), [](const Binding &binding) {
+        return binding.region() == static_cast<uint32_t>(Region::Staged);
+      });
+    };
+    auto reader = llvm::find_if(stage.calls(), takesInputs);
     auto add = [&](const std::string &name, uint32_t call, const Buffer &buffer, bool isFilled) -> Exchange & {
       Exchange &exchange = *stage.add_exchanges();
       exchange.set_name(name);
@@ -399,9 +400,10 @@ private:
       return exchange;
     };
     for (const Buffer &buffer : inputs.from()) {
-      if (!hasInputs)
+      if (reader == stage.calls().end())
         break;
-      Exchange &exchange = add(out.values(static_cast<int>(buffer.value())).name(), 0, buffer, /*isFilled=*/true);
+      Exchange &exchange = add(out.values(static_cast<int>(buffer.value())).name(),
+                               static_cast<uint32_t>(reader - stage.calls().begin()), buffer, /*isFilled=*/true);
       exchange.add_split((in.plan.dp > 1 ? exec::axisBit("dp") : 0) | (in.plan.ep > 1 ? exec::axisBit("ep") : 0));
       exchange.add_split(in.plan.cp > 1 ? exec::axisBit("cp") : 0);
     }
@@ -417,12 +419,15 @@ private:
   Plan &out;
   std::map<std::string, uint32_t> subprograms;
   std::vector<std::vector<uint64_t>> reach; ///< by subprogram and region
+  std::vector<std::vector<GradientTerm>> terms; ///< by subprogram
   std::map<std::string, const SegmentLayout *> layouts;
-  uint32_t firstLifetime = 1; ///< of the list's, in the stage at hand
+  uint32_t firstLifetime = 1, staged = 0; ///< of the list's, and of what the host stages, in the stage at hand
 };
 
 } // namespace
 
-void assignStages(const StageInputs &inputs, Plan &out) { StageAssigner(inputs, out).run(); }
+void assignStages(const StageInputs &inputs, Plan &out) { StageAssigner(inputs, out).assign(); }
+
+void expandStages(const StageInputs &inputs, Plan &out) { StageAssigner(inputs, out).addLists(); }
 
 } // namespace espalier

@@ -1,4 +1,5 @@
-// Puts a stage together: its calls in order, the places of their regions, and its lists of actions.
+// Puts a stage together: its calls in order, the places of their regions, and its lists of actions. On messages of the
+// plan; the passes assign-stages and expand-schedule write them down as IR (stage_passes.cpp).
 #pragma once
 
 #include "compiler/import/run_config.h"
@@ -9,8 +10,6 @@
 #include "planner/plan.h"
 
 #include "runtime/plan.pb.h"
-
-#include <string>
 
 namespace espalier {
 
@@ -24,18 +23,9 @@ struct StageInputs {
   const StepTransfers &transfers;
 };
 
-/// One layer of the model: which segment, which number among its repeats, what it keeps.
-struct LayerCall {
-  std::string kind;
-  int index = -1;     ///< among the repeated layers; -1 for embed and head
-  uint32_t layer = 0; ///< among all layers, embed and head included
-  std::string policy = "none";
-};
-
-/// The calls of a stage, in the order of the forward pass.
-std::vector<LayerCall> callsOf(const RunConfig &run, const planner::Plan &plan, int stage);
-
-/// Adds the stages to `out`, which has everything else.
+/// Adds the stages without their lists to `out`, which has everything else.
 void assignStages(const StageInputs &inputs, rt::pb::Plan &out);
+/// Adds the lists to the stages that assignStages made.
+void expandStages(const StageInputs &inputs, rt::pb::Plan &out);
 
 } // namespace espalier

@@ -5,6 +5,7 @@
 
 #include "dialects/model/dialect.h"
 #include "planner/explain.h"
+#include "planner/schedule.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
@@ -88,7 +89,7 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_zero(plan.zero);
   settings.set_sequence_parallel(plan.sequenceParallel);
   describeRecompute(plan, settings);
-  settings.set_schedule(plan.schedule == planner::Schedule::GPipe ? "gpipe" : "1f1b");
+  settings.set_schedule(planner::scheduleName(plan.schedule));
   settings.set_beta1(run.optimizer.beta1);
   settings.set_beta2(run.optimizer.beta2);
   settings.set_epsilon(run.optimizer.epsilon);

@@ -1,9 +1,10 @@
 // Reads of the localized joint functions what propagation decided about parameters, and lists the buckets that hold them
-// side by side in the regions parameters, gradients and state of a call. With a single stage segments that share tied
-// parameters share one region: offsets of the second continue those of the first.
+// side by side in the regions parameters, gradients and state of a call. Segments that share tied parameters and lie on one
+// stage share one region: offsets of the second continue those of the first.
 #include "compiler/codegen/guards.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/segment_layout.h"
+#include "compiler/pipeline/stage_calls.h"
 #include "compiler/plan/run_attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -148,7 +149,7 @@ private:
   /// Tied parameters have a bucket each.
   SegmentBucket &bucketFor(const FormedParameter &parameter) {
     double weight = 1.0 / static_cast<double>(parameter.replicas);
-    bool isTied = !parameter.tied.empty(), acrossStages = isTied && plan.pp > 1;
+    bool isTied = !parameter.tied.empty(), acrossStages = isTied && headStage(plan) > 0;
     if (acrossStages)
       weight /= 2;
     Type stored = parameter.local.getElementType();
@@ -166,9 +167,9 @@ private:
     bucket.decays = parameter.decays;
     bucket.normWeight = weight;
     if (acrossStages)
-      bucket.holders = {0, static_cast<uint32_t>(plan.pp - 1)};
+      bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
     bucket.isTied = !parameter.parameter.tiedTo.empty();
-    bucket.isTiedHere = bucket.isTied && plan.pp == 1;
+    bucket.isTiedHere = bucket.isTied && headStage(plan) == 0;
     isAlone.push_back(isTied);
     return segment.buckets.emplace_back(std::move(bucket));
   }

@@ -2,6 +2,7 @@
 
 #include "dialects/exec/dialect.h"
 
+#include <map>
 #include <set>
 
 namespace espalier {
@@ -9,6 +10,7 @@ namespace espalier {
 namespace {
 
 using namespace rt::pb;
+using llvm::ArrayRef;
 
 /// Flights of sums and gathers that may be open at once.
 constexpr size_t mostOpen = 48;
@@ -78,6 +80,7 @@ public:
         stepCall(stage.chunks(stepChunk).first_call()) {}
 
   void train() {
+    placeSums();
     begin();
     for (size_t index = 0; index < list.items.size(); ++index)
       if (list.items[index].kind != StageItem::Kind::Run)
@@ -85,7 +88,7 @@ public:
       else if (list.items[index].run.kind == planner::ActionKind::Forward)
         compute(exec::Role::Forward, list.items[index]);
       else
-        backward(list.items[index].run, isLastBackward(index));
+        addGradients(index);
     finishSums();
     norm();
     agree();
@@ -148,7 +151,7 @@ private:
       const Chunk &chunk = stage.chunks(moved.chunk);
       bool atEnd = moved.kind == FlightKind::Out || moved.kind == FlightKind::DOut;
       uint32_t call = chunk.first_call() + (atEnd ? chunk.calls() - 1 : 0);
-      Flight flight = writer.flight(transferOf(moved.kind), moved.chunk, call, moved.microBatch);
+      Flight flight = writer.flight(transferOf(moved), moved.chunk, call, moved.microBatch);
       if (item.kind == StageItem::Kind::Start)
         writer.start(flight);
       else
@@ -156,58 +159,84 @@ private:
     }
   }
 
-  int64_t transferOf(FlightKind kind) const {
-    switch (kind) {
+  int64_t transferOf(const StageFlight &flight) const {
+    const StreamTransfers &streams = in.vShape && flight.chunk == 1 ? in.transfers.back : in.transfers.forth;
+    switch (flight.kind) {
     case FlightKind::Inputs:
       return in.transfers.inputs;
     case FlightKind::Out:
-      return in.transfers.out;
+      return streams.out;
     case FlightKind::In:
-      return in.transfers.in;
+      return streams.in;
     case FlightKind::DIn:
-      return in.transfers.dIn;
+      return streams.dIn;
     case FlightKind::DOut:
-      return in.transfers.dOut;
+      return streams.dOut;
     }
   }
 
-  bool isLastBackward(size_t index) const {
-    for (size_t later = index + 1; later < list.items.size(); ++later)
-      if (const StageItem &item = list.items[later]; item.kind == StageItem::Kind::Run &&
-                                                     item.run.kind != planner::ActionKind::Forward &&
-                                                     item.run.chunk == list.items[index].run.chunk)
-        return false;
-    return true;
+  static exec::Role roleOf(const planner::Action &) { return exec::Role::Backward; }
+
+  const std::vector<GradientTerm> &termsOf(uint32_t call, exec::Role role) const {
+    static const std::vector<GradientTerm> none;
+    uint32_t program = stage.calls(static_cast<int>(call)).programs(static_cast<int>(role));
+    return program == 0 ? none : in.terms[program - 1];
+  }
+
+  uint32_t ownerOf(uint32_t call, uint32_t bucket) const {
+    auto isUse = [&](const BucketUse &use) { return use.bucket() == bucket; };
+    return llvm::find_if(stage.calls(static_cast<int>(call)).buckets(), isUse)->owner();
+  }
+
+  /// Sums over the ranks of the stage start behind the last RUN that adds to the bucket, of whatever call and chunk.
+  void placeSums() {
+    using Place = std::pair<size_t, uint32_t>;             // item, call
+    std::map<std::pair<uint32_t, uint32_t>, Place> lasts; // by bucket and owner
+    for (size_t index = 0; index < list.items.size(); ++index) {
+      const planner::Action &action = list.items[index].run;
+      if (list.items[index].kind != StageItem::Kind::Run || action.kind == planner::ActionKind::Forward)
+        continue;
+      const Chunk &chunk = stage.chunks(action.chunk);
+      for (uint32_t call = chunk.first_call() + chunk.calls(); call-- > chunk.first_call();)
+        for (const GradientTerm &term : termsOf(call, roleOf(action)))
+          lasts[{term.bucket, ownerOf(call, term.bucket)}] = {index, call};
+    }
+    forEachCall([&](int chunk, uint32_t call) {
+      for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
+        if (use.updates() && !isTied(use) && !in.buckets[use.bucket()].sums.empty())
+          sumsBehind[lasts.at({use.bucket(), use.owner()})].push_back({chunk, call, use.bucket()});
+    });
   }
 
   /// The calls of a chunk, last first. Cut where calls need different answers to whether a gradient is written first,
-  /// and after the last micro-batch behind each call whose sums then start.
-  void backward(const planner::Action &action, bool isLast) {
+  /// and behind each call with which sums are complete.
+  void addGradients(size_t index) {
     awaitScalars();
+    const planner::Action &action = list.items[index].run;
+    exec::Role role = roleOf(action);
     const Chunk &chunk = stage.chunks(action.chunk);
     std::set<uint32_t> first, added;
     uint32_t end = chunk.first_call() + chunk.calls(); // calls [call, end) are still to be run
     auto flush = [&](uint32_t begin) {
       if (begin < end)
-        writer.run(exec::Role::Backward, action.chunk, begin, end - begin, action.microBatch, /*backwards=*/true,
-                   first);
+        writer.run(role, action.chunk, begin, end - begin, action.microBatch, /*backwards=*/true, first);
       first.clear();
       added.clear();
       end = begin;
     };
     for (uint32_t call = end; call-- > chunk.first_call();) {
       std::set<uint32_t> writes, adds;
-      for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
-        (written.insert({use.bucket(), use.owner()}).second ? writes : adds).insert(use.bucket());
+      for (const GradientTerm &term : termsOf(call, role))
+        (written.insert({term.value, ownerOf(call, term.bucket)}).second ? writes : adds).insert(term.bucket);
       bool differs = llvm::any_of(writes, [&](uint32_t bucket) { return added.count(bucket) > 0; }) ||
                      llvm::any_of(adds, [&](uint32_t bucket) { return first.count(bucket) > 0; });
       if (differs)
         flush(call + 1);
       first.insert(writes.begin(), writes.end());
       added.insert(adds.begin(), adds.end());
-      if (isLast && hasSums(call)) {
+      if (auto sums = sumsBehind.find({index, call}); sums != sumsBehind.end()) {
         flush(call);
-        startSums(action.chunk, call, /*acrossStages=*/false);
+        startSums(sums->second);
       }
     }
     flush(chunk.first_call());
@@ -215,20 +244,23 @@ private:
 
   bool isTied(const BucketUse &use) const { return in.plan.buckets(static_cast<int>(use.bucket())).holders_size() > 0; }
 
-  bool hasSums(uint32_t call) const {
-    return llvm::any_of(stage.calls(static_cast<int>(call)).buckets(), [&](const BucketUse &use) {
-      return use.updates() && !isTied(use) && !in.buckets[use.bucket()].sums.empty();
-    });
-  }
+  /// A bucket of the call that updates it.
+  struct BucketOfCall {
+    int chunk;
+    uint32_t call, bucket;
+  };
 
-  void startSums(int chunk, uint32_t call, bool acrossStages) {
-    std::vector<uint32_t> sums;
-    for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
-      if (use.updates() && isTied(use) == acrossStages)
-        llvm::append_range(sums, in.buckets[use.bucket()].sums);
-    makeRoom(sums.size());
-    for (uint32_t transfer : sums)
-      start(transfer, chunk, call);
+  /// In the order listed; of one call all at once.
+  void startSums(ArrayRef<BucketOfCall> buckets) {
+    for (size_t i = 0; i < buckets.size();) {
+      size_t sums = 0, end = i;
+      for (; end < buckets.size() && buckets[end].call == buckets[i].call; ++end)
+        sums += in.buckets[buckets[end].bucket].sums.size();
+      makeRoom(sums);
+      for (; i < end; ++i)
+        for (uint32_t transfer : in.buckets[buckets[i].bucket].sums)
+          start(transfer, buckets[i].chunk, buckets[i].call);
+    }
   }
 
   template <typename Visit> void forEachCall(Visit visit) const {
@@ -239,7 +271,13 @@ private:
 
   /// Sums over several stages come behind all that the stages send each other.
   void finishSums() {
-    forEachCall([&](int chunk, uint32_t call) { startSums(chunk, call, /*acrossStages=*/true); });
+    std::vector<BucketOfCall> tied;
+    forEachCall([&](int chunk, uint32_t call) {
+      for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
+        if (use.updates() && isTied(use))
+          tied.push_back({chunk, call, use.bucket()});
+    });
+    startSums(tied);
     finish();
   }
 
@@ -283,7 +321,8 @@ private:
   int stepChunk;
   uint32_t stepCall;
   bool hasScalars = false;
-  std::set<std::pair<uint32_t, uint32_t>> written; ///< gradients of this entry: bucket, owner
+  std::set<std::pair<uint32_t, uint32_t>> written; ///< gradients of this entry: value, owner
+  std::map<std::pair<size_t, uint32_t>, std::vector<BucketOfCall>> sumsBehind; ///< by item and call
   std::vector<Flight> open;
 };
 

@@ -5,6 +5,7 @@
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/expand_schedule.h"
+#include "compiler/pipeline/gradient_terms.h"
 
 #include "runtime/plan.pb.h"
 
@@ -13,7 +14,9 @@ namespace espalier {
 struct ListInputs {
   const StepTransfers &transfers;
   const std::vector<BucketTransfers> &buckets; ///< by number
-  const rt::pb::Plan &plan;                    ///< has its buckets
+  const std::vector<std::vector<GradientTerm>> &terms; ///< by subprogram
+  const rt::pb::Plan &plan;                            ///< has its buckets
+  bool vShape = false;                                 ///< streams of second chunks go back
 };
 
 /// Appends both entries to `stage`, whose calls, chunks and lifetimes are there: a chunk of the stage per chunk of the

@@ -167,21 +167,28 @@ void Stages::checkExchange(const pb::Stage &stage, const pb::Exchange &exchange)
     index(entry, plan.entries_size(), "entry");
 }
 
-/// Layers of all stages are 0 .. n-1, each once.
+/// Layers of all stages are 0 .. n-1, each once. Those between the first and the last repeat: a stage says how many it
+/// has, and the first one.
 void Stages::checkLayers() {
   std::set<int32_t> layers;
   name = "the stages";
-  uint64_t next = 0;
-  for (const pb::Stage &stage : plan.stages()) {
-    if (stage.first_layer() != next)
-      add("begin with layer {} where layer {} comes next", stage.first_layer(), next);
-    next = uint64_t(stage.first_layer()) + stage.layers();
+  for (const pb::Stage &stage : plan.stages())
     for (const pb::Call &call : stage.calls())
       if (call.layer() >= 0 && !layers.insert(call.layer()).second)
         add("call layer {} twice", call.layer());
-  }
   if (!layers.empty() && *layers.rbegin() + 1 != static_cast<int64_t>(layers.size()))
-    add("call {} layers of {}", layers.size(), *layers.rbegin() + 1);
+    return add("call {} layers of {}", layers.size(), *layers.rbegin() + 1);
+  for (int i = 0; i < plan.stages_size(); ++i) {
+    std::set<int64_t> own;
+    for (const pb::Call &call : plan.stages(i).calls())
+      if (call.layer() > 0 && call.layer() < *layers.rbegin())
+        own.insert(call.layer() - 1);
+    uint64_t first = plan.stages(i).first_layer(), count = plan.stages(i).layers();
+    name = fmt::format("stage {}", i);
+    if (count != own.size() || (count > 0 && static_cast<int64_t>(first) != *own.begin()))
+      add("says {} layers from layer {} on, calls {} from {} on", count, first, own.size(),
+          own.empty() ? 0 : *own.begin());
+  }
 }
 
 void Stages::checkBlocks(const pb::Stage &stage, const pb::Entry &entry, const pb::Actions &blocks) {

@@ -57,6 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(
 INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())), nameOf);
 
+INSTANTIATE_TEST_SUITE_P(ChunkPlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(deepModels()), testing::ValuesIn(chunkSplits())), nameOf);
+
 INSTANTIATE_TEST_SUITE_P(UnlikePlans, Equivalence,
                          testing::Combine(testing::Values(Model{"two_widths", "two_widths", {}}),
                                           testing::ValuesIn(unlikeSplits())),

@@ -91,9 +91,12 @@ Outcome tryMutant(const Original &original, const rt::pb::Plan &plan) {
   return WTERMSIG(status) == SIGALRM ? Endless : Killed;
 }
 
-/// Every n-th plan of the suite.
+/// Every n-th plan of the suite, the first one with several chunks on a stage.
 std::vector<Original> originals(size_t stride) {
   std::vector<std::pair<Model, SplitCase>> cases;
+  for (const Model &model : deepModels())
+    for (const SplitCase &split : chunkSplits())
+      cases.emplace_back(model, split);
   for (const Model &model : models())
     for (const auto *list : {&splits(), &contextSplits()})
       for (const SplitCase &split : *list)

@@ -73,6 +73,11 @@ INSTANTIATE_TEST_SUITE_P(
                                                .recompute = planner::Recompute::Full})),
     nameOf);
 
+INSTANTIATE_TEST_SUITE_P(ChunkPlans, Processes,
+                         testing::Combine(testing::Values(deepModels().front()),
+                                          testing::Values(chunkSplits().front())),
+                         nameOf);
+
 /// What each rank holds stays with its process.
 TEST(ProcessesOnly, GatherNoTensors) {
   RunConfig run = equivalenceRun("gpt2");

@@ -80,6 +80,55 @@ const std::vector<SplitCase> &splits() {
   return cases;
 }
 
+const std::vector<SplitCase> &chunkSplits() {
+  constexpr auto interleaved = planner::Schedule::Interleaved;
+  static const std::vector<SplitCase> cases = {
+      {.name = "pp2_chunks2", .pp = 2, .microBatches = 4, .schedule = interleaved, .virtualStages = 2},
+      {.name = "pp2_chunks3_uneven",
+       .pp = 2,
+       .microBatches = 8,
+       .stageLayers = {0, 2, 1, 1, 3, 0},
+       .schedule = interleaved,
+       .virtualStages = 3},
+      {.name = "pp4_chunks2_mixed_recompute",
+       .pp = 4,
+       .microBatches = 8,
+       .schedule = interleaved,
+       .virtualStages = 2,
+       .layerRecompute = {none, full, selective, none, full, full, selective}},
+      {.name = "tp2_pp2_chunks2_full_slice",
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 2,
+       .recompute = full,
+       .schedule = interleaved,
+       .virtualStages = 2,
+       .sliceInputs = true},
+      {.name = "dp2_tp2_pp2_chunks3_zero1",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 1,
+       .sequenceParallel = true,
+       .recompute = selective,
+       .schedule = interleaved,
+       .virtualStages = 3},
+  };
+  return cases;
+}
+
+const std::vector<Model> &deepModels() {
+  const std::string layers = "model.model_config.num_layers=7";
+  static const std::vector<Model> list = {
+      {"gpt2_deep",
+       "gpt2",
+       {layers, "model.model_config.embedding_dropout_prob=0.1", "model.model_config.attention_dropout_rate=0.1"}},
+      {"llama_deep", "llama", {layers}},
+  };
+  return list;
+}
+
 const std::vector<SplitCase> &contextSplits() {
   static const std::vector<SplitCase> cases = {
       {.name = "cp2", .cp = 2},

@@ -15,6 +15,10 @@ const std::vector<Model> &models();
 
 const std::vector<SplitCase> &splits();
 
+/// Several chunks of layers on each stage. These models have layers enough, which are not spread evenly.
+const std::vector<SplitCase> &chunkSplits();
+const std::vector<Model> &deepModels();
+
 /// The sequence split over context ranks.
 const std::vector<SplitCase> &contextSplits();
 

@@ -2,6 +2,7 @@
 
 #include "compiler/interpret/train_ranks.h"
 #include "compiler/plan/choose_plan.h"
+#include "planner/schedule.h"
 #include "runtime/train/learning_rate.h"
 #include "runtime/train/run.h"
 
@@ -36,10 +37,12 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.splitsExperts = split.splitsExperts;
   plan.vocabParallel = split.vocabParallel;
   plan.schedule = split.schedule;
+  plan.virtualStages = split.virtualStages;
   plan.keepTensorParallelResults = split.keepCollectives;
   plan.sliceRecomputedInputs = split.sliceInputs;
   int first = 0;
-  for (int count : split.stageLayers.empty() ? spreadLayers(run.model.layerCount(), split.pp) : split.stageLayers) {
+  int chunks = split.pp * planner::chunksOf(split.schedule, split.virtualStages);
+  for (int count : split.stageLayers.empty() ? spreadLayers(run.model.layerCount(), chunks) : split.stageLayers) {
     plan.stages.push_back({first, count, std::vector<planner::Recompute>(count, split.recompute)});
     for (int layer = 0; layer < count && !split.layerRecompute.empty(); ++layer)
       plan.stages.back().recompute[layer] = split.layerRecompute[first + layer];

@@ -25,6 +25,7 @@ struct SplitCase {
   planner::Recompute recompute = planner::Recompute::None;
   std::vector<int> stageLayers; ///< empty: spread evenly
   planner::Schedule schedule = planner::Schedule::OneFOneB;
+  int virtualStages = 1; ///< chunks of a stage; `stageLayers` and even layers are then of chunks
   bool keepCollectives = false;                   ///< mp_comm_recompute: False
   bool sliceInputs = false;                       ///< recompute_slice_activation
   std::vector<planner::Recompute> layerRecompute; ///< of each layer; empty: `recompute` for all

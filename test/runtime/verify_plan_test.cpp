@@ -76,7 +76,7 @@ const VerifyCase structure[] = {
      }},
     {"CallInNoChunk", "chunks hold", [](pb::Plan &p) { p.mutable_stages(0)->mutable_chunks()->RemoveLast(); }},
     {"LayerTwice", "twice", [](pb::Plan &p) { p.mutable_stages(1)->mutable_calls(0)->set_layer(1); }},
-    {"LayerMissing", "comes next", [](pb::Plan &p) { p.mutable_stages(1)->set_first_layer(3); }},
+    {"LayerMissing", "from layer 3 on", [](pb::Plan &p) { p.mutable_stages(1)->set_first_layer(3); }},
     {"Offsets", "offsets for", [](pb::Plan &p) { p.mutable_stages(0)->mutable_places(0)->clear_offsets(); }},
 };
 
