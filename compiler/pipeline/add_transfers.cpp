@@ -155,7 +155,8 @@ void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
   evaluate.add_finds(static_cast<uint32_t>(exec::Region::Parameters));
 }
 
-StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables) {
+StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan,
+                               PlanTables &tables) {
   StepTransfers numbers;
   for (auto op : module.getOps<exec::ValueOp>()) {
     pb::Value value;

@@ -30,7 +30,8 @@ struct StepTransfers {
 void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
 /// Adds the module's values and those of the scalars, and the transfers.
-StepTransfers addStepTransfers(mlir::ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables);
+StepTransfers addStepTransfers(mlir::ModuleOp module, const RegionSizes &regions, const planner::Plan &plan,
+                               PlanTables &tables);
 
 /// Lists the communicators of all transfers, line by line and group by group. Stages are there, with their lists.
 void addCommunicators(rt::pb::Plan &out);

@@ -1,6 +1,6 @@
-// Reads of the localized joint functions what propagation decided about parameters, and lists the buckets that hold them
-// side by side in the regions parameters, gradients and state of a call. Segments that share tied parameters and lie on one
-// stage share one region: offsets of the second continue those of the first.
+// Reads of the localized joint functions what propagation decided about parameters, and lists the buckets that hold
+// them side by side in the regions parameters, gradients and state of a call. Segments that share tied parameters and
+// lie on one stage share one region: offsets of the second continue those of the first.
 #include "compiler/codegen/guards.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/segment_layout.h"
@@ -249,7 +249,8 @@ public:
 
   void write(const FormedSegment &formed) {
     const SegmentLayout &segment = formed.layout;
-    auto op = b.create<exec::SegmentOp>(func::FuncOp(formed.function).getLoc(), segment.kind, segment.master, segment.parameterBytes,
+    Location loc = func::FuncOp(formed.function).getLoc();
+    auto op = b.create<exec::SegmentOp>(loc, segment.kind, segment.master, segment.parameterBytes,
                                         segment.gradientBytes, segment.stateBytes);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
@@ -263,10 +264,12 @@ private:
   }
 
   void write(const FormedSegment &formed, const SegmentBucket &bucket, size_t index) {
+    Location loc = func::FuncOp(formed.function).getLoc();
+    SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
     auto op = b.create<exec::BucketOp>(
-        func::FuncOp(formed.function).getLoc(), bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements,
-        axes(bucket.partialAxes), axes(bucket.shareAxes), SmallVector<int64_t>(bucket.holders.begin(), bucket.holders.end()),
-        bucket.decays, APFloat(bucket.normWeight), bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset,
+        loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements,
+        axes(bucket.partialAxes), axes(bucket.shareAxes), holders, bucket.decays, APFloat(bucket.normWeight),
+        bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset,
         bucket.isTied, bucket.isTiedHere, ArrayAttr(), StringAttr());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());

@@ -1,5 +1,5 @@
 // Where the arguments and results of phase functions lie in their regions, and which values they hold: the attributes
-// `exec.offset`, `exec.value`, `exec.part` and `exec.bucket`; and what of this the stages need: exec.region, exec.value.
+// `exec.offset`, `exec.value`, `exec.part` and `exec.bucket`; and what stages need of it: exec.region, exec.value.
 #include "compiler/pipeline/lay_out_regions.h"
 
 #include "compiler/codegen/guards.h"
@@ -109,7 +109,8 @@ private:
     return role ? role.getValue() : "";
   }
 
-  static constexpr const char *unknownText = "needs model.role and the model.name of something that exec.segment lists, at";
+  static constexpr const char *unknownText =
+      "needs model.role and the model.name of something that exec.segment lists, at";
 
   /// Whether an argument or result is what it must be for `describe`.
   bool isKnown(DictionaryAttr attributes) const {

@@ -24,8 +24,9 @@ public:
     StringAttr whole;
     if (from.whole())
       whole = b.getStringAttr(valueName(from.whole() - 1));
-    b.create<exec::ValueOp>(loc, b.getStringAttr(from.name()), TypeAttr::get(typeFor(from.type())), number(from.elements()),
-                            axesOrNone(from.split()), axesOrNone(from.partial()), from.per_micro_batch() ? yes : no,
+    b.create<exec::ValueOp>(loc, b.getStringAttr(from.name()), TypeAttr::get(typeFor(from.type())),
+                            number(from.elements()), axesOrNone(from.split()), axesOrNone(from.partial()),
+                            from.per_micro_batch() ? yes : no,
                             from.resident() ? yes : no, whole, number(from.first()), number(from.additions()));
   }
 
@@ -48,7 +49,8 @@ public:
   }
 
   void stage(const pb::Stage &from) {
-    auto op = b.create<exec::StageOp>(loc, numbers(from.arena_bytes()), number(from.first_layer()), number(from.layers()));
+    auto op =
+        b.create<exec::StageOp>(loc, numbers(from.arena_bytes()), number(from.first_layer()), number(from.layers()));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const pb::Lifetime &lifetime : from.lifetimes())

@@ -1,6 +1,6 @@
 // What passes read of the run file and of the plan, as attributes of the model's module: they stay to the end, so that
 // every phase can go on from its IR. Readers give the defaults of what is not there.
-//   exec.plan = {micro_batches = 4, schedule = "1f1b", stages = [{first_layer = 0, layers = 2, recompute = ["none", ...]}], ...}
+//   exec.plan = {micro_batches = 4, schedule = "1f1b", stages = [{first_layer = 0, layers = 2, ...}, ...], ...}
 //   exec.optimizer = {beta1 = 0.9, ...}, model.runs = [{kind = "embed", count = 1}, ...], model.sizes = {seq = 64, ...}
 #pragma once
 

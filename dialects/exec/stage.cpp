@@ -91,7 +91,8 @@ LogicalResult LayerOp::verify() {
   for (NamedAttribute program : getPrograms()) {
     auto name = dyn_cast<FlatSymbolRefAttr>(program.getValue());
     if (!symbolizeRole(program.getName()) || !name || !module.lookupSymbol<ProgramOp>(name.getAttr())) // layer_c1
-      return emitOpError("needs programs of the module by role, got ") << program.getName() << " " << program.getValue();
+      return emitOpError("needs programs of the module by role, got ")
+             << program.getName() << " " << program.getValue();
   }
   int64_t places = countIn<PlaceOp>(*this);
   for (Attribute attribute : getBindings()) {
