@@ -9,6 +9,7 @@
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/describe_run.h"
+#include "compiler/pipeline/generation.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
@@ -47,8 +48,13 @@ LogicalResult runPasses(Compilation &c, llvm::function_ref<void(OpPassManager &)
   return passes.run(*c.module);
 }
 
+bool isGeneration(const RunConfig &run) { return run.runMode == "predict"; }
+
 LogicalResult build(Compilation &c) {
-  c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
+  if (isGeneration(c.run))
+    c.module = buildGeneration(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan), generationPhases(c.run.model));
+  else
+    c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
   if (!c.module)
     return failure();
   applyPlan(*c.module, c.plan, c.run.model);
@@ -57,15 +63,17 @@ LogicalResult build(Compilation &c) {
 }
 
 LogicalResult differentiate(Compilation &c) {
-  if (failed(runPasses(c, [](OpPassManager &passes) {
-        passes.addPass(createDifferentiate());
+  bool trains = !isGeneration(c.run);
+  if (failed(runPasses(c, [&](OpPassManager &passes) {
+        if (trains)
+          passes.addPass(createDifferentiate());
         // Derivative rules are written without regard to each other: shared and unused work goes here, while forward
         // and backward are still one function.
         passes.addPass(createCanonicalizerPass());
         passes.addPass(createCSEPass());
       })))
     return failure();
-  // Counted on global shapes, which only this phase has.
+  // Counted on global shapes, which only this phase has; generation has no joint functions, and none to count.
   double flops = stepFlops(*c.module) * static_cast<double>(c.plan.microBatches);
   (*c.module)->setAttr("exec.step_flops", Builder(&c.context).getF64FloatAttr(flops));
   return success();
@@ -80,13 +88,15 @@ LogicalResult partition(Compilation &c) {
 }
 
 LogicalResult splitPhases(Compilation &c) {
-  return runPasses(c, [](OpPassManager &passes) {
+  return runPasses(c, [&](OpPassManager &passes) {
     // Joint functions say where a parameter and its gradient live; behind the split they are gone.
     passes.addPass(createFormBuckets());
-    passes.addPass(createSplitPhases());
-    passes.addPass(createBuildOptimizer());
-    // The optimizer's functions repeat constants; what is laid out next should be all that stays.
-    passes.addPass(createCSEPass());
+    if (!isGeneration(c.run)) { // that is built as phases, and has no optimizer
+      passes.addPass(createSplitPhases());
+      passes.addPass(createBuildOptimizer());
+      // The optimizer's functions repeat constants; what is laid out next should be all that stays.
+      passes.addPass(createCSEPass());
+    }
     passes.addPass(createLayOutRegions());
   });
 }
@@ -112,6 +122,8 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 LogicalResult schedule(Compilation &c) {
   if (std::string reason = whyNotExecutable(c.run); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
+  if (isGeneration(c.run)) // emitGeneration makes its stages
+    return success();
   return runPasses(c, [](OpPassManager &passes) {
     passes.addPass(createBuildTransfers());
     // How far programs reach into their regions is known now: places are no larger than that.
@@ -121,26 +133,49 @@ LogicalResult schedule(Compilation &c) {
   });
 }
 
-/// Writes the plan: a translation of the last phase's IR, which decides nothing.
-LogicalResult emit(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
-    return emitError(c.module->getLoc()) << reason;
-  auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
-  if (!flops)
-    return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
-  std::vector<SegmentLayout> segments = readSegments(*c.module);
-  describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
-  c.out.set_target(c.options.target);
-  emitTables(*c.module, c.out);
-  PlanTables tables(c.out);
-  emitBuckets(segments, tables, c.out);
+LogicalResult emitPrograms(Compilation &c) {
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
   if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
     return failure();
-  if (failed(emitStages(*c.module, c.out)))
+  return success();
+}
+
+LogicalResult emitGeneration(Compilation &c) {
+  if (c.options.target != "cpu")
+    return emitError(c.module->getLoc()) << "run_mode predict is compiled for cpu only, got --target "
+                                         << c.options.target << "; say --target cpu";
+  std::vector<SegmentLayout> segments = readSegments(*c.module);
+  RegionSizes regions = readRegions(*c.module);
+  c.out.mutable_settings()->set_prompt_tokens(generationPhases(c.run.model).front().tokens);
+  addGenerationNames(*c.module, c.plan, c.out);
+  PlanTables tables(c.out);
+  std::vector<PhaseTransfers> transfers = addGenerationTransfers(*c.module, regions, c.plan, tables, c.out);
+  emitBuckets(segments, /*trains=*/false, tables, c.out);
+  if (failed(emitPrograms(c)))
+    return failure();
+  assignGeneration({c.run, c.plan, segments, regions, transfers}, c.out);
+  addCommunicators(c.out);
+  return success();
+}
+
+/// Writes the plan: a translation of the last phase's IR, which decides nothing but the stages of generation.
+LogicalResult emit(Compilation &c) {
+  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
+    return emitError(c.module->getLoc()) << reason;
+  auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
+  if (!flops)
+    return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
+  describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
+  c.out.set_target(c.options.target);
+  if (isGeneration(c.run))
+    return emitGeneration(c);
+  emitTables(*c.module, c.out);
+  PlanTables tables(c.out);
+  emitBuckets(readSegments(*c.module), /*trains=*/true, tables, c.out);
+  if (failed(emitPrograms(c)) || failed(emitStages(*c.module, c.out)))
     return failure();
   addCommunicators(c.out);
   return success();

@@ -49,7 +49,9 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
     forward and arguments of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of
     tensor-parallel sums under every policy. `dist.slice_inputs` keeps the incoming stream of the policy full as its slice
     over these axes, which backward gathers. Gradients of losses arrive in backward as the scalar `loss_scale`; a loss
-    beside a stream is no part of evaluation.
+    beside a stream is no part of evaluation. Of a segment with `model.split_backward` the gradients of weights that
+    products make are a phase `.weight` of their own: what forward keeps for it has the role `saved_for_weights`, what
+    backward hands over to it `saved_by_backward`.
   }];
 }
 
@@ -58,7 +60,8 @@ def FormBuckets : Pass<"form-buckets", "::mlir::ModuleOp"> {
   let description = [{
     Parameters of a localized joint function with equal storage type, decay, partial axes, share axes and norm weight lie
     side by side; tied ones have a bucket each. Reads `model.parameters`, `model.sizes`, `exec.plan` (the ZeRO stage) and
-    `exec.optimizer` (masters); makes an `exec.segment` per function with `model.segment`.
+    `exec.optimizer` (masters); makes an `exec.segment` per function with `model.segment`, in generation per
+    `@<segment>.decode`, whose parameters prefill has, too.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
@@ -78,8 +81,9 @@ def LayOutRegions : Pass<"lay-out-regions", "::mlir::ModuleOp"> {
   let summary = "Says where arguments and results of functions lie in their regions, and which values they hold";
   let description = [{
     Sets `exec.offset`, `exec.value`, `exec.part` and `exec.bucket` on every argument and result whose role has a region;
-    parameters lie as `exec.segment` says, what a policy keeps in the order of forward's results. Lists the sizes as
-    `exec.region` and the values that pass between programs as `exec.value`.
+    parameters lie as `exec.segment` says, what a policy keeps in the order of the results that make it. Lists the sizes as
+    `exec.region` and the values that pass between programs as `exec.value`. With `exec.generation` on the module inputs
+    are those of each phase, and there are caches and logits.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }

@@ -46,6 +46,12 @@ ChunkOptions::ChunkOptions(const Problem &problem, const StageOptions &options)
 // A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
 void ChunkOptions::countHeld() {
   held = options.mostHeld();
+  if (problem.streamBuffers.ofEachChunk) {
+    auto apart = std::make_shared<std::vector<HeldChunks>>();
+    for (const HeldChunks &moments : *held)
+      apart->push_back(heldApart(moments));
+    held = std::move(apart);
+  }
   for (int stage = 0; stage < axes.pp; ++stage) {
     int like = stage;
     if (stage < axes.pp - 1) // between the ends
@@ -194,6 +200,12 @@ ChunkOption ChunkOptions::price(int stage, std::span<const LayerRange> chunks,
   }
   content.inFlight = mostInFlight[stage];
   content.held = heldBytes((*held)[stage], saved, axes.offloadActivations);
+  content.chunks = chunkEnds(problem, axes, stage, (*held)[stage], [&](int position) {
+    int chunk = 0;
+    while (modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule)) != position)
+      ++chunk;
+    return costs.passesStream && !kept[chunk].empty() && kept[chunk].front() == Recompute::Full;
+  });
   StageMemory memory = stageMemory(problem, costs, content);
   option.bytes = memory.total();
   option.hostBytes = memory.host();

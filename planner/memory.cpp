@@ -133,6 +133,33 @@ SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &c
   return most;
 }
 
+HeldChunks heldApart(const HeldChunks &moments) {
+  std::vector<int> most = moments.front();
+  for (const std::vector<int> &moment : moments)
+    for (size_t chunk = 0; chunk < most.size(); ++chunk)
+      most[chunk] = std::max(most[chunk], moment[chunk]);
+  return {most};
+}
+
+std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Plan &plan, int stage, const HeldChunks &apart,
+                                 const std::function<bool(int)> &passes) {
+  std::vector<ChunkEnds> chunks;
+  int count = chunksOf(plan.schedule, plan.virtualStages), last = plan.pp * count - 1;
+  if (count == 1 || !problem.streamBuffers.ofEachChunk)
+    return chunks;
+  bool vShape = isVShaped(plan.schedule);
+  for (int chunk = 0; chunk < count; ++chunk) {
+    int position = modelChunk(stage, chunk, plan.pp, vShape);
+    auto isElsewhere = [&](int other) { return stageOfChunk(other, plan.pp, count, vShape) != stage; };
+    chunks.push_back({.inFlight = static_cast<double>(apart.front()[chunk]),
+                      .isOuter = position == 0 || position == last,
+                      .receives = position > 0 && isElsewhere(position - 1),
+                      .sends = position < last && isElsewhere(position + 1),
+                      .passesStream = passes(position)});
+  }
+  return chunks;
+}
+
 namespace {
 
 // Whether forward passes on the stream that comes in and keeps it nowhere.
@@ -144,14 +171,40 @@ bool passesStream(const CostTable &table, const StageContent &content) {
   return std::ranges::any_of(content.layers, [](const auto &counts) { return counts[2] > 0; });
 }
 
-// Slots of inputs and of the stream received beyond those of the micro-batches in flight.
+// Slots of inputs and of the streams received beyond those of the micro-batches in flight.
 double aheadBytes(const StreamBuffers &buffers, const CostTable &table, const StageContent &content) {
   auto ahead = [&](double inFlight) { return std::clamp(table.microBatches - inFlight, 0.0, buffers.ahead); };
-  double bytes = content.readsInputs(table) ? table.inputBytes * ahead(content.inFlight) : 0;
-  if (!content.receives)
+  auto streams = [&](double inFlight, bool isPassed) { // one that is passed on is in flight alone
+    return table.boundaryBytes * (buffers.holdsPassedStream && isPassed ? 1 + ahead(1) : ahead(inFlight));
+  };
+  double bytes = 0;
+  for (const ChunkEnds &chunk : content.chunks) {
+    if (table.layersReadInputs || chunk.isOuter)
+      bytes += table.inputBytes * ahead(chunk.inFlight);
+    if (chunk.receives)
+      bytes += streams(chunk.inFlight, chunk.passesStream);
+  }
+  if (!content.chunks.empty())
     return bytes;
-  bool isPassed = buffers.holdsPassedStream && passesStream(table, content); // one is in flight, and no more
-  return bytes + table.boundaryBytes * (isPassed ? 1 + ahead(1) : ahead(content.inFlight));
+  if (content.readsInputs(table))
+    bytes += table.inputBytes * ahead(content.inFlight);
+  if (content.receives)
+    bytes += streams(content.inFlight, passesStream(table, content));
+  return bytes;
+}
+
+// Buffers for streams and cotangents on their way.
+double streamCount(const StreamBuffers &buffers, const StageContent &content) {
+  auto count = [&](bool receives, bool sends, double inFlight) {
+    return (receives ? buffers.receives : 0) + (sends ? buffers.sends + buffers.sendsInFlight * inFlight : 0);
+  };
+  if (content.chunks.empty())
+    return buffers.always + count(content.receives, content.sends, content.inFlight);
+  double streams = buffers.always;
+  for (const ChunkEnds &chunk : content.chunks)
+    streams += count(chunk.receives, chunk.sends, chunk.inFlight);
+  // At the turn of a V one chunk hands its stream to the next in place; there is a cotangent between them.
+  return streams + (content.chunks.front().sends ? 0 : 1);
 }
 
 } // namespace
@@ -192,9 +245,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
     memory.optimizer -= table.head.tiedOptimizerBytes;
   }
   const StreamBuffers &buffers = problem.streamBuffers;
-  double streams = buffers.always + (content.receives ? buffers.receives : 0) +
-                   (content.sends ? buffers.sends + buffers.sendsInFlight * content.inFlight : 0);
-  memory.communication = table.boundaryBytes * streams + gathered;
+  memory.communication = table.boundaryBytes * streamCount(buffers, content) + gathered;
   SavedBytes held = content.held ? *content.held : savedBytes(table, content);
   if (!content.held)
     held = {held.layers * content.inFlight, held.ends * content.inFlight};

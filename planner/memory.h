@@ -6,6 +6,7 @@
 #include "planner/schedule.h"
 
 #include <array>
+#include <functional>
 #include <vector>
 
 namespace espalier::planner {
@@ -36,12 +37,21 @@ struct SavedBytes {
   double layers = 0, ends = 0;
 };
 
+/// The ends of one of several chunks of a stage.
+struct ChunkEnds {
+  double inFlight = 1;
+  bool isOuter = false; ///< has the embedding or the head
+  bool receives = false, sends = false;
+  bool passesStream = false; ///< its first layer does not keep the stream that came in
+};
+
 /// What lies on one stage: per kind of layer, how many keep what.
 struct StageContent {
   bool embed = false, head = false, receives = false, sends = false;
   double inFlight = 1;                    ///< micro-batches whose saved values are held at once, of any chunk
   std::vector<std::array<int, 3>> layers; ///< of all chunks: [kind][Recompute] -> count
   std::optional<SavedBytes> held;         ///< with several chunks: what they hold at once
+  std::vector<ChunkEnds> chunks;          ///< where they share no room (StreamBuffers::ofEachChunk)
   std::optional<Recompute> first;         ///< of the first layer; unknown: the one that repeats most
   bool readsInputs(const CostTable &table) const { return table.layersReadInputs || embed || head; }
 };
@@ -49,6 +59,14 @@ struct StageContent {
 /// What a stage holds of its chunks at its fullest moment, when each keeps `chunks` of a micro-batch. Layers that are
 /// offloaded lie elsewhere, so that each of the two has its own moment.
 SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &chunks, bool areLayersElsewhere);
+
+/// The moments of a stage whose chunks share no room: one, with the most of each chunk.
+HeldChunks heldApart(const HeldChunks &moments);
+
+/// Ends of the chunks of a stage, each with as many micro-batches in flight as it ever has; none where they share room.
+/// `passes` tells whether the first layer of a chunk passes its stream on, by the chunk's position in the model.
+std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Plan &plan, int stage, const HeldChunks &apart,
+                                 const std::function<bool(int)> &passes);
 
 /// What one chunk keeps of one micro-batch: `content` is that of the chunk alone.
 SavedBytes savedBytes(const CostTable &table, const StageContent &content);

@@ -16,8 +16,6 @@ const char *whyNotExecutable(const Plan &plan) {
     return "ZeRO 2 and 3";
   if (plan.offloads())
     return "offloading";
-  if (splitsBackward(plan.schedule))
-    return "zero-bubble schedules";
   return nullptr;
 }
 
@@ -190,7 +188,14 @@ StageContent stageContent(const Problem &problem, const Plan &plan, const Layout
   if (int first = modelChunk(stage, 0, plan.pp, layout.schedule.vShape); plan.stages[first].layers > 0)
     content.first = plan.stages[first].recompute.front();
   content.inFlight = peakInFlight(layout.schedule, stage);
-  content.held = heldBytes(mostHeld(layout.schedule, stage), saved, plan.offloadActivations);
+  HeldChunks moments = mostHeld(layout.schedule, stage);
+  if (problem.streamBuffers.ofEachChunk)
+    moments = heldApart(moments);
+  content.held = heldBytes(moments, saved, plan.offloadActivations);
+  content.chunks = chunkEnds(problem, plan, stage, moments, [&](int position) {
+    const StagePlan &part = plan.stages[position];
+    return layout.table.passesStream && part.layers > 0 && part.recompute.front() == Recompute::Full;
+  });
   return content;
 }
 

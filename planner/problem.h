@@ -154,6 +154,8 @@ struct StreamBuffers {
   double ahead = 0;
   /// Where backward does not read the stream that came in, it takes a buffer until forward has passed it on.
   bool holdsPassedStream = false;
+  /// Chunks of a stage share no room: each holds what it alone has at its fullest moment, and has buffers of its own.
+  bool ofEachChunk = false;
 };
 
 /// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2

@@ -5,6 +5,7 @@
 #include "planner/chunk_options.h"
 #include "planner/merge_layers.h"
 #include "planner/parallel.h"
+#include "planner/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -87,7 +88,7 @@ Plan SearchSpace::axes(const Candidate &candidate) const {
 int SearchSpace::mostChunks(int stages) const {
   const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
   int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount() + 2; // the ends may hold no layer
-  return all ? std::max(1, chunks / stages) : 1;
+  return std::max(1, chunks / stages);
 }
 
 void SearchSpace::enumerateAxes() {
@@ -300,6 +301,10 @@ const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
   for (Schedule schedule : kSchedules) {
     const auto &pin = problem.pins.schedule;
     if (pin ? schedule != *pin : plan.pp == 1 && schedule != Schedule::OneFOneB)
+      continue;
+    // What these keep from backward to the weight gradients is not told apart: their memory is an upper bound. Nor are
+    // they ever the only best, so that they run where somebody pins them.
+    if (!pin && !all && splitsBackward(schedule))
       continue;
     int most = schedule == Schedule::Interleaved ? mostChunks(plan.pp) : 1;
     for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {

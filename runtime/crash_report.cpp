@@ -29,14 +29,31 @@ void tell(const std::string &message, const char *before) {
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-void report(int signal, siginfo_t *info, void *) {
+/// Several threads may crash at once: the first one tells and ends the process.
+void claim() {
+  static std::atomic_flag isTold = ATOMIC_FLAG_INIT;
+  while (isTold.test_and_set())
+    pause();
+  alarm(secondsForTheSentence);
+}
+
+void endBy(int signal) {
+  // Due once the handler has returned; without one it ends the process with its own status.
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void tellCrash(int signal, siginfo_t *info) {
   if (running) {
-    alarm(secondsForTheSentence);
     const char *what = signal == SIGFPE ? "arithmetic fault" : signal == SIGILL ? "illegal instruction" : "bad address";
     tell(fmt::format("{} {}", what, info->si_addr), "");
   }
-  // The action was reset on entry: the signal, due again, ends the process with its own status.
-  raise(signal);
+  endBy(signal);
+}
+
+void report(int signal, siginfo_t *info, void *) {
+  claim();
+  tellCrash(signal, info);
 }
 
 /// The path of the file that is mapped at an address, empty for other memory: the system keeps a table of it, so we
@@ -58,18 +75,12 @@ std::string mappedFileAt(const void *address) {
   return "";
 }
 
-/// A bus error within a mapped file means that the file has become shorter. Several ranks may meet it at once; the
-/// first one tells and ends the process.
-void reportBus(int signal, siginfo_t *info, void *context) {
-  static std::atomic_flag isTold = ATOMIC_FLAG_INIT;
-  while (isTold.test_and_set())
-    pause();
-  alarm(secondsForTheSentence);
+/// A bus error within a mapped file means that the file has become shorter.
+void reportBus(int signal, siginfo_t *info, void *) {
+  claim();
   std::string file = mappedFileAt(info->si_addr);
-  if (file.empty()) {
-    std::signal(signal, SIG_DFL);
-    return report(signal, info, context);
-  }
+  if (file.empty())
+    return tellCrash(signal, info);
   tell(file + " ended before what it held when it was opened: it was truncated during the run", "espalier: error: ");
   _exit(1);
 }
@@ -87,11 +98,10 @@ void onCrash(std::function<void(const Failure &)> tellOther) { teller = std::mov
 void reportCrashes() {
   struct sigaction action = {};
   action.sa_sigaction = report;
-  action.sa_flags = SA_SIGINFO | SA_RESETHAND;
+  action.sa_flags = SA_SIGINFO;
   for (int signal : {SIGSEGV, SIGFPE, SIGILL})
     sigaction(signal, &action, nullptr);
   action.sa_sigaction = reportBus;
-  action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
 }
 

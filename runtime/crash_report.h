@@ -29,8 +29,8 @@ private:
 /// process ends with 1. For the whole process, hence called by the command alone.
 void reportCrashes();
 
-/// From now on such failures are not written but handed to `tell`, within a signal handler: for processes that others
-/// speak for.
+/// From now on such failures are not written but handed to `tell`, within a signal handler, which may end the process;
+/// empty: as before.
 void onCrash(std::function<void(const Failure &)> tell);
 
 } // namespace espalier::rt

@@ -3,16 +3,21 @@
 #include "runtime/executor.h"
 
 #include "runtime/crash_report.h"
+#include "runtime/describe_place.h"
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <csignal>
+#include <new>
 #include <numeric>
+#include <thread>
+#include <unistd.h>
 
 namespace espalier::rt {
 
-Executor::Executor(const Program &source, int rank, Device &device)
-    : source(source), theDevice(device), program(source.prepare(rank, device)) {
+Executor::Executor(const Program &source, int rank, Device &device, StatusPage *shownOn)
+    : source(source), theDevice(device), program(source.prepare(rank, device)), page(shownOn ? *shownOn : ownPage) {
   if (source.plan().guard_bytes() > 0)
     guards.emplace(source.plan(), source.mesh(), program.rank, device);
   open.resize(program.transfers.size());
@@ -29,26 +34,30 @@ void Executor::meet() { theDevice.wait(theDevice.start({meeting, {}, {}})); }
 
 void Executor::run(uint32_t entry) {
   CrashSite site(this);
-  position = {};
-  position.entry = static_cast<int>(entry);
+  page.leaveEntry();
+  page.step = step;
+  page.entry = static_cast<int>(entry);
+  if (trace) { // all ranks begin together, so that their times can be compared
+    meet();
+    theDevice.drain();
+    trace->restart();
+  }
   const Range &blocks = program.entries[entry];
   for (uint32_t i = 0; i < blocks.count; ++i)
     runBlock(program.blocks[blocks.first + i]);
   theDevice.endTurn();
-  position = {};
+  page.leaveEntry();
   ++turns;
 }
 
 void Executor::runBlock(const PreparedBlock &block) {
   advance = block.advance;
   for (round = 0; round < block.rounds; ++round) {
-    position.round = round;
     for (uint32_t i = 0; i < block.actions.count; ++i) {
-      position.action = static_cast<int>(block.actions.first + i);
-      ++position.number;
-      position.call = position.subprogram = position.instruction = -1;
-      isFaultDue = fault && fault->rank == program.rank && fault->step == step && fault->action == position.number;
-      runAction(program.actions[position.action]);
+      page.call = page.subprogram = page.instruction = -1;
+      page.number = page.number + 1;
+      isFaultDue = fault && fault->rank == program.rank && fault->step == step && fault->action == page.number;
+      runAction(program.actions[block.actions.first + i]);
     }
   }
 }
@@ -56,6 +65,8 @@ void Executor::runBlock(const PreparedBlock &block) {
 void Executor::runAction(const PreparedAction &action) {
   if (action.kind == PreparedAction::Run)
     return runCalls(action);
+  if (isFaultDue)
+    fail();
   for (uint32_t i = 0; i < action.flights.count; ++i) {
     const PreparedFlight &flight = program.flights[action.flights.first + i];
     microBatch = flight.microBatch + round * advance;
@@ -98,37 +109,44 @@ void Executor::runCalls(const PreparedAction &action) {
     for (uint32_t i = 0; i < action.first.count; ++i)
       isFirst[program.buckets[action.first.first + i]] = is;
   };
+  size_t event = beginEvent(TraceEvent::Run, action.role, action.calls.first);
   setFirst(1);
   for (uint32_t i = 0; i < action.calls.count; ++i) {
-    position.call = static_cast<int>(action.calls.first + (action.backwards ? action.calls.count - 1 - i : i));
-    const PreparedCall &call = program.calls[position.call];
-    if (uint32_t subprogram = call.programs[action.role])
+    page.call = static_cast<int>(action.calls.first + (action.backwards ? action.calls.count - 1 - i : i));
+    const PreparedCall &call = program.calls[page.call];
+    if (uint32_t subprogram = call.programs[action.role]) {
+      size_t part = beginEvent(TraceEvent::Call, action.role, static_cast<uint32_t>(page.call));
       runSubprogram(call, subprogram - 1);
+      endEvent(part);
+    }
   }
   setFirst(0);
+  endEvent(event);
 }
 
 void Executor::runSubprogram(const PreparedCall &call, uint32_t subprogram) {
   layer = call.layer;
   bind(call);
-  position.subprogram = static_cast<int>(subprogram);
+  page.subprogram = static_cast<int>(subprogram);
   const Range &range = program.subprograms[subprogram];
   for (uint32_t i = 0; i < range.count; ++i) {
-    position.instruction = static_cast<int>(i);
+    page.instruction = static_cast<int>(i);
     if (isFaultDue && fault->instruction == i)
       fail();
     if (guards)
-      guards->open(position.subprogram, position.instruction, bases);
+      guards->open(page.subprogram, page.instruction, bases);
     runInstruction(program.instructions[range.first + i]);
     if (guards)
-      guards->check(position.subprogram, position.instruction, bases);
+      guards->check(page.subprogram, page.instruction, bases);
     theDevice.progress();
+    if (trace)
+      endFlights();
   }
-  position.instruction = -1;
+  page.instruction = -1;
 }
 
 void Executor::runInstruction(const PreparedInstruction &instruction) {
-  auto call = static_cast<uint32_t>(position.call);
+  auto call = static_cast<uint32_t>(page.call);
   switch (instruction.kind) {
   case PreparedInstruction::Launch:
     return launch(instruction);
@@ -142,9 +160,24 @@ void Executor::runInstruction(const PreparedInstruction &instruction) {
 }
 
 void Executor::fail() const {
-  if (fault->crashes)
+  switch (fault->kind) {
+  case Fault::Exception:
+    throw std::runtime_error("injected fault");
+  case Fault::Crash:
     raise(SIGSEGV);
-  throw std::runtime_error("injected fault");
+    break;
+  case Fault::Kill:
+    kill(getpid(), SIGKILL);
+    pause();
+    break;
+  case Fault::Stop:
+    kill(getpid(), SIGSTOP);
+    break;
+  case Fault::Memory:
+    throw std::bad_alloc();
+  case Fault::Sleep:
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
 }
 
 std::span<const Place> Executor::resolve(Range buffers, std::span<Place> to) const {
@@ -177,8 +210,8 @@ void Executor::launch(const PreparedInstruction &instruction) {
 void Executor::callLibrary(const PreparedInstruction &instruction) {
   bindOperands(instruction);
   bool overwrites = instruction.unlessFirst > 0 && isFirst[instruction.unlessFirst - 1];
-  theDevice.call({static_cast<uint32_t>(position.subprogram),
-                  static_cast<uint32_t>(position.instruction),
+  theDevice.call({static_cast<uint32_t>(page.subprogram),
+                  static_cast<uint32_t>(page.instruction),
                   {places.data(), instruction.buffers.count},
                   {values.data(), instruction.scalars.count},
                   instruction.adds && !overwrites});
@@ -186,9 +219,10 @@ void Executor::callLibrary(const PreparedInstruction &instruction) {
 
 void Executor::start(uint32_t transfer, uint32_t call) {
   const PreparedTransfer &prepared = program.transfers[transfer];
+  size_t event = beginEvent(TraceEvent::Flight, transfer, call);
   FlightTicket ticket =
       theDevice.start({*prepared.number, resolve(prepared.from, places), resolve(prepared.to, morePlaces)});
-  open[transfer].push_back({call, microBatch, ticket});
+  open[transfer].push_back({call, microBatch, ticket, event});
 }
 
 void Executor::wait(uint32_t transfer, uint32_t call) {
@@ -196,8 +230,33 @@ void Executor::wait(uint32_t transfer, uint32_t call) {
   auto isIt = [&](const OpenFlight &flight) { return flight.call == call && flight.microBatch == microBatch; };
   auto flight = std::ranges::find_if(flights, isIt);
   assert(flight != flights.end()); // as the verifier has proved
+  size_t event = beginEvent(TraceEvent::Wait, transfer, call);
+  page.microBatch = microBatch;
+  page.transfer = static_cast<int>(transfer);
   theDevice.wait(flight->ticket);
+  page.transfer = -1;
+  endEvent(event);
+  endEvent(flight->event);
   flights.erase(flight);
+}
+
+size_t Executor::beginEvent(TraceEvent::Kind kind, uint32_t subject, uint32_t call) {
+  return trace ? trace->begin(kind, subject, call, microBatch) : 0;
+}
+
+/// What was issued has ended when the event does.
+void Executor::endEvent(size_t event) {
+  if (!trace)
+    return;
+  theDevice.drain();
+  trace->end(event);
+}
+
+void Executor::endFlights() {
+  for (const std::vector<OpenFlight> &flights : open)
+    for (const OpenFlight &flight : flights)
+      if (theDevice.hasEnded(flight.ticket))
+        trace->end(flight.event);
 }
 
 uint64_t Executor::address(uint32_t call, const pb::Buffer &buffer, uint32_t slot) const {
@@ -218,6 +277,14 @@ std::span<std::byte> Executor::exchange(uint32_t index, uint32_t slot) {
   uint64_t begin =
       address(exchange.call(), exchange.buffer(), slot) + turn * program.places[binding->place()].turnBytes;
   return {theDevice.host(begin), exchange.buffer().bytes()};
+}
+
+Failure Executor::describe(const std::string &message) const {
+  Failure failure;
+  failure.rank = program.rank;
+  failure.message = message;
+  describePlace(source.plan(), program.stage, page, failure);
+  return failure;
 }
 
 } // namespace espalier::rt

@@ -5,7 +5,9 @@
 #include "runtime/abi.h"
 #include "runtime/device/device.h"
 #include "runtime/guards.h"
+#include "runtime/launch/status_page.h"
 #include "runtime/program.h"
+#include "runtime/trace.h"
 
 #include <array>
 #include <optional>
@@ -13,30 +15,28 @@
 namespace espalier::rt {
 
 /// Where a test makes a rank fail: before instruction `instruction` of the first subprogram of
-/// action `action`.
+/// action `action`, or before the action itself where that runs none.
 struct Fault {
+  enum Kind {
+    Exception,
+    Crash,  ///< as a bad address would
+    Kill,   ///< its process, as the system does that has no more memory
+    Stop,   ///< its process does nothing any more
+    Memory, ///< the system refuses more
+    Sleep,  ///< no failure: it is late by half a second
+  };
   int rank = 0;
   int64_t step = 0;
   uint32_t action = 0; ///< counted through blocks and rounds
   uint32_t instruction = 0;
-  bool crashes = false; ///< by a signal, as a bad address would; otherwise by an exception
-};
-
-/// What the rank is doing; read when it fails.
-struct ExecutorPosition {
-  int entry = -1;       ///< index in the plan's entries
-  int64_t number = -1;  ///< of the action, counted through blocks and rounds
-  int action = -1;      ///< index in the rank's actions
-  uint32_t round = 0;   ///< of its block
-  int call = -1;        ///< index in the stage's calls
-  int subprogram = -1;  ///< index in the plan's subprograms
-  int instruction = -1; ///< index in that subprogram
+  Kind kind = Exception;
 };
 
 class Executor {
 public:
-  /// Prepares the program of `rank` on its device.
-  Executor(const Program &program, int rank, Device &device);
+  /// Prepares the program of `rank` on its device. What it does shows on `page`, which outlives it; without one nobody
+  /// else sees it.
+  Executor(const Program &program, int rank, Device &device, StatusPage *page = nullptr);
 
   /// Issues the stage's list of an entry of the plan.
   void run(uint32_t entry);
@@ -60,12 +60,14 @@ public:
 
   int64_t step = -1; ///< optimizer steps begun, as reports of failures say; -1: none to speak of
   std::optional<Fault> fault;
+  TraceRecorder *trace = nullptr; ///< takes note of the next entry; all ranks have one, or none (null)
 
 private:
   /// A flight that no WAIT has met.
   struct OpenFlight {
     uint32_t call, microBatch;
     FlightTicket ticket;
+    size_t event; ///< of the trace
   };
 
   void runBlock(const PreparedBlock &block);
@@ -78,12 +80,14 @@ private:
   void start(uint32_t transfer, uint32_t call);
   void wait(uint32_t transfer, uint32_t call);
   void fail() const;
+  size_t beginEvent(TraceEvent::Kind kind, uint32_t subject, uint32_t call);
+  void endEvent(size_t event);
+  void endFlights();
 
   void setSlots(const PreparedCall &call, Range slots);
   void bind(const PreparedCall &call);
   void bindOperands(const PreparedInstruction &instruction);
   std::span<const Place> resolve(Range buffers, std::span<Place> to) const;
-  std::string actionText() const;
 
   const Program &source;
   Device &theDevice;
@@ -96,7 +100,8 @@ private:
   // The running action, call and instruction.
   uint32_t round = 0, advance = 0, microBatch = 0;
   int32_t layer = 0;
-  ExecutorPosition position;
+  StatusPage ownPage;
+  StatusPage &page;
   bool isFaultDue = false;
   std::vector<uint32_t> slots; ///< by lifetime
   std::vector<char> isFirst;   ///< by bucket

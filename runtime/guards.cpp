@@ -79,7 +79,8 @@ private:
 
   void addBucket(const pb::Call &call, const pb::Bucket &bucket) {
     addBuffer(call, bucket.stored());
-    addBuffer(call, bucket.gradient());
+    if (bucket.has_gradient())
+      addBuffer(call, bucket.gradient());
     for (const pb::Buffer &state : bucket.state())
       addBuffer(call, state);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace espalier::rt {
 
@@ -17,16 +18,26 @@ struct Failure {
   std::string subprogram; ///< "block.forward of layer 3", empty outside a subprogram
   std::string op;         ///< op of the model with its line: "matmul at gpt2.yaml:31:7"
   std::string message;    ///< what went wrong
+  /// It may follow from another rank's end, as a transfer that fails: any other failure goes before it.
+  bool isEcho = false;
 
   /// One sentence with all that is known, for people.
   std::string sentence() const;
 };
 
+/// What a rank that did not fail first was doing when it stopped.
+struct Waiting {
+  int rank = -1;
+  std::string transfer; ///< "in/3", that it waited for: name and micro-batch; empty for none
+};
+
 /// Thrown out of a run after all its ranks have stopped.
 class RankFailure : public std::runtime_error {
 public:
-  explicit RankFailure(Failure failure) : std::runtime_error(failure.sentence()), failure(std::move(failure)) {}
+  explicit RankFailure(Failure failure, std::vector<Waiting> waiting = {})
+      : std::runtime_error(failure.sentence()), failure(std::move(failure)), waiting(std::move(waiting)) {}
   Failure failure;
+  std::vector<Waiting> waiting; ///< the other ranks
 };
 
 /// Thrown in a rank that stops because another one failed; carries nothing, the first failure is

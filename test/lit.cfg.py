@@ -1,6 +1,7 @@
 # lit configuration: the tools under test are found in build/bin, FileCheck in LLVM's folder.
 import os
 import shutil
+import subprocess
 import sys
 import lit.formats
 
@@ -29,6 +30,10 @@ if shutil.which("mpirun"):
     config.available_features.add("mpirun")
     config.substitutions.append(("%mpirun", "mpirun --oversubscribe"))
     config.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+# Hosts as network namespaces, which root makes where the system lets it; what needs them is skipped elsewhere.
+if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], stderr=subprocess.DEVNULL).returncode == 0:
+    config.available_features.add("netns")
 
 # Fixtures that stand beside the repository; tests that need them are skipped where they are absent.
 shared = os.environ.get("ESPALIER_SHARED", os.path.join(config.source_dir, "..", "shared"))

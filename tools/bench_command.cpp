@@ -118,6 +118,7 @@ void addBenchCommand(CLI::App &app, int &exitCode) {
   plans->add_flag("--json", arguments->json, "one object per table");
   plans->add_flag("--rows", arguments->rows, "a line for each row");
   plans->callback([arguments, &exitCode] { exitCode = benchPlans(*arguments); });
+  addRooflineCommand(*bench, exitCode);
 }
 
 } // namespace espalier

@@ -1,67 +1,144 @@
-// What started this process decides where nothing is said. A launcher of a single process is none.
+// What started this process decides where nothing is said.
 #include "tools/choose_comm.h"
 
 #include "runtime/launch/topology.h"
 #include "runtime/mesh.h"
 
+#include <cstdlib>
 #include <fmt/format.h>
+#include <fstream>
+#include <iostream>
+#include <unistd.h>
 
 namespace espalier {
 namespace {
 
 using namespace rt::launch;
 
-/// Whether something started this process as one of several.
-bool isOneOfSeveral(const Environment &environment) {
-  for (const char *name : {"OMPI_COMM_WORLD_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (auto found = environment.find(name); found != environment.end() && found->second != "1")
-      return environment.contains("OMPI_COMM_WORLD_RANK") || environment.contains("RANK") ||
-             environment.contains("SLURM_PROCID");
-  return false;
+std::string hostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-rt::Comm namedComm(const CommWords &words, bool isLaunched) {
-  if (words.processes && !words.comm.empty() && words.comm != "shm")
+LaunchOptions launchOptions(const CommWords &words) {
+  LaunchOptions options;
+  options.nodes = words.nodes;
+  options.nodeRank = words.nodeRank;
+  options.rendezvous = words.rendezvous;
+  if (!words.rankTable.empty())
+    options.table = readRankTable(words.rankTable);
+  options.tableFile = words.rankTable;
+  options.serverId = words.serverId;
+  options.deviceRange = words.deviceRange;
+  options.hostName = hostName();
+  return options;
+}
+
+/// The first line of --token-file, "-" for standard input; else ESPALIER_TOKEN. Empty where neither is given.
+std::string readToken(const std::string &file) {
+  if (file.empty()) {
+    const char *token = std::getenv("ESPALIER_TOKEN");
+    return token ? token : "";
+  }
+  std::string token;
+  if (file == "-") {
+    std::getline(std::cin, token);
+  } else {
+    std::ifstream stream(file);
+    std::getline(stream, token);
+  }
+  if (token.empty())
+    throw rt::PlanError(fmt::format("--token-file {}: its first line is empty or cannot be read; write a secret that "
+                                    "all hosts of the run know",
+                                    file));
+  return token;
+}
+
+/// How CPU ranks talk; `wish`: local, shm or mpi, empty for none.
+rt::Comm commOf(const Topology &topology, const std::string &wish, const std::string &file) {
+  bool hasMpi = topology.launcher == Topology::Mpi || topology.launcher == Topology::Slurm;
+  if (wish == "mpi" && !hasMpi)
+    throw rt::PlanError(fmt::format("--comm mpi takes the processes that mpirun or srun starts: mpirun -np {} espalier "
+                                    "run {} ...",
+                                    topology.world, file));
+  if (wish == "shm" && !topology.isOneHost())
+    throw rt::PlanError(fmt::format("--comm shm: {} of {} ranks are on this host, and hosts share no memory; leave it "
+                                    "out",
+                                    topology.hostRanks, topology.world));
+  if (wish == "local" && topology.isProcessPerRank())
+    throw rt::PlanError(
+        fmt::format("a launcher started several processes, and each would run all ranks of {}; leave out "
+                    "--comm local or the launcher",
+                    file));
+  if (wish == "mpi" || wish == "shm")
+    return wish == "mpi" ? rt::Comm::mpi : rt::Comm::shm;
+  if (!topology.isProcessPerRank())
+    return rt::Comm::local;
+  bool isMpi = topology.launcher == Topology::Mpi || !topology.isOneHost();
+  return isMpi ? rt::Comm::mpi : rt::Comm::shm;
+}
+
+/// How ranks of a plan for GPUs do: as processes, but as threads where one process has to see all tensors.
+rt::Comm cudaCommOf(const Topology &topology, const std::string &wish, const rt::RunOptions &options) {
+  bool isAlone = topology.world == 1 || options.keepGradients || options.keepParameters;
+  bool isLocal = wish == "local" || (isAlone && wish.empty());
+  return isLocal && !topology.isProcessPerRank() ? rt::Comm::local : rt::Comm::shm;
+}
+
+std::string wishOf(const CommWords &words, const Topology &topology, const std::string &file) {
+  if (!words.processes)
+    return words.comm;
+  if (!words.comm.empty() && words.comm != "shm")
     throw rt::PlanError(fmt::format("--processes means --comm shm, not --comm {}; give one of them", words.comm));
-  if (words.processes || words.comm == "shm")
-    return rt::Comm::shm;
-  if (words.comm == "mpi" || (words.comm.empty() && isLaunched))
-    return rt::Comm::mpi;
-  return rt::Comm::local;
+  if (topology.isProcessPerRank())
+    throw rt::PlanError(
+        fmt::format("a launcher started several processes, and each would run all ranks of {}; leave out "
+                    "--processes or the launcher",
+                    file));
+  return "shm";
 }
 
 } // namespace
 
+void addCommOptions(CLI::App &run, CommWords &words) {
+  run.add_flag("--processes", words.processes,
+               "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
+  run.add_option("--comm", words.comm,
+                 "local (threads), shm (processes of this host), mpi or, of CUDA plans, nccl; default: what started this "
+                 "process says it")
+      ->check(CLI::IsMember({"local", "shm", "mpi", "nccl"}));
+  run.add_option("--nodes", words.nodes, "hosts of the run, each of which starts this command")
+      ->check(CLI::Range(1, 1 << 20));
+  run.add_option("--node-rank", words.nodeRank, "which of --nodes this host is, from 0")->check(CLI::Range(0, 1 << 20));
+  run.add_option("--rendezvous", words.rendezvous, "HOST:PORT of the first host, at which hosts find each other");
+  run.add_option("--token-file", words.tokenFile,
+                 "its first line is a secret that all hosts know; - for standard input; default: ESPALIER_TOKEN");
+  run.add_option("--rank-table", words.rankTable, "hosts, devices and ranks, as `cluster generate` writes them");
+  CLI::Option *server = run.add_option("--server-id", words.serverId, "which server of --rank-table this host is");
+  run.add_option("--device-range", words.deviceRange, "the same by its ranks: '[8,16]' for 8 to 15")->excludes(server);
+  run.add_flag("--share-devices", words.sharesDevices, "several ranks may use one device");
+}
+
 std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const std::string &file,
                        rt::RunOptions &options) {
   bool isCuda = plan.target() != "cpu";
-  Environment environment = environmentOfProcess();
-  bool isLaunched = !isCuda && isOneOfSeveral(environment);
-  options.comm = namedComm(words, isLaunched);
-  if (isCuda && options.comm != rt::Comm::local)
-    throw rt::PlanError(fmt::format("{} is a plan for {}, whose ranks are threads of one process; leave out {}", file,
-                                    plan.target(), words.processes ? "--processes" : "--comm"));
-  if (options.comm == rt::Comm::mpi && !isLaunched)
-    throw rt::PlanError(fmt::format("--comm mpi takes the processes that mpirun or srun starts: mpirun -np {} espalier "
-                                    "run {} ...",
-                                    rt::Mesh(plan.mesh()).ranks(), file));
-  if (!isLaunched)
-    return "";
-  if (options.comm != rt::Comm::mpi)
+  PlanNeeds needs{rt::Mesh(plan.mesh()).ranks(), isCuda, file};
+  Topology topology = findTopology(environmentOfProcess(), launchOptions(words), needs);
+  std::string wish = wishOf(words, topology, file);
+  if (isCuda && wish == "mpi")
     throw rt::PlanError(
-        fmt::format("a launcher started several processes, and each would run all ranks of {}; leave out "
-                    "{} or the launcher",
-                    file, words.processes ? "--processes" : "--comm " + words.comm));
-  Topology topology =
-      findTopology(environment, {}, {.ranks = rt::Mesh(plan.mesh()).ranks(), .isCuda = false, .name = file}, 0);
-  if (topology.launcher != Topology::Mpi && topology.launcher != Topology::Slurm)
-    throw rt::PlanError(
-        fmt::format("{} is a plan for CPUs: its ranks are processes of mpirun or srun, or of this command "
-                    "with --processes; of other launchers they cannot be",
-                    file));
-  options.hostRanks = topology.hostRanks;
+        fmt::format("{} is a plan for {}, whose ranks talk over NCCL; leave out --comm mpi", file, plan.target()));
+  if (!isCuda && wish == "nccl")
+    throw rt::PlanError(fmt::format("--comm nccl is for plans for CUDA, {} is one for {}", file, plan.target()));
+  options.comm = isCuda ? cudaCommOf(topology, wish, options) : commOf(topology, wish, file);
+  if (options.comm == rt::Comm::mpi)
+    topology.meeting.clear();
+  options.sharesDevices = words.sharesDevices;
+  options.token = readToken(words.tokenFile);
   options.log = topology.ranks.front() == 0;
-  return describe(topology);
+  std::string text = topology.launcher == Topology::Alone ? "" : describe(topology);
+  options.topology = std::move(topology);
+  return text;
 }
 
 } // namespace espalier

@@ -1,8 +1,10 @@
-// `run --comm`: whether ranks are threads, processes of this host, or processes that a launcher started.
+// `run`: which ranks this process has, how they find the others, and how they talk.
 #pragma once
 
 #include "runtime/program.h"
 #include "runtime/train/run.h"
+
+#include <CLI/CLI.hpp>
 
 #include <string>
 
@@ -10,12 +12,18 @@ namespace espalier {
 
 /// What the command line says of it.
 struct CommWords {
-  std::string comm; ///< local, shm or mpi; empty: what started this process says it
+  std::string comm; ///< local, shm, mpi or nccl; empty: what started this process says it
   bool processes = false;
+  std::optional<int> nodes, nodeRank;
+  std::string rendezvous, tokenFile, rankTable, serverId, deviceRange;
+  bool sharesDevices = false;
 };
 
-/// Sets options.comm, and of MPI the ranks of this host and whether this process speaks. Returns the topology in words,
-/// to be printed by rank 0; empty where nothing started this process as one of several. Throws PlanError.
+/// Adds the options that fill `words`.
+void addCommOptions(CLI::App &run, CommWords &words);
+
+/// Sets options.comm, topology and token, and whether this process speaks. Returns the topology in words, to be printed
+/// by rank 0; empty where nothing was said of it. Throws PlanError.
 std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const std::string &file,
                        rt::RunOptions &options);
 

@@ -12,6 +12,12 @@ enum ExitCode { Success = 0, Failed = 1, UserError = 2, DoesNotFit = 3 };
 /// `run X.plan`: trains and evaluates.
 void addRunCommand(CLI::App &app, int &exitCode);
 
+/// `generate X.plan`: continues prompts.
+void addGenerateCommand(CLI::App &app, int &exitCode);
+
+/// `serve X.plan`: the same over HTTP.
+void addServeCommand(CLI::App &app, int &exitCode);
+
 /// `inspect PATH`: what a plan, a checkpoint folder or a dataset holds.
 void addInspectCommand(CLI::App &app, int &exitCode);
 
@@ -21,8 +27,14 @@ void addVerifyCommand(CLI::App &app, int &exitCode);
 /// `bench plans FILE.csv ...`: the planner against tables of published runs.
 void addBenchCommand(CLI::App &app, int &exitCode);
 
+/// `bench roofline X.plan`, a verb of `bench`: what its kernels take at least.
+void addRooflineCommand(CLI::App &bench, int &exitCode);
+
 /// `cluster generate | merge | check`: rank tables.
 void addClusterCommand(CLI::App &app, int &exitCode);
+
+/// `launch --hosts FILE -- run X.plan ...`: starts a run on hosts where nothing else does.
+void addLaunchCommand(CLI::App &app, int &exitCode);
 
 /// `calibrate`: measures this machine as a cluster file.
 void addCalibrateCommand(CLI::App &app, int &exitCode);

@@ -3,6 +3,7 @@
 
 #include "tools/commands.h"
 
+#include "compiler/import/describe_weights.h"
 #include "compiler/import/hf_config.h"
 
 #include "runtime/status.h"
@@ -17,33 +18,6 @@ struct ConvertWords {
   std::string source, target, to, run, names = "mcore", format = "safetensors", reference;
   int64_t tp = 1, pp = 1, shards = 0;
 };
-
-/// The model without what is computed: parameters by their names in a checkpoint.
-rt::WeightModel weightModel(const ModelDescription &description) {
-  rt::WeightModel model;
-  model.name = description.name;
-  model.layers = description.layerCount();
-  model.dims = description.dims;
-  int64_t layer = 0;
-  for (size_t run = 0; run < description.runs.size(); ++run) {
-    bool isLayers = run > 0 && run + 1 < description.runs.size();
-    const SegmentDescription &segment = description.segment(description.runs[run].kind);
-    for (int i = 0; i < description.runs[run].count; ++i, layer += isLayers)
-      for (const ParameterDescription &parameter : segment.parameters) {
-        if (!parameter.tiedTo.empty()) {
-          model.ties[parameter.name] = parameter.tiedTo;
-          continue;
-        }
-        std::string index = isLayers ? fmt::format("{}.", layer) : "";
-        std::vector<int64_t> sizes;
-        for (const std::string &dim : parameter.dims)
-          sizes.push_back(description.dims.at(dim));
-        model.parameters.push_back({fmt::format("{}.{}{}", segment.kind, index, parameter.name), parameter.name,
-                                    isLayers ? layer : -1, parameter.dims, sizes});
-      }
-  }
-  return model;
-}
 
 /// Ends the command where there are errors, which are printed.
 void requireNone(const Diagnostics &diagnostics) {
@@ -98,11 +72,10 @@ void convert(const ConvertWords &words) {
 } // namespace
 
 rt::ConvertedModel convertedModel(const ImportedRun &run) {
-  rt::ConvertedModel converted{weightModel(run.config.model), {}, run.architecture->file};
-  if (const YamlNode *weights = run.architecture->root->find("weights"))
-    for (const YamlEntry &system : weights->entries)
-      for (const YamlEntry &rule : system.value->entries)
-        converted.rules[system.key].emplace_back(rule.key, rule.value->text);
+  rt::pb::WeightNames names;
+  describeWeights(run.config, names);
+  rt::ConvertedModel converted = rt::convertedModel(names, run.config.model.name);
+  converted.place = run.config.modelFile;
   return converted;
 }
 

@@ -17,8 +17,6 @@ namespace espalier {
 
 using namespace rt;
 
-namespace {
-
 void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
   command.add_option("--tokenizer", options.kind, "gpt2, hf, sentencepiece, bytes or null")
       ->check(CLI::IsMember({"gpt2", "hf", "sentencepiece", "bytes", "null"}));
@@ -32,6 +30,8 @@ void addTokenizerOptions(CLI::App &command, TokenizerOptions &options) {
                    "as HF does: special tokens in the text become their ids, and the tokens of an hf "
                    "post-processor are added");
 }
+
+namespace {
 
 /// Prints rate and time left to a terminal, at most ten times a second.
 class ProgressLine {

@@ -29,4 +29,7 @@ void addDatasetView(CLI::App &command, DatasetView &view);
 /// Prints counts, a histogram of lengths and the first documents of a set. Throws rt::DataError.
 void inspectDataset(const std::string &path, const DatasetView &view);
 
+/// --tokenizer and the files that its kinds need.
+void addTokenizerOptions(CLI::App &command, rt::TokenizerOptions &options);
+
 } // namespace espalier

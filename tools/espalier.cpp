@@ -31,6 +31,8 @@ int main(int argc, char **argv) {
   int exitCode = espalier::Success;
   espalier::rt::reportCrashes();
   espalier::addRunCommand(app, exitCode);
+  espalier::addGenerateCommand(app, exitCode);
+  espalier::addServeCommand(app, exitCode);
   espalier::addInspectCommand(app, exitCode);
   espalier::addVerifyCommand(app, exitCode);
   espalier::addDataCommands(app);
@@ -38,6 +40,7 @@ int main(int argc, char **argv) {
   espalier::addImportHfCommand(app, exitCode);
   espalier::addBenchCommand(app, exitCode);
   espalier::addClusterCommand(app, exitCode);
+  espalier::addLaunchCommand(app, exitCode);
   espalier::addCalibrateCommand(app, exitCode);
   espalier::addCompilerCommands(app, exitCode, argc, argv);
   try {

@@ -8,12 +8,15 @@
 #include "runtime/train/summary.h"
 #include "tools/choose_comm.h"
 #include "tools/choose_device.h"
+#include "tools/quote.h"
 
+#include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -41,24 +44,32 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 /// The line that started this process, to be typed again with --resume.
 std::string resumeCommand() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string line;
-  bool resumes = false;
-  for (std::string word; std::getline(file, word, '\0');) {
-    resumes |= word == "--resume";
-    bool isPlain = word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+@%") ==
-                   std::string::npos;
-    for (size_t at = 0; !isPlain && (at = word.find('\'', at)) != std::string::npos; at += 4)
-      word.replace(at, 1, "'\\''");
-    line += (line.empty() ? "" : " ") + (isPlain && !word.empty() ? word : "'" + word + "'");
-  }
-  return line + (resumes ? "" : " --resume");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');)
+    words.push_back(word);
+  if (std::ranges::find(words, "--resume") == words.end())
+    words.push_back("--resume");
+  return quote(words);
+}
+
+/// Before hours of training: whether what is written at their end has a place.
+void checkTrace(const std::filesystem::path &file) {
+  std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (!file.empty() && (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(file)))
+    throw rt::PlanError(fmt::format("--trace {}: cannot be written; name a file in a folder that can", file.string()));
 }
 
 int runPlanFile(RunWords &words) {
+  checkTrace(words.options.trace);
   rt::pb::Plan plan = rt::readPlan(words.plan);
+  if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
+    throw rt::PlanError("--accept-changes is for a run that goes on with another; give --resume, too");
+  if (rt::findEntry(plan, "prefill"))
+    throw rt::PlanError(fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
+                                    words.plan, plan.model()));
   chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
-  int hostRanks = words.options.hostRanks > 0 ? words.options.hostRanks : rt::Mesh(plan.mesh()).ranks();
+  int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
   words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
   words.options.resumeCommand = resumeCommand();
   rt::Program program(std::move(plan), words.options.threads);
@@ -113,30 +124,37 @@ void addRunCommand(CLI::App &app, int &exitCode) {
       ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
   run->add_option("--steps", options.steps, "optimizer steps in total")->check(CLI::Range(1, mostSteps));
   run->add_option("--metrics", options.metrics, "write a JSON line per step here");
-  CLI::Option *checkpoint = run->add_option("--checkpoint", options.checkpoint, "folder of the checkpoints");
+  run->add_option("--load", options.load,
+                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
+                  "load_checkpoint");
+  CLI::Option *checkpoint = run->add_option(
+      "--checkpoint", options.checkpoint, "folder of the checkpoints; of a plan for evaluation, where its weights are");
   run->add_option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
       ->check(CLI::Range(0, mostSteps));
   run->add_option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       ->check(CLI::Range(1, mostSteps))
       ->needs(checkpoint);
-  CLI::Option *resume = run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
+  run->add_flag("--resume", options.resume, "continue from the latest checkpoint");
   run->add_flag("--accept-changes", options.acceptChanges,
-                "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones")
-      ->needs(resume);
+                "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
   run->add_option("--threads", options.threads, "threads per rank; default: cores / ranks")->check(CLI::Range(1, 1024));
-  run->add_flag("--processes", words->comm.processes, "ranks as processes of this host, for CPU plans; --comm shm");
-  run->add_option("--comm", words->comm.comm,
-                  "local (threads), shm (processes of this host) or mpi; default: mpi where mpirun or srun started "
-                  "several processes, else local")
-      ->check(CLI::IsMember({"local", "shm", "mpi"}));
+  addCommOptions(*run, words->comm);
   run->add_option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
+  run->add_option("--trace", options.trace,
+                  "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
   run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run->add_option("--failure-timeout", options.failureSeconds,
                   "seconds within which all processes of this host have ended after one failed")
       ->check(CLI::Range(1.0, 3600.0));
   run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
       ->check(CLI::Range(0, mostSteps));
-  run->add_option("--eval-batches", options.evalBatches, "micro-batches per replica of an evaluation")
+  std::map<std::string, rt::Split> splits = {
+      {"train", rt::Split::train}, {"valid", rt::Split::valid}, {"test", rt::Split::test}};
+  run->add_option("--eval-split", options.evalSplit, "what evaluations read: train, valid (default) or test")
+      ->transform(CLI::CheckedTransformer(splits));
+  run->add_option(
+         "--eval-batches", options.evalBatches,
+         "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
       ->check(CLI::Range(1, mostSteps));
   run->add_option("--dump-gradients", words->dumpGradients,
                   "write the unsharded gradients of each step here, as safetensors");

@@ -36,7 +36,9 @@ static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
               isSame(exec::Function::Copy, Function::COPY) && isSame(exec::Function::Zero, Function::ZERO) &&
               isSame(exec::Function::ReduceParts, Function::REDUCE_PARTS) &&
               isSame(exec::Function::UpdateScalars, Function::UPDATE_SCALARS) &&
-              isSame(exec::Function::Rearrange, Function::REARRANGE));
+              isSame(exec::Function::Rearrange, Function::REARRANGE) &&
+              isSame(exec::Function::AttendCache, Function::ATTEND_CACHE) &&
+              isSame(exec::Function::TakeRow, Function::TAKE_ROW));
 static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
               isSame(exec::TransferKind::AllGather, pb::Transfer::ALL_GATHER) &&
               isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&
@@ -190,6 +192,8 @@ void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
   message.set_transpose_b(call.getTransposeB());
   message.set_store(call.getAlwaysAdds() ? pb::ADD : call.getAccumulate() ? pb::ADD_UNLESS_FIRST : pb::OVERWRITE);
   message.set_causal(call.getCausal());
+  if (message.function() == pb::LibraryCall::MATMUL && message.buffers_size() == 4)
+    message.set_epilogue(pb::LibraryCall::BIAS);
 }
 
 uint32_t Emitter::emitStart(exec::StartOp start) {

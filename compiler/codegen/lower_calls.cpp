@@ -169,6 +169,24 @@ void ProgramBuilder::updateScalars(double maxGradNorm) {
   emit(call);
 }
 
+/// The kernel that does nothing but add a bias along `columns` to the product, where the bias is there before it; null
+/// for none. cuBLASLt adds it on the way and rounds once; the CPU's products have no epilogue.
+exec::FusedOp ProgramBuilder::biasOf(model::ContractOp op, ArrayRef<StringAttr> columns) {
+  auto fused = op.getResult().hasOneUse() ? dyn_cast<exec::FusedOp>(*op.getResult().user_begin()) : exec::FusedOp();
+  if (!fused || fused.getInputs().size() != 2 || fused.getNumResults() != 1)
+    return {};
+  Block &body = fused.getBody().front();
+  auto add = dyn_cast<model::AddOp>(body.front());
+  if (!add || add->getNextNode() != body.getTerminator() || add.getA() == add.getB())
+    return {};
+  unsigned product = fused.getInputs()[0] == op.getResult() ? 0 : 1;
+  Value bias = fused.getInputs()[1 - product];
+  bool isWhole = fused.getResult(0).getType() == op.getType() && dimNames(bias.getType()) == columns &&
+                 elementOf(bias) == elementOf(op.getResult());
+  bool isBefore = !bias.getDefiningOp() || bias.getDefiningOp()->isBeforeInBlock(op);
+  return isWhole && isBefore ? fused : exec::FusedOp();
+}
+
 LogicalResult ProgramBuilder::lowerContract(Operation *op) {
   auto contract = cast<model::ContractOp>(op);
   std::optional<Product> product = collapse(contract);
@@ -180,7 +198,15 @@ LogicalResult ProgramBuilder::lowerContract(Operation *op) {
   call.function = "matmul";
   call.add(place(product->a), elementOf(product->a));
   call.add(place(product->b), elementOf(product->b));
-  call.add(destination(contract.getResult(), call.flags), elementOf(contract.getResult()));
+  exec::FusedOp fused = isCuda && product->batch.empty() ? biasOf(contract, product->n) : exec::FusedOp();
+  if (fused) {
+    Value bias = fused.getInputs()[fused.getInputs()[0] == contract.getResult() ? 1 : 0];
+    call.add(place(fused.getResult(0)), elementOf(contract.getResult()));
+    call.add(place(bias), elementOf(bias));
+    epilogues.insert(fused);
+  } else {
+    call.add(destination(contract.getResult(), call.flags), elementOf(contract.getResult()));
+  }
   call.sizes = {sizeOf(product->a.getType(), product->m), sizeOf(product->b.getType(), product->n),
                 sizeOf(product->a.getType(), product->k), sizeOf(product->a.getType(), product->batch)};
   if (product->transposeA)
@@ -219,6 +245,40 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
   call.outputs = op->getNumResults();
   if (int64_t headDim = call.sizes[4]; isCuda && (headDim % 8 != 0 || headDim > 256))
     return op->emitOpError("on cuda needs a head_dim that is a multiple of 8, up to 256, got ") << headDim;
+  emit(call);
+  return success();
+}
+
+/// The caches are written where they are read.
+LogicalResult ProgramBuilder::lowerAttendCache(Operation *op) {
+  auto attend = cast<model::AttendCacheOp>(op);
+  for (auto [before, after] : {std::pair(attend.getKeys(), attend.getNewKeys()),
+                               std::pair(attend.getValues(), attend.getNewValues())})
+    if (place(before) != place(after))
+      return op->emitOpError("needs caches that are arguments and results of its function, nothing else");
+  Call call;
+  call.function = "attend_cache";
+  for (Value value : {attend.getQ(), attend.getK(), attend.getV(), attend.getPositions()})
+    call.add(place(value), elementOf(value));
+  for (Value value : op->getResults())
+    call.add(place(value), elementOf(value));
+  call.outputs = 3;
+  call.sizes = attentionSizes(attend.getQ(), attend.getK());
+  call.sizes.resize(5);
+  call.sizes.push_back(cast<RankedTensorType>(attend.getKeys().getType()).getDimSize(2));
+  call.floats = {attend.getScale().convertToDouble()};
+  emit(call);
+  return success();
+}
+
+LogicalResult ProgramBuilder::lowerTakeRow(Operation *op) {
+  auto take = cast<model::TakeRowOp>(op);
+  auto type = cast<RankedTensorType>(take.getX().getType());
+  Call call;
+  call.function = "take_row";
+  for (Value value : {take.getX(), take.getRows(), take.getResult()})
+    call.add(place(value), elementOf(value));
+  call.sizes = {type.getDimSize(0), type.getDimSize(1), tensorBytes(type) / type.getDimSize(0) / type.getDimSize(1)};
   emit(call);
   return success();
 }

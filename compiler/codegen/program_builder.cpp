@@ -35,13 +35,18 @@ StringRef regionOf(StringRef role, bool isResult) {
       .Case("accumulator", "gradients")
       .Case("state", "state")
       .Case("saved", "saved")
+      .Case("saved_for_weights", "saved_for_weights")
+      .Case("saved_by_backward", "saved_by_backward")
       .Case("statistic", "scalars")
+      .Case("cache", "cache")
+      .Case("logits", "logits")
       .Default("");
 }
 
 /// Whether a role's results are the new content of the argument of the same name.
 bool isUpdated(StringRef role) {
-  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic";
+  return role == "parameter" || role == "accumulator" || role == "state" || role == "statistic" ||
+         role == "cache";
 }
 
 /// [parts, columns]: what each block of rows adds to the sums in `result`, in f32.
@@ -215,7 +220,8 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
     bool isReducedInPlace = user == producer && isa<dist::AllReduceOp>(user);
-    if (isa<func::ReturnOp>(user) || isReducedInPlace)
+    bool isKeptInPlace = user == producer && isa<model::AttendCacheOp>(user);
+    if (isa<func::ReturnOp>(user) || isReducedInPlace || isKeptInPlace)
       continue;
     if (user == producer) {
       auto fused = dyn_cast<exec::FusedOp>(user);
@@ -284,6 +290,26 @@ void ProgramBuilder::shareSums() {
   }
 }
 
+/// What only a kernel reads that may overwrite it is made where that kernel's result is kept.
+void ProgramBuilder::shareKept() {
+  for (auto fused : function.getBody().front().getOps<exec::FusedOp>()) {
+    auto shape = analyzeKernel(fused.getBody().front(), fused.getShape(), fused.getSplit());
+    for (auto [index, result] : llvm::enumerate(fused.getResults())) {
+      auto kept = places.find(result);
+      if (failed(shape) || kept == places.end() || kept->second.getRegion() != "saved")
+        continue;
+      exec::BufferAttr target = kept->second;
+      for (auto [input, value] : llvm::enumerate(fused.getInputs()))
+        if (value.getDefiningOp() && value.hasOneUse() && !places.contains(value) && mayShare(*shape, index, input)) {
+          Type element = cast<RankedTensorType>(value.getType()).getElementType();
+          places[value] = bufferAt("saved", target.getOffset(), target.getBytes(),
+                                   target.getValue().getValue() + ".before", element);
+          break;
+        }
+    }
+  }
+}
+
 exec::BufferAttr ProgramBuilder::destination(Value result, NamedAttrList &flags) {
   if (result.hasOneUse())
     if (auto accumulate = dyn_cast<model::AccumulateOp>(*result.user_begin())) {
@@ -306,6 +332,8 @@ void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<exec::BufferAttr> parts
 }
 
 LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
+  if (epilogues.contains(op))
+    return success();
   auto analyzed = analyzeKernel(op.getBody().front(), op.getShape(), op.getSplit());
   if (failed(analyzed))
     return op.emitOpError("is not a kernel of shape ") << op.getShape();
@@ -376,6 +404,8 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::ContractOp>([&](auto) { return lowerContract(op); })
       .Case<model::AttentionOp, model::AttentionGradOp>([&](auto) { return lowerAttention(op); })
       .Case<model::EmbedOp, model::EmbedGradOp>([&](auto) { return lowerEmbed(op); })
+      .Case<model::AttendCacheOp>([&](auto) { return lowerAttendCache(op); })
+      .Case<model::TakeRowOp>([&](auto) { return lowerTakeRow(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
       .Case<model::RouteOp, model::DispatchOp, model::CombineOp>([&](auto) { return lowerMixture(op); })
@@ -392,6 +422,7 @@ LogicalResult ProgramBuilder::build() {
     return failure();
   shareAllReduces();
   shareSums();
+  shareKept();
   builder.setInsertionPoint(function);
   auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr);
   builder.setInsertionPointToStart(&program.getBody().emplaceBlock());

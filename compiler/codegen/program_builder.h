@@ -4,9 +4,12 @@
 #include "compiler/codegen/cuda/policy.h"
 #include "compiler/codegen/kernel_shape.h"
 
+#include "dialects/model/dialect.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 #include <map>
 
@@ -73,6 +76,7 @@ private:
   mlir::LogicalResult placeResults();
   void shareAllReduces();
   void shareSums();
+  void shareKept();
   bool isLastUse(mlir::Value argument, mlir::Operation *producer, unsigned result);
   exec::BufferAttr place(mlir::Value value);
   /// A virtual buffer for one tensor.
@@ -99,7 +103,10 @@ private:
 
   // lower_calls.cpp: library calls.
   mlir::LogicalResult lowerContract(mlir::Operation *op);
+  exec::FusedOp biasOf(model::ContractOp op, llvm::ArrayRef<mlir::StringAttr> columns);
   mlir::LogicalResult lowerAttention(mlir::Operation *op);
+  mlir::LogicalResult lowerAttendCache(mlir::Operation *op);
+  mlir::LogicalResult lowerTakeRow(mlir::Operation *op);
   mlir::LogicalResult lowerEmbed(mlir::Operation *op);
   mlir::LogicalResult lowerRope(mlir::Operation *op);
   mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);
@@ -142,6 +149,7 @@ private:
   };
   llvm::SmallVector<Unpack> unpacks;
   llvm::SmallVector<mlir::Type> bufferTypes; ///< of virtual buffers, by number
+  llvm::SmallPtrSet<mlir::Operation *, 8> epilogues; ///< kernels that the products before them do
   int64_t collectives = 0;
 };
 

@@ -17,12 +17,18 @@ namespace {
 /// Builds the ops of one segment; values are found by the names of the description.
 class SegmentBuilder {
 public:
-  SegmentBuilder(OpBuilder &builder, const ModelDescription &model, const DTypePolicy &dtypes, const ModelSizes &sizes)
-      : b(builder), model(model), dtypes(dtypes), sizes(sizes), f32(builder.getF32Type()) {}
+  /// `phase`: of generation; null for training.
+  SegmentBuilder(OpBuilder &builder, const ModelDescription &model, const DTypePolicy &dtypes, const ModelSizes &sizes,
+                 const GenerationPhase *phase = nullptr)
+      : b(builder), model(model), dtypes(dtypes), sizes(sizes), phase(phase), f32(builder.getF32Type()) {}
 
   LogicalResult build(const SegmentDescription &segment, ModuleOp module);
 
 private:
+  /// The stream of the segment with the loss, in generation: one token of each sequence.
+  Value oneToken(Value stream);
+  /// The operands of an op.
+  FailureOr<SmallVector<Value>> operandsOf(const OpDescription &op);
   /// Accumulates the statistics and returns from the function.
   void finish(const SegmentDescription &segment);
 
@@ -38,6 +44,7 @@ private:
   FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, double scale);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
@@ -92,12 +99,15 @@ private:
   const ModelDescription &model;
   const DTypePolicy &dtypes;
   const ModelSizes &sizes;
+  const GenerationPhase *phase;
   Type f32;
   Location loc = UnknownLoc::get(b.getContext());
   func::FuncOp function;
   std::map<std::string, Value> values;
   int64_t nextRandomId = 0;
   Value loss;                                            ///< of the tokens, in the last segment
+  Value logits;                                          ///< in generation instead of it
+  SmallVector<std::pair<std::string, Value>> caches;     ///< their new content, by name
   SmallVector<Value> balanceLosses;                      ///< beside the stream or the loss
   SmallVector<std::pair<std::string, Value>> statistics; ///< what is added to statistics, by name
 };
@@ -105,7 +115,9 @@ private:
 int64_t SegmentBuilder::dimSize(const std::string &dim) const {
   if (dim == "batch")
     return sizes.batch;
-  int64_t size = model.dims.at(dim);
+  if (dim == "seq" && phase)
+    return phase->tokens;
+  int64_t size = model.dims.at(dim == "context" ? "seq" : dim);
   if (dim == "vocab")
     size = (size + sizes.vocabularyMultiple - 1) / sizes.vocabularyMultiple * sizes.vocabularyMultiple;
   return size;
@@ -237,6 +249,8 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
 FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
   auto q = cast<RankedTensorType>(in[0].getType());
   double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
+  if (phase)
+    return attendCache(op, in, scale);
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
   auto attend = b.create<model::AttentionOp>(loc, TypeRange{q, sums}, ValueRange{in[0], in[1], in[2]});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
@@ -247,8 +261,27 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   return attend.getOut();
 }
 
+FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, double scale) {
+  if (number(op, "causal", 1) == 0)
+    return emitError(loc) << "attention that sees later tokens has no cache: run_mode predict needs causal attention";
+  FailureOr<Value> positions = value("positions", op);
+  if (failed(positions))
+    return failure();
+  auto k = cast<RankedTensorType>(in[1].getType());
+  std::string heads = dimNames(k)[2].str(), depth = dimNames(k)[3].str();
+  Type type = tensor({"batch", heads, "context", depth}, k.getElementType());
+  std::string number = std::to_string(caches.size() / 2);
+  Value keys = argument(type, "cache", "keys" + number, loc), values = argument(type, "cache", "values" + number, loc);
+  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{in[0].getType(), type, type},
+                                               ValueRange{in[0], in[1], in[2], *positions, keys, values});
+  attend.setScaleAttr(b.getF64FloatAttr(scale));
+  caches.emplace_back("keys" + number, attend.getNewKeys());
+  caches.emplace_back("values" + number, attend.getNewValues());
+  return attend.getOut();
+}
+
 FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value> in) {
-  double rate = number(op, "rate", 0);
+  double rate = phase ? 0 : number(op, "rate", 0);
   int64_t id = nextRandomId++;
   if (rate == 0)
     return in[0];
@@ -258,6 +291,8 @@ FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value
 
 // sum over tokens of weight * (log sum exp(logits) - logits[label]); also counts the weights
 FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<Value> in) {
+  if (phase)
+    return logits = converted(in[0], f32);
   Value logits = in[0], labels = in[1], weights = in[2];
   int64_t vocabulary = model.dims.at("vocab");
   if (cast<RankedTensorType>(logits.getType()).getShape().back() != vocabulary)
@@ -354,7 +389,12 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
 // each step: only where one segment alone adds may it overwrite.
 void SegmentBuilder::finish(const SegmentDescription &segment) {
   SmallVector<Value> results = {values.at(segment.streamOut)};
-  SmallVector<std::pair<StringRef, StringRef>> roles = {{loss ? "loss" : "stream", segment.streamOut}};
+  SmallVector<std::pair<StringRef, StringRef>> roles = {
+      {loss ? "loss" : logits ? "logits" : "stream", segment.streamOut}};
+  for (auto &[name, cache] : caches) {
+    results.push_back(cache);
+    roles.emplace_back("cache", name);
+  }
   bool addsAlways = llvm::any_of(model.segments, [](const SegmentDescription &other) {
     return llvm::any_of(other.ops, [](const OpDescription &op) { return op.kind == "balance_loss"; });
   });
@@ -380,10 +420,33 @@ void SegmentBuilder::finish(const SegmentDescription &segment) {
   }
 }
 
+Value SegmentBuilder::oneToken(Value stream) {
+  loc = function.getLoc();
+  Value rows = argument(tensor({"batch"}, b.getI32Type()), "input", "rows", loc);
+  auto type = cast<RankedTensorType>(stream.getType());
+  Type one = namedTensor({type.getDimSize(0), 1, type.getDimSize(2)}, dimNames(type), type.getElementType());
+  return b.create<model::TakeRowOp>(loc, one, stream, rows);
+}
+
+/// Generation has neither labels nor weights of a loss.
+FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op) {
+  SmallVector<Value> in;
+  for (const std::string &name : op.inputs) {
+    FailureOr<Value> input = value(name, op);
+    if (failed(input))
+      return failure();
+    in.push_back(*input);
+    if (phase && op.kind == "cross_entropy")
+      break;
+  }
+  return in;
+}
+
 LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp module) {
   b.setInsertionPointToEnd(module.getBody());
   Location where = location(segment.location);
-  function = b.create<func::FuncOp>(where, segment.kind, b.getFunctionType({}, {}));
+  function = b.create<func::FuncOp>(where, phase ? segment.kind + "." + phase->name : segment.kind,
+                                    b.getFunctionType({}, {}));
   function->setAttr("model.segment", b.getUnitAttr());
   b.setInsertionPointToStart(function.addEntryBlock());
   if (!segment.streamIn.empty())
@@ -392,19 +455,18 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
   for (const ParameterDescription &parameter : segment.parameters)
     values[parameter.name] = argument(tensor(parameter.dims, element(dtypes.parameters)), "parameter", parameter.name,
                                       location(parameter.location));
+  bool hasLoss = llvm::any_of(segment.ops, [](const OpDescription &op) { return op.kind == "cross_entropy"; });
+  if (phase && hasLoss && phase->tokens > 1 && !segment.streamIn.empty())
+    values[segment.streamIn] = oneToken(values[segment.streamIn]);
   for (const OpDescription &op : segment.ops) {
     loc = location(op.location);
     auto found = opBuilders().find(op.kind);
     if (found == opBuilders().end())
       return emitError(loc) << "unknown op '" << op.kind << "'";
-    SmallVector<Value> in;
-    for (const std::string &name : op.inputs) {
-      FailureOr<Value> input = value(name, op);
-      if (failed(input))
-        return failure();
-      in.push_back(*input);
-    }
-    FailureOr<Value> result = (this->*found->second)(op, in);
+    FailureOr<SmallVector<Value>> in = operandsOf(op);
+    if (failed(in))
+      return failure();
+    FailureOr<Value> result = (this->*found->second)(op, *in);
     if (failed(result))
       return failure();
     values[op.outputs.front()] = *result;
@@ -423,6 +485,18 @@ OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const ModelDescription &m
   for (const SegmentDescription &segment : model.segments)
     if (failed(SegmentBuilder(builder, model, dtypes, sizes).build(segment, *module)))
       return nullptr;
+  return module;
+}
+
+OwningOpRef<ModuleOp> buildGeneration(MLIRContext &context, const ModelDescription &model, const DTypePolicy &dtypes,
+                                      const ModelSizes &sizes, ArrayRef<GenerationPhase> phases) {
+  context.loadDialect<model::ModelDialect, func::FuncDialect>();
+  OpBuilder builder(&context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  for (const GenerationPhase &phase : phases)
+    for (const SegmentDescription &segment : model.segments)
+      if (failed(SegmentBuilder(builder, model, dtypes, sizes, &phase).build(segment, *module)))
+        return nullptr;
   return module;
 }
 

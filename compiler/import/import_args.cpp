@@ -5,6 +5,7 @@
 #include "compiler/import/given_flags.h"
 #include "compiler/import/run_file_writer.h"
 #include "compiler/import/stage_layout.h"
+#include "compiler/import/start_flags.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,14 +20,6 @@ namespace espalier {
 
 namespace {
 
-/// As a single-quoted YAML scalar.
-std::string quoted(const std::string &text) {
-  std::string scalar = "'";
-  for (char c : text)
-    scalar += c == '\'' ? "''" : std::string(1, c);
-  return scalar + "'";
-}
-
 class ArgsImporter {
 public:
   ArgsImporter(const std::string &file, const ArgsOptions &options, ImportedArgs &result)
@@ -35,8 +28,9 @@ public:
   void run(const std::string &text) {
     given.read(text);
     if (!options.base.empty())
-      put("base_config", quoted(options.base));
+      put("base_config", quotedYaml(options.base));
     writeGeneral();
+    writeStart(given, yaml);
     writeParallel();
     writeModel();
     writeOptimizer();
@@ -89,11 +83,11 @@ private:
     if (colon != std::string::npos &&
         std::sscanf(options.cluster.c_str() + colon, ":%6dx%6d%n", &hosts, &perHost, &consumed) == 2 &&
         colon + consumed == options.cluster.size()) {
-      put("cluster", quoted(options.cluster));
+      put("cluster", quotedYaml(options.cluster));
       return int64_t(hosts) * perHost;
     }
     if (!options.cluster.empty() && stated > 0) {
-      put("cluster", quoted(fmt::format("{}:{}x{}", options.cluster, nodes, perNode)));
+      put("cluster", quotedYaml(fmt::format("{}:{}x{}", options.cluster, nodes, perNode)));
       return stated;
     }
     if (stated > 0 || options.baseDevices > 0)

@@ -1,4 +1,5 @@
 // The machine that the plan is made for: from --cluster, the file's `cluster` section, or inferred.
+#include "compiler/import/cluster_file.h"
 #include "compiler/import/run_reader.h"
 
 #include <algorithm>
@@ -126,6 +127,31 @@ void findUnknownKeys(const YamlNode &map, const std::string &prefix, std::vector
   }
 }
 
+/// Empty where there is none.
+std::string findFile(const std::string &name, const std::vector<std::string> &folders) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  bool isPath = name.find('/') != std::string::npos || name.ends_with(".yaml");
+  if (isPath && fs::is_regular_file(name, ignored))
+    return name;
+  for (const std::string &folder : folders)
+    if (fs::path file = fs::path(folder) / "clusters" / (name + ".yaml"); fs::is_regular_file(file, ignored))
+      return file.string();
+  return "";
+}
+
+std::string noCluster(const std::string &name, const std::vector<std::string> &folders) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const std::string &folder : folders)
+    for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(folder) / "clusters", ignored))
+      if (entry.path().extension() == ".yaml")
+        names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return fmt::format("no cluster '{}', there are {}", name, fmt::join(names, ", "));
+}
+
 class ClusterImporter {
 public:
   ClusterImporter(const RunReader &reader, const std::vector<std::string> &folders)
@@ -141,10 +167,9 @@ public:
                     colon + consumed == name.size();
     if (hasShape)
       name.resize(colon);
-    std::string file = findFile(name);
+    std::string file = findFile(name, folders);
     if (file.empty()) {
-      reader.diagnostics().error(where,
-                                 fmt::format("no cluster '{}', there are {}", name, fmt::join(knownNames(), ", ")));
+      reader.diagnostics().error(where, noCluster(name, folders));
       return false;
     }
     YamlPtr root = loadYaml(file, reader.diagnostics());
@@ -241,29 +266,6 @@ public:
   }
 
 private:
-  std::string findFile(const std::string &name) const {
-    namespace fs = std::filesystem;
-    std::error_code ignored;
-    bool isPath = name.find('/') != std::string::npos || name.ends_with(".yaml");
-    if (isPath && fs::is_regular_file(name, ignored))
-      return name;
-    for (const std::string &folder : folders)
-      if (fs::path file = fs::path(folder) / "clusters" / (name + ".yaml"); fs::is_regular_file(file, ignored))
-        return file.string();
-    return "";
-  }
-  std::vector<std::string> knownNames() const {
-    std::vector<std::string> names;
-    std::error_code ignored;
-    for (const std::string &folder : folders)
-      for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(folder) / "clusters", ignored))
-        if (entry.path().extension() == ".yaml")
-          names.push_back(entry.path().stem().string());
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    return names;
-  }
-
   const RunReader &reader;
   const std::vector<std::string> &folders;
   std::set<std::string> misspelt; ///< paths of keys that unknown ones seem to stand for
@@ -316,6 +318,31 @@ void limitMemory(const RunReader &reader) {
 }
 
 } // namespace
+
+std::optional<ClusterConfig> readClusterFile(const std::string &name, DType compute, Diagnostics &diagnostics) {
+  std::vector<std::string> folders = configFolders("", {});
+  std::string file = findFile(name, folders);
+  if (file.empty()) {
+    diagnostics.error({"--cluster", 0, 0}, noCluster(name, folders));
+    return std::nullopt;
+  }
+  YamlPtr root = loadYaml(file, diagnostics);
+  if (!root)
+    return std::nullopt;
+  ClusterConfig cluster;
+  Places places;
+  ConstantReader(cluster, places, diagnostics).read(*root, compute);
+  std::vector<UnknownKey> unknown;
+  findUnknownKeys(*root, "cluster.", unknown);
+  for (const UnknownKey &key : unknown)
+    diagnostics.error(key.entry->keyWhere, fmt::format("unknown key '{}' in a cluster{}", key.entry->key,
+                                                       didYouMean(key.entry->key, key.known)));
+  for (auto [key, value] : {std::pair("peak_flops", cluster.peakFlops), {"memory_bandwidth", cluster.memoryBandwidth},
+                            {"matmul_efficiency", cluster.matmulEfficiency}})
+    if (value <= 0)
+      diagnostics.error(root->where, fmt::format("cluster '{}' has no {}", cluster.name, key));
+  return cluster;
+}
 
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders) {
   ClusterImporter importer(reader, folders);

@@ -133,6 +133,17 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
   return sizes;
 }
 
+std::vector<WeightRules> weightRulesOf(const Architecture &architecture) {
+  std::vector<WeightRules> systems;
+  if (const YamlNode *weights = architecture.root->find("weights"))
+    for (const YamlEntry &system : weights->entries) {
+      WeightRules &rules = systems.emplace_back(WeightRules{system.key, {}});
+      for (const YamlEntry &rule : system.value->entries)
+        rules.rules.emplace_back(rule.key, rule.value->text);
+    }
+  return systems;
+}
+
 void checkConfigType(const RunReader &reader, const Architecture &architecture) {
   std::optional<std::string> type = reader.text("model.model_config.type");
   if (type && *type != architecture.configType)
@@ -248,6 +259,8 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     YamlNode given = modelSizesOf(reader, *architecture);
     sizes = resolveSizes(*architecture, &given, run.diagnostics);
     run.config.model = describeModel(*architecture, sizes, run.diagnostics);
+    run.config.modelFile = architecture->file;
+    run.config.weights = weightRulesOf(*architecture);
   }
   importDTypes(reader, sizes);
   importTraining(reader);

@@ -146,7 +146,7 @@ void importMode(const RunReader &reader) {
                                          didYouMean(config.runMode, modes)));
   config.outputDir = reader.text("output_dir").value_or(config.outputDir);
   const YamlNode *resume = reader.find("resume_training");
-  config.resume = resume && yamlBool(*resume).value_or(true);
+  config.resume = resume && yamlBool(*resume).value_or(false);
   config.epochs = reader.integer("runner_config.epochs").value_or(1);
   if (reader.integer("context.mode").value_or(0) != 0)
     reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
@@ -163,30 +163,38 @@ void importMode(const RunReader &reader) {
   }
 }
 
-/// What the file wishes to start from, and what it wishes to do with it. Plans train, from initial values.
+/// What the file wishes to start from, and what it wishes to do with it. Whether the weights are there is a question to
+/// the machine that runs the plan.
 void importStart(const RunReader &reader) {
   RunConfig &config = reader.config();
   const char *checkpointKey = reader.has("load_checkpoint") ? "load_checkpoint" : "resume_or_finetune_checkpoint";
   config.loadCheckpoint = reader.text(checkpointKey).value_or("");
-  if (config.runMode == "eval" || config.runMode == "predict" || config.runMode == "export")
-    reader.refuse("run_mode",
-                  fmt::format("{} is not built, plans train; run_mode: {} → train", config.runMode, config.runMode));
   const std::string &from = config.loadCheckpoint;
+  if (config.runMode == "export")
+    reader.refuse("run_mode", "export is not built, plans train, evaluate or generate, `espalier convert` exports weights; "
+                              "run_mode: export → train");
   if (config.runMode == "finetune" && from.empty())
     reader.refuse("run_mode",
                   "finetune without load_checkpoint has no weights to start from; run_mode: finetune → train");
-  else if (config.runMode == "finetune")
-    reader.refuse("run_mode", fmt::format("the weights to finetune, '{}', are not loaded: training would start from "
-                                          "initial values; run_mode: finetune → train, {}: {} → ''",
-                                          from, checkpointKey, from));
-  else if (!from.empty())
-    reader.refuse(checkpointKey, fmt::format("'{}' is not loaded: training would start from initial values; {}: {} → "
-                                             "'' (`espalier run --checkpoint DIR --resume` reads ours)",
-                                             from, checkpointKey, from));
+  if (from.ends_with(".ckpt"))
+    reader.refuse(checkpointKey,
+                  fmt::format("MindSpore's .ckpt files are not read, so that nothing is loaded from '{}'; "
+                              "export them as safetensors with the names of transformers and give that "
+                              "folder",
+                              from));
+  if (const YamlNode *resume = reader.find("resume_training"); resume && !yamlBool(*resume))
+    reader.refuse("resume_training", fmt::format("'{}' names a checkpoint of MindSpore, which is not read; "
+                                                 "resume_training: True goes on with the newest one of load_checkpoint",
+                                                 resume->text));
+  if (config.resume && from.empty())
+    reader.report("resume_training", KeyAction::Accepted, "load_checkpoint is empty: say `espalier run --resume`");
+  config.resume = config.resume && !from.empty();
   const std::string weightsKey = "model.model_config.checkpoint_name_or_path";
   std::string weights = reader.text(weightsKey).value_or("");
-  if (weights.empty() || config.runMode != "train")
+  if (weights.empty() || config.runMode == "predict" || config.runMode == "export")
     return;
+  if (!from.empty())
+    return reader.report(weightsKey, KeyAction::Accepted, "load_checkpoint is what is loaded");
   std::string what = fmt::format("not loaded: training starts from initial values, not from '{}'", weights);
   reader.report(weightsKey, KeyAction::Rejected, what);
   reader.warning(weightsKey, "checkpoint_name_or_path is " + what);

@@ -104,10 +104,18 @@ struct DataConfig {
   bool resetPositionIds = false;    ///< positions restart behind it
 };
 
+/// What another system calls the parameters: patterns of its names and what they hold, as the model file has them.
+struct WeightRules {
+  std::string system; ///< hf | mcore | legacy
+  std::vector<std::pair<std::string, std::string>> rules;
+};
+
 struct RunConfig {
   std::string file;                             ///< the run file
   std::map<std::string, SourceLocation> places; ///< of each key given, as "cluster.link", for errors found later
   ModelDescription model;
+  std::string modelFile;
+  std::vector<WeightRules> weights; ///< of the model file
   DTypePolicy dtypes;
   PlanPins pins;
   RecomputeConfig recompute;
@@ -119,7 +127,7 @@ struct RunConfig {
   int64_t globalBatch = 1; ///< samples per optimizer step, over all replicas
   DataConfig data;
   int ignoreToken = -1;               ///< label that carries no loss, -1 for none
-  std::string runMode = "train";      ///< train | finetune | eval | predict | export
+  std::string runMode = "train";      ///< train | finetune | eval
   std::string outputDir = "./output"; ///< checkpoints and logs
   std::string loadCheckpoint;         ///< may be empty
   bool resume = false;                ///< continue loadCheckpoint's run, not only its weights

@@ -4,6 +4,13 @@
 
 namespace espalier {
 
+std::string quotedYaml(const std::string &text) {
+  std::string scalar = "'";
+  for (char c : text)
+    scalar += c == '\'' ? "''" : std::string(1, c);
+  return scalar + "'";
+}
+
 void RunFileWriter::put(const std::string &path, const std::string &value, const std::string &source) {
   Node *node = &root;
   for (size_t begin = 0; begin <= path.size();) {

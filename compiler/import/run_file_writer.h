@@ -6,6 +6,9 @@
 
 namespace espalier {
 
+/// As a single-quoted scalar.
+std::string quotedYaml(const std::string &text);
+
 /// Keeps sections in the order in which their first keys come. Values are YAML as given.
 class RunFileWriter {
 public:

@@ -126,9 +126,45 @@ Results evalAttentionGrad(model::AttentionGradOp op, Operands x, EvalContext &co
   return results;
 }
 
+/// Keeps keys and values of all tokens first: a token sees those of the same call that stand before it, and none behind.
+Results evalAttendCache(model::AttendCacheOp op, Operands x, EvalContext &) {
+  const Tensor &q = *x[0], &k = *x[1], &v = *x[2], &positions = *x[3];
+  std::vector<Tensor> results;
+  results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
+  results.push_back(*x[4]);
+  results.push_back(*x[5]);
+  Tensor &out = results[0], &keys = results[1], &values = results[2];
+  int64_t batch = k.shape()[0], tokens = k.shape()[1], heads = k.shape()[2], depth = k.shape()[3],
+          group = q.shape().size() == 5 ? q.shape()[3] : 1, context = keys.shape()[2];
+  auto positionOf = [&](int64_t b, int64_t t) { return static_cast<int64_t>(positions.values[b * tokens + t]); };
+  auto isPadding = [&](int64_t position) { return position < 0 || position >= context; };
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t h = 0; h < heads && !isPadding(positionOf(b, t)); ++h) {
+        int64_t from = ((b * tokens + t) * heads + h) * depth, to = ((b * heads + h) * context + positionOf(b, t)) * depth;
+        std::copy_n(&k.values[from], depth, &keys.values[to]);
+        std::copy_n(&v.values[from], depth, &values.values[to]);
+      }
+  double scale = op.getScale().convertToDouble();
+  for (int64_t row = 0; row < batch * tokens * heads * group; ++row) {
+    int64_t h = row / group % heads, token = row / group / heads, b = token / tokens;
+    int64_t position = positionOf(b, token % tokens), first = (b * heads + h) * context * depth;
+    if (isPadding(position))
+      continue;
+    std::vector<double> scores;
+    for (int64_t key = 0; key <= position; ++key)
+      scores.push_back(scale * dot(&q.values[row * depth], &keys.values[first + key * depth], depth));
+    double sum = logSumExp(scores);
+    for (int64_t key = 0; key <= position; ++key)
+      addScaled(&out.values[row * depth], std::exp(scores[key] - sum), &values.values[first + key * depth], depth);
+  }
+  return results;
+}
+
 } // namespace
 
 void addAttention(EvaluatorTable &table) {
+  table.add(evalAttendCache);
   table.add(evalAttention);
   table.add(evalAttentionGrad);
 }

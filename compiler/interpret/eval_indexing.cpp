@@ -78,9 +78,18 @@ void evalRope(model::RopeOp op, Operands x, const EvalContext &, Tensor &y) {
   });
 }
 
+void evalTakeRow(model::TakeRowOp, Operands x, const EvalContext &, Tensor &y) {
+  const Tensor &input = *x[0], &rows = *x[1];
+  int64_t count = input.shape()[1], columns = input.shape()[2];
+  for (int64_t b = 0; b < input.shape()[0]; ++b)
+    if (auto row = static_cast<int64_t>(rows.values[b]); row >= 0 && row < count)
+      std::copy_n(&input.values[(b * count + row) * columns], columns, &y.values[b * columns]);
+}
+
 } // namespace
 
 void addIndexing(EvaluatorTable &table) {
+  table.add(evalTakeRow);
   table.add(evalEmbed);
   table.add(evalEmbedGrad);
   table.add(evalPick);

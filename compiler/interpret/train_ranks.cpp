@@ -61,9 +61,13 @@ public:
             std::ranges::fill(layer.stores.at("accumulator/" + bucket.name), 0.0);
       for (const planner::Action &action : table.stages[stage]) {
         context.microBatch = action.microBatch;
-        bool isForward = action.kind == planner::ActionKind::Forward;
-        if (llvm::Error error = isForward ? forward(action) : backward(action))
+        bool isForward = action.kind == planner::ActionKind::Forward, waits = action.kind == planner::ActionKind::Weight;
+        if (llvm::Error error = isForward ? forward(action) : waits ? weight(action) : backward(action))
           return error;
+        bool isLast = action.kind == (table.splitsBackward ? planner::ActionKind::Weight : planner::ActionKind::Backward);
+        for (LayerState &layer : layersOf(action.chunk))
+          if (isLast)
+            layer.saved.erase(action.microBatch);
       }
       if (llvm::Error error = finishStep(step))
         return error;
@@ -216,7 +220,7 @@ private:
       return layer.saved[microBatch]["stream"];
     if (role == "cotangent")
       return stream;
-    if (role == "saved")
+    if (StringRef(role).starts_with("saved"))
       return layer.saved[microBatch].at(name);
     if (role == "statistic")
       return Tensor(type, {statistics[name]});
@@ -230,7 +234,7 @@ private:
     std::string role = text(attributes, "model.role"), name = text(attributes, "model.name");
     if (role == "stream" || role == "cotangent") {
       stream = std::move(value);
-    } else if (role == "saved") {
+    } else if (StringRef(role).starts_with("saved")) {
       layer.saved[microBatch][name] = std::move(value);
     } else if (role == "statistic") {
       statistics[name] = value.values[0];
@@ -298,13 +302,21 @@ private:
         return received.takeError();
       cotangent = std::move(*received);
     }
-    for (LayerState &layer : llvm::reverse(layersOf(action.chunk))) {
+    for (LayerState &layer : llvm::reverse(layersOf(action.chunk)))
       if (llvm::Error error = call(layer, layer.call.policy + ".backward", action.microBatch, cotangent))
         return error;
-      layer.saved.erase(action.microBatch);
-    }
     if (here > 0)
       send(here, here - 1, action.microBatch, std::move(cotangent));
+    return llvm::Error::success();
+  }
+
+  /// Gradients of weights, of the layers that have made them wait.
+  llvm::Error weight(const planner::Action &action) {
+    Tensor none;
+    for (LayerState &layer : llvm::reverse(layersOf(action.chunk)))
+      if (std::string phase = layer.call.policy + ".weight"; module.lookupSymbol(layer.call.kind + "." + phase))
+        if (llvm::Error error = call(layer, phase, action.microBatch, none))
+          return error;
     return llvm::Error::success();
   }
 

@@ -41,8 +41,8 @@ pb::DataType storedType(const SegmentBucket &bucket) {
 
 class BucketEmitter {
 public:
-  BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, PlanTables &tables)
-      : segment(segment), from(from), tables(tables), share(axisBits(from.shareAxes)),
+  BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, bool trains, PlanTables &tables)
+      : segment(segment), from(from), tables(tables), trains(trains), share(axisBits(from.shareAxes)),
         partial(axisBits(from.partialAxes) | (from.holders.empty() ? 0 : exec::axisBit("pp"))) {}
 
   pb::Bucket describe() {
@@ -58,11 +58,14 @@ public:
     uint32_t stored = resident(from.name, bucket.type(), from.elements);
     if (share)
       resident(storedValue(from), bucket.type(), from.partElements, share);
-    uint32_t sum = resident(from.name + ".gradient", pb::F32, from.elements, 0, partial, /*additions=*/1);
+    uint32_t sum =
+        trains ? resident(from.name + ".gradient", pb::F32, from.elements, 0, partial, /*additions=*/1) : 0;
     for (size_t index : from.parameters)
       addParameter(segment.parameters[index], stored, sum, *bucket.add_parameters());
     *bucket.mutable_stored() =
         at(exec::Region::Parameters, from.storedOffset, from.elements * from.elementBytes, stored);
+    if (!trains)
+      return bucket;
     *bucket.mutable_gradient() = at(exec::Region::Gradients, from.gradientOffset, from.elements * 4, sum);
     uint64_t offset = from.stateOffset;
     for (const std::string &part : stateParts(segment)) {
@@ -169,7 +172,8 @@ private:
     entry.set_first(parameter.first);
     std::string name = parameterValue(segment, parameter);
     addPart(name, storedType(from), parameter, stored);
-    addPart(name + ".gradient", pb::F32, parameter, sum, partial, /*additions=*/1);
+    if (trains)
+      addPart(name + ".gradient", pb::F32, parameter, sum, partial, /*additions=*/1);
   }
 
   /// The value of one parameter in that of its bucket.
@@ -192,16 +196,17 @@ private:
   const SegmentLayout &segment;
   const SegmentBucket &from;
   PlanTables &tables;
+  const bool trains; ///< else there are neither gradients nor an optimizer
   uint32_t share, partial;
 };
 
 } // namespace
 
-void emitBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables, pb::Plan &out) {
+void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables, pb::Plan &out) {
   for (const SegmentLayout &segment : segments)
     for (const SegmentBucket &bucket : segment.buckets)
       if (static_cast<int>(bucket.number) >= out.buckets_size()) // a tied one is its owner's
-        *out.add_buckets() = BucketEmitter(segment, bucket, tables).describe();
+        *out.add_buckets() = BucketEmitter(segment, bucket, trains, tables).describe();
 }
 
 std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
@@ -211,7 +216,7 @@ std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segmen
     for (const SegmentBucket &bucket : segment.buckets) {
       if (bucket.number < transfers.size()) // tied: its owner's
         continue;
-      BucketEmitter emitter(segment, bucket, tables);
+      BucketEmitter emitter(segment, bucket, /*trains=*/true, tables);
       *out.add_buckets() = emitter.describe();
       transfers.push_back(emitter.addTransfers(out.buckets(out.buckets_size() - 1)));
     }

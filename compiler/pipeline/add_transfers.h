@@ -29,6 +29,9 @@ struct StepTransfers {
 /// Lists roles, regions, queues that occur, and entries. `module` has its programs.
 void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
+/// Adds the values that lay-out-regions has listed in the module.
+void addPassingValues(mlir::ModuleOp module, PlanTables &tables);
+
 /// Adds the module's values and those of the scalars, and the transfers.
 StepTransfers addStepTransfers(mlir::ModuleOp module, const RegionSizes &regions, const planner::Plan &plan,
                                PlanTables &tables);

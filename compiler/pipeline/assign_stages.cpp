@@ -14,6 +14,7 @@
 
 #include "runtime/abi.h"
 
+#include <array>
 #include <map>
 
 using namespace mlir;
@@ -139,8 +140,11 @@ private:
 
   /// Whether the backward of a chunk's first call reads the stream that came in.
   bool readsStreamAgain(const LayerCall &call) const {
-    uint32_t backward = subprogram(call.kind + "." + call.policy + ".backward");
-    return backward == 0 || reach[backward - 1][static_cast<size_t>(Region::StreamIn)] > 0;
+    auto reads = [&](const char *phase) {
+      uint32_t program = subprogram(call.kind + "." + call.policy + phase);
+      return program > 0 && reach[program - 1][static_cast<size_t>(Region::StreamIn)] > 0;
+    };
+    return subprogram(call.kind + "." + call.policy + ".backward") == 0 || reads(".backward") || reads(".weight");
   }
 
   void assign(int number, ArrayRef<std::vector<LayerCall>> chunks, const StageList &training) {
@@ -167,6 +171,7 @@ private:
     };
     set(Role::Forward, call.policy + ".forward");
     set(Role::Backward, call.policy + ".backward");
+    set(Role::Weight, call.policy + ".weight");
     set(Role::Evaluate, "evaluate");
     set(Role::Norm, "norm");
     set(Role::Update, "update");
@@ -280,35 +285,63 @@ private:
     }
   }
 
-  uint64_t savedBytes(const LayerCall &call) const {
-    auto found = in.regions.savedBytes.find(call.kind + "." + call.policy);
+  uint64_t savedBytes(const LayerCall &call, Region region) const {
+    auto found = in.regions.savedBytes.find({call.kind + "." + call.policy, exec::stringifyRegion(region).str()});
     return found == in.regions.savedBytes.end() ? 0 : found->second;
   }
 
-  /// Whether backward reads the stream that came in.
+  /// Whether backward, or the gradients of weights behind it, read the stream that came in.
   bool keepsStream(const Call &call) const {
-    return call.programs(static_cast<int>(Role::Backward)) == 0 || reached(call, Role::Backward, Region::StreamIn) > 0;
+    return call.programs(static_cast<int>(Role::Backward)) == 0 || reached(call, Role::Backward, Region::StreamIn) > 0 ||
+           readsStreamLate(call);
   }
+  bool readsStreamLate(const Call &call) const { return reached(call, Role::Weight, Region::StreamIn) > 0; }
+
+  /// What a chunk keeps of a micro-batch in one lifetime: bytes of a slot, and by call where its values lie.
+  struct Kept {
+    uint32_t place = 0;
+    std::vector<uint64_t> offsets;
+  };
+  struct KeptKind {
+    LifetimeKind lifetime;
+    Region region;
+  };
+  static constexpr KeptKind keptKinds[] = {{LifetimeKind::Saved, Region::Saved},
+                                           {LifetimeKind::SavedForWeights, Region::SavedForWeights},
+                                           {LifetimeKind::SavedByBackward, Region::SavedByBackward}};
 
   /// Where the streams, the saved values and the cotangents of a chunk lie.
   struct ChunkPlaces {
-    uint32_t kept = 0, received = 0, sent = 0, cotangentIn = 0, cotangentOut = 0; ///< of the chunk's both ends
-    std::vector<uint64_t> streamOffset, savedOffset;                              ///< by call, in `kept`
+    std::array<Kept, std::size(keptKinds)> kept;                        ///< by keptKinds
+    std::vector<std::pair<uint32_t, uint64_t>> streams;                 ///< by call: place and offset of what it reads
+    uint32_t received = 0, sent = 0, cotangentIn = 0, cotangentOut = 0; ///< of the chunk's both ends
   };
 
   ChunkPlaces takePlaces(size_t number, ArrayRef<LayerCall> calls, const StageList &list, const Stage &stage,
                          std::map<uint32_t, uint32_t> &borders, PlaceBuilder &places) {
     ChunkPlaces taken;
-    uint64_t stream = alignUp(in.regions.streamBytes, in.regions.guardBytes), slotBytes = 0;
+    uint64_t stream = alignUp(in.regions.streamBytes, in.regions.guardBytes);
     int first = static_cast<int>(stage.chunks(static_cast<int>(number)).first_call());
-    for (auto [i, call] : llvm::enumerate(calls)) { // the first call's stream has a place of its own
-      taken.streamOffset.push_back(slotBytes);
-      slotBytes += i == 0 || !keepsStream(stage.calls(first + static_cast<int>(i))) ? 0 : stream;
-      taken.savedOffset.push_back(slotBytes);
-      slotBytes += savedBytes(call);
+    taken.streams.resize(calls.size());
+    for (auto [kind, kept] : llvm::zip_equal(keptKinds, taken.kept)) {
+      uint64_t bytes = 0;
+      std::vector<size_t> streams; // calls whose streams lie here
+      for (auto [i, call] : llvm::enumerate(calls)) {
+        const Call &made = stage.calls(first + static_cast<int>(i));
+        auto lifetime = readsStreamLate(made) ? LifetimeKind::SavedForWeights : LifetimeKind::Saved;
+        if (i > 0 && keepsStream(made) && kind.lifetime == lifetime) { // the first one's has a place of its own
+          streams.push_back(i);
+          taken.streams[i].second = bytes;
+          bytes += stream;
+        }
+        kept.offsets.push_back(bytes);
+        bytes += savedBytes(call, kind.region);
+      }
+      if (bytes)
+        kept.place = places.take(bytes, lifetimeOf(list, number, kind.lifetime), "activations");
+      for (size_t i : streams)
+        taken.streams[i].first = kept.place;
     }
-    if (slotBytes)
-      taken.kept = places.take(slotBytes, lifetimeOf(list, number, LifetimeKind::Saved), "activations");
     // Neighbouring chunks share the lifetime of what the one hands to the other, and its place.
     auto border = [&](LifetimeKind kind, const char *memoryClass) {
       uint32_t lifetime = lifetimeOf(list, number, kind);
@@ -346,15 +379,16 @@ private:
       if (i == 0)
         PlaceBuilder::bind(call, region, at.received);
       else if (keepsStream(stage.calls(first + i)))
-        PlaceBuilder::bind(call, region, at.kept, at.streamOffset[i]);
+        PlaceBuilder::bind(call, region, at.streams[i].first, at.streams[i].second);
       else
         PlaceBuilder::bind(call, region, cotangents[i % 2]);
     };
     for (int i = 0; i < count; ++i) {
       Call &call = *stage.mutable_calls(first + i);
       bool hasIn = i > 0 || at.received, hasOut = i + 1 < count || at.sent, isLast = i + 1 == count;
-      if (savedBytes(calls[i]))
-        PlaceBuilder::bind(call, Region::Saved, at.kept, at.savedOffset[i]);
+      for (auto [kind, kept] : llvm::zip_equal(keptKinds, at.kept))
+        if (savedBytes(calls[i], kind.region))
+          PlaceBuilder::bind(call, kind.region, kept.place, kept.offsets[i]);
       if (hasIn) {
         bindStream(call, Region::StreamIn, i);
         PlaceBuilder::bind(call, Region::CotangentIn, i == 0 ? at.cotangentIn : cotangents[i % 2]);

@@ -1,5 +1,6 @@
 #include "compiler/pipeline/describe_run.h"
 
+#include "compiler/import/describe_weights.h"
 #include "compiler/pipeline/describe_identity.h"
 #include "compiler/plan/run_attributes.h"
 
@@ -105,7 +106,11 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_ignore_token(run.ignoreToken);
   settings.set_flops_per_step(flopsPerStep);
   describeData(run.data, *settings.mutable_data());
+  settings.set_run_mode(run.runMode);
+  settings.set_load_checkpoint(run.loadCheckpoint);
+  settings.set_resume_training(run.resume);
   describeIdentity(run, *out.mutable_identity());
+  describeWeights(run, *out.mutable_weights());
   addInput(run.file, out);
 }
 

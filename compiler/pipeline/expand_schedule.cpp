@@ -148,12 +148,14 @@ private:
     lifetime.slots = std::min(lifetime.inFlight + ahead, std::max(microBatches, 1));
   }
 
-  /// Behind the last RUN that reads the buffer which the flight takes. Where chunks do not alternate a queue has no
-  /// more than `mostOpen` flights that nothing has waited for.
+  /// Behind the last RUN that reads the buffer which the flight takes. A queue has no more than `mostOpen` flights that
+  /// nothing has waited for; where chunks alternate their order sees to that, but for inputs, which have none.
   int freeFrom(const StageLifetime &lifetime, int microBatch) const {
     int free = microBatch < lifetime.slots ? 0 : span(lifetime, microBatch - lifetime.slots).last + 1;
-    if (table.chunksPerStage == 1 && microBatch >= mostOpen)
-      free = std::max(free, span(lifetime, microBatch - mostOpen).first + 1);
+    int most = lifetime.kind == LifetimeKind::Inputs ? std::max(1, mostOpen / table.chunksPerStage) : mostOpen;
+    bool isBound = table.chunksPerStage == 1 || lifetime.kind == LifetimeKind::Inputs;
+    if (isBound && microBatch >= most)
+      free = std::max(free, span(lifetime, microBatch - most).first + 1);
     return free;
   }
 

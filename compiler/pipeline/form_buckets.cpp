@@ -323,13 +323,14 @@ struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
     ParameterReader reader(module, plan);
     std::vector<FormedSegment> segments;
     for (auto function : module.getOps<func::FuncOp>()) {
-      if (!function->hasAttr("model.segment"))
+      auto [kind, phase] = function.getSymName().split('.');
+      if (!function->hasAttr("model.segment") || phase == "prefill") // has the parameters of decode
         continue;
       auto parameters = reader.read(function);
       if (failed(parameters))
         return signalPassFailure();
       FormedSegment &segment = segments.emplace_back(FormedSegment{function, {}, std::move(*parameters)});
-      segment.layout.kind = function.getSymName().str();
+      segment.layout.kind = kind.str();
       segment.layout.master = readMasters(module) && llvm::any_of(segment.parameters, [](const FormedParameter &p) {
                                 return !p.local.getElementType().isF32();
                               });

@@ -38,26 +38,30 @@ uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
 /// Buckets have a point in their names, parameters have none.
 bool isBucketName(StringRef name) { return name.contains('.'); }
 
+/// A value that one program leaves for another.
+struct PassingValue {
+  std::string name;
+  RankedTensorType type;
+  bool isResident = false;
+};
+
 class RegionLayout {
 public:
   RegionLayout(ModuleOp module, const std::vector<SegmentLayout> &segments)
       : context(module.getContext()), segments(segments) {
     sizes.guardBytes = guardBytes(module);
-    for (const char *name : inputNames)
-      sizes.inputOffsets[name] = 0;
   }
 
-  /// All functions read inputs of one shape, [batch, seq] of four bytes each.
+  /// All functions of training read inputs of one shape, [batch, seq] of four bytes each.
   void placeInputs(ModuleOp module) {
+    uint64_t bytes = 0;
     module.walk([&](func::FuncOp function) {
       for (BlockArgument argument : function.getArguments())
         if (role(function, argument) == "input")
-          sizes.oneInputBytes = bytesOf(argument.getType());
+          bytes = bytesOf(argument.getType());
     });
-    for (const char *name : inputNames) {
-      sizes.inputOffsets[name] = sizes.inputBytes;
-      sizes.inputBytes += alignUp(sizes.oneInputBytes, sizes.guardBytes);
-    }
+    for (const char *name : inputNames)
+      placeInput(name, bytes);
   }
 
   LogicalResult place(func::FuncOp function) {
@@ -91,23 +95,40 @@ public:
     auto add = [&](exec::Region region, StringRef holds, uint64_t offset, uint64_t bytes) {
       b.create<exec::RegionOp>(module.getLoc(), exec::stringifyRegion(region), holds, offset, bytes);
     };
-    for (const char *name : inputNames)
-      add(exec::Region::Inputs, name, sizes.inputOffsets.at(name), sizes.oneInputBytes);
+    std::vector<std::pair<std::string, RegionSizes::Input>> inputs(sizes.inputs.begin(), sizes.inputs.end());
+    llvm::stable_sort(inputs, [](const auto &a, const auto &b) { return a.second.offset < b.second.offset; });
+    for (const auto &[name, input] : inputs)
+      add(exec::Region::Inputs, name, input.offset, input.bytes);
     for (const auto &[key, bytes] : sizes.savedBytes)
-      add(exec::Region::Saved, key, 0, bytes);
+      add(*exec::symbolizeRegion(key.second), key.first, 0, bytes);
     add(exec::Region::StreamIn, "stream", 0, sizes.streamBytes);
-    for (const auto &[name, type] : values)
+    for (const auto &[kind, bytes] : sizes.cacheBytes)
+      add(exec::Region::Cache, kind, 0, bytes);
+    if (sizes.logitsBytes > 0)
+      add(exec::Region::Logits, "logits", 0, sizes.logitsBytes);
+    UnitAttr yes = b.getUnitAttr(), no;
+    for (const auto &[name, type, isResident] : values)
       b.create<exec::ValueOp>(module.getLoc(), b.getStringAttr(name), TypeAttr::get(type.getElementType()),
                               b.getI64IntegerAttr(type.getNumElements()), ArrayAttr(), ArrayAttr(),
-                              /*per_micro_batch=*/b.getUnitAttr(), /*resident=*/UnitAttr(), StringAttr(),
-                              b.getI64IntegerAttr(0), b.getI64IntegerAttr(0));
+                              /*per_micro_batch=*/isResident ? no : yes, /*resident=*/isResident ? yes : no,
+                              StringAttr(), b.getI64IntegerAttr(0), b.getI64IntegerAttr(0));
   }
 
 private:
+  /// Its offset in a slot of the inputs.
+  uint64_t placeInput(const std::string &name, uint64_t bytes) {
+    auto [entry, isNew] = sizes.inputs.try_emplace(name, RegionSizes::Input{sizes.inputBytes, bytes});
+    if (isNew)
+      sizes.inputBytes += alignUp(bytes, sizes.guardBytes);
+    return entry->second.offset;
+  }
+
   static StringRef role(func::FuncOp function, BlockArgument argument) {
     auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
     return role ? role.getValue() : "";
   }
+
+  bool isGeneration() const { return policy == "prefill" || policy == "decode"; }
 
   static constexpr const char *unknownText =
       "needs model.role and the model.name of something that exec.segment lists, at";
@@ -119,7 +140,9 @@ private:
     if (!role || !name)
       return false;
     if (role == "input")
-      return llvm::is_contained(inputNames, name.getValue());
+      return isGeneration() || llvm::is_contained(inputNames, name.getValue());
+    if (role.getValue().starts_with("saved"))
+      return exec::symbolizeRegion(role.getValue()).has_value();
     if (role == "state" || role == "parameter" || role == "accumulator") {
       StringRef bucket = role == "state" ? name.getValue().rsplit('.').first : name.getValue();
       return isBucketName(bucket)
@@ -142,20 +165,35 @@ private:
     } else if (role == "state") {
       offset(stateOffset(*segment, name));
       value(name.str());
-    } else if (role == "input") {
-      offset(sizes.inputOffsets.at(name.str()));
-      value(passing(name.str(), type));
-    } else if (role == "saved") { // forward lists them first, in order
-      std::string key = segment->kind + "." + policy;
-      auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), sizes.savedBytes[key]);
+    } else if (role == "cache") {
+      uint64_t &end = sizes.cacheBytes[segment->kind];
+      auto [entry, isNew] = savedOffsets.try_emplace(segment->kind + "/" + name.str(), end);
       if (isNew)
-        sizes.savedBytes[key] += alignUp(bytesOf(type), sizes.guardBytes);
+        end += alignUp(bytesOf(type), sizes.guardBytes);
+      offset(entry->second);
+      value(passing(segment->kind + "." + name.str(), type, /*isResident=*/true));
+    } else if (role == "logits") {
+      sizes.logitsBytes = bytesOf(type);
+      value(passing("logits", type));
+    } else if (role == "input" && isGeneration()) { // each phase has inputs of its own size
+      std::string key = name.str() + "." + policy;
+      offset(placeInput(key, bytesOf(type)));
+      value(passing(key, type));
+    } else if (role == "input") {
+      offset(sizes.inputs.at(name.str()).offset);
+      value(passing(name.str(), type));
+    } else if (role.starts_with("saved")) { // the phase that makes them lists them first, in order
+      std::string key = segment->kind + "." + policy;
+      uint64_t &bytes = sizes.savedBytes[{key, role.str()}];
+      auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), bytes);
+      if (isNew)
+        bytes += alignUp(bytesOf(type), sizes.guardBytes);
       offset(entry->second);
       value(passing(key + ".saved." + name.str(), type));
     } else if (role == "stream" || role == "cotangent") {
       if (role == "stream")
-        sizes.streamBytes = bytesOf(type);
-      value(passing(role.str(), type));
+        sizes.streamBytes = std::max(sizes.streamBytes, bytesOf(type));
+      value(passing(isGeneration() ? "stream." + policy : role.str(), type));
     }
     return list;
   }
@@ -179,10 +217,10 @@ private:
       list.set("exec.part", b.getI64IntegerAttr(part));
   }
 
-  /// A value that passes between programs, of a micro-batch; the first one to name it describes it.
-  std::string passing(const std::string &name, Type type) {
+  /// A value that passes between programs, of a micro-batch unless it is resident. The first one to name it describes it.
+  std::string passing(const std::string &name, Type type, bool isResident = false) {
     if (known.insert(name).second)
-      values.push_back({name, cast<RankedTensorType>(type)});
+      values.push_back({name, cast<RankedTensorType>(type), isResident});
     return name;
   }
 
@@ -192,7 +230,7 @@ private:
   RegionSizes sizes;
   std::string policy;
   std::set<std::string> known;
-  std::vector<std::pair<std::string, RankedTensorType>> values; ///< streams, cotangents, inputs, saved; by first use
+  std::vector<PassingValue> values; ///< streams, cotangents, inputs, saved, caches; by first use
   std::map<std::string, uint64_t> savedOffsets;
 };
 
@@ -201,7 +239,8 @@ struct LayOutRegionsPass : impl::LayOutRegionsBase<LayOutRegionsPass> {
     ModuleOp module = getOperation();
     std::vector<SegmentLayout> segments = readSegments(module);
     RegionLayout layout(module, segments);
-    layout.placeInputs(module);
+    if (!module->hasAttr("exec.generation"))
+      layout.placeInputs(module);
     for (auto function : module.getOps<func::FuncOp>())
       if (failed(layout.place(function)))
         return signalPassFailure();
@@ -216,14 +255,19 @@ RegionSizes readRegions(ModuleOp module) {
   sizes.guardBytes = guardBytes(module);
   for (auto op : module.getOps<exec::RegionOp>()) {
     exec::Region region = *exec::symbolizeRegion(op.getRegion());
+    std::string holds = op.getHolds().str();
+    uint64_t offset = op.getOffset(), bytes = op.getBytes();
     if (region == exec::Region::Inputs) {
-      sizes.inputOffsets[op.getHolds().str()] = op.getOffset();
-      sizes.oneInputBytes = op.getBytes();
-      sizes.inputBytes = std::max(sizes.inputBytes, op.getOffset() + alignUp(op.getBytes(), sizes.guardBytes));
-    } else if (region == exec::Region::Saved) {
-      sizes.savedBytes[op.getHolds().str()] = op.getBytes();
+      sizes.inputs[holds] = {offset, bytes};
+      sizes.inputBytes = std::max(sizes.inputBytes, offset + alignUp(bytes, sizes.guardBytes));
     } else if (region == exec::Region::StreamIn) {
-      sizes.streamBytes = op.getBytes();
+      sizes.streamBytes = bytes;
+    } else if (region == exec::Region::Cache) {
+      sizes.cacheBytes[holds] = bytes;
+    } else if (region == exec::Region::Logits) {
+      sizes.logitsBytes = bytes;
+    } else {
+      sizes.savedBytes[{holds, op.getRegion().str()}] = bytes;
     }
   }
   return sizes;

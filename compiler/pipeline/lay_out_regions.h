@@ -9,10 +9,16 @@
 namespace espalier {
 
 struct RegionSizes {
-  std::map<std::string, uint64_t> savedBytes;   ///< by "<segment>.<policy>"
-  std::map<std::string, uint64_t> inputOffsets; ///< by input name, in one slot of the inputs
+  struct Input {
+    uint64_t offset = 0; ///< in one slot of the inputs
+    uint64_t bytes = 0;  ///< unpadded
+  };
+
+  std::map<std::pair<std::string, std::string>, uint64_t> savedBytes; ///< by "<segment>.<policy>" and region
+  std::map<std::string, Input> inputs;          ///< by name; in generation by "<name>.<phase>"
   uint64_t inputBytes = 0;                      ///< of one slot
-  uint64_t oneInputBytes = 0;                   ///< of one input, unpadded
+  std::map<std::string, uint64_t> cacheBytes;   ///< by segment, in generation
+  uint64_t logitsBytes = 0;                     ///< of the logits on a rank, in generation
   uint64_t streamBytes = 0;                     ///< of the stream value between segments
   uint64_t guardBytes = 0;                      ///< kept free behind each buffer of a checked plan
 };

@@ -175,7 +175,9 @@ private:
     }
   }
 
-  static exec::Role roleOf(const planner::Action &) { return exec::Role::Backward; }
+  static exec::Role roleOf(const planner::Action &action) {
+    return action.kind == planner::ActionKind::Weight ? exec::Role::Weight : exec::Role::Backward;
+  }
 
   const std::vector<GradientTerm> &termsOf(uint32_t call, exec::Role role) const {
     static const std::vector<GradientTerm> none;

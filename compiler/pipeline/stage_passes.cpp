@@ -30,7 +30,7 @@ public:
       return failure();
     emitTables(module, plan);
     PlanTables tables(plan);
-    emitBuckets(segments, tables, plan);
+    emitBuckets(segments, /*trains=*/true, tables, plan);
     for (auto [index, transfer] : llvm::enumerate(plan.transfers()))
       numbers.try_emplace(transfer.name(), index);
     findTransfers();

@@ -2,6 +2,7 @@
 
 #include "dialects/dist/dialect.h"
 #include "planner/explain.h"
+#include "planner/schedule.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -62,6 +63,10 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     if (!repeats || names.empty())
       names = {"none"};
     function->setAttr("model.recompute", b.getStrArrayAttr(names));
+    // Embedding and head stand at the ends of the pipeline, where nothing waits for the gradients of their inputs, or
+    // these are as dear as those of their weights.
+    if (repeats && planner::splitsBackward(plan.schedule))
+      function->setAttr("model.split_backward", b.getUnitAttr());
   }
 }
 

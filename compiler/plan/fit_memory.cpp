@@ -1,6 +1,7 @@
 #include "compiler/plan/fit_memory.h"
 
 #include "compiler/driver.h"
+#include "compiler/plan/choose_generation.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/explain.h"
@@ -207,6 +208,8 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run) {
   if (const char *what = planner::whyNotExecutable(pinsOf(run)))
     return {std::nullopt, fmt::format("error: {} cannot be executed yet; `espalier plan` prices them", what), true};
+  if (run.runMode == "predict")
+    return chooseGeneration(context, run);
   if (run.pins.pinned)
     return {pinnedPlan(run), "", false};
   std::optional<planner::Problem> problem = profileModel(context, run);

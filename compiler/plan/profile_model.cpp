@@ -195,7 +195,8 @@ private:
     // As assign_stages lays them out: two cotangents, for each neighbour a buffer to send from, and one to receive
     // cotangents in; streams are received where they are kept.
     problem.streamBuffers = {
-        .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true};
+        .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
+        .ofEachChunk = true};
     problem.pins = pinsOf(run);
     problem.executable = whyNotExecutable(run).empty();
     describeMachine();

@@ -111,9 +111,12 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   module->setAttr("model.plan", b.getStringAttr(planner::describePlan(plan)));
   module->setAttr("exec.plan", planAttribute(b, plan));
   module->setAttr("exec.optimizer", optimizerAttribute(b, run));
+  if (run.runMode == "predict")
+    module->setAttr("exec.generation", b.getUnitAttr());
   for (const SegmentDescription &segment : run.model.segments)
-    if (auto function = module.lookupSymbol<func::FuncOp>(segment.kind))
-      function->setAttr("model.parameters", parametersAttribute(b, segment));
+    for (const std::string &name : {segment.kind, segment.kind + ".decode"}) // generation has no joint function
+      if (auto function = module.lookupSymbol<func::FuncOp>(name))
+        function->setAttr("model.parameters", parametersAttribute(b, segment));
 }
 
 planner::Plan readPlan(ModuleOp module) {

@@ -1,11 +1,13 @@
 // Outlines a localized joint function into forward, backward and evaluate. What crosses from forward to backward is
 // what is saved; a recompute policy says which crossing values are kept, and everything else that backward reads is
 // computed again from them and from the arguments. One trick: "recompute" is nothing but cloning a forward op into
-// backward, so that full, selective and no recompute differ only in one predicate (`isKept`).
+// backward, so that full, selective and no recompute differ only in one predicate (`isKept`). Backward itself may be cut
+// in two by the same means: what only gradients of weights need is a phase of its own, and what crosses is saved again.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -19,7 +21,22 @@ namespace {
 
 enum class Policy { None, Selective, Full };
 
+/// The cotangent of a loss, which is the loss scale and known before backward: a stream has dimensions.
+bool isLossCotangent(Operation *op) {
+  return isa<model::CotangentOp>(op) && dimNames(op->getResult(0).getType()).empty();
+}
+
 bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::ReduceScatterOp>(op); }
+
+/// What is cheaper to have again than to keep.
+bool isNeverKept(Operation *op) {
+  return isLossCotangent(op) || isa<dist::AllGatherOp, dist::SliceOp, model::ConstantOp, model::ScalarOp>(op);
+}
+
+bool isExpensive(Operation *op) {
+  auto costed = dyn_cast<CostedOp>(op);
+  return costed && costed.isExpensive();
+}
 
 /// Which ops and values of one joint function belong to which phase.
 class Phases {
@@ -27,6 +44,7 @@ public:
   Phases(func::FuncOp function, Policy policy, bool keepCollectives)
       : function(function), body(function.getBody().front()), backward(backwardOps(body)), policy(policy),
         keepCollectives(keepCollectives) {
+    beginWithLoss();
     for (Operation &op : body.without_terminator())
       if (backward.contains(&op) && !isa<model::CotangentOp>(op)) // which reads only the type of the stream
         need(op.getOperands());
@@ -44,6 +62,7 @@ public:
   bool isGradient(unsigned index) const {
     return resultRole(index) == "cotangent" || resultRole(index) == "accumulator";
   }
+  bool isSaved(Value value) const { return kept.contains(value); }
   /// Values kept from forward to backward, in program order.
   SmallVector<Value> saved() const {
     SmallVector<Value> ordered;
@@ -69,6 +88,24 @@ public:
   }
 
 private:
+  /// What the last segment computes from its loss alone, up to the first product of backward, can be done in forward,
+  /// where cross entropy's kernel has the logits at hand: it keeps their gradient in place of them.
+  void beginWithLoss() {
+    auto cotangents = body.getOps<model::CotangentOp>();
+    if (!llvm::all_of(cotangents, [](Operation *op) { return isLossCotangent(op); }))
+      return;
+    for (Operation &op : body.without_terminator()) {
+      bool isDear = isExpensive(&op) || isa<model::AccumulateOp>(op) ||
+                    isa<dist::DistDialect>(op.getDialect()) || isa<model::CotangentOp>(op);
+      bool isFromLoss = llvm::all_of(op.getOperands(), [&](Value operand) {
+        Operation *producer = operand.getDefiningOp();
+        return !producer || !backward.contains(producer) || isLossCotangent(producer);
+      });
+      if (!isDear && isFromLoss)
+        backward.erase(&op);
+    }
+  }
+
   /// Keeps, or computes again, what backward needs for `values`.
   void need(ValueRange values) {
     SmallVector<Value> work(values.begin(), values.end());
@@ -90,14 +127,13 @@ private:
   /// the kernels of backward. Without recompute also those values are kept that a product of backward reads, because
   /// they would have to be written again.
   bool isKept(Value value, Operation *producer) const {
-    if (isa<dist::AllGatherOp, dist::SliceOp, model::ConstantOp, model::ScalarOp>(producer))
+    if (isNeverKept(producer))
       return false;
     if (isCollective(producer) && keepCollectives)
       return true;
     if (policy == Policy::Full)
       return false;
-    auto costed = dyn_cast<CostedOp>(producer);
-    if ((costed && costed.isExpensive()) || isCollective(producer) ||
+    if (isExpensive(producer) || isCollective(producer) ||
         isa<model::ReduceSumOp, model::ReduceMaxOp, model::RopeOp, model::EmbedOp, model::RouteOp, dist::AllToAllOp>(
             producer))
       return true;
@@ -109,10 +145,7 @@ private:
            });
   }
 
-  bool isBackwardProduct(Operation *op) const {
-    auto costed = dyn_cast<CostedOp>(op);
-    return backward.contains(op) && costed && costed.isExpensive();
-  }
+  bool isBackwardProduct(Operation *op) const { return backward.contains(op) && isExpensive(op); }
 
   func::FuncOp function;
   Block &body;
@@ -121,6 +154,94 @@ private:
   bool keepCollectives;
   llvm::DenseSet<Value> kept;
   llvm::DenseSet<Operation *> again;
+};
+
+/// The part of backward that can wait: gradients of weights whose products nothing else needs. Column sums (gradients of
+/// biases and norms) read what is at hand anyway, and stay.
+class WeightPhase {
+public:
+  /// Without `isApart` nothing waits.
+  WeightPhase(func::FuncOp function, const Phases &phases, bool isApart)
+      : body(function.getBody().front()), phases(phases) {
+    auto results = body.getTerminator()->getOperands();
+    llvm::DenseSet<Operation *> core; // what the gradient of the incoming stream needs
+    for (auto [index, result] : llvm::enumerate(results))
+      if (phases.isGradient(index) && (!isApart || phases.resultRole(index) != "accumulator"))
+        slice(result, core);
+    for (Operation &op : body) // arguments of backward
+      if (isa<model::CotangentOp>(op) && !isNeverKept(&op))
+        core.insert(&op);
+    now = core;
+    for (auto [index, result] : llvm::enumerate(results)) {
+      if (!isApart || phases.resultRole(index) != "accumulator")
+        continue;
+      llvm::DenseSet<Operation *> own;
+      slice(result, own);
+      bool waits = llvm::any_of(own, [&](Operation *op) { return !core.contains(op) && isExpensive(op); });
+      if (waits)
+        waiting.insert(index);
+      else
+        now.insert(own.begin(), own.end());
+    }
+    for (unsigned index : waiting)
+      sliceLater(results[index]);
+    findCrossing();
+  }
+
+  bool isEmpty() const { return waiting.empty(); }
+  bool waits(unsigned result) const { return waiting.contains(result); }
+  bool runsNow(Operation *op) const { return now.contains(op); }
+  bool runsLater(Operation *op) const { return later.contains(op); }
+  /// Whether a value that forward keeps is read here.
+  bool reads(Value saved) const { return read.contains(saved); }
+  /// Values that backward hands over, in program order.
+  ArrayRef<Value> passed() const { return handedOver.getArrayRef(); }
+
+private:
+  /// The ops of backward that a value hangs on.
+  void slice(Value value, llvm::DenseSet<Operation *> &ops) const {
+    SmallVector<Value> work = {value};
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val().getDefiningOp();
+      if (op && phases.runsInBackward(op) && ops.insert(op).second)
+        llvm::append_range(work, op->getOperands());
+    }
+  }
+
+  /// As slice, up to what backward has computed and this phase does not do again.
+  void sliceLater(Value value) {
+    SmallVector<Value> work = {value};
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val().getDefiningOp();
+      if (op && phases.runsInBackward(op) && (!now.contains(op) || isNeverKept(op)) && later.insert(op).second)
+        llvm::append_range(work, op->getOperands());
+    }
+  }
+
+  void findCrossing() {
+    llvm::DenseSet<Value> crossing;
+    for (Operation *op : later)
+      for (Value operand : op->getOperands()) {
+        Operation *producer = operand.getDefiningOp();
+        if (!producer || later.contains(producer))
+          continue;
+        if (phases.runsInBackward(producer))
+          crossing.insert(operand);
+        else
+          read.insert(operand);
+      }
+    for (Operation &op : body)
+      for (Value result : op.getResults())
+        if (crossing.contains(result))
+          handedOver.insert(result);
+  }
+
+  Block &body;
+  const Phases &phases;
+  llvm::DenseSet<Operation *> now, later;
+  llvm::SmallSetVector<unsigned, 8> waiting; ///< results of the joint function
+  llvm::DenseSet<Value> read;
+  llvm::SetVector<Value> handedOver;
 };
 
 /// Writes one phase as a function: arguments on demand, results with roles.
@@ -169,6 +290,9 @@ public:
   }
 
   void mapTo(Value joined, Value value) { map.map(joined, value); }
+  void mapToLossScale(model::CotangentOp cotangent) {
+    mapTo(cotangent, b.create<model::ScalarOp>(cotangent.getLoc(), cotangent.getType(), "loss_scale"));
+  }
   OpBuilder &builder() { return b; }
 
   /// Results are values of the joint function or of this phase.
@@ -219,8 +343,12 @@ public:
         return joint.emitError("needs recompute policies none, selective or full, got ") << attribute;
       Phases phases(joint, *known, keepCollectives);
       std::optional<SlicedInput> slice = *known == Policy::Full ? slicedInput() : std::nullopt;
-      emitForward(phases, phases.saved(), joint.getName() + "." + policy.getValue() + ".forward", slice);
-      emitBackward(phases, joint.getName() + "." + policy.getValue() + ".backward", slice);
+      WeightPhase weight(joint, phases, joint->hasAttr("model.split_backward"));
+      std::string prefix = (joint.getName() + "." + policy.getValue()).str();
+      emitForward(phases, weight, prefix + ".forward", slice);
+      emitBackward(phases, weight, prefix + ".backward", slice);
+      if (!weight.isEmpty())
+        emitWeight(phases, weight, prefix + ".weight");
     }
     emitEvaluation(Phases(joint, Policy::Full, /*keepCollectives=*/false));
     joint.erase();
@@ -253,11 +381,22 @@ private:
     return std::nullopt;
   }
 
-  DictionaryAttr saved(size_t index) {
+  DictionaryAttr saved(StringRef role, const Twine &name) {
     Builder b(joint.getContext());
-    return b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("saved")),
-                                b.getNamedAttr("model.name", b.getStringAttr("saved." + std::to_string(index)))});
+    return b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr(role)),
+                                b.getNamedAttr("model.name", b.getStringAttr(name))});
   }
+
+  /// Of the value `index` among those that forward keeps.
+  DictionaryAttr kept(const WeightPhase &weight, Value value, size_t index) {
+    return saved(weight.reads(value) ? "saved_for_weights" : "saved", "saved." + Twine(index));
+  }
+
+  DictionaryAttr passed(size_t index) { return saved("saved_by_backward", "passed." + Twine(index)); }
+
+  /// The slice of the stream stands behind the values that forward keeps. A gradient that waits and reads the stream
+  /// itself keeps all of it.
+  DictionaryAttr keptSlice(const Phases &phases) { return saved("saved", "saved." + Twine(phases.saved().size())); }
 
   /// The stream that goes on, and sums.
   void addForwardResults(const Phases &phases, bool hasStatistics, SmallVectorImpl<Value> &results,
@@ -282,54 +421,87 @@ private:
     phase.finish(results, attributes);
   }
 
-  void emitForward(const Phases &phases, ArrayRef<Value> kept, const Twine &name,
+  void emitForward(const Phases &phases, const WeightPhase &weight, const Twine &name,
                    const std::optional<SlicedInput> &slice) {
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
     addForwardResults(phases, /*hasStatistics=*/true, results, attributes);
-    for (auto [index, value] : llvm::enumerate(kept)) {
+    for (auto [index, value] : llvm::enumerate(phases.saved())) {
       results.push_back(value);
-      attributes.push_back(saved(index));
+      attributes.push_back(kept(weight, value, index));
     }
     PhaseBuilder phase(joint, name);
     auto needed = phases.forwardOps(results);
     for (Operation &op : body)
-      if (needed.contains(&op))
+      if (needed.contains(&op) && isLossCotangent(&op))
+        phase.mapToLossScale(cast<model::CotangentOp>(op));
+      else if (needed.contains(&op))
         phase.clone(op);
     if (slice) {
       Value stream = phase.argument(slice->stream);
       results.push_back(
           phase.builder().create<dist::SliceOp>(joint.getLoc(), slice->part, stream, slice->axes, slice->dim));
-      attributes.push_back(saved(kept.size()));
+      attributes.push_back(keptSlice(phases));
     }
     phase.finish(results, attributes);
   }
 
-  void emitBackward(const Phases &phases, const Twine &name, const std::optional<SlicedInput> &slice) {
+  /// The incoming stream put together from the part that is kept.
+  void gatherStream(const Phases &phases, const SlicedInput &slice, PhaseBuilder &phase) {
+    Value part = phase.addArgument(slice.part, keptSlice(phases), slice.stream.getLoc());
+    phase.mapTo(slice.stream, phase.builder().create<dist::AllGatherOp>(joint.getLoc(), slice.stream.getType(), part,
+                                                                        slice.axes, slice.dim));
+  }
+
+  void emitBackward(const Phases &phases, const WeightPhase &weight, const Twine &name,
+                    const std::optional<SlicedInput> &slice) {
     PhaseBuilder phase(joint, name);
     for (auto [index, value] : llvm::enumerate(phases.saved()))
-      phase.addArgument(value, saved(index));
-    if (slice) {
-      Value part = phase.addArgument(slice->part, saved(phases.saved().size()), slice->stream.getLoc());
-      phase.mapTo(slice->stream, phase.builder().create<dist::AllGatherOp>(joint.getLoc(), slice->stream.getType(),
-                                                                           part, slice->axes, slice->dim));
-    }
+      phase.addArgument(value, kept(weight, value, index));
+    if (slice)
+      gatherStream(phases, *slice, phase);
     for (Operation &op : body) {
       auto cotangent = dyn_cast<model::CotangentOp>(op);
-      if (cotangent && dimNames(cotangent.getType()).empty()) { // of a loss: a stream has dimensions
-        phase.mapTo(cotangent, phase.builder().create<model::ScalarOp>(op.getLoc(), cotangent.getType(), "loss_scale"));
+      if (isLossCotangent(&op)) {
+        phase.mapToLossScale(cotangent);
       } else if (cotangent) {
         Builder b(joint.getContext());
         phase.addArgument(cotangent, b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("cotangent")),
                                                           b.getNamedAttr("model.name", b.getStringAttr("out"))}));
-      } else if (phases.runsInBackward(&op)) {
+      } else if (weight.isEmpty() ? phases.runsInBackward(&op) : weight.runsNow(&op)) {
         phase.clone(op);
       }
     }
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> attributes;
     for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
-      if (phases.isGradient(index)) {
+      if (phases.isGradient(index) && !weight.waits(index)) {
+        results.push_back(operand);
+        attributes.push_back(joint.getResultAttrDict(index));
+      }
+    for (auto [index, value] : llvm::enumerate(weight.passed())) {
+      results.push_back(value);
+      attributes.push_back(passed(index));
+    }
+    phase.finish(results, attributes);
+  }
+
+  void emitWeight(const Phases &phases, const WeightPhase &weight, const Twine &name) {
+    PhaseBuilder phase(joint, name);
+    for (auto [index, value] : llvm::enumerate(phases.saved()))
+      if (weight.reads(value))
+        phase.addArgument(value, kept(weight, value, index));
+    for (auto [index, value] : llvm::enumerate(weight.passed()))
+      phase.addArgument(value, passed(index));
+    for (Operation &op : body)
+      if (isLossCotangent(&op) && weight.runsLater(&op))
+        phase.mapToLossScale(cast<model::CotangentOp>(op));
+      else if (weight.runsLater(&op))
+        phase.clone(op);
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> attributes;
+    for (auto [index, operand] : llvm::enumerate(body.getTerminator()->getOperands()))
+      if (weight.waits(index)) {
         results.push_back(operand);
         attributes.push_back(joint.getResultAttrDict(index));
       }

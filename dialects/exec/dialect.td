@@ -31,12 +31,17 @@ def Exec_Region : Exec_Enum<"Region", "What a buffer's address is relative to; a
   I32EnumAttrCase<"CotangentOut", 6, "cotangent_out">, I32EnumAttrCase<"CotangentIn", 7, "cotangent_in">,
   I32EnumAttrCase<"Inputs", 8, "inputs">, I32EnumAttrCase<"Workspace", 9, "workspace">,
   I32EnumAttrCase<"Scalars", 10, "scalars">, I32EnumAttrCase<"Staged", 11, "staged">,
-  I32EnumAttrCase<"Settings", 12, "settings">, I32EnumAttrCase<"Results", 13, "results">]>;
+  I32EnumAttrCase<"Settings", 12, "settings">, I32EnumAttrCase<"Results", 13, "results">,
+  I32EnumAttrCase<"Cache", 14, "cache">, I32EnumAttrCase<"Logits", 15, "logits">,
+  I32EnumAttrCase<"SavedForWeights", 16, "saved_for_weights">,
+  I32EnumAttrCase<"SavedByBackward", 17, "saved_by_backward">]>;
 
 def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms, one of each per call at most", [
   I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">,
   I32EnumAttrCase<"Evaluate", 2, "evaluate">, I32EnumAttrCase<"Norm", 3, "norm">,
-  I32EnumAttrCase<"Update", 4, "update">, I32EnumAttrCase<"Scalars", 5, "scalars">]>;
+  I32EnumAttrCase<"Update", 4, "update">, I32EnumAttrCase<"Scalars", 5, "scalars">,
+  I32EnumAttrCase<"Prefill", 6, "prefill">, I32EnumAttrCase<"Decode", 7, "decode">,
+  I32EnumAttrCase<"Weight", 8, "weight">]>;
 
 // The last three have no kernel yet and no number in the plan.
 def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of libraries", [
@@ -46,6 +51,7 @@ def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of librari
   I32EnumAttrCase<"SquaredNorm", 6, "squared_norm">, I32EnumAttrCase<"Copy", 7, "copy">,
   I32EnumAttrCase<"Zero", 8, "zero">, I32EnumAttrCase<"ReduceParts", 9, "reduce_parts">,
   I32EnumAttrCase<"UpdateScalars", 10, "update_scalars">, I32EnumAttrCase<"Rearrange", 11, "rearrange">,
+  I32EnumAttrCase<"AttendCache", 12, "attend_cache">, I32EnumAttrCase<"TakeRow", 13, "take_row">,
   I32EnumAttrCase<"Route", 100, "route">, I32EnumAttrCase<"Dispatch", 101, "dispatch">,
   I32EnumAttrCase<"Combine", 102, "combine">]>;
 

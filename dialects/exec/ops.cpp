@@ -88,9 +88,11 @@ void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> v
   if (auto launch = dyn_cast<LaunchOp>(instruction)) {
     visitList(launch.getBuffers().getValue(), launch.getOutputs());
   } else if (auto call = dyn_cast<CallOp>(instruction)) {
-    // Attention reads the step behind what it writes.
-    bool readsLast = symbolizeFunction(call.getFunction()) == Function::AttentionForward;
+    // Attention reads the step behind what it writes, a product its bias.
+    std::optional<Function> function = symbolizeFunction(call.getFunction());
     ArrayRef<Attribute> buffers = call.getBuffers().getValue();
+    bool hasBias = function == Function::Matmul && buffers.size() == 4;
+    bool readsLast = function == Function::AttentionForward || hasBias;
     visitList(buffers.drop_back(readsLast), call.getOutputs());
     if (readsLast)
       visit(cast<BufferAttr>(buffers.back()), false);

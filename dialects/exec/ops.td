@@ -79,7 +79,8 @@ def Exec_CallOp : Exec_Instruction<"call"> {
   let description = [{
     - (C1) function is one of plan.proto in lower case, or route, dispatch or combine, which have no kernel yet.
     - (C2) there is one type per buffer.
-    - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads.
+    - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads, and
+      that of a matmul before its bias, where it has a fourth buffer.
     `accumulate` adds to what the last buffer holds unless the RUN says that its bucket is written first, `always_adds`
     adds whatever the RUN says: Store of plan.proto.
   }];
@@ -162,8 +163,8 @@ def Exec_ParameterOp : Exec_Table<"parameter", [HasParent<"BucketOp">]> {
 def Exec_RegionOp : Exec_Table<"region", [HasParent<"::mlir::ModuleOp">]> {
   let summary = "Bytes that a region holds of one thing";
   let description = [{
-    Made by `lay-out-regions`, stays to the end: of `inputs` each input of a slot with its offset, of `saved` what a segment
-    keeps under a policy, of `stream_in` the stream between segments.
+    Made by `lay-out-regions`, stays to the end: of `inputs` each input of a slot with its offset, of `saved` and its like
+    what a segment keeps under a policy, of `cache` what it keeps in generation, of `stream_in` and `logits` their value.
     - (C1) region is one of plan.proto.
     - (C2) offset and bytes are at least 0.
   }];

@@ -304,6 +304,36 @@ def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
   let hasVerifier = 1;
 }
 
+def Model_AttendCacheOp : Model_Op<"attend_cache", [Model_Cost,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
+  let summary = "Attention of new tokens over a cache of keys and values, which keeps theirs";
+  let description = [{
+    q, k and v are those of attention, for tokens at `positions`; the caches are [batch, kv heads, context, head_dim].
+    Key and value of a token at position p become row p of its sequence's caches; then the token attends to rows 0 to p.
+    Tokens come in the order of their positions. One outside of the context is padding: it is not kept, and its out is 0.
+    - (C1) k and v have the same type, with four dimensions, and q's are as at attention. - (C2) out has q's dimensions.
+    - (C3) positions are i32 [batch, seq]. - (C4) the caches and their results have one type, k's with kv heads before
+    the positions, as many as the context has.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$positions,
+                       AnyRankedTensor:$keys, AnyRankedTensor:$values, F64Attr:$scale);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$new_keys, AnyRankedTensor:$new_values);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Model_TakeRowOp : Model_Op<"take_row", [CostedOpInterface,
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
+  let summary = "One position of each sequence: result[b, 0, h] = x[b, rows[b], h]; 0 for a row outside of x";
+  let description = [{
+    - (C1) x is [batch, seq, hidden], the result has one position of it. - (C2) rows are i32 [batch].
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$rows);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 def Model_RouteOp : Model_Op<"route", [CostedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
   let summary = "The best experts of each token and its slot in each; slot -1 where an expert is full";

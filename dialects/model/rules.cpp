@@ -366,6 +366,27 @@ void AttentionOp::differentiate(Gradients &g) {
     g.contribute(i, grad.getResult(i));
 }
 
+// attend_cache: heads and sequences are independent; a token needs all that is kept of its sequence. Half of the context
+// is seen on average.
+FactorKind AttendCacheOp::factorKind(StringRef dim) {
+  bool isParallel = dimIndex(getKeys().getType(), dim) >= 0 && dim != lastDim(getK()) &&
+                    dim != dimNames(getKeys().getType())[2];
+  return isParallel || (dimIndex(getK().getType(), dim) < 0 && dim == dimNames(getQ().getType())[3])
+             ? FactorKind::Parallel
+             : FactorKind::Blocked;
+}
+double AttendCacheOp::flops() {
+  auto cache = cast<RankedTensorType>(getKeys().getType());
+  return 2.0 * static_cast<double>(cast<RankedTensorType>(getQ().getType()).getNumElements()) *
+         static_cast<double>(cache.getDimSize(2));
+}
+bool AttendCacheOp::isExpensive() { return true; }
+
+// take_row
+FactorKind TakeRowOp::factorKind(StringRef dim) {
+  return dim == dimNames(getX().getType())[1] ? FactorKind::Blocked : FactorKind::Parallel;
+}
+
 // attention_grad: five products where forward has two
 FactorKind AttentionGradOp::factorKind(StringRef dim) { return attentionFactor(dim, getQ()); }
 SmallVector<Value> AttentionGradOp::localize(LocalizeContext &context) {

@@ -315,6 +315,42 @@ LogicalResult AttentionGradOp::verify() {
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit()); // attention_grad_c3
 }
 
+LogicalResult AttendCacheOp::verify() {
+  if (failed(verifyAttention(*this, getQ(), getK(), getV()))) // attend_cache_c1
+    return failure();
+  if (!sameDims(getOut(), getQ())) // attend_cache_c2
+    return emitOpError("needs out like q, got ") << getOut().getType() << " for " << getQ().getType();
+  ArrayRef<StringAttr> names = dimNames(getK().getType());
+  ArrayRef<int64_t> k = shapeOf(getK()), cache = shapeOf(getKeys());
+  if (!elementOf(getPositions()).isInteger(32) || dimNames(getPositions().getType()) != names.take_front(2) ||
+      shapeOf(getPositions()) != k.take_front(2)) // attend_cache_c3
+    return emitOpError("needs i32 positions with the first two dimensions of k, got ")
+           << getPositions().getType() << " for " << getK().getType();
+  bool isOneType = llvm::all_of(ArrayRef<Value>{getValues(), getNewKeys(), getNewValues()},
+                                [&](Value value) { return value.getType() == getKeys().getType(); });
+  ArrayRef<StringAttr> cacheNames = dimNames(getKeys().getType());
+  if (!isOneType || cache.size() != 4 || cacheNames[0] != names[0] || cacheNames[1] != names[2] ||
+      cacheNames[3] != names[3] || cache[0] != k[0] || cache[1] != k[2] || cache[3] != k[3] || cache[2] < k[1] ||
+      elementOf(getKeys()) != elementOf(getK())) // attend_cache_c4
+    return emitOpError("needs caches of one type [batch, heads, context, head_dim], got ")
+           << getKeys().getType() << " for " << getK().getType();
+  return success();
+}
+
+LogicalResult TakeRowOp::verify() {
+  if (failed(verifyNamed(*this)))
+    return failure();
+  ArrayRef<int64_t> x = shapeOf(getX()), result = shapeOf(getResult());
+  if (x.size() != 3 || dimNames(getResult().getType()) != dimNames(getX().getType()) || result[0] != x[0] ||
+      result[1] != 1 || result[2] != x[2]) // take_row_c1
+    return emitOpError("needs x [batch, seq, hidden] and a result with one position of it, got ")
+           << getX().getType() << " and " << getResult().getType();
+  if (!elementOf(getRows()).isInteger(32) || dimNames(getRows().getType()) != dimNames(getX().getType()).take_front(1) ||
+      shapeOf(getRows()) != x.take_front(1)) // take_row_c2
+    return emitOpError("needs i32 rows with the first dimension of x, got ") << getRows().getType();
+  return success();
+}
+
 LogicalResult RouteOp::verify() {
   if (failed(verifyNamed(*this)) || failed(verifyPlaces(*this, getIds(), getSlots()))) // route_c1
     return failure();

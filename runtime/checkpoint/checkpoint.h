@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/manifest.h"
-#include "runtime/checkpoint/sources.h"
+#include "runtime/checkpoint/stored_checkpoint.h"
 
 #include <optional>
 
@@ -44,19 +44,9 @@ public:
   const std::string &loadFault() const { return theLoadFault; }
 
 private:
-  struct Chosen {
-    std::string name;
-    std::filesystem::path path;
-    Manifest manifest;
-    std::optional<Sources> sources; ///< of this manifest
-  };
-
   void requireRoom() const;
   void chooseNext(bool isAloud);
-  void requireSameTraining(const Chosen &checkpoint, bool isAloud) const;
-  void requireSources(const Chosen &checkpoint) const;
   void loadPieces(Executor &executor) const;
-  void loadPiece(Executor &executor, const HeldPiece &held) const;
   bool isOneChoice(Agreement &agreement);
   void passOver(const std::string &fault, bool isAloud);
   Shard writeShard(Executor &executor, int64_t step) const;
@@ -64,12 +54,12 @@ private:
 
   const CheckpointOptions options;
   const Program &program;
-  const Fingerprint fingerprint;
+  Continuation continuation;
   CheckpointFolder folder;
   std::vector<std::string> candidates; ///< not looked at yet, the next one last
-  std::optional<Chosen> chosen;
+  std::optional<StoredCheckpoint> chosen;
   std::set<std::string> damaged;
-  std::string lastGood; ///< name of the newest checkpoint that this run wrote or read
+  std::string lastGood; ///< name of the newest checkpoint that this run wrote, or of `chosen`
   std::string theLoadFault;
 };
 

@@ -1,8 +1,6 @@
 // A checkpoint is sound where its manifest is, its shards are there, and every piece that is read fits its checksum.
 // What is not sound is passed over, aloud, for the one before.
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/inspect.h"
-#include "runtime/parameter_block.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -10,48 +8,10 @@
 #include <fmt/ranges.h>
 
 namespace espalier::rt {
-namespace {
-
-bool isLaidOverRun(const pb::LearningRate &rate) {
-  return rate.total_steps() <= 0 &&
-         (rate.warmup_ratio() > 0 || (rate.kind() != "constant" && rate.kind() != "inverse_sqrt"));
-}
-
-/// How the parameters of a checkpoint and a plan differ, empty where they do not.
-std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan) {
-  std::map<std::string, std::vector<int64_t>> there;
-  for (const Shard &shard : manifest.shards)
-    for (const StoredPiece &stored : shard.pieces)
-      if (stored.piece.kind == "value")
-        there.try_emplace(stored.piece.name, stored.piece.shape);
-  for (const NamedParameter &named : parametersOf(plan)) {
-    auto found = there.find(named.name);
-    if (found == there.end())
-      return fmt::format("it has no parameter '{}'", named.name);
-    std::vector<int64_t> shape(named.parameter->shape().begin(), named.parameter->shape().end());
-    if (found->second != shape)
-      return fmt::format("parameter '{}' is {} there, {} here", named.name, found->second, shape);
-    there.erase(found);
-  }
-  return there.empty() ? "" : fmt::format("the plan has no parameter '{}'", there.begin()->first);
-}
-
-/// Writes elements of one type to place `to` of an array of another.
-void convert(std::span<const std::byte> from, pb::DataType type, std::vector<std::byte> &array, pb::DataType wanted,
-             int64_t to) {
-  if (type == wanted) {
-    std::ranges::copy(from, array.begin() + to * elementBytes(wanted));
-    return;
-  }
-  auto count = static_cast<int64_t>(from.size() / elementBytes(type));
-  for (int64_t i = 0; i < count; ++i)
-    storeElement(wanted, array.data(), to + i, loadElement(type, from.data(), i));
-}
-
-} // namespace
 
 Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &program, const std::string &data)
-    : options(options), program(program), fingerprint(fingerprintOf(program.plan(), data)),
+    : options(options),
+      program(program), continuation{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges},
       folder(options.folder, options.token) {
   bool isSpeaker = options.token.empty();
   if (options.resume) {
@@ -71,85 +31,32 @@ Checkpoints::Checkpoints(const CheckpointOptions &options, const Program &progra
 void Checkpoints::chooseNext(bool isAloud) {
   chosen.reset();
   while (!candidates.empty()) {
-    Chosen next;
-    next.name = candidates.back();
-    next.path = folder.path() / next.name;
+    std::string name = candidates.back();
     candidates.pop_back();
-    std::string fault;
     try {
-      next.manifest = readManifest(next.path);
-      std::vector<std::string> faults = shardFaults(next.path, next.manifest, Depth::Headers);
-      fault = faults.empty() ? "" : faults.front();
+      chosen.emplace(folder.path() / name);
     } catch (const PlanError &error) {
-      fault = error.what();
-    }
-    if (!fault.empty()) {
-      damaged.insert(next.name);
-      passOver(fault, isAloud);
+      damaged.insert(name);
+      passOver(error.what(), isAloud);
       continue;
     }
-    chosen = std::move(next);
-    chosen->sources.emplace(chosen->manifest, chosen->path.string());
-    requireSameTraining(*chosen, isAloud);
-    requireSources(*chosen);
-    lastGood = chosen->name;
+    continuation.isAloud = isAloud;
+    chosen->requireContinuation(program.plan(), continuation);
+    lastGood = name;
     return;
   }
   throw PlanError(
       fmt::format("{}: holds no checkpoint that is whole: {}", folder.path().string(), fmt::join(damaged, ", ")));
 }
 
-void Checkpoints::requireSameTraining(const Chosen &checkpoint, bool isAloud) const {
-  const Manifest &manifest = checkpoint.manifest;
-  std::string path = checkpoint.path.string(), difference = parameterDifference(manifest, program.plan());
-  if (difference.empty() && manifest.fingerprint.model != fingerprint.model)
-    difference = "its parameters are the same, what is computed with them is not";
-  if (!difference.empty())
-    throw PlanError(fmt::format("{}: a checkpoint of another model: {}", path, difference));
-  std::vector<std::string> changes = changedTerms(manifest.fingerprint, fingerprint);
-  if (!changes.empty() && !options.acceptChanges)
-    throw PlanError(fmt::format("{}: written by a run that differs from this one:\n  {}\nsay --accept-changes to go on "
-                                "with what is given now",
-                                path, fmt::join(changes, "\n  ")));
-  if (!isAloud)
-    return;
-  for (const std::string &change : changes)
-    fmt::print(stderr, "espalier: note: accepted: {}\n", change);
-  if (manifest.runSteps != options.steps && isLaidOverRun(program.plan().settings().learning_rate()))
-    fmt::print(stderr,
-               "espalier: note: the learning rate follows the length of the run: it was laid over {} steps and is now "
-               "over {}; lr_schedule.total_steps gives it a length of its own\n",
-               manifest.runSteps, options.steps);
-}
-
-/// Whatever plan wrote it, each tensor that this one needs is there.
-void Checkpoints::requireSources(const Chosen &checkpoint) const {
-  auto require = [&](const char *kind, const std::string &name) {
-    if (std::string fault = checkpoint.sources->fault(kind, name); !fault.empty())
-      throw PlanError(fmt::format("{}: cannot be gone on with: {}", checkpoint.path.string(), fault));
-  };
-  for (const NamedParameter &named : parametersOf(program.plan())) {
-    require("value", named.name);
-    for (const char *kind : stateKinds(*named.bucket))
-      require(kind, named.name);
-  }
-}
-
-void Checkpoints::loadPiece(Executor &executor, const HeldPiece &held) const {
-  const Piece &wanted = held.piece;
-  std::vector<std::byte> values(wanted.bytes()); // padding stays zero
-  for (const Take &take : chosen->sources->takesFor(wanted)) {
-    RegularFile file(chosen->path / take.shard->file, Links::Refused);
-    take.read(file, [&](int64_t to, std::span<const std::byte> from) {
-      convert(from, take.stored->piece.type, values, wanted.type, to);
-    });
-  }
-  copyToRank(executor, held, 0, values);
-}
-
 void Checkpoints::loadPieces(Executor &executor) const {
-  for (const HeldPiece &held : heldPieces(program, executor.rankProgram().rank))
-    loadPiece(executor, held);
+  for (const HeldPiece &held : heldPieces(program, executor.rankProgram().rank)) {
+    std::vector<std::byte> values(held.piece.bytes());
+    bool isWeight = held.piece.kind == "value" || held.piece.kind == "master";
+    if (isWeight || chosen->manifest().hasOptimizer)
+      chosen->read(held.piece, values);
+    copyToRank(executor, held, 0, values);
+  }
 }
 
 void Checkpoints::passOver(const std::string &fault, bool isAloud) {
@@ -162,7 +69,7 @@ void Checkpoints::passOver(const std::string &fault, bool isAloud) {
 /// same one.
 bool Checkpoints::isOneChoice(Agreement &agreement) {
   std::vector<std::string> faults = agreement.tell(agreement.isFirstHere() ? theLoadFault : "");
-  std::vector<std::string> names = agreement.tell(chosen ? chosen->name : "");
+  std::vector<std::string> names = agreement.tell(chosen ? lastGood : "");
   auto fault = std::ranges::find_if(faults, [](const std::string &text) { return !text.empty(); });
   auto other = std::ranges::find_if(names, [&](const std::string &name) { return name != names[0]; });
   if (fault == faults.end() && other == names.end())
@@ -190,7 +97,7 @@ std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agre
     if (fault.empty())
       break;
     if (agreement.isFirstHere()) { // the others of this process wait, and then look at what it chose
-      damaged.insert(chosen->name);
+      damaged.insert(lastGood);
       passOver(fault, agreement.isLeader());
       try {
         chooseNext(agreement.isLeader());
@@ -199,14 +106,7 @@ std::optional<ScalarState> Checkpoints::load(Executor &executor, Agreement &agre
       }
     }
   }
-  ScalarState state = chosen->manifest.state;
-  const pb::Settings &settings = program.plan().settings();
-  const auto &terms = chosen->manifest.fingerprint.terms;
-  if (auto scale = terms.find("loss scale"); scale != terms.end() && *scale != *fingerprint.terms.find("loss scale")) {
-    state.lossScale = initialScalars(settings).lossScale;
-    state.cleanSteps = 0;
-  }
-  return state;
+  return chosen->state(program.plan().settings(), continuation);
 }
 
 } // namespace espalier::rt

@@ -104,7 +104,7 @@ void Checkpoints::commit(const ScalarState &state) {
   manifest.mesh = {{"pp", mesh.pp()}, {"dp", mesh.dp()}, {"cp", mesh.cp()}, {"ep", mesh.ep()}, {"tp", mesh.tp()}};
   manifest.state = state;
   manifest.runSteps = options.steps;
-  manifest.fingerprint = fingerprint;
+  manifest.fingerprint = continuation.fingerprint;
   Path partial = folder.partial(state.step);
   for (int rank = 0; rank < program.mesh().ranks(); ++rank) {
     Path note = noteFile(partial, rank);

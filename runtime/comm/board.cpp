@@ -58,6 +58,8 @@ Board *Board::make(int ranks, SharedMemory &memory, bool isOneProcess) {
   board->ranks = ranks;
   board->isOneProcess = isOneProcess;
   board->bells = rt::make<Bell>(memory, ranks);
+  board->pages = rt::make<StatusPage>(memory, ranks);
+  board->notices = static_cast<Notices *>(memory.take(sizeof(Notices))); // zeroed: nothing is touched before a post
   return board;
 }
 
@@ -87,6 +89,7 @@ void Board::abort(const Failure &failure) noexcept {
     first.rank = failure.rank;
     first.stage = failure.stage;
     first.step = failure.step;
+    first.isEcho = failure.isEcho;
     write(first.action, failure.action);
     write(first.subprogram, failure.subprogram);
     write(first.op, failure.op);
@@ -105,6 +108,7 @@ std::optional<Failure> Board::failure() const {
   failure.rank = first.rank;
   failure.stage = first.stage;
   failure.step = first.step;
+  failure.isEcho = first.isEcho;
   failure.action = first.action.data();
   failure.subprogram = first.subprogram.data();
   failure.op = first.op.data();

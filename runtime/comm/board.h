@@ -6,6 +6,8 @@
 #pragma once
 
 #include "runtime/comm/collectives.h"
+#include "runtime/launch/notices.h"
+#include "runtime/launch/status_page.h"
 
 #include <array>
 #include <atomic>
@@ -53,11 +55,9 @@ struct Line {
   std::array<LineTransfer, maxInFlight> transfers;
 };
 
-/// What wakes one rank, and what shows that it lives.
+/// What wakes one rank.
 struct alignas(64) Bell {
   std::atomic<uint32_t> rings{0}, sleepers{0};
-  std::atomic<uint32_t> beats{0};
-  std::atomic<bool> hasLeft{false};
 };
 
 /// The first failure, with texts cut where they do not fit.
@@ -65,6 +65,7 @@ struct FailureRecord {
   std::atomic<bool> isClaimed{false}, isWritten{false};
   int rank = -1, stage = -1;
   int64_t step = -1;
+  bool isEcho = false;
   std::array<char, 512> action{}, subprogram{}, op{};
   std::array<char, 8192> message{};
 };
@@ -88,10 +89,13 @@ struct Board {
   int ranks = 0;
   bool isOneProcess = true;
   std::atomic<bool> isStopped{false};
+  std::atomic<bool> isTold{false};    ///< some process says to people why the ranks stopped
   std::atomic<bool> isLoading{false}; ///< a lock of the lists, which are only read while it is held
   Group *groups = nullptr;
   Line *lines = nullptr;
-  Bell *bells = nullptr; ///< by rank
+  Bell *bells = nullptr;       ///< by rank
+  StatusPage *pages = nullptr; ///< by rank
+  Notices *notices = nullptr;
   FailureRecord first;
 };
 

@@ -62,7 +62,7 @@ private:
   Ticket startTransfer(uint32_t link, Ticket::Kind kind, void *data, size_t bytes);
   void advance(Membership &member);
   void advance(End &end);
-  void fail(std::string message);
+  void fail(std::string message, bool isEcho = false);
 
   MpiWorld::Session &session;
   std::deque<Membership> memberships;
@@ -114,7 +114,7 @@ Ticket MpiCommunicator::startTransfer(uint32_t link, Ticket::Kind kind, void *da
     else
       messages.receive(end.peer, end.tag, data, bytes);
   } catch (const std::exception &error) {
-    fail(error.what());
+    fail(error.what(), /*isEcho=*/true);
   }
   return ticket;
 }
@@ -148,7 +148,7 @@ void MpiCommunicator::advance(Membership &member) {
   } catch (const MpiMismatch &mismatch) {
     fail(fmt::format("rank {} and rank {} of one group started different collectives", rank(), mismatch.peer));
   } catch (const std::exception &error) {
-    fail(error.what());
+    fail(error.what(), /*isEcho=*/true);
   }
 }
 
@@ -162,20 +162,21 @@ void MpiCommunicator::advance(End &end) {
     std::string sent = mismatch.isLonger ? "more" : fmt::format("{} bytes", mismatch.bytes);
     fail(fmt::format("rank {} sends {} where rank {} receives {}", end.peer, sent, rank(), mismatch.expected));
   } catch (const std::exception &error) {
-    fail(error.what());
+    fail(error.what(), /*isEcho=*/true);
   }
 }
 
-void MpiCommunicator::fail(std::string message) {
+void MpiCommunicator::fail(std::string message, bool isEcho) {
   Failure failure;
   failure.rank = rank();
   failure.message = std::move(message);
+  failure.isEcho = isEcho;
   abort(failure);
 }
 
 } // namespace
 
-MpiWorld::MpiWorld() : session(std::make_unique<Session>()) {}
+MpiWorld::MpiWorld(const World *host) : session(std::make_unique<Session>(host)) {}
 MpiWorld::~MpiWorld() = default;
 
 int MpiWorld::rank() const { return session->rank; }

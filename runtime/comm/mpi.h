@@ -2,7 +2,7 @@
 // sums have no fixed order.
 #pragma once
 
-#include "runtime/comm/comm.h"
+#include "runtime/comm/world.h"
 
 #include <memory>
 #include <optional>
@@ -12,8 +12,9 @@ namespace espalier::rt {
 /// This process as one rank of those that mpirun started. At most one in the life of a process: MPI cannot begin again.
 class MpiWorld {
 public:
-  /// Throws PlanError where OpenMPI is not there, std::runtime_error where it refuses.
-  MpiWorld();
+  /// `host`, which outlives this, hears of failures by other ways than MPI: what stops it stops this rank. Throws
+  /// PlanError where OpenMPI is not there, std::runtime_error where it refuses.
+  explicit MpiWorld(const World *host = nullptr);
 
   /// Waits for all ranks to come here; after a stop not for long.
   ~MpiWorld();

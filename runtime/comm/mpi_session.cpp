@@ -32,6 +32,7 @@ FailureMessage pack(const Failure &failure) {
   message.rank = failure.rank;
   message.stage = failure.stage;
   message.step = failure.step;
+  message.isEcho = failure.isEcho;
   write(message.action, failure.action);
   write(message.subprogram, failure.subprogram);
   write(message.op, failure.op);
@@ -40,8 +41,8 @@ FailureMessage pack(const Failure &failure) {
 }
 
 Failure unpack(const FailureMessage &message) {
-  return {message.rank,     message.stage,        message.step, read(message.action), read(message.subprogram),
-          read(message.op), read(message.message)};
+  return {message.rank,     message.stage,         message.step,        read(message.action), read(message.subprogram),
+          read(message.op), read(message.message), message.isEcho != 0};
 }
 
 void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
@@ -55,7 +56,8 @@ std::vector<int> describe(std::span<const int> members, uint32_t queue, int numb
 
 } // namespace
 
-MpiWorld::Session::Session() : context{library, library.world}, news(context, /*isSynchronous=*/false) {
+MpiWorld::Session::Session(const World *host)
+    : host(host), context{library, library.world}, news(context, /*isSynchronous=*/false) {
   int hasBegun = 0, level = 0;
   library.check(library.initialized(&hasBegun), "a question");
   if (hasBegun)
@@ -141,6 +143,8 @@ int MpiWorld::Session::askNumber(std::span<const int> members, uint32_t queue) {
 void MpiWorld::Session::listen() { news.receive(MpiLibrary::anySource, newsTag, &heard, sizeof heard); }
 
 bool MpiWorld::Session::isStopped() {
+  if (!first && host && host->isStopped())
+    first = host->failure();
   if (news.areDone()) {
     if (!first)
       first = unpack(heard);

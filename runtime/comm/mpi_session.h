@@ -13,14 +13,14 @@ namespace espalier::rt {
 
 /// A failure as a message, with texts cut where they do not fit.
 struct FailureMessage {
-  int rank, stage;
+  int rank, stage, isEcho;
   int64_t step;
   std::array<char, 512> action, subprogram, op;
   std::array<char, 8192> message;
 };
 
 struct MpiWorld::Session {
-  Session();
+  explicit Session(const World *host);
   ~Session();
 
   /// The tag of a group, the same for all its members and for no other group of any two of them. Its first member
@@ -33,6 +33,7 @@ struct MpiWorld::Session {
   bool isStopped();
   void abort(const Failure &failure) noexcept;
 
+  const World *const host; ///< null for none
   MpiLibrary library;
   MpiContext context;
   int rank = 0, ranks = 0;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <new>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -18,46 +19,12 @@ constexpr size_t lineBytes = 64, pageBytes = 4096;
 /// Addresses kept for the board: groups, lines and posts take some 100 KB per rank, mostly untouched.
 size_t boardBytes(int ranks) { return (size_t{64} + ranks) << 20; }
 
-/// A mapping from which pieces are cut. How much is cut lies in it too, as every process cuts.
-class FileMemory final : public SharedMemory {
-public:
-  explicit FileMemory(size_t bytes) : size(bytes) {
-    int file = memfd_create("espalier", MFD_CLOEXEC);
-    bool isSized = file >= 0 && ftruncate(file, static_cast<off_t>(size)) == 0;
-    void *memory = MAP_FAILED;
-    if (isSized)
-      memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    int error = errno;
-    if (file >= 0)
-      close(file); // the mapping keeps it
-    if (memory == MAP_FAILED)
-      throw MemoryError(
-          fmt::format("the system refuses {} bytes that processes share: {}", size, std::strerror(error)));
-    madvise(memory, size, MADV_HUGEPAGE);
-    base = static_cast<std::byte *>(memory);
-    cut = new (base) std::atomic<size_t>(lineBytes);
-  }
-  ~FileMemory() override { munmap(base, size); }
+/// Where processes that were started apart map what they share: far from where programs, libraries and heaps lie.
+constexpr uintptr_t agreedAddress = uintptr_t{1} << 45;
 
-  /// Pieces of a page or more begin at pages, for the system to back them with large ones.
-  void *take(size_t bytes) override {
-    size_t unit = bytes >= pageBytes ? pageBytes : lineBytes;
-    size_t begin, end, seen = cut->load(std::memory_order_relaxed);
-    do {
-      begin = (seen + unit - 1) / unit * unit;
-      if (bytes > size || begin > size - bytes)
-        throw MemoryError(fmt::format("the ranks share {} bytes, of which {} are left; {} are needed", size,
-                                      size - std::min(begin, size), bytes));
-      end = (begin + std::max<size_t>(bytes, 1) + lineBytes - 1) / lineBytes * lineBytes;
-    } while (!cut->compare_exchange_weak(seen, end, std::memory_order_relaxed));
-    return base + begin;
-  }
-
-private:
-  size_t size;
-  std::byte *base;
-  std::atomic<size_t> *cut;
-};
+[[noreturn]] void refuse(size_t bytes, const char *why) {
+  throw MemoryError(fmt::format("the system refuses {} bytes that processes share: {}", bytes, why));
+}
 
 size_t withBoard(int ranks, size_t bytes) {
   size_t all = boardBytes(ranks) + bytes;
@@ -67,9 +34,101 @@ size_t withBoard(int ranks, size_t bytes) {
   return (all + pageBytes - 1) / pageBytes * pageBytes;
 }
 
+int makeFile(size_t bytes) {
+  int file = memfd_create("espalier", MFD_CLOEXEC);
+  if (file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0)
+    return file;
+  int error = errno;
+  if (file >= 0)
+    close(file);
+  refuse(bytes, std::strerror(error));
+}
+
+size_t sizeOf(int file) {
+  struct stat status {};
+  return fstat(file, &status) == 0 ? static_cast<size_t>(status.st_size) : 0;
+}
+
 } // namespace
 
-ShmWorld::ShmWorld(int ranks, size_t bytes)
-    : World(ranks, std::make_unique<FileMemory>(withBoard(ranks, bytes)), /*isOneProcess=*/false) {}
+/// A mapping from which pieces are cut. How much is cut lies in it too, as every process cuts.
+class ShmWorld::FileMemory final : public SharedMemory {
+public:
+  /// Takes `ownFile`. `address`: where it has to lie; 0: anywhere.
+  FileMemory(int ownFile, uintptr_t address) : size(sizeOf(ownFile)), handle(ownFile) {
+    int flags = MAP_SHARED | MAP_NORESERVE | (address ? MAP_FIXED_NOREPLACE : 0);
+    void *wanted = reinterpret_cast<void *>(address);
+    void *memory = mmap(wanted, size, PROT_READ | PROT_WRITE, flags, handle, 0);
+    int error = errno;
+    if (memory == MAP_FAILED || (address && memory != wanted)) {
+      close(handle);
+      refuse(size,
+             memory == MAP_FAILED ? std::strerror(error) : "this kernel does not place memory where it is asked to");
+    }
+    madvise(memory, size, MADV_HUGEPAGE);
+    base = static_cast<std::byte *>(memory);
+    head = std::launder(static_cast<Head *>(memory));
+  }
+  ~FileMemory() override {
+    munmap(base, size);
+    close(handle);
+  }
+
+  /// Of a file that is new.
+  void begin() { head = new (base) Head; }
+
+  int file() const { return handle; }
+  Board *&board() { return head->board; }
+
+  /// Pieces of a page or more begin at pages, for the system to back them with large ones.
+  void *take(size_t bytes) override {
+    size_t unit = bytes >= pageBytes ? pageBytes : lineBytes;
+    size_t begin, end, seen = head->cut.load(std::memory_order_relaxed);
+    do {
+      begin = (seen + unit - 1) / unit * unit;
+      if (bytes > size || begin > size - bytes)
+        throw MemoryError(fmt::format("the ranks share {} bytes, of which {} are left; {} are needed", size,
+                                      size - std::min(begin, size), bytes));
+      end = (begin + std::max<size_t>(bytes, 1) + lineBytes - 1) / lineBytes * lineBytes;
+    } while (!head->cut.compare_exchange_weak(seen, end, std::memory_order_relaxed));
+    return base + begin;
+  }
+
+private:
+  struct Head {
+    std::atomic<size_t> cut{lineBytes};
+    Board *board = nullptr;
+  };
+
+  size_t size;
+  int handle;
+  std::byte *base;
+  Head *head;
+};
+
+ShmWorld::ShmWorld(int ranks, std::unique_ptr<FileMemory> memory)
+    : World(ranks, (memory->begin(), std::move(memory)), /*isOneProcess=*/false) {}
+
+ShmWorld::ShmWorld(std::unique_ptr<FileMemory> memory) : World(std::move(memory), /*board=*/nullptr) {
+  board = static_cast<FileMemory &>(*this->memory).board();
+}
+
+ShmWorld::ShmWorld(int ranks, size_t bytes, int firstOfRun)
+    : ShmWorld(ranks, std::make_unique<FileMemory>(makeFile(withBoard(ranks, bytes)), /*address=*/0)) {
+  first = firstOfRun;
+}
+
+std::unique_ptr<ShmWorld> ShmWorld::openForOthers(int ranks, size_t bytes) {
+  auto memory = std::make_unique<FileMemory>(makeFile(withBoard(ranks, bytes)), agreedAddress);
+  std::unique_ptr<ShmWorld> world(new ShmWorld(ranks, std::move(memory)));
+  static_cast<FileMemory &>(*world->memory).board() = world->board;
+  return world;
+}
+
+std::unique_ptr<ShmWorld> ShmWorld::join(int file) {
+  return std::unique_ptr<ShmWorld>(new ShmWorld(std::make_unique<FileMemory>(file, agreedAddress)));
+}
+
+int ShmWorld::file() const { return static_cast<FileMemory &>(*memory).file(); }
 
 } // namespace espalier::rt

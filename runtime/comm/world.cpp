@@ -8,6 +8,8 @@ namespace espalier::rt {
 World::World(int ranks, std::unique_ptr<SharedMemory> ownMemory, bool isOneProcess)
     : memory(std::move(ownMemory)), board(Board::make(ranks, *memory, isOneProcess)) {}
 
+World::World(std::unique_ptr<SharedMemory> ownMemory, Board *board) : memory(std::move(ownMemory)), board(board) {}
+
 World::~World() = default;
 
 std::unique_ptr<Communicator> World::communicator(int rank) { return openBoard(*board, *memory, rank); }

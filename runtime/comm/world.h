@@ -20,6 +20,12 @@ public:
   /// The end of one rank; at most one per rank.
   std::unique_ptr<Communicator> communicator(int rank);
 
+  /// Where a rank shows what it does, and that it lives.
+  StatusPage &page(int rank) { return board->pages[rank]; }
+  const StatusPage &page(int rank) const { return board->pages[rank]; }
+
+  Notices &notices() { return *board->notices; }
+
   /// Stops all ranks, also those that have no end yet; the first failure is the one kept.
   void abort(const Failure &failure) noexcept { board->abort(failure); }
 
@@ -31,6 +37,8 @@ public:
 
 protected:
   World(int ranks, std::unique_ptr<SharedMemory> memory, bool isOneProcess);
+  /// `board`: one that lies in `memory` already.
+  World(std::unique_ptr<SharedMemory> memory, Board *board);
 
   std::unique_ptr<SharedMemory> memory;
   Board *board; ///< lies in `memory`

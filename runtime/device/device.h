@@ -68,6 +68,9 @@ public:
   /// Bytes taken for this rank: the arenas and what library calls work in.
   virtual uint64_t allocatedBytes() const = 0;
 
+  /// What is taken of the device beside the plan's, in words; empty where it is nothing.
+  virtual std::string describeMemory() const { return ""; }
+
   /// Between entries: copies from the host to an offset of the device's memory. `from` may be changed when it returns;
   /// work issued later sees the bytes.
   virtual void copyIn(uint64_t to, const void *from, size_t bytes) = 0;
@@ -91,8 +94,13 @@ public:
   /// Holds back what is issued later on queue 0 until the flight has ended. Throws RankStopped when another rank
   /// failed.
   virtual void wait(FlightTicket ticket) = 0;
+  /// Whether an open flight is known to have ended. For measurements.
+  virtual bool hasEnded(FlightTicket /*ticket*/) const { return false; }
   /// Does for open flights what can be done now; called between instructions.
   virtual void progress() {}
+
+  /// Holds the host until all work issued so far on queue 0 is done. For measurements.
+  virtual void drain() {}
 
   /// All work of an entry was issued.
   virtual void endTurn() {}
@@ -100,14 +108,28 @@ public:
   virtual void finishTurns(int /*behind*/) {}
 };
 
+/// Which device of its host a rank takes.
+struct DevicePlace {
+  int ordinal = 0;
+  bool isShared = false; ///< ranks may share one: where the host shows fewer, they begin again with the first
+};
+
 /// What a rank has on the host.
 struct RankHost {
   Communicator &communicator; ///< to the other ranks
   ThreadPool &pool;
   int spins; ///< polls before a waiting rank sleeps
+  DevicePlace device = {.ordinal = communicator.rank()};
 };
 
-/// A plan's code, loaded for the devices of this process; shared by its ranks and outlives their devices.
+/// What is asked of a host for one of its ranks.
+struct DeviceDemand {
+  int rank;
+  DevicePlace device;
+};
+
+/// A plan's code for the devices of this process; shared by its ranks and outlives their devices. Of a plan of several
+/// ranks no device is touched before open(): a driver that was started does not survive a fork.
 class Backend {
 public:
   virtual ~Backend() = default;
@@ -117,6 +139,10 @@ public:
 
   /// Host memory that a rank of the stage takes with `threads` threads.
   virtual uint64_t hostBytes(const pb::Stage &stage, int threads) const = 0;
+
+  /// For ranks that will be processes of this host, forked from this one: refuses what they would be refused, before
+  /// there are any. Returns what they run on, in words; empty where it goes without saying. Throws PlanError.
+  virtual std::string requireDevices(std::span<const DeviceDemand>) const { return ""; }
 
   /// Takes and zeroes the memory of a rank. `stage` is the rank's. Throws PlanError where it cannot be had.
   virtual std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) = 0;

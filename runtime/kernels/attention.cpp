@@ -9,8 +9,6 @@ namespace espalier::rt {
 
 namespace {
 
-constexpr int64_t kLargestHead = 384; // one row of a packed operand
-
 /// What forward and backward have in common: the shape and its checks.
 class Attention : public LibraryKernel {
 protected:
@@ -38,9 +36,9 @@ protected:
       reader.refuse("has " + std::to_string(call.scalars_size()) + " scalars, needs 5 for a part of the queries");
     if (!(shape_.scale > 0))
       reader.refuse("scale is " + std::to_string(shape_.scale) + ", needs to be above 0");
-    if (shape_.headDim > kLargestHead)
+    if (shape_.headDim > cpu::kLargestHead)
       reader.refuse("head_dim is " + std::to_string(shape_.headDim) + ", needs to be at most " +
-                    std::to_string(kLargestHead));
+                    std::to_string(cpu::kLargestHead));
   }
 
   void checkQuery(const CallReader &reader, int buffer) const {

@@ -17,6 +17,9 @@ std::unique_ptr<LibraryKernel> makeAttentionForward(const pb::LibraryCall &call,
                                                     const cpu::Loops &loops);
 std::unique_ptr<LibraryKernel> makeAttentionBackward(const pb::LibraryCall &call, std::span<const pb::DataType> types,
                                                      const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeAttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                               const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeTakeRow(const pb::LibraryCall &call, std::span<const pb::DataType> types);
 std::unique_ptr<LibraryKernel> makeEmbed(const pb::LibraryCall &call, std::span<const pb::DataType> types,
                                          const cpu::Loops &loops);
 std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, std::span<const pb::DataType> types,

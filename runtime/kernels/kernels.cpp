@@ -36,6 +36,10 @@ std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, st
     return makeUpdateScalars(call, types);
   case pb::LibraryCall::REARRANGE:
     return makeRearrange(call, types);
+  case pb::LibraryCall::ATTEND_CACHE:
+    return makeAttendCache(call, types, loops);
+  case pb::LibraryCall::TAKE_ROW:
+    return makeTakeRow(call, types);
   default:
     CallReader(call, types, {0, 0})
         .refuse("is function " + std::to_string(call.function()) + ", which has no kernel in this runtime");

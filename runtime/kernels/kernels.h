@@ -41,6 +41,8 @@ struct CallArguments {
 /// - EMBED_GRADIENT: dtable f32; such rows are skipped. Unless it adds, dtable is zeroed first.
 /// - ROPE: x, y [tokens, heads, head_dim], positions i32 [tokens]; pairs (i, i + head_dim / 2); in place if y is x.
 /// - SQUARED_NORM: out += weight * sum x^2, always added; infinities and NaNs reach out.
+/// - ATTEND_CACHE: q, out as at ATTENTION_FORWARD, k and v too; one type for these and the caches. Tokens of a sequence
+///   come in the order of their positions; rows of the caches behind the last one are not read.
 /// - REDUCE_PARTS: out = sum of parts, or out += sum where it adds.
 class LibraryKernel {
 public:

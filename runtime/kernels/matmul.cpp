@@ -17,6 +17,8 @@ struct Tiling {
 /// the products at the full height.
 constexpr Tiling kLargest = {768, 384}, kLargestWithSums = {448, 256};
 constexpr int64_t kColumnStep = 32;
+/// Of products with so few rows that nothing is packed: a row of c stays in the first cache.
+constexpr Tiling kLargestOfFewRows = {4, 4096};
 
 /// Predicted cycles of a product in tiles of this size: 32 multiply-adds per cycle and one packed
 /// element per cycle.
@@ -68,7 +70,10 @@ public:
     reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
     Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1),
-                                 c_ == Storage::F32 ? kLargest : kLargestWithSums, threads);
+                                 hasFewRows()         ? kLargestOfFewRows
+                                 : c_ == Storage::F32 ? kLargest
+                                                      : kLargestWithSums,
+                                 threads);
     down_ = {m_, tiling.rows};
     across_ = {n_, tiling.columns};
     rowsFastest_ = m_ < n_;
@@ -84,6 +89,7 @@ public:
     largest.m = std::min(m_, down_.unitsPerPiece);
     largest.n = std::min(n_, across_.unitsPerPiece);
     largest.k = k_;
+    largest.isUnpacked = hasFewRows();
     return loops_.gemmScratchBytes(largest);
   }
 
@@ -104,10 +110,14 @@ public:
     task.k = k_;
     task.accumulate = arguments.adds;
     task.scratch = threadScratch;
+    task.isUnpacked = hasFewRows();
     loops_.gemm(task);
   }
 
 private:
+  /// Of the product, not of a tile: how it is cut depends on the threads, its bits must not.
+  bool hasFewRows() const { return m_ <= kLargestOfFewRows.rows; }
+
   /// From line `first` on, of a matrix stored [lines, width], or [width, lines] if `across`.
   static cpu::Matrix operand(void *base, Storage storage, int64_t offset, bool across, int64_t first, int64_t lines,
                              int64_t width) {

@@ -106,6 +106,11 @@ struct Connection {
   std::string unsent;
   std::string error; ///< why it is over; empty while it is not
 
+  /// Readable where something came, writable where something is to go.
+  pollfd handle() const {
+    return {socket.number(), static_cast<short>(POLLIN | (unsent.empty() ? 0 : POLLOUT)), 0};
+  }
+
   void send(const Message &message) {
     if (!sealer || !error.empty())
       return;
@@ -263,12 +268,16 @@ bool ControlServer::isComplete() const { return static_cast<int>(state->ranks.si
 
 std::vector<Member> ControlServer::members() const { return state->all; }
 
+void ControlServer::addHandles(std::vector<pollfd> &handles) const {
+  handles.push_back({state->listener.number(), POLLIN, 0});
+  for (const auto &[number, peer] : state->peers)
+    handles.push_back(peer.connection.handle());
+}
+
 std::vector<ControlEvent> ControlServer::poll(Milliseconds wait) {
   std::vector<ControlEvent> events;
-  std::vector<pollfd> handles = {{state->listener.number(), POLLIN, 0}};
-  for (auto &[number, peer] : state->peers)
-    handles.push_back({peer.connection.socket.number(),
-                       static_cast<short>(POLLIN | (peer.connection.unsent.empty() ? 0 : POLLOUT)), 0});
+  std::vector<pollfd> handles;
+  addHandles(handles);
   ::poll(handles.data(), handles.size(), static_cast<int>(wait.count()));
   state->accept();
   for (auto &[number, peer] : state->peers) {
@@ -300,8 +309,7 @@ namespace {
 std::optional<Message> await(Connection &connection, Clock::time_point end) {
   while (connection.error.empty() && Clock::now() < end) {
     auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count() + 1;
-    pollfd handle{connection.socket.number(), static_cast<short>(POLLIN | (connection.unsent.empty() ? 0 : POLLOUT)),
-                  0};
+    pollfd handle = connection.handle();
     ::poll(&handle, 1, static_cast<int>(left));
     connection.flush();
     std::string bytes;
@@ -364,12 +372,16 @@ ControlClient::ControlClient(const Endpoint &endpoint, std::string token, const 
 
 ControlClient::~ControlClient() = default;
 
+void ControlClient::addHandles(std::vector<pollfd> &handles) const {
+  if (state->connection.error.empty())
+    handles.push_back(state->connection.handle());
+}
+
 std::vector<ControlEvent> ControlClient::poll(Milliseconds wait) {
   Connection &connection = state->connection;
   std::vector<ControlEvent> events;
   if (connection.error.empty()) {
-    pollfd handle{connection.socket.number(), static_cast<short>(POLLIN | (connection.unsent.empty() ? 0 : POLLOUT)),
-                  0};
+    pollfd handle = connection.handle();
     ::poll(&handle, 1, static_cast<int>(wait.count()));
     connection.flush();
     for (Message &message : connection.receive())

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <poll.h>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ public:
   ~ControlServer();
 
   uint16_t port() const;
+  /// What to poll to be woken when poll() has something to do.
+  void addHandles(std::vector<pollfd> &handles) const;
   /// Waits up to `wait` for something to happen.
   std::vector<ControlEvent> poll(Milliseconds wait);
   /// Whether every rank is somebody's.
@@ -85,6 +88,7 @@ public:
   ControlClient(const Endpoint &endpoint, std::string token, const Member &own, Milliseconds timeout);
   ~ControlClient();
 
+  void addHandles(std::vector<pollfd> &handles) const;
   std::vector<ControlEvent> poll(Milliseconds wait);
   void send(const Message &message);
 

@@ -29,8 +29,10 @@ enum class MessageKind : uint16_t {
   Failure,   ///< a rank failed
   Stop,      ///< end after the step at hand
   Done,      ///< the sender's ranks have ended well
+  Settled,   ///< the sender's ranks have ended after a failure
+  Report,    ///< server: all that is known of the failure
 };
-constexpr uint16_t messageKinds = 9;
+constexpr uint16_t messageKinds = 11;
 
 struct Message {
   MessageKind kind = MessageKind::Hello;

@@ -3,18 +3,21 @@
 #include "runtime/launch/processes.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
 #include <mutex>
+#include <numeric>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace espalier::rt {
 namespace {
@@ -33,7 +36,7 @@ public:
       std::unique_lock lock(mutex);
       for (std::condition_variable_any never; !end.stop_requested();
            never.wait_for(lock, end, beatEvery, [] { return false; }))
-        world.beat(rank);
+        world.page(rank).beats.fetch_add(1, std::memory_order_relaxed);
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -50,7 +53,7 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
     // The first failure is kept by the rank that had it.
   } catch (const std::exception &error) {
     Failure failure;
-    failure.rank = rank;
+    failure.rank = world.firstRank() + rank;
     failure.message = error.what();
     world.abort(failure);
   }
@@ -62,7 +65,7 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   int status = getppid() == parent ? runBody(world, rank, body) : 1; // else the parent died before the line above
   if (status == 0)
-    world.leave(rank);
+    world.page(rank).hasLeft.store(true, std::memory_order_release);
   std::fflush(nullptr);
   _exit(status);
 }
@@ -84,33 +87,103 @@ void killAll(std::span<Process> processes) {
       kill(process.id, SIGKILL);
 }
 
-/// Waits for an end of any process, for `milliseconds` at most. True if there was none.
-bool waitForEnd(std::span<Process> processes, int milliseconds) {
+/// Counts the looks of a watcher: one is over when its time is, however often the watcher was woken meanwhile. One that
+/// slept itself, or was stopped, has looked once.
+class Looks {
+public:
+  explicit Looks(int milliseconds) : length(milliseconds), end(Clock::now() + length) {}
+
+  int millisecondsLeft() const {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    return static_cast<int>(std::max(left, std::chrono::milliseconds(0)).count());
+  }
+
+  bool isOver() {
+    if (Clock::now() < end)
+      return false;
+    end = Clock::now() + length;
+    return true;
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  std::chrono::milliseconds length;
+  Clock::time_point end;
+};
+
+/// Waits for an end of any process or neighbour, or for word of other launchers, for `milliseconds` at most. Neighbours
+/// that have ended go to `gone`.
+void waitForNews(std::span<Process> processes, std::vector<Neighbour> &neighbours, std::vector<Neighbour> &gone,
+                 const launch::Launchers *others, int milliseconds) {
   std::vector<pollfd> handles;
   for (const Process &process : processes)
     handles.push_back({process.handle, POLLIN, 0}); // below 0, of an ended one: not looked at
-  int ended = poll(handles.data(), handles.size(), milliseconds);
+  for (const Neighbour &neighbour : neighbours)
+    handles.push_back({neighbour.handle, POLLIN, 0});
+  if (others)
+    others->addHandles(handles);
+  poll(handles.data(), handles.size(), milliseconds);
   for (Process &process : processes)
     if (isRunning(process))
       reap(process, WNOHANG);
-  return ended == 0;
+  for (size_t i = neighbours.size(); i-- > 0;)
+    if (handles[processes.size() + i].revents != 0) {
+      gone.push_back(std::move(neighbours[i]));
+      neighbours.erase(neighbours.begin() + static_cast<std::ptrdiff_t>(i));
+    }
 }
 
+/// Passes failures on, from this host to the others and back.
+void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool isLook) {
+  std::optional<Failure> own = world.failure();
+  if (own && !std::exchange(isReported, true))
+    others.report(*own);
+  others.turn(isLook);
+  std::optional<Failure> heard = others.failure();
+  if (heard && !world.isStopped()) {
+    isReported = true;
+    world.abort(*heard);
+  }
+}
+
+/// Of all ranks of the world. Of those that are not this process's children it is seen that they live, or have left.
 std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &world) {
+  constexpr Sight notMissed{.status = 0, .hasLeft = true};
   std::vector<Sight> sights;
+  auto sightOf = [&](int rank, std::optional<int> status) {
+    const StatusPage &page = world.page(rank);
+    return Sight{status, page.hasLeft.load(std::memory_order_acquire), page.beats.load(std::memory_order_relaxed)};
+  };
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    Sight sight = sightOf(rank, std::nullopt);
+    sights.push_back(sight.hasLeft || sight.beats == 0 ? notMissed : sight);
+  }
   for (const Process &process : processes)
-    sights.push_back({process.status, world.hasLeft(process.rank), world.beats(process.rank)});
+    sights[process.rank] = sightOf(process.rank, process.status);
   return sights;
+}
+
+/// The failure of a neighbour that has ended though its ranks had work to do.
+std::optional<Failure> desertionOf(std::span<const Neighbour> gone, const ShmWorld &world) {
+  for (const Neighbour &neighbour : gone)
+    for (int rank : neighbour.ranks)
+      if (!world.page(rank).hasLeft.load(std::memory_order_acquire)) {
+        Failure failure;
+        failure.rank = rank;
+        failure.message = "the process that started it has ended";
+        return failure;
+      }
+  return std::nullopt;
 }
 
 } // namespace
 
-std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body) {
+std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const std::function<int(int)> &body) {
   std::fflush(nullptr); // or every process would write what is buffered
   std::vector<Process> processes;
-  processes.reserve(world.ranks());
+  processes.reserve(ranks.size());
   pid_t parent = getpid();
-  for (int rank = 0; rank < world.ranks(); ++rank) {
+  for (int rank : ranks) {
     pid_t id = fork();
     if (id == 0)
       live(world, rank, parent, body);
@@ -129,24 +202,55 @@ std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body)
   return processes;
 }
 
-std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience) {
-  Watch watch(world.ranks(), patience);
+std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body) {
+  std::vector<int> ranks(world.ranks());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return spawn(world, ranks, body);
+}
+
+std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how) {
+  launch::Launchers *others = how.others;
+  Watch watch(world.ranks(), how.patience);
+  Looks looks(how.patience.lookMilliseconds);
+  std::vector<Neighbour> neighbours = how.neighbours, gone;
   std::optional<Failure> seen; // stands in where a rank was killed while it reported
+  bool isReported = false;
   int stopping = 0;
   while (std::ranges::any_of(processes, isRunning)) {
-    bool isLook = waitForEnd(processes, patience.lookMilliseconds);
-    if (std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook)) {
+    waitForNews(processes, neighbours, gone, others, looks.millisecondsLeft());
+    bool isLook = looks.isOver();
+    std::optional<Failure> failure = watch.judge(lookAt(processes, world), isLook);
+    if (!failure)
+      failure = desertionOf(gone, world);
+    if (failure) {
+      auto own = std::ranges::find(processes, failure->rank, &Process::rank);
+      how.describe(failure->rank, *failure);
+      failure->rank += world.firstRank();
       world.abort(*failure);
-      if (isRunning(processes[failure->rank]))
-        kill(processes[failure->rank].id, SIGKILL);
+      if (own != processes.end() && isRunning(*own))
+        kill(own->id, SIGKILL);
       if (!seen)
         seen = std::move(failure);
     }
-    if (world.isStopped() && isLook && ++stopping >= patience.stoppingLooks)
+    if (others)
+      exchange(*others, world, isReported, isLook);
+    if (world.isStopped() && isLook && ++stopping >= how.patience.stoppingLooks)
       killAll(processes);
   }
+  if (others)
+    exchange(*others, world, isReported, /*isLook=*/false);
   std::optional<Failure> reported = world.failure();
   return reported ? reported : seen;
+}
+
+RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience) {
+  others.settle(std::move(waiting));
+  std::vector<Neighbour> none, gone;
+  for (Looks looks(patience.lookMilliseconds); !others.hasReport();) {
+    waitForNews({}, none, gone, &others, looks.millisecondsLeft());
+    others.turn(looks.isOver());
+  }
+  return others.report();
 }
 
 } // namespace espalier::rt

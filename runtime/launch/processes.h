@@ -1,7 +1,8 @@
-// Ranks as processes of this host: forked, watched, ended.
+// Ranks as processes of this host: forked, watched, ended. Several processes may each do so with a part of the ranks.
 #pragma once
 
 #include "runtime/comm/shm.h"
+#include "runtime/launch/launchers.h"
 #include "runtime/launch/watch.h"
 
 #include <functional>
@@ -11,21 +12,42 @@ namespace espalier::rt {
 
 /// The process of one rank, a child of this one.
 struct Process {
-  int rank = -1;
+  int rank = -1;             ///< in its world
   pid_t id = -1;
   int handle = -1;           ///< of the kernel, readable once the process has ended
   std::optional<int> status; ///< as waitpid says it, once it has ended
 };
 
-/// Forks a process for every rank of `world`, which runs body(rank), gives signs of life meanwhile, and ends with what
-/// it returns; 0 says that it has done its work. An exception is the rank's failure. The processes die with the thread
-/// that calls this; no other thread may hold a lock then, as nobody would release it in them. Throws MemoryError where
-/// the system refuses a process; those that were forked have ended then.
+/// A process that has other ranks of the same world.
+struct Neighbour {
+  std::vector<int> ranks;
+  int handle = -1; ///< of the kernel, readable once that process has ended
+};
+
+/// Forks a process for each of `ranks` of `world`, which runs body(rank), gives signs of life meanwhile, and ends with
+/// what it returns; 0 says that it has done its work. An exception is the rank's failure. The processes die with the
+/// thread that calls this; no other thread may hold a lock then, as nobody would release it in them. Throws MemoryError
+/// where the system refuses a process; those that were forked have ended then.
+std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const std::function<int(int rank)> &body);
+/// The same for all ranks.
 std::vector<Process> spawn(ShmWorld &world, const std::function<int(int rank)> &body);
 
-/// Waits until all have ended. The first that ends ill or is silent stops all ranks of `world`; who was silent is
-/// killed, as it will not see the stop, and so is what has not ended soon after it. Returns the first failure: what a
-/// rank reported, or else what was seen of one.
-std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Patience &patience = {});
+/// How ranks are watched.
+struct Supervision {
+  Patience patience = {};
+  std::vector<Neighbour> neighbours = {};
+  launch::Launchers *others = nullptr; ///< of other hosts; null for none
+  /// Completes what was seen of a rank, given by its number in the world, that could not say itself where it stood.
+  std::function<void(int rank, Failure &failure)> describe = [](int, Failure &) {};
+};
+
+/// Waits until all have ended. The first that ends ill or is silent stops all ranks of `world`, and so does a neighbour
+/// that ends before its ranks have done their work; who was silent is killed, as it will not see the stop, and so is
+/// what has not ended soon after it. Returns the first failure: what a rank reported, or else what was seen of one. With
+/// `others` a failure here stops their ranks too, and one there these.
+std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how = {});
+
+/// After a failure: says what this host's ranks waited for, and hears what the others' did. Not for long.
+RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience);
 
 } // namespace espalier::rt

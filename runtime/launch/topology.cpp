@@ -18,23 +18,52 @@ struct RankVariables {
   const char *name;      ///< of the launcher, for people
   const char *signature; ///< set by this launcher alone
   const char *rank, *world, *localRank, *localWorld, *node, *nodes;
+  const char *run[2]; ///< together another one for each run that this host may have at a time
 };
 
 // mpirun inside of a Slurm job inherits its variables, torchrun may be started by either: the innermost comes first.
 // Slurm sets SLURM_STEP_ID for what srun starts only; a batch script has all its other variables, too.
 constexpr RankVariables perRank[] = {
-    {Topology::Torchrun, "torchrun", "LOCAL_RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-     "GROUP_WORLD_SIZE"},
-    {Topology::Mpi, "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
-    {Topology::Slurm, "srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr,
-     "SLURM_NODEID", "SLURM_STEP_NUM_NODES"},
+    {Topology::Torchrun,
+     "torchrun",
+     "LOCAL_RANK",
+     "RANK",
+     "WORLD_SIZE",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
+     "GROUP_RANK",
+     "GROUP_WORLD_SIZE",
+     {"MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
+    {Topology::Mpi,
+     "mpirun",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     nullptr,
+     nullptr,
+     {"PMIX_NAMESPACE", nullptr}},
+    {Topology::Slurm,
+     "srun",
+     "SLURM_STEP_ID",
+     "SLURM_PROCID",
+     "SLURM_STEP_NUM_TASKS",
+     "SLURM_LOCALID",
+     nullptr,
+     "SLURM_NODEID",
+     "SLURM_STEP_NUM_NODES",
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-constexpr const char *otherVariables[] = {"MASTER_ADDR",         "MASTER_PORT",  "RANK",
-                                          "WORLD_SIZE",          "PET_NNODES",   "PET_NODE_RANK",
-                                          "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_TASKS_PER_NODE",
-                                          "SLURM_SRUN_COMM_HOST"};
+constexpr const char *otherVariables[] = {"MASTER_ADDR",
+                                          "MASTER_PORT",
+                                          "RANK",
+                                          "WORLD_SIZE",
+                                          "SLURM_STEP_NODELIST",
+                                          "SLURM_STEP_TASKS_PER_NODE",
+                                          "SLURMD_NODENAME",
+                                          "OMPI_MCA_orte_local_daemon_uri"};
 
 /// Port at which ranks meet where the launcher gives a host only: the same for all of a job.
 constexpr int firstPort = 20000, ports = 20000;
@@ -86,7 +115,7 @@ public:
       fromOptions();
     else if (launcher)
       fromRankVariables(*launcher);
-    else if (text("WORLD_SIZE") && text("RANK") && text("MASTER_ADDR"))
+    else if (text("WORLD_SIZE") && text("RANK") && text("MASTER_ADDR") && number("WORLD_SIZE") != 1)
       fromKubernetes();
     else
       alone();
@@ -144,15 +173,16 @@ private:
   const RankVariables *launcherOf() const {
     const RankVariables *first = nullptr;
     for (const RankVariables &launcher : perRank) {
-      if (!text(launcher.signature) || !text(launcher.rank))
+      // A launcher of one process says nothing: that process has all ranks.
+      if (!text(launcher.signature) || !text(launcher.rank) || number(launcher.world) == 1)
         continue;
       if (!first) {
         first = &launcher;
         continue;
       }
-      // Inside one of another, both must mean the same process; a launcher of one process says nothing.
+      // Inside one of another, both must mean the same process.
       std::optional<int> world = number(launcher.world);
-      if (world && *world > 1 && number(launcher.rank) != number(first->rank) && *world == number(first->world))
+      if (world && number(launcher.rank) != number(first->rank) && *world == number(first->world))
         throw LaunchError(fmt::format("{} says rank {} ({}), {} says rank {} ({}); unset one", first->name,
                                       *number(first->rank), first->rank, launcher.name, *number(launcher.rank),
                                       launcher.rank));
@@ -190,6 +220,9 @@ private:
       throw LaunchError(fmt::format("{} is {}, but this host has {} ranks", v.localRank, local, found.hostRanks));
     fact("ranks of this host", std::to_string(found.hostRanks),
          v.localWorld && text(v.localWorld) ? source(v.localWorld) : fmt::format("variables of {}", v.name));
+    found.meeting = v.name;
+    for (const char *name : v.run)
+      found.meeting += "-" + text(name).value_or("");
     findMaster(v);
   }
 
@@ -363,27 +396,19 @@ Environment environmentOfProcess() {
       environment[name] = value;
   };
   for (const RankVariables &v : perRank)
-    for (const char *name : {v.signature, v.rank, v.world, v.localRank, v.localWorld, v.node, v.nodes})
+    for (const char *name :
+         {v.signature, v.rank, v.world, v.localRank, v.localWorld, v.node, v.nodes, v.run[0], v.run[1]})
       take(name);
   for (const char *name : otherVariables)
     take(name);
   return environment;
 }
 
-Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan,
-                      int devicesHere) {
+Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan) {
   Topology topology = TopologyFinder(environment, options, plan).find();
-  int last = topology.isProcessPerRank() ? topology.hostRanks - 1 : std::ranges::max(topology.devices);
-  if (devicesHere > 0 && last >= devicesHere && !options.sharesDevices)
-    throw LaunchError(fmt::format("this host has {} {}, its ranks use devices 0 to {}; start fewer ranks here, or let "
-                                  "several use one with --share-devices",
-                                  devicesHere, devicesHere == 1 ? "device" : "devices", last));
-  if (devicesHere > 0)
-    for (int &device : topology.devices)
-      device %= devicesHere;
   // Between hosts CPU ranks talk over MPI, which mpirun or srun must have started.
   bool hasMpi = topology.launcher == Topology::Mpi || topology.launcher == Topology::Slurm;
-  if (!plan.isCuda && topology.nodes > 1 && !hasMpi)
+  if (!plan.isCuda && !topology.isOneHost() && !hasMpi)
     throw LaunchError(fmt::format("{} is a plan for CPUs on {} hosts, whose ranks talk over MPI: mpirun -np {} --host "
                                   "HOST:{},... espalier run {}",
                                   plan.name, topology.nodes, plan.ranks, topology.hostRanks, plan.name));

@@ -31,7 +31,6 @@ struct LaunchOptions {
   std::string tableFile;              ///< its name, for errors
   std::string serverId;               ///< --server-id
   std::string deviceRange;            ///< --device-range '[8,16]': ranks 8 to 15
-  bool sharesDevices = false;         ///< --share-devices
   std::string hostName;               ///< this host's, to find the server of a table where nothing says which
 };
 
@@ -59,14 +58,17 @@ struct Topology {
   int world = 1;
   int hostRanks = 1;      ///< how many ranks of the plan share this host
   std::string rendezvous; ///< HOST:PORT; empty where all ranks are in this process, or MPI brings them together
+  /// Under which name the processes of this host meet, which were started apart; empty where this one has all of the
+  /// host's ranks.
+  std::string meeting;
   std::vector<Fact> facts;
 
+  bool isOneHost() const { return nodes == 1 && hostRanks == world; }
   bool isProcessPerRank() const { return launcher == Mpi || launcher == Torchrun || launcher == Slurm; }
 };
 
-/// The topology, or LaunchError. `devicesHere`: devices of the plan's kind on this host; 0: not known.
-Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan,
-                      int devicesHere);
+/// The topology, or LaunchError. Whether the host has its devices is the back end's to say.
+Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan);
 
 /// Lines "world 8 (WORLD_SIZE of torchrun)" for people.
 std::string describe(const Topology &topology);

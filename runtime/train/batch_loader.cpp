@@ -3,7 +3,9 @@
 
 #include "runtime/program.h"
 #include "runtime/status.h"
+#include "runtime/train/open_data.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -20,11 +22,13 @@ int64_t requireSamples(const Dataset &dataset) {
 
 } // namespace
 
-BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order)
+BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order,
+                         int64_t end)
     : settings(plan.settings()), dataset(dataset), share{static_cast<int64_t>(settings.micro_batch_size()),
                                                          dataReplica(mesh, rank), dataReplicas(mesh)},
       first(mesh.index(rank, CP) * static_cast<int64_t>(settings.sequence()) / mesh.count(CP)),
-      length(static_cast<int64_t>(settings.sequence()) / mesh.count(CP)),
+      length(static_cast<int64_t>(settings.sequence()) / mesh.count(CP)), end(end),
+      hasWeights(hasInput(plan, "loss_weights")),
       sampler(order, requireSamples(dataset), static_cast<int64_t>(settings.global_batch())),
       text(settings.sequence() + 1) {
   sample.tokens.resize(settings.sequence());
@@ -67,6 +71,8 @@ void BatchLoader::load(int64_t consumed, int64_t microBatch, const Memory &memor
     for (size_t k = 0; settings.ignore_token() >= 0 && k < sample.labels.size(); ++k)
       if (sample.labels[k] == settings.ignore_token())
         sample.lossWeights[k] = 0;
+    if (begin + i >= end)
+      std::ranges::fill(sample.lossWeights, 0.0f);
     write(i * length, memory);
   }
 }

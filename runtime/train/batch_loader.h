@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,15 @@ namespace espalier::rt {
 /// gives. Holds no memory that grows with use.
 class BatchLoader {
 public:
-  /// Throws PlanError for an input that no sample has, or of another size than the samples', and DataError for an order
-  /// that the set cannot have.
-  BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order);
+  /// Samples at `end` and later places of the order repeat others and carry no loss. Throws PlanError for an input that
+  /// no sample has, or of another size than the samples', and DataError for an order that the set cannot have.
+  BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const Dataset &dataset, SampleOrder order,
+              int64_t end = std::numeric_limits<int64_t>::max());
 
   BatchLoader(const BatchLoader &) = delete;
+
+  /// Whether the plan has the input that leaves samples out of the loss.
+  bool canLeaveOut() const { return hasWeights; }
 
   /// Gives the memory of exchange `index`.
   using Memory = std::function<std::byte *(uint32_t index)>;
@@ -44,6 +49,8 @@ private:
   const Dataset &dataset;
   const BatchShare share;
   const int64_t first, length; ///< the rank's part of a sequence
+  const int64_t end;
+  const bool hasWeights;
   Sampler sampler;
   std::vector<int32_t> text; ///< one sample's tokens and the one that follows
   Sample sample;

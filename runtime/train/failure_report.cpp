@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/commit.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/describe_place.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,22 +21,30 @@ std::pair<std::string, std::string> opAndPlace(const std::string &op) {
   return at == std::string::npos ? std::pair(op, std::string()) : std::pair(op.substr(0, at), op.substr(at + 4));
 }
 
+Json listOf(const std::vector<Waiting> &waiting) {
+  Json list = Json::array();
+  for (const Waiting &rank : waiting)
+    list.push_back({{"rank", rank.rank}, {"transfer", textOrNull(rank.transfer)}});
+  return list;
+}
+
 } // namespace
 
-void writeFailureReport(const Program &program, const RunOptions &options, const Failure &failure) {
+void writeFailureReport(const Program &program, const RunOptions &options, const RankFailure &run) {
   if (options.failureReport.empty())
     return;
+  const Failure &failure = run.failure;
   auto [op, location] = opAndPlace(failure.op);
   int stage = failure.stage < 0 && failure.rank >= 0 ? program.mesh().stage(failure.rank) : failure.stage;
   std::string checkpoint = options.checkpoint.empty() ? "" : latestCheckpoint(options.checkpoint);
   Json report = {{"rank", numberOrNull(failure.rank)},
                  {"stage", numberOrNull(stage)},
-                 {"step", numberOrNull(failure.step)},
+                 {"step", numberOrNull(failure.step < 0 ? -1 : failure.step + 1)}, // as metrics count
                  {"action", textOrNull(failure.action)},
                  {"op", textOrNull(op)},
                  {"location", textOrNull(location)},
                  {"cause", failure.message},
-                 {"waiting", nullptr},
+                 {"waiting", listOf(run.waiting)},
                  {"checkpoint", textOrNull(checkpoint)},
                  {"resume", textOrNull(checkpoint.empty() ? "" : options.resumeCommand)}};
   try {
@@ -46,6 +55,14 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
   } catch (const std::exception &error) {
     fmt::print(stderr, "espalier: warning: no report of the failure: {}\n", error.what());
   }
+}
+
+std::vector<Waiting> waitingRanks(const Program &program, const World &world, int first, int failed) {
+  std::vector<Waiting> waiting;
+  for (int rank = 0; rank < world.ranks(); ++rank)
+    if (first + rank != failed)
+      waiting.push_back({first + rank, waitedFor(program.plan(), world.page(rank))});
+  return waiting;
 }
 
 } // namespace espalier::rt

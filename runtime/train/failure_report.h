@@ -1,13 +1,19 @@
-// A failed run for programs: who was first, where it stood, and how to go on.
+// What is left of a run that failed: which rank was first, where it stood, what the others waited for, and how to go
+// on.
 #pragma once
 
-#include "runtime/program.h"
+#include "runtime/comm/world.h"
 #include "runtime/train/run.h"
+
+#include <vector>
 
 namespace espalier::rt {
 
-/// Writes options.failureReport, if one is wanted: a JSON object, null for what is not known. Says aloud where it
-/// cannot be written, as the failure itself is told anyway.
-void writeFailureReport(const Program &program, const RunOptions &options, const Failure &failure);
+/// Writes the report where the options ask for one. Throws nothing: a report that cannot be written is told.
+void writeFailureReport(const Program &program, const RunOptions &options, const RankFailure &failure);
+
+/// What the ranks of `world` but the `failed` one waited for, once all have stopped. Rank i of the world is rank
+/// `first` + i of the plan.
+std::vector<Waiting> waitingRanks(const Program &program, const World &world, int first, int failed);
 
 } // namespace espalier::rt

@@ -112,12 +112,14 @@ void Metrics::add(const StepRecord &record) {
 }
 
 void Metrics::add(const EvaluationRecord &record) {
-  show(fmt::format("evaluation after step {}: loss {:.5f} over {:.0f} tokens", record.step, record.loss, record.tokens),
+  show(fmt::format("evaluation after step {}: loss {:.5f}, perplexity {:.5g}, over {:.0f} tokens", record.step,
+                   record.loss, std::exp(record.loss), record.tokens),
        record.step);
   if (options.metrics.empty())
     return;
   nlohmann::ordered_json line = {{"evaluation_after_step", record.step},
                                  {"evaluation_loss", number(record.loss)},
+                                 {"evaluation_perplexity", number(std::exp(record.loss))},
                                  {"evaluation_tokens", record.tokens}};
   file.add(line.dump());
 }

@@ -11,13 +11,6 @@
 namespace espalier::rt {
 namespace {
 
-bool hasInput(const pb::Plan &plan, const std::string &name) {
-  return std::ranges::any_of(plan.stages(), [&name](const pb::Stage &stage) {
-    return std::ranges::any_of(stage.exchanges(),
-                               [&name](const pb::Exchange &exchange) { return exchange.name() == name; });
-  });
-}
-
 /// The plan's choice, and what the command line puts in its place.
 pb::Data merged(const pb::Data &plan, const DataOptions &options) {
   pb::Data data = plan;
@@ -49,6 +42,13 @@ void check(const pb::Plan &plan, const pb::Data &data) {
 }
 
 } // namespace
+
+bool hasInput(const pb::Plan &plan, const std::string &name) {
+  return std::ranges::any_of(plan.stages(), [&name](const pb::Stage &stage) {
+    return std::ranges::any_of(stage.exchanges(),
+                               [&name](const pb::Exchange &exchange) { return exchange.name() == name; });
+  });
+}
 
 std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &options, Split split, int64_t samples) {
   const pb::Settings &settings = plan.settings();

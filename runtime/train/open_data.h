@@ -25,6 +25,9 @@ struct DataOptions {
 /// PlanError where neither side names data or the model lacks an input that an option is for, and DataError.
 std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &options, Split split, int64_t samples);
 
+/// Whether a stage of the plan takes an input of this name.
+bool hasInput(const pb::Plan &plan, const std::string &name);
+
 /// What training reads, in words: equal where the samples are, wherever the files lie. Throws DataError.
 std::string describeTrainingData(const pb::Plan &plan, const DataOptions &options, SampleOrder order);
 

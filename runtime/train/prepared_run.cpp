@@ -24,10 +24,11 @@ int64_t trainingSamples(const pb::Settings &settings, const RunOptions &options)
   return (planned > 0 ? planned : options.steps) * static_cast<int64_t>(settings.global_batch());
 }
 
-/// Samples of one evaluation over all replicas.
+/// Samples of one evaluation over all replicas; 0: all that there are.
 int64_t evaluationSamples(const Program &program, const RunOptions &options) {
   auto microBatch = static_cast<int64_t>(program.plan().settings().micro_batch_size());
-  return options.evalBatches * microBatch * dataReplicas(program.mesh());
+  int64_t otherwise = isForEvaluation(program.plan().settings()) ? 0 : evaluationBatches;
+  return options.evalBatches.value_or(otherwise) * microBatch * dataReplicas(program.mesh());
 }
 
 /// What the run trains on, in words.
@@ -37,17 +38,23 @@ std::string dataWords(const pb::Plan &plan, const RunOptions &options) {
   return fmt::format("{} samples in memory", options.dataset->sampleCount());
 }
 
+std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOptions &options);
+
+/// What steps read; an evaluation's own set where there are none.
 std::shared_ptr<const Dataset> openTraining(const Program &program, const RunOptions &options) {
   if (options.dataset)
     return options.dataset;
+  if (isForEvaluation(program.plan().settings()))
+    return openHeldOut(program, options);
   return openRunData(program.plan(), options.data, Split::train, trainingSamples(program.plan().settings(), options));
 }
 
 /// What evaluations read; null where there are none.
 std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOptions &options) {
-  if (options.evalEvery <= 0 || options.heldOut || options.dataset)
-    return options.evalEvery > 0 ? options.heldOut : nullptr;
-  return openRunData(program.plan(), options.data, Split::valid, evaluationSamples(program, options));
+  bool isAsked = options.evalEvery > 0 || isForEvaluation(program.plan().settings());
+  if (!isAsked || options.heldOut || options.dataset)
+    return isAsked ? options.heldOut : nullptr;
+  return openRunData(program.plan(), options.data, options.evalSplit, evaluationSamples(program, options));
 }
 
 std::unique_ptr<Checkpoints> openCheckpoints(const Program &program, const RunOptions &options,
@@ -55,12 +62,36 @@ std::unique_ptr<Checkpoints> openCheckpoints(const Program &program, const RunOp
   if (options.resume && options.checkpoint.empty())
     throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
   std::unique_ptr<Checkpoints> checkpoints;
-  if (!options.checkpoint.empty())
+  if (!options.checkpoint.empty() && !isForEvaluation(program.plan().settings()))
     checkpoints =
         std::make_unique<Checkpoints>(CheckpointOptions{options.checkpoint, options.resume, options.acceptChanges,
                                                         options.keep, options.steps, options.saveEvery, token},
                                       program, dataWords(program.plan(), options));
   return checkpoints;
+}
+
+/// The weights that the plan or the command line names; null where the run begins with initial values or goes on with
+/// its own checkpoint.
+std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOptions &options,
+                                           const std::string &token) {
+  const pb::Settings &settings = program.plan().settings();
+  bool evaluates = isForEvaluation(settings);
+  if (options.resume && !evaluates)
+    return nullptr;
+  std::filesystem::path from = !options.load.empty() ? options.load : std::filesystem::path(settings.load_checkpoint());
+  if (evaluates && !options.checkpoint.empty())
+    from = options.checkpoint;
+  if (from.empty() && !evaluates)
+    return nullptr;
+  if (from.empty())
+    throw PlanError(
+        "an evaluation needs weights; give --checkpoint DIR or --load FOLDER, or load_checkpoint in the run "
+        "file");
+  if (!settings.resume_training() || evaluates)
+    return std::make_unique<StartingWeights>(program, from);
+  Continuation run{fingerprintOf(program.plan(), dataWords(program.plan(), options)), options.steps,
+                   options.acceptChanges, token.empty()};
+  return std::make_unique<StartingWeights>(program, from, run);
 }
 
 /// Peak FLOP/s of this host's ranks; 0 where they are not known or nobody asks.
@@ -70,31 +101,42 @@ double peakFlops(const Program &program, int threads, const ProcessPlace &place)
   return measurePeakFlops(std::min(cores(), place.hostRanks * threads));
 }
 
+/// Those of a process without rank 0 write nothing.
+RunOptions optionsAt(const ProcessPlace &place, const RunOptions &wanted) {
+  RunOptions options = wanted;
+  if (place.hasFirst)
+    return options;
+  options.metrics.clear();
+  options.log = false;
+  return options;
+}
+
 } // namespace
 
 PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const ProcessPlace &place)
-    : options(wanted), threads(threadsPerRank(wanted.threads, place.hostRanks)),
+    : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
       spins(place.hostRanks * threads <= cores() ? spinsWithOwnCore : 0),
       training((requireMemory(program, threads, freeMemory(), place.hostRanks), openTraining(program, wanted))),
-      heldOut(openHeldOut(program, wanted)),
-      checkpoints(openCheckpoints(program, wanted, place.token)), context{
-                                                                      program,           options, *training,
-                                                                      heldOut.get(),     0,       Metrics(options),
-                                                                      Gatherer(program), {},      checkpoints.get()} {
+      heldOut(isForEvaluation(program.plan().settings()) && !wanted.heldOut ? training : openHeldOut(program, wanted)),
+      start(openStart(program, wanted, place.token)),
+      checkpoints(openCheckpoints(program, wanted, place.token)), context{program,           options, *training,
+                                                                          heldOut.get(),     0,       Metrics(options),
+                                                                          Gatherer(program), {},      checkpoints.get(),
+                                                                          start.get(),       {}} {
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   context.peakFlops = peakFlops(program, threads, place);
 }
 
 void PreparedRun::close() {
-  if (!checkpoints || checkpoints->loadFault().empty())
+  if (context.loadFault.empty())
     context.metrics.close(closingSummary(context.result, options));
 }
 
-RunResult PreparedRun::finish(const std::optional<Failure> &failure) {
-  if (checkpoints && !checkpoints->loadFault().empty())
-    throw PlanError(checkpoints->loadFault());
+RunResult PreparedRun::finish(const std::optional<RankFailure> &failure) {
+  if (!context.loadFault.empty())
+    throw PlanError(context.loadFault);
   if (failure)
-    throw RankFailure(*failure);
+    throw *failure;
   close();
   if (!context.metrics.fault().empty())
     throw std::runtime_error(fmt::format("the metrics are not complete: {}", context.metrics.fault()));

@@ -12,6 +12,7 @@ namespace espalier::rt {
 struct ProcessPlace {
   int hostRanks = 1;      ///< of all processes on this host
   std::string token = ""; ///< of the checkpoints' folder, where another process holds it; empty where this one does
+  bool hasFirst = true;   ///< rank 0, which alone speaks and writes metrics
 };
 
 class PreparedRun {
@@ -20,7 +21,7 @@ public:
   PreparedRun(const Program &program, const RunOptions &options, const ProcessPlace &place);
 
   /// Once all ranks have ended. Throws PlanError, RankFailure or std::runtime_error where not all is well.
-  RunResult finish(const std::optional<Failure> &failure);
+  RunResult finish(const std::optional<RankFailure> &failure);
 
   /// Says how the run ended, unless its checkpoints could not be read.
   void close();
@@ -28,6 +29,7 @@ public:
   const RunOptions options;
   const int threads, spins; ///< of each rank
   const std::shared_ptr<const Dataset> training, heldOut;
+  const std::unique_ptr<StartingWeights> start; ///< null: none
   std::unique_ptr<Checkpoints> checkpoints;
   RunContext context;
 };

@@ -61,8 +61,8 @@ bool runRank(RunContext &context, const RankPlace &place) {
     writeStatus(agreement, context.options.status);
     pool.emplace(place.threads, place.spins);
     const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
-    device = context.program.backend().open(stage, {*communicator, *pool, place.spins});
-    executor.emplace(context.program, place.rank, *device);
+    device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
+    executor.emplace(context.program, place.rank, *device, place.page);
     executor->fault = context.options.fault;
     Trainer(context, *executor, agreement, *pool).run();
     isDone = true;
@@ -71,6 +71,8 @@ bool runRank(RunContext &context, const RankPlace &place) {
   } catch (const std::exception &error) {
     abortFor(place.abort, place.rank, executor ? &*executor : nullptr, error);
   }
+  if (place.page)
+    place.page->hasEnded.store(true, std::memory_order_release);
   place.leave();
   return isDone;
 }

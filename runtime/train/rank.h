@@ -14,9 +14,11 @@ struct RankPlace {
   int rank = 0;
   bool isFirstHere = true; ///< no rank below it is in its process
   int threads = 1, spins = 0;
+  DevicePlace device = {.ordinal = rank};
   std::function<std::unique_ptr<Communicator>()> open;
   std::function<void(const Failure &)> abort; ///< stops all ranks; throws nothing
   std::function<void()> leave = [] {};        ///< called before its memory goes
+  StatusPage *page = nullptr;                 ///< where it shows what it does
 };
 
 /// Runs one rank to its end or to the first failure of any; whether it came to its end.

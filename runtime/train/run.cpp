@@ -2,13 +2,18 @@
 #include "runtime/train/run.h"
 
 #include "runtime/comm/local.h"
+#include "runtime/crash_report.h"
 #include "runtime/train/failure_report.h"
 #include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
 #include "runtime/train/run_processes.h"
 
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
 #include <latch>
 #include <thread>
+#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
@@ -25,9 +30,11 @@ void runThreads(PreparedRun &run, LocalWorld &world) {
                      rank == 0,
                      run.threads,
                      run.spins,
+                     {rank, run.options.sharesDevices},
                      [&, rank] { return world.communicator(rank); },
                      abort,
-                     [&] { ended.arrive_and_wait(); }};
+                     [&] { ended.arrive_and_wait(); },
+                     &world.page(rank)};
   };
   int started = 1;
   try {
@@ -42,12 +49,35 @@ void runThreads(PreparedRun &run, LocalWorld &world) {
   runRank(run.context, placeOf(0));
 }
 
+/// How long the other ranks of a process of which one has crashed may take to stop.
+constexpr std::chrono::milliseconds crashPatience{1000};
+
+/// A crash ends the process, and with it all ranks: told within the signal handler, once the others have stopped.
+[[noreturn]] void endCrashed(const Program &program, const RunOptions &options, LocalWorld &world,
+                             const Failure &failure) {
+  world.abort(failure);
+  auto end = std::chrono::steady_clock::now() + crashPatience;
+  auto isMoving = [&](int rank) { return rank != failure.rank && !world.page(rank).hasEnded.load(); };
+  while (std::ranges::any_of(program.mesh().members(0, allAxes), isMoving) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  RankFailure told(failure, waitingRanks(program, world, /*first=*/0, failure.rank));
+  writeFailureReport(program, options, told);
+  fmt::print(stderr, "espalier: error: {}\n", told.what());
+  std::fflush(nullptr);
+  _exit(1);
+}
+
 RunResult runInThreads(const Program &program, const RunOptions &options) {
   int ranks = program.mesh().ranks();
   PreparedRun run(program, options, {.hostRanks = ranks});
   LocalWorld world(ranks);
+  onCrash([&](const Failure &failure) { endCrashed(program, options, world, failure); });
   runThreads(run, world);
-  return run.finish(world.failure());
+  onCrash({});
+  std::optional<Failure> failure = world.failure();
+  if (!failure)
+    return run.finish(std::nullopt);
+  return run.finish(RankFailure(*failure, waitingRanks(program, world, /*first=*/0, failure->rank)));
 }
 
 } // namespace
@@ -64,7 +94,7 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
     }
     return runInThreads(program, options);
   } catch (const RankFailure &error) {
-    writeFailureReport(program, options, error.failure);
+    writeFailureReport(program, options, error);
     throw;
   }
 }

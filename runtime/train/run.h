@@ -4,6 +4,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/sampler.h"
 #include "runtime/executor.h"
+#include "runtime/launch/topology.h"
 #include "runtime/program.h"
 #include "runtime/train/open_data.h"
 
@@ -40,6 +41,12 @@ struct EvaluationRecord {
 /// What the ranks are to each other: threads of this process, processes of this host, or processes of any hosts.
 enum class Comm { local, shm, mpi };
 
+/// Whether a plan is for an evaluation: its run trains nothing.
+inline bool isForEvaluation(const pb::Settings &settings) { return settings.run_mode() == "eval"; }
+
+/// Micro-batches per replica of an evaluation while a run trains, where nobody says how many.
+inline constexpr int64_t evaluationBatches = 8;
+
 struct RunOptions {
   Comm comm = Comm::local;
   DataOptions data;                              ///< what to read
@@ -48,25 +55,33 @@ struct RunOptions {
   std::shared_ptr<const Dataset> heldOut;        ///< the same for evaluation
   int64_t steps = 1;                             ///< in total: a resumed run continues up to here
   int threads = 0;                               ///< per rank; 0: cores / ranks of the host, at least 1
-  int hostRanks = 0;                             ///< ranks of the run on this host; 0: all
+  bool sharesDevices = false;                    ///< ranks may share a device where there are fewer
+  std::optional<launch::Topology> topology;      ///< which ranks this process has; none: all
+  std::string token;                             ///< that the processes of several hosts know; empty for none
   std::filesystem::path metrics;                 ///< JSON lines; empty for none
+  std::filesystem::path load;                    ///< weights to start from; empty: what the plan says
   std::filesystem::path checkpoint;              ///< folder; empty for none
   int64_t saveEvery = 0;                         ///< steps; 0: at the end only
   bool resume = false;                           ///< continue from the latest checkpoint
   bool acceptChanges = false;                    ///< though it was written by another training of the model
   int64_t keep = 0;                              ///< checkpoints that stay, the newest; 0: all
   int64_t evalEvery = 0;                         ///< steps; 0: never
-  int64_t evalBatches = 8;                       ///< micro-batches per replica of one evaluation
+  Split evalSplit = Split::valid;                ///< what evaluations read
+  std::optional<int64_t> evalBatches;            ///< micro-batches per replica of one; unset: evaluationBatches, or all
   bool keepGradients = false;                    ///< fill RunResult::gradients
   bool keepParameters = false;                   ///< fill RunResult::parameters
   bool log = false;                              ///< a line per step on standard output
   std::filesystem::path status;                  ///< who runs where, once all have met; empty for none
+  std::filesystem::path trace;                   ///< the last step trained, as it was run; empty for none
   std::filesystem::path failureReport;           ///< written where a rank fails; empty for none
   double failureSeconds = 5;                     ///< within which all processes have ended after a failure
   std::string resumeCommand;                     ///< for that report
   std::optional<Fault> fault;                    ///< a test's failure
   std::function<void(const Executor &)> inspect; ///< called by each rank's thread after each step
   std::function<int()> stopSignal;               ///< asked by each process: the signal that asks for an end, or 0
+
+  /// Ranks of a plan for `ranks` that are on this host.
+  int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }
 };
 
 struct RunResult {

@@ -1,64 +1,158 @@
-// Every process opens what the run needs for itself. Rank 0 does it first, as it holds the checkpoints' folder; what
-// any process is refused ends all of them, and one says why.
+// Every process that mpirun or srun started forks its rank and watches it, so that a rank that was killed or stopped is
+// told by somebody who lives. The ranks talk over MPI; their launchers talk over the control channel, whose address and
+// token rank 0 says to all ranks as soon as MPI has begun.
+//
+// Every rank opens what the run needs for itself. Rank 0 does it first, as it holds the checkpoints' folder; what any
+// rank is refused ends all of them, and one says why.
+#include "runtime/checksum.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/crash_report.h"
+#include "runtime/launch/channel_address.h"
+#include "runtime/plan_file.h"
+#include "runtime/train/failure_report.h"
 #include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
 #include "runtime/train/run_processes.h"
+#include "runtime/train/stop.h"
+#include "runtime/train/watched_run.h"
 
 #include <algorithm>
-#include <exception>
 #include <fmt/format.h>
 #include <functional>
+#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
 
-/// What this process was refused, and with which status it ends for that.
-struct Refusal {
-  std::exception_ptr error;
-  int status = 0;
-};
+/// What a launcher and its rank share besides the rank's page: none of the rank's operands.
+constexpr size_t sharedBytes = size_t{1} << 16;
+constexpr const char *tokenNotice = ".token";
 
-Refusal refusalOf(const std::function<void()> &work) {
+std::optional<Refusal> refusalOf(const std::function<void()> &work) {
   try {
     work();
-  } catch (const MemoryError &) {
-    return {std::current_exception(), 3};
   } catch (const std::exception &) {
-    return {std::current_exception(), 2};
+    return Refusal::current();
   }
-  return {};
+  return std::nullopt;
 }
 
-/// Ends all processes where one was refused something: the first of these with its own words.
-void requireNone(Agreement &agreement, int rank, const Refusal &own) {
-  std::vector<std::string> words = agreement.tell(own.error ? std::to_string(own.status) : "");
+/// Ends all ranks where one was refused something: the first of these with its own words.
+void requireNone(Agreement &agreement, int rank, const std::optional<Refusal> &own) {
+  std::vector<std::string> words = agreement.tell(own ? std::to_string(own->status) : "");
   auto refused = std::ranges::find_if(words, [](const std::string &word) { return !word.empty(); });
   if (refused == words.end())
     return;
   if (refused - words.begin() == rank)
-    std::rethrow_exception(own.error);
+    own->raise();
   throw ReportedElsewhere(std::stoi(*refused));
 }
 
-RunOptions optionsOf(const RunOptions &options, int rank) {
-  RunOptions own = options;
-  if (rank == 0)
-    return own;
-  own.metrics.clear();
-  own.log = false;
-  return own;
+/// The life of one rank, in a process of its own.
+class MpiRank {
+public:
+  MpiRank(const Program &program, const RunOptions &options, ShmWorld &host, const ResultFile &results)
+      : program(program), options(options), host(host), results(results) {}
+
+  int run() {
+    try {
+      return work();
+    } catch (const RankStopped &) {
+      return 1;
+    } catch (const std::exception &) {
+      results.write({.refusal = Refusal::current()});
+      return 0; // told: there is nothing left to do
+    }
+  }
+
+private:
+  int work();
+  void tellChannel(Agreement &agreement, int rank);
+  void open(Agreement &agreement, int rank);
+
+  const Program &program;
+  const RunOptions &options;
+  ShmWorld &host;
+  const ResultFile &results;
+  std::optional<PreparedRun> prepared;
+};
+
+int MpiRank::work() {
+  onCrash([&](const Failure &failure) { host.abort(failure); });
+  MpiWorld world(&host);
+  int rank = world.rank(), ranks = program.mesh().ranks();
+  if (world.ranks() != ranks)
+    throw PlanError(fmt::format("MPI has {} processes, the plan {} ranks; start as many", world.ranks(), ranks));
+  std::unique_ptr<Communicator> communicator = world.communicator();
+  Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
+  tellChannel(agreement, rank);
+  open(agreement, rank);
+  auto abort = [&](const Failure &failure) {
+    host.abort(failure);
+    world.abort(failure);
+  };
+  bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, {rank},
+                                            [&] { return std::move(communicator); }, abort, [] {}, &host.page(0)});
+  if (std::optional<Failure> heard = world.failure())
+    host.abort(*heard); // or the launcher would take this rank's end for the first failure
+  if (isDone)
+    leaveResult(*prepared, rank, results);
+  return isDone ? 0 : 1;
 }
 
-/// Of all that rank 0 says, other processes keep their status.
-RunResult finish(PreparedRun &run, const std::optional<Failure> &failure, int rank) {
-  int speaker = failure ? std::max(0, failure->rank) : 0;
-  if (rank == speaker)
-    return run.finish(failure);
-  bool hasFault = run.checkpoints && !run.checkpoints->loadFault().empty();
-  if (hasFault || failure || !run.context.result.divergence.empty())
-    throw ReportedElsewhere(hasFault ? 2 : 1);
-  return std::move(run.context.result);
+/// The address and the token of the control channel, from rank 0's launcher to all others.
+void MpiRank::tellChannel(Agreement &agreement, int rank) {
+  std::string mine;
+  if (rank == 0)
+    mine = host.notices().find(launch::channelNotice).value_or("") + " " +
+           host.notices().find(tokenNotice).value_or("");
+  std::string told = agreement.first(mine);
+  size_t end = told.find(' ');
+  if (rank == 0)
+    return;
+  host.notices().post(tokenNotice, told.substr(end + 1));
+  host.notices().post(launch::channelNotice, told.substr(0, end));
+}
+
+void MpiRank::open(Agreement &agreement, int rank) {
+  ProcessPlace place{.hostRanks = options.hostRanks(program.mesh().ranks()), .hasFirst = rank == 0};
+  auto prepare = [&] { prepared.emplace(program, options, place); };
+  requireNone(agreement, rank, rank == 0 ? refusalOf(prepare) : std::nullopt);
+  bool hasToken = prepared && prepared->checkpoints;
+  place.token = agreement.first(rank > 0 ? "" : hasToken ? prepared->checkpoints->token() : "none");
+  requireNone(agreement, rank, rank > 0 ? refusalOf(prepare) : std::nullopt);
+}
+
+launch::Member memberOf(const Program &program, int rank) {
+  char name[256] = {};
+  std::string bytes = planFileBytes(program.plan());
+  return {checksumText(std::as_bytes(std::span(bytes))), program.plan().compiler(), {rank},
+          gethostname(name, sizeof name - 1) == 0 ? name : "", getpid()};
+}
+
+std::string makeToken() {
+  std::string token;
+  for (uint8_t byte : launch::makeNonce())
+    token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+/// Where launchers meet: the first one says so itself, others hear it from their ranks.
+std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
+  launch::Meeting meeting{.own = memberOf(program, host.firstRank()), .world = program.mesh().ranks()};
+  meeting.isFirst = host.firstRank() == 0;
+  std::optional<std::string> token = host.notices().find(tokenNotice), address;
+  if (!meeting.isFirst)
+    address = host.notices().find(launch::channelNotice);
+  else if (options.topology && !options.topology->rendezvous.empty())
+    address = options.topology->rendezvous;
+  else
+    address = launch::channelHost(launch::environmentOfProcess(), meeting.own.host) + ":0";
+  if (!token || !address)
+    return std::nullopt;
+  meeting.token = *token;
+  meeting.endpoint = launch::parseEndpoint(*address);
+  return meeting;
 }
 
 } // namespace
@@ -66,23 +160,25 @@ RunResult finish(PreparedRun &run, const std::optional<Failure> &failure, int ra
 RunResult runOverMpi(const Program &program, const RunOptions &options) {
   if (options.keepGradients || options.keepParameters)
     throw PlanError("--dump-gradients and --dump-parameters gather in one process; run without mpirun");
-  MpiWorld world;
-  int rank = world.rank(), ranks = program.mesh().ranks();
-  if (world.ranks() != ranks)
-    throw PlanError(fmt::format("MPI has {} processes, the plan {} ranks; start as many", world.ranks(), ranks));
-  std::unique_ptr<Communicator> communicator = world.communicator();
-  Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
-  std::optional<PreparedRun> run;
-  ProcessPlace place{.hostRanks = options.hostRanks > 0 ? options.hostRanks : ranks};
-  auto open = [&] { run.emplace(program, optionsOf(options, rank), place); };
-  requireNone(agreement, rank, rank == 0 ? refusalOf(open) : Refusal());
-  bool hasToken = run && run->checkpoints;
-  place.token = agreement.first(rank > 0 ? "" : hasToken ? run->checkpoints->token() : "none");
-  requireNone(agreement, rank, rank > 0 ? refusalOf(open) : Refusal());
-  auto abort = [&](const Failure &failure) { world.abort(failure); };
-  runRank(run->context,
-          {rank, /*isFirstHere=*/true, run->threads, run->spins, [&] { return std::move(communicator); }, abort});
-  return finish(*run, world.failure(), rank);
+  int rank = options.topology ? options.topology->ranks.front()
+                              : launch::launchedRank(launch::environmentOfProcess());
+  ShmWorld host(/*ranks=*/1, sharedBytes, rank);
+  ResultFile results;
+  shareStopSignal();
+  launch::Launchers launchers([&] { return meetingOf(program, options, host); }, host.notices(), patienceOf(options));
+  if (rank == 0) {
+    host.notices().post(tokenNotice, makeToken());
+    launchers.turn(/*isLook=*/false); // listens, before the rank asks where
+  }
+  std::vector<Process> processes =
+      spawn(host, [&](int) { return MpiRank(program, options, host, results).run(); });
+  std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
+  if (!failure)
+    return resultOf(results);
+  if (launchers.speaks())
+    throw *failure;
+  writeFailureReport(program, options, *failure);
+  throw ReportedElsewhere(1);
 }
 
 } // namespace espalier::rt

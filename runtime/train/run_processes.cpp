@@ -1,78 +1,174 @@
 // The process that starts the others opens what the run needs and then only watches: the ranks' processes find all of
-// it in their memory.
+// it in their memory. Where a launcher started one for each rank, each of these starts its own rank and watches.
 #include "runtime/train/run_processes.h"
 
+#include "runtime/checksum.h"
 #include "runtime/crash_report.h"
-#include "runtime/launch/processes.h"
+#include "runtime/launch/host_meeting.h"
+#include "runtime/train/failure_report.h"
 #include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
 #include "runtime/train/stop.h"
-#include "runtime/train/told_result.h"
+#include "runtime/train/watched_run.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
+#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
 
+/// How long processes that were started apart wait for each other.
+constexpr launch::Milliseconds startTogether{60000};
+
+/// Of a rank of this host.
+DevicePlace deviceOf(const RunOptions &options, int rank) {
+  DevicePlace place = {rank, options.sharesDevices};
+  if (!options.topology)
+    return place;
+  const std::vector<int> &ranks = options.topology->ranks, &devices = options.topology->devices;
+  auto found = std::ranges::find(ranks, rank);
+  if (size_t index = found - ranks.begin(); index < devices.size())
+    place.ordinal = devices[index];
+  return place;
+}
+
+/// What the ranks of this process find here, before there are any.
+void requireDevices(const Program &program, const RunOptions &options, std::span<const int> ranks) {
+  std::vector<DeviceDemand> demands;
+  for (int rank : ranks)
+    demands.push_back({rank, deviceOf(options, rank)});
+  std::string devices = program.backend().requireDevices(demands);
+  if (options.log)
+    fmt::print("{}", devices);
+}
+
 /// What processes cannot bring home.
 void requireRecordsOnly(const RunOptions &options) {
   if (options.keepGradients || options.keepParameters)
-    throw PlanError("--dump-gradients and --dump-parameters gather in one process; leave out --processes");
+    throw PlanError("--dump-gradients and --dump-parameters gather in one process; leave out --processes, or give "
+                    "--comm local");
 }
 
-/// Bytes that all ranks together allocate of what they share.
+/// Bytes that all ranks together allocate of what they share: their arenas, unless these lie on devices.
 size_t sharedBytes(const Program &program) {
   constexpr size_t besides = size_t{1} << 16; // a page for each piece, and what the meeting of all ranks takes
   auto ranks = static_cast<size_t>(program.mesh().ranks());
   size_t bytes = Agreement::sharedBytes(ranks) + ranks * besides;
   for (const pb::Stage &stage : program.plan().stages())
-    bytes += stage.arena_bytes(pb::DEVICE) * (ranks / program.mesh().count(PP));
+    bytes += program.plan().target() != "cpu" ? 0 : stage.arena_bytes(pb::DEVICE) * (ranks / program.mesh().count(PP));
   return bytes;
 }
 
-/// Two fifths of the time for silence, as many for the others' end; the rest for who is slow.
-Patience patienceOf(const RunOptions &options) {
-  Patience patience;
-  double looks = options.failureSeconds * 1000 / patience.lookMilliseconds;
-  patience.silentLooks = std::max(1, static_cast<int>(looks * 3 / 5));
-  patience.stoppingLooks = std::max(1, static_cast<int>(looks / 5));
-  return patience;
+/// Ranks of this host, a part of which this process has, together with others that were started beside it.
+class HostRun {
+public:
+  HostRun(const Program &program, const RunOptions &options);
+  RunResult run();
+
+private:
+  bool hasFirst() const { return ranks.front() == 0; }
+  launch::Member member() const;
+  void open();
+  void visit();
+  int runProcess(int rank);
+  [[noreturn]] void tellFailure(const RankFailure &failure);
+
+  const Program &program;
+  const RunOptions &options;
+  const std::vector<int> ranks; ///< of this process
+  std::optional<launch::HostMeeting> meeting;
+  std::optional<PreparedRun> prepared;
+  std::unique_ptr<ShmWorld> world;
+  ResultFile results;
+};
+
+std::vector<int> ranksOf(const Program &program, const RunOptions &options) {
+  if (options.topology)
+    return options.topology->ranks;
+  std::vector<int> all(program.mesh().ranks());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
-int runProcess(PreparedRun &run, ShmWorld &world, int rank, const ResultFile &results) {
-  auto abort = [&](const Failure &failure) { world.abort(failure); };
-  onCrash(abort);
-  bool isDone = runRank(run.context, {rank, /*isFirstHere=*/true, run.threads, run.spins,
-                                      [&] { return world.communicator(rank); }, abort});
-  if (rank == 0 && isDone) {
-    run.close();
-    results.write(
-        {run.context.result, run.checkpoints ? run.checkpoints->loadFault() : "", run.context.metrics.fault()});
+HostRun::HostRun(const Program &program, const RunOptions &options)
+    : program(program), options(options), ranks(ranksOf(program, options)) {
+  requireRecordsOnly(options);
+  requireDevices(program, options, ranks);
+  if (options.topology && !options.topology->isOneHost())
+    throw PlanError(fmt::format("the ranks of {} hosts cannot share memory; start one host, or mpirun for several",
+                                options.topology->nodes));
+  shareStopSignal();
+  if (options.topology && !options.topology->meeting.empty())
+    meeting.emplace(*options.topology, member(), startTogether, options.stopSignal);
+  if (hasFirst())
+    open();
+  else
+    visit();
+}
+
+launch::Member HostRun::member() const {
+  std::string bytes = planFileBytes(program.plan());
+  return {checksumText(std::as_bytes(std::span(bytes))), program.plan().compiler(), ranks, /*host=*/"", getpid()};
+}
+
+/// Others wait for what the first process opens: it holds the checkpoints' folder.
+void HostRun::open() {
+  int all = program.mesh().ranks();
+  prepared.emplace(program, options, ProcessPlace{.hostRanks = all});
+  world = meeting ? ShmWorld::openForOthers(all, sharedBytes(program))
+                  : std::make_unique<ShmWorld>(all, sharedBytes(program));
+  if (meeting)
+    meeting->give({world->file(), prepared->checkpoints ? prepared->checkpoints->token() : "none"});
+}
+
+/// What is refused to this process alone stops the others, and is told by it.
+void HostRun::visit() {
+  launch::HostMeeting::Gift gift = meeting->take();
+  world = ShmWorld::join(gift.file);
+  try {
+    prepared.emplace(program, options,
+                     ProcessPlace{.hostRanks = program.mesh().ranks(), .token = gift.words, .hasFirst = false});
+  } catch (const std::exception &error) {
+    world->claimTelling();
+    abortFor([&](const Failure &failure) { world->abort(failure); }, ranks.front(), nullptr, error);
+    throw;
   }
+}
+
+int HostRun::runProcess(int rank) {
+  auto abort = [&](const Failure &failure) { world->abort(failure); };
+  onCrash(abort);
+  RunContext &context = prepared->context;
+  bool isDone = runRank(context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
+                                  deviceOf(options, rank), [&] { return world->communicator(rank); }, abort, [] {},
+                                  &world->page(rank)});
+  if (rank == ranks.front() && isDone)
+    leaveResult(*prepared, rank, results);
   return isDone ? 0 : 1;
+}
+
+/// One of the processes that are left tells people; each leaves the report.
+void HostRun::tellFailure(const RankFailure &failure) {
+  if (world->claimTelling())
+    throw failure;
+  writeFailureReport(program, options, failure);
+  throw ReportedElsewhere(1);
+}
+
+RunResult HostRun::run() {
+  std::vector<Process> processes = spawn(*world, ranks, [&](int rank) { return runProcess(rank); });
+  std::vector<Neighbour> neighbours;
+  if (meeting)
+    neighbours = meeting->neighbours();
+  if (std::optional<RankFailure> failure = watchRun(program, options, *world, processes, {neighbours}))
+    tellFailure(*failure);
+  return resultOf(results);
 }
 
 } // namespace
 
-RunResult runInProcesses(const Program &program, const RunOptions &options) {
-  requireRecordsOnly(options);
-  int ranks = program.mesh().ranks();
-  PreparedRun run(program, options, {.hostRanks = ranks});
-  ResultFile results;
-  shareStopSignal();
-  ShmWorld world(ranks, sharedBytes(program));
-  std::vector<Process> processes = spawn(world, [&](int rank) { return runProcess(run, world, rank, results); });
-  std::optional<Failure> failure = supervise(processes, world, patienceOf(options));
-  if (failure)
-    throw RankFailure(*failure);
-  std::optional<ToldResult> told = results.read();
-  if (!told)
-    throw std::runtime_error("rank 0 ended without the run's result");
-  if (!told->loadFault.empty())
-    throw PlanError(told->loadFault);
-  if (!told->metricsFault.empty())
-    throw std::runtime_error(fmt::format("the metrics are not complete: {}", told->metricsFault));
-  return std::move(told->result);
-}
+RunResult runInProcesses(const Program &program, const RunOptions &options) { return HostRun(program, options).run(); }
 
 } // namespace espalier::rt

@@ -5,7 +5,8 @@
 
 namespace espalier::rt {
 
-/// Runs all ranks as processes of this host, which this one starts and watches. Throws as runPlan does.
+/// Runs the ranks that options.topology gives to this process, or all, as processes of this host which this one starts
+/// and watches. Throws as runPlan does; ReportedElsewhere in all but one of several that were started apart.
 RunResult runInProcesses(const Program &program, const RunOptions &options);
 
 /// Runs one rank, this process, among those that mpirun or srun started. Throws as runPlan does in the process that

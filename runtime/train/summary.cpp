@@ -15,6 +15,8 @@ std::string closingSummary(const RunResult &result, const RunOptions &options) {
   std::string text = !result.divergence.empty() ? std::string("diverged")
                      : result.stopSignal        ? fmt::format("stopped by {}", signalName(result.stopSignal))
                                                 : std::string("done");
+  if (result.steps.empty() && !result.evaluations.empty())
+    return text;
   if (!result.steps.empty())
     text += fmt::format(" after step {} of {}", result.steps.back().step, options.steps);
   text += fmt::format(": {} {} in {:.1f} s", result.steps.size(), result.steps.size() == 1 ? "step" : "steps", seconds);

@@ -1,6 +1,7 @@
 // CBOR keeps every bit of a number, NaN too.
 #include "runtime/train/told_result.h"
 
+#include "runtime/data/data_error.h"
 #include "runtime/status.h"
 
 #include <cerrno>
@@ -22,12 +23,46 @@ Json rowOf(const StepRecord &step) {
           step.mfu,  step.lossScale, step.labels,   step.isApplied,    step.peakBytes};
 }
 
+Json rowOf(const std::optional<Refusal> &refusal) {
+  if (!refusal)
+    return Json::array();
+  return {refusal->status, refusal->isElsewhere, refusal->text, refusal->file, refusal->line};
+}
+
 StepRecord stepOf(const Json &row) {
   return {row.at(0), row.at(1), row.at(2), row.at(3), row.at(4), row.at(5),
           row.at(6), row.at(7), row.at(8), row.at(9), row.at(10)};
 }
 
 } // namespace
+
+Refusal Refusal::current() {
+  try {
+    throw;
+  } catch (const ReportedElsewhere &error) {
+    return {.status = error.status, .isElsewhere = true};
+  } catch (const MemoryError &error) {
+    return {.status = 3, .text = error.what()};
+  } catch (const DataError &error) {
+    return {.text = error.reason(), .file = error.file(), .line = error.line()};
+  } catch (const PlanError &error) {
+    return {.text = error.what()};
+  } catch (const std::exception &error) {
+    return {.status = 1, .text = error.what()};
+  }
+}
+
+void Refusal::raise() const {
+  if (isElsewhere)
+    throw ReportedElsewhere(status);
+  if (!file.empty())
+    throw DataError(file, text, line);
+  if (status == 3)
+    throw MemoryError(text);
+  if (status == 2)
+    throw PlanError(text);
+  throw std::runtime_error(text);
+}
 
 ResultFile::ResultFile() : file(memfd_create("espalier result", MFD_CLOEXEC)) {
   if (file < 0)
@@ -47,7 +82,8 @@ void ResultFile::write(const ToldResult &told) const {
                                               {"signal", told.result.stopSignal},
                                               {"divergence", told.result.divergence},
                                               {"load", told.loadFault},
-                                              {"metrics", told.metricsFault}});
+                                              {"metrics", told.metricsFault},
+                                              {"refusal", rowOf(told.refusal)}});
   for (size_t at = 0; at < bytes.size();) {
     ssize_t count = pwrite(file, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
     if (count <= 0)
@@ -79,6 +115,8 @@ std::optional<ToldResult> ResultFile::read() const {
   told.result.divergence = json.at("divergence");
   told.loadFault = json.at("load");
   told.metricsFault = json.at("metrics");
+  if (const Json &row = json.at("refusal"); !row.empty())
+    told.refusal = Refusal{row.at(0), row.at(1), row.at(2), row.at(3), row.at(4)};
   return told;
 }
 

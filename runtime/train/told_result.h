@@ -1,4 +1,4 @@
-// What the process of rank 0 leaves for the one that started it.
+// What the first of the ranks that a process started leaves for it.
 #pragma once
 
 #include "runtime/train/run.h"
@@ -8,9 +8,23 @@
 
 namespace espalier::rt {
 
+/// Why a process did not begin: an exception as it can be told to another process.
+struct Refusal {
+  int status = 2;           ///< with which the command ends
+  bool isElsewhere = false; ///< another process says why
+  std::string text = "";
+  std::string file = "";    ///< of a DataError, with its line: then the text is the reason
+  int64_t line = 0;
+
+  /// Of the exception at hand.
+  static Refusal current();
+  [[noreturn]] void raise() const;
+};
+
 struct ToldResult {
-  RunResult result; ///< without tensors
-  std::string loadFault, metricsFault;
+  RunResult result = {}; ///< without tensors
+  std::string loadFault = "", metricsFault = "";
+  std::optional<Refusal> refusal = {};
 };
 
 /// A file without a name, made before the processes are forked.

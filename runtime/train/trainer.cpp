@@ -4,6 +4,7 @@
 #include "runtime/abi.h"
 #include "runtime/status.h"
 #include "runtime/train/initialize.h"
+#include "runtime/train/write_trace.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,11 +18,12 @@ Trainer::Trainer(RunContext &context, Executor &executor, Agreement &agreement, 
       settings(context.program.plan().settings()), state(initialScalars(settings)),
       trainingBatches(context.program.plan(), context.program.mesh(), executor.rankProgram().rank, context.training,
                       context.options.order),
-      trainEntry(entryNamed("train_step")), evaluateEntry(entryNamed("evaluate")),
+      evaluateEntry(entryNamed("evaluate")),
+      trainEntry(isForEvaluation(settings) ? evaluateEntry : entryNamed("train_step")),
       scalarsExchange(exchangeNamed("scalars")), resultsExchange(exchangeNamed("results")), divergenceRule(settings) {
   if (context.heldOut)
     heldOutBatches.emplace(context.program.plan(), context.program.mesh(), executor.rankProgram().rank,
-                           *context.heldOut, SampleOrder::single);
+                           *context.heldOut, SampleOrder::single, context.heldOut->sampleCount());
 }
 
 Trainer::EntryPlace Trainer::entryNamed(const char *name) const {
@@ -40,25 +42,52 @@ uint32_t Trainer::exchangeNamed(const char *name) const {
   return *exchange;
 }
 
-void Trainer::run() {
-  const RunOptions &options = context.options;
-  if (!options.resume)
+bool Trainer::begin() {
+  if (!context.start && !context.options.resume) {
     initializeParameters(context.program, executor, pool);
-  else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement))
+    return true;
+  }
+  std::string fault;
+  if (context.start) {
+    try {
+      context.start->load(executor);
+    } catch (const PlanError &error) {
+      fault = error.what();
+    }
+    fault = agreement.first(fault);
+    state = context.start->state();
+  } else if (std::optional<ScalarState> loaded = context.checkpoints->load(executor, agreement)) {
     state = *loaded;
-  else
+  } else {
+    fault = context.checkpoints->loadFault();
+  }
+  if (!fault.empty() && agreement.isFirstHere())
+    context.loadFault = fault;
+  return fault.empty();
+}
+
+void Trainer::run() {
+  if (!begin())
     return;
-  firstStep = state.step;
   // A signal that came while ranks loaded ends the run here.
   isStopped = !agreement.first(signalHere() != 0 ? "stop" : "").empty();
+  if (!isForEvaluation(settings))
+    train();
+  else if (!isStopped)
+    evaluate(context.start->trainedSteps(), context.options.evalBatches.value_or(wholeBatches()));
+  endRun();
+}
+
+void Trainer::train() {
+  const RunOptions &options = context.options;
+  firstStep = state.step;
   while (!isStopped && divergence.empty() && state.step < options.steps) {
     trainStep();
     if (heldOutBatches && !isStopped && divergence.empty() && state.step % options.evalEvery == 0)
-      evaluate();
+      evaluate(state.step, options.evalBatches.value_or(evaluationBatches));
     if (divergence.empty())
       saveIfDue();
   }
-  endRun();
 }
 
 int Trainer::signalHere() const {
@@ -82,8 +111,10 @@ Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader 
 
 void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
+  executor.trace = context.options.trace.empty() ? nullptr : &recorder;
   Scalars results =
       runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);
+  executor.trace = nullptr;
   StepOutcome outcome = endStep(settings, results, state);
   divergence = divergenceRule.judge(outcome, state);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -121,8 +152,13 @@ void Trainer::saveIfDue() {
 
 /// Whoever has heard of the end has all behind it: no rank can fail any more.
 void Trainer::endRun() {
+  if (!context.options.trace.empty() && state.step > firstStep)
+    writeTrace(context.program, executor.rankProgram().rank, recorder, agreement, context.options.trace);
   int here = isStopped ? signalHere() : 0;
   std::string signal = agreement.first(here != 0 ? std::to_string(here) : "");
+  if (isLeader() && context.options.log)
+    if (std::string taken = executor.device().describeMemory(); !taken.empty())
+      fmt::print("{}\n", taken);
   if (!agreement.isFirstHere())
     return;
   context.result.divergence = divergence;
@@ -159,12 +195,20 @@ Trainer::Loss Trainer::evaluateBatches(BatchLoader &from, int64_t consumed, int6
   return loss;
 }
 
-void Trainer::evaluate() {
-  Loss loss = evaluateBatches(*heldOutBatches, 0, context.options.evalBatches);
+/// Those that hold every sample once. The last one is filled up with samples that do not count, where the model can
+/// leave them out.
+int64_t Trainer::wholeBatches() const {
+  int64_t samples = context.heldOut->sampleCount();
+  int64_t each = static_cast<int64_t>(settings.micro_batch_size()) * dataReplicas(context.program.mesh());
+  return heldOutBatches->canLeaveOut() ? (samples + each - 1) / each : std::max<int64_t>(1, samples / each);
+}
+
+void Trainer::evaluate(int64_t step, int64_t batches) {
+  Loss loss = evaluateBatches(*heldOutBatches, 0, batches);
   if (!isLeader())
     return;
   double mean = loss.tokens > 0 ? loss.sum / loss.tokens : std::nan("");
-  context.result.evaluations.push_back({state.step, mean, loss.tokens});
+  context.result.evaluations.push_back({step, mean, loss.tokens});
   context.metrics.add(context.result.evaluations.back());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/start.h"
 #include "runtime/train/batch_loader.h"
 #include "runtime/train/divergence.h"
 #include "runtime/train/gather.h"
@@ -24,15 +25,17 @@ struct RunContext {
   double peakFlops = 0;
   Metrics metrics;
   Gatherer gatherer;
-  RunResult result;                   ///< steps by rank 0, its end by the first rank of the process
-  Checkpoints *checkpoints = nullptr; ///< null: none
+  RunResult result;                       ///< steps by rank 0, its end by the first rank of the process
+  Checkpoints *checkpoints = nullptr;     ///< null: none
+  const StartingWeights *start = nullptr; ///< null: initial values, or what a checkpoint of the run has
+  std::string loadFault; ///< why no weights could be loaded: the user's error; written by the process's first rank
 };
 
 class Trainer {
 public:
   Trainer(RunContext &context, Executor &executor, Agreement &agreement, ThreadPool &pool);
 
-  /// Initialises or resumes, then trains to the end.
+  /// Initialises, loads or resumes, then trains to the end; or evaluates, where the plan is for that.
   void run();
 
 private:
@@ -52,8 +55,12 @@ private:
   /// The signal that has come to this process, as far as this rank is the one that looks.
   int signalHere() const;
 
+  /// Fills the rank's parameters. False, on all ranks, where they cannot be loaded.
+  bool begin();
+  void train();
   void trainStep();
-  void evaluate();
+  void evaluate(int64_t step, int64_t batches);
+  int64_t wholeBatches() const;
   void saveIfDue();
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
@@ -68,8 +75,9 @@ private:
   ScalarState state;
   BatchLoader trainingBatches;
   std::optional<BatchLoader> heldOutBatches;
-  const EntryPlace trainEntry, evaluateEntry;
+  const EntryPlace evaluateEntry, trainEntry; ///< where the plan is for evaluation they are the same
   const uint32_t scalarsExchange, resultsExchange;
+  TraceRecorder recorder; ///< of the last step, where one is asked for
   int64_t firstStep = 0;
   DivergenceRule divergenceRule;
   std::string divergence; ///< the rule's verdict

@@ -156,7 +156,8 @@ void Bounds::checkCall(int index, const pb::Call &call) {
   for (const pb::BucketUse &use : call.buckets()) {
     const pb::Bucket &bucket = plan.buckets(static_cast<int>(use.bucket()));
     checkBuffer(name, stage, call, bucket.stored());
-    checkBuffer(name, stage, call, bucket.gradient());
+    if (bucket.has_gradient())
+      checkBuffer(name, stage, call, bucket.gradient());
     for (const pb::Buffer &buffer : bucket.state())
       if (use.updates())
         checkBuffer(name, stage, call, buffer);

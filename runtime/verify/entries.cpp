@@ -1,4 +1,5 @@
 // Rule J: what an entry finds, what the host has filled, and what must be there at its end.
+#include "runtime/abi.h"
 #include "runtime/verify/play.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void Play::begin() {
   call = -1;
 }
 
-/// Stored values and state are as the entry before has left them. Nothing but zeros ever lies between parameters.
+/// Stored values and state are as the entry before has left them.
 void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t number) {
   const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(number));
   auto set = [&](const pb::Buffer &buffer) {
@@ -40,6 +41,12 @@ void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t numb
   for (const pb::Buffer &state : bucket.state())
     if (use.updates() && finds(state.region()))
       set(state);
+  if (bucket.has_gradient())
+    beginGradient(bucket);
+}
+
+/// Nothing but zeros ever lies between parameters.
+void Play::beginGradient(const pb::Bucket &bucket) {
   Operand gradient = view.values.operandOf(bucket.gradient(), Access::Write);
   Where at = where(gradient.region);
   std::optional<Instance> instance = instanceOf(gradient);
@@ -66,18 +73,31 @@ void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t numb
 }
 
 /// Resident values besides buckets, as a cache: what subprograms ask for in a region that the entry finds.
+bool Play::isCache(const Operand &need) const {
+  const ValueInfo &info = view.values[need.value];
+  return info.isResident && info.part == ValueInfo::None && finds(static_cast<uint32_t>(need.region));
+}
+
 void Play::findResident() {
   for (uint32_t role = 0; role < static_cast<uint32_t>(view.plan.roles_size()); ++role)
     if (const Summary *summary = view.summaryOf(stage.calls(call), role))
       for (const Operand &need : summary->needs) {
-        const ValueInfo &info = view.values[need.value];
-        if (!info.isResident || info.part != ValueInfo::None || !finds(static_cast<uint32_t>(need.region)))
+        if (!isCache(need))
           continue;
         Where at = where(need.region);
         Content content = contentOf(need, at, *instanceOf(need));
         content.writer = 0;
         bytesOf(at).set(spanOf(need, at), content);
       }
+}
+
+/// Found ready, and left ready: an entry may follow itself.
+void Play::keepResident() {
+  for (uint32_t role = 0; role < static_cast<uint32_t>(view.plan.roles_size()); ++role)
+    if (const Summary *summary = view.summaryOf(stage.calls(call), role))
+      for (const Operand &need : summary->needs)
+        if (isCache(need))
+          checkReady(need, noQueue, "ends without");
 }
 
 /// In slot m of its place lies what micro-batch m reads.
@@ -111,6 +131,8 @@ void Play::end() {
   for (call = 0; call < stage.calls_size(); ++call)
     for (const pb::BucketUse &use : stage.calls(call).buckets())
       endBucket(stage.calls(call), use, use.bucket());
+  for (call = 0; call < stage.calls_size(); ++call)
+    keepResident();
   for (const pb::Exchange &exchange : stage.exchanges())
     if (!exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0)
       readByHost(exchange);
@@ -149,7 +171,26 @@ void Play::readByHost(const pb::Exchange &exchange) {
   bool isPerMicroBatch = view.values[operand.value].isPerMicroBatch;
   for (microBatch = 0; microBatch < (isPerMicroBatch ? entry.micro_batches() : 1); ++microBatch) {
     slotOf[place->lifetime()] = microBatch;
-    checkReady(operand, noQueue, "the host reads");
+    if (checkReady(operand, noQueue, "the host reads") && exchange.name() == "results")
+      checkAgreed(exchange, operand);
+  }
+}
+
+/// The sums that the host reads are those of all ranks, and what a process was asked all of them know.
+void Play::checkAgreed(const pb::Exchange &exchange, const Operand &operand) {
+  uint32_t all = view.mesh.divided(allAxes), root = view.values[operand.value].root;
+  Where at = where(operand.region);
+  for (uint32_t slot : {LossSum, TokenCount, SquaredNorm, StopRequests}) {
+    bool isTerm = std::ranges::any_of(view.plan.values(), [&](const pb::Value &value) {
+      return value.whole() == root + 1 && value.first() == slot && value.elements() == 1 &&
+             view.mesh.divided(value.partial()) == all;
+    });
+    auto isAgreed = [&](const Content &content) {
+      return content.tag > 0 && view.mesh.divided(view.plan.values(static_cast<int>(content.tag) - 1).partial()) == 0;
+    };
+    int64_t begin = at.base + operand.span.begin + slot * 4;
+    if (all && (!isTerm || bytesOf(at).check({begin, begin + 4, 0}, isAgreed)))
+      add("slot {} of '{}', which the host reads, is not summed over all ranks", slot, exchange.name());
   }
 }
 

@@ -69,8 +69,25 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
       old = content;
       old.version = isBrought ? version : isKept ? before + 1 : 0;
     });
+    if (transfer.kind() == pb::Transfer::COPY)
+      copyTags(operands[i - sources], at, span);
     opened.written.push_back({at.memory, {span.begin, span.end, 0}});
   }
+}
+
+/// A copy of a whole whose pieces have come to mean something else says so, too.
+void Play::copyTags(const Operand &from, const Where &to, const Span &target) {
+  Where there = where(from.region);
+  Span source = spanOf(from, there);
+  std::vector<std::pair<Span, uint32_t>> tags;
+  bytesOf(there).forEach([&](const Span &piece, const Content &content) {
+    if (content.kind == Content::Ready && content.tag && piece.begin < source.end && source.begin < piece.end) {
+      int64_t begin = std::max(piece.begin, source.begin), end = std::min(piece.end, source.end);
+      tags.push_back({{target.begin + begin - source.begin, target.begin + end - source.begin, 0}, content.tag});
+    }
+  });
+  for (const auto &[span, tag] : tags)
+    bytesOf(to).change(span, [&, is = tag](int64_t, Content &content) { content.tag = is; });
 }
 
 void Play::waitFlight(const pb::Flight &flight) {

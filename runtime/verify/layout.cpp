@@ -80,6 +80,11 @@ int64_t Layout::elementsOf(const pb::Bucket &bucket, const pb::Parameter &parame
   int64_t elements = 1;
   uint32_t used = mesh.divided(bucket.partial()) | PP;
   for (int i = 0; i < parameter.padded_shape_size(); ++i) {
+    // Only the vocabulary is padded.
+    if (parameter.shape(i) != parameter.padded_shape(i) &&
+        (parameter.shape(i) != plan.settings().vocabulary() || parameter.shape(i) > parameter.padded_shape(i)))
+      add("bucket '{}', parameter '{}': dimension {} has {} rows of {}, the vocabulary {}", bucket.name(),
+          parameter.name(), i, parameter.shape(i), parameter.padded_shape(i), plan.settings().vocabulary());
     uint32_t axes = mesh.divided(parameter.split(i));
     int64_t size = static_cast<int64_t>(parameter.padded_shape(i)), parts = mesh.count(axes);
     if (axes & used) {
@@ -125,12 +130,15 @@ void Layout::checkParameters(const pb::Bucket &bucket) {
 void Layout::checkBuffers(const pb::Bucket &bucket) {
   int64_t elements = static_cast<int64_t>(bucket.elements());
   checkBuffer(bucket, bucket.stored(), bucket.type(), elements);
-  checkBuffer(bucket, bucket.gradient(), pb::F32, elements);
+  if (bucket.has_gradient())
+    checkBuffer(bucket, bucket.gradient(), pb::F32, elements);
   for (const pb::Buffer &state : bucket.state())
     checkBuffer(bucket, state, pb::F32, elements / mesh.count(bucket.share()));
   for (int i = 1; i < bucket.state_size(); ++i)
     if (bucket.state(i).offset() < bucket.state(i - 1).offset())
       add("bucket '{}': its state {} lies before {}", bucket.name(), i, i - 1);
+  if (!bucket.has_gradient())
+    return;
   const pb::Value &gradient = plan.values(static_cast<int>(bucket.gradient().value()));
   if (gradient.additions() == 0 || mesh.divided(gradient.partial()) != mesh.divided(bucket.partial()))
     add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {}", bucket.name(),
@@ -196,7 +204,8 @@ void Layout::checkPlaces(int index) {
           add("stage {}: bucket '{}' of layer {} lies where another does", index, bucket.name(), use.owner());
       };
       place(bucket.stored());
-      place(bucket.gradient());
+      if (bucket.has_gradient())
+        place(bucket.gradient());
       for (const pb::Buffer &state : bucket.state())
         if (use.updates())
           place(state);

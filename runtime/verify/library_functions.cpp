@@ -87,6 +87,17 @@ std::vector<OperandRule> attention(bool isForward, Sizes &size) {
           sums(keys)};
 }
 
+/// A cache is kept but for the rows that are written: as a whole it is the same value afterwards.
+std::vector<OperandRule> attendCache(Sizes &size) {
+  int64_t batch = size[0], tokens = size[1], kvHeads = size[2], group = size[3], headDim = size[4], context = size[5];
+  int64_t queries = size.product({batch, tokens, kvHeads, group, headDim});
+  int64_t keys = size.product({batch, tokens, kvHeads, headDim});
+  OperandRule cache = writes(size.product({batch, kvHeads, context, headDim}));
+  cache.access = pb::Operand::UPDATE;
+  return {reads(queries), reads(keys), reads(keys), reads(size.product({batch, tokens}), Types::I32),
+          writes(queries), cache, cache};
+}
+
 std::vector<OperandRule> copy(Sizes &size) {
   int64_t outer = size[0], stride = size[1], bytes = size[2];
   int64_t from = outer > 0 ? size.product({outer - 1, stride}) + size.product({bytes}) : 0;
@@ -153,6 +164,15 @@ std::optional<std::vector<OperandRule>> operandsOf(const pb::LibraryCall &call) 
     rules = {reads(bytes, Types::Bytes, 1), writes(bytes, Types::Bytes)};
     break;
   }
+  case pb::LibraryCall::ATTEND_CACHE:
+    needed = 6;
+    rules = attendCache(size);
+    break;
+  case pb::LibraryCall::TAKE_ROW: // a, b, bytes
+    needed = 3;
+    rules = {reads(size.product({size[0], size[1], size[2]}), Types::Bytes), reads(size.product({size[0]}), Types::I32),
+             writes(size.product({size[0], size[2]}), Types::Bytes)};
+    break;
   default:
     return std::nullopt;
   }

@@ -199,6 +199,7 @@ bool Play::checkFree(const Where &at, const Span &span, uint32_t queue, std::str
 
 void Play::run(const pb::Run &run) {
   microBatch = run.micro_batch() + round * advance;
+  lastTerm.clear();
   for (uint32_t i = 0; i < run.calls(); ++i)
     runCall(run, static_cast<int>(run.first_call() + (run.backwards() ? run.calls() - 1 - i : i)));
 }
@@ -259,6 +260,12 @@ void Play::applyTerm(const Operand &term, const pb::Run &run) {
   fresh.kind = Content::Sum;
   fresh.tag = 0;
   fresh.sum = info.layering == ValueInfo::OfBucket ? info.root : term.value;
+  // Sums of the stage have their terms in the order of calls: other orders have other bits.
+  if (auto [last, isNew] = lastTerm.emplace(fresh.sum, call); info.layering != ValueInfo::OfBucket) {
+    if (!isNew && call < last->second)
+      add("adds to '{}' behind a later call", describe(*instance));
+    last->second = call;
+  }
   bool isFirst = term.access == Access::AddUnlessFirst && std::ranges::count(run.first(), info.bucket) > 0;
   bool isBucket = info.layering == ValueInfo::OfBucket;
   auto isSum = [&](const Content &old) {

@@ -39,11 +39,15 @@ private:
   // entries.cpp
   void begin();
   void beginBucket(const pb::Call &call, const pb::BucketUse &use, uint32_t number);
+  void beginGradient(const pb::Bucket &bucket);
   void fill(const pb::Exchange &exchange);
+  bool isCache(const Operand &need) const;
   void findResident();
+  void keepResident();
   void end();
   void endBucket(const pb::Call &call, const pb::BucketUse &use, uint32_t number);
   void checkVersion(const pb::Buffer &buffer, uint32_t call, const pb::Bucket &bucket);
+  void checkAgreed(const pb::Exchange &exchange, const Operand &operand);
   void readByHost(const pb::Exchange &exchange);
   bool finds(uint32_t region) const;
   bool writes(uint32_t region) const;
@@ -63,6 +67,7 @@ private:
   void startFlight(const pb::Flight &flight);
   void readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
   void writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
+  void copyTags(const Operand &from, const Where &to, const Span &target);
   void waitFlight(const pb::Flight &flight);
 
   // what all of them use
@@ -108,6 +113,7 @@ private:
   uint32_t round = 0, advance = 0;
   int call = -1;
   uint32_t microBatch = 0;
+  std::map<uint32_t, int> lastTerm; ///< of the running action: by sum, the call that has added to it
 };
 
 /// "RUN backward of block.0 to head, micro-batch 2".

@@ -70,6 +70,10 @@ void Shardings::checkPair(const pb::Transfer &transfer, const pb::Buffer &from, 
   }
   if (valueOf(from).type() != valueOf(to).type())
     return add(transfer, "goes from '{}' to '{}', which has another type", valueOf(from).name(), valueOf(to).name());
+  const pb::Value &source = valueOf(from), &target = valueOf(to);
+  if (source.whole() > 0 && source.whole() == target.whole() && source.first() != target.first())
+    return add(transfer, "goes from '{}' to '{}', another piece of '{}'", source.name(), target.name(),
+               plan.values(static_cast<int>(source.whole()) - 1).name());
   bool isSummed = (axes & before.partial) == axes, isSplit = (axes & before.split) == axes;
   bool reduces = transfer.kind() == pb::Transfer::ALL_REDUCE || transfer.kind() == pb::Transfer::REDUCE_SCATTER;
   if (reduces && (!isSummed || transfer.reduction() != valueOf(from).reduction()))

@@ -222,7 +222,8 @@ void Structure::checkBucket(const pb::Bucket &bucket) {
   checkAxes(bucket.share(), name);
   checkStageList(bucket.holders(), name);
   checkBuffer(bucket.stored(), name);
-  checkBuffer(bucket.gradient(), name);
+  if (bucket.has_gradient())
+    checkBuffer(bucket.gradient(), name);
   for (const pb::Buffer &buffer : bucket.state())
     checkBuffer(buffer, name);
   for (const pb::Parameter &parameter : bucket.parameters())

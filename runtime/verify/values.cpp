@@ -44,7 +44,8 @@ void Values::addBuckets() {
   for (int i = 0; i < plan.buckets_size(); ++i) {
     const pb::Bucket &bucket = plan.buckets(i);
     mark(bucket.stored(), ValueInfo::Stored, i);
-    mark(bucket.gradient(), ValueInfo::Gradient, i);
+    if (bucket.has_gradient())
+      mark(bucket.gradient(), ValueInfo::Gradient, i);
     for (const pb::Buffer &state : bucket.state())
       mark(state, ValueInfo::State, i);
   }

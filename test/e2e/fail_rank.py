@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Sends a signal to one process of a run, once it has trained some steps. Usage: fail_rank.py SIGNAL RANK COMMAND ...
+"""Sends signals to one process of a run, once it has trained some steps. Usage: fail_rank.py SIGNAL[,SIGNAL] RANK COMMAND ...
 
-RANK is that of STATUS behind --status in the command, or `parent` or `group`. Prints the run's output, which processes
+RANK is that of STATUS behind --status in the command, `starter-of-RANK` the process that started it, or `parent` or
+`group`. Prints the run's output, which processes
 are left, whether it took more than 5 seconds to end, and `exit CODE`."""
 import json
 import os
@@ -20,8 +21,12 @@ def runs(pid):
     except OSError:
         return False
 
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
 
-number, whom, command = getattr(signal, sys.argv[1]), sys.argv[2], sys.argv[3:]
+
+numbers, whom, command = [getattr(signal, name) for name in sys.argv[1].split(",")], sys.argv[2], sys.argv[3:]
 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            preexec_fn=lambda: [os.setpgrp()] +
                            [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)])
@@ -34,10 +39,15 @@ for line in process.stdout:
 with open(command[command.index("--status") + 1]) as file:
     ranks = {str(entry["rank"]): entry["pid"] for entry in json.load(file)}
 begin = time.monotonic()
-if whom == "group":
-    os.killpg(process.pid, number)
-else:
-    os.kill(ranks.get(whom, process.pid), number)
+for i, number in enumerate(numbers):
+    for line in process.stdout if i > 0 else ():  # until the one before has been taken
+        print(line, end="")
+        if "second signal" in line:
+            break
+    if whom == "group":
+        os.killpg(process.pid, number)
+    else:
+        os.kill(parent_of(ranks[whom[-1]]) if whom.startswith("starter-of-") else ranks.get(whom, process.pid), number)
 print(process.communicate(timeout=60)[0], end="")
 print("in time" if time.monotonic() - begin < 5 else "too late")
 time.sleep(0.1)  # what ended with its parent

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a folder as transformers does: a Llama of two layers with weights that are a formula. Usage: hf_folder.py DIR"""
+"""Writes a folder as transformers does: a Llama of two layers with weights that are a formula. Usage: hf_folder.py DIR
+[small]: every element another number, or small ones that can be trained."""
 import json
 import pathlib
 import struct
@@ -9,6 +10,10 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "hidden_act"
           "intermediate_size": 10, "max_position_embeddings": 16, "model_type": "llama", "num_attention_heads": 6,
           "num_hidden_layers": 2, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_scaling": None,
           "rope_theta": 10000.0, "tie_word_embeddings": False, "torch_dtype": "float32", "vocab_size": 7}
+
+
+if "small" in sys.argv:
+    CONFIG["vocab_size"] = 260  # bytes and what ends a document
 
 
 def shapes():
@@ -34,7 +39,10 @@ def main():
         count = 1
         for size in shape:
             count *= size
-        values = struct.pack(f"<{count}f", *(1000.0 * number + element for element in range(count)))
+        numbers = [1000.0 * number + element for element in range(count)]
+        if "small" in sys.argv:
+            numbers = [value * 7919 % 2003 / 2003 - 0.5 for value in numbers]
+        values = struct.pack(f"<{count}f", *numbers)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     text = json.dumps(header, separators=(",", ":")).encode()

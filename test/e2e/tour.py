@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
-"""Runs the commands of the README's tour as they are printed. Usage: tour.py SOURCE_DIR FOLDER
+"""Runs the commands of the README's tour, or of a page, as they are printed. Usage: tour.py SOURCE_DIR FOLDER [PAGE.md]
 
-A command may fail only where the README shows an error below it. Runs on a GPU are left out, and the tour ends where plans
-for other machines begin: those commands have tests of their own."""
+A command may fail only where an error is shown below it. The README's runs on a GPU are left out, and its tour ends where
+plans for other machines begin: those commands have tests of their own."""
 import pathlib
 import subprocess
 import sys
 
 source, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-text = (source / "README.md").read_text().split("## A tour of ten minutes")[1].split("**Plan for machines")[0]
+programs = ("espalier ", "test/")
+if len(sys.argv) > 3:
+    text = (source / sys.argv[3]).read_text()
+    programs += ("python3 ", "ls ")
+else:
+    text = (source / "README.md").read_text().split("## A tour of ten minutes")[1].split("**Plan for machines")[0]
 text = text.replace("\\\n", "")  # a command of two lines
 folder.mkdir(parents=True)
-for name in ("configs", "test"):
+for name in ("configs", "test", "tools"):
     (folder / name).symlink_to(source / name)
 commands = 0
 for block in text.split("```")[1::2]:
     for part in block.split("\n$ ")[:]:
         line, _, shown = part.strip().removeprefix("$ ").partition("\n")
-        if not line.startswith(("espalier ", "test/")) or line.startswith("espalier run gpu.plan"):
+        if not line.startswith(programs) or line.startswith("espalier run gpu.plan"):
             continue
         result = subprocess.run(["bash", "-c", line], cwd=folder, text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, check=False)
@@ -25,4 +30,4 @@ for block in text.split("```")[1::2]:
         if (result.returncode != 0) != is_error:
             sys.exit(f"$ {line}\n{result.stdout[-3000:]}\nended with {result.returncode}")
         commands += 1
-print(f"{commands} commands do what the tour says")
+print(f"{commands} commands do what is printed")

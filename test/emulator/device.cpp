@@ -3,9 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <pthread.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
+
+#include "test/emulator/mutant.h"
 
 namespace espalier::emulator {
 
@@ -66,6 +69,7 @@ Device::Device()
     lock.lock();
   };
   on_exit(endBadly, nullptr);
+  pthread_atfork(nullptr, nullptr, [] { instance().isForked = instance().isInitialised; });
 }
 
 void Device::report(CUresult status, const std::string &what) {
@@ -82,7 +86,8 @@ int Device::forgetFaults() {
 }
 
 uint64_t Device::usedBytes(int device) const {
-  uint64_t used = 0;
+  auto others = reserved.find(device);
+  uint64_t used = others == reserved.end() ? 0 : others->second;
   for (const auto &[address, allocation] : allocations)
     used += allocation.device == device ? allocation.bytes : 0;
   return used;
@@ -155,6 +160,11 @@ Stream *Device::stream(CUstream handle) {
   return queue.owns(stream) ? stream : nullptr;
 }
 
+Stream *Device::workStream(CUstream handle) {
+  Stream *meant = stream(handle);
+  return meant && meant->device == 0 && isMutant("swap_queues") ? queue.neighbour(meant) : meant;
+}
+
 LoadedKernel *Device::kernel(const void *handle) {
   for (const auto &module : modules)
     for (auto &[name, kernel] : module->kernels)
@@ -163,9 +173,15 @@ LoadedKernel *Device::kernel(const void *handle) {
   return nullptr;
 }
 
+void reserveFor(int device, int64_t bytes) {
+  Device &all = Device::instance();
+  std::lock_guard held(all.lock);
+  all.reserve(device, bytes);
+}
+
 CUresult enqueueFor(CUstream stream, Operation operation) {
   return guarded([&](Device &device) {
-    Stream *target = device.stream(stream);
+    Stream *target = device.workStream(stream);
     if (!target)
       return CUDA_ERROR_INVALID_HANDLE;
     device.queue.enqueue(target, std::move(operation));

@@ -36,6 +36,7 @@ public:
 
   std::recursive_mutex lock;
   bool isInitialised = false;
+  bool isForked = false; // it was initialised before a fork, of which this is the child: nothing works any more
   CUresult failure = CUDA_SUCCESS; // the first fault of the device's work: every later call ends with it
   Memory memory;
   Queue queue;
@@ -45,6 +46,7 @@ public:
   uint64_t totalBytes() const { return memoryBytes; }
   uint64_t usedBytes(int device) const;
 
+  void reserve(int device, int64_t bytes) { reserved[device] += bytes; }
   CUresult allocate(CUdeviceptr *address, uint64_t bytes, int device);
   CUresult release(CUdeviceptr address);
   CUresult allocateHost(void **address, uint64_t bytes);
@@ -57,6 +59,8 @@ public:
 
   /// The stream behind a handle; nullptr where it is none.
   Stream *stream(CUstream handle);
+  /// The same, for work: a mutant puts it elsewhere.
+  Stream *workStream(CUstream handle);
   template <class T, class Handle> static T *find(const std::set<std::unique_ptr<T>> &owned, Handle handle) {
     for (const auto &one : owned)
       if (reinterpret_cast<Handle>(one.get()) == handle)
@@ -80,11 +84,14 @@ private:
     int device;
   };
   std::map<CUdeviceptr, Allocation> allocations;
+  std::map<int, uint64_t> reserved;             // of each device, by other libraries
   std::map<const std::byte *, uint64_t> pinned; // host memory of ours: address, bytes
   int deviceCount, level, faults = 0;
   uint64_t memoryBytes;
 };
 
+/// What another library takes of a device's memory, or gives back.
+EMULATOR_EXPORT void reserveFor(int device, int64_t bytes);
 /// Puts work into a stream for another library of the emulator; the driver's own errors where the stream is none.
 EMULATOR_EXPORT CUresult enqueueFor(CUstream stream, Operation operation);
 /// One step for all work that waits for other devices; whether there is any.
@@ -100,6 +107,8 @@ extern thread_local int currentDevice;
 /// Runs a call of the driver under its lock, with what holds for nearly all of them.
 template <class F> CUresult guarded(F call, bool needsContext = true) {
   Device &device = Device::instance();
+  if (device.isForked) // before the lock, which nobody may be left to release
+    return CUDA_ERROR_NOT_INITIALIZED;
   std::lock_guard held(device.lock);
   if (!device.isInitialised)
     return CUDA_ERROR_NOT_INITIALIZED;

@@ -71,7 +71,7 @@ template <class Handle, class Result> CUresult findKernel(Result *kernel, Handle
 CUresult launch(const void *handle, Launch launch, CUstream streamHandle, void **parameters, void **extra) {
   return guarded([&](Device &device) {
     LoadedKernel *kernel = device.kernel(handle);
-    Stream *stream = device.stream(streamHandle);
+    Stream *stream = device.workStream(streamHandle);
     if (!kernel || !stream)
       return CUDA_ERROR_INVALID_HANDLE;
     if (extra || (!parameters && !kernel->info.parameterBytes.empty()) ||

@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #ifdef ESPALIER_CUDA_HEADER
@@ -337,8 +339,20 @@ TEST_F(Driver, FindsItsCallsByName) {
   EXPECT_EQ(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 
-// A program that looks at no status still ends badly.
+// As with the real driver: what was started before a fork is lost behind it.
+TEST_F(Driver, DoesNotSurviveAFork) {
+  pid_t child = fork();
+  if (child == 0)
+    _exit(cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuCtxSetCurrent(context) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+}
+
+// A program that looks at no status still ends badly. It starts anew, as the driver of this one would not survive.
 TEST(DriverAtExit, FaultsEndTheProcessBadly) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   auto program = [] {
     CUcontext context;
     CUdeviceptr data;

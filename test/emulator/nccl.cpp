@@ -2,16 +2,19 @@
 // questions; transfers are put into their stream only then, as with the real library: an event that is recorded before
 // does not stand behind them.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <set>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
 #include "test/emulator/device.h"
+#include "test/emulator/mutant.h"
 #include "test/emulator/nccl_calls.h"
 #include "test/emulator/nccl_transfer.h"
 
@@ -28,6 +31,20 @@ struct ncclComm {
 namespace {
 
 constexpr int questionsAtFirst = 2, questionsOfCalls = 2;
+constexpr int64_t communicatorBytes = 4 << 20;            // of the device
+constexpr int usualVersion = 22809, firstSharing = 23000; // that lets several ranks use one device
+
+/// ESPALIER_EMULATOR_NCCL_VERSION plays another one.
+int version() {
+  const char *wanted = std::getenv("ESPALIER_EMULATOR_NCCL_VERSION");
+  return wanted ? std::atoi(wanted) : usualVersion;
+}
+
+/// Hosts that lie on one machine are network namespaces.
+uint64_t hostNumber() {
+  struct stat space = {};
+  return stat("/proc/self/ns/net", &space) == 0 ? space.st_ino + 1 : 1;
+}
 
 std::mutex lock;
 std::string lastError;
@@ -164,6 +181,8 @@ ncclResult_t call(ncclComm_t handle, CUstream stream, Part part) {
       groupError = result;
     return result;
   }
+  if (part.kind <= Part::ReduceScatter && part.count > 1 && isMutant("short_share"))
+    --part.count;
   groupCalls.push_back({handle, stream, std::move(part)});
   return groupDepth > 0 ? ncclSuccess : issue(std::exchange(groupCalls, {}));
 }
@@ -175,6 +194,7 @@ ncclComm *add(std::shared_ptr<Member> member, int device) {
   auto fresh = std::make_unique<ncclComm>();
   fresh->member = std::move(member);
   fresh->device = device;
+  reserveFor(device, communicatorBytes);
   ncclComm *handle = fresh.get();
   communicators().insert(std::move(fresh));
   return handle;
@@ -214,6 +234,7 @@ bool finishSplit(ncclComm &parent, uint32_t split, ncclComm_t *child) {
 }
 
 ncclResult_t remove(ncclComm_t handle) {
+  reserveFor(handle->device, -communicatorBytes);
   std::erase_if(communicators(), [&](const auto &one) { return one.get() == handle; });
   return ncclSuccess;
 }
@@ -230,10 +251,10 @@ template <class T> ncclResult_t tell(ncclComm_t handle, T *value, T (*of)(const 
 
 extern "C" {
 
-EMULATOR_EXPORT ncclResult_t ncclGetVersion(int *version) {
-  if (!version)
+EMULATOR_EXPORT ncclResult_t ncclGetVersion(int *number) {
+  if (!number)
     return ncclInvalidArgument;
-  *version = 22809;
+  *number = version();
   return ncclSuccess;
 }
 
@@ -298,9 +319,9 @@ EMULATOR_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *communicator, in
   id.internal[sizeof id.internal - 1] = '\0';
   try {
     auto world = std::make_shared<World>(id.internal, ranks, rank);
-    if (!world->claimDevice(rank, static_cast<uint64_t>(getpid()), device))
+    if (!world->claimDevice(rank, hostNumber(), device) && version() < firstSharing)
       return refuse(ncclInvalidUsage, "duplicate GPU detected: rank " + std::to_string(rank) + " is on device " +
-                                          std::to_string(device) + " of a process, as another one is");
+                                          std::to_string(device) + " of this host, as another one is");
     *communicator = add(makeMember(world, 0, rank, ranks), device);
     begin(**communicator, questionsAtFirst, [world] { return world->isComplete(); });
   } catch (const std::exception &error) {
@@ -356,6 +377,9 @@ EMULATOR_EXPORT ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   std::lock_guard held(lock);
   if (!find(communicator))
     return refuse(ncclInvalidArgument, "no such communicator, or one that is gone");
+  if (std::getenv("ESPALIER_EMULATOR_NCCL_ABORT_HANGS"))
+    while (true)
+      pause();
   communicator->member->isAborted = true;
   return remove(communicator);
 }

@@ -132,7 +132,7 @@ void inProcesses(int ranks, const Body &body) {
     processes.push_back(fork());
     if (processes.back() == 0) {
       alarm(30);
-      Rank self(rank, ranks, id, /*device=*/0);
+      Rank self(rank, ranks, id, /*device=*/rank);
       body(self);
       leave();
     }
@@ -461,6 +461,25 @@ TEST_F(NcclPair, TwoRanksOnOneDeviceAreRefused) {
     leave();
   }
   expectEnds({process});
+}
+
+/// As with the real library from 2.30 on.
+TEST_F(NcclPair, TwoProcessesShareADeviceOfANewerLibrary) {
+  ncclUniqueId id = makeId();
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.push_back(fork());
+    if (processes.back() == 0) {
+      alarm(30);
+      setenv("ESPALIER_EMULATOR_NCCL_VERSION", "23000", /*overwrite=*/1);
+      Rank self(rank, 2, id, /*device=*/0);
+      self.put<float>(0, {1.5f + rank});
+      self.issued(ncclAllReduce(self.place(0), self.place(256), 1, ncclFloat32, ncclSum, self.all, self.stream));
+      EXPECT_THAT(self.get<float>(256, 1), ElementsAre(4));
+      leave();
+    }
+  }
+  expectEnds(processes);
 }
 
 TEST_F(NcclPair, TellsItsVersionAndItsErrors) {

@@ -25,7 +25,7 @@ struct World::Header {
   std::atomic<uint32_t> joined, groupCount;
   std::atomic<uint32_t> lock; // of findGroup and claimDevice
   struct Place {
-    uint64_t process;
+    uint64_t host;
     int device;
   } places[maxMembers];
   Group groups[maxGroups];
@@ -102,12 +102,12 @@ uint32_t World::findGroup(uint32_t parent, uint32_t split, int color, int size) 
   return count + 1;
 }
 
-bool World::claimDevice(int rank, uint64_t process, int device) {
+bool World::claimDevice(int rank, uint64_t host, int device) {
   Held held(header().lock);
   for (const Header::Place &place : header().places)
-    if (place.process == process && place.device == device)
+    if (place.host == host && place.device == device)
       return false;
-  header().places[rank] = {process, device};
+  header().places[rank] = {host, device};
   return true;
 }
 

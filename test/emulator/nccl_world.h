@@ -57,8 +57,8 @@ public:
   Group &group(uint32_t index) const;
   /// The communicator of a colour of a split: found by its first member, made by it.
   uint32_t findGroup(uint32_t parent, uint32_t split, int color, int size);
-  /// Whether a rank of this world, of this process or another one, has said the same: no two may.
-  bool claimDevice(int rank, uint64_t process, int device);
+  /// Whether no other rank of this world has said the same.
+  bool claimDevice(int rank, uint64_t host, int device);
   bool isComplete() const;
 
   std::byte *at(uint64_t place) const { return base + place; }

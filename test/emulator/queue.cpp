@@ -24,6 +24,16 @@ bool Queue::owns(const Stream *stream) const {
   return std::any_of(streams.begin(), streams.end(), [&](const auto &owned) { return owned.get() == stream; });
 }
 
+Stream *Queue::neighbour(Stream *stream) {
+  auto own = std::find_if(streams.begin(), streams.end(), [&](const auto &one) { return one.get() == stream; });
+  for (size_t i = 1; i < streams.size(); ++i) {
+    Stream *other = streams[(own - streams.begin() + i) % streams.size()].get();
+    if (other != legacy() && other->device == stream->device && other->last)
+      return other;
+  }
+  return stream;
+}
+
 void Queue::enqueue(Stream *stream, Operation operation) {
   auto work = std::make_shared<Work>();
   work->run = std::move(operation.run);

@@ -58,6 +58,8 @@ public:
   Stream *open(bool isBlocking, int device = 0);
   void close(Stream *stream);
   bool owns(const Stream *stream) const;
+  /// The next other stream of its device that has had work; itself where there is none.
+  Stream *neighbour(Stream *stream);
   Stream *legacy() { return streams.front().get(); }
 
   void enqueue(Stream *stream, Operation operation);

@@ -42,7 +42,7 @@ public:
   std::string apply();
 
 private:
-  void collect(Message &message);
+  void collect(Message &message, const std::string &name);
   size_t below(size_t bound) { return bound ? random() % bound : 0; }
   std::string shuffle(const Site &site);
   std::string change(const Site &site, int index);
@@ -53,7 +53,8 @@ private:
   std::map<std::string, std::vector<Site>> sites; ///< by message and field
 };
 
-void Mutation::collect(Message &message) {
+/// `name`: of the message, and of an affine number whose it is.
+void Mutation::collect(Message &message, const std::string &name) {
   const Reflection &reflection = *message.GetReflection();
   const auto &descriptor = *message.GetDescriptor();
   for (int i = 0; i < descriptor.field_count(); ++i) {
@@ -64,18 +65,21 @@ void Mutation::collect(Message &message) {
     if (isSkipped(field) || isAbsent)
       continue;
     if (field->is_repeated() || !isMessage)
-      sites[descriptor.name() + "." + field->name()].push_back({&message, field});
+      sites[name + "." + field->name()].push_back({&message, field});
     if (!isMessage)
       continue;
+    std::string inner = field->message_type()->name();
+    if (inner == "Affine")
+      inner = name + "." + field->name();
     for (int k = 0; field->is_repeated() && k < reflection.FieldSize(message, field); ++k)
-      collect(*reflection.MutableRepeatedMessage(&message, field, k));
+      collect(*reflection.MutableRepeatedMessage(&message, field, k), inner);
     if (!field->is_repeated())
-      collect(*reflection.MutableMessage(&message, field));
+      collect(*reflection.MutableMessage(&message, field), inner);
   }
 }
 
 std::string Mutation::apply() {
-  collect(plan);
+  collect(plan, "Plan");
   auto kind = std::next(sites.begin(), static_cast<int>(below(sites.size())));
   const Site &site = kind->second[below(kind->second.size())];
   bool isMessage = site.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;

@@ -99,7 +99,11 @@ TEST(ProcessesOnly, AFailureNamesItsPlace) {
   options.threads = 1;
   options.comm = rt::Comm::shm;
   for (bool crashes : {false, true}) {
-    options.fault = rt::Fault{.rank = 1, .step = 1, .action = 2, .instruction = 0, .crashes = crashes};
+    options.fault = rt::Fault{.rank = 1,
+                              .step = 1,
+                              .action = 2,
+                              .instruction = 0,
+                              .kind = crashes ? rt::Fault::Crash : rt::Fault::Exception};
     try {
       rt::runPlan(*program, options);
       FAIL() << "nothing failed";
@@ -107,7 +111,8 @@ TEST(ProcessesOnly, AFailureNamesItsPlace) {
       EXPECT_EQ(error.failure.rank, 1);
       EXPECT_EQ(error.failure.message, crashes ? "its process was killed by signal 11 (Segmentation fault)"
                                                : "injected fault");
-      EXPECT_EQ(error.failure.step, crashes ? -1 : 1);
+      EXPECT_EQ(error.failure.step, 1);
+      EXPECT_EQ(error.waiting.size(), 1u);
     }
   }
 }

@@ -9,15 +9,29 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ ! -x "$python" ]; then
   python3 -m venv "$root/build-oracles"
-  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "numpy<3" safetensors; then
+  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "numpy<3" safetensors openai; then
     rm -rf "$root/build-oracles"
     echo "skipped: torch and transformers cannot be installed here"
     exit 0
   fi
 fi
 espalier=$build/bin/espalier
+generates() { # NAME: greedily what a live transformers says, under one rank and four
+  "$python" "$root/test/golden/generation_reference.py" --write "$1".long "$1"
+  "$espalier" import-hf "$1".long -o "$1".long.yaml 2>/dev/null
+  "$espalier" convert "$1".long "$1".weights --to espalier --model "$1".long.yaml
+  for split in 1x1 2x2; do
+    "$espalier" compile "$1".long.yaml -o "$1".plan --set run_mode=predict --set runner_config.batch_size=3 \
+      --set parallel_config.model_parallel=${split%x*} --set parallel_config.pipeline_stage=${split#*x} \
+      --cluster cpu_local:1x$((${split%x*} * ${split#*x}))
+    "$python" "$root/test/golden/generation_reference.py" --prompts | sed 's/.*/--tokens "&"/' |
+      xargs "$espalier" generate "$1".plan --checkpoint "$1".weights --max-tokens 24 |
+      "$python" "$root/test/golden/generation_reference.py" --check "$1"
+  done
+}
 for model in gpt2 llama llama_tied; do
   cd "$scratch"
+  generates $model
   "$python" "$root/test/golden/transformers_reference.py" --write $model.hf $model
   "$espalier" import-hf $model.hf -o $model.yaml 2>/dev/null
   "$espalier" convert $model.hf $model.ours --to espalier --model $model.yaml
@@ -31,3 +45,13 @@ for model in gpt2 llama llama_tied; do
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
   done
 done
+# Finetuned from each form, by ranks and by transformers; the numbers of FinetunesTheSame, made anew.
+"$python" "$root/test/golden/transformers_reference.py" --agrees
+"$build/test/bin/transformers_test" --gtest_filter='*FinetunesTheSame*'
+cd "$scratch"
+"$espalier" compile "$root/configs/tiny_gpt.yaml" -o train.plan --cluster cpu_local:1x1 --set parallel_config.data_parallel=1 \
+  --set parallel_config.model_parallel=1 --set parallel_config.pipeline_stage=1
+"$espalier" run train.plan --data "$root/README.md" --steps 1 --checkpoint run
+"$espalier" compile "$root/configs/tiny_gpt.yaml" -o say.plan --cluster cpu_local:1x1 --set run_mode=predict \
+  --set parallel_config.data_parallel=1 --set parallel_config.model_parallel=1 --set parallel_config.pipeline_stage=1
+PATH="$build/bin:$PATH" "$python" "$root/test/e2e/serve.py" say.plan run --openai

@@ -4,10 +4,12 @@
     transformers_reference.py                    writes transformers.json beside this file
     transformers_reference.py --write DIR NAME   saves the model NAME, in float32
     transformers_reference.py --check DIR NAME   loads DIR and compares its loss with that of NAME in transformers.json
+    transformers_reference.py --agrees           finetunes each model and compares with transformers.json
 
 Needs torch and transformers. Each entry of transformers.json has a config.json and the mean loss in float64 of the
 batch of reference.py (tokens, labels and weights are formulas). Weights are `initial_values` of seed 42, standard
-deviation 0.3, the name of the tensor in transformers' file and its shape there, rounded to float32.
+deviation 0.3, the name of the tensor in transformers' file and its shape there, rounded to float32. `finetune` are the
+losses of the first steps of AdamW without decay on the following batches, all tokens counted.
 """
 import json
 import pathlib
@@ -18,6 +20,7 @@ import transformers
 
 from reference import TRAINING, batch_of, initial_values
 
+STEPS = 4
 SIZES = {"seq": 8, "vocab": 19}
 MODELS = {
     "gpt2": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 19, "n_positions": 8,
@@ -42,6 +45,22 @@ def loss_of(model):
     return float((each * weights.flatten()).sum() / weights.sum())
 
 
+def finetune_losses(model):
+    """Of each step, before its update, in float64."""
+    model = model.double().train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=TRAINING["learning_rate"], weight_decay=0.0,
+                                  betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["epsilon"])
+    losses = []
+    for step in range(STEPS):
+        tokens, labels, _ = (torch.tensor(part) for part in batch_of(step, SIZES))
+        loss = torch.nn.functional.cross_entropy(model(tokens).logits.flatten(0, 1), labels.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 def model_of(config):
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(
@@ -56,7 +75,15 @@ def model_of(config):
 def main():
     file = pathlib.Path(__file__).with_name("transformers.json")
     if len(sys.argv) > 1:
-        action, folder, name = sys.argv[1:]
+        action, folder, name = (sys.argv[1:] + ["", ""])[:3]
+        if action == "--agrees":
+            for name in MODELS:
+                entry = json.loads(file.read_text())[name]
+                losses = finetune_losses(model_of(entry["config"]))
+                print(f"{name}: finetuned, transformers {transformers.__version__} loses {losses}")
+                if any(abs(a - b) > 1e-6 * b for a, b in zip(losses, entry["finetune"], strict=True)):
+                    sys.exit(f"{name}: golden are {entry['finetune']}")
+            return
         entry = json.loads(file.read_text())[name]
         if action == "--write":
             model_of(entry["config"]).float().save_pretrained(folder)
@@ -66,7 +93,8 @@ def main():
         print(f"{folder}: transformers {transformers.__version__} loses {loss:.9f}, golden {golden:.9f}")
         # Its Llama computes norms and angles in float32.
         sys.exit(0 if abs(loss - golden) <= 1e-7 * golden and not any(info.values()) else f"{folder}: differs; {info}")
-    entries = {name: {"config": config, "loss": loss_of(model_of(config))} for name, config in MODELS.items()}
+    entries = {name: {"config": config, "loss": loss_of(model_of(config)),
+                      "finetune": finetune_losses(model_of(config))} for name, config in MODELS.items()}
     made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, "
                        f"torch {torch.__version__}"}
     file.write_text(json.dumps(made | entries, indent=1) + "\n")

@@ -1,11 +1,14 @@
 // Weights as transformers has them, converted and interpreted, against losses of transformers (transformers.json, made
 // by transformers_reference.py): import-hf, the names and layouts of each model file, and the way back.
 #include "compiler/import/hf_config.h"
+#include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
 #include "tools/convert_command.h"
 
+#include "compiler/driver.h"
 #include "runtime/checkpoint/convert/convert.h"
 #include "runtime/parameter_block.h"
+#include "runtime/train/run.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,24 +22,6 @@ class Transformers : public testing::TestWithParam<const char *> {
 protected:
   Transformers() { fs::create_directories(place); }
   ~Transformers() override { fs::remove_all(place); }
-
-  /// model.safetensors in `there`, its weights by the formula.
-  static void writeWeights(const rt::ConvertedModel &converted, const fs::path &there) {
-    rt::NameMap names = converted.names("hf");
-    std::vector<rt::WrittenTensor> tensors;
-    for (const rt::ForeignTensor &tensor : names.tensors({0, converted.model.layers, true, true, {}}, 0, {}))
-      if (!tensor.isDerived && !tensor.isTied)
-        tensors.push_back({tensor.names.front(), rt::pb::F32, tensor.shape, [tensor] {
-                             std::vector<float> values(rt::tensorBytes(tensor.shape, rt::pb::F32) / 4);
-                             for (size_t i = 0; i < values.size(); ++i)
-                               values[i] = static_cast<float>(
-                                   rt::initialValue(42, tensor.names.front(), rt::InitialKind::Normal, 0.3, i));
-                             auto bytes = std::as_bytes(std::span(values));
-                             return std::vector<std::byte>(bytes.begin(), bytes.end());
-                           }});
-    fs::create_directories(there);
-    rt::writeSafetensorsInTurn(there / "model.safetensors", tensors, {{"format", "pt"}});
-  }
 
   static Values valuesOf(const rt::WeightModel &model, const fs::path &checkpoint) {
     rt::NativeSource source(model, checkpoint);
@@ -61,7 +46,7 @@ TEST_P(Transformers, LosesTheSame) {
   ImportedRun run = importRun(runFile, options);
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   rt::ConvertedModel converted = convertedModel(run);
-  writeWeights(converted, place / "hf");
+  writeFormulaWeights(converted, place / "hf");
   fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
   nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
   GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
@@ -73,6 +58,70 @@ TEST_P(Transformers, LosesTheSame) {
     rt::convertToMegatron(converted, ours, place / names, names, {2, 2, 1});
     fs::path back = rt::convertToNative(converted, rt::WeightSystem::Megatron, place / names, place / "back" / names);
     EXPECT_EQ(valuesOf(converted.model, back), valuesOf(converted.model, ours));
+  }
+}
+
+/// The samples of reference.py: token t of sample i is a formula, and the one behind it is the label.
+class FormulaData : public rt::Dataset {
+public:
+  FormulaData() : Dataset(optionsOf()) {}
+  int64_t sampleCount() const override { return 16; }
+  void readTokens(int64_t i, std::span<int32_t> out) const override {
+    for (int64_t t = 0; t < static_cast<int64_t>(out.size()); ++t)
+      out[t] = static_cast<int32_t>((5 * i * i + 3 * t * t + 7 * i * t + 2 * i + t) % 19);
+  }
+
+private:
+  static rt::DatasetOptions optionsOf() {
+    rt::DatasetOptions options;
+    options.seqLength = 8;
+    return options;
+  }
+};
+
+/// Finetuned from each form that its weights can have, it loses what transformers does, step by step.
+TEST_P(Transformers, FinetunesTheSame) {
+  nlohmann::json golden = nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
+  const std::string runFile = place / "run.yaml";
+  std::ofstream(runFile)
+      << importHfConfig("config.json", golden["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"}).yaml
+      << "cluster: cpu_local:1x4\n";
+  ImportOptions options;
+  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+  options.sets = {"lr_schedule.learning_rate=0.01",
+                  "optimizer.beta1=0.9",
+                  "optimizer.beta2=0.95",
+                  "optimizer.eps=1e-6",
+                  "optimizer.weight_decay=0",
+                  "runner_wrapper.use_clip_grad=False",
+                  "run_mode=finetune",
+                  "load_checkpoint=" + (place / "hf").string()};
+  ImportedRun run = importRun(runFile, options);
+  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  rt::ConvertedModel converted = convertedModel(run);
+  writeWeights(converted, place / "hf");
+  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
+  rt::convertToMegatron(converted, ours, place / "mcore", "mcore", {2, 2, 1});
+  rt::convertToMegatron(converted, ours, place / "legacy", "legacy", {1, 2, 1});
+
+  planner::Plan plan;
+  plan.tp = plan.pp = plan.microBatchSize = plan.microBatches = 2;
+  plan.stages = {{0, 1, {planner::Recompute::None}}, {1, 1, {planner::Recompute::None}}};
+  mlir::MLIRContext context;
+  std::optional<Compiled> compiled = compileRun(context, run.config, plan, {});
+  ASSERT_TRUE(compiled);
+  rt::Program program(std::move(compiled->plan), 1);
+  for (const char *form : {"", "ours", "mcore", "legacy"}) { // "": what the plan says
+    rt::RunOptions steps;
+    steps.dataset = std::make_shared<FormulaData>();
+    steps.steps = 4;
+    steps.threads = 1;
+    steps.load = *form ? place / form : fs::path();
+    rt::RunResult result = rt::runPlan(program, steps);
+    ASSERT_EQ(result.steps.size(), golden["finetune"].size());
+    for (size_t i = 0; i < result.steps.size(); ++i)
+      EXPECT_NEAR(result.steps[i].loss, double(golden["finetune"][i]), 1e-5 * double(golden["finetune"][i]))
+          << "from '" << form << "', step " << i;
   }
 }
 

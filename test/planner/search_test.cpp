@@ -1,5 +1,6 @@
 // The search against brute force on random small problems, pins, threads and the certificate.
 #include "planner/chunk_options.h"
+#include "planner/schedule.h"
 #include "planner/search.h"
 #include "planner/split_layers.h"
 #include "planner/work_bounds.h"
@@ -50,6 +51,8 @@ double bruteForce(const Problem &problem, bool all) {
               plan.zero = flags / 2 % 4;
               plan.schedule = static_cast<Schedule>(flags / 8);
               plan.virtualStages = virtualStages;
+              if (!all && splitsBackward(plan.schedule)) // offered where it is pinned
+                continue;
               best = std::min(best, bruteForceOffloading(problem, plan, all));
             }
       }

@@ -64,7 +64,7 @@ TEST_P(LostRank, StopsTheOthersWithinFiveSeconds) {
       lost = Clock::now();
       kill(processes[victim].id, GetParam().signal);
     });
-    failure = supervise(processes, world, GetParam().patience);
+    failure = supervise(processes, world, {.patience = GetParam().patience});
   }
   EXPECT_LT(Clock::now() - lost, seconds(5));
   ASSERT_TRUE(failure);

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/convert/convert.h"
 
 #include "runtime/checkpoint/commit.h"
+#include "runtime/checkpoint/convert/foreign_weights.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -21,6 +22,29 @@ bool hasEntry(const Path &folder, const std::function<bool(const std::string &)>
 /// As transformers calls it.
 std::string typeWord(pb::DataType type) {
   return type == pb::BF16 ? "bfloat16" : type == pb::F16 ? "float16" : "float32";
+}
+
+/// Those of one call: tied ones are known by the parameter whose values they share.
+void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &model) {
+  for (const pb::WeightNames::Parameter &parameter : run.parameters()) {
+    if (!parameter.tied_to().empty()) {
+      model.ties[parameter.name()] = parameter.tied_to();
+      continue;
+    }
+    WeightParameter added{
+        fmt::format("{}.{}{}", run.kind(), layer < 0 ? "" : fmt::format("{}.", layer), parameter.name()),
+        parameter.name(),
+        layer,
+        {parameter.dims().begin(), parameter.dims().end()},
+        {}};
+    for (const std::string &dim : added.dims) {
+      auto size = model.dims.find(dim);
+      if (size == model.dims.end())
+        throw PlanError(fmt::format("parameter '{}' has a dimension '{}' of no size", added.name, dim));
+      added.sizes.push_back(size->second);
+    }
+    model.parameters.push_back(std::move(added));
+  }
 }
 
 } // namespace
@@ -44,6 +68,11 @@ WeightSystem systemAt(const Path &path) {
   if (isFile("latest_checkpointed_iteration.txt") ||
       hasEntry(path, [](const std::string &name) { return name.starts_with("mp_rank_"); }))
     return WeightSystem::Megatron;
+  if (isFile("adapter_config.json"))
+    throw PlanError(
+        fmt::format("{}: holds an adapter (LoRA), whose weights are added to those of another folder; merge "
+                    "them there (merge_and_unload of peft) and give the result",
+                    path.string()));
   if (isFile("config.json") || hasEntry(path, [](const std::string &name) {
         return name.ends_with(".safetensors") || name.starts_with("pytorch_model");
       }))
@@ -51,6 +80,29 @@ WeightSystem systemAt(const Path &path) {
   throw PlanError(fmt::format("{}: holds no weights that are known: no checkpoint of Espalier, no folder of "
                               "transformers, no mp_rank_* of Megatron",
                               path.string()));
+}
+
+ConvertedModel convertedModel(const pb::Plan &plan) {
+  if (plan.weights().runs().empty())
+    throw PlanError("the plan does not say what others call its parameters; compile it anew");
+  return convertedModel(plan.weights(), plan.model());
+}
+
+ConvertedModel convertedModel(const pb::WeightNames &names, const std::string &name) {
+  ConvertedModel converted{{}, {}, names.file()};
+  WeightModel &model = converted.model;
+  model.name = name;
+  for (const pb::WeightNames::Dim &dim : names.dims())
+    model.dims[dim.name()] = dim.size();
+  for (const pb::WeightNames::Run &run : names.runs())
+    for (int64_t call = 0; call < run.count(); ++call) {
+      int64_t layer = run.is_layers() ? model.layers++ : -1;
+      addParameters(run, layer, model);
+    }
+  for (const pb::WeightNames::System &system : names.systems())
+    for (const pb::WeightNames::Rule &rule : system.rules())
+      converted.rules[system.name()].emplace_back(rule.pattern(), rule.holds());
+  return converted;
 }
 
 NameMap ConvertedModel::names(const std::string &system) const {
@@ -62,16 +114,8 @@ NameMap ConvertedModel::names(const std::string &system) const {
 }
 
 Path convertToNative(const ConvertedModel &model, WeightSystem from, const Path &source, const Path &target) {
-  if (from == WeightSystem::Hf) {
-    NameMap names = model.names("hf");
-    std::unique_ptr<WeightSource> weights = openHfFolder(source);
-    std::vector<HeldTensors> held;
-    held.push_back({weights.get(), names.tensors({0, model.model.layers, true, true, {}}, 0, {})});
-    return writeNative(model.model, target, parametersOf(names, std::move(held)));
-  }
-  MegatronFolder folder = openMegatron(source);
-  NameMap names = model.names(folder.isLegacy ? "legacy" : "mcore");
-  return writeNative(model.model, target, parametersOf(names, heldTensors(folder, names)));
+  ForeignWeights weights(model, from, source);
+  return writeNative(weights.model(), target, weights.parameters());
 }
 
 void convertToHf(const ConvertedModel &model, const Path &source, const Path &target, HfExport options,

@@ -21,6 +21,10 @@ struct ConvertedModel {
   NameMap names(const std::string &system) const;
 };
 
+/// The model of a plan, with the names that its model file has. Throws PlanError where the plan does not say them.
+ConvertedModel convertedModel(const pb::Plan &plan);
+ConvertedModel convertedModel(const pb::WeightNames &names, const std::string &model);
+
 /// Reads another system's weights into a checkpoint of parameters only and returns its folder.
 std::filesystem::path convertToNative(const ConvertedModel &model, WeightSystem from,
                                       const std::filesystem::path &source, const std::filesystem::path &target);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
+#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
@@ -116,14 +117,41 @@ std::vector<std::vector<WrittenTensor>> shardsOf(std::vector<WrittenTensor> tens
   return shards;
 }
 
-void requireEmpty(const Path &folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error || !std::filesystem::is_directory(folder))
-    throw PlanError(fmt::format("{}: cannot be made a folder", folder.string()));
-  if (!std::filesystem::is_empty(folder))
-    throw PlanError(fmt::format("{}: is not empty; give a new folder", folder.string()));
-}
+/// The folder while it is written: beside its place, and gone unless it was given its name.
+class NewFolder {
+public:
+  explicit NewFolder(const Path &wanted) : target(std::filesystem::absolute(wanted / "").lexically_normal()) {
+    target = target.parent_path(); // without the slash at its end
+    std::error_code error;
+    if (std::filesystem::exists(target) && !std::filesystem::is_directory(target))
+      throw PlanError(fmt::format("{}: cannot be made a folder", wanted.string()));
+    if (std::filesystem::exists(target) && !std::filesystem::is_empty(target))
+      throw PlanError(fmt::format("{}: is not empty; give a new folder", wanted.string()));
+    partial = target.parent_path() / fmt::format(".{}.partial-{}", target.filename().string(), getpid());
+    std::filesystem::create_directories(partial, error);
+    if (error)
+      throw PlanError(fmt::format("{}: cannot be made a folder: {}", wanted.string(), error.message()));
+  }
+  ~NewFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(partial, ignored);
+  }
+  NewFolder(const NewFolder &) = delete;
+
+  const Path &path() const { return partial; }
+
+  void commit() {
+    syncFolder(partial);
+    std::error_code error;
+    std::filesystem::rename(partial, target, error); // takes the place of an empty one
+    if (error)
+      throw PlanError(fmt::format("{}: cannot be made a folder: {}", target.string(), error.message()));
+    syncFolder(target.parent_path());
+  }
+
+private:
+  Path target, partial;
+};
 
 } // namespace
 
@@ -138,8 +166,9 @@ std::unique_ptr<WeightSource> openHfFolder(const Path &folder) {
                               safetensorsNames.index(), binNames.single(), binNames.index()));
 }
 
-void writeHfFolder(const Path &folder, std::vector<WrittenTensor> tensors, const HfExport &options) {
-  requireEmpty(folder);
+void writeHfFolder(const Path &target, std::vector<WrittenTensor> tensors, const HfExport &options) {
+  NewFolder written(target);
+  const Path &folder = written.path();
   const FormatNames &names = options.format == WeightFormat::Safetensors ? safetensorsNames : binNames;
   uint64_t total = 0;
   for (const WrittenTensor &tensor : tensors)
@@ -169,6 +198,7 @@ void writeHfFolder(const Path &folder, std::vector<WrittenTensor> tensors, const
       requireInside(from);
       writeText(folder / name, readText(from, mostSideBytes));
     }
+  written.commit();
 }
 
 } // namespace espalier::rt

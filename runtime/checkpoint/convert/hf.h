@@ -22,8 +22,8 @@ struct HfExport {
   std::string config; ///< text of config.json
 };
 
-/// Writes the folder, which must not exist or be empty. Names take their order within a file from the format's own
-/// writer, so that the same tensors give the same bytes. Throws PlanError.
+/// Writes the folder, which must not exist or be empty: it is whole, or what was there before. Names take their order
+/// within a file from the format's own writer, so that the same tensors give the same bytes. Throws PlanError.
 void writeHfFolder(const std::filesystem::path &folder, std::vector<WrittenTensor> tensors, const HfExport &options);
 
 } // namespace espalier::rt

@@ -1,6 +1,7 @@
 // Each parameter once: its boxes must add up, and what comes again is compared.
 #include "runtime/checkpoint/convert/transfer.h"
 
+#include "runtime/checkpoint/nearest.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -32,6 +33,15 @@ uint64_t boxElements(const PlacedPart &part) {
   return elements;
 }
 
+/// What a holder's tensors would be called that it has not got.
+std::vector<std::string> missingNames(const HeldTensors &holder, const std::set<std::string> &known) {
+  std::vector<std::string> names;
+  for (const ForeignTensor &tensor : holder.tensors)
+    if (std::ranges::none_of(tensor.names, [&](const std::string &name) { return known.contains(name); }))
+      names.insert(names.end(), tensor.names.begin(), tensor.names.end());
+  return names;
+}
+
 /// Collects recipes from the tensors that are there.
 class Collector {
 public:
@@ -48,8 +58,9 @@ public:
         }
     for (const auto &[name, tensor] : holder.source->tensors())
       if (!known.contains(name))
-        throw PlanError(fmt::format("{}: tensor '{}' is none of {}: `weights:` of its model file names what is read",
-                                    holder.source->placeOf(name), name, model.name));
+        throw PlanError(fmt::format("{}: tensor '{}' is none of {}{}: `weights:` of its model file names what is read",
+                                    holder.source->placeOf(name), name, model.name,
+                                    nearestText(name, missingNames(holder, known))));
   }
 
   std::vector<Recipe> finish() {

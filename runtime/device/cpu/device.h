@@ -22,6 +22,7 @@ public:
   uint32_t addTransfer(const TransferShape &transfer) override { return flights.add(transfer); }
   FlightTicket start(const FlightStart &flight) override;
   void wait(FlightTicket ticket) override { flights.wait(ticket); }
+  bool hasEnded(FlightTicket ticket) const override { return flights.hasEnded(ticket); }
   void progress() override { flights.progress(); }
 
 private:

@@ -108,7 +108,7 @@ void FlightLists::wait(FlightTicket ticket) {
   for (int spin = 0;; ++spin) {
     uint32_t seen = communicator.epoch();
     progress();
-    if (lists[ticket.queue].ended > ticket.number)
+    if (hasEnded(ticket))
       return;
     if (spin < spins)
       __builtin_ia32_pause();

@@ -23,6 +23,8 @@ public:
   /// Begins and ends what can begin and end now. Throws RankStopped after an abort.
   void progress();
 
+  bool hasEnded(FlightTicket ticket) const { return lists[ticket.queue].ended > ticket.number; }
+
   /// Drives all lists until the flight has ended.
   void wait(FlightTicket ticket);
 

@@ -77,17 +77,20 @@ KernelObject::KernelObject(const pb::Plan &plan) {
                                 "runs; compile for x86-64",
                                 levels));
   }
-  int file = memoryFile(object->code());
+  file = memoryFile(object->code());
   handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  close(file);
-  if (!handle)
+  if (!handle) {
+    close(file);
     throw PlanError(fmt::format("the plan's kernels cannot be mapped: {}", dlerror()));
+  }
   chosen = object->level();
 }
 
 KernelObject::~KernelObject() {
-  if (handle)
-    dlclose(handle);
+  if (!handle)
+    return;
+  dlclose(handle);
+  close(file);
 }
 
 KernelFunction KernelObject::function(const std::string &symbol) const {

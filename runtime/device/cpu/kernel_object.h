@@ -25,6 +25,7 @@ public:
   const std::string &level() const { return chosen; }
 
 private:
+  int file = -1; ///< open while it is mapped: its number is the name under which the linker knows it
   void *handle = nullptr;
   std::string chosen;
 };

@@ -43,6 +43,7 @@ enum cublasOperation_t : int {};
 enum cublasComputeType_t : int {};
 enum cudaDataType_t : int {};
 enum cublasLtMatmulDescAttributes_t : int {};
+enum cublasLtEpilogue_t : int {};
 enum cublasLtMatrixLayoutAttribute_t : int {};
 enum cublasLtMatmulPreferenceAttributes_t : int {};
 enum ncclResult_t : int {};

@@ -27,6 +27,7 @@ public:
   LoadedPlan(const Driver &driver, const CublasLt &cublas, const pb::Plan &plan, int ordinal);
 
   const Context context;
+  const size_t freeAtFirst; ///< bytes of the device, before this took any
   const Matmuls &matmuls() const { return theMatmuls; }
   const PlanKernel &kernel(uint32_t index) const { return kernels[index]; }
   const LibraryCall &call(uint32_t subprogram, uint32_t instruction) const { return calls.at(subprogram, instruction); }
@@ -46,6 +47,7 @@ public:
 
   std::string level() const override;
   uint64_t hostBytes(const pb::Stage &stage, int) const override { return stage.arena_bytes(pb::HOST); }
+  std::string requireDevices(std::span<const DeviceDemand> ranks) const override;
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 
 private:
@@ -57,7 +59,6 @@ private:
   const Driver driver;
   const CublasLt cublas;
   std::optional<const Nccl> nccl; ///< of a plan of several ranks
-  const int devices;              ///< that the driver shows
   std::mutex mutex;
   std::map<int, std::unique_ptr<LoadedPlan>> loaded; ///< by ordinal
 };

@@ -43,8 +43,12 @@ uint32_t alignmentOf(const pb::Buffer &buffer, const RegionBits &regions) {
 }
 
 MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBits &regions) {
-  CallReader reader(call, types, {.buffers = 3, .sizes = 4});
+  bool hasBias = call.epilogue() == pb::LibraryCall::BIAS;
+  CallReader reader(call, types, {.buffers = hasBias ? 4 : 3, .sizes = 4});
+  if (call.epilogue() != pb::LibraryCall::NONE && !hasBias)
+    reader.refuse("has an epilogue, which this target has not");
   MatmulShape shape;
+  shape.hasBias = hasBias;
   shape.m = reader.size(0);
   shape.n = reader.size(1);
   shape.k = reader.size(2);
@@ -57,7 +61,13 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
   reader.holds(0, {shape.batch, shape.m, shape.k}, bytesOf(shape.a));
   reader.holds(1, {shape.batch, shape.k, shape.n}, bytesOf(shape.b));
   reader.holds(2, {shape.batch, shape.m, shape.n}, bytesOf(shape.c));
-  for (int i = 0; i < 3; ++i)
+  if (hasBias) {
+    if (shape.k == 0 || shape.batch != 1 || call.store() != pb::OVERWRITE)
+      reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
+    reader.expect(3, shape.c);
+    reader.holds(3, {shape.n}, bytesOf(shape.c));
+  }
+  for (int i = 0; i < (hasBias ? 4 : 3); ++i)
     shape.alignments[i] = alignmentOf(call.buffers(i), regions);
   return shape;
 }

@@ -10,14 +10,14 @@ namespace {
 
 constexpr int oldestMajor = 8; // kernels are PTX for sm_80
 
+std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+
+} // namespace
+
 std::string visibleDevices() {
   const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return visible ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", visible) : "";
 }
-
-std::string gibibytes(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
-
-} // namespace
 
 // Where there is none the driver says so.
 int countDevices(const Driver &driver) {

@@ -25,6 +25,9 @@ struct DeviceFacts {
   int major = 0, minor = 0;
 };
 
+/// " (CUDA_VISIBLE_DEVICES is '0,1')", empty where nothing hides devices.
+std::string visibleDevices();
+
 /// Devices that the driver shows.
 int countDevices(const Driver &driver);
 

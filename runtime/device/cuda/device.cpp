@@ -2,6 +2,7 @@
 
 #include "runtime/program.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 
@@ -34,6 +35,17 @@ CudaDevice::~CudaDevice() {
   } catch (const std::exception &) {
     flights.abort();
   }
+}
+
+// The driver's own share, its context, is there before anybody can ask.
+std::string CudaDevice::describeMemory() const {
+  auto gibibytes = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  size_t freeNow = plan.context.memory().free, taken = plan.freeAtFirst - std::min(plan.freeAtFirst, freeNow);
+  return fmt::format(
+      "device memory: {:.3f} GiB arena, {:.3f} GiB workspace, {:.3f} GiB code, cuBLASLt and NCCL; {:.3f} "
+      "GiB of the host pinned",
+      gibibytes(memory.bytes() - memory.workspaceBytes), gibibytes(memory.workspaceBytes),
+      gibibytes(taken - std::min<size_t>(taken, memory.bytes())), gibibytes(hostMemory.bytes));
 }
 
 void CudaDevice::copyIn(uint64_t to, const void *from, size_t bytes) {
@@ -90,7 +102,9 @@ void CudaDevice::call(const LibraryLaunch &launch) {
 void CudaDevice::enqueue(const LibraryLaunch &launch, const LibraryCall &call) {
   auto at = [&](int operand) { return memory.at(launch.buffers[operand].offset); };
   if (auto *product = std::get_if<const Matmuls::Product *>(&call))
-    return plan.matmuls().run(compute, **product, {at(0), at(1), at(2)}, launch.accumulate, memory.workspace());
+    return plan.matmuls().run(compute, **product,
+                              {at(0), at(1), at(2), Matmuls::shapeOf(**product).hasBias ? at(3) : 0},
+                              launch.accumulate, memory.workspace());
   if (auto *strided = std::get_if<StridedCopy>(&call))
     return copy(compute, /*to=*/at(1), /*from=*/at(0), *strided);
   if (auto *rearranged = std::get_if<Rearrangement>(&call))

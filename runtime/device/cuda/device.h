@@ -18,6 +18,7 @@ public:
   ~CudaDevice() override;
 
   uint64_t allocatedBytes() const override { return memory.bytes() + hostMemory.bytes; }
+  std::string describeMemory() const override;
   void copyIn(uint64_t to, const void *from, size_t bytes) override;
   void copyOut(void *to, uint64_t from, size_t bytes) override;
   void fill(uint64_t to, int value, size_t bytes) override;
@@ -27,6 +28,8 @@ public:
   uint32_t addTransfer(const TransferShape &transfer) override { return flights.add(transfer); }
   FlightTicket start(const FlightStart &flight) override { return flights.start(flight); }
   void wait(FlightTicket ticket) override { flights.wait(ticket); }
+  bool hasEnded(FlightTicket ticket) const override { return flights.hasEnded(ticket); }
+  void drain() override { compute.finish(); }
   void endTurn() override;
   void finishTurns(int behind) override;
 

@@ -26,6 +26,8 @@ public:
   /// Holds back what is enqueued later on the compute stream.
   void wait(FlightTicket ticket);
 
+  bool hasEnded(FlightTicket ticket) const;
+
   /// Throws RankStopped where another rank has failed, CallError where NCCL has.
   void check();
   /// Once all flights have ended: together with the other ranks.

@@ -45,11 +45,11 @@ std::span<const std::string> withNcclSettings(std::span<const std::string> names
   return orElse(names, ncclNames);
 }
 
+} // namespace
+
 std::string ncclVersionText(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
-
-} // namespace
 
 Library::Library(std::string what, std::span<const std::string> names, std::span<const std::string> folders)
     : what(std::move(what)) {

@@ -93,4 +93,7 @@ struct Nccl : NcclTexts {
   int version = 0; ///< 22809: 2.28.9
 };
 
+/// "2.28.9" for 22809
+std::string ncclVersionText(int version);
+
 } // namespace espalier::rt::cuda

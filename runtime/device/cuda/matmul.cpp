@@ -65,9 +65,9 @@ std::string MatmulShape::describe() const {
     return batch == 1 ? fmt::format("{} [{}, {}]", nameOf(storage), rows, columns)
                       : fmt::format("{} [{}, {}, {}]", nameOf(storage), batch, rows, columns);
   };
-  return fmt::format("{}{} by {}{} to {}", transposeA ? matrix(a, k, m) : matrix(a, m, k),
+  return fmt::format("{}{} by {}{} to {}{}", transposeA ? matrix(a, k, m) : matrix(a, m, k),
                      transposeA ? " transposed" : "", transposeB ? matrix(b, n, k) : matrix(b, k, n),
-                     transposeB ? " transposed" : "", nameOf(c));
+                     transposeB ? " transposed" : "", nameOf(c), hasBias ? " with bias" : "");
 }
 
 /// The operands as cuBLASLt sees them: its A is our b, its B our a, its C and D our c.
@@ -84,6 +84,11 @@ public:
     cublasOperation_t second = shape.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first));
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second));
+    if (shape.hasBias) {
+      cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &CUBLASLT_EPILOGUE_BIAS,
+                                            sizeof(CUBLASLT_EPILOGUE_BIAS));
+      setBias(cublas, shape.alignments[3]); // whose alignment an algorithm is chosen for
+    }
     if (shape.batch == 1)
       return;
     setBatch(cublas, b, shape.k * shape.n);
@@ -111,6 +116,11 @@ public:
                                                                          /*requested=*/1, &result, &found);
     algorithm = result.algo;
     return status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+  }
+
+  /// Before each run: the description holds the bias's address.
+  void setBias(const CublasLt &cublas, CUdeviceptr address) const {
+    cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof(address));
   }
 
   /// Without elements there is nothing to do; without terms c becomes zero.
@@ -162,6 +172,8 @@ void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &op
       queue.driver.cuMemsetD8Async(operands.c, 0, shape.bytesOfC(), queue.stream());
     return;
   }
+  if (shape.hasBias)
+    product.setBias(cublas, operands.bias);
   float one = 1, beta = accumulates ? 1 : 0;
   auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void *>(address); };
   cublas.cublasLtMatmul(handle, product.description, &one, pointer(operands.b), product.b, pointer(operands.a),
@@ -172,9 +184,9 @@ void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &op
 void Matmuls::warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const {
   auto roundUp = [](int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; };
   for (const auto &[shape, product] : products) {
-    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB());
-    if (c + shape.bytesOfC() <= roomBytes)
-      run(queue, *product, {room, room + b, room + c}, /*accumulates=*/false, workspace);
+    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB()), bias = c + roundUp(shape.bytesOfC());
+    if (bias + shape.bytesOfBias() <= roomBytes)
+      run(queue, *product, {room, room + b, room + c, room + bias}, /*accumulates=*/false, workspace);
   }
 }
 

@@ -13,18 +13,20 @@
 namespace espalier::rt::cuda {
 
 /// c = op(a) op(b) + beta c for `batch` matrices that follow each other, all row-major: op(a) [m, k], op(b) [k, n],
-/// c [m, n].
+/// c [m, n]; with a bias, n numbers of c's type that are added to each row.
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   Storage a = Storage::F32, b = Storage::F32, c = Storage::F32;
   bool transposeA = false, transposeB = false; ///< a is stored [k, m], b [n, k]
-  /// Bytes that the addresses of a, b and c are multiples of, whatever the call.
-  std::array<uint32_t, 3> alignments = {16, 16, 16};
+  bool hasBias = false;
+  /// Bytes that the addresses of a, b, c and the bias are multiples of, whatever the call.
+  std::array<uint32_t, 4> alignments = {16, 16, 16, 16};
 
   auto operator<=>(const MatmulShape &) const = default;
   int64_t bytesOfA() const { return batch * m * k * bytesOf(a); }
   int64_t bytesOfB() const { return batch * k * n * bytesOf(b); }
   int64_t bytesOfC() const { return batch * m * n * bytesOf(c); }
+  int64_t bytesOfBias() const { return hasBias ? n * bytesOf(c) : 0; }
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k * batch);
   }
@@ -33,7 +35,7 @@ struct MatmulShape {
 };
 
 struct MatmulOperands {
-  CUdeviceptr a, b, c;
+  CUdeviceptr a, b, c, bias = 0;
 };
 
 /// All products of a rank.

@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <climits>
+#include <condition_variable>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <mutex>
+#include <stop_token>
+#include <string_view>
 #include <thread>
+#include <unistd.h>
 
 namespace espalier::rt::cuda {
 namespace {
@@ -34,6 +39,35 @@ ncclDataType_t typeOf(pb::DataType type) {
     return ncclFloat32;
   }
 }
+
+/// Ends the process unless it goes soon: an abort of NCCL may wait for ever for a device or for a lock.
+class ExitTimer {
+public:
+  ExitTimer() noexcept {
+    try {
+      thread = std::jthread(end);
+    } catch (const std::exception &) {
+      // Who started the process still ends it.
+    }
+  }
+
+private:
+  static constexpr std::chrono::seconds patience{2};
+  static constexpr std::string_view words = "espalier: NCCL does not end what it does; this process ends\n";
+
+  static void end(const std::stop_token &isOver) {
+    std::mutex mutex;
+    std::unique_lock held(mutex);
+    std::condition_variable_any never;
+    never.wait_for(held, isOver, patience, [] { return false; });
+    if (isOver.stop_requested())
+      return;
+    [[maybe_unused]] ssize_t written = write(STDERR_FILENO, words.data(), words.size());
+    _exit(1);
+  }
+
+  std::jthread thread;
+};
 
 void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
@@ -183,13 +217,19 @@ void NcclGroups::leave() {
   leaveOne(all);
 }
 
-// That of all ranks last: it is the one that makes the others.
+// In a group all are marked before one is waited for, as what runs for one may wait for another. That of all ranks
+// last: it is the one that makes the others.
 void NcclGroups::abort() noexcept {
+  if (!all && communicators.empty())
+    return;
+  ExitTimer timer;
+  nccl.ncclGroupStart.answer();
   for (Communicator &communicator : communicators)
     if (communicator.handle)
       nccl.ncclCommAbort.answer(communicator.handle);
   if (all)
     nccl.ncclCommAbort.answer(std::exchange(all, nullptr));
+  nccl.ncclGroupEnd.answer();
   communicators.clear();
 }
 

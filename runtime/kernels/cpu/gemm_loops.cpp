@@ -4,6 +4,7 @@
 // while they are packed. Packing is nearly all that is lost against the peak (Zen 4, f32: the tiles
 // alone reach 98 % of it, a vector is packed in 5 cycles from the second cache and in 20 from
 // memory), so it is shared by wide tiles and its operands are fetched ahead.
+#include "runtime/kernels/cpu/few_rows.h"
 #include "runtime/kernels/cpu/gemm_tile.h"
 #include "runtime/kernels/cpu/loops.h"
 
@@ -207,14 +208,36 @@ void clearSums(const GemmTask &task, const Sums &sums) {
       sums.data[m * sums.stride + n] = 0;
 }
 
+/// Without packing; see few_rows.h.
+void multiplyFewRows(const GemmTask &task) {
+  auto *scratch = static_cast<float *>(task.scratch);
+  bool direct = task.c.storage == Storage::F32;
+  float *own = scratch + fewRowsFloats(task);
+  Sums sums = direct ? Sums{static_cast<float *>(task.c.data), task.c.stride, nullptr}
+                     : Sums{own, roundUp(task.n, kTileColumns), nullptr};
+  if (!(direct && task.accumulate))
+    clearSums(task, sums);
+  withStorage(task.a.storage, [&]<Storage A>() {
+    withStorage(task.b.storage, [&]<Storage B>() { addFewRows<A, B>(task, scratch, sums.data, sums.stride); });
+  });
+  if (!direct)
+    withStorage(task.c.storage, [&]<Storage S>() { roundSums<S>(task, sums); });
+}
+
 } // namespace
 
 size_t gemmScratchBytes(const GemmTask &task) {
+  if (task.isUnpacked) {
+    int64_t sums = task.c.storage == Storage::F32 ? 0 : task.m * roundUp(task.n, kTileColumns);
+    return static_cast<size_t>(fewRowsFloats(task) + sums) * sizeof(float);
+  }
   Blocks blocks(task);
   return static_cast<size_t>(blocks.bFloats() + blocks.aFloats() + blocks.cFloats(task)) * sizeof(float);
 }
 
 void gemm(const GemmTask &task) {
+  if (task.isUnpacked)
+    return multiplyFewRows(task);
   Blocks blocks(task);
   float *own = static_cast<float *>(task.scratch) + blocks.bFloats() + blocks.aFloats();
   Sums sums =

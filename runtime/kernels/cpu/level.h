@@ -24,6 +24,8 @@ struct GemmTask {
   int64_t m, n, k;
   bool accumulate;
   void *scratch;
+  /// Nothing is packed, for products of few rows. Sums have another order then, so that all tiles of a product say the same.
+  bool isUnpacked = false;
 };
 
 /// Dropout of attention probabilities; see LibraryKernel. No dropout if threshold is 0.
@@ -65,6 +67,21 @@ struct AttentionBackwardTask {
   void *scratch;
 };
 
+/// All tokens of one kv head of one sequence over its caches [context, headDim]; those of a token follow each other at
+/// the strides, in elements, and so do a kv head's queries. `scratch` has kLargestHead and context floats, each with whole vectors to spare.
+struct AttendCacheTask {
+  Storage storage;
+  int64_t tokens, group, headDim, context, queryStride, keyStride;
+  float scale;
+  const void *q, *k, *v; ///< of the first token
+  const int32_t *positions;
+  void *out, *keys, *values;
+  float *scratch;
+};
+
+/// Elements of a head that attention takes at most.
+inline constexpr int64_t kLargestHead = 384; // one row of a packed operand
+
 /// Tokens [0, tokens) of a rotary embedding; `frequencies` has headDim / 2 entries in turns per
 /// position.
 struct RopeTask {
@@ -86,6 +103,7 @@ struct Loops {
   void (*attentionForward)(const AttentionForwardTask &task);
   size_t (*attentionBackwardScratchBytes)(const AttentionShape &shape);
   void (*attentionBackward)(const AttentionBackwardTask &task);
+  void (*attendCache)(const AttendCacheTask &task);
   void (*convert)(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
   /// to[i] += from[i]
   void (*add)(const void *from, Storage fromStorage, float *to, int64_t elements);

@@ -15,6 +15,7 @@ const Loops loops = {
     .attentionForward = attentionForward,
     .attentionBackwardScratchBytes = attentionBackwardScratchBytes,
     .attentionBackward = attentionBackward,
+    .attendCache = attendCache,
     .convert = convert,
     .add = add,
     .squaredSum = squaredSum,

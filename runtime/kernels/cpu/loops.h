@@ -12,6 +12,7 @@ size_t attentionForwardScratchBytes(const AttentionShape &shape, int64_t queries
 void attentionForward(const AttentionForwardTask &task);
 size_t attentionBackwardScratchBytes(const AttentionShape &shape);
 void attentionBackward(const AttentionBackwardTask &task);
+void attendCache(const AttendCacheTask &task);
 void convert(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
 void add(const void *from, Storage fromStorage, float *to, int64_t elements);
 double squaredSum(const float *x, int64_t elements);

@@ -1,4 +1,4 @@
-// RUN: espalier-opt --lower-to-exec --split-input-file --verify-diagnostics %s | FileCheck %s
+// RUN: espalier-opt --fuse-kernels --lower-to-exec --split-input-file --verify-diagnostics %s | FileCheck %s
 
 // What GPUs have no library for is launched: attention forward as blocks of 128 queries of each of 2 x 6 heads.
 !q = tensor<2x300x2x3x64xbf16, #model.dims<batch, seq, kv_heads, group, head_dim>>
@@ -67,5 +67,38 @@ func.func @block.forward(%q: !x {model.role = "saved", model.name = "q"}, %k: !x
   // expected-error @below {{'model.attention' op on cuda needs a head_dim that is a multiple of 8, up to 256, got 4}}
   %r:2 = model.attention %q, %k, %v {id = 7 : i64, scale = 0.5 : f64, rate = 0.0 : f64} : (!x, !x, !x) -> (!x, !row)
   return %r#0, %r#1 : !x, !row
+}
+}
+
+// -----
+
+!x = tensor<2x3x8xbf16, #model.dims<batch, seq, hidden>>
+!w = tensor<8x16xbf16, #model.dims<hidden, ffn>>
+!y = tensor<2x3x16xbf16, #model.dims<batch, seq, ffn>>
+
+module attributes {exec.target = "cuda"} {
+// A bias that nothing but an addition follows is the product's last buffer, read. Where more is done with the sum, its
+// kernel adds the bias; a bias of another type is no epilogue.
+// CHECK-LABEL: exec.program @bias.forward
+// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.parameters.w"{{.*}}value = "bias.saved.first"{{.*}}value = "bias.parameters.b", element = bf16>], function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 16, 8, 1>, types = [bf16, bf16, bf16, bf16]}
+// CHECK-NEXT: exec.call {{.*}}types = [bf16, bf16, bf16]}
+// CHECK-NEXT: exec.launch {{.*}}value = "bias.parameters.b"{{.*}}value = "bias.saved.second"
+// CHECK-NEXT: exec.call {{.*}}types = [bf16, bf16, bf16]}
+// CHECK-NEXT: exec.launch {{.*}}value = "bias.parameters.wide"{{.*}}value = "bias.saved.third"
+func.func @bias.forward(%x: !x {model.role = "stream", model.name = "x"},
+                        %w: !w {model.role = "parameter", model.name = "w"},
+                        %b: tensor<16xbf16, #model.dims<ffn>> {model.role = "parameter", model.name = "b"},
+                        %wide: tensor<16xf32, #model.dims<ffn>> {model.role = "parameter", model.name = "wide"},
+                        %z: !x {model.role = "saved", model.name = "z"}, %v: !x {model.role = "saved", model.name = "v"})
+    -> (!y {model.role = "saved", model.name = "first"}, !y {model.role = "saved", model.name = "second"},
+        !y {model.role = "saved", model.name = "third"}) {
+  %0 = model.contract %x, %w : (!x, !w) -> !y
+  %first = model.add %0, %b : (!y, tensor<16xbf16, #model.dims<ffn>>) -> !y
+  %1 = model.contract %z, %w : (!x, !w) -> !y
+  %2 = model.add %1, %b : (!y, tensor<16xbf16, #model.dims<ffn>>) -> !y
+  %second = model.tanh %2 : (!y) -> !y
+  %3 = model.contract %v, %w : (!x, !w) -> !y
+  %third = model.add %3, %wide : (!y, tensor<16xf32, #model.dims<ffn>>) -> !y
+  return %first, %second, %third : !y, !y, !y
 }
 }

@@ -85,16 +85,34 @@ TEST(Explain, WeightsThatAreNotLoadedAreRefused) {
     return text;
   };
   EXPECT_EQ(refusals({}), "");
-  EXPECT_EQ(refusals({"run_mode=finetune", "load_checkpoint=gpt2"}),
-            "the weights to finetune, 'gpt2', are not loaded: training would start from initial values; run_mode: "
-            "finetune → train, load_checkpoint: gpt2 → ''\n");
-  EXPECT_EQ(refusals({"load_checkpoint=old.ckpt"}),
-            "'old.ckpt' is not loaded: training would start from initial values; load_checkpoint: old.ckpt → '' "
-            "(`espalier run --checkpoint DIR --resume` reads ours)\n");
-  EXPECT_THAT(refusals({"load_checkpoint=null", "resume_or_finetune_checkpoint=old.ckpt"}),
-              HasSubstr("resume_or_finetune_checkpoint: old.ckpt → ''"));
-  for (std::string mode : {"eval", "predict", "export"})
-    EXPECT_EQ(refusals({"run_mode=" + mode}), mode + " is not built, plans train; run_mode: " + mode + " → train\n");
+  EXPECT_EQ(refusals({"run_mode=finetune", "load_checkpoint=gpt2"}), "");
+  EXPECT_EQ(refusals({"load_checkpoint=gpt2", "resume_training=True"}), "");
+  EXPECT_EQ(refusals({"run_mode=eval"}), ""); // its run may name weights
+  EXPECT_EQ(
+      refusals({"load_checkpoint=old.ckpt"}),
+      "MindSpore's .ckpt files are not read, so that nothing is loaded from 'old.ckpt'; export them as safetensors "
+      "with the names of transformers and give that folder\n");
+  EXPECT_THAT(refusals({"load_checkpoint=null", "resume_or_finetune_checkpoint=old.ckpt"}), HasSubstr("'old.ckpt'"));
+  EXPECT_EQ(
+      refusals({"load_checkpoint=out", "resume_training=gpt2-3_10.ckpt"}),
+      "'gpt2-3_10.ckpt' names a checkpoint of MindSpore, which is not read; resume_training: True goes on with the "
+      "newest one of load_checkpoint\n");
+  EXPECT_EQ(refusals({"run_mode=export"}), "export is not built, plans train, evaluate or generate, `espalier convert` exports "
+                                           "weights; run_mode: export → train\n");
+}
+
+TEST(Explain, WhatARunStartsFromIsUsed) {
+  ImportedRun r = run("gpt2_124m", {"run_mode=finetune", "load_checkpoint=there", "resume_training=True"});
+  EXPECT_EQ(r.config.loadCheckpoint, "there");
+  EXPECT_TRUE(r.config.resume);
+  EXPECT_THAT(explainRun(r, "load_checkpoint"), HasSubstr("action  used"));
+  ImportedRun nothing = run("gpt2_124m", {"resume_training=True"});
+  EXPECT_FALSE(nothing.config.resume);
+  EXPECT_THAT(explainRun(nothing, "resume_training"),
+              AllOf(HasSubstr("action  accepted"), HasSubstr("load_checkpoint is empty")));
+  ImportedRun both = run("gpt2_124m", {"model.model_config.checkpoint_name_or_path=gpt2", "load_checkpoint=there"});
+  EXPECT_EQ(both.diagnostics.render(), "");
+  EXPECT_THAT(explainRun(both, "checkpoint_name_or_path"), HasSubstr("load_checkpoint is what is loaded"));
 }
 
 // Upstream reads it beside load_checkpoint. Training goes on without, and says so.

@@ -337,6 +337,18 @@ TEST(ImportArgs, MlpsAreAsWideAsMegatronMakesThem) {
   EXPECT_THAT(importText(text + "--num-experts 8").yaml, HasSubstr("intermediate_size: 5440"));
 }
 
+TEST(ImportArgs, WhatAScriptStartsFrom) {
+  auto yaml = [](const std::string &flags) { return importText(small + flags).yaml; };
+  EXPECT_THAT(yaml("--load w --finetune"), AllOf(HasSubstr("run_mode: finetune"), HasSubstr("load_checkpoint: 'w'"),
+                                                 Not(HasSubstr("resume_training"))));
+  EXPECT_THAT(yaml("--load w --skip-train"), AllOf(HasSubstr("run_mode: eval"), HasSubstr("load_checkpoint: 'w'")));
+  EXPECT_THAT(yaml("--load w --save v"), AllOf(HasSubstr("load_checkpoint: 'w'"), HasSubstr("resume_training: True")));
+  EXPECT_THAT(yaml("--load w --no-load-optim"), Not(HasSubstr("resume_training")));
+  // How it is started again, which its first start passes over.
+  EXPECT_THAT(yaml("--load v --save v"), Not(HasSubstr("load_checkpoint")));
+  EXPECT_THAT(errorsOf(small + "--finetune"), HasSubstr("--finetune without --load has no weights to start from"));
+}
+
 TEST(ImportArgs, ExpertsThatAreNotBuiltAreRefused) {
   std::string text = errorsOf(
       experts + "--kv-channels 128 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --moe-layer-freq 2 "

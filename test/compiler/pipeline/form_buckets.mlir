@@ -68,3 +68,23 @@ module attributes {dist.mesh = #dist.mesh<pp = 2>} {
     return
   }
 }
+
+// -----
+
+!w = tensor<4x6xf32, #model.dims<hidden, ffn>>
+
+// Generation has a function per phase and no gradients: both phases read one segment's parameters.
+// CHECK-LABEL: exec.segment "block"
+// CHECK: exec.bucket "block.decayed" attributes {{.*}}partial = []
+// CHECK-NEXT: exec.parameter "w"
+// CHECK-NOT: exec.segment
+module attributes {dist.mesh = #dist.mesh<tp = 1>, exec.generation} {
+  func.func @block.prefill(%w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>})
+      attributes {model.segment} {
+    return
+  }
+  func.func @block.decode(%w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>})
+      attributes {model.segment, model.parameters = {w = {decays}}} {
+    return
+  }
+}

@@ -143,17 +143,20 @@ module attributes {dist.mesh = #dist.mesh<tp = 2>, dist.dims = {ffn = ["tp"]}, d
 !head = tensor<22x10xf32, #model.dims<vocab, hidden>>
 !logits = tensor<4x6x22xf32, #model.dims<batch, seq, vocab>>
 
-// The last segment: forward returns no loss but its statistics; backward has no cotangent, the loss scale of the step
-// stands for it.
+// The last segment: forward returns no loss but its statistics; there is no cotangent, the loss scale of the step stands
+// for it. So forward goes on up to the first product of backward and keeps the logits' gradient, not the logits.
 // CHECK-LABEL: func.func @head.none.forward(
 // CHECK-SAME: {{.*}} {dist.sharding = #dist.sharding<[]>, model.name = "loss_sum", model.role = "statistic"}
 // CHECK-SAME: -> (tensor<f32> {model.name = "loss_sum", model.role = "statistic"}, tensor<4x6x22xf32, {{.*}} "saved"})
 // CHECK: %[[SUM:.*]] = model.accumulate
-// CHECK: return %[[SUM]], %
-// CHECK-LABEL: func.func @head.none.backward(
-// CHECK-NOT: "out"
 // CHECK: %[[DLOSS:.*]] = model.scalar "loss_scale" : tensor<f32>
-// CHECK: model.mul %[[DLOSS]],
+// CHECK: %[[DLOGITS:.*]] = model.mul %[[DLOSS]],
+// CHECK: return %[[SUM]], %[[DLOGITS]] :
+// CHECK-LABEL: func.func @head.none.backward(
+// CHECK-SAME: %[[KEPT:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.0", model.role = "saved"}
+// CHECK-NOT: "out"
+// CHECK-NOT: model.mul
+// CHECK: model.contract %[[KEPT]],
 // CHECK-LABEL: func.func @head.evaluate(
 // CHECK-SAME: -> (tensor<f32> {model.name = "loss_sum", model.role = "statistic"})
 module {
@@ -303,6 +306,43 @@ module {
     %q = model.contract %f, %w : (!stream, !q) -> !heads
     %o, %l = model.attention %q, %q, %q {causal, id = 2, rate = 5.0e-01 : f64, scale = 1.0 : f64} : (!heads, !heads, !heads) -> (!heads, !rows)
     %z = model.contract %o, %w : (!heads, !q) -> !stream
+    return %z : !stream
+  }
+}
+// -----
+
+!stream = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!wide = tensor<4x6x14xf32, #model.dims<batch, seq, ffn>>
+!row = tensor<10xf32, #model.dims<hidden>>
+!up = tensor<10x14xf32, #model.dims<hidden, ffn>>
+!down = tensor<14x10xf32, #model.dims<ffn, hidden>>
+
+// model.split_backward makes products of weight gradients a phase of their own. It reads the stream, what forward keeps
+// for it and what backward hands over; the gradient of the bias, a sum that reads what backward has at hand, stays there.
+// CHECK-LABEL: func.func @apart.none.forward(
+// CHECK-SAME: {model.name = "saved.0", model.role = "saved_for_weights"}
+// CHECK-LABEL: func.func @apart.none.backward(
+// CHECK-SAME: {model.name = "saved.0", model.role = "saved_for_weights"}
+// CHECK-SAME: -> ({{.*}} {model.name = "x", model.role = "cotangent"}, {{.*}} {model.name = "bias", model.role = "accumulator"}, {{.*}} {model.name = "passed.0", model.role = "saved_by_backward"}, {{.*}} {model.name = "passed.1", model.role = "saved_by_backward"})
+// CHECK-LABEL: func.func @apart.none.weight(
+// CHECK-SAME: %[[T:[a-z0-9]+]]: {{[^%]*}} {model.name = "saved.0", model.role = "saved_for_weights"}
+// CHECK-SAME: %[[DY:[a-z0-9]+]]: {{[^%]*}} {model.name = "passed.0", model.role = "saved_by_backward"}
+// CHECK-SAME: %[[DU:[a-z0-9]+]]: {{[^%]*}} {model.name = "passed.1", model.role = "saved_by_backward"}
+// CHECK-SAME: -> ({{.*}} {model.name = "up", model.role = "accumulator"}, {{.*}} {model.name = "down", model.role = "accumulator"})
+// CHECK-DAG: model.contract %[[T]], %[[DY]]
+// CHECK-DAG: model.contract %{{.*}}, %[[DU]]
+// CHECK-NOT: model.tanh
+// CHECK: return
+module {
+  func.func @apart(%x: !stream {model.role = "stream", model.name = "x"},
+                   %up: !up {model.role = "parameter", model.name = "up"},
+                   %down: !down {model.role = "parameter", model.name = "down"},
+                   %bias: !row {model.role = "parameter", model.name = "bias"})
+      -> (!stream {model.role = "stream", model.name = "z"}) attributes {model.segment, model.split_backward} {
+    %u = model.contract %x, %up : (!stream, !up) -> !wide
+    %t = model.tanh %u : (!wide) -> !wide
+    %y = model.contract %t, %down : (!wide, !down) -> !stream
+    %z = model.add %y, %bias : (!stream, !row) -> !stream
     return %z : !stream
   }
 }

@@ -354,6 +354,23 @@ TEST(CudaBackend, MalformedCallsAreRefused) {
             "sample, instruction 2: library call ZERO: buffer 0 has 64 bytes, needs 65");
 }
 
+TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
+  auto withBias = [](uint64_t bytes, auto how) {
+    return refusal([&](pb::Plan &plan) {
+      pb::LibraryCall &product = *plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call();
+      *product.add_buffers() = buffer(512, bytes);
+      product.set_epilogue(pb::LibraryCall::BIAS);
+      how(product);
+    });
+  };
+  const std::string begin = "sample, instruction 0: library call MATMUL: ";
+  EXPECT_EQ(withBias(20, [](pb::LibraryCall &) {}), begin + "buffer 3 has 20 bytes, needs 24");
+  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_TANH); }),
+            begin + "has an epilogue, which this target has not");
+  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_store(pb::ADD); }),
+            begin + "has a bias, which wants k above 0, one matrix and a result that is overwritten");
+}
+
 TEST(CudaBackend, ProductsOfTwoTypesAreRefusedWithTheirPlace) {
   EXPECT_THAT(refusal([](pb::Plan &plan) {
                 plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->mutable_buffers(1)->set_value(1);

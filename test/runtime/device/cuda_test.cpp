@@ -344,7 +344,7 @@ std::vector<uint8_t> stored(const std::vector<float> &values, Storage storage) {
 
 class Product : public Cuda, public testing::WithParamInterface<MatmulShape> {
 protected:
-  static constexpr uint64_t placeA = 0, placeB = 4 * mebibyte, placeC = 8 * mebibyte;
+  static constexpr uint64_t placeA = 0, placeB = 4 * mebibyte, placeC = 8 * mebibyte, placeBias = 12 * mebibyte;
   CublasLt cublas;
   Matmuls matmuls{context, cublas};
 
@@ -358,7 +358,8 @@ protected:
   }
 
   std::vector<uint8_t> run(const MatmulShape &shape, bool accumulates) {
-    matmuls.run(queue, matmuls.prepare(shape), {memory.at(placeA), memory.at(placeB), memory.at(placeC)}, accumulates,
+    matmuls.run(queue, matmuls.prepare(shape),
+                {memory.at(placeA), memory.at(placeB), memory.at(placeC), memory.at(placeBias)}, accumulates,
                 memory.workspace());
     return read<uint8_t>(placeC, shape.batch * shape.m * shape.n * bytesOf(shape.c));
   }
@@ -383,9 +384,13 @@ TEST_P(Product, IsThatOfTheHostAddedOrNot) {
   std::vector<float> c = values(shape.batch * shape.m * shape.n, 3);
   write(placeA, stored(a, shape.a));
   write(placeB, stored(b, shape.b));
+  std::vector<float> bias = values(shape.n, 4);
+  write(placeBias, stored(bias, shape.c));
   for (bool accumulates : {false, true}) {
     write(placeC, stored(c, shape.c));
     std::vector<float> sums = reference(shape, a, b, accumulates ? c : std::vector<float>(c.size()));
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] += shape.hasBias ? bias[i % bias.size()] : 0;
     EXPECT_EQ(run(shape, accumulates), stored(sums, shape.c)) << shape.describe() << ", adding: " << accumulates;
   }
 }
@@ -400,10 +405,13 @@ std::vector<MatmulShape> shapes() {
         shape.transposeA = transposeA;
         shape.transposeB = transposeB;
         all.push_back(shape);
+        shape.hasBias = true;
+        all.push_back(shape);
+        shape.hasBias = false;
         shape.batch = 3;
         all.push_back(shape);
       }
-  MatmulShape odd = {.m = 7, .n = 5, .k = 3, .a = BF16, .b = BF16, .c = F32, .alignments = {2, 2, 4}};
+  MatmulShape odd = {.m = 7, .n = 5, .k = 3, .a = BF16, .b = BF16, .c = F32, .alignments = {2, 2, 4, 4}};
   MatmulShape noTerms = {.m = 8, .n = 8, .k = 0}, noRows = {.m = 0, .n = 8, .k = 8}, none = {.m = 8, .n = 8, .k = 8};
   none.batch = 0;
   all.insert(all.end(), {odd, noTerms, noRows, none});

@@ -42,10 +42,9 @@ Environment srun(int rank, int local, int node) {
           {"SLURM_STEP_TASKS_PER_NODE", "3(x2),2"}};
 }
 
-std::string refusal(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan,
-                    int devices = 0) {
+std::string refusal(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan) {
   try {
-    findTopology(environment, options, plan, devices);
+    findTopology(environment, options, plan);
   } catch (const LaunchError &error) {
     return error.what();
   }
@@ -68,7 +67,7 @@ LaunchOptions table(std::vector<Host> hosts) {
 }
 
 TEST(TopologyTest, AloneAllRanksAreHere) {
-  Topology topology = findTopology({}, {}, cpu(4), 0);
+  Topology topology = findTopology({}, {}, cpu(4));
   EXPECT_EQ(topology.launcher, Topology::Alone);
   EXPECT_THAT(topology.ranks, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(topology.rendezvous, "");
@@ -77,11 +76,11 @@ TEST(TopologyTest, AloneAllRanksAreHere) {
 TEST(TopologyTest, ABatchScriptOfSlurmIsNoTask) {
   Environment environment = srun(0, 0, 0);
   environment.erase("SLURM_STEP_ID");
-  EXPECT_EQ(findTopology(environment, {}, cpu(4), 0).launcher, Topology::Alone);
+  EXPECT_EQ(findTopology(environment, {}, cpu(4)).launcher, Topology::Alone);
 }
 
 TEST(TopologyTest, TorchrunStartsAProcessPerRank) {
-  Topology topology = findTopology(torchrun(5, 8, 1), {}, cuda(8), 4);
+  Topology topology = findTopology(torchrun(5, 8, 1), {}, cuda(8));
   EXPECT_THAT(topology.ranks, ElementsAre(5));
   EXPECT_THAT(topology.devices, ElementsAre(1));
   EXPECT_EQ(topology.hostRanks, 4);
@@ -93,7 +92,7 @@ TEST(TopologyTest, TorchrunStartsAProcessPerRank) {
 }
 
 TEST(TopologyTest, MpirunBringsItsRanksTogetherItself) {
-  Topology topology = findTopology(mpirun(3, 4), {}, cpu(4), 0);
+  Topology topology = findTopology(mpirun(3, 4), {}, cpu(4));
   EXPECT_EQ(topology.launcher, Topology::Mpi);
   EXPECT_THAT(topology.ranks, ElementsAre(3));
   EXPECT_THAT(topology.devices, ElementsAre(1));
@@ -101,24 +100,36 @@ TEST(TopologyTest, MpirunBringsItsRanksTogetherItself) {
   EXPECT_EQ(topology.rendezvous, "");
 }
 
+TEST(TopologyTest, ProcessesOfOneHostMeetUnderANameOfTheirRun) {
+  EXPECT_EQ(findTopology(torchrun(5, 8, 1), {}, cuda(8)).meeting, "torchrun-29500-");
+  EXPECT_EQ(findTopology(srun(7, 1, 2), {}, cpu(8)).meeting, "srun-40017-0");
+  EXPECT_EQ(findTopology({}, {}, cpu(4)).meeting, "") << "it has all ranks";
+}
+
+TEST(TopologyTest, ALauncherOfOneProcessIsNone) {
+  EXPECT_EQ(findTopology(mpirun(0, 1), {}, cpu(4)).launcher, Topology::Alone);
+  Environment job = {{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
+  EXPECT_EQ(findTopology(job, {}, cpu(4)).launcher, Topology::Alone);
+}
+
 TEST(TopologyTest, SrunCountsTasksOfUnlikeNodes) {
-  Topology topology = findTopology(srun(7, 1, 2), {}, cpu(8), 0);
+  Topology topology = findTopology(srun(7, 1, 2), {}, cpu(8));
   EXPECT_EQ(topology.launcher, Topology::Slurm);
   EXPECT_EQ(topology.hostRanks, 2);
-  EXPECT_EQ(findTopology(srun(3, 0, 1), {}, cpu(8), 0).hostRanks, 3);
+  EXPECT_EQ(findTopology(srun(3, 0, 1), {}, cpu(8)).hostRanks, 3);
   EXPECT_EQ(topology.rendezvous, "n03:20017");
 }
 
 TEST(TopologyTest, AKubernetesJobStartsAProcessPerHost) {
   Environment environment = {{"WORLD_SIZE", "2"}, {"RANK", "1"}, {"MASTER_ADDR", "job-0"}, {"MASTER_PORT", "23456"}};
-  Topology topology = findTopology(environment, {}, cuda(8), 4);
+  Topology topology = findTopology(environment, {}, cuda(8));
   EXPECT_EQ(topology.launcher, Topology::Kubernetes);
   EXPECT_THAT(topology.ranks, ElementsAre(4, 5, 6, 7));
   EXPECT_EQ(topology.rendezvous, "job-0:23456");
 }
 
 TEST(TopologyTest, OptionsSayNodes) {
-  Topology topology = findTopology({}, nodes(2, 1, "10.0.0.1:4000"), cuda(4), 2);
+  Topology topology = findTopology({}, nodes(2, 1, "10.0.0.1:4000"), cuda(4));
   EXPECT_THAT(topology.ranks, ElementsAre(2, 3));
   EXPECT_THAT(topology.devices, ElementsAre(0, 1));
   EXPECT_EQ(topology.rendezvous, "10.0.0.1:4000");
@@ -127,15 +138,15 @@ TEST(TopologyTest, OptionsSayNodes) {
 TEST(TopologyTest, ATableSaysWhoIsWhere) {
   LaunchOptions options = table({{"10.0.0.1", 2, {}}, {"10.0.0.2", 6, {}}});
   options.serverId = "10.0.0.2";
-  Topology topology = findTopology({}, options, cuda(8), 8);
+  Topology topology = findTopology({}, options, cuda(8));
   EXPECT_THAT(topology.ranks, ElementsAre(2, 3, 4, 5, 6, 7));
   EXPECT_EQ(topology.rendezvous, "10.0.0.1:20000");
   options.serverId.clear();
   options.deviceRange = "[0,2]";
-  EXPECT_THAT(findTopology({}, options, cuda(8), 8).ranks, ElementsAre(0, 1));
+  EXPECT_THAT(findTopology({}, options, cuda(8)).ranks, ElementsAre(0, 1));
   options.deviceRange.clear();
   options.hostName = "10.0.0.2";
-  EXPECT_EQ(findTopology({}, options, cuda(8), 8).node, 1);
+  EXPECT_EQ(findTopology({}, options, cuda(8)).node, 1);
 }
 
 TEST(TopologyTest, TablesThatDoNotFitAreRefused) {
@@ -165,17 +176,9 @@ TEST(TopologyTest, ContradictionsAreRefused) {
   EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun says rank 5 (RANK), mpirun says rank 2"));
   EXPECT_THAT(refusal(torchrun(5, 8, 1), nodes(2, 0, "a:1"), cuda(8)),
               HasSubstr("--nodes and the variables of torchrun"));
-  EXPECT_THAT(refusal(torchrun(3, 8, 3), {}, cuda(8), 2),
-              HasSubstr("this host has 2 devices, its ranks use devices 0 to 3"));
   EXPECT_THAT(refusal({}, nodes(3, 0, "a:1"), cuda(8)), HasSubstr("which 3 nodes cannot share equally"));
   EXPECT_THAT(refusal({}, nodes(2, 2, "a:1"), cuda(8)), HasSubstr("--node-rank 2 of --nodes 2"));
   EXPECT_THAT(refusal({}, nodes(2, 0, ""), cuda(8)), HasSubstr("needs --rendezvous HOST:PORT"));
-}
-
-TEST(TopologyTest, SharedDevicesAreSaid) {
-  LaunchOptions options;
-  options.sharesDevices = true;
-  EXPECT_THAT(findTopology({}, options, cuda(4), 2).devices, ElementsAre(0, 1, 0, 1));
 }
 
 TEST(TopologyTest, HalfOfAnOptionIsRefused) {

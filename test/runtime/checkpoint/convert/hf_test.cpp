@@ -211,6 +211,8 @@ TEST_F(Hf, TellsWhatAPathHolds) {
   write(folder / "dist/__0_0.distcp", "");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "dist"); }), HasSubstr("--ckpt-convert-format torch"));
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nowhere"); }), HasSubstr("nowhere: is no folder"));
+  write(folder / "lora/adapter_config.json", "{}");
+  EXPECT_THAT(errorOf([&] { systemAt(folder / "lora"); }), HasSubstr("lora: holds an adapter (LoRA)"));
   std::filesystem::create_directories(folder / "nothing");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nothing"); }), HasSubstr("holds no weights that are known"));
 }
@@ -236,7 +238,9 @@ TEST_F(Hf, OfAnotherModelOrDamaged) {
   EXPECT_THAT(errorOf([&] { exported({}); }), testing::Eq(""));
   EXPECT_THAT(errorOf([&] { convertToHf(converted, ours, folder / "bad", {}, [](auto &) { return ""; }); }),
               HasSubstr("value of 'head.lm_head_weight' does not fit its checksum"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "bad/model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "bad")); // nor beside it
+  for (const auto &entry : std::filesystem::directory_iterator(folder))
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("partial")));
 }
 
 } // namespace

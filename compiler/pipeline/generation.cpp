@@ -1,0 +1,143 @@
+#include "compiler/pipeline/generation.h"
+
+#include "compiler/pipeline/add_transfers.h"
+
+#include "dialects/exec/dialect.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace espalier {
+
+using namespace rt;
+
+namespace {
+
+/// Tokens of a prompt that are taken at once: enough for products at full speed, few beside a long context. What a
+/// prompt has less is padding that is computed, too.
+constexpr int64_t promptTokens = 64;
+
+constexpr const char *phaseNames[] = {"prefill", "decode"};
+constexpr const char *inputNames[] = {"tokens", "positions", "rows"};
+
+uint64_t bytesOf(const pb::Value &value) {
+  return value.elements() * (value.type() == pb::BF16 || value.type() == pb::F16 ? 2 : 4);
+}
+
+/// Makes the transfers of one entry.
+class TransferBuilder {
+public:
+  TransferBuilder(const RegionSizes &regions, std::string phase, PlanTables &tables, const pb::Plan &out)
+      : regions(regions), phase(std::move(phase)), tables(tables), out(out) {}
+
+  PhaseTransfers build(bool hasLines) {
+    PhaseTransfers numbers;
+    numbers.inputs = addInputs();
+    if (hasLines) {
+      numbers.out = addLine("out", /*sends=*/true);
+      numbers.in = addLine("in", /*sends=*/false);
+    }
+    numbers.logits = addLogits();
+    return numbers;
+  }
+
+private:
+  pb::Buffer at(exec::Region region, uint64_t offset, int64_t value, int32_t layer = 0) const {
+    pb::Buffer buffer;
+    buffer.set_region(static_cast<uint32_t>(region));
+    buffer.set_offset(offset);
+    buffer.set_bytes(bytesOf(out.values(static_cast<int>(value))));
+    buffer.set_value(static_cast<uint32_t>(value));
+    buffer.set_layer(layer);
+    return buffer;
+  }
+
+  /// It stands on no line of the model file.
+  pb::Transfer transfer(const std::string &name, pb::Transfer::Kind kind, const std::string &queue) {
+    pb::Transfer made;
+    pb::Location location;
+    location.set_op(name);
+    made.set_location(tables.location(location));
+    made.set_name(name + "." + phase);
+    made.set_kind(kind);
+    made.set_queue(tables.queue(queue));
+    return made;
+  }
+
+  int64_t addInputs() {
+    pb::Transfer made = transfer("tok", pb::Transfer::COPY, "to_device");
+    for (const char *name : inputNames) {
+      std::string key = std::string(name) + "." + phase;
+      auto input = regions.inputs.find(key);
+      if (input == regions.inputs.end()) // no program reads it
+        continue;
+      *made.add_from() = at(exec::Region::Staged, input->second.offset, tables.findValue(key));
+      *made.add_to() = at(exec::Region::Inputs, input->second.offset, tables.findValue(key));
+    }
+    return tables.transfer(std::move(made));
+  }
+
+  int64_t addLine(const char *name, bool sends) {
+    pb::Transfer made = transfer(name, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, name);
+    made.set_shift(sends ? 1 : -1);
+    int64_t stream = tables.findValue("stream." + phase);
+    if (sends)
+      *made.add_from() = at(exec::Region::StreamOut, 0, stream, 1);
+    else
+      *made.add_to() = at(exec::Region::StreamIn, 0, stream, 0);
+    return tables.transfer(std::move(made));
+  }
+
+  int64_t addLogits() {
+    pb::Transfer made = transfer("logits", pb::Transfer::COPY, "to_host");
+    int64_t value = tables.findValue("logits");
+    *made.add_from() = at(exec::Region::Logits, 0, value);
+    *made.add_to() = at(exec::Region::Results, 0, value);
+    return tables.transfer(std::move(made));
+  }
+
+  const RegionSizes &regions;
+  std::string phase;
+  PlanTables &tables;
+  const pb::Plan &out;
+};
+
+} // namespace
+
+std::vector<GenerationPhase> generationPhases(const ModelDescription &model) {
+  return {{phaseNames[0], std::min(promptTokens, model.dims.at("seq"))}, {phaseNames[1], 1}};
+}
+
+void addGenerationNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
+  for (uint32_t role = 0; role <= exec::getMaxEnumValForRole(); ++role)
+    out.add_roles(exec::stringifyRole(static_cast<exec::Role>(role)).str());
+  for (uint32_t region = 0; region <= exec::getMaxEnumValForRegion(); ++region)
+    out.add_regions(exec::stringifyRegion(static_cast<exec::Region>(region)).str());
+  bool hasCollectives = false;
+  module.walk([&](exec::StartOp) { hasCollectives = true; });
+  for (auto [name, occurs] :
+       {std::pair("compute", true), std::pair("collectives", hasCollectives), std::pair("out", plan.pp > 1),
+        std::pair("in", plan.pp > 1), std::pair("to_device", true), std::pair("to_host", true)})
+    if (occurs)
+      out.add_queues()->set_name(name);
+  for (const char *name : phaseNames) {
+    pb::Entry &entry = *out.add_entries();
+    entry.set_name(name);
+    entry.set_micro_batches(1);
+    entry.add_finds(static_cast<uint32_t>(exec::Region::Parameters));
+    entry.add_finds(static_cast<uint32_t>(exec::Region::Cache));
+    entry.add_writes(static_cast<uint32_t>(exec::Region::Cache));
+  }
+}
+
+std::vector<PhaseTransfers> addGenerationTransfers(ModuleOp module, const RegionSizes &regions,
+                                                   const planner::Plan &plan, PlanTables &tables, const pb::Plan &out) {
+  addPassingValues(module, tables);
+  std::vector<PhaseTransfers> numbers;
+  for (const char *name : phaseNames)
+    numbers.push_back(TransferBuilder(regions, name, tables, out).build(plan.pp > 1));
+  return numbers;
+}
+
+} // namespace espalier

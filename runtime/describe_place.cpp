@@ -1,0 +1,89 @@
+#include "runtime/describe_place.h"
+
+#include "runtime/program.h"
+
+#include <fmt/format.h>
+#include <optional>
+
+namespace espalier::rt {
+namespace {
+
+/// An action of a list, in a round of its block.
+struct PlacedAction {
+  const pb::Action &action;
+  uint32_t microBatches; ///< by which those that the action names are larger in this round
+};
+
+/// The action with a number; none where the list has fewer.
+std::optional<PlacedAction> actionOf(const pb::Actions &list, int64_t number) {
+  for (const pb::Block &block : list.blocks()) {
+    int64_t rounds = std::max(1u, block.rounds()), all = rounds * block.actions_size();
+    if (number < all)
+      return PlacedAction{block.actions(static_cast<int>(number % block.actions_size())),
+                          static_cast<uint32_t>(number / block.actions_size()) * block.advance()};
+    number -= all;
+  }
+  return std::nullopt;
+}
+
+/// "RUN backward of block.2 .. block.0, micro-batch 1".
+std::string textOf(const pb::Plan &plan, const pb::Stage &stage, const pb::Run &run, uint32_t microBatches) {
+  int first = static_cast<int>(run.first_call()), last = first + static_cast<int>(run.calls()) - 1;
+  if (run.backwards())
+    std::swap(first, last);
+  std::string calls = stage.calls(first).name();
+  if (first != last)
+    calls += " .. " + stage.calls(last).name();
+  return fmt::format("RUN {} of {}, micro-batch {}", plan.roles(static_cast<int>(run.role())), calls,
+                     run.micro_batch() + microBatches);
+}
+
+/// "WAIT in/0, out/3": each flight with its micro-batch.
+std::string textOf(const pb::Plan &plan, const char *kind, const auto &flights, uint32_t microBatches) {
+  std::string text = kind;
+  for (const pb::Flight &flight : flights)
+    text += fmt::format("{}{}/{}", &flight == &flights[0] ? " " : ", ",
+                        plan.transfers(static_cast<int>(flight.transfer())).name(), flight.micro_batch() + microBatches);
+  return text;
+}
+
+std::string textOf(const pb::Plan &plan, const pb::Stage &stage, const PlacedAction &placed) {
+  if (placed.action.has_run())
+    return textOf(plan, stage, placed.action.run(), placed.microBatches);
+  if (placed.action.has_start())
+    return textOf(plan, "START", placed.action.start().flights(), placed.microBatches);
+  return textOf(plan, "WAIT", placed.action.wait().flights(), placed.microBatches);
+}
+
+/// Numbers of a page belong together only while its rank does not write: one that is out of range is none.
+bool isIndex(int64_t number, int count) { return number >= 0 && number < count; }
+
+} // namespace
+
+void describePlace(const pb::Plan &plan, int stageNumber, const StatusPage &page, Failure &failure) {
+  const pb::Stage &stage = plan.stages(stageNumber);
+  int entry = page.entry, call = page.call, subprogram = page.subprogram, instruction = page.instruction;
+  int64_t number = page.number;
+  failure.stage = stageNumber;
+  failure.step = page.step;
+  if (!isIndex(entry, stage.entries_size()) || number < 0)
+    return;
+  if (std::optional<PlacedAction> action = actionOf(stage.entries(entry), number))
+    failure.action =
+        fmt::format("action {} of {}: {}", number, plan.entries(entry).name(), textOf(plan, stage, *action));
+  if (!isIndex(subprogram, plan.subprograms_size()) || !isIndex(call, stage.calls_size()))
+    return;
+  const pb::Subprogram &running = plan.subprograms(subprogram);
+  failure.subprogram = fmt::format("{} of {}", running.name(), stage.calls(call).name());
+  if (isIndex(instruction, running.instructions_size()))
+    failure.op = locationText(plan, running.instructions(instruction).location());
+}
+
+std::string waitedFor(const pb::Plan &plan, const StatusPage &page) {
+  int transfer = page.transfer;
+  if (!isIndex(transfer, plan.transfers_size()))
+    return "";
+  return fmt::format("{}/{}", plan.transfers(transfer).name(), uint32_t{page.microBatch});
+}
+
+} // namespace espalier::rt

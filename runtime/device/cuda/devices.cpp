@@ -1,0 +1,155 @@
+// The word comes home through a pipe: a letter that says what it is, then the text.
+#include "runtime/device/cuda/devices.h"
+
+#include "runtime/device/cuda/matmul.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <map>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace espalier::rt::cuda {
+namespace {
+
+/// A driver that hangs is not waited for.
+constexpr unsigned secondsToAnswer = 120;
+/// The first that lets several ranks use one device.
+constexpr int oldestSharingNccl = 23000;
+
+enum Word : char { Answer = 'a', Refusal = 'r', LackOfMemory = 'm' };
+
+std::string wordOf(const std::function<std::string()> &work) {
+  try {
+    return char(Answer) + work();
+  } catch (const MemoryError &error) {
+    return char(LackOfMemory) + std::string(error.what());
+  } catch (const std::exception &error) {
+    return char(Refusal) + std::string(error.what());
+  }
+}
+
+void writeAll(int file, const std::string &text) {
+  for (size_t done = 0; done < text.size();) {
+    ssize_t written = write(file, text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR)
+      return;
+    done += std::max<ssize_t>(written, 0);
+  }
+}
+
+std::string readAll(int file) {
+  std::string text;
+  char part[4096];
+  for (ssize_t count; (count = read(file, part, sizeof part)) != 0;)
+    if (count > 0)
+      text.append(part, count);
+    else if (errno != EINTR)
+      break;
+  return text;
+}
+
+/// 80 for "sm_80", 0 for what is no such level.
+int capabilityOf(const std::string &level) {
+  int number = 0;
+  if (level.starts_with("sm_"))
+    std::from_chars(level.data() + 3, level.data() + level.size(), number);
+  return number;
+}
+
+double gibibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+} // namespace
+
+std::string inOtherProcess(const std::function<std::string()> &work) {
+  int ends[2];
+  std::fflush(nullptr); // or both would write what is buffered
+  pid_t process = pipe(ends) == 0 ? fork() : -1;
+  if (process < 0)
+    throw MemoryError(fmt::format("the system refuses a process that looks at the devices: {}", strerror(errno)));
+  if (process == 0) {
+    alarm(secondsToAnswer);
+    writeAll(ends[1], wordOf(work));
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string word = readAll(ends[0]);
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR)
+    continue;
+  if (word.empty())
+    throw PlanError(fmt::format("the process that looked at the CUDA devices was ended by {}: nvidia-smi may know more",
+                                WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the driver"));
+  std::string text = word.substr(1);
+  if (word[0] == LackOfMemory)
+    throw MemoryError(text);
+  if (word[0] == Refusal)
+    throw PlanError(text);
+  return text;
+}
+
+const pb::Object *chooseObject(const pb::Plan &plan, const DeviceFacts &device) {
+  const pb::Object *best = nullptr;
+  std::string levels;
+  for (const pb::Object &object : plan.objects()) {
+    int capability = capabilityOf(object.level());
+    levels += (levels.empty() ? "" : ", ") + object.level();
+    if (capability > 0 && capability <= device.capability() && (!best || capability > capabilityOf(best->level())))
+      best = &object;
+  }
+  if (!best && !plan.kernels().empty())
+    throw PlanError(fmt::format("the plan's kernels are for [{}], CUDA device {} is {}", levels, device.ordinal,
+                                device.describe()));
+  if (best && best->geometry_size() != plan.kernels_size())
+    throw PlanError(fmt::format("the plan says how {} kernels become grids on {}, it has {}", best->geometry_size(),
+                                best->level(), plan.kernels_size()));
+  return best;
+}
+
+int ordinalOf(const DevicePlace &place, int count) {
+  return place.isShared && count > 0 ? place.ordinal % count : place.ordinal;
+}
+
+std::string describeDevices(const Driver &driver, int ncclVersion, const pb::Plan &plan, const Mesh &mesh,
+                            std::span<const DeviceDemand> demands) {
+  struct Use {
+    std::vector<int> ranks;
+    uint64_t arenaBytes = 0, workspaceBytes = 0;
+  };
+  std::map<int, Use> uses; // by ordinal
+  int count = countDevices(driver);
+  for (const DeviceDemand &demand : demands) {
+    Use &use = uses[ordinalOf(demand.device, count)];
+    use.ranks.push_back(demand.rank);
+    use.arenaBytes += plan.stages(mesh.stage(demand.rank)).arena_bytes(pb::DEVICE);
+    use.workspaceBytes += Matmuls::workspaceBytes;
+  }
+  int fewest = uses.empty() ? 0 : uses.rbegin()->first + 1;
+  if (count > 0 && fewest > count)
+    throw PlanError(fmt::format("the plan has {} ranks here, a CUDA device for each, this machine shows {}{}; give "
+                                "--share-devices to let ranks share one, or compile it for fewer",
+                                demands.size(), count, visibleDevices()));
+  std::string text;
+  for (const auto &[ordinal, use] : uses) {
+    Context context(driver, ordinal);
+    chooseObject(plan, context);
+    if (use.ranks.size() > 1 && ncclVersion > 0 && ncclVersion < oldestSharingNccl)
+      throw PlanError(fmt::format(
+          "ranks {} would share CUDA device {}, which NCCL {} refuses; take NCCL {} or newer, or "
+          "a device for each",
+          fmt::join(use.ranks, " and "), ordinal, ncclVersionText(ncclVersion), ncclVersionText(oldestSharingNccl)));
+    context.requireFree(use.arenaBytes, use.workspaceBytes);
+    text += fmt::format("CUDA device {} ({}): rank{} {}, {:.2f} of {:.2f} GiB\n", ordinal, context.describe(),
+                        use.ranks.size() > 1 ? "s" : "", fmt::join(use.ranks, ", "),
+                        gibibytes(use.arenaBytes + use.workspaceBytes), gibibytes(context.memory().total));
+  }
+  return text;
+}
+
+} // namespace espalier::rt::cuda

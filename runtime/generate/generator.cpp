@@ -1,0 +1,140 @@
+#include "runtime/generate/generator.h"
+
+#include "runtime/generate/sample.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+
+namespace {
+
+double secondsNow() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+} // namespace
+
+std::string_view finishName(Finish finish) {
+  switch (finish) {
+  case Finish::Stop:
+    return "stop";
+  case Finish::Length:
+    return "length";
+  case Finish::None:
+    break;
+  }
+  return "";
+}
+
+std::string whyNotServed(const Request &request, const Decoder &decoder) {
+  auto size = static_cast<int64_t>(request.prompt.size());
+  if (size == 0)
+    return "the prompt has no token";
+  if (size >= decoder.context())
+    return fmt::format("the prompt has {} tokens; with a context of {} it may have {}", size, decoder.context(),
+                       decoder.context() - 1);
+  for (int32_t token : request.prompt)
+    if (token < 0 || token >= decoder.vocabulary())
+      return fmt::format("token {} is outside of the model's vocabulary of {}", token, decoder.vocabulary());
+  if (request.maxTokens < 1)
+    return fmt::format("max_tokens is {}, needs to be at least 1", request.maxTokens);
+  const Sampling &sampling = request.sampling;
+  if (!(sampling.temperature >= 0 && std::isfinite(sampling.temperature)))
+    return fmt::format("temperature is {}, needs to be at least 0", sampling.temperature);
+  if (!(sampling.topP > 0 && sampling.topP <= 1))
+    return fmt::format("top_p is {}, needs to be above 0 and at most 1", sampling.topP);
+  if (sampling.topK < 0)
+    return fmt::format("top_k is {}, needs to be at least 0", sampling.topK);
+  return "";
+}
+
+void Generator::add(Request request, Listener listener) {
+  std::vector<std::string> stops = request.stop;
+  active.push_back({std::move(request), std::move(listener), TextStream(tokenizer, std::move(stops)),
+                    *slots.acquire(), {}});
+}
+
+void Generator::step() {
+  double begin = secondsNow();
+  bool hasPrompts = std::ranges::any_of(active, [&](const Active &one) {
+    return slots.length(one.sequence) < static_cast<int64_t>(one.request.prompt.size());
+  });
+  std::vector<Active *> ready = hasPrompts ? prefill() : decode();
+  double seconds = secondsNow() - begin;
+  for (Active &one : active)
+    (hasPrompts ? one.completion.prefillSeconds : one.completion.decodeSeconds) += seconds;
+  std::vector<Active *> ended;
+  for (Active *one : ready)
+    if (!advance(*one))
+      ended.push_back(one);
+  active.remove_if([&](Active &one) { return std::ranges::count(ended, &one) > 0; });
+}
+
+/// Those whose prompt is in now.
+std::vector<Generator::Active *> Generator::prefill() {
+  std::vector<Feed> feeds;
+  std::vector<Active *> ready;
+  for (Active &one : active) {
+    int64_t done = slots.length(one.sequence), left = static_cast<int64_t>(one.request.prompt.size()) - done;
+    if (left <= 0)
+      continue;
+    int64_t count = std::min(left, decoder.promptTokens());
+    feeds.push_back({one.sequence, done,
+                     std::span(one.request.prompt).subspan(static_cast<size_t>(done), static_cast<size_t>(count))});
+    slots.append(one.sequence, count);
+    if (count == left)
+      ready.push_back(&one);
+  }
+  decoder.prefill(feeds);
+  return ready;
+}
+
+std::vector<Generator::Active *> Generator::decode() {
+  std::vector<Feed> feeds;
+  std::vector<Active *> ready;
+  for (Active &one : active) {
+    feeds.push_back({one.sequence, slots.length(one.sequence), std::span(one.completion.tokens).last(1)});
+    slots.append(one.sequence, 1);
+    ready.push_back(&one);
+  }
+  if (!feeds.empty())
+    decoder.decode(feeds);
+  return ready;
+}
+
+bool Generator::advance(Active &one) {
+  std::vector<int32_t> &tokens = one.completion.tokens;
+  int32_t token = sampleToken(decoder.logits(one.sequence), one.request.sampling, tokens.size());
+  if (tokenizer && token == tokenizer->eodToken())
+    return end(one, Finish::Stop, "");
+  tokens.push_back(token);
+  // A model may have more ids than the tokenizer: these are no text.
+  bool isText = !tokenizer || token < tokenizer->vocabSize();
+  std::string piece = isText ? one.text.push(token) : "";
+  if (one.text.isStopped())
+    return end(one, Finish::Stop, piece);
+  auto size = static_cast<int64_t>(tokens.size());
+  if (size >= one.request.maxTokens || static_cast<int64_t>(one.request.prompt.size()) + size >= decoder.context())
+    return end(one, Finish::Length, piece);
+  one.completion.text += piece;
+  bool isWanted = piece.empty() || one.listener(piece, nullptr);
+  if (!isWanted)
+    slots.release(one.sequence);
+  return isWanted;
+}
+
+/// What was held back may still hold a stop string that came whole with the last token.
+bool Generator::end(Active &one, Finish finish, std::string text) {
+  if (!one.text.isStopped())
+    text += one.text.finish();
+  one.completion.text += text;
+  one.completion.finish = one.text.isStopped() ? Finish::Stop : finish;
+  slots.release(one.sequence);
+  one.listener(text, &one.completion);
+  return false;
+}
+
+} // namespace espalier::rt

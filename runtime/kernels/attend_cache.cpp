@@ -1,0 +1,117 @@
+// ATTEND_CACHE and TAKE_ROW: what generation does that training does not. Parts are (sequence, kv head), or sequences.
+#include "runtime/kernels/factories.h"
+
+#include <cstring>
+
+namespace espalier::rt {
+
+namespace {
+
+/// Lanes of the widest level: room for whole vectors behind what is used.
+constexpr int64_t kSpareFloats = 32;
+
+class AttendCache final : public LibraryKernel {
+public:
+  AttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : loops_(loops) {
+    CallReader reader(call, types, {.buffers = 7, .sizes = 6, .floats = 1});
+    batch_ = reader.size(0);
+    kvHeads_ = reader.size(2);
+    task_ = {.storage = reader.floating(0),
+             .tokens = reader.size(1),
+             .group = reader.size(3),
+             .headDim = reader.size(4, 1),
+             .context = reader.size(5, 1),
+             .scale = static_cast<float>(reader.real(0))};
+    if (task_.headDim > cpu::kLargestHead)
+      reader.refuse("head_dim is " + std::to_string(task_.headDim) + ", needs to be at most " +
+                    std::to_string(cpu::kLargestHead));
+    if (!(task_.scale > 0))
+      reader.refuse("scale is " + std::to_string(task_.scale) + ", needs to be above 0");
+    task_.keyStride = kvHeads_ * task_.headDim;
+    task_.queryStride = task_.keyStride * task_.group;
+    int64_t bytes = bytesOf(task_.storage);
+    for (int buffer : {0, 1, 2, 4, 5, 6})
+      reader.expect(buffer, task_.storage);
+    reader.expect(3, Storage::I32);
+    for (int buffer : {0, 4})
+      reader.holds(buffer, {batch_, task_.tokens, task_.queryStride}, bytes);
+    for (int buffer : {1, 2})
+      reader.holds(buffer, {batch_, task_.tokens, task_.keyStride}, bytes);
+    reader.holds(3, {batch_, task_.tokens}, sizeof(int32_t));
+    for (int buffer : {5, 6})
+      reader.holds(buffer, {batch_, kvHeads_, task_.context, task_.headDim}, bytes);
+  }
+
+  int64_t parts() const override { return batch_ * kvHeads_; }
+  size_t scratchBytesPerThread() const override {
+    return static_cast<size_t>(cpu::kLargestHead + task_.context + 2 * kSpareFloats) * sizeof(float);
+  }
+
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    int64_t sequence = part / kvHeads_, head = part % kvHeads_;
+    auto at = [&](int buffer, int64_t element) {
+      return static_cast<char *>(arguments.buffers[buffer]) + element * bytesOf(task_.storage);
+    };
+    int64_t query = sequence * task_.tokens * task_.queryStride + head * task_.group * task_.headDim;
+    int64_t key = sequence * task_.tokens * task_.keyStride + head * task_.headDim;
+    int64_t cache = part * task_.context * task_.headDim;
+    cpu::AttendCacheTask task = task_;
+    task.q = at(0, query);
+    task.k = at(1, key);
+    task.v = at(2, key);
+    task.positions = static_cast<const int32_t *>(arguments.buffers[3]) + sequence * task_.tokens;
+    task.out = at(4, query);
+    task.keys = at(5, cache);
+    task.values = at(6, cache);
+    task.scratch = static_cast<float *>(threadScratch);
+    loops_.attendCache(task);
+  }
+
+private:
+  const cpu::Loops &loops_;
+  int64_t batch_, kvHeads_;
+  cpu::AttendCacheTask task_; ///< without the addresses of a part
+};
+
+class TakeRow final : public LibraryKernel {
+public:
+  TakeRow(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+    CallReader reader(call, types, {.buffers = 3, .sizes = 3});
+    batch_ = reader.size(0);
+    rows_ = reader.size(1);
+    bytes_ = reader.size(2);
+    reader.holds(0, {batch_, rows_, bytes_}, 1);
+    reader.expect(1, Storage::I32);
+    reader.holds(1, {batch_}, sizeof(int32_t));
+    reader.holds(2, {batch_, bytes_}, 1);
+  }
+
+  int64_t parts() const override { return batch_; }
+
+  void run(const CallArguments &arguments, int64_t part, void *) const override {
+    int64_t row = static_cast<const int32_t *>(arguments.buffers[1])[part];
+    char *to = static_cast<char *>(arguments.buffers[2]) + part * bytes_;
+    if (row < 0 || row >= rows_)
+      std::memset(to, 0, static_cast<size_t>(bytes_));
+    else
+      std::memcpy(to, static_cast<const char *>(arguments.buffers[0]) + (part * rows_ + row) * bytes_,
+                  static_cast<size_t>(bytes_));
+  }
+
+private:
+  int64_t batch_, rows_, bytes_;
+};
+
+} // namespace
+
+std::unique_ptr<LibraryKernel> makeAttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                               const cpu::Loops &loops) {
+  return std::make_unique<AttendCache>(call, types, loops);
+}
+
+std::unique_ptr<LibraryKernel> makeTakeRow(const pb::LibraryCall &call, std::span<const pb::DataType> types) {
+  return std::make_unique<TakeRow>(call, types);
+}
+
+} // namespace espalier::rt

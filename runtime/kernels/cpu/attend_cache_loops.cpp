@@ -1,0 +1,106 @@
+// Attention over a cache, one query after the other: keys and values of a head lie side by side, so that a pass over
+// them is two streams. With one new token per sequence nothing is read twice, and there is nothing to block for.
+#include "runtime/kernels/cpu/loops.h"
+#include "runtime/kernels/cpu/vector.h"
+
+namespace espalier::rt::cpu::ESPALIER_LEVEL {
+
+namespace {
+
+template <Storage S> class CacheAttention {
+public:
+  explicit CacheAttention(const AttendCacheTask &task)
+      : task(task), depth(task.headDim), query(task.scratch), scores(task.scratch + roundUp(kLargestHead, kWidth)) {}
+
+  void run() {
+    for (int64_t token = 0; token < task.tokens; ++token) {
+      int64_t position = task.positions[token];
+      bool isPadding = position < 0 || position >= task.context;
+      if (!isPadding) {
+        keep(task.k, token, task.keys, position);
+        keep(task.v, token, task.values, position);
+      }
+      for (int64_t head = 0; head < task.group; ++head) {
+        int64_t place = token * task.queryStride + head * depth;
+        if (isPadding)
+          clear(at(task.out, place));
+        else
+          attend(at(task.q, place), position + 1, at(task.out, place));
+      }
+    }
+  }
+
+private:
+  static const Element<S> *at(const void *base, int64_t place) { return static_cast<const Element<S> *>(base) + place; }
+  static Element<S> *at(void *base, int64_t place) { return static_cast<Element<S> *>(base) + place; }
+
+  void keep(const void *from, int64_t token, void *cache, int64_t position) const {
+    __builtin_memcpy(at(cache, position * depth), at(from, token * task.keyStride),
+                     static_cast<size_t>(depth) * sizeof(Element<S>));
+  }
+
+  void clear(Element<S> *out) const { __builtin_memset(out, 0, static_cast<size_t>(depth) * sizeof(Element<S>)); }
+
+  /// out = sum over the first `keys` rows of softmax(scale q.k) v.
+  void attend(const Element<S> *q, int64_t keys, Element<S> *out) {
+    for (int64_t i = 0; i < depth; i += kWidth)
+      storeFloats(query + i, loadFirst<S>(q + i, depth - i) * task.scale);
+    Floats largest = splat(-3.0e38f);
+    for (int64_t key = 0; key < keys; ++key) {
+      Floats score = dot(at(task.keys, key * depth));
+      largest = maximum(largest, score);
+      scores[key] = score[0];
+    }
+    float sum = weigh(keys, largest);
+    for (int64_t i = 0; i < depth; i += kWidth)
+      storeFirst<S>(out + i, column(i, keys) * (1.0f / sum), depth - i);
+  }
+
+  /// Lanes of query behind the head are zero, and so are those of a row.
+  Floats dot(const Element<S> *row) const {
+    Floats sum = {};
+    for (int64_t i = 0; i < depth; i += kWidth)
+      sum += loadFloats(query + i) * loadFirst<S>(row + i, depth - i);
+    return sumOf(sum);
+  }
+
+  /// Scores become weights that are not normalized yet; returns their sum.
+  float weigh(int64_t keys, Floats largest) {
+    Floats sum = {};
+    for (int64_t key = 0; key < keys; key += kWidth) {
+      int64_t count = minimum(kWidth, keys - key);
+      Floats weight = exponential(loadFloats(scores + key) - largest);
+      for (int64_t lane = count; lane < kWidth; ++lane)
+        weight[lane] = 0;
+      storeFloats(scores + key, weight);
+      sum += weight;
+    }
+    return sumOf(sum)[0];
+  }
+
+  /// Columns [i, i + kWidth) of the weighted values.
+  Floats column(int64_t i, int64_t keys) const {
+    const Element<S> *value = at(static_cast<const void *>(task.values), i);
+    Floats even = {}, odd = {};
+    int64_t key = 0;
+    for (; key + 1 < keys; key += 2) {
+      even += loadFirst<S>(value + key * depth, depth - i) * scores[key];
+      odd += loadFirst<S>(value + (key + 1) * depth, depth - i) * scores[key + 1];
+    }
+    if (key < keys)
+      even += loadFirst<S>(value + key * depth, depth - i) * scores[key];
+    return even + odd;
+  }
+
+  const AttendCacheTask &task;
+  const int64_t depth;
+  float *query, *scores;
+};
+
+} // namespace
+
+void attendCache(const AttendCacheTask &task) {
+  withStorage(task.storage, [&]<Storage S>() { CacheAttention<S>(task).run(); });
+}
+
+} // namespace espalier::rt::cpu::ESPALIER_LEVEL

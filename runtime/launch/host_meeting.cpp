@@ -1,0 +1,203 @@
+// An abstract Unix socket leaves no file behind and is seen by this host alone; the kernel says which user is at its
+// other end. One message each way: who came, and what all get.
+#include "runtime/launch/host_meeting.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <set>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace espalier::rt::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t mostMessageBytes = 1 << 16;
+constexpr int ask = 100; ///< milliseconds between questions for a signal
+
+/// Of other users' runs and of this user's other ones it is another name.
+std::pair<sockaddr_un, socklen_t> addressOf(const std::string &meeting) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::string name = fmt::format("espalier-{}-{}", geteuid(), meeting).substr(0, sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
+Socket openSocket() {
+  Socket opened(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!opened.isOpen())
+    throw MemoryError(fmt::format("the system refuses a socket: {}", std::strerror(errno)));
+  return opened;
+}
+
+bool isOfThisUser(const Socket &socket) {
+  ucred other{};
+  socklen_t length = sizeof other;
+  return getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &other, &length) == 0 && other.uid == geteuid();
+}
+
+/// A message of one packet, with a file or without.
+struct Packet {
+  std::string text;
+  int file = -1;
+};
+
+bool send(const Socket &socket, const Packet &packet) {
+  iovec part{const_cast<char *>(packet.text.data()), packet.text.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (packet.file >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &packet.file, sizeof(int));
+  }
+  return sendmsg(socket.number(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.text.size());
+}
+
+/// None where the other side has ended.
+std::optional<Packet> receive(const Socket &socket) {
+  Packet packet{std::string(mostMessageBytes, '\0')};
+  iovec part{packet.text.data(), packet.text.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t count = recvmsg(socket.number(), &message, MSG_CMSG_CLOEXEC);
+  if (count <= 0)
+    return std::nullopt;
+  packet.text.resize(count);
+  for (cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
+    if (header->cmsg_type == SCM_RIGHTS)
+      std::memcpy(&packet.file, CMSG_DATA(header), sizeof(int));
+  return packet;
+}
+
+} // namespace
+
+HostMeeting::HostMeeting(const Topology &topology, const Member &own, Milliseconds patience,
+                         std::function<int()> stopSignal)
+    : ranks(topology.ranks), stopSignal(std::move(stopSignal)), end(Clock::now() + patience) {
+  if (isFirst())
+    receiveGuests(topology, own);
+  else
+    visitFirst(topology, own);
+}
+
+HostMeeting::~HostMeeting() = default;
+
+/// Waits for the handle; whether something has come there. Throws where a signal came: nothing has begun yet.
+bool HostMeeting::pause(int handle, int milliseconds) {
+  pollfd wait{handle, POLLIN, 0};
+  bool hasCome = ::poll(&wait, 1, milliseconds) == 1;
+  if (int signal = stopSignal ? stopSignal() : 0)
+    throw ReportedElsewhere(128 + signal);
+  return hasCome;
+}
+
+void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
+  Socket listener = openSocket();
+  auto [address, length] = addressOf(topology.meeting);
+  if (bind(listener.number(), reinterpret_cast<sockaddr *>(&address), length) != 0 ||
+      listen(listener.number(), topology.hostRanks) != 0)
+    throw LaunchError(fmt::format("another run on this host has the name {} ({}); start them apart", topology.meeting,
+                                  std::strerror(errno)));
+  std::set<int> missing;
+  for (int rank = 0; rank < topology.world; ++rank)
+    missing.insert(rank);
+  for (int rank : ranks)
+    missing.erase(rank);
+  // Told once all have come, or those that come later would wait for nobody.
+  std::string fault;
+  while (!missing.empty()) {
+    pause(listener.number(), ask);
+    if (Clock::now() > end && fault.empty())
+      fault = fmt::format("rank {} has not come: {} of {} ranks of this host have", *missing.begin(),
+                          topology.world - missing.size(), topology.world);
+    if (Clock::now() > end)
+      break;
+    Socket socket(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket.isOpen() || !isOfThisUser(socket))
+      continue;
+    Guest guest = welcome(std::move(socket), own, fault);
+    for (int rank : guest.ranks)
+      if (missing.erase(rank) == 0 && fault.empty())
+        fault = fmt::format("two processes say that they are rank {}", rank);
+    if (!guest.ranks.empty())
+      guests.push_back(std::move(guest));
+  }
+  if (!fault.empty())
+    throw LaunchError(fault);
+}
+
+/// Who is there; without ranks where it has gone again. The first fault stays.
+HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, std::string &fault) {
+  timeval second{1, 0}; // who connects says at once who it is
+  setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
+  std::optional<Packet> packet = receive(socket);
+  if (!packet)
+    return {};
+  Member member;
+  try {
+    member = parseMembers(packet->text).at(0);
+  } catch (const std::exception &) {
+    return {};
+  }
+  if (fault.empty() && (member.version != own.version || member.planHash != own.planHash))
+    fault = fmt::format("rank {} has another plan (hash {}, rank 0's is {}); give all the same file",
+                        fmt::join(member.ranks, ", "), member.planHash, own.planHash);
+  return {std::move(socket), member.ranks};
+}
+
+void HostMeeting::visitFirst(const Topology &topology, const Member &own) {
+  auto [address, length] = addressOf(topology.meeting);
+  for (;;) {
+    Socket socket = openSocket();
+    if (connect(socket.number(), reinterpret_cast<sockaddr *>(&address), length) == 0) {
+      if (!isOfThisUser(socket) || !send(socket, {printMembers({own})}))
+        throw LaunchError("what waits for this run's processes is not of this user, or has gone");
+      guests.push_back({std::move(socket), {0}});
+      return;
+    }
+    if (Clock::now() > end)
+      throw LaunchError("rank 0 has not come to this host");
+    pause(/*handle=*/-1, /*milliseconds=*/10);
+  }
+}
+
+void HostMeeting::give(const Gift &gift) {
+  for (const Guest &guest : guests)
+    send(guest.socket, {gift.words, gift.file}); // who has gone is missed later
+}
+
+HostMeeting::Gift HostMeeting::take() {
+  while (!pause(guests.front().socket.number(), ask)) {
+  }
+  std::optional<Packet> packet = receive(guests.front().socket);
+  if (!packet || packet->file < 0)
+    throw ReportedElsewhere(2);
+  return {packet->file, packet->text};
+}
+
+std::vector<Neighbour> HostMeeting::neighbours() const {
+  std::vector<Neighbour> all;
+  for (const Guest &guest : guests)
+    all.push_back({guest.ranks, guest.socket.number()});
+  return all;
+}
+
+} // namespace espalier::rt::launch

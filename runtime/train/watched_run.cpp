@@ -1,0 +1,85 @@
+#include "runtime/train/watched_run.h"
+
+#include "runtime/describe_place.h"
+#include "runtime/train/failure_report.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace espalier::rt {
+namespace {
+
+/// Ends that are no failure of the run: whoever is asked to end a second time does so at once, and all do with it; so
+/// do all where rank 0 ended because nobody reads its lines.
+void endAsRanksDid(const RunOptions &options, std::span<const Process> processes) {
+  int signal = options.stopSignal ? options.stopSignal() : 0;
+  auto hasNoReader = [](const Process &process) {
+    return process.status && WIFSIGNALED(*process.status) && WTERMSIG(*process.status) == SIGPIPE;
+  };
+  if (std::ranges::any_of(processes, hasNoReader)) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  auto wasAsked = [&](const Process &process) {
+    return process.status && WIFEXITED(*process.status) && WEXITSTATUS(*process.status) == 128 + signal;
+  };
+  if (signal != 0 && std::ranges::any_of(processes, wasAsked))
+    _exit(128 + signal);
+}
+
+} // namespace
+
+Patience patienceOf(const RunOptions &options) {
+  Patience patience;
+  double looks = options.failureSeconds * 1000 / patience.lookMilliseconds;
+  patience.silentLooks = std::max(1, static_cast<int>(looks * 3 / 5));
+  patience.stoppingLooks = std::max(1, static_cast<int>(looks / 5));
+  return patience;
+}
+
+std::optional<RankFailure> watchRun(const Program &program, const RunOptions &options, ShmWorld &world,
+                                    std::vector<Process> &processes, const OtherWatchers &others) {
+  Supervision how{.patience = patienceOf(options), .neighbours = others.neighbours, .others = others.launchers};
+  how.describe = [&](int rank, Failure &failure) {
+    describePlace(program.plan(), program.mesh().stage(world.firstRank() + rank), world.page(rank), failure);
+  };
+  std::optional<Failure> failure = supervise(processes, world, how);
+  if (!failure) {
+    if (others.launchers)
+      others.launchers->leave();
+    return std::nullopt;
+  }
+  endAsRanksDid(options, processes);
+  std::vector<Waiting> waiting = waitingRanks(program, world, world.firstRank(), failure->rank);
+  if (others.launchers)
+    return settle(*others.launchers, std::move(waiting), how.patience);
+  return RankFailure(*failure, std::move(waiting));
+}
+
+void leaveResult(PreparedRun &run, int rank, const ResultFile &results) {
+  if (rank == 0)
+    run.close();
+  ToldResult told{run.context.result, run.context.loadFault, run.context.metrics.fault(),
+                  {}};
+  if (rank > 0 && (!told.loadFault.empty() || !told.result.divergence.empty()))
+    told.refusal = Refusal{.status = told.loadFault.empty() ? 1 : 2, .isElsewhere = true};
+  results.write(told);
+}
+
+RunResult resultOf(const ResultFile &results) {
+  std::optional<ToldResult> told = results.read();
+  if (!told)
+    throw std::runtime_error("a rank ended without the run's result");
+  if (told->refusal)
+    told->refusal->raise();
+  if (!told->loadFault.empty())
+    throw PlanError(told->loadFault);
+  if (!told->metricsFault.empty())
+    throw std::runtime_error(fmt::format("the metrics are not complete: {}", told->metricsFault));
+  return std::move(told->result);
+}
+
+} // namespace espalier::rt

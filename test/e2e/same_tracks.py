@@ -1,0 +1,55 @@
+"""same_tracks.py SIMULATED MEASURED...: measured traces against the simulated one of the same plan.
+
+The same stages, on the track of micro-batches each backward of the simulated step once, and forward too but where the
+head does both at once; no event without an end or before the one before it on its track.
+"""
+import collections
+import json
+import sys
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)["traceEvents"]
+
+
+def actions(events):
+    """{stage: [F0.0, B0.0, ...]} in the order of their beginnings."""
+    found = collections.defaultdict(list)
+    for event in sorted((e for e in events if e["ph"] == "X" and e["tid"] == 0), key=lambda e: e["ts"]):
+        if event["name"][0] in "FBW" and event["name"][1].isdigit():
+            name = event["name"].split(".")[0]
+            if found[event["pid"]][-1:] != [name]:  # the last backward of a chunk is cut where sums over ranks start
+                found[event["pid"]].append(name)
+    return found
+
+
+def check(path, simulated):
+    events = read(path)
+    measured = actions(events)
+    assert sorted(measured) == sorted(simulated), (path, sorted(measured), sorted(simulated))
+    for stage, names in simulated.items():
+        assert len(set(measured[stage])) == len(measured[stage]), f"{path}: stage {stage} runs one twice: {measured[stage]}"
+        missing = set(names) - set(measured[stage])
+        assert not [name for name in missing if name[0] == "B"], f"{path}: stage {stage} has not {sorted(missing)}"
+        assert not set(measured[stage]) - set(names), f"{path}: stage {stage} has more than {names}"
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for event in events:
+        if event["ph"] == "X":
+            assert event["dur"] >= 0 and event["ts"] >= 0, f"{path}: {event}"
+            assert (event["pid"], event["tid"]) in tracks, f"{path}: {event} lies on no track"
+    assert any(tracks[e["pid"], e["tid"]] not in ("micro-batches", "once per step", "waits")
+               for e in events if e["ph"] == "X"), f"{path}: no transfer"
+    return measured
+
+
+def main():
+    simulated = actions(read(sys.argv[1]))
+    for path in sys.argv[2:]:
+        measured = check(path, simulated)
+    for stage in sorted(measured):
+        counts = collections.Counter(name[0] for name in measured[stage])
+        print(f"stage {stage}: " + ", ".join(f"{counts[kind]} {kind}" for kind in "FBW" if counts[kind]))
+
+
+main()

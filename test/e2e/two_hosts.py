@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Runs a command on the first of two hosts, which are network namespaces with a cable between them.
+
+Usage: two_hosts.py [--after STEPS cut|die] COMMAND ...
+In the command {first} and {second} are the hosts' addresses and {agent} is a program that runs a line on a host, as ssh
+does: agent ADDRESS LINE .... After so many lines of steps the cable is cut, or every process of the second host dies.
+Prints the command's output, then, where something was done to it, whether it took more than 5 seconds to end, and
+always which processes are left on each host, and `exit CODE`."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def ip(*words, check=True):
+    subprocess.run(["ip", *words], check=check, stdout=subprocess.DEVNULL, stderr=None if check else subprocess.DEVNULL)
+
+
+def processes_of(host):
+    """Those of the host that run; one that ended and was not waited for does not."""
+    pids = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True).stdout.split()
+    states = {pid: pathlib.Path(f"/proc/{pid}/stat") for pid in pids}
+    return [int(pid) for pid, stat in states.items()
+            if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"]
+
+
+names = [f"espalier-{os.getpid()}-{letter}" for letter in "ab"]
+cables = [f"es{os.getpid()}{letter}" for letter in "ab"]
+addresses = ["10.77.0.1", "10.77.0.2"]
+words = sys.argv[1:]
+steps, fate = (int(words[1]), words[2]) if words[0] == "--after" else (0, "")
+words = words[3:] if fate else words
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what is made below goes
+process = None
+with tempfile.TemporaryDirectory() as folder:
+    agent = pathlib.Path(folder, "agent")
+    cases = "".join(f"{address}) name={name};;\n" for address, name in zip(addresses, names))
+    agent.write_text(f'#!/bin/sh\nhost=$1; shift\ncase $host in\n{cases}*) echo "no host $host" >&2; exit 255;;\nesac\n'
+                     'exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"\n')
+    agent.chmod(0o755)
+    known = {"first": addresses[0], "second": addresses[1], "agent": str(agent)}
+    for name in known:
+        words = [word.replace("{" + name + "}", known[name]) for word in words]
+    try:
+        ip("link", "add", cables[0], "type", "veth", "peer", "name", cables[1])
+        for name, cable, address in zip(names, cables, addresses):
+            ip("netns", "add", name)
+            ip("link", "set", cable, "netns", name)
+            for line in (f"addr add {address}/24 dev {cable}", f"link set {cable} up", "link set lo up"):
+                ip("-n", name, *line.split())
+        process = subprocess.Popen(["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c",
+                                    f'hostname {names[0]}; exec "$@"', "sh", *words],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        seen = 0
+        while fate and seen < steps and (line := process.stdout.readline()):
+            print(line, end="", flush=True)
+            seen += "step " in line and " loss " in line
+        begin = time.monotonic()
+        if fate == "cut":
+            ip("-n", names[0], "link", "set", cables[0], "down")
+        elif fate == "die":
+            for pid in processes_of(names[1]):
+                os.kill(pid, signal.SIGKILL)
+        print(process.communicate(timeout=120)[0], end="")
+        if fate:
+            while any(processes_of(name) for name in names) and time.monotonic() < begin + 10:
+                time.sleep(0.05)
+            print("in time" if time.monotonic() - begin < 5 else f"too late: {time.monotonic() - begin:.1f} s")
+        print("left:", [len(processes_of(name)) for name in names])
+        print("exit", process.returncode)
+    finally:
+        for name in names:
+            for pid in processes_of(name):
+                os.kill(pid, signal.SIGKILL)
+            ip("netns", "del", name, check=False)
+        ip("link", "del", cables[0], check=False)

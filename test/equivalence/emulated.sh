@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Every plan of the equivalence suite on the emulated device, then its splits as processes and what breaks them, the
+# command's own tests. Usage: emulated.sh BUILD [FILTER]
+# Prints the rows that do not train like the CPU.
+set -uo pipefail
+build=$1 filter=${2:-*} status=0
+ESPALIER_EMULATED_ALL=1 "$build"/test/bin/emulated_test --gtest_brief=1 --gtest_filter="$filter" 2>&1 |
+  grep -v '^espalier emulator' || status=1
+"$build"/test/bin/emulated_processes_test --gtest_brief=1 || status=1
+lit=$(llvm-config-19 --prefix)/build/utils/lit/lit.py
+python3 "$lit" -sv --filter 'e2e/emulated' "$build/test" || status=1
+exit $status

@@ -1,0 +1,70 @@
+// The rows as data.
+#include "test/equivalence/emulated_rows.h"
+
+namespace espalier {
+namespace {
+
+constexpr auto none = planner::Recompute::None, selective = planner::Recompute::Selective,
+               full = planner::Recompute::Full;
+
+} // namespace
+
+std::vector<std::string> dropoutSets() {
+  return {"model.model_config.embedding_dropout_prob=0.1", "model.model_config.hidden_dropout_rate=0.2",
+          "model.model_config.attention_dropout_rate=0.1"};
+}
+
+std::vector<std::string> storageSets(const std::string &type) {
+  return {"model.model_config.param_init_type=" + type, "model.model_config.compute_dtype=" + type,
+          "optimizer.master_weights=True"};
+}
+
+RunConfig runOf(const EmulatedRow &row) {
+  std::vector<std::string> sets = row.sets;
+  sets.push_back("model.model_config.hidden_size=32");
+  return equivalenceRun(row.file, sets);
+}
+
+const std::vector<EmulatedRow> &planRows() {
+  static const std::vector<EmulatedRow> rows = {
+      {"gpt2", "gpt2", {}, {}},
+      {"gpt2_accumulate2", "gpt2", {}, {.microBatches = 2}},
+      {"gpt2_accumulate8", "gpt2", {}, {.microBatches = 8}},
+      {"gpt2_selective", "gpt2", {}, {.recompute = selective}},
+      {"gpt2_full", "gpt2", {}, {.recompute = full}},
+      {"gpt2_mixed", "gpt2", {}, {.layerRecompute = {full, none, selective}}},
+      {"gpt2_dropout", "gpt2", dropoutSets(), {}},
+      {"gpt2_dropout_accumulate2_full", "gpt2", dropoutSets(), {.microBatches = 2, .recompute = full}},
+      {"llama", "llama", {}, {}},
+      {"llama_accumulate2", "llama", {}, {.microBatches = 2}},
+      {"llama_full", "llama", {}, {.recompute = full}},
+      {"llama_selective", "llama", {}, {.microBatches = 4, .recompute = selective}},
+  };
+  return rows;
+}
+
+const std::vector<EmulatedRow> &splitRows() {
+  static const std::vector<EmulatedRow> rows = {
+      {"gpt2_dp2", "gpt2", {}, {.dp = 2}},
+      {"gpt2_tp2", "gpt2", {}, {.tp = 2}},
+      {"gpt2_pp2", "gpt2", {}, {.pp = 2, .microBatches = 4}},
+      {"gpt2_dp2_zero1", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 1}},
+      {"gpt2_tp2_sequence", "gpt2", dropoutSets(), {.tp = 2, .sequenceParallel = true}},
+      {"llama_dp2_pp2_full", "llama", {}, {.dp = 2, .pp = 2, .microBatches = 2, .recompute = full}},
+      {"llama_tp2_pp2_zero1", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}},
+  };
+  return rows;
+}
+
+std::vector<EmulatedRow> allRows() {
+  std::vector<EmulatedRow> rows;
+  for (const Model &model : models())
+    for (const auto *list : {&splits(), &contextSplits()})
+      for (const SplitCase &split : *list)
+        rows.push_back({model.name + "_" + split.name, model.file, model.sets, split});
+  for (const SplitCase &split : unlikeSplits())
+    rows.push_back({"two_widths_" + split.name, "two_widths", {}, split});
+  return rows;
+}
+
+} // namespace espalier

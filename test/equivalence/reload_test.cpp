@@ -1,0 +1,158 @@
+// Any checkpoint under any plan: what one plan trained, another goes on with as the first one would have.
+#include "test/equivalence/splits.h"
+
+#include "runtime/train/run.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t trainedSteps = 3, furtherSteps = 5;
+
+/// Every technique that lays parameters or the optimizer's state out in another way.
+constexpr const char *names[] = {"accumulate2",
+                                 "dp2",
+                                 "dp4_zero1_accumulate2",
+                                 "tp2",
+                                 "tp2_sp_whole_vocab",
+                                 "tp2_full_slice",
+                                 "pp2_uneven",
+                                 "pp3",
+                                 "pp2_gpipe",
+                                 "dp2_pp2_zero1",
+                                 "dp2_tp2_sp_zero1",
+                                 "tp2_pp2_mixed_recompute_slice",
+                                 "dp2_tp2_pp2_zero1_sp_full",
+                                 "dp2_cp2_zero1",
+                                 "tp2_pp2_cp2_zero1_sp"};
+
+const SplitCase &splitNamed(const std::string &name) {
+  for (const auto *list : {&splits(), &contextSplits()})
+    for (const SplitCase &split : *list)
+      if (split.name == name)
+        return split;
+  throw std::runtime_error("no split " + name);
+}
+
+class Reload : public testing::Test {
+protected:
+  Reload() : run(equivalenceRun("gpt2")), data(equivalenceData(run)) {
+    fs::path memory = "/dev/shm"; // what is flushed to a disk takes its time
+    folder =
+        (fs::is_directory(memory) ? memory : fs::temp_directory_path()) / fmt::format("espalier-reload-{}", getpid());
+    fs::remove_all(folder);
+  }
+  ~Reload() override { fs::remove_all(folder); }
+
+  rt::pb::Plan compiled(const std::string &name) const {
+    mlir::MLIRContext context;
+    std::optional<Compiled> result = compileRun(context, run, planOf(run, splitNamed(name)), {});
+    if (!result)
+      throw std::runtime_error(name + " does not compile");
+    result->plan.mutable_settings()->set_flops_per_step(0); // nobody asks how fast the machine is
+    return std::move(result->plan);
+  }
+
+  rt::RunOptions optionsFor(int64_t steps) const {
+    rt::RunOptions options;
+    options.dataset = data;
+    options.steps = steps;
+    options.threads = 1;
+    return options;
+  }
+
+  /// Trains and leaves a checkpoint.
+  void train(const rt::Program &program, const std::string &name) const {
+    rt::RunOptions options = optionsFor(trainedSteps);
+    options.checkpoint = folder / name;
+    rt::runPlan(program, options);
+  }
+
+  /// The losses of a program's next steps behind the checkpoint of another.
+  std::vector<double> goOn(const rt::Program &program, const std::string &name) const {
+    rt::RunOptions options = optionsFor(trainedSteps + furtherSteps);
+    options.load = folder / name;
+    std::vector<double> losses;
+    for (const rt::StepRecord &step : rt::runPlan(program, options).steps)
+      losses.push_back(step.loss);
+    return losses;
+  }
+
+  RunConfig run;
+  std::shared_ptr<const rt::Dataset> data;
+  fs::path folder;
+};
+
+TEST_F(Reload, EachPlanGoesOnWithEachOthersCheckpoint) {
+  std::vector<rt::pb::Plan> plans;
+  for (const char *name : names) {
+    plans.push_back(compiled(name));
+    plans.back().mutable_settings()->set_resume_training(true);
+    train(rt::Program(plans.back(), 1), name);
+  }
+  std::vector<std::vector<std::vector<double>>> losses(std::size(names)); // by loader, then by saver
+  for (size_t loader = 0; loader < std::size(names); ++loader) {
+    rt::Program program(plans[loader], 1);
+    for (const char *saver : names)
+      losses[loader].push_back(goOn(program, saver));
+  }
+  for (size_t saver = 0; saver < std::size(names); ++saver)
+    for (size_t loader = 0; loader < std::size(names); ++loader) {
+      const std::vector<double> &expected = losses[saver][saver], &actual = losses[loader][saver];
+      ASSERT_EQ(actual.size(), size_t(furtherSteps)) << names[saver] << " under " << names[loader];
+      for (size_t step = 0; step < actual.size(); ++step)
+        EXPECT_NEAR(actual[step], expected[step], 1e-5 * expected[step])
+            << "saved under " << names[saver] << ", loaded under " << names[loader] << ", step " << step;
+    }
+}
+
+/// The way of a checkpoint's own run, bit for bit.
+TEST_F(Reload, GoesOnAsIfItHadNeverStopped) {
+  rt::pb::Plan plan = compiled("dp2_tp2_sp_zero1");
+  plan.mutable_settings()->set_resume_training(true);
+  rt::Program program(std::move(plan), 1);
+  train(program, "a");
+  std::vector<double> straight;
+  for (const rt::StepRecord &step : rt::runPlan(program, optionsFor(trainedSteps + furtherSteps)).steps)
+    straight.push_back(step.loss);
+  EXPECT_EQ(goOn(program, "a"), std::vector<double>(straight.begin() + trainedSteps, straight.end()));
+}
+
+/// Without resume_training its weights begin a training of their own: step 1, moments of zero.
+TEST_F(Reload, WeightsAloneBeginATraining) {
+  rt::Program program(compiled("tp2"), 1);
+  train(program, "a");
+  rt::RunOptions options = optionsFor(2);
+  options.load = folder / "a";
+  rt::RunResult first = rt::runPlan(program, options);
+  ASSERT_EQ(first.steps.size(), 2u);
+  EXPECT_EQ(first.steps[0].step, 1);
+  EXPECT_LT(first.steps[0].loss, rt::runPlan(program, optionsFor(1)).steps[0].loss);
+}
+
+/// A plan for evaluation takes the weights, steps nothing, and reads every sample once.
+TEST_F(Reload, AnEvaluationCountsEachSampleOnce) {
+  train(rt::Program(compiled("dp2"), 1), "a");
+  double expected = 0;
+  for (const char *name : {"accumulate2", "dp4_zero1_accumulate2", "tp2_pp2_cp2_zero1_sp"}) {
+    rt::pb::Plan plan = compiled(name);
+    plan.mutable_settings()->set_run_mode("eval");
+    rt::RunOptions options = optionsFor(1);
+    options.load = folder / "a";
+    rt::RunResult result = rt::runPlan(rt::Program(std::move(plan), 1), options);
+    EXPECT_TRUE(result.steps.empty());
+    ASSERT_EQ(result.evaluations.size(), 1u);
+    EXPECT_EQ(result.evaluations[0].step, trainedSteps);
+    EXPECT_EQ(result.evaluations[0].tokens, data->sampleCount() * data->seqLength()) << name;
+    expected = expected > 0 ? expected : result.evaluations[0].loss;
+    EXPECT_NEAR(result.evaluations[0].loss, expected, 1e-5 * expected) << name;
+  }
+}
+
+} // namespace
+} // namespace espalier

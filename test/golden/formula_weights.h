@@ -1,0 +1,29 @@
+// Weights of transformers' models whose values are a formula: those of transformers_reference.py.
+#pragma once
+
+#include "runtime/checkpoint/convert/convert.h"
+#include "runtime/train/initial_value.h"
+
+#include <filesystem>
+
+namespace espalier {
+
+/// model.safetensors in `there`.
+inline void writeFormulaWeights(const rt::ConvertedModel &converted, const std::filesystem::path &there) {
+  rt::NameMap names = converted.names("hf");
+  std::vector<rt::WrittenTensor> tensors;
+  for (const rt::ForeignTensor &tensor : names.tensors({0, converted.model.layers, true, true, {}}, 0, {}))
+    if (!tensor.isDerived && !tensor.isTied)
+      tensors.push_back({tensor.names.front(), rt::pb::F32, tensor.shape, [tensor] {
+                           std::vector<float> values(rt::tensorBytes(tensor.shape, rt::pb::F32) / 4);
+                           for (size_t i = 0; i < values.size(); ++i)
+                             values[i] = static_cast<float>(
+                                 rt::initialValue(42, tensor.names.front(), rt::InitialKind::Normal, 0.3, i));
+                           auto bytes = std::as_bytes(std::span(values));
+                           return std::vector<std::byte>(bytes.begin(), bytes.end());
+                         }});
+  std::filesystem::create_directories(there);
+  rt::writeSafetensorsInTurn(there / "model.safetensors", tensors, {{"format", "pt"}});
+}
+
+} // namespace espalier

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""What transformers' own tiny GPT-2 and Llama say, greedily: an oracle for generation.
+
+    generation_reference.py                          writes generation.json beside this file
+    generation_reference.py --write DIR NAME         saves the model NAME, in float32
+    generation_reference.py --prompts                prints the prompts, a line of ids each
+    generation_reference.py --check NAME             compares their continuations, a line of ids each on standard input,
+                                                     with a live transformers
+
+Weights are those of transformers_reference.py, the models its own with a longer context. Each entry has a config.json,
+prompts, the tokens that follow each of them (float32, one prompt at a time) and the smallest distance between the two
+best logits of all steps: below 1e-4 another order of additions could say something else.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+from transformers_reference import MODELS, model_of
+
+CONTEXT = 96
+PROMPTS = [[3], [1, 2, 3, 4, 5], [(7 * i * i + 3 * i) % 19 for i in range(70)]]
+TOKENS = 24
+
+
+def config_of(name):
+    config = dict(MODELS[name])
+    config["n_positions" if config["model_type"] == "gpt2" else "max_position_embeddings"] = CONTEXT
+    return config
+
+
+def continuation(model, prompt):
+    """Tokens, and the smallest distance of the two best logits. Without a cache: the oracle of ours."""
+    tokens, closest = list(prompt), float("inf")
+    for _ in range(TOKENS):
+        with torch.no_grad():
+            best = torch.topk(model(torch.tensor([tokens])).logits[0, -1], 2)
+        closest = min(closest, float(best.values[0] - best.values[1]))
+        tokens.append(int(best.indices[0]))
+    return tokens[len(prompt):], closest
+
+
+def entry_of(name):
+    model = model_of(config_of(name)).float().eval()
+    model.config.use_cache = False
+    texts = [continuation(model, prompt) for prompt in PROMPTS]
+    return {"config": config_of(name), "prompts": PROMPTS, "tokens": [tokens for tokens, _ in texts],
+            "closest": min(closest for _, closest in texts)}
+
+
+def main():
+    if sys.argv[1:2] == ["--write"]:
+        return model_of(config_of(sys.argv[3])).float().save_pretrained(sys.argv[2])
+    if sys.argv[1:2] == ["--prompts"]:
+        return print("\n".join(" ".join(map(str, prompt)) for prompt in PROMPTS))
+    if sys.argv[1:2] == ["--check"]:
+        said = [[int(word) for word in line.split()] for line in sys.stdin]
+        entry = entry_of(sys.argv[2])
+        print(f"{sys.argv[2]}: transformers {transformers.__version__}, two best logits {entry['closest']:.2g} apart")
+        sys.exit(0 if said == entry["tokens"] else f"says {said}, transformers {entry['tokens']}")
+    made = {"made_by": f"generation_reference.py with transformers {transformers.__version__}, "
+                       f"torch {torch.__version__}"}
+    text = json.dumps(made | {name: entry_of(name) for name in MODELS})
+    pathlib.Path(__file__).with_name("generation.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

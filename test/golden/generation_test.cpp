@@ -1,0 +1,185 @@
+// What transformers says greedily (generation.json, made by generation_reference.py), by compiled plans under several
+// splits, with prompts of unequal lengths side by side; and that a cache changes nothing.
+#include "compiler/driver.h"
+#include "compiler/import/hf_config.h"
+#include "compiler/import/import_run.h"
+#include "compiler/plan/choose_generation.h"
+#include "runtime/generate/generator.h"
+#include "runtime/generate/sample.h"
+#include "test/golden/formula_weights.h"
+#include "tools/convert_command.h"
+
+#include <fmt/format.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+namespace fs = std::filesystem;
+using Tokens = std::vector<int32_t>;
+
+struct Split {
+  std::string name;
+  std::vector<std::string> sets;
+};
+
+/// A model of transformers with its weights as a checkpoint of ours, made once.
+class Subject {
+public:
+  explicit Subject(const std::string &name)
+      : place(fs::temp_directory_path() / fmt::format("espalier-{}-{}", name, getpid())) {
+    golden = nlohmann::json::parse(std::ifstream(ESPALIER_SOURCE_DIR "/test/golden/generation.json"))[name];
+    ImportedHf hf = importHfConfig("config.json", golden["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
+    fs::create_directories(place);
+    std::ofstream(place / "run.yaml") << hf.yaml << "cluster: cpu_local:1x4\n";
+    rt::ConvertedModel converted = convertedModel(run({}));
+    writeFormulaWeights(converted, place / "hf");
+    checkpoint = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
+  }
+  ~Subject() { fs::remove_all(place); }
+
+  ImportedRun run(const std::vector<std::string> &sets) const {
+    ImportOptions options;
+    options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+    options.sets = {"run_mode=predict", "runner_config.batch_size=4"};
+    options.sets.insert(options.sets.end(), sets.begin(), sets.end());
+    return importRun(place / "run.yaml", options);
+  }
+
+  std::vector<Tokens> prompts() const { return golden["prompts"].get<std::vector<Tokens>>(); }
+  std::vector<Tokens> tokens() const { return golden["tokens"].get<std::vector<Tokens>>(); }
+
+  nlohmann::json golden;
+  fs::path place, checkpoint;
+};
+
+const Subject &subjectOf(const std::string &name) {
+  static std::map<std::string, std::unique_ptr<Subject>> subjects;
+  std::unique_ptr<Subject> &subject = subjects[name];
+  if (!subject)
+    subject = std::make_unique<Subject>(name);
+  return *subject;
+}
+
+/// A compiled plan of a subject with its ranks running.
+struct Running {
+  Running(const Subject &subject, const Split &split) {
+    ImportedRun run = subject.run(split.sets);
+    EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+    mlir::MLIRContext context;
+    ChosenPlan chosen = chooseGeneration(context, run.config);
+    EXPECT_TRUE(chosen.plan) << chosen.reason;
+    std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan);
+    EXPECT_TRUE(compiled);
+    program = std::make_unique<rt::Program>(std::move(compiled->plan), 1);
+    decoder = std::make_unique<rt::Decoder>(*program, subject.checkpoint, 1);
+  }
+
+  std::vector<Tokens> greedy(const std::vector<Tokens> &prompts, int64_t tokens) const {
+    rt::Generator generator(*decoder, nullptr);
+    std::vector<Tokens> texts(prompts.size());
+    for (size_t i = 0; i < prompts.size(); ++i)
+      generator.add({.prompt = prompts[i], .maxTokens = tokens},
+                    [&to = texts[i]](const std::string &, const rt::Completion *end) {
+                      if (end)
+                        to = end->tokens;
+                      return true;
+                    });
+    while (!generator.isIdle())
+      generator.step();
+    return texts;
+  }
+
+  std::unique_ptr<rt::Program> program;
+  std::unique_ptr<rt::Decoder> decoder;
+};
+
+std::vector<std::string> axes(int tp, int pp) {
+  return {fmt::format("parallel_config.model_parallel={}", tp), fmt::format("parallel_config.pipeline_stage={}", pp),
+          fmt::format("cluster=cpu_local:1x{}", tp * pp)};
+}
+
+class Generation : public testing::TestWithParam<std::tuple<const char *, Split>> {};
+
+TEST_P(Generation, SaysWhatTransformersSays) {
+  const auto &[name, split] = GetParam();
+  const Subject &subject = subjectOf(name);
+  ASSERT_GT(subject.golden["closest"].get<double>(), 1e-4);
+  Running model(subject, split);
+  std::vector<Tokens> expected = subject.tokens();
+  EXPECT_EQ(model.greedy(subject.prompts(), static_cast<int64_t>(expected[0].size())), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Splits, Generation,
+                         testing::Combine(testing::Values("gpt2", "llama", "llama_tied"),
+                                          testing::Values(Split{"one", axes(1, 1)}, Split{"tp2", axes(2, 1)},
+                                                          Split{"pp2", axes(1, 2)}, Split{"tp2pp2", axes(2, 2)})),
+                         [](const auto &info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+                         });
+
+/// A token after the other from the cache, and all of them at once in another sequence: the same logits.
+TEST(Cache, GivesTheLogitsOfTheWholeText) {
+  const Subject &subject = subjectOf("llama");
+  Running model(subject, {"one", axes(1, 1)});
+  Tokens text = subject.prompts()[1], more = subject.tokens()[1];
+  size_t prompt = text.size();
+  text.insert(text.end(), more.begin(), more.end());
+  rt::Feed first = {0, 0, std::span(text).first(prompt)};
+  model.decoder->prefill({&first, 1});
+  for (size_t end = prompt + 1; end <= text.size(); ++end) {
+    rt::Feed one = {0, static_cast<int64_t>(end) - 1, std::span(text).subspan(end - 1, 1)};
+    model.decoder->decode({&one, 1});
+    auto cached = model.decoder->logits(0);
+    std::vector<float> kept(cached.begin(), cached.end());
+    rt::Feed whole = {2, 0, std::span(text).first(end)};
+    model.decoder->prefill({&whole, 1});
+    auto fresh = model.decoder->logits(2);
+    for (size_t i = 0; i < kept.size(); ++i)
+      ASSERT_NEAR(kept[i], fresh[i], 1e-4) << "token " << end << ", logit " << i;
+  }
+}
+
+/// What runs beside a text changes no bit of it.
+TEST(Cache, KeepsSequencesApart) {
+  const Subject &subject = subjectOf("gpt2");
+  Running model(subject, {"one", axes(1, 1)});
+  std::vector<Tokens> prompts = subject.prompts();
+  std::vector<Tokens> together = model.greedy(prompts, 8);
+  for (size_t i = 0; i < prompts.size(); ++i)
+    EXPECT_EQ(model.greedy({prompts[i]}, 8), std::vector<Tokens>{together[i]});
+}
+
+TEST(Generator, EndsWithTheContext) {
+  const Subject &subject = subjectOf("gpt2");
+  Running model(subject, {"one", axes(1, 1)});
+  EXPECT_EQ(model.greedy({subject.prompts()[2]}, 1000)[0].size(), 96U - 70U);
+}
+
+TEST(Generator, SaysWhatItCannotServe) {
+  const Subject &subject = subjectOf("gpt2");
+  Running model(subject, {"one", axes(1, 1)});
+  auto reason = [&](rt::Request request) { return whyNotServed(request, *model.decoder); };
+  EXPECT_EQ(reason({.prompt = {1}}), "");
+  EXPECT_EQ(reason({.prompt = {}}), "the prompt has no token");
+  EXPECT_EQ(reason({.prompt = Tokens(96, 1)}), "the prompt has 96 tokens; with a context of 96 it may have 95");
+  EXPECT_EQ(reason({.prompt = {19}}), "token 19 is outside of the model's vocabulary of 19");
+  EXPECT_EQ(reason({.prompt = {1}, .maxTokens = 0}), "max_tokens is 0, needs to be at least 1");
+  EXPECT_EQ(reason({.prompt = {1}, .sampling = {.temperature = -1}}), "temperature is -1, needs to be at least 0");
+  EXPECT_EQ(reason({.prompt = {1}, .sampling = {.topP = 0}}), "top_p is 0, needs to be above 0 and at most 1");
+  EXPECT_EQ(reason({.prompt = {1}, .sampling = {.topK = -1}}), "top_k is -1, needs to be at least 0");
+}
+
+TEST(ChooseGeneration, RefusesReplicas) {
+  ImportedRun run = subjectOf("gpt2").run(
+      {"parallel.parallel_mode=1", "parallel_config.data_parallel=2", "cluster=cpu_local:1x2"});
+  mlir::MLIRContext context;
+  EXPECT_EQ(chooseGeneration(context, run.config).reason,
+            "error: run_mode predict splits a model over tp and pp only; data_parallel: 2 → 1");
+}
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,90 @@
+// Draws against tables that are worked out by hand: logits are logarithms of small numbers.
+#include "runtime/generate/sample.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cmath>
+
+namespace espalier::rt {
+namespace {
+
+/// Probabilities 0.1, 0.4, 0.2, 0.1, 0.2 at temperature 1.
+std::vector<float> logits() {
+  std::vector<float> values;
+  for (double weight : {1, 4, 2, 1, 2})
+    values.push_back(static_cast<float>(std::log(weight)));
+  return values;
+}
+
+void expectTable(const Sampling &sampling, const std::vector<std::pair<int32_t, double>> &expected) {
+  std::vector<TokenProbability> tokens = distribution(logits(), sampling);
+  ASSERT_EQ(tokens.size(), expected.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(tokens[i].token, expected[i].first) << "place " << i;
+    EXPECT_NEAR(tokens[i].probability, expected[i].second, 1e-6) << "place " << i;
+  }
+}
+
+TEST(Distribution, OfTemperatureZeroIsTheBestToken) { expectTable({.temperature = 0}, {{1, 1}}); }
+
+TEST(Distribution, OfTemperatureOneIsTheSoftmax) {
+  expectTable({.temperature = 1}, {{1, 0.4}, {2, 0.2}, {4, 0.2}, {0, 0.1}, {3, 0.1}});
+}
+
+// Half the temperature squares the weights: 1, 16, 4, 1, 4 of 26.
+TEST(Distribution, IsSharperWhereItIsColder) {
+  expectTable({.temperature = 0.5}, {{1, 16.0 / 26}, {2, 4.0 / 26}, {4, 4.0 / 26}, {0, 1.0 / 26}, {3, 1.0 / 26}});
+}
+
+TEST(Distribution, OfTopKKeepsTheLowerOfEqualTokens) {
+  expectTable({.temperature = 1, .topK = 2}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
+}
+
+// 0.4 + 0.2 is below 0.7, with the next 0.2 it is not.
+TEST(Distribution, OfTopPIsTheFewestTokensThatReachIt) {
+  expectTable({.temperature = 1, .topP = 0.7}, {{1, 0.5}, {2, 0.25}, {4, 0.25}});
+}
+
+TEST(Distribution, OfATinyTopPIsTheBestToken) { expectTable({.temperature = 1, .topP = 1e-6}, {{1, 1}}); }
+
+// topP counts of what topK has left: 4, 2, 2 of 8.
+TEST(Distribution, TakesTopPOfTopK) {
+  expectTable({.temperature = 1, .topK = 3, .topP = 0.7}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
+}
+
+TEST(TokenAt, FindsTheTokenInWhoseShareThePlaceLies) {
+  std::vector<TokenProbability> tokens = distribution(logits(), {.temperature = 1});
+  EXPECT_EQ(tokenAt(tokens, 0), 1);
+  EXPECT_EQ(tokenAt(tokens, 0.39), 1);
+  EXPECT_EQ(tokenAt(tokens, 0.41), 2);
+  EXPECT_EQ(tokenAt(tokens, 0.95), 3);
+  EXPECT_EQ(tokenAt(tokens, 1), 3);
+}
+
+// 40,000 draws: each count is within five standard deviations of its table.
+TEST(SampleToken, DrawsAsTheTableSays) {
+  Sampling sampling = {.temperature = 1, .seed = 11};
+  std::array<int, 5> counts{};
+  constexpr int draws = 40000;
+  for (int draw = 0; draw < draws; ++draw)
+    ++counts[static_cast<size_t>(sampleToken(logits(), sampling, static_cast<uint64_t>(draw)))];
+  std::array<double, 5> table = {0.1, 0.4, 0.2, 0.1, 0.2};
+  for (size_t token = 0; token < counts.size(); ++token)
+    EXPECT_NEAR(counts[token], draws * table[token], 5 * std::sqrt(draws * table[token] * (1 - table[token])));
+}
+
+TEST(SampleToken, IsAFunctionOfSeedAndDraw) {
+  auto text = [](uint64_t seed) {
+    std::vector<int32_t> tokens;
+    for (uint64_t draw = 0; draw < 64; ++draw)
+      tokens.push_back(sampleToken(logits(), {.temperature = 1, .seed = seed}, draw));
+    return tokens;
+  };
+  EXPECT_EQ(text(3), text(3));
+  EXPECT_NE(text(3), text(4));
+  EXPECT_NE(text(3), text(3 + (uint64_t{1} << 32)));
+}
+
+} // namespace
+} // namespace espalier::rt

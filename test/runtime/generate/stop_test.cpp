@@ -1,0 +1,104 @@
+// Stop strings that come in any pieces, and characters that do.
+#include "runtime/generate/stop.h"
+#include "runtime/generate/text_stream.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+namespace espalier::rt {
+namespace {
+
+std::string joined(StopFilter &filter, const std::vector<std::string> &pieces) {
+  std::string text;
+  for (const std::string &piece : pieces)
+    text += filter.push(piece);
+  return text + filter.finish();
+}
+
+TEST(StopFilter, FindsAStopAcrossPieces) {
+  StopFilter filter({"END"});
+  EXPECT_EQ(filter.push("one E"), "one ");
+  EXPECT_EQ(filter.push("N"), "");
+  EXPECT_EQ(filter.push("D two"), "");
+  EXPECT_TRUE(filter.isStopped());
+  EXPECT_EQ(filter.push("three"), "");
+}
+
+TEST(StopFilter, HandsOnWhatOnlyBeganLikeAStop) {
+  StopFilter filter({"END"});
+  EXPECT_EQ(filter.push("E"), "");
+  EXPECT_EQ(filter.push("NE"), "EN");
+  EXPECT_EQ(filter.push("X"), "EX");
+  EXPECT_FALSE(filter.isStopped());
+}
+
+TEST(StopFilter, HandsOnWhatWasHeldAtTheEnd) {
+  StopFilter filter({"END"});
+  EXPECT_EQ(joined(filter, {"text EN"}), "text EN");
+}
+
+TEST(StopFilter, EndsBeforeTheFirstOfSeveral) {
+  StopFilter filter({"later", "now", ""});
+  EXPECT_EQ(joined(filter, {"not now, later"}), "not ");
+}
+
+// Whatever the pieces are, the text is that before the first stop of the whole.
+TEST(StopFilter, DoesNotDependOnThePieces) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 2000; ++round) {
+    std::string whole;
+    for (int i = 0; i < 24; ++i)
+      whole += static_cast<char>('a' + random() % 2);
+    std::vector<std::string> pieces, stops = {"abba", "aab", "bbbbb"};
+    for (size_t at = 0; at < whole.size();) {
+      size_t length = 1 + random() % 4;
+      pieces.push_back(whole.substr(at, length));
+      at += length;
+    }
+    size_t first = whole.size();
+    for (const std::string &stop : stops)
+      first = std::min(first, whole.find(stop));
+    StopFilter filter(stops);
+    // A stop that ends later may begin earlier: then the piece that ends first decides, and nothing was told of it.
+    std::string text = joined(filter, pieces);
+    EXPECT_TRUE(whole.starts_with(text));
+    EXPECT_GE(text.size(), first);
+    for (const std::string &stop : stops)
+      EXPECT_EQ(text.find(stop), std::string::npos) << whole;
+  }
+}
+
+TEST(WholeCharacters, LeavesWhatMayGoOn) {
+  EXPECT_EQ(wholeCharacters("abc"), 3U);
+  EXPECT_EQ(wholeCharacters("ab\xc3"), 2U);
+  EXPECT_EQ(wholeCharacters("ab\xc3\xa9"), 4U);
+  EXPECT_EQ(wholeCharacters("a\xf0\x9f\x98"), 1U);
+  EXPECT_EQ(wholeCharacters("a\xf0\x9f\x98\x80"), 5U);
+  EXPECT_EQ(wholeCharacters("\x80\x80\x80\x80"), 4U); // no character begins here
+  EXPECT_EQ(wholeCharacters(""), 0U);
+}
+
+// Bytes as tokens: a character comes out when its last byte is there.
+TEST(TextStream, GivesWholeCharacters) {
+  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
+  TextStream stream(bytes.get(), {});
+  EXPECT_EQ(stream.push('a'), "a");
+  EXPECT_EQ(stream.push(0xc3), "");
+  EXPECT_EQ(stream.push(0xa9), "\xc3\xa9");
+  EXPECT_EQ(stream.push(0xe2), "");
+  EXPECT_EQ(stream.finish(), "\xe2");
+}
+
+TEST(TextStream, StopsInTheMiddleOfATokensText) {
+  std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
+  TextStream stream(bytes.get(), {"bc"});
+  std::string text;
+  for (char c : std::string("abcd"))
+    text += stream.push(c);
+  EXPECT_EQ(text + stream.finish(), "a");
+  EXPECT_TRUE(stream.isStopped());
+}
+
+} // namespace
+} // namespace espalier::rt

@@ -1,0 +1,137 @@
+// Processes that were started apart: who comes, who does not, and what they share then.
+#include "runtime/launch/host_meeting.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace espalier::rt::launch {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Milliseconds soon{300}, amply{20000};
+constexpr size_t operandBytes = size_t{1} << 20;
+
+/// Another name for each test, as they may run at the same time.
+Topology place(int rank, int world) {
+  Topology topology;
+  topology.launcher = Topology::Torchrun;
+  topology.ranks = {rank};
+  topology.world = topology.hostRanks = world;
+  topology.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getppid());
+  return topology;
+}
+
+Member member(int rank, const std::string &plan = "1234") { return {plan, "0.2", {rank}, "", getpid()}; }
+
+/// What the meeting of the first of two processes refuses, the other of which does `other`; empty where nothing.
+std::string refusalOfFirst(const std::function<void()> &other) {
+  pid_t child = fork();
+  if (child == 0) {
+    other();
+    _exit(0);
+  }
+  std::string refusal;
+  Topology first = place(0, 2);
+  first.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+  try {
+    HostMeeting(first, member(0), amply);
+  } catch (const LaunchError &error) {
+    refusal = error.what();
+  }
+  waitpid(child, nullptr, 0);
+  return refusal;
+}
+
+/// What the meeting of this process refuses where it is alone.
+template <typename Error = LaunchError> std::string refusalAlone(int rank, std::function<int()> stopSignal = {}) {
+  try {
+    HostMeeting(place(rank, 3), member(rank), soon, std::move(stopSignal));
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(HostMeeting, TheMemoryHasOneAddress) {
+  pid_t child = fork();
+  if (child == 0) {
+    HostMeeting meeting(place(1, 2), member(1), amply);
+    HostMeeting::Gift gift = meeting.take();
+    std::unique_ptr<ShmWorld> world = ShmWorld::join(gift.file);
+    std::unique_ptr<Communicator> comm = world->communicator(1);
+    auto *place = reinterpret_cast<uint64_t *>(comm->allocate(64));
+    *place = reinterpret_cast<uint64_t>(place);
+    Ticket ticket = comm->startSend(comm->openSend(0, 0), place, 8);
+    comm->wait(ticket, 10);
+    _exit(gift.words == "hello" ? 0 : 1);
+  }
+  Topology topology = place(0, 2);
+  topology.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+  HostMeeting meeting(topology, member(0), amply);
+  std::unique_ptr<ShmWorld> world = ShmWorld::openForOthers(2, operandBytes);
+  meeting.give({world->file(), "hello"});
+  std::unique_ptr<Communicator> comm = world->communicator(0);
+  auto *place = reinterpret_cast<uint64_t **>(comm->allocate(64));
+  Ticket ticket = comm->startReceive(comm->openReceive(1, 0), place, 8);
+  comm->wait(ticket, 10);
+  EXPECT_EQ(**place, reinterpret_cast<uint64_t>(*place)) << "the other's address is not valid here";
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(meeting.neighbours().size(), 1u);
+  EXPECT_THAT(meeting.neighbours().front().ranks, testing::ElementsAre(1));
+}
+
+TEST(HostMeeting, WhoDoesNotComeIsNamed) {
+  EXPECT_EQ(refusalAlone(0), "rank 1 has not come: 1 of 3 ranks of this host have");
+  EXPECT_EQ(refusalAlone(2), "rank 0 has not come to this host");
+}
+
+TEST(HostMeeting, ASignalEndsTheWait) {
+  EXPECT_EQ(refusalAlone<ReportedElsewhere>(0, [] { return SIGTERM; }), "another process reports");
+}
+
+TEST(HostMeeting, AnotherPlanIsRefused) {
+  EXPECT_EQ(refusalOfFirst([] {
+              try {
+                HostMeeting(place(1, 2), member(1, "5678"), amply).take();
+              } catch (const ReportedElsewhere &) {
+              }
+            }),
+            "rank 1 has another plan (hash 5678, rank 0's is 1234); give all the same file");
+}
+
+TEST(HostMeeting, ARankComesOnce) {
+  EXPECT_EQ(refusalOfFirst([] {
+              HostMeeting stranger(place(7, 2), member(7), amply);
+              HostMeeting(place(1, 2), member(1), amply);
+            }),
+            "two processes say that they are rank 7");
+}
+
+TEST(HostMeeting, TwoRunsOfOneNameAreRefused) {
+  Topology topology = place(0, 1);
+  HostMeeting meeting(topology, member(0), soon);
+  int other = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::string name = fmt::format("espalier-{}-{}", geteuid(), topology.meeting);
+  name.copy(address.sun_path + 1, name.size());
+  ASSERT_EQ(bind(other, reinterpret_cast<sockaddr *>(&address), offsetof(sockaddr_un, sun_path) + 1 + name.size()), 0)
+      << "a meeting that is over has its name still";
+  EXPECT_THAT(refusalAlone(0), HasSubstr("another run on this host has the name " + topology.meeting));
+  close(other);
+}
+
+TEST(ShmWorld, AnAddressThatIsTakenIsSaid) {
+  std::unique_ptr<ShmWorld> world = ShmWorld::openForOthers(1, operandBytes);
+  EXPECT_THROW(ShmWorld::join(dup(world->file())), MemoryError);
+}
+
+} // namespace
+} // namespace espalier::rt::launch

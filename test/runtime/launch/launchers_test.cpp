@@ -1,0 +1,220 @@
+// Launchers of a run over loopback, each taking its turns when the test says so: nothing depends on how fast this
+// machine is.
+#include "runtime/launch/launchers.h"
+
+#include "runtime/launch/channel_address.h"
+
+#include <future>
+#include <gmock/gmock.h>
+
+namespace espalier::rt::launch {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Patience patience{.silentLooks = 20};
+
+/// A launcher with its host's memory.
+struct Host {
+  std::unique_ptr<Notices> notices = std::make_unique<Notices>(); // value-initialised: an empty list
+  std::unique_ptr<Launchers> launchers;
+};
+
+class LaunchersTest : public testing::Test {
+protected:
+  /// Adds a launcher of one rank. Those that are there take turns while it joins.
+  void join(int rank, int world, const std::string &plan = "plan") {
+    Meeting meeting{.token = "token", .own = {plan, "1", {rank}, "host" + std::to_string(rank), 100 + rank}};
+    meeting.world = world;
+    meeting.isFirst = rank == 0;
+    meeting.endpoint = rank == 0 ? Endpoint{"127.0.0.1", 0} : parseEndpoint(*hosts[0].notices->find(channelNotice));
+    Host &host = hosts[rank];
+    host.launchers =
+        std::make_unique<Launchers>([meeting] { return std::optional(meeting); }, *host.notices, patience);
+    if (rank == 0)
+      return host.launchers->turn(false);
+    auto joining = std::async(std::launch::async, [&] { host.launchers->turn(false); });
+    while (joining.wait_for(Milliseconds(1)) != std::future_status::ready)
+      hosts[0].launchers->turn(false);
+  }
+
+  void joinAll(int world) {
+    for (int rank = 0; rank < world; ++rank)
+      join(rank, world);
+    turn(3);
+  }
+
+  /// Turns of all launchers but one.
+  void turn(int times, int without = -1, bool isLook = true) {
+    for (int i = 0; i < times; ++i)
+      for (auto &[rank, host] : hosts)
+        if (rank != without && host.launchers)
+          host.launchers->turn(isLook);
+  }
+
+  static Failure failureOf(int rank, const std::string &message, bool isEcho = false) {
+    Failure failure;
+    failure.rank = rank;
+    failure.step = 7;
+    failure.action = "RUN";
+    failure.message = message;
+    failure.isEcho = isEcho;
+    return failure;
+  }
+
+  std::string reportOf(int rank) {
+    RankFailure report = hosts[rank].launchers->report();
+    std::string text = report.what();
+    for (const Waiting &other : report.waiting)
+      text += " " + std::to_string(other.rank) + ":" + other.transfer;
+    return text;
+  }
+
+  std::map<int, Host> hosts;
+};
+
+TEST_F(LaunchersTest, AFailureStopsAllAndIsOneReport) {
+  joinAll(3);
+  hosts[1].launchers->report(failureOf(1, "no more paper"));
+  turn(2);
+  for (auto &[rank, host] : hosts) {
+    ASSERT_TRUE(host.launchers->failure()) << rank;
+    EXPECT_EQ(host.launchers->failure()->message, "no more paper");
+    EXPECT_EQ(host.launchers->speaks(), rank == 0);
+  }
+  hosts[0].launchers->settle({{0, "in/3"}});
+  hosts[1].launchers->settle({});
+  turn(1);
+  EXPECT_FALSE(hosts[0].launchers->hasReport()) << "rank 2 has not said what it waits for";
+  hosts[2].launchers->settle({{2, "out/1"}});
+  turn(2);
+  for (auto &[rank, host] : hosts)
+    EXPECT_EQ(reportOf(rank), "rank 1 in step 8, RUN: no more paper; all ranks stopped 0:in/3 2:out/1");
+}
+
+TEST_F(LaunchersTest, WhoDoesNotSettleIsNotWaitedForLong) {
+  joinAll(3);
+  hosts[1].launchers->report(failureOf(1, "no more paper"));
+  turn(2);
+  hosts[0].launchers->settle({{0, "in/3"}});
+  hosts[1].launchers->settle({});
+  turn(10, /*without=*/2);
+  EXPECT_EQ(reportOf(0), "rank 1 in step 8, RUN: no more paper; all ranks stopped 0:in/3 2:");
+  EXPECT_EQ(reportOf(1), reportOf(0));
+}
+
+TEST_F(LaunchersTest, WhatMayFollowFromAnotherFailureGivesWay) {
+  joinAll(3);
+  hosts[2].launchers->report(failureOf(2, "a transfer failed", /*isEcho=*/true));
+  turn(1);
+  EXPECT_FALSE(hosts[0].launchers->failure());
+  hosts[1].launchers->report(failureOf(1, "killed"));
+  turn(2);
+  for (auto &[rank, host] : hosts)
+    EXPECT_EQ(host.launchers->failure()->rank, 1) << rank;
+}
+
+TEST_F(LaunchersTest, WhatMayFollowCountsWhereNothingElseCame) {
+  joinAll(2);
+  hosts[1].launchers->report(failureOf(1, "a transfer failed", /*isEcho=*/true));
+  turn(4);
+  for (auto &[rank, host] : hosts)
+    EXPECT_EQ(host.launchers->failure()->rank, 1) << rank;
+}
+
+TEST_F(LaunchersTest, SilenceIsAFailure) {
+  joinAll(3);
+  turn(patience.silentLooks - 4, /*without=*/1);
+  EXPECT_FALSE(hosts[0].launchers->failure()) << "not yet";
+  turn(6, /*without=*/1);
+  for (int rank : {0, 2}) {
+    ASSERT_TRUE(hosts[rank].launchers->failure()) << rank;
+    EXPECT_EQ(hosts[rank].launchers->failure()->rank, 1);
+    EXPECT_THAT(hosts[rank].launchers->failure()->message,
+                HasSubstr("its launcher on host1 (process 101) is lost: no sign of life for 2.0 seconds"));
+  }
+}
+
+/// All were suspended: nobody has looked, so nobody is missed.
+TEST_F(LaunchersTest, TurnsThatAreNoLooksCountNothing) {
+  joinAll(2);
+  turn(10 * patience.silentLooks, /*without=*/1, /*isLook=*/false);
+  EXPECT_FALSE(hosts[0].launchers->failure());
+}
+
+TEST_F(LaunchersTest, WithoutTheFirstTheSecondSpeaks) {
+  joinAll(3);
+  hosts[0].launchers.reset();
+  turn(1);
+  for (int rank : {1, 2}) {
+    ASSERT_TRUE(hosts[rank].launchers->failure());
+    EXPECT_EQ(hosts[rank].launchers->speaks(), rank == 1);
+    EXPECT_EQ(hosts[rank].launchers->failure()->rank, 0);
+    EXPECT_THAT(hosts[rank].launchers->failure()->message, HasSubstr("its launcher on host0 (process 100) is lost"));
+    hosts[rank].launchers->settle({{rank, "in/0"}});
+  }
+  turn(1);
+  EXPECT_THAT(reportOf(1), HasSubstr("all ranks stopped 1:in/0 2:"));
+}
+
+TEST_F(LaunchersTest, WhoHasDoneItsWorkMayLeave) {
+  joinAll(3);
+  hosts[1].launchers->leave();
+  turn(1);
+  hosts[1].launchers.reset();
+  turn(2 * patience.silentLooks);
+  hosts[0].launchers->leave();
+  turn(1);
+  hosts[0].launchers.reset();
+  turn(2 * patience.silentLooks);
+  EXPECT_FALSE(hosts[2].launchers->failure());
+}
+
+TEST_F(LaunchersTest, NoticesReachAllHostsLateOnesToo) {
+  join(0, 3);
+  join(1, 3);
+  hosts[1].notices->post("nccl", "an id");
+  hosts[1].notices->post(".own", "stays");
+  turn(2);
+  EXPECT_EQ(hosts[0].notices->find("nccl"), "an id");
+  EXPECT_EQ(hosts[0].notices->find(".own"), std::nullopt);
+  join(2, 3);
+  turn(2);
+  EXPECT_EQ(hosts[2].notices->find("nccl"), "an id");
+}
+
+TEST_F(LaunchersTest, WhoIsNotLetInFails) {
+  join(0, 2);
+  join(1, 2, "another");
+  ASSERT_TRUE(hosts[1].launchers->failure());
+  EXPECT_EQ(hosts[1].launchers->failure()->rank, 1);
+  EXPECT_THAT(hosts[1].launchers->failure()->message, HasSubstr("host1 has another plan"));
+  EXPECT_FALSE(hosts[0].launchers->failure());
+}
+
+TEST(Notices, AreFewAndShort) {
+  auto notices = std::make_unique<Notices>();
+  EXPECT_THROW(notices->post("long", std::string(Notices::mostText + 1, 'x')), std::runtime_error);
+  for (size_t i = 0; i < Notices::most; ++i)
+    notices->post(std::to_string(i), std::string("a\0b", 3));
+  EXPECT_THROW(notices->post("more", ""), std::runtime_error);
+  EXPECT_EQ(notices->find("255"), std::string("a\0b", 3));
+  EXPECT_EQ(notices->find("256"), std::nullopt);
+}
+
+TEST(ChannelAddress, IsThatByWhichMpirunReachesTheHost) {
+  Environment several = {{"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                         {"OMPI_MCA_orte_local_daemon_uri", "17.1;tcp://10.9.0.2,192.168.1.4:38261;tcp6://[fd::2]:1"}};
+  EXPECT_EQ(channelHost(several, "node7"), "10.9.0.2");
+  several["OMPI_COMM_WORLD_LOCAL_SIZE"] = "4";
+  EXPECT_EQ(channelHost(several, "node7"), "127.0.0.1") << "all are on this host";
+  EXPECT_EQ(channelHost({{"SLURMD_NODENAME", "n3"}}, "node7"), "n3");
+  EXPECT_EQ(channelHost({}, "node7"), "node7");
+  EXPECT_EQ(launchedRank({{"OMPI_COMM_WORLD_RANK", "3"}}), 3);
+  EXPECT_EQ(launchedRank({{"SLURM_PROCID", "5"}}), 5);
+  EXPECT_EQ(launchedRank({}), 0);
+}
+
+} // namespace
+} // namespace espalier::rt::launch

@@ -1,0 +1,304 @@
+// Failures of every kind, at random places of random plans, on every back end: each ends all ranks with status 1 and a
+// report that names the first; and runs that are only late, or suspended as a whole, end well. ESPALIER_SOAK says how
+// many, ESPALIER_SOAK_SEED where to begin, ESPALIER_SOAK_ONLY the one to repeat; each prints its own number.
+#include "runtime/crash_report.h"
+#include "runtime/train/run.h"
+#include "test/runtime/sample_plan.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <random>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace espalier::rt {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+constexpr const char *caseVariable = "ESPALIER_SOAK_CASE", *folderVariable = "ESPALIER_SOAK_FOLDER";
+/// Far more than a run takes that does not hang.
+constexpr std::chrono::seconds hangs{60};
+
+/// What happens to a run.
+enum Event { Throws, Crashes, Killed, Stopped, NoMemory, DiskFull, Late, Suspended, events };
+constexpr const char *eventNames[] = {"exception", "crash",     "killed", "stopped",
+                                      "no memory", "disk full", "late",   "suspended"};
+
+struct Case {
+  uint64_t seed = 0;
+  Comm comm = Comm::local;
+  Event event = Throws;
+  SampleOptions plan = {};
+  int rank = 0;
+  int64_t step = 0;
+  uint32_t action = 0;
+
+  int ranks() const { return plan.dp * plan.tp * plan.pp; }
+  bool isFailure() const { return event < Late; }
+  std::string text() const {
+    return fmt::format("ESPALIER_SOAK_ONLY={}: {} over {}, pp {} dp {} tp {}, rank {}, step {}, action {}", seed,
+                       eventNames[event], comm == Comm::local ? "threads" : comm == Comm::shm ? "processes" : "mpirun",
+                       plan.pp, plan.dp, plan.tp, rank, step + 1, action);
+  }
+};
+
+bool hasMpirun() {
+  static const bool has = std::system("command -v mpirun >/dev/null") == 0;
+  return has;
+}
+
+/// How many actions every rank runs in a step, at least.
+uint32_t actionsOf(const pb::Plan &plan) {
+  uint32_t least = UINT32_MAX;
+  for (const pb::Stage &stage : plan.stages()) {
+    uint32_t count = 0;
+    for (const pb::Block &block : stage.entries(0).blocks())
+      count += std::max(1u, block.rounds()) * block.actions_size();
+    least = std::min(least, count);
+  }
+  return least;
+}
+
+/// The same for the same seed, in every process.
+Case caseOf(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto below = [&](uint64_t count) { return static_cast<int>(random() % count); };
+  Case chosen{.seed = seed};
+  int place = below(10);
+  chosen.comm = place < 3 ? Comm::local : place < 9 || !hasMpirun() ? Comm::shm : Comm::mpi;
+  // Threads die and stand still together: that is no failure of one rank.
+  do
+    chosen.event = static_cast<Event>(below(events));
+  while (chosen.comm == Comm::local && (chosen.event == Killed || chosen.event == Stopped));
+  struct Split {
+    int pp, dp, tp;
+  };
+  constexpr Split splits[] = {{1, 2, 1}, {2, 1, 1}, {1, 1, 2}, {2, 2, 1}, {2, 2, 2}, {4, 1, 1}};
+  const Split &split = splits[below(std::size(splits))];
+  chosen.plan.pp = split.pp;
+  chosen.plan.dp = split.dp;
+  chosen.plan.tp = split.tp;
+  chosen.plan.zero = below(2) == 1;
+  chosen.rank = below(chosen.ranks());
+  chosen.step = below(4);
+  if (chosen.event == DiskFull)
+    chosen.plan.features = 1200;
+  chosen.action = below(actionsOf(samplePlan(chosen.plan)));
+  return chosen;
+}
+
+RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
+  constexpr Fault::Kind kinds[] = {Fault::Exception, Fault::Crash,     Fault::Kill, Fault::Stop,
+                                   Fault::Memory,    Fault::Exception, Fault::Sleep};
+  RunOptions run;
+  run.comm = chosen.comm;
+  run.dataset = sampleData(chosen.plan.features, 64);
+  run.steps = 6;
+  run.threads = 1;
+  run.failureReport = folder / "report.json";
+  run.failureSeconds = 3;
+  if (chosen.event < DiskFull || chosen.event == Late)
+    run.fault = Fault{chosen.rank, chosen.step, chosen.action, /*instruction=*/0, kinds[chosen.event]};
+  if (chosen.event == DiskFull) {
+    run.checkpoint = folder / "checkpoints";
+    run.saveEvery = 1;
+    run.inspect = [step = chosen.step](const Executor &executor) {
+      rlimit small{8192, 8192}; // more than a report, less than a checkpoint
+      if (executor.step == step)
+        setrlimit(RLIMIT_FSIZE, &small);
+    };
+  }
+  if (chosen.event == Suspended) // long enough to be found at work
+    run.inspect = [](const Executor &) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+  return run;
+}
+
+/// The life of the process, or of each of mpirun's, that runs the plan: it ends as the command does.
+[[noreturn]] void live(const Case &chosen, const fs::path &folder) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  try {
+    reportCrashes();
+    runPlan(Program(samplePlan(chosen.plan), 1), optionsOf(chosen, folder));
+    _exit(0);
+  } catch (const ReportedElsewhere &error) {
+    _exit(error.status);
+  } catch (const std::exception &error) {
+    fmt::print(stderr, "{}\n", error.what());
+    std::fflush(nullptr);
+    _exit(1);
+  }
+}
+
+/// Starts the run in a group of its own; what it prints goes to a file.
+pid_t start(const Case &chosen, const fs::path &folder) {
+  pid_t child = fork();
+  if (child != 0)
+    return child;
+  setpgid(0, 0);
+  std::freopen((folder / "log").c_str(), "w", stdout);
+  dup2(STDOUT_FILENO, STDERR_FILENO);
+  if (chosen.comm != Comm::mpi)
+    live(chosen, folder);
+  setenv(caseVariable, std::to_string(chosen.seed).c_str(), 1);
+  setenv(folderVariable, folder.c_str(), 1);
+  for (const char *name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    setenv(name, "1", 1);
+  execlp("mpirun", "mpirun", "-quiet", "--oversubscribe", "--bind-to", "none", "-np",
+         std::to_string(chosen.ranks()).c_str(), fs::read_symlink("/proc/self/exe").c_str(), nullptr);
+  _exit(127);
+}
+
+/// Processes whose ancestors include `parent`.
+std::vector<pid_t> descendantsOf(pid_t parent) {
+  std::map<pid_t, pid_t> parents;
+  for (const fs::directory_entry &entry : fs::directory_iterator("/proc")) {
+    pid_t id = std::atoi(entry.path().filename().c_str()), up = 0;
+    if (id <= 0)
+      continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    if (std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %d", &up) == 1)
+      parents[id] = up;
+  }
+  std::vector<pid_t> found;
+  for (auto [id, up] : parents)
+    for (pid_t at = id; at > 1; at = parents.contains(at) ? parents.at(at) : 0)
+      if (at == parent) {
+        found.push_back(id);
+        break;
+      }
+  return found;
+}
+
+/// Stops all processes of the run for longer than the patience of its watchers, as Ctrl-Z or a closed lid do.
+void suspend(pid_t run) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::vector<pid_t> all = descendantsOf(run);
+  for (pid_t process : all)
+    kill(process, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  for (pid_t process : all)
+    kill(process, SIGCONT);
+}
+
+/// How it ended; none where it hangs.
+std::optional<int> await(pid_t run) {
+  int handle = static_cast<int>(syscall(SYS_pidfd_open, run, 0));
+  pollfd wait{handle, POLLIN, 0};
+  bool hasEnded = poll(&wait, 1, std::chrono::milliseconds(hangs).count()) == 1;
+  if (!hasEnded)
+    for (pid_t process : descendantsOf(run))
+      kill(process, SIGKILL);
+  int status = 0;
+  waitpid(run, &status, 0);
+  close(handle);
+  return hasEnded ? std::optional(status) : std::nullopt;
+}
+
+std::string textOf(const fs::path &file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// What a report must say of its case; empty where it does.
+std::string wrongIn(const Case &chosen, const Json &report) {
+  constexpr const char *causes[] = {"injected fault",
+                                    "its process was killed by signal 11",
+                                    "its process was killed by signal 9",
+                                    "it was stopped",
+                                    "the system refuses more memory",
+                                    "File too large"};
+  std::string cause = report.at("cause");
+  bool isCrash = chosen.event == Crashes && cause.starts_with("bad address");
+  if (!isCrash && cause.find(causes[chosen.event]) == std::string::npos)
+    return "another cause";
+  if (report.at("waiting").size() != static_cast<size_t>(chosen.ranks() - 1))
+    return "not all others wait";
+  if (chosen.event == DiskFull)
+    return "";
+  std::string action = report.at("action").is_null() ? "" : report.at("action");
+  if (report.at("rank") != chosen.rank || report.at("step") != chosen.step + 1 ||
+      !action.starts_with(fmt::format("action {} of train_step", chosen.action)))
+    return "another place";
+  return "";
+}
+
+/// What is wrong with how a run ended; empty for nothing.
+std::string judge(const Case &chosen, const std::optional<int> &status, const fs::path &folder) {
+  if (!status)
+    return "it hangs";
+  if (!WIFEXITED(*status) || WEXITSTATUS(*status) != (chosen.isFailure() ? 1 : 0))
+    return fmt::format("it ended with {:#x}", *status);
+  if (!chosen.isFailure())
+    return "";
+  Json report = Json::parse(textOf(folder / "report.json"), nullptr, /*allow_exceptions=*/false);
+  return report.is_discarded() ? "there is no report" : wrongIn(chosen, report);
+}
+
+uint64_t numberOf(const char *variable, uint64_t otherwise) {
+  const char *text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+struct Tally {
+  int runs = 0;
+  double seconds = 0, longest = 0;
+};
+
+/// Runs a case to its end; its seconds.
+double run(const Case &chosen) {
+  std::string pattern = (fs::temp_directory_path() / "espalier_soak_XXXXXX").string();
+  fs::path folder = mkdtemp(pattern.data());
+  Clock::time_point begin = Clock::now();
+  pid_t child = start(chosen, folder);
+  if (chosen.event == Suspended)
+    suspend(child);
+  std::string wrong = judge(chosen, await(child), folder);
+  std::chrono::duration<double> seconds = Clock::now() - begin;
+  EXPECT_EQ(wrong, "") << chosen.text() << "\n" << textOf(folder / "report.json") << textOf(folder / "log");
+  fs::remove_all(folder);
+  return seconds.count();
+}
+
+TEST(Soak, EveryFailureEndsAllAndNothingElseDoes) {
+  if (const char *own = std::getenv(caseVariable))
+    live(caseOf(std::strtoull(own, nullptr, 10)), std::getenv(folderVariable));
+  uint64_t first = numberOf("ESPALIER_SOAK_SEED", 1), count = numberOf("ESPALIER_SOAK", 40);
+  if (std::getenv("ESPALIER_SOAK_ONLY"))
+    first = numberOf("ESPALIER_SOAK_ONLY", 1), count = 1;
+  std::map<std::string, Tally> tallies;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    Case chosen = caseOf(seed);
+    if (std::getenv("ESPALIER_SOAK_SHOW"))
+      fmt::print("{}\n", chosen.text()), std::fflush(stdout);
+    double seconds = run(chosen);
+    Tally &tally = tallies[fmt::format("{}, {}", chosen.comm == Comm::local ? "threads"
+                                                 : chosen.comm == Comm::shm ? "processes"
+                                                                            : "mpirun",
+                                       eventNames[chosen.event])];
+    ++tally.runs;
+    tally.seconds += seconds;
+    tally.longest = std::max(tally.longest, seconds);
+  }
+  for (const auto &[name, tally] : tallies)
+    fmt::print("{:24} {:6} runs, mean {:.2f} s, longest {:.2f} s\n", name, tally.runs, tally.seconds / tally.runs,
+               tally.longest);
+}
+
+} // namespace
+} // namespace espalier::rt

@@ -1,0 +1,147 @@
+// `espalier generate`: prompts in, text out.
+#include "tools/commands.h"
+#include "tools/generate_words.h"
+
+#include "runtime/data/data_error.h"
+#include "runtime/generate/generator.h"
+#include "runtime/status.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace espalier {
+namespace {
+
+struct GenerateWords {
+  ModelWords model;
+  std::vector<std::string> prompts, ids;
+  std::string file;
+  rt::Request request; ///< all but the prompt
+  bool json = false;
+};
+
+/// Ids in decimal, with spaces or commas between.
+std::vector<int32_t> parseIds(const std::string &text) {
+  std::vector<int32_t> ids;
+  std::stringstream words(text);
+  for (std::string word; words >> word;) {
+    size_t end = word.find_last_not_of(',') + 1, used = 0;
+    try {
+      ids.push_back(std::stoi(word.substr(0, end), &used));
+    } catch (const std::exception &) {
+      used = 0;
+    }
+    if (used == 0 || used != end)
+      throw rt::PlanError(fmt::format("--tokens: '{}' is no token id; give ids with spaces between", word));
+  }
+  return ids;
+}
+
+/// A prompt per line of a file.
+std::vector<std::string> readLines(const std::string &file) {
+  std::ifstream stream(file);
+  if (!stream)
+    throw rt::PlanError(fmt::format("--file: {} cannot be read", file));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *tokenizer, const rt::Decoder &decoder) {
+  std::vector<std::string> texts = words.prompts;
+  if (!words.file.empty())
+    for (std::string &line : readLines(words.file))
+      texts.push_back(std::move(line));
+  if (!tokenizer && (!texts.empty() || !words.request.stop.empty()))
+    throw rt::PlanError("text needs a tokenizer; give --tokenizer KIND, or prompts as ids with --tokens");
+  std::vector<rt::Request> requests;
+  auto add = [&](std::vector<int32_t> prompt, const std::string &name) {
+    requests.push_back(words.request);
+    requests.back().prompt = std::move(prompt);
+    if (std::string reason = rt::whyNotServed(requests.back(), decoder); !reason.empty())
+      throw rt::PlanError(fmt::format("{}: {}", name, reason));
+  };
+  for (const std::string &text : texts)
+    add(tokenizer->encode(text), fmt::format("prompt '{}'", text.substr(0, 40)));
+  for (const std::string &text : words.ids)
+    add(parseIds(text), fmt::format("--tokens '{}'", text.substr(0, 40)));
+  if (requests.empty())
+    throw rt::PlanError("no prompt is given; say --prompt TEXT, --file FILE or --tokens \"1 2 3\"");
+  return requests;
+}
+
+/// As many at once as the plan has sequences; answers in the order of requests.
+std::vector<rt::Completion> completeAll(const Model &model, const std::vector<rt::Request> &requests) {
+  rt::Generator generator(*model.decoder, model.tokenizer.get());
+  std::vector<rt::Completion> completions(requests.size());
+  for (size_t next = 0; next < requests.size() || !generator.isIdle(); generator.step())
+    for (; next < requests.size() && !generator.isFull(); ++next)
+      generator.add(requests[next], [&to = completions[next]](const std::string &, const rt::Completion *end) {
+        if (end)
+          to = *end;
+        return true;
+      });
+  return completions;
+}
+
+double perSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+nlohmann::ordered_json describe(const rt::Request &request, const rt::Completion &completion) {
+  auto generated = static_cast<double>(completion.tokens.size());
+  return {{"tokens", completion.tokens},
+          {"text", completion.text},
+          {"finish_reason", std::string(rt::finishName(completion.finish))},
+          {"prefill_tokens_per_second",
+           perSecond(static_cast<double>(request.prompt.size()), completion.prefillSeconds)},
+          // The first token comes from the prefill.
+          {"decode_tokens_per_second", perSecond(std::max(0.0, generated - 1), completion.decodeSeconds)}};
+}
+
+int generate(const GenerateWords &words) {
+  Model model = openModel(words.model);
+  std::vector<rt::Request> requests = requestsOf(words, model.tokenizer.get(), *model.decoder);
+  std::vector<rt::Completion> completions = completeAll(model, requests);
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (words.json)
+      all.push_back(describe(requests[i], completions[i]));
+    else if (model.tokenizer)
+      fmt::print("{}{}\n", model.tokenizer->decode(requests[i].prompt), completions[i].text);
+    else
+      fmt::print("{}\n", fmt::join(completions[i].tokens, " "));
+  }
+  if (words.json)
+    fmt::print("{}\n", all.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace));
+  return Success;
+}
+
+} // namespace
+
+void addGenerateCommand(CLI::App &app, int &exitCode) {
+  CLI::App *generateVerb = app.add_subcommand("generate", "Continue prompts by a plan of run_mode predict");
+  auto words = std::make_shared<GenerateWords>();
+  addModelOptions(*generateVerb, words->model);
+  generateVerb->add_option("--prompt", words->prompts, "text to continue; may be repeated")->allow_extra_args(false);
+  generateVerb->add_option("--file", words->file, "a file with a prompt per line");
+  generateVerb->add_option("--tokens", words->ids, "a prompt as token ids, \"1 2 3\"; may be repeated")
+      ->allow_extra_args(false);
+  rt::Request &request = words->request;
+  generateVerb->add_option("--max-tokens", request.maxTokens, "tokens to generate at most")
+      ->check(CLI::Range(1, 1 << 30));
+  generateVerb->add_option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
+      ->check(CLI::Range(0.0, 1e6));
+  generateVerb->add_option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
+      ->check(CLI::Range(0, 1 << 30));
+  generateVerb->add_option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
+      ->check(CLI::Range(1e-9, 1.0));
+  generateVerb->add_option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text");
+  generateVerb->add_option("--stop", request.stop, "end before this text; may be repeated")->allow_extra_args(false);
+  generateVerb->add_flag("--json", words->json, "as JSON");
+  generateVerb->callback([words, &exitCode] { exitCode = generate(*words); });
+}
+
+} // namespace espalier

@@ -1,0 +1,188 @@
+// The words of `command` are split by a shell, as mpirun does with its agent. Signals come through a file of the
+// kernel, so that one loop waits for them and for the processes.
+#include "tools/host_lines.h"
+
+#include "runtime/launch/frames.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <optional>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// After one host ended ill the others report and end by themselves; after a signal they save first.
+constexpr std::chrono::seconds afterFailure{10}, afterSignal{600};
+/// ssh's own status where it does not reach a host.
+constexpr int unreached = 255;
+
+struct HostProcess {
+  std::string address;
+  pid_t id = -1;
+  int input = -1;
+  std::optional<int> status;
+};
+
+void closeInput(HostProcess &process) {
+  if (process.input >= 0)
+    close(process.input);
+  process.input = -1;
+}
+
+HostProcess start(const std::string &command, const HostLine &line, const std::string &token) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw rt::MemoryError(fmt::format("the system refuses a pipe: {}", std::strerror(errno)));
+  std::fflush(nullptr);
+  pid_t id = fork();
+  if (id == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    dup2(ends[0], STDIN_FILENO);
+    std::string script = "exec " + command + " \"$@\"";
+    execl("/bin/sh", "sh", "-c", script.c_str(), "sh", line.address.c_str(), line.line.c_str(), nullptr);
+    _exit(127);
+  }
+  close(ends[0]);
+  if (id < 0) {
+    close(ends[1]);
+    throw rt::MemoryError(fmt::format("the system refuses a process: {}", std::strerror(errno)));
+  }
+  std::string first = token + "\n";
+  [[maybe_unused]] ssize_t written = write(ends[1], first.data(), first.size()); // fits into an empty pipe
+  return {line.address, id, ends[1], std::nullopt};
+}
+
+int statusOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+/// The processes of all hosts until they have ended.
+class Hosts {
+public:
+  Hosts(const std::string &command, const std::vector<HostLine> &lines, const std::string &token);
+  ~Hosts();
+  int run();
+
+private:
+  void reap();
+  void askToEnd(std::chrono::seconds patience);
+  void takeSignal();
+
+  const std::string &command;
+  std::vector<HostProcess> processes;
+  int signals = -1;
+  sigset_t before{};
+  int result = 0, signalsSeen = 0;
+  std::optional<Clock::time_point> end;
+};
+
+Hosts::Hosts(const std::string &command, const std::vector<HostLine> &lines, const std::string &token)
+    : command(command) {
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD})
+    sigaddset(&taken, signal);
+  sigprocmask(SIG_BLOCK, &taken, &before);
+  std::signal(SIGPIPE, SIG_IGN);
+  signals = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+  for (const HostLine &line : lines)
+    processes.push_back(start(command, line, token));
+}
+
+Hosts::~Hosts() {
+  for (HostProcess &process : processes)
+    closeInput(process);
+  close(signals);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Hosts::askToEnd(std::chrono::seconds patience) {
+  for (HostProcess &process : processes)
+    closeInput(process);
+  if (!end)
+    end = Clock::now() + patience;
+}
+
+void Hosts::takeSignal() {
+  signalfd_siginfo info{};
+  while (read(signals, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD)
+      continue;
+    if (signalsSeen++ > 0)
+      end = Clock::now();
+    result = 128 + static_cast<int>(info.ssi_signo);
+    askToEnd(afterSignal);
+  }
+}
+
+void Hosts::reap() {
+  for (HostProcess &process : processes) {
+    int status = 0;
+    if (process.status || waitpid(process.id, &status, WNOHANG) != process.id)
+      continue;
+    process.status = statusOf(status);
+    closeInput(process);
+    if (*process.status == 0 || result != 0)
+      continue;
+    result = *process.status == unreached ? 1 : *process.status;
+    if (*process.status == unreached)
+      fmt::print(stderr, "espalier: error: {} cannot be reached: {} ended with status 255; all hosts stopped\n",
+                 process.address, command);
+    if (*process.status == 127)
+      fmt::print(stderr, "espalier: error: {}: the command was not found there, or {} here\n", process.address,
+                 command);
+    askToEnd(afterFailure);
+  }
+}
+
+int Hosts::run() {
+  auto isRunning = [](const HostProcess &process) { return !process.status; };
+  while (std::ranges::any_of(processes, isRunning)) {
+    pollfd wait{signals, POLLIN, 0};
+    ::poll(&wait, 1, 100);
+    takeSignal();
+    reap();
+    if (end && Clock::now() > *end)
+      for (HostProcess &process : processes)
+        if (isRunning(process))
+          kill(process.id, SIGKILL);
+  }
+  return result;
+}
+
+} // namespace
+
+std::string makeToken() {
+  std::string text;
+  for (uint8_t byte : rt::launch::makeNonce())
+    text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::string makeRendezvous(const std::string &address) {
+  rt::Digest random = rt::launch::makeNonce();
+  constexpr int firstPort = 20000, ports = 12000; // below those that systems give away themselves
+  bool isV6 = address.find(':') != std::string::npos;
+  std::string host = address.substr(address.find('@') + 1); // npos + 1: the whole
+  return fmt::format("{}:{}", isV6 ? "[" + host + "]" : host, firstPort + (random[0] * 256 + random[1]) % ports);
+}
+
+int runHostLines(const std::string &command, const std::vector<HostLine> &lines, const std::string &token) {
+  return Hosts(command, lines, token).run();
+}
+
+} // namespace espalier

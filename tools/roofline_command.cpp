@@ -1,0 +1,108 @@
+// `espalier bench roofline`: what the kernels of a plan take at least, and the tokens/s that follow.
+#include "tools/commands.h"
+#include "tools/roofline/roofline.h"
+
+#include "compiler/import/cluster_file.h"
+
+#include "runtime/plan_file.h"
+#include "runtime/status.h"
+#include "runtime/verify_plan.h"
+
+#include <fmt/format.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace espalier {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct RooflineWords {
+  std::string plan, cluster = "h200";
+  bool json = false;
+};
+
+/// 128 lanes of a multiprocessor each do a multiplication and an addition per cycle: half the peak of f32 is how many
+/// instructions the lanes begin.
+std::optional<DeviceRates> ratesOf(const std::string &name, Diagnostics &diagnostics) {
+  std::optional<ClusterConfig> half = readClusterFile(name, DType::BF16, diagnostics);
+  std::optional<ClusterConfig> whole = readClusterFile(name, DType::F32, diagnostics);
+  if (!half || !whole || diagnostics.hasErrors())
+    return std::nullopt;
+  double attention = half->attentionEfficiency > 0 ? half->attentionEfficiency : half->matmulEfficiency;
+  return DeviceRates{.f32Products = whole->peakFlops * whole->matmulEfficiency,
+                     .halfProducts = half->peakFlops * half->matmulEfficiency,
+                     .matrixFlops = half->peakFlops * attention,
+                     .memoryBytes = half->memoryBandwidth,
+                     .laneInstructions = whole->peakFlops / 2,
+                     .multiprocessors = std::max(half->multiprocessors, 1),
+                     .launchSeconds = half->launchSeconds};
+}
+
+ordered_json describe(const Roofline &roofline, const RooflineWords &words) {
+  ordered_json rows = ordered_json::array();
+  for (const RooflineRow &row : roofline.rows)
+    rows.push_back({{"name", row.name},
+                    {"place", row.place},
+                    {"launches", row.launches},
+                    {"bytes", row.bytes},
+                    {"accessed_bytes", row.accessed},
+                    {"instructions", row.instructions},
+                    {"flops", row.flops},
+                    {"seconds", row.seconds},
+                    {"limit", row.limit}});
+  return {{"plan", words.plan},
+          {"cluster", words.cluster},
+          {"estimated", true},
+          {"stage", roofline.stage},
+          {"step_seconds", roofline.stepSeconds},
+          {"tokens_per_second", roofline.tokensPerSecond},
+          {"transfers_counted", !roofline.hasTransfers},
+          {"rows", rows}};
+}
+
+void print(const Roofline &roofline, const RooflineWords &words) {
+  fmt::print("{:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>8}  {:<17}  {}\n", "share", "step ms", "launches", "us each", "GB/s",
+             "TFLOP/s", "limit", "kernel or product");
+  for (const RooflineRow &row : roofline.rows) {
+    double all = static_cast<double>(row.launches) * row.seconds;
+    fmt::print("{:>4.1f}%  {:>9.3f}  {:>8}  {:>9.1f}  {:>9.0f}  {:>8.1f}  {:<17}  {}{}{}\n",
+               100 * all / roofline.stepSeconds, 1e3 * all, row.launches, 1e6 * row.seconds, row.bytes / row.seconds / 1e9,
+               row.flops / row.seconds / 1e12, row.limit, row.name, row.place.empty() ? "" : "  ", row.place);
+  }
+  fmt::print("estimated on one device of {}: {:.3f} ms a step{}, {:.0f} tokens/s\n", words.cluster,
+             1e3 * roofline.stepSeconds,
+             roofline.hasTransfers ? fmt::format(" of stage {}, transfers not counted", roofline.stage) : "",
+             roofline.tokensPerSecond);
+}
+
+int benchRoofline(const RooflineWords &words) {
+  rt::pb::Plan plan = rt::readPlan(words.plan);
+  if (std::vector<std::string> errors = rt::verifyPlan(plan); !errors.empty())
+    throw rt::PlanError(fmt::format("{}: {}", words.plan, errors.front()));
+  Diagnostics diagnostics;
+  std::optional<DeviceRates> rates = ratesOf(words.cluster, diagnostics);
+  fmt::print(stderr, "{}", diagnostics.render());
+  if (!rates)
+    return UserError;
+  Roofline roofline = makeRoofline(plan, *rates);
+  if (words.json)
+    fmt::print("{}\n", describe(roofline, words).dump(2));
+  else
+    print(roofline, words);
+  return Success;
+}
+
+} // namespace
+
+void addRooflineCommand(CLI::App &bench, int &exitCode) {
+  CLI::App *roofline = bench.add_subcommand("roofline", "What the kernels of a plan for cuda take at least (estimated)");
+  auto words = std::make_shared<RooflineWords>();
+  roofline->add_option("plan", words->plan, "a plan compiled with --target cuda")->required();
+  roofline->add_option("--cluster", words->cluster, "rates of the device: a name or file of configs/clusters")
+      ->capture_default_str();
+  roofline->add_flag("--json", words->json, "one object");
+  roofline->callback([words, &exitCode] { exitCode = benchRoofline(*words); });
+}
+
+} // namespace espalier

@@ -1,0 +1,65 @@
+// `espalier serve`: the options of the server.
+#include "tools/commands.h"
+#include "tools/generate_words.h"
+
+#include "runtime/generate/serve/server.h"
+#include "runtime/status.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fstream>
+
+namespace espalier {
+namespace {
+
+volatile std::sig_atomic_t endSignal = 0; ///< that asks the server to end
+
+struct ServeWords {
+  ModelWords model;
+  std::string tokenFile;
+  rt::ServerOptions options;
+};
+
+/// The first line of --token-file, or ESPALIER_TOKEN.
+std::string readToken(const std::string &file) {
+  const char *given = std::getenv("ESPALIER_TOKEN");
+  std::string token = given ? given : "";
+  if (file.empty())
+    return token;
+  std::ifstream stream(file);
+  if (!std::getline(stream, token) || token.empty())
+    throw rt::PlanError(fmt::format("--token-file: {} holds no token in its first line", file));
+  return token;
+}
+
+int serveModel(ServeWords &words) {
+  words.options.token = readToken(words.tokenFile);
+  if (words.options.token.empty() && !rt::isLoopback(words.options.host)) // before the weights are read
+    throw rt::PlanError(fmt::format("--host {} lets others in, and there is no token; set ESPALIER_TOKEN or give "
+                                    "--token-file, or listen on 127.0.0.1",
+                                    words.options.host));
+  Model model = openModel(words.model);
+  words.options.model = model.program->plan().model();
+  words.options.stopSignal = [] { return int(endSignal); };
+  for (int number : {SIGTERM, SIGINT, SIGHUP})
+    std::signal(number, [](int came) { endSignal = came; });
+  int signal = rt::serve(*model.decoder, model.tokenizer.get(), words.options);
+  return signal ? 128 + signal : int(Success);
+}
+
+} // namespace
+
+void addServeCommand(CLI::App &app, int &exitCode) {
+  CLI::App *verb = app.add_subcommand("serve", "Continue prompts over HTTP, as OpenAI's /v1/completions");
+  auto words = std::make_shared<ServeWords>();
+  addModelOptions(*verb, words->model);
+  verb->add_option("--host", words->options.host, "address to listen on; default 127.0.0.1, others need a token");
+  verb->add_option("--port", words->options.port, "default 0: a free one")->check(CLI::Range(0, 65535));
+  verb->add_option("--token-file", words->tokenFile, "its first line is the token that callers must send");
+  verb->add_option("--waiting", words->options.waiting, "requests that may wait; more are refused with 503")
+      ->check(CLI::Range(1, 1 << 20));
+  verb->callback([words, &exitCode] { exitCode = serveModel(*words); });
+}
+
+} // namespace espalier
