@@ -99,7 +99,7 @@ TEST_P(Transformers, FinetunesTheSame) {
   ImportedRun run = importRun(runFile, options);
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   rt::ConvertedModel converted = convertedModel(run);
-  writeWeights(converted, place / "hf");
+  writeFormulaWeights(converted, place / "hf");
   fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
   rt::convertToMegatron(converted, ours, place / "mcore", "mcore", {2, 2, 1});
   rt::convertToMegatron(converted, ours, place / "legacy", "legacy", {1, 2, 1});
