@@ -293,6 +293,14 @@ double SearchSpace::memoryBound(const Candidate &candidate) {
   return alike[alikeOf[candidate.choice]].trades->bound(*works[candidate.choice], problem.machine, plan, held->second);
 }
 
+// Several chunks on a stage run where somebody pins them: of unlike layers on chunks the search proves nothing, and what
+// is kept from backward to apart weight gradients is only bounded.
+bool SearchSpace::isOffered(Schedule schedule) const {
+  bool hasChunks = schedule == Schedule::Interleaved || isVShaped(schedule);
+  bool wantsChunks = problem.pins.virtualStages.value_or(1) > 1 || problem.pins.stageLayers;
+  return !splitsBackward(schedule) && (!hasChunks || wantsChunks);
+}
+
 const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
   auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches});
   if (!inserted)
@@ -302,9 +310,7 @@ const SearchSpace::Schedules &SearchSpace::schedulesOf(const Plan &plan) {
     const auto &pin = problem.pins.schedule;
     if (pin ? schedule != *pin : plan.pp == 1 && schedule != Schedule::OneFOneB)
       continue;
-    // What these keep from backward to the weight gradients is not told apart: their memory is an upper bound. Nor are
-    // they ever the only best, so that they run where somebody pins them.
-    if (!pin && !all && splitsBackward(schedule))
+    if (!pin && !all && !isOffered(schedule))
       continue;
     int most = schedule == Schedule::Interleaved ? mostChunks(plan.pp) : 1;
     for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {

@@ -55,6 +55,7 @@ private:
     double plans = 0;                           ///< the ways to spread the layers, over all of them
   };
 
+  bool isOffered(Schedule schedule) const;
   void enumerateAxes();
   void addMicroBatches(Plan plan);
   bool isNothingShared(const Plan &plan, int zero) const;

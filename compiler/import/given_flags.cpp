@@ -117,6 +117,15 @@ std::optional<std::string> GivenFlags::value(const std::string &flag, const std:
   return values[0].text;
 }
 
+bool GivenFlags::haveOneValue(const std::string &one, const std::string &other) const {
+  auto first = given.find(one), second = given.find(other);
+  if (first == given.end() || second == given.end() || first->second.values.size() != 1 ||
+      second->second.values.size() != 1)
+    return false;
+  const ShellWord &a = first->second.values[0], &b = second->second.values[0];
+  return a.text == b.text && a.unknown == b.unknown;
+}
+
 bool GivenFlags::isSet(const std::string &flag, const std::string &effect) {
   auto found = given.find(flag);
   if (found == given.end())

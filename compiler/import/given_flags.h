@@ -31,6 +31,9 @@ public:
   /// The single value of a flag.
   std::optional<std::string> value(const std::string &flag, const std::string &effect);
 
+  /// Whether both flags are given, with the same single value: what only the shell knows of it is the same, too.
+  bool haveOneValue(const std::string &one, const std::string &other) const;
+
   /// A whole number of at least 1.
   std::optional<int64_t> count(const std::string &flag, const std::string &effect);
 

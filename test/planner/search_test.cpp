@@ -51,7 +51,8 @@ double bruteForce(const Problem &problem, bool all) {
               plan.zero = flags / 2 % 4;
               plan.schedule = static_cast<Schedule>(flags / 8);
               plan.virtualStages = virtualStages;
-              if (!all && splitsBackward(plan.schedule)) // offered where it is pinned
+              bool hasChunks = plan.schedule == Schedule::Interleaved || isVShaped(plan.schedule);
+              if (!all && (hasChunks || splitsBackward(plan.schedule))) // offered where they are pinned
                 continue;
               best = std::min(best, bruteForceOffloading(problem, plan, all));
             }
