@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace espalier::planner {
+namespace espalier {
 
 /// The text, and what the system cannot express (it is left out of the text and named here).
 struct ExportedPlan {
@@ -15,12 +15,12 @@ struct ExportedPlan {
 };
 
 /// Flags of Megatron-LM's pretrain scripts (core r0.7), one per line.
-ExportedPlan exportMegatron(const Problem &problem, const Plan &plan);
+ExportedPlan exportMegatron(const planner::Problem &problem, const planner::Plan &plan);
 
 /// The parallel sections of a MindFormers run file (r1.0 to r1.5).
-ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan);
+ExportedPlan exportMindFormers(const planner::Problem &problem, const planner::Plan &plan);
 
 /// The [parallelism], [training] and [activation_checkpoint] tables of a torchtitan configuration.
-ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan);
+ExportedPlan exportTorchtitan(const planner::Problem &problem, const planner::Plan &plan);
 
-} // namespace espalier::planner
+} // namespace espalier

@@ -1,5 +1,5 @@
 // Each export states what its system has no word for instead of dropping it.
-#include "planner/export_plan.h"
+#include "compiler/export/export_plan.h"
 
 #include "planner/explain.h"
 #include "planner/schedule.h"
@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <sstream>
 
-namespace espalier::planner {
+namespace espalier {
+
+using namespace planner;
 
 namespace {
 
@@ -395,4 +397,4 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
   return result;
 }
 
-} // namespace espalier::planner
+} // namespace espalier
