@@ -1,8 +1,8 @@
 // The table of machines. Peaks, memory sizes and multiprocessors come from data sheets; constants that were fitted
 // name their rows.
-#include "planner/published_machines.h"
+#include "tools/published/machines.h"
 
-#include "planner/published_table.h"
+#include "tools/published/table.h"
 
 #include <algorithm>
 #include <numeric>
@@ -31,7 +31,7 @@ struct MachineRow {
 
 // Network: one 200 or 400 Gb/s port per device at what nccl-tests reach. Latencies, launch: usual values. What was
 // fitted (matmul and what is named), by random descent on the mean error of at most six rows (CSV lines), the first two
-// by test/bench/fit_machine (planner/README.md has the commands):
+// by test/bench/fit_machine (tools/published/README.md has the commands):
 //   selene     memory, send: korthikanti_2022_table5 4, 7, 10; narayanan_sc21_table1 4, 7, 10 (link: nccl-tests)
 //   jean zay   link, network, reserved: bloom_jeanzay_a100_sweep 20, 21, 46, 48, 50, 53 (memory, attention: as selene;
 //              send: one port of 100 Gb/s, the data sheet's)

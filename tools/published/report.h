@@ -2,7 +2,7 @@
 // model beside them, refusals, and how well it ranks plans of one model.
 #pragma once
 
-#include "planner/published_rows.h"
+#include "tools/published/rows.h"
 
 #include <map>
 #include <string>

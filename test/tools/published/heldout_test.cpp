@@ -1,6 +1,6 @@
 // The planner against published runs that nothing was fitted on (data/heldout.csv; data/SOURCES.md says where they come
-// from). Bounds are what is reached, a little rounded up; planner/README.md has the errors at first sight.
-#include "planner/published_report.h"
+// from). Bounds are what is reached, a little rounded up; tools/published/README.md has the errors at first sight.
+#include "tools/published/report.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using namespace espalier::planner;
 namespace {
 
 std::vector<PublishedRow> heldoutRows() {
-  std::ifstream file(ESPALIER_SOURCE_DIR "/test/planner/data/heldout.csv");
+  std::ifstream file(ESPALIER_SOURCE_DIR "/test/tools/published/data/heldout.csv");
   std::stringstream text;
   text << file.rdbuf();
   PublishedTable table = readTable(text.str());

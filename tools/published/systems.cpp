@@ -1,5 +1,5 @@
 // One function per family of systems; `familyOf` says by which words a row belongs to one.
-#include "planner/published_systems.h"
+#include "tools/published/systems.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // Which variant of system a row of a table of published runs used, and what such a system does where the row is silent.
 #pragma once
 
-#include "planner/published.h"
-#include "planner/published_table.h"
+#include "tools/published/shape_problem.h"
+#include "tools/published/table.h"
 
 namespace espalier::planner {
 
@@ -41,7 +41,7 @@ struct PublishedSystem {
   PublishedFlops flops = PublishedFlops::Model;
 };
 
-/// Follows from gpu, precision, ZeRO, source, model and notes of a row; published_systems.cpp has the table.
+/// Follows from gpu, precision, ZeRO, source, model and notes of a row; systems.cpp has the table.
 PublishedSystem systemOf(const PublishedRow &row);
 
 } // namespace espalier::planner

@@ -1,11 +1,11 @@
 // The planner against published measurements. Thresholds are what was asked for where that is
 // reached, else what is reached, a little rounded up; README.md says which and why.
-#include "planner/published_report.h"
+#include "tools/published/report.h"
 
 #include "planner/memory.h"
-#include "planner/published_machines.h"
+#include "tools/published/machines.h"
 #include "planner/search.h"
-#include "shapes.h"
+#include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Errors are |predicted / measured - 1|.
-#include "planner/published_report.h"
+#include "tools/published/report.h"
 
 #include "planner/search.h"
 

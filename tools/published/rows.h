@@ -1,8 +1,8 @@
 // Turns a row of a table of published runs into a problem and a plan.
 #pragma once
 
-#include "planner/published.h"
-#include "planner/published_table.h"
+#include "tools/published/shape_problem.h"
+#include "tools/published/table.h"
 
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ struct PublishedCase {
 };
 
 /// The variant of system and machine that a row uses follows from its gpu, precision, ZeRO and
-/// source columns; published_systems.cpp and published_machines.cpp have the tables.
+/// source columns; systems.cpp and machines.cpp have the tables.
 PublishedCase caseOf(const PublishedRow &row);
 
 } // namespace espalier::planner

@@ -1,8 +1,8 @@
 // Reads shape, plan, system and what was measured from the columns; what is missing or out of range is a reason.
-#include "planner/published_rows.h"
+#include "tools/published/rows.h"
 
-#include "planner/published_machines.h"
-#include "planner/published_systems.h"
+#include "tools/published/machines.h"
+#include "tools/published/systems.h"
 #include "planner/search.h"
 #include "planner/split_chunks.h"
 

@@ -1,5 +1,5 @@
 // One pass over the text to records of cells, one over the records to rows.
-#include "planner/published_table.h"
+#include "tools/published/table.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,6 +1,6 @@
 // Each add* writes the terms of one piece of a layer. T tokens on a rank, h hidden, f ffn, a heads,
 // g key-value heads, d head size, V vocabulary, t tensor ranks; activations have two bytes.
-#include "planner/published.h"
+#include "tools/published/shape_problem.h"
 
 #include "planner/cost.h"
 
