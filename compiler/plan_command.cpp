@@ -9,7 +9,7 @@
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
 #include "compiler/write_whole.h"
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 
 #include "mlir/IR/MLIRContext.h"
 

@@ -1,13 +1,13 @@
 #include "compiler/resume_phase.h"
 
 #include "dialects/exec/dialect.h"
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 
+#include "llvm/Support/SourceMgr.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
-#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 

@@ -1,8 +1,8 @@
 // Each export states what its system has no word for instead of dropping it.
 #include "compiler/export/export_plan.h"
 
-#include "planner/explain.h"
-#include "planner/schedule.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 #include "planner/search.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // What is said about a plan: differences sum, refusals have bytes.
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>

@@ -1,10 +1,10 @@
 // Optimizer state, parameters and kept values in host memory: times and bytes by hand, and what must hold for every
 // plan.
-#include "planner/explain.h"
-#include "planner/memory.h"
+#include "planner/answer/explain.h"
+#include "planner/model/memory.h"
 #include "planner/search.h"
-#include "planner/split_layers.h"
-#include "planner/work_bounds.h"
+#include "planner/search/bounds.h"
+#include "planner/search/split_layers.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 

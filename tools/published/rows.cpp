@@ -1,10 +1,10 @@
 // Reads shape, plan, system and what was measured from the columns; what is missing or out of range is a reason.
 #include "tools/published/rows.h"
 
+#include "planner/search.h"
+#include "planner/search/split_chunks.h"
 #include "tools/published/machines.h"
 #include "tools/published/systems.h"
-#include "planner/search.h"
-#include "planner/split_chunks.h"
 
 #include <algorithm>
 #include <cctype>

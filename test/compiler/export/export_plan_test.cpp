@@ -1,7 +1,7 @@
 // A plan as the flags of other systems: what one cannot say is named.
 #include "compiler/export/export_plan.h"
 
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>

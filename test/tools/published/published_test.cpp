@@ -2,10 +2,10 @@
 // reached, else what is reached, a little rounded up; README.md says which and why.
 #include "tools/published/report.h"
 
-#include "planner/memory.h"
-#include "tools/published/machines.h"
+#include "planner/model/memory.h"
 #include "planner/search.h"
 #include "test/planner/shapes.h"
+#include "tools/published/machines.h"
 
 #include <gtest/gtest.h>
 
