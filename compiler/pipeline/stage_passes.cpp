@@ -6,7 +6,7 @@
 #include "compiler/pipeline/assign_stages.h"
 #include "compiler/pipeline/write_tables.h"
 #include "compiler/plan/run_attributes.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 using namespace mlir;
 
