@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `./dev bench`: medians of compile time, memory and plan size, and of two training steps; speed of decoding, of the tokenizer and of
-# building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage: run.sh BUILD
+# `./dev bench`: medians of compile time, memory and plan size, and of two training steps; speed of decoding, of the
+# tokenizer and of building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage:
+# run.sh BUILD
 set -euo pipefail
 build=${1:?usage: run.sh BUILD}
 root="$(dirname "$0")/../.."
