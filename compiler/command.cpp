@@ -9,7 +9,7 @@
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan_command.h"
 #include "compiler/write_whole.h"
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 #include "runtime/plan_file.h"
 
 #include <CLI/CLI.hpp>

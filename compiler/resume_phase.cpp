@@ -3,11 +3,11 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/plan/run_attributes.h"
 
+#include "llvm/Support/SourceMgr.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
-#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 

@@ -2,7 +2,7 @@
 
 #include "compiler/codegen/kernel_shape.h"
 #include "dialects/exec/dialect.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 #include "runtime/abi.h"
 

@@ -6,12 +6,12 @@
 #include "compiler/plan/run_attributes.h"
 
 #include "dialects/model/dialect.h"
-#include "planner/explain.h"
-#include "planner/schedule.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <fstream>
 #include <set>

@@ -7,7 +7,7 @@
 #include "compiler/pipeline/generation.h"
 #include "compiler/pipeline/write_tables.h"
 #include "compiler/plan/run_attributes.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 using namespace mlir;
 

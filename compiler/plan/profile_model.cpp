@@ -9,8 +9,8 @@
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
-#include "planner/cost.h"
-#include "planner/parallel.h"
+#include "planner/model/cost.h"
+#include "planner/search/parallel.h"
 
 #include "mlir/Pass/PassManager.h"
 

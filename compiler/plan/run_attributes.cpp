@@ -2,8 +2,8 @@
 
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
-#include "planner/explain.h"
-#include "planner/schedule.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
