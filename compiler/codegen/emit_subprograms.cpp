@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/emit_cuda.h"
 #include "compiler/codegen/describe_kernel.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
@@ -22,9 +23,6 @@ namespace pb = rt::pb;
 
 namespace {
 
-template <typename Ours, typename Theirs> constexpr bool isSame(Ours ours, Theirs theirs) {
-  return static_cast<int>(ours) == static_cast<int>(theirs);
-}
 using Function = pb::LibraryCall;
 static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
               isSame(exec::Function::AttentionForward, Function::ATTENTION_FORWARD) &&
@@ -46,11 +44,6 @@ static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
 static_assert(isSame(exec::Reduction::Sum, pb::SUM) && isSame(exec::Reduction::Max, pb::MAX));
 static_assert(isSame(exec::Store::Overwrite, pb::OVERWRITE) && isSame(exec::Store::Add, pb::ADD) &&
               isSame(exec::Store::AddUnlessFirst, pb::ADD_UNLESS_FIRST));
-
-/// The number of a name that the op's verifier has seen.
-template <typename Number, typename Enumeration> Number numberOf(std::optional<Enumeration> known) {
-  return static_cast<Number>(static_cast<int>(*known));
-}
 
 void addCoordinates(Attribute attribute, pb::Affine &affine) {
   auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
