@@ -119,7 +119,7 @@ void ValueShapes::set(StringRef name, ValueShape shape) {
 }
 
 DictionaryAttr ValueShapes::all() const {
-  Builder b(function.getContext());
+  Builder b(function->getContext());
   SmallVector<NamedAttribute> entries;
   for (const auto &[name, shape] : shapes)
     entries.push_back(b.getNamedAttr(
