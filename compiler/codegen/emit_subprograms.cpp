@@ -162,9 +162,10 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   return number;
 }
 
-/// A buffer of less than the value says nothing of its dims.
+/// A buffer of less than the value says nothing of its dims, and buckets are bytes.
 void Emitter::setDims(const codegen::ValueShape &shape, pb::Value &value) {
-  if (value.dims_size() > 0 || static_cast<int64_t>(value.elements()) != shape.tensor.getNumElements())
+  bool isBucket = value.resident() && value.whole() == 0 && shape.tensor.getRank() == 1;
+  if (isBucket || value.dims_size() > 0 || static_cast<int64_t>(value.elements()) != shape.tensor.getNumElements())
     return;
   for (auto [dim, name] : llvm::enumerate(dimNames(shape.tensor))) {
     int64_t split = dim < shape.split.size() ? shape.split[dim] : 0;

@@ -41,23 +41,26 @@ void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
   setSplits(argument, std::move(axes));
 }
 
-/// As the plan places dimensions of that name, if this is a part of one.
+/// As the plan places dimensions of that name, if this is a part of one. What is in more parts than that is a slice over
+/// tp: of sequence parallelism, or of inputs that are kept.
 int64_t ValueShapes::nominalSplit(StringAttr name, int64_t size) const {
   auto module = function->getParentOfType<ModuleOp>();
   auto placement = module->getAttrOfType<DictionaryAttr>("dist.dims");
   auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
   auto axes = placement ? placement.getAs<ArrayAttr>(name) : ArrayAttr();
-  if (!axes || !mesh)
+  if (!mesh)
     return 0;
   auto sizes = module->getAttrOfType<DictionaryAttr>("model.sizes");
   auto whole = sizes ? sizes.getAs<IntegerAttr>(name) : IntegerAttr();
   int64_t bits = 0, parts = 1;
-  for (StringRef axis : axes.getAsValueRange<StringAttr>()) {
+  for (StringRef axis : axes ? llvm::to_vector(axes.getAsValueRange<StringAttr>()) : SmallVector<StringRef>()) {
     if (mesh.size(axis) == 1 || (whole && whole.getInt() <= size * parts))
       continue;
     parts *= mesh.size(axis);
     bits |= exec::axisBit(axis);
   }
+  if (whole && mesh.size("tp") > 1 && size * parts * mesh.size("tp") == whole.getInt())
+    bits |= exec::axisBit("tp");
   return bits;
 }
 

@@ -121,13 +121,14 @@ std::string Product::scalars(const std::vector<pb::Affine> &wanted) const {
   return "";
 }
 
-/// A sum over what lies in parts over `axes` leaves terms over them.
+/// Of a gradient: a sum over what lies in parts over `axes` leaves terms over them.
 std::string Product::terms(int buffer, uint32_t axes) const {
   const pb::Value &value = plan.values(static_cast<int>(call.buffers(buffer).value()));
-  uint32_t partial = mesh.divided(value.partial()) & ~uint32_t(PP);
-  return partial == axes ? ""
-                         : fmt::format("'{}' is a sum over what lies in parts over {}, and is partial over {}",
-                                       value.name(), axes, partial);
+  uint32_t partial = mesh.divided(value.partial());
+  return value.additions() == 0 || (axes & ~partial) == 0
+             ? ""
+             : fmt::format("'{}' is a sum over what lies in parts over {}, and is partial over {}", value.name(), axes,
+                           partial);
 }
 
 /// c = op(a) op(b): batch is what all three have, m and n what c has of one, k what a and b have and c has not.

@@ -179,8 +179,8 @@ void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {
 void ShapeRule::checkSum(const pb::Buffer &parts, const pb::Buffer &sum, const std::string &name) {
   auto found = summed.find(parts.value());
   const pb::Value &value = valueOf(sum);
-  uint32_t partial = mesh.divided(value.partial()) & ~uint32_t(PP);
-  if (found != summed.end() && partial != found->second)
+  uint32_t partial = mesh.divided(value.partial());
+  if (found != summed.end() && value.additions() > 0 && (found->second & ~partial))
     add("{}: '{}' is a sum over what lies in parts over {}, and is partial over {}", name, value.name(), found->second,
         partial);
 }

@@ -111,7 +111,11 @@ const CallCase calls[] = {
      }},
     {"Partial", "", [](Toy &toy) { return partialProduct(toy, TP); }},
     {"SumForgotten", "is a sum over what lies in parts over 16, and is partial over 0",
-     [](Toy &toy) { return partialProduct(toy, 0); }},
+     [](Toy &toy) {
+       pb::LibraryCall call = partialProduct(toy, 0);
+       toy.plan.mutable_values(static_cast<int>(call.buffers(2).value()))->set_additions(1);
+       return call;
+     }},
     {"Scalar", "has 1 scalars and takes none", [](Toy &toy) {
        pb::LibraryCall call = product(toy);
        call.add_scalars();
