@@ -7,6 +7,7 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
+#include "compiler/codegen/value_shapes.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 
@@ -92,6 +93,7 @@ private:
   uint32_t emitStart(exec::StartOp start);
   void fillBuffer(exec::BufferAttr buffer, pb::Buffer &message);
   uint32_t valueOf(exec::BufferAttr buffer);
+  void setDims(const codegen::ValueShape &shape, pb::Value &value);
   void agreeOnAxes();
   uint32_t locationOf(Operation *op);
 
@@ -100,6 +102,7 @@ private:
   PlanTables tables;
   int describedValues; ///< those that were there: buffers do not say how long they are
   pb::Subprogram *subprogram = nullptr;
+  DictionaryAttr shapes; ///< of the program at hand, by name
   std::map<int64_t, uint32_t> transfers; ///< of the program at hand, by the start's id
   std::map<std::string, uint32_t> kernels;
 };
@@ -147,7 +150,20 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   uint64_t elements = buffer.getBytes() * 8 / buffer.getElement().getIntOrFloatBitWidth();
   if (static_cast<int>(number) >= describedValues)
     known.set_elements(std::max<uint64_t>(known.elements(), elements));
+  if (std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue()))
+    setDims(*shape, known);
   return number;
+}
+
+/// A buffer of less than the value says nothing of its dims, and buckets are bytes.
+void Emitter::setDims(const codegen::ValueShape &shape, pb::Value &value) {
+  bool isBucket = value.resident() && value.whole() == 0 && shape.tensor.getRank() == 1;
+  if (isBucket || value.dims_size() > 0 || static_cast<int64_t>(value.elements()) != shape.tensor.getNumElements())
+    return;
+  for (auto [dim, name] : llvm::enumerate(dimNames(shape.tensor))) {
+    int64_t split = dim < shape.split.size() ? shape.split[dim] : 0;
+    value.add_dims(tables.dim(name.str(), shape.tensor.getDimSize(dim), static_cast<uint32_t>(split)));
+  }
 }
 
 void Emitter::fillBuffer(exec::BufferAttr buffer, pb::Buffer &message) {
@@ -232,11 +248,22 @@ void Emitter::agreeOnAxes() {
       include(from, (to.split() & ~splitAfter) | splitBefore, to.partial() | (reduces ? axes : 0));
       include(to, (from.split() & ~splitBefore) | splitAfter, from.partial() & ~(reduces ? axes : 0));
     }
+    // Terms that are put in order before they are scattered are terms.
+    for (const pb::Subprogram &program : plan.subprograms())
+      for (const pb::Instruction &instruction : program.instructions()) {
+        if (instruction.call().function() != pb::LibraryCall::REARRANGE)
+          continue;
+        pb::Value &from = *plan.mutable_values(static_cast<int>(instruction.call().buffers(0).value()));
+        pb::Value &to = *plan.mutable_values(static_cast<int>(instruction.call().buffers(1).value()));
+        include(from, 0, to.partial());
+        include(to, 0, from.partial());
+      }
   }
 }
 
 void Emitter::emitProgram(exec::ProgramOp program) {
   subprogram = plan.add_subprograms();
+  shapes = program->getAttrOfType<DictionaryAttr>(codegen::shapesName);
   subprogram->set_name(program.getSymName().str());
   transfers.clear();
   auto guards = program->getAttrOfType<DenseI64ArrayAttr>("exec.guards");
