@@ -154,7 +154,7 @@ LogicalResult emitGeneration(Compilation &c) {
 }
 
 LogicalResult emit(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
+  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
   describeRun(c.run, c.plan, c.flopsPerStep, c.out);
   c.out.set_target(c.options.target);
@@ -190,10 +190,14 @@ std::string print(ModuleOp module) {
 
 } // namespace
 
-std::string whyNotExecutable(const RunConfig &run) {
-  if (run.model.hasExperts())
-    return "mixture-of-experts models are planned, but not executed yet: the runtime has no kernels that move tokens "
-           "to experts; use `espalier plan`";
+std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target) {
+  if (run.model.hasExperts() && target != "cpu")
+    return fmt::format("mixture-of-experts models have no kernels that move tokens to experts on {}, but on cpu; say "
+                       "--target cpu",
+                       target.str());
+  if (run.model.hasExperts() && run.runMode == "predict")
+    return "mixture-of-experts models are trained and evaluated, but do not generate yet: experts' slots are given within "
+           "whole sequences; use run_mode train, finetune or eval";
   return "";
 }
 
