@@ -120,7 +120,7 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 }
 
 LogicalResult schedule(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
+  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
   if (isGeneration(c.run)) // emitGeneration makes its stages
     return success();

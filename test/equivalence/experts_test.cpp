@@ -2,7 +2,6 @@
 // losses and every gradient of each step. The capacity is too small for all tokens, so that dropping must agree, too.
 #include "test/equivalence/training.h"
 
-#include "planner/search.h"
 #include "runtime/train/run.h"
 
 #include <gmock/gmock.h>
@@ -37,8 +36,6 @@ class Experts : public testing::TestWithParam<SplitCase> {};
 
 TEST_P(Experts, CompiledTrainLikeTheUnsplitModel) {
   RunConfig run = equivalenceRun("mixtral");
-  if (const char *what = planner::whyNotExecutable(planOf(run, GetParam())))
-    GTEST_SKIP() << what;
   expectEqualTraining(trainCompiled(run, planOf(run, GetParam()), steps), unsplit());
 }
 
