@@ -37,7 +37,9 @@ static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
               isSame(exec::Function::UpdateScalars, Function::UPDATE_SCALARS) &&
               isSame(exec::Function::Rearrange, Function::REARRANGE) &&
               isSame(exec::Function::AttendCache, Function::ATTEND_CACHE) &&
-              isSame(exec::Function::TakeRow, Function::TAKE_ROW));
+              isSame(exec::Function::TakeRow, Function::TAKE_ROW) && isSame(exec::Function::Route, Function::ROUTE) &&
+              isSame(exec::Function::Dispatch, Function::DISPATCH) &&
+              isSame(exec::Function::Combine, Function::COMBINE));
 static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
               isSame(exec::TransferKind::AllGather, pb::Transfer::ALL_GATHER) &&
               isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&

@@ -99,6 +99,12 @@ bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
   return lastRead(shape, argument) <= shape.passes.lookup(stored);
 }
 
+/// Whether an output is the sum of what it holds and a term: its accumulator has no other place.
+static bool addsTo(const KernelShape &shape, unsigned output, unsigned input) {
+  return llvm::any_of(shape.accumulations,
+                      [&](const Accumulation &sum) { return sum.output == output && sum.operand == input; });
+}
+
 int64_t tensorBytes(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * tensor.getElementType().getIntOrFloatBitWidth() / 8;
@@ -257,7 +263,8 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
         return false;
       auto shape = fused ? analyzeKernel(fused.getBody().front(), fused.getShape(), fused.getSplit())
                          : FailureOr<KernelShape>(failure());
-      if (fused && (failed(shape) || !mayShare(*shape, result, use.getOperandNumber())))
+      if (fused && (failed(shape) || !(addsTo(*shape, result, use.getOperandNumber()) ||
+                                       mayShare(*shape, result, use.getOperandNumber()))))
         return false;
     } else if (!user->isBeforeInBlock(producer)) {
       return false;
@@ -440,7 +447,8 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::TakeRowOp>([&](auto) { return lowerTakeRow(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
-      .Case<model::RouteOp, model::DispatchOp, model::CombineOp>([&](auto) { return lowerMixture(op); })
+      .Case<model::RouteOp>([&](auto) { return lowerRoute(op); })
+      .Case<model::DispatchOp, model::CombineOp>([&](auto) { return lowerMoves(op); })
       .Case<dist::AllReduceOp>([&](auto) { return lowerAllReduce(op); })
       .Case<dist::AllGatherOp>([&](auto) { return lowerAllGather(op); })
       .Case<dist::ReduceScatterOp>([&](auto) { return lowerReduceScatter(op); })

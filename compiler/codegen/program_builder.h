@@ -116,7 +116,8 @@ private:
   mlir::LogicalResult lowerEmbed(mlir::Operation *op);
   mlir::LogicalResult lowerRope(mlir::Operation *op);
   mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);
-  mlir::LogicalResult lowerMixture(mlir::Operation *op);
+  mlir::LogicalResult lowerRoute(mlir::Operation *op);
+  mlir::LogicalResult lowerMoves(mlir::Operation *op);
   void updateScalars(double maxGradNorm);
   void copy(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
   /// From [a, b, bytes] to [b, a, bytes].

@@ -35,6 +35,15 @@ std::string parameterValue(const SegmentLayout &segment, const SegmentParameter 
 
 namespace {
 
+/// Of the axes that split a dimension those before the first that the mesh has further out: they count before all others.
+/// None where the order is the mesh's.
+uint32_t slowAxes(ArrayRef<StringAttr> axes) {
+  for (size_t i = 1; i < axes.size(); ++i)
+    if (exec::axisBit(axes[i]) < exec::axisBit(axes[i - 1]))
+      return axisBits(axes.take_front(i));
+  return 0;
+}
+
 pb::DataType storedType(const SegmentBucket &bucket) {
   return static_cast<pb::DataType>(static_cast<int>(*exec::dataType(bucket.stored)));
 }
@@ -166,6 +175,9 @@ private:
     entry.mutable_padded_shape()->Assign(parameter.paddedShape.begin(), parameter.paddedShape.end());
     for (const Axes &axes : parameter.sharding.dims)
       entry.add_split(axisBits(axes));
+    if (llvm::any_of(parameter.sharding.dims, [](const Axes &axes) { return slowAxes(axes) != 0; }))
+      for (const Axes &axes : parameter.sharding.dims)
+        entry.add_slow(slowAxes(axes));
     entry.mutable_initialization()->set_kind(
         static_cast<pb::Initialization::Kind>(static_cast<int>(parameter.initializer.kind)));
     entry.mutable_initialization()->set_stddev(parameter.initializer.stddev);

@@ -43,7 +43,6 @@ def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms, one of each per call at
   I32EnumAttrCase<"Prefill", 6, "prefill">, I32EnumAttrCase<"Decode", 7, "decode">,
   I32EnumAttrCase<"Weight", 8, "weight">]>;
 
-// The last three have no kernel yet and no number in the plan.
 def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of libraries", [
   I32EnumAttrCase<"Matmul", 0, "matmul">, I32EnumAttrCase<"AttentionForward", 1, "attention_forward">,
   I32EnumAttrCase<"AttentionBackward", 2, "attention_backward">, I32EnumAttrCase<"Embed", 3, "embed">,
@@ -52,8 +51,8 @@ def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of librari
   I32EnumAttrCase<"Zero", 8, "zero">, I32EnumAttrCase<"ReduceParts", 9, "reduce_parts">,
   I32EnumAttrCase<"UpdateScalars", 10, "update_scalars">, I32EnumAttrCase<"Rearrange", 11, "rearrange">,
   I32EnumAttrCase<"AttendCache", 12, "attend_cache">, I32EnumAttrCase<"TakeRow", 13, "take_row">,
-  I32EnumAttrCase<"Route", 100, "route">, I32EnumAttrCase<"Dispatch", 101, "dispatch">,
-  I32EnumAttrCase<"Combine", 102, "combine">]>;
+  I32EnumAttrCase<"Route", 14, "route">, I32EnumAttrCase<"Dispatch", 15, "dispatch">,
+  I32EnumAttrCase<"Combine", 16, "combine">]>;
 
 def Exec_TransferKind : Exec_Enum<"TransferKind", "Kinds of transfers; an instruction may start the first four", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,

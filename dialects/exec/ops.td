@@ -77,7 +77,7 @@ def Exec_LaunchOp : Exec_Instruction<"launch"> {
 def Exec_CallOp : Exec_Instruction<"call"> {
   let summary = "A kernel of the runtime: LibraryCall of plan.proto";
   let description = [{
-    - (C1) function is one of plan.proto in lower case, or route, dispatch or combine, which have no kernel yet.
+    - (C1) function is one of plan.proto in lower case.
     - (C2) there is one type per buffer.
     - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads, and
       that of a matmul before its bias, where it has a fourth buffer.

@@ -10,8 +10,6 @@ const char *whyNotExecutable(const Plan &plan) {
   for (size_t chunk = 1; chunk + 1 < plan.stages.size(); ++chunk)
     if (plan.stages[chunk].layers == 0)
       return "stages and chunks without layers between others";
-  if (plan.ep > 1)
-    return "experts on several ranks";
   if (plan.zero > 1)
     return "ZeRO 2 and 3";
   if (plan.offloads())
@@ -25,7 +23,6 @@ bool isExecutable(const Problem &problem, const Plan &plan) { return problem.exe
 
 const char *whyNotExecutable(const Pins &pins) {
   Plan plan;
-  plan.ep = pins.ep.value_or(1);
   plan.virtualStages = pins.virtualStages.value_or(1);
   plan.zero = pins.zero.value_or(0);
   plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);

@@ -251,8 +251,12 @@ void Structure::checkParameter(const pb::Parameter &parameter, const std::string
   if (parameter.padded_shape_size() != rank || parameter.split_size() != rank)
     return add("{}: has {} dimensions, {} padded ones and {} splits", name, rank, parameter.padded_shape_size(),
                parameter.split_size());
+  if (parameter.slow_size() != 0 && parameter.slow_size() != rank)
+    return add("{}: has {} dimensions, and {} orders of their axes", name, rank, parameter.slow_size());
   uint64_t elements = 1;
   for (int i = 0; i < rank; ++i) {
+    if (parameter.slow_size() != 0 && (parameter.slow(i) & ~parameter.split(i)) != 0)
+      add("{}: orders axes that do not split dimension {}", name, i);
     uint64_t size = parameter.shape(i), padded = parameter.padded_shape(i);
     if (size == 0 || padded < size || padded > maxBytes / elements)
       return add("{}: has size {} padded to {} in dimension {}", name, size, padded, i);
