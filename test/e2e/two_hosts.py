@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs a command on the first of two hosts, which are network namespaces with a cable between them.
 
-Usage: two_hosts.py [--after STEPS cut|die] COMMAND ...
+Usage: two_hosts.py [--after STEPS cut|die|kill] COMMAND ...
 In the command {first} and {second} are the hosts' addresses and {agent} is a program that runs a line on a host, as ssh
-does: agent ADDRESS LINE .... After so many lines of steps the cable is cut, or every process of the second host dies.
+does: agent ADDRESS LINE .... After so many lines of steps the cable is cut, every process of the second host dies, or the last rank of STATUS behind
+--status in the command is killed.
 Prints the command's output, then, where something was done to it, whether it took more than 5 seconds to end, and
 always which processes are left on each host, and `exit CODE`."""
+import json
 import os
 import pathlib
 import signal
@@ -64,6 +66,8 @@ with tempfile.TemporaryDirectory() as folder:
         elif fate == "die":
             for pid in processes_of(names[1]):
                 os.kill(pid, signal.SIGKILL)
+        elif fate == "kill":
+            os.kill(json.loads(pathlib.Path(words[words.index("--status") + 1]).read_text())[-1]["pid"], signal.SIGKILL)
         print(process.communicate(timeout=120)[0], end="")
         if fate:
             while any(processes_of(name) for name in names) and time.monotonic() < begin + 10:
