@@ -187,8 +187,8 @@ std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target) {
                        "--target cpu",
                        target.str());
   if (run.model.hasExperts() && run.runMode == "predict")
-    return "mixture-of-experts models are trained and evaluated, but do not generate yet: experts' slots are given within "
-           "whole sequences; use run_mode train, finetune or eval";
+    return "mixture-of-experts models are trained and evaluated, but do not generate yet: experts' slots are given "
+           "within whole sequences; use run_mode train, finetune or eval";
   return "";
 }
 

@@ -335,7 +335,8 @@ LogicalResult ProgramBuilder::lowerMoves(Operation *op) {
   call.function = op->getName().stripDialect();
   for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
     call.add(place(value), elementOf(value));
-  auto from = cast<RankedTensorType>(op->getOperand(2).getType()), to = cast<RankedTensorType>(op->getResult(0).getType());
+  auto from = cast<RankedTensorType>(op->getOperand(2).getType());
+  auto to = cast<RankedTensorType>(op->getResult(0).getType());
   RankedTensorType tokens = isa<model::DispatchOp>(op) ? from : to, experts = tokens == from ? to : from;
   llvm::append_range(call.sizes, cast<RankedTensorType>(op->getOperand(0).getType()).getShape());
   llvm::append_values(call.sizes, experts.getDimSize(3), experts.getDimSize(0), experts.getDimSize(2),

@@ -35,8 +35,8 @@ std::string parameterValue(const SegmentLayout &segment, const SegmentParameter 
 
 namespace {
 
-/// Of the axes that split a dimension those before the first that the mesh has further out: they count before all others.
-/// None where the order is the mesh's.
+/// Of the axes that split a dimension those before the first that the mesh has further out: they count before all
+/// others. None where the order is the mesh's.
 uint32_t slowAxes(ArrayRef<StringAttr> axes) {
   for (size_t i = 1; i < axes.size(); ++i)
     if (exec::axisBit(axes[i]) < exec::axisBit(axes[i - 1]))

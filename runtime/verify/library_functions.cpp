@@ -106,7 +106,8 @@ std::vector<OperandRule> route(Sizes &size) {
 
 /// Of tokens to experts, or back; a fifth buffer means weights.
 std::vector<OperandRule> moveRows(const pb::LibraryCall &call, Sizes &size) {
-  int64_t choices = size[0], batch = size[1], sequence = size[2], hidden = size[3], experts = size[4], capacity = size[5];
+  int64_t choices = size[0], batch = size[1], sequence = size[2], hidden = size[3];
+  int64_t experts = size[4], capacity = size[5];
   int64_t places = size.product({choices, batch, sequence});
   int64_t ofTokens = size.product({size[6] != 0 ? choices : 1, batch, sequence, hidden});
   int64_t ofExperts = size.product({experts, batch, capacity, hidden});

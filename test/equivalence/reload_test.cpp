@@ -122,7 +122,12 @@ TEST_F(ReloadExperts, EachPlanGoesOnWithEachOthersCheckpoint) {
   expectAllGoOnAlike({{.name = "one"},
                       {.name = "ep4_zero1", .ep = 4, .zero = 1},
                       {.name = "dp2_ep2", .dp = 2, .ep = 2},
-                      {.name = "tp2_pp2_ep2_spread", .tp = 2, .pp = 2, .ep = 2, .splitsExperts = false, .microBatches = 2}});
+                      {.name = "tp2_pp2_ep2_spread",
+                       .tp = 2,
+                       .pp = 2,
+                       .ep = 2,
+                       .splitsExperts = false,
+                       .microBatches = 2}});
 }
 
 TEST_F(Reload, EachPlanGoesOnWithEachOthersCheckpoint) {

@@ -125,7 +125,8 @@ TEST(Experts, RowsMoveThereAndBack) {
   forEachLevel([](const cpu::Loops &loops) {
     for (auto function : {pb::LibraryCall::DISPATCH, pb::LibraryCall::COMBINE})
       for (const MoveCase &c : kMoves)
-        for (auto [from, to] : {std::pair(pb::F32, pb::F32), {pb::BF16, pb::BF16}, {pb::BF16, pb::F32}, {pb::F16, pb::F16}}) {
+        for (auto [from, to] :
+             {std::pair(pb::F32, pb::F32), {pb::BF16, pb::BF16}, {pb::BF16, pb::F32}, {pb::F16, pb::F16}}) {
           CallUnderTest test = makeMove(function, c, from, to);
           std::vector<double> expected = expectedMove(test, c);
           test.run(1, loops);
