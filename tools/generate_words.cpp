@@ -1,6 +1,7 @@
 #include "tools/generate_words.h"
 
 #include "runtime/status.h"
+#include "tools/choose_device.h"
 #include "tools/data_command.h"
 
 #include <fmt/format.h>
@@ -11,6 +12,8 @@ void addModelOptions(CLI::App &command, ModelWords &words) {
   command.add_option("plan", words.plan, "the .plan file, compiled with --set run_mode=predict")->required();
   command.add_option("--checkpoint", words.checkpoint, "a checkpoint, or the folder of a run: its newest one")
       ->required();
+  command.add_option("--device", words.device, "cpu, cuda or emulated; default: what the plan is compiled for")
+      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
   command.add_option("--threads", words.threads, "threads per rank; default: cores / ranks")
       ->check(CLI::Range(1, 1024));
   addTokenizerOptions(command, words.tokenizer);
@@ -22,6 +25,7 @@ Model openModel(const ModelWords &words) {
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (std::string reason = rt::whyNotGenerating(plan); !reason.empty())
     throw rt::PlanError(fmt::format("{}: {}", words.plan, reason));
+  chooseDevice(words.device, plan, words.plan);
   if (words.tokenizerGiven->count() > 0)
     model.tokenizer = rt::openTokenizer(words.tokenizer);
   int threads = rt::threadsPerRank(words.threads, rt::Mesh(plan.mesh()).ranks());

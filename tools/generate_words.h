@@ -12,14 +12,14 @@
 namespace espalier {
 
 struct ModelWords {
-  std::string plan;
+  std::string plan, device;
   std::filesystem::path checkpoint;
   int threads = 0;
   rt::TokenizerOptions tokenizer;
   CLI::Option *tokenizerGiven = nullptr;
 };
 
-/// The plan, --checkpoint, --threads and the tokenizer's options.
+/// The plan, --checkpoint, --device, --threads and the tokenizer's options.
 void addModelOptions(CLI::App &command, ModelWords &words);
 
 /// A plan for generation with its ranks running.
