@@ -132,15 +132,12 @@ LogicalResult emitPrograms(Compilation &c) {
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
-  if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
+  if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out, c.options.openKernelRunner)))
     return failure();
   return success();
 }
 
 LogicalResult emitGeneration(Compilation &c) {
-  if (c.options.target != "cpu")
-    return emitError(c.module->getLoc()) << "run_mode predict is compiled for cpu only, got --target "
-                                         << c.options.target << "; say --target cpu";
   c.out.mutable_settings()->set_prompt_tokens(generationPhases(c.run.model).front().tokens);
   addGenerationNames(*c.module, c.plan, c.out);
   PlanTables tables(c.out);
