@@ -6,9 +6,9 @@
 #include "runtime/mesh.h"
 #include "runtime/plan_file.h"
 #include "tools/host_lines.h"
+#include "tools/mpirun.h"
 #include "tools/quote.h"
 
-#include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,26 +37,18 @@ void checkSlots(const LaunchWords &words, const std::vector<Host> &hosts, int ra
                                     words.run[1], ranks));
 }
 
-/// This process becomes mpirun, which ends as the first rank that ends ill does.
-[[noreturn]] void runMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ranks) {
+int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ranks) {
   std::vector<std::string> places;
   for (const Host &host : hosts)
     places.push_back(fmt::format("{}:{}", host.address, host.slots));
-  // Ranks of several threads are bound to no core; after a signal they have a minute to save.
-  std::vector<std::string> line = {
-      "mpirun", "-np",   std::to_string(ranks),       "--host", fmt::format("{}", fmt::join(places, ",")), "--bind-to",
-      "none",   "--mca", "odls_base_sigkill_timeout", "60"};
+  // Ranks of several threads are bound to no core.
+  std::vector<std::string> line = {"mpirun", "-np",     std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")),
+                                   "--bind-to", "none"};
   if (!words.ssh.empty())
     line.insert(line.end(), {"--mca", "plm_rsh_agent", words.ssh});
   line.push_back(ownFile());
   line.insert(line.end(), words.run.begin(), words.run.end());
-  std::vector<char *> pointers;
-  for (std::string &word : line)
-    pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  execvp(pointers[0], pointers.data());
-  throw rt::PlanError(fmt::format("CPU plans are launched by mpirun, which cannot be started ({}); install openmpi-bin",
-                                  std::strerror(errno)));
+  return runMpirun(std::move(line));
 }
 
 /// What host `node` runs. The token is the first line of its standard input; a second one, or the end, asks for the
@@ -98,7 +90,7 @@ int launch(const LaunchWords &words) {
   int ranks = rt::Mesh(plan.mesh()).ranks();
   checkSlots(words, hosts, ranks);
   if (plan.target() == "cpu")
-    runMpi(words, hosts, ranks);
+    return runOverMpi(words, hosts, ranks);
   return runOverSsh(words, hosts);
 }
 

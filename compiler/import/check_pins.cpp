@@ -2,7 +2,7 @@
 // → 5 or 10`.
 #include "compiler/import/check_pins.h"
 
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 #include <algorithm>
 #include <cmath>

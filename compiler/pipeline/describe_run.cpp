@@ -2,14 +2,15 @@
 
 #include "compiler/import/describe_weights.h"
 #include "compiler/pipeline/describe_identity.h"
+#include "compiler/plan/run_attributes.h"
 
 #include "dialects/model/dialect.h"
-#include "planner/explain.h"
-#include "planner/schedule.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <fstream>
 #include <set>
@@ -113,11 +114,14 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   addInput(run.file, out);
 }
 
-double stepFlops(ModuleOp joint, const ModelDescription &model) {
+double stepFlops(ModuleOp joint) {
   double total = 0;
-  for (const SegmentRun &run : model.runs) {
+  for (const SegmentRun &run : readRuns(joint)) {
     double flops = 0;
-    joint.lookupSymbol<func::FuncOp>(run.kind).walk([&](Operation *op) {
+    auto function = joint.lookupSymbol<func::FuncOp>(run.kind);
+    if (!function)
+      continue;
+    function.walk([&](Operation *op) {
       auto costed = dyn_cast<CostedOp>(op);
       if (costed && costed.isExpensive())
         flops += costed.flops();

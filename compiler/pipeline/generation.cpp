@@ -1,5 +1,7 @@
 #include "compiler/pipeline/generation.h"
 
+#include "compiler/pipeline/add_transfers.h"
+
 #include "dialects/exec/dialect.h"
 
 #include <algorithm>
@@ -67,11 +69,11 @@ private:
     pb::Transfer made = transfer("tok", pb::Transfer::COPY, "to_device");
     for (const char *name : inputNames) {
       std::string key = std::string(name) + "." + phase;
-      auto offset = regions.inputOffsets.find(key);
-      if (offset == regions.inputOffsets.end()) // no program reads it
+      auto input = regions.inputs.find(key);
+      if (input == regions.inputs.end()) // no program reads it
         continue;
-      *made.add_from() = at(exec::Region::Staged, offset->second, tables.findValue(key));
-      *made.add_to() = at(exec::Region::Inputs, offset->second, tables.findValue(key));
+      *made.add_from() = at(exec::Region::Staged, input->second.offset, tables.findValue(key));
+      *made.add_to() = at(exec::Region::Inputs, input->second.offset, tables.findValue(key));
     }
     return tables.transfer(std::move(made));
   }
@@ -129,10 +131,9 @@ void addGenerationNames(ModuleOp module, const planner::Plan &plan, pb::Plan &ou
   }
 }
 
-std::vector<PhaseTransfers> addGenerationTransfers(const RegionSizes &regions, const planner::Plan &plan,
-                                                   PlanTables &tables, const pb::Plan &out) {
-  for (const pb::Value &value : regions.values)
-    tables.value(value);
+std::vector<PhaseTransfers> addGenerationTransfers(ModuleOp module, const RegionSizes &regions,
+                                                   const planner::Plan &plan, PlanTables &tables, const pb::Plan &out) {
+  addPassingValues(module, tables);
   std::vector<PhaseTransfers> numbers;
   for (const char *name : phaseNames)
     numbers.push_back(TransferBuilder(regions, name, tables, out).build(plan.pp > 1));

@@ -7,6 +7,7 @@
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/import/build_model.h"
 #include "compiler/pipeline/lay_out_regions.h"
+#include "compiler/pipeline/segment_layout.h"
 #include "planner/plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -35,9 +36,10 @@ struct GenerationInputs {
 /// Lists roles, regions, queues that occur, and the entries. `module` has its programs.
 void addGenerationNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
-/// Adds the values of `regions`, and the transfers of each entry.
-std::vector<PhaseTransfers> addGenerationTransfers(const RegionSizes &regions, const planner::Plan &plan,
-                                                   PlanTables &tables, const rt::pb::Plan &out);
+/// Adds the module's values, and the transfers of each entry.
+std::vector<PhaseTransfers> addGenerationTransfers(mlir::ModuleOp module, const RegionSizes &regions,
+                                                   const planner::Plan &plan, PlanTables &tables,
+                                                   const rt::pb::Plan &out);
 
 /// Adds the stages to `out`, which has everything else.
 void assignGeneration(const GenerationInputs &inputs, rt::pb::Plan &out);

@@ -9,8 +9,8 @@
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
-#include "planner/cost.h"
-#include "planner/parallel.h"
+#include "planner/model/cost.h"
+#include "planner/search/parallel.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -443,7 +443,7 @@ private:
     SizeReader sizes(run.model, problem.dimensions, point);
     for (const SegmentLayout &segment : build.segments()) {
       bool hasTied =
-          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.description->tiedTo.empty(); });
+          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
       for (bool manyStages : {false, true}) {
         if (manyStages && !hasTied)
           continue;

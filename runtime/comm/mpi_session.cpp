@@ -13,8 +13,8 @@ namespace {
 constexpr int newsTag = 1, groupTag = 2, farewellTag = 3, firstLineTag = 16, lines = 1 << 16;
 constexpr int firstCollectiveTag = firstLineTag + lines;
 
-/// How long ranks that have stopped wait for others.
-constexpr std::chrono::milliseconds patience{1500};
+/// How long ranks that have stopped wait for others: where their launchers tell all of the stop, not for their news.
+constexpr std::chrono::milliseconds patience{1500}, patienceOfTold{200};
 
 template <size_t Size> void write(std::array<char, Size> &to, const std::string &from) {
   size_t length = std::min(from.size(), Size - 1);
@@ -159,7 +159,7 @@ bool MpiWorld::Session::finish(MpiMessages &messages) {
   std::optional<Clock::time_point> end;
   while (!messages.areDone()) {
     if (isStopped() && !end) // others' news end with their receives
-      end = Clock::now() + patience;
+      end = Clock::now() + (host ? patienceOfTold : patience);
     if (end && Clock::now() > *end)
       return false;
     rest();

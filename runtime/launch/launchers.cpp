@@ -291,6 +291,11 @@ bool Launchers::speaks() const {
   return isServerLost && (roster.size() < 2 || roster[1] == own);
 }
 
+bool Launchers::hasFirstEnded() const {
+  auto first = peers.find(-1);
+  return first != peers.end() && first->second.isLost;
+}
+
 void Launchers::leave() { send({MessageKind::Done, ""}); }
 
 } // namespace espalier::rt::launch

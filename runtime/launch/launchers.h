@@ -54,6 +54,8 @@ public:
   RankFailure report() const;
   /// Whether this launcher is the one that speaks to the user.
   bool speaks() const;
+  /// Whether the first launcher has ended; false at itself.
+  bool hasFirstEnded() const;
 
   /// This host's ranks have ended well.
   void leave();

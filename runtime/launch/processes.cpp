@@ -253,4 +253,14 @@ RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, cons
   return others.report();
 }
 
+void awaitSpeaker(launch::Launchers &others, const Patience &patience) {
+  constexpr int mostLooks = 5;
+  std::vector<Neighbour> none, gone;
+  Looks looks(patience.lookMilliseconds);
+  for (int passed = 0; passed < mostLooks && !others.hasFirstEnded(); passed += looks.isOver()) {
+    waitForNews({}, none, gone, &others, looks.millisecondsLeft());
+    others.turn(/*isLook=*/false);
+  }
+}
+
 } // namespace espalier::rt

@@ -50,4 +50,8 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
 /// After a failure: says what this host's ranks waited for, and hears what the others' did. Not for long.
 RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience);
 
+/// Until the launcher that speaks has ended, if not for long: what started these processes may end all others when one
+/// has ended ill.
+void awaitSpeaker(launch::Launchers &others, const Patience &patience);
+
 } // namespace espalier::rt

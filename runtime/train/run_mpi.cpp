@@ -8,6 +8,7 @@
 #include "runtime/comm/mpi.h"
 #include "runtime/crash_report.h"
 #include "runtime/launch/channel_address.h"
+#include "runtime/launch/mpi_daemon.h"
 #include "runtime/plan_file.h"
 #include "runtime/train/failure_report.h"
 #include "runtime/train/prepared_run.h"
@@ -165,7 +166,8 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
   ShmWorld host(/*ranks=*/1, sharedBytes, rank);
   ResultFile results;
   shareStopSignal();
-  launch::Launchers launchers([&] { return meetingOf(program, options, host); }, host.notices(), patienceOf(options));
+  launch::Launchers launchers([&] { return meetingOf(program, options, host); }, host.notices(),
+                              launcherPatienceOf(options));
   if (rank == 0) {
     host.notices().post(tokenNotice, makeToken());
     launchers.turn(/*isLook=*/false); // listens, before the rank asks where
@@ -175,9 +177,12 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   if (!failure)
     return resultOf(results);
+  if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())
+    launch::endDaemonBehind(getppid());
   if (launchers.speaks())
     throw *failure;
   writeFailureReport(program, options, *failure);
+  awaitSpeaker(launchers, patienceOf(options));
   throw ReportedElsewhere(1);
 }
 

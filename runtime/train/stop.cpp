@@ -12,7 +12,7 @@
 namespace espalier::rt {
 namespace {
 
-constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP};
+constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
 /// Signal handlers reach nothing else. What came first to this process, and to any that shares with it: a terminal
 /// sends to all of them, and only one speaks.
@@ -57,6 +57,17 @@ void shareStopSignal() {
 
 int stopSignal() { return first->load(); }
 
-const char *signalName(int signal) { return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "SIGHUP"; }
+const char *signalName(int signal) {
+  switch (signal) {
+  case SIGTERM:
+    return "SIGTERM";
+  case SIGINT:
+    return "SIGINT";
+  case SIGHUP:
+    return "SIGHUP";
+  default:
+    return "SIGUSR1";
+  }
+}
 
 } // namespace espalier::rt

@@ -40,9 +40,19 @@ Patience patienceOf(const RunOptions &options) {
   return patience;
 }
 
+Patience launcherPatienceOf(const RunOptions &options) {
+  Patience patience = patienceOf(options);
+  patience.silentLooks = std::max(1, static_cast<int>(options.failureSeconds * 1000 / patience.lookMilliseconds / 2));
+  return patience;
+}
+
 std::optional<RankFailure> watchRun(const Program &program, const RunOptions &options, ShmWorld &world,
                                     std::vector<Process> &processes, const OtherWatchers &others) {
   Supervision how{.patience = patienceOf(options), .neighbours = others.neighbours, .others = others.launchers};
+  // mpirun gives those that it ends a second, within which somebody has to say why.
+  constexpr int stoppingLooks = 3;
+  if (others.launchers)
+    how.patience.stoppingLooks = std::min(how.patience.stoppingLooks, stoppingLooks);
   how.describe = [&](int rank, Failure &failure) {
     describePlace(program.plan(), program.mesh().stage(world.firstRank() + rank), world.page(rank), failure);
   };

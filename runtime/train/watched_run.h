@@ -11,6 +11,9 @@ namespace espalier::rt {
 /// Three fifths of --failure-timeout for silence, one for the others' end; the rest for who is slow.
 Patience patienceOf(const RunOptions &options);
 
+/// Of launchers with each other: half of it for silence, as their daemons have to be ended, too.
+Patience launcherPatienceOf(const RunOptions &options);
+
 /// Who watches other ranks of the run.
 struct OtherWatchers {
   std::vector<Neighbour> neighbours = {}; ///< of this host

@@ -9,8 +9,8 @@
 #include "compiler/plan/profile_model.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
-#include "planner/cost.h"
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
+#include "planner/model/cost.h"
 #include "planner/search.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,0 +1,46 @@
+// RUN: espalier-opt --build-transfers --assign-stages --expand-schedule %S/inputs/two_stages.mlir | FileCheck %s
+
+// 1F1B: the first stage runs two forwards ahead, then a forward and a backward in turns, said once for two rounds. What a
+// RUN needs is waited for before it, what it makes leaves behind it.
+// CHECK: exec.list "train_step"
+// CHECK-NEXT: exec.block rounds 1 advance 0
+// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "set", call = 3, slots = []>, #exec.flight<transfer = "tok"
+// CHECK-NEXT: exec.wait_transfers
+// CHECK-NEXT: exec.run "forward" {calls = 3 : i64, first = array<i64>, first_call = 0 : i64, micro_batch = 0 : i64
+// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "out", call = 2, slots
+// CHECK-NEXT: exec.wait_transfers
+// CHECK-NEXT: exec.run "forward" {{.*}}micro_batch = 1 : i64
+// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "out", call = 2, micro_batch = 1{{.*}}transfer = "dout", call = 2, slots
+// CHECK-NEXT: exec.wait_transfers [#exec.flight<transfer = "dout", call = 2>]
+// The first backward writes the gradients of bucket 0, later ones add to them.
+// CHECK-NEXT: exec.run "backward" {backwards, calls = 3 : i64, first = array<i64: 0>
+// CHECK: exec.block rounds 2 advance 1
+// CHECK-NEXT: exec.wait_transfers
+// CHECK-NEXT: exec.run "forward" {{.*}}micro_batch = 2 : i64, slots = array<i64: 2, 2, 0, 0, 0>
+// CHECK-NEXT: exec.start_transfers
+// CHECK-NEXT: exec.wait_transfers
+// CHECK-NEXT: exec.run "backward" {{.*}}first = array<i64>{{.*}}micro_batch = 1 : i64
+
+// The last micro-batch is cut behind each layer, whose gradients are then scattered beside the next one.
+// CHECK: exec.run "backward" {backwards, calls = 1 : i64{{.*}}first_call = 2 : i64, micro_batch = 3 : i64
+// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.scatter", call = 2
+// CHECK-NEXT: exec.run "backward" {backwards, calls = 1 : i64{{.*}}first_call = 1 : i64, micro_batch = 3 : i64
+// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.scatter", call = 1
+// CHECK-NEXT: exec.wait_transfers
+// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "agree", call = 3
+// CHECK: exec.run "update"
+// CHECK-NEXT: exec.start_transfers [#exec.flight<transfer = "block.decayed.gather", call = 1
+
+// Evaluation is one forward of one micro-batch.
+// CHECK: exec.list "evaluate"
+// CHECK-COUNT-1: exec.run "evaluate"
+// CHECK-NOT: exec.run
+
+// The last stage runs each backward right behind its forward.
+// CHECK: exec.stage
+// CHECK: exec.list "train_step"
+// CHECK: exec.run "forward" {{.*}}micro_batch = 0 : i64
+// CHECK-NEXT: exec.run "backward" {{.*}}micro_batch = 0 : i64
+// CHECK: exec.block rounds 2 advance 1
+// CHECK: exec.run "forward" {{.*}}micro_batch = 1 : i64
+// CHECK: exec.run "backward" {{.*}}micro_batch = 1 : i64

@@ -1,0 +1,103 @@
+// mpirun kills its ranks a second after it is asked to end, which is too soon for a checkpoint. It has a process group of
+// its own, as a terminal sends a signal to all of one.
+#include "tools/mpirun.h"
+
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+constexpr std::array endSignals = {SIGTERM, SIGINT, SIGHUP};
+/// So many requests are passed on: the second ends ranks at once. Those after them end mpirun.
+constexpr int passedOn = 2;
+
+sigset_t awaitedSignals() {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  for (int signal : endSignals)
+    sigaddset(&awaited, signal);
+  sigaddset(&awaited, SIGCHLD);
+  return awaited;
+}
+
+/// In the child. Says why it did not become mpirun.
+[[noreturn]] void become(std::vector<std::string> &line, const sigset_t &mask, int fault) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (int nothing = open("/dev/null", O_RDONLY); nothing >= 0)
+    dup2(nothing, STDIN_FILENO); // a group in the background may not read from a terminal
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  std::vector<char *> pointers;
+  for (std::string &word : line)
+    pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp(pointers[0], pointers.data());
+  int error = errno;
+  [[maybe_unused]] ssize_t written = write(fault, &error, sizeof error);
+  _exit(127);
+}
+
+pid_t start(std::vector<std::string> &line, const sigset_t &mask) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw rt::MemoryError(fmt::format("the system refuses a pipe: {}", std::strerror(errno)));
+  std::fflush(nullptr);
+  pid_t id = fork();
+  if (id == 0)
+    become(line, mask, ends[1]);
+  int error = id < 0 ? errno : 0;
+  close(ends[1]);
+  if (id > 0 && read(ends[0], &error, sizeof error) == sizeof error)
+    waitpid(id, nullptr, 0);
+  close(ends[0]);
+  if (error != 0)
+    throw rt::PlanError(fmt::format("CPU plans are launched by mpirun, which cannot be started ({}); install openmpi-bin",
+                                    std::strerror(error)));
+  return id;
+}
+
+/// What mpirun's end means. Where it had to be ended, or crashes while it loses a host, the run has failed; what the ranks
+/// said last may be lost with it.
+int statusFor(int status, int signalHere) {
+  constexpr std::array ofRanks = {0, 1, 2, 3, 128 + SIGHUP, 128 + SIGINT, 128 + SIGUSR1, 128 + SIGPIPE, 128 + SIGTERM};
+  bool isByRanks = WIFEXITED(status) && std::ranges::find(ofRanks, WEXITSTATUS(status)) != ofRanks.end();
+  if (isByRanks)
+    return signalHere != 0 && WEXITSTATUS(status) == 128 + SIGUSR1 ? 128 + signalHere : WEXITSTATUS(status);
+  fmt::print(stderr, "espalier: mpirun ended by {} {}, which no rank did; why the ranks stopped is said above, or in "
+                     "--failure-report\n",
+             WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+  return 1;
+}
+
+} // namespace
+
+int runMpirun(std::vector<std::string> line) {
+  sigset_t awaited = awaitedSignals(), before;
+  sigprocmask(SIG_BLOCK, &awaited, &before);
+  pid_t id = start(line, before);
+  int first = 0, requests = 0, status = 0;
+  while (waitpid(id, &status, WNOHANG) != id) {
+    int signal = sigwaitinfo(&awaited, nullptr);
+    if (signal < 0 || signal == SIGCHLD)
+      continue;
+    if (first == 0)
+      first = signal;
+    kill(id, ++requests <= passedOn ? SIGUSR1 : SIGTERM);
+  }
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return statusFor(status, first);
+}
+
+} // namespace espalier
