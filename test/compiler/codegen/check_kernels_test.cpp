@@ -112,7 +112,7 @@ TEST_F(CheckKernels, OfADeviceAreRunThere) {
   auto device = [](size_t excess) {
     return [excess](const rt::pb::Plan &) { return std::make_unique<WrongDevice>(excess); };
   };
-  EXPECT_THAT(check(device(0)), HasSubstr("'row_0' at sm_0 gives 0 at element "));
+  EXPECT_THAT(check(device(0)), HasSubstr("'row_0' at sm_0 gives 0.00 at element "));
   EXPECT_THAT(check(device(1)), HasSubstr("'row_0' at sm_0 writes past the end of its result 0"));
   EXPECT_THAT(check(), HasSubstr("nothing here runs the plan's kernels"));
 }
