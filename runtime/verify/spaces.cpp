@@ -51,6 +51,9 @@ std::string Space::fault() {
   bool walks = std::ranges::any_of(kernel.operands(), [](const pb::Operand &operand) { return operand.walk() > 0; });
   if (kernel.space() == 0)
     return walks ? "walks through rows and columns that no buffer has" : faultOfScalars(0);
+  for (const pb::Buffer &buffer : launch.buffers())
+    if (shapes.isLess(buffer))
+      return ""; // rule E's bytes are all that is known
   int needed = kernel.shape() == "column" ? 3 : isGenerated() ? 1 : 0;
   if (launch.scalars_size() < needed)
     return fmt::format("{} scalars do not say what rows and columns there are", launch.scalars_size());
