@@ -9,7 +9,7 @@
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan_command.h"
 #include "compiler/write_whole.h"
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 #include "runtime/plan_file.h"
 
 #include <CLI/CLI.hpp>
@@ -92,7 +92,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   std::optional<RunConfig> run = importOrReport(arguments);
   if (!run)
     return UserError;
-  if (std::string reason = whyNotExecutable(*run); !reason.empty() && options.compileTo.empty()) {
+  if (std::string reason = whyNotExecutable(*run, options.target); !reason.empty() && options.compileTo.empty()) {
     fmt::print(stderr, "{}: error: {}\n", arguments.file, reason);
     return UserError;
   }
@@ -171,11 +171,9 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   compile->add_option("--emit-kernels", options.kernelFolder, "folder for the plan's kernels: LEVEL.ptx or LEVEL.so");
   CLI::Option *stop = compile->add_option("--compile-to", options.compileTo, "stop after a phase and print its IR")
                           ->check(CLI::IsMember(phaseNames()));
-  std::vector<std::string> sources = phaseNames();
-  sources.pop_back(); // the IR has nothing more after the last one
   CLI::Option *from =
       compile->add_option("--compile-from", options.compileFrom, "go on after a phase with the IR of --ir")
-          ->check(CLI::IsMember(sources));
+          ->check(CLI::IsMember(phaseNames()));
   CLI::Option *ir =
       compile->add_option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
   from->needs(ir);

@@ -2,11 +2,12 @@
 
 #include "compiler/codegen/check_kernels.h"
 #include "compiler/codegen/emit_subprograms.h"
-#include "compiler/codegen/guards.h"
+#include "compiler/codegen/emit_tables.h"
+#include "compiler/codegen/plan_tables.h"
 #include "compiler/import/build_model.h"
 #include "compiler/passes.h"
-#include "compiler/pipeline/assign_stages.h"
-#include "compiler/pipeline/build_optimizer.h"
+#include "compiler/pipeline/add_buckets.h"
+#include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/describe_run.h"
 #include "compiler/pipeline/generation.h"
 #include "compiler/plan/apply_plan.h"
@@ -30,16 +31,13 @@ namespace espalier {
 
 namespace {
 
-/// Everything that grows from phase to phase.
+/// What a phase reads and writes: all that later ones need is in the module.
 struct Compilation {
   MLIRContext &context;
   const RunConfig &run;
   const planner::Plan &plan;
   const CompileOptions &options;
   OwningOpRef<ModuleOp> module;
-  std::vector<SegmentLayout> segments;
-  RegionSizes regions;
-  double flopsPerStep = 0;
   rt::pb::Plan out;
 };
 
@@ -59,12 +57,8 @@ LogicalResult build(Compilation &c) {
     c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
   if (!c.module)
     return failure();
-  if (isGeneration(c.run))
-    (*c.module)->setAttr("exec.generation", UnitAttr::get(&c.context));
   applyPlan(*c.module, c.plan, c.run.model);
-  (*c.module)->setAttr("exec.target", StringAttr::get(&c.context, c.options.target));
-  if (c.options.check)
-    (*c.module)->setAttr("exec.guard_bytes", Builder(&c.context).getI64IntegerAttr(checkedGuardBytes));
+  labelRun(*c.module, c.run, c.plan, c.options);
   return success();
 }
 
@@ -79,34 +73,32 @@ LogicalResult differentiate(Compilation &c) {
         passes.addPass(createCSEPass());
       })))
     return failure();
-  if (trains)
-    c.flopsPerStep = stepFlops(*c.module, c.run.model) * c.plan.microBatches;
+  // Counted on global shapes, which only this phase has; generation has no joint functions, and none to count.
+  double flops = stepFlops(*c.module) * static_cast<double>(c.plan.microBatches);
+  (*c.module)->setAttr("exec.step_flops", Builder(&c.context).getF64FloatAttr(flops));
   return success();
 }
 
 LogicalResult partition(Compilation &c) {
-  if (failed(runPasses(c, [](OpPassManager &passes) {
-        passes.addPass(createPropagateShardings());
-        passes.addPass(createInsertReshards());
-        passes.addPass(createLocalize());
-      })))
-    return failure();
-  c.segments = layOutSegments(*c.module, c.run, c.plan);
-  return success();
+  return runPasses(c, [](OpPassManager &passes) {
+    passes.addPass(createPropagateShardings());
+    passes.addPass(createInsertReshards());
+    passes.addPass(createLocalize());
+  });
 }
 
 LogicalResult splitPhases(Compilation &c) {
-  if (isGeneration(c.run)) { // built as phases
-    c.regions = layOutRegions(*c.module, c.segments);
-    return success();
-  }
-  if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createSplitPhases()); })))
-    return failure();
-  buildOptimizer(*c.module, c.segments, c.run);
-  if (failed(runPasses(c, [](OpPassManager &passes) { passes.addPass(createCSEPass()); })))
-    return failure();
-  c.regions = layOutRegions(*c.module, c.segments);
-  return success();
+  return runPasses(c, [&](OpPassManager &passes) {
+    // Joint functions say where a parameter and its gradient live; behind the split they are gone.
+    passes.addPass(createFormBuckets());
+    if (!isGeneration(c.run)) { // that is built as phases, and has no optimizer
+      passes.addPass(createSplitPhases());
+      passes.addPass(createBuildOptimizer());
+      // The optimizer's functions repeat constants; what is laid out next should be all that stays.
+      passes.addPass(createCSEPass());
+    }
+    passes.addPass(createLayOutRegions());
+  });
 }
 
 LogicalResult lower(Compilation &c) {
@@ -127,6 +119,18 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
   return success();
 }
 
+LogicalResult schedule(Compilation &c) {
+  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
+    return emitError(c.module->getLoc()) << reason;
+  return runPasses(c, [](OpPassManager &passes) {
+    passes.addPass(createBuildTransfers());
+    // How far programs reach into their regions is known now: places are no larger than that.
+    passes.addPass(createAssignStages());
+    // Actions name the slots of the stage's lifetimes.
+    passes.addPass(createExpandSchedule());
+  });
+}
+
 LogicalResult emitPrograms(Compilation &c) {
   if (failed(emitSubprograms(*c.module, c.out, c.options.emitKernels)))
     return failure();
@@ -137,36 +141,23 @@ LogicalResult emitPrograms(Compilation &c) {
   return success();
 }
 
-LogicalResult emitGeneration(Compilation &c) {
-  if (c.options.target != "cpu")
+/// Writes the plan: a translation of the last phase's IR, which decides nothing.
+LogicalResult emit(Compilation &c) {
+  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
+    return emitError(c.module->getLoc()) << reason;
+  auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
+  if (!flops)
+    return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
+  if (isGeneration(c.run) && c.options.target != "cpu")
     return emitError(c.module->getLoc()) << "run_mode predict is compiled for cpu only, got --target "
                                          << c.options.target << "; say --target cpu";
-  c.out.mutable_settings()->set_prompt_tokens(generationPhases(c.run.model).front().tokens);
-  addGenerationNames(*c.module, c.plan, c.out);
-  PlanTables tables(c.out);
-  std::vector<PhaseTransfers> transfers = addGenerationTransfers(c.regions, c.plan, tables, c.out);
-  addBuckets(c.segments, c.run, tables, c.out);
-  if (failed(emitPrograms(c)))
-    return failure();
-  assignGeneration({c.run, c.plan, c.segments, c.regions, transfers}, c.out);
-  addCommunicators(c.out);
-  return success();
-}
-
-LogicalResult emit(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
-    return emitError(c.module->getLoc()) << reason;
-  describeRun(c.run, c.plan, c.flopsPerStep, c.out);
+  describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
   c.out.set_target(c.options.target);
-  if (isGeneration(c.run))
-    return emitGeneration(c);
-  addNames(*c.module, c.plan, c.out);
+  emitTables(*c.module, c.out);
   PlanTables tables(c.out);
-  StepTransfers transfers = addStepTransfers(c.regions, c.plan, tables);
-  std::vector<BucketTransfers> buckets = addBuckets(c.segments, c.run, tables, c.out);
-  if (failed(emitPrograms(c)))
+  emitBuckets(readSegments(*c.module), /*trains=*/!isGeneration(c.run), tables, c.out);
+  if (failed(emitPrograms(c)) || failed(emitStages(*c.module, c.out)))
     return failure();
-  assignStages({c.run, c.plan, c.segments, c.regions, buckets, transfers}, c.out);
   addCommunicators(c.out);
   return success();
 }
@@ -178,7 +169,7 @@ struct Phase {
 
 constexpr Phase phases[] = {
     {"model", build},        {"joint", differentiate}, {"partition", partition},
-    {"phases", splitPhases}, {"exec", lower},          {"plan", emit},
+    {"phases", splitPhases}, {"exec", lower},          {"plan", schedule},
 };
 
 std::string print(ModuleOp module) {
@@ -190,10 +181,14 @@ std::string print(ModuleOp module) {
 
 } // namespace
 
-std::string whyNotExecutable(const RunConfig &run) {
-  if (run.model.hasExperts())
-    return "mixture-of-experts models are planned, but not executed yet: the runtime has no kernels that move tokens "
-           "to experts; use `espalier plan`";
+std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target) {
+  if (run.model.hasExperts() && target != "cpu")
+    return fmt::format("mixture-of-experts models have no kernels that move tokens to experts on {}, but on cpu; say "
+                       "--target cpu",
+                       target.str());
+  if (run.model.hasExperts() && run.runMode == "predict")
+    return "mixture-of-experts models are trained and evaluated, but do not generate yet: experts' slots are given within "
+           "whole sequences; use run_mode train, finetune or eval";
   return "";
 }
 
@@ -212,7 +207,7 @@ Compilation start(MLIRContext &context, const RunConfig &run, const planner::Pla
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  return Compilation{context, run, plan, options, {}, {}, {}, 0, {}};
+  return Compilation{context, run, plan, options, {}, {}};
 }
 
 } // namespace
@@ -236,20 +231,26 @@ std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConf
     if (StringRef(phase.name) == "phases")
       break;
   }
-  return PartitionedModel{std::move(c.module), std::move(c.segments)};
+  std::vector<SegmentLayout> segments = readSegments(*c.module);
+  return PartitionedModel{std::move(c.module), std::move(segments)};
 }
 
 std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                                    const CompileOptions &options) {
   Compilation c = start(context, run, plan, options);
+  bool isReached = options.compileFrom.empty();
   for (auto [index, phase] : llvm::enumerate(phases)) {
-    if (failed(phase.run(c)))
-      return std::nullopt;
-    labelPhase(*c.module, phase.name, run, plan);
-    // Earlier phases run too: what they leave beside the IR (layout of parameters and regions, operation count) is
-    // derived from the run file again.
-    if (options.compileFrom == phase.name && !(c.module = readPhase(*c.module, options.irFile)))
-      return std::nullopt;
+    if (isReached) {
+      if (failed(phase.run(c)))
+        return std::nullopt;
+      labelPhase(*c.module, phase.name);
+    } else if (options.compileFrom == phase.name) {
+      if (!(c.module = readPhase(context, options.irFile, phase.name, run, plan, options)))
+        return std::nullopt;
+      isReached = true;
+    } else {
+      continue;
+    }
     if (failed(verifyPhase(*c.module, phase.name)))
       return std::nullopt;
     if (!options.dumpPhases.empty()) {
@@ -266,6 +267,8 @@ std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, c
     if (options.compileTo == phase.name)
       return Compiled{{}, print(*c.module)};
   }
+  if (failed(emit(c)))
+    return std::nullopt;
   return Compiled{std::move(c.out), {}};
 }
 

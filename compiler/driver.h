@@ -19,7 +19,7 @@ namespace espalier {
 struct CompileOptions {
   std::string target = "cpu"; ///< cpu or cuda
   std::string compileFrom;    ///< name of a phase whose IR is read from `irFile`; empty: none
-  std::string irFile;         ///< what `compileTo` or `dumpPhases` wrote of that phase for the same run and plan
+  std::string irFile;         ///< what `compileTo` or `dumpPhases` wrote of that phase for the same run, plan and target
   std::string compileTo;      ///< name of the last phase to run; the IR is then printed. Empty: all
   std::string dumpPhases;     ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
   bool check = false;         ///< guards behind all buffers, and every kernel compared with the interpreter
@@ -46,8 +46,8 @@ struct PartitionedModel {
 std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
                                              const planner::Plan &plan);
 
-/// Why no plan of the run can be executed by this version, whatever the split; empty when there are some.
-std::string whyNotExecutable(const RunConfig &run);
+/// Why no plan of the run can be executed on the target by this version, whatever the split; empty when there are some.
+std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target);
 
 /// Names of the phases, in order.
 std::vector<std::string> phaseNames();

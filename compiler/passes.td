@@ -55,6 +55,39 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
   }];
 }
 
+def FormBuckets : Pass<"form-buckets", "::mlir::ModuleOp"> {
+  let summary = "Lists the buckets of each segment: parameters that are reduced, updated and gathered as one";
+  let description = [{
+    Parameters of a localized joint function with equal storage type, decay, partial axes, share axes and norm weight lie
+    side by side; tied ones have a bucket each. Reads `model.parameters`, `model.sizes`, `exec.plan` (the ZeRO stage) and
+    `exec.optimizer` (masters); makes an `exec.segment` per function with `model.segment`, in generation per
+    `@<segment>.decode`, whose parameters prefill has, too.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def BuildOptimizer : Pass<"build-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Makes the end of a step: the norm and the update of each segment's buckets";
+  let description = [{
+    Adds `@<segment>.norm` and `@<segment>.update` for each `exec.segment`. Tensors are flat, [element], a whole bucket or,
+    with the attribute `exec.share = ["dp"]`, the rank's ZeRO-1 share of it; `model.name` is the bucket's. Adds
+    `@step.scalars`, without a body: its attribute `exec.max_grad_norm` (0: no clipping) says what becomes of the sums.
+    Numbers of AdamW are those of `exec.optimizer`.
+  }];
+  let dependentDialects = ["::espalier::model::ModelDialect", "::mlir::func::FuncDialect"];
+}
+
+def LayOutRegions : Pass<"lay-out-regions", "::mlir::ModuleOp"> {
+  let summary = "Says where arguments and results of functions lie in their regions, and which values they hold";
+  let description = [{
+    Sets `exec.offset`, `exec.value`, `exec.part` and `exec.bucket` on every argument and result whose role has a region;
+    parameters lie as `exec.segment` says, what a policy keeps in the order of the results that make it. Lists the sizes as
+    `exec.region` and the values that pass between programs as `exec.value`. With `exec.generation` on the module inputs
+    are those of each phase, and there are caches and logits.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
 def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups element-wise ops and reductions into exec.fused, one per kernel";
   let description = [{
@@ -89,6 +122,36 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
     other orders are tried. `exec.guard_bytes` on the module keeps so many bytes free behind each buffer; `exec.guards` on
     a program then lists them: offset, first and last instruction.
   }];
+}
+
+def BuildTransfers : Pass<"build-transfers", "::mlir::ModuleOp"> {
+  let summary = "Lists entries, queues, and what moves between ranks and the host outside of programs";
+  let description = [{
+    Adds an `exec.entry` for training and for evaluation, an `exec.transfer` for inputs, scalars, streams between stages and
+    each sum, scatter and gather of a bucket, and the `exec.value`s that these move. Names them on `exec.bucket`. A module
+    with `exec.generation` has entries for prefill and decode, with transfers for inputs, streams and logits of each.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
+  let summary = "Makes the stages: their calls, lifetimes and places";
+  let description = [{
+    An `exec.stage` per pipeline stage of `exec.plan` with its layers in forward order, chunk by chunk, the slots that the
+    schedule needs of each lifetime, a place for every region of a call, and what is exchanged with the host. For generation
+    there is one slot of everything, and a cache per layer.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
+def ExpandSchedule : Pass<"expand-schedule", "::mlir::ModuleOp"> {
+  let summary = "Writes the actions of each stage: what it runs, starts and waits for, in order";
+  let description = [{
+    Adds an `exec.list` per entry to every `exec.stage`: the planner's table of the schedule with the STARTs and WAITs that
+    it needs, sums behind the last RUN that adds to a bucket, and the step's end. What comes again for later micro-batches
+    is one `exec.block` of several rounds. For generation a list is inputs and stream in, one RUN, and stream or logits out.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
 
 def PrintPtx : Pass<"print-ptx", "::mlir::ModuleOp"> {

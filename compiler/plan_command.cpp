@@ -3,13 +3,13 @@
 #include "compiler/plan_command.h"
 
 #include "compiler/driver.h"
+#include "compiler/export/export_plan.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/fit_memory.h"
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
 #include "compiler/write_whole.h"
-#include "planner/explain.h"
-#include "planner/export_plan.h"
+#include "planner/answer/explain.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -294,9 +294,9 @@ private:
       return false;
     if (arguments.exportTo.empty())
       return true;
-    planner::ExportedPlan exported = arguments.exportTo == "megatron"      ? planner::exportMegatron(problem, plan)
-                                     : arguments.exportTo == "mindformers" ? planner::exportMindFormers(problem, plan)
-                                                                           : planner::exportTorchtitan(problem, plan);
+    ExportedPlan exported = arguments.exportTo == "megatron"      ? exportMegatron(problem, plan)
+                            : arguments.exportTo == "mindformers" ? exportMindFormers(problem, plan)
+                                                                  : exportTorchtitan(problem, plan);
     fmt::print("{}", exported.text);
     for (const std::string &left : exported.notExpressed)
       fmt::print(stderr, "{}: not expressed in {}: {}\n", arguments.file, arguments.exportTo, left);

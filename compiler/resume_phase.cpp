@@ -1,69 +1,75 @@
 #include "compiler/resume_phase.h"
 
-#include "dialects/exec/dialect.h"
-#include "planner/explain.h"
+#include "compiler/codegen/guards.h"
+#include "compiler/plan/run_attributes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/SourceMgr.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/SymbolTable.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
-#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 
 namespace espalier {
 
-void labelPhase(ModuleOp module, StringRef phase, const RunConfig &run, const planner::Plan &plan) {
-  Builder b(module.getContext());
-  SmallVector<NamedAttribute> sizes;
-  for (const auto &[name, size] : run.model.dims)
-    sizes.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(size)));
-  module->setAttr("model.phase", b.getStringAttr(phase));
-  module->setAttr("model.plan", b.getStringAttr(planner::describePlan(plan)));
-  module->setAttr("model.sizes", b.getDictionaryAttr(sizes));
-}
-
 namespace {
 
-/// What later phases rely on of one function, kernel or program.
-SmallVector<Attribute> interfaceOf(Operation *symbol) {
-  SmallVector<Attribute> parts = {SymbolTable::getSymbolName(symbol)};
-  for (StringRef name : {"function_type", "arg_attrs", "res_attrs"})
-    if (Attribute attribute = symbol->getAttr(name))
-      parts.push_back(attribute);
-  return parts;
+ArrayAttr symbolsOf(ModuleOp module) {
+  SmallVector<Attribute> names;
+  for (Operation &op : *module.getBody())
+    if (StringAttr name = SymbolTable::getSymbolName(&op))
+      names.push_back(name);
+  return ArrayAttr::get(module.getContext(), names);
 }
 
-/// The first difference in words; empty when later phases cannot tell one from the other.
-std::string difference(ModuleOp fresh, ModuleOp read) {
+/// The first difference in words between what the IR must say of itself and what it says; empty when it is the one that
+/// was asked for.
+std::string difference(ModuleOp wanted, ModuleOp read) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  for (StringRef label : {"model.phase", "model.plan", "model.sizes", "exec.guard_bytes"}) {
-    Attribute wanted = fresh->getAttr(label), got = read->getAttr(label);
-    if (wanted == got)
+  for (StringRef label : {"model.phase", "model.plan", "model.sizes", "model.runs", "exec.plan", "exec.optimizer",
+                          "exec.target", "exec.generation", "exec.guard_bytes"}) {
+    Attribute want = wanted->getAttr(label), got = read->getAttr(label);
+    if (want == got)
       continue;
-    stream << "needs " << label << " " << wanted << ", got ";
+    stream << "needs " << label << " ";
+    want ? stream << want : stream << "none";
+    stream << ", got ";
     got ? stream << got : stream << "none";
     return text;
   }
-  auto next = read.getBody()->begin(), end = read.getBody()->end();
-  for (Operation &wanted : *fresh.getBody()) {
-    if (next == end || interfaceOf(&wanted) != interfaceOf(&*next)) {
-      stream << "differs in @" << SymbolTable::getSymbolName(&wanted).getValue();
+  auto noted = read->getAttrOfType<ArrayAttr>("model.symbols");
+  ArrayAttr found = symbolsOf(read);
+  if (noted == found)
+    return text;
+  for (Attribute name : noted ? noted : found)
+    if (!llvm::is_contained(found, name)) {
+      stream << "differs in @" << cast<StringAttr>(name).getValue();
       return text;
     }
-    ++next;
-  }
-  if (next != end)
-    stream << "has @" << SymbolTable::getSymbolName(&*next).getValue() << " on top";
+  stream << "has other symbols than its model.symbols";
   return text;
 }
 
 } // namespace
 
-OwningOpRef<ModuleOp> readPhase(ModuleOp fresh, StringRef file) {
-  MLIRContext *context = fresh.getContext();
-  auto start = FileLineColLoc::get(context, file, 1, 1);
+void labelRun(ModuleOp module, const RunConfig &run, const planner::Plan &plan, const CompileOptions &options) {
+  Builder b(module.getContext());
+  setRunAttributes(module, run, plan);
+  module->setAttr("exec.target", b.getStringAttr(options.target));
+  if (options.check)
+    module->setAttr("exec.guard_bytes", b.getI64IntegerAttr(checkedGuardBytes));
+}
+
+void labelPhase(ModuleOp module, StringRef phase) {
+  module->setAttr("model.phase", StringAttr::get(module.getContext(), phase));
+  module->setAttr("model.symbols", symbolsOf(module));
+}
+
+OwningOpRef<ModuleOp> readPhase(MLIRContext &context, StringRef file, StringRef phase, const RunConfig &run,
+                                const planner::Plan &plan, const CompileOptions &options) {
+  auto start = FileLineColLoc::get(&context, file, 1, 1);
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(file, &message);
   if (!buffer) {
@@ -72,10 +78,13 @@ OwningOpRef<ModuleOp> readPhase(ModuleOp fresh, StringRef file) {
   }
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
-  OwningOpRef<ModuleOp> read = parseSourceFile<ModuleOp>(sources, context);
+  OwningOpRef<ModuleOp> read = parseSourceFile<ModuleOp>(sources, &context);
   if (!read)
     return {};
-  std::string found = difference(fresh, *read);
+  OwningOpRef<ModuleOp> wanted = ModuleOp::create(start);
+  labelRun(*wanted, run, plan, options);
+  labelPhase(*wanted, phase);
+  std::string found = difference(*wanted, *read);
   if (!found.empty()) {
     emitError(start) << found << "; give the run file and the phase that this file was made of, or make it again with "
                      << "--dump-phases";

@@ -1,21 +1,25 @@
-// A compilation resumed from the IR of one phase.
+// A compilation that goes on with the IR of one phase.
 #pragma once
 
-#include "compiler/import/run_config.h"
-#include "planner/plan.h"
+#include "compiler/driver.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
 namespace espalier {
 
-/// Notes in the module what it is the IR of: `model.phase`, `model.plan` and `model.sizes`.
-void labelPhase(mlir::ModuleOp module, llvm::StringRef phase, const RunConfig &run, const planner::Plan &plan);
+/// Sets what every phase's IR says of its compilation: the attributes of compiler/plan/run_attributes.h, `exec.target` and
+/// `exec.guard_bytes`.
+void labelRun(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan, const CompileOptions &options);
 
-/// The IR in `file`, to go on with in place of `fresh`, which the run file gives after the same phase. What later
-/// phases take from outside of the IR was derived together with `fresh`; it holds for the file too where labels,
-/// functions with their types and attributes, and programs are the same. A file that cannot be read, that is no valid
-/// IR or that differs there is reported as a diagnostic with its place; the result is then null.
-mlir::OwningOpRef<mlir::ModuleOp> readPhase(mlir::ModuleOp fresh, llvm::StringRef file);
+/// Notes after which phase the module is this, and its functions, kernels and programs: `model.phase`, `model.symbols`.
+void labelPhase(mlir::ModuleOp module, llvm::StringRef phase);
+
+/// The IR of `phase` in `file`, to go on with; earlier phases need not run. A file that cannot be read, that is no valid
+/// IR, that is of another phase, run, plan or target, or that lacks a symbol which it had is reported as a diagnostic
+/// with its place; the result is then null.
+mlir::OwningOpRef<mlir::ModuleOp> readPhase(mlir::MLIRContext &context, llvm::StringRef file, llvm::StringRef phase,
+                                            const RunConfig &run, const planner::Plan &plan,
+                                            const CompileOptions &options);
 
 } // namespace espalier

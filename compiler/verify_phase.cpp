@@ -20,7 +20,9 @@ const std::vector<Border> &borders() {
       {"model", {"builtin", "func", "model"}, {"model.cotangent"}},
       {"joint", {"builtin", "func", "model"}, {}},
       {"partition", {"builtin", "func", "model", "dist"}, {"dist.reshard"}},
-      {"phases", {"builtin", "func", "model", "dist"}, {"dist.reshard", "model.cotangent"}},
+      {"phases", {"builtin", "func", "model", "dist", "exec"}, {"dist.reshard", "model.cotangent", "exec.fused"}},
+      {"exec", {"builtin", "model", "exec"}, {"exec.fused"}},
+      {"plan", {"builtin", "model", "exec"}, {"exec.fused"}},
   };
   return rows;
 }

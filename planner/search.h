@@ -72,7 +72,7 @@ std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 /// As violations(), without asking whether the model has terms for the plan: quick.
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
-/// What of a plan is priced, but not executed yet; null when the executor can run it: dp, tp, sp, cp, pp with
+/// What of a plan is priced, but not executed yet; null when the executor can run it: dp, tp, sp, cp, ep, pp with
 /// any schedule, ZeRO 0 or 1, nothing offloaded.
 const char *whyNotExecutable(const Plan &plan);
 

@@ -42,10 +42,11 @@ HeldElements ownElements(const pb::Bucket &bucket, int64_t first, int64_t elemen
 ParameterBlock::ParameterBlock(const pb::Parameter &parameter, const Mesh &mesh, int rank) {
   for (int i = 0; i < parameter.shape_size(); ++i) {
     uint32_t axes = i < parameter.split_size() ? parameter.split(i) : 0;
+    uint32_t slow = i < parameter.slow_size() ? parameter.slow(i) : 0, fast = axes & ~slow;
     int64_t block = static_cast<int64_t>(parameter.padded_shape(i)) / mesh.count(axes);
     global.push_back(static_cast<int64_t>(parameter.shape(i)));
     size.push_back(block);
-    begin.push_back(block * mesh.index(rank, axes));
+    begin.push_back(block * (mesh.index(rank, slow) * mesh.count(fast) + mesh.index(rank, fast)));
     count *= block;
   }
 }

@@ -2,7 +2,7 @@
 // come from the columns.
 #include "tools/commands.h"
 
-#include "planner/published_report.h"
+#include "tools/published/report.h"
 #include "runtime/status.h"
 
 #include <filesystem>

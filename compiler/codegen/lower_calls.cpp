@@ -314,15 +314,32 @@ LogicalResult ProgramBuilder::lowerRope(Operation *op) {
   return success();
 }
 
-/// Calls that the runtime does not have yet: what the planner asks of them is where their buffers live.
-LogicalResult ProgramBuilder::lowerMixture(Operation *op) {
+LogicalResult ProgramBuilder::lowerRoute(Operation *op) {
+  auto route = cast<model::RouteOp>(op);
+  Call call;
+  call.function = "route";
+  call.add(place(route.getScores()), elementOf(route.getScores()));
+  call.add(place(route.getIds()), elementOf(route.getIds()));
+  call.add(place(route.getSlots()), elementOf(route.getSlots()));
+  call.outputs = 2;
+  llvm::append_range(call.sizes, cast<RankedTensorType>(route.getScores().getType()).getShape());
+  call.sizes.push_back(cast<RankedTensorType>(route.getIds().getType()).getDimSize(0));
+  call.sizes.push_back(route.getCapacity());
+  emit(call);
+  return success();
+}
+
+/// Rows of tokens to experts, or back.
+LogicalResult ProgramBuilder::lowerMoves(Operation *op) {
   Call call;
   call.function = op->getName().stripDialect();
   for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
     call.add(place(value), elementOf(value));
-  call.outputs = op->getNumResults();
+  auto from = cast<RankedTensorType>(op->getOperand(2).getType()), to = cast<RankedTensorType>(op->getResult(0).getType());
+  RankedTensorType tokens = isa<model::DispatchOp>(op) ? from : to, experts = tokens == from ? to : from;
   llvm::append_range(call.sizes, cast<RankedTensorType>(op->getOperand(0).getType()).getShape());
-  llvm::append_range(call.sizes, cast<RankedTensorType>(op->getResult(0).getType()).getShape());
+  llvm::append_values(call.sizes, experts.getDimSize(3), experts.getDimSize(0), experts.getDimSize(2),
+                      tokens.getRank() == 4 ? 1 : 0);
   emit(call);
   return success();
 }

@@ -53,7 +53,7 @@ bool isUpdated(StringRef role) {
 Type partialSums(Type result, int64_t parts) {
   MLIRContext *context = result.getContext();
   SmallVector<int64_t> shape = {parts};
-  SmallVector<StringAttr> names = {StringAttr::get(context, "part")};
+  SmallVector<StringAttr> names = {StringAttr::get(context, partDim)};
   llvm::append_range(shape, cast<RankedTensorType>(result).getShape());
   llvm::append_range(names, dimNames(result));
   return namedTensor(shape, names, Float32Type::get(context));
@@ -97,6 +97,12 @@ bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
   if (!to.columns && shape.outputs.size() > 1)
     return false;
   return lastRead(shape, argument) <= shape.passes.lookup(stored);
+}
+
+/// Whether an output is the sum of what it holds and a term: its accumulator has no other place.
+static bool addsTo(const KernelShape &shape, unsigned output, unsigned input) {
+  return llvm::any_of(shape.accumulations,
+                      [&](const Accumulation &sum) { return sum.output == output && sum.operand == input; });
 }
 
 int64_t tensorBytes(Type type) {
@@ -151,13 +157,19 @@ int64_t SegmentLayout::place(StringRef segment, StringRef region, StringRef name
 
 ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout)
     : function(function), kernels(kernels), layout(layout), builder(function.getLoc(), function.getContext()),
-      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())) {}
+      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())), shapes(function, layout.shapes) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
   int64_t number = static_cast<int64_t>(bufferTypes.size());
   bufferTypes.push_back(tensor);
   return bufferAt("virtual", number, tensorBytes(tensor), "%" + std::to_string(number),
                   cast<RankedTensorType>(tensor).getElementType());
+}
+
+exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts, ArrayRef<int64_t> split) {
+  exec::BufferAttr buffer = newBuffer(tensor);
+  shapes.set(buffer.getValue(), shapes.partsOf(part, parts, split));
+  return buffer;
 }
 
 exec::BufferAttr ProgramBuilder::bufferAt(StringRef region, int64_t offset, int64_t bytes, const Twine &value,
@@ -212,8 +224,30 @@ LogicalResult ProgramBuilder::placeArguments() {
     if (failed(buffer))
       return failure();
     places[argument] = *buffer;
+    shapes.addArgument(argument, buffer->getValue());
   }
+  shapes.follow();
   return success();
+}
+
+/// Shapes of the program's values: where a sum is made in place, its terms' value is the operand's.
+DictionaryAttr ProgramBuilder::shapesOfPlaces() {
+  auto add = [&](Value value) {
+    if (auto place = places.find(value); place != places.end())
+      shapes.set(place->second.getValue(), shapes.of(value));
+  };
+  for (auto [value, target] : copies)
+    shapes.set(target.getValue(), shapes.of(value));
+  for (BlockArgument argument : function.getArguments())
+    add(argument);
+  for (Operation &op : function.getBody().front().without_terminator())
+    llvm::for_each(op.getResults(), add);
+  // What kernels hand to each other is no value of the function.
+  for (auto [number, type] : llvm::enumerate(bufferTypes)) {
+    auto tensor = cast<RankedTensorType>(type);
+    shapes.set("%" + std::to_string(number), {tensor, SmallVector<int64_t>(tensor.getRank(), 0)});
+  }
+  return shapes.all();
 }
 
 bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned result) {
@@ -229,7 +263,8 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
         return false;
       auto shape = fused ? analyzeKernel(fused.getBody().front(), fused.getShape(), fused.getSplit())
                          : FailureOr<KernelShape>(failure());
-      if (fused && (failed(shape) || !mayShare(*shape, result, use.getOperandNumber())))
+      if (fused && (failed(shape) || !(addsTo(*shape, result, use.getOperandNumber()) ||
+                                       mayShare(*shape, result, use.getOperandNumber()))))
         return false;
     } else if (!user->isBeforeInBlock(producer)) {
       return false;
@@ -364,7 +399,11 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
   SmallVector<int64_t> inPlace;
   for (auto [index, result] : llvm::enumerate(op.getResults())) {
     if (shape.kind == "column") {
-      outputs.push_back(newBuffer(partialSums(result.getType(), extent)));
+      auto type = cast<RankedTensorType>(result.getType());
+      ValueShape whole = shapes.of(result);
+      outputs.push_back(newBuffer(partialSums(type, extent)));
+      shapes.set(outputs.back().getValue(),
+                 shapes.partsOf(withElement(type, builder.getF32Type()), extent, whole.split));
       continue;
     }
     outputs.push_back(place(result));
@@ -408,7 +447,8 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::TakeRowOp>([&](auto) { return lowerTakeRow(op); })
       .Case<model::RopeOp>([&](auto) { return lowerRope(op); })
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
-      .Case<model::RouteOp, model::DispatchOp, model::CombineOp>([&](auto) { return lowerMixture(op); })
+      .Case<model::RouteOp>([&](auto) { return lowerRoute(op); })
+      .Case<model::DispatchOp, model::CombineOp>([&](auto) { return lowerMoves(op); })
       .Case<dist::AllReduceOp>([&](auto) { return lowerAllReduce(op); })
       .Case<dist::AllGatherOp>([&](auto) { return lowerAllGather(op); })
       .Case<dist::ReduceScatterOp>([&](auto) { return lowerReduceScatter(op); })
@@ -440,6 +480,7 @@ LogicalResult ProgramBuilder::build() {
     updateScalars(norm.getValueAsDouble());
   waitForAll();
   program.setBufferTypesAttr(builder.getTypeArrayAttr(bufferTypes));
+  program->setAttr(shapesName, shapesOfPlaces());
   function.erase();
   return success();
 }

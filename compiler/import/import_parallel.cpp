@@ -3,7 +3,7 @@
 // check_pins.cpp.
 #include "compiler/import/check_pins.h"
 #include "compiler/import/run_reader.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 #include <algorithm>
 #include <fmt/format.h>

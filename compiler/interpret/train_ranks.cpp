@@ -3,7 +3,7 @@
 #include "compiler/interpret/ranks.h"
 #include "compiler/interpret/run_ranks.h"
 #include "compiler/pipeline/stage_calls.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 #include "runtime/train/initial_value.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ struct LayerState {
   LayerState *tiedOwner = nullptr;                        ///< holder of tied parameters on the same stage
 
   std::string globalName(const SegmentParameter &parameter) const {
-    if (!parameter.description->tiedTo.empty())
-      return parameter.description->tiedTo;
-    return call.kind + "." + (call.index < 0 ? "" : std::to_string(call.index) + ".") + parameter.description->name;
+    if (!parameter.tiedTo.empty())
+      return parameter.tiedTo;
+    return call.kind + "." + (call.index < 0 ? "" : std::to_string(call.index) + ".") + parameter.name;
   }
 };
 
@@ -123,7 +123,7 @@ private:
         local[d] /= context.axisSize(axis);
         begin[d] += context.coordinate(axis) * local[d];
       }
-      unpadded[d] = run.model.dims.at(parameter.description->dims[d]);
+      unpadded[d] = parameter.shape[d];
     }
     std::vector<int64_t> index(rankOfTensor, 0);
     for (int64_t flat = 0; flat < parameter.localElements; ++flat) {
@@ -145,7 +145,7 @@ private:
       std::vector<double> master(bucket.elements, 0.0);
       for (size_t number : bucket.parameters) {
         const SegmentParameter &parameter = layer.segment->parameters[number];
-        const Initializer &initializer = parameter.description->initializer;
+        const Initializer &initializer = parameter.initializer;
         auto kind = static_cast<rt::InitialKind>(static_cast<int>(initializer.kind));
         std::string global = layer.globalName(parameter);
         forEachElement(parameter, [&](int64_t flat, int64_t index) {
@@ -437,7 +437,7 @@ private:
           continue;
         std::vector<double> &whole = entry.gradients[layer.globalName(parameter)];
         int64_t elements = 1;
-        for (const std::string &dim : parameter.description->dims)
+        for (const std::string &dim : parameter.dims)
           elements *= run.model.dims.at(dim);
         whole.resize(elements);
         const SegmentBucket &bucket = layer.segment->bucketOf(parameter);

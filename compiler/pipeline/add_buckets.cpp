@@ -30,26 +30,34 @@ std::string totalValue(const SegmentBucket &bucket) {
 std::string parameterValue(const SegmentLayout &segment, const SegmentParameter &parameter) {
   const SegmentBucket &bucket = segment.bucketOf(parameter);
   bool ofOther = bucket.isTied; // named as its owner does
-  return bucket.name + "." + (ofOther ? StringRef(bucket.name).split('.').second.str() : parameter.description->name);
+  return bucket.name + "." + (ofOther ? StringRef(bucket.name).split('.').second.str() : parameter.name);
 }
 
 namespace {
 
-pb::DataType storedType(const RunConfig &run) {
-  DType type = run.dtypes.parameters;
-  return type == DType::F32 ? pb::F32 : type == DType::BF16 ? pb::BF16 : pb::F16;
+/// Of the axes that split a dimension those before the first that the mesh has further out: they count before all others.
+/// None where the order is the mesh's.
+uint32_t slowAxes(ArrayRef<StringAttr> axes) {
+  for (size_t i = 1; i < axes.size(); ++i)
+    if (exec::axisBit(axes[i]) < exec::axisBit(axes[i - 1]))
+      return axisBits(axes.take_front(i));
+  return 0;
+}
+
+pb::DataType storedType(const SegmentBucket &bucket) {
+  return static_cast<pb::DataType>(static_cast<int>(*exec::dataType(bucket.stored)));
 }
 
 class BucketEmitter {
 public:
-  BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, const RunConfig &run, PlanTables &tables)
-      : segment(segment), from(from), run(run), tables(tables), trains(run.runMode != "predict"), share(axisBits(from.shareAxes)),
+  BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, bool trains, PlanTables &tables)
+      : segment(segment), from(from), tables(tables), trains(trains), share(axisBits(from.shareAxes)),
         partial(axisBits(from.partialAxes) | (from.holders.empty() ? 0 : exec::axisBit("pp"))) {}
 
   pb::Bucket describe() {
     pb::Bucket bucket;
     bucket.set_name(from.name);
-    bucket.set_type(storedType(run));
+    bucket.set_type(storedType(from));
     bucket.set_elements(from.elements);
     bucket.set_partial(partial);
     bucket.mutable_holders()->Assign(from.holders.begin(), from.holders.end());
@@ -80,8 +88,6 @@ public:
   /// Over the stages that hold it, then over what shares nothing, then each rank's own share.
   BucketTransfers addTransfers(const pb::Bucket &bucket) {
     BucketTransfers transfers;
-    if (!trains)
-      return transfers;
     pb::Buffer source = bucket.gradient();
     uint32_t left = partial, pp = exec::axisBit("pp");
     auto reduce = [&](const char *suffix, uint32_t axes, const std::vector<uint32_t> &stages) {
@@ -152,29 +158,32 @@ private:
 
   /// The line of the bucket's first parameter.
   pb::Location locationFor(const std::string &transfer) const {
-    const SourceLocation &line = segment.parameters[from.parameters.front()].description->location;
     pb::Location location;
-    location.set_file(line.file);
-    location.set_line(line.line);
-    location.set_column(line.column);
+    LocationAttr at = segment.parameters[from.parameters.front()].location;
+    if (auto line = dyn_cast<FileLineColLoc>(at)) {
+      location.set_file(line.getFilename().str());
+      location.set_line(line.getLine());
+      location.set_column(line.getColumn());
+    }
     location.set_op(transfer);
     return location;
   }
 
   void addParameter(const SegmentParameter &parameter, uint32_t stored, uint32_t sum, pb::Parameter &entry) {
-    const ParameterDescription &description = *parameter.description;
-    entry.set_name(description.name);
-    for (const std::string &dim : description.dims)
-      entry.add_shape(run.model.dims.at(dim));
+    entry.set_name(parameter.name);
+    entry.mutable_shape()->Assign(parameter.shape.begin(), parameter.shape.end());
     entry.mutable_padded_shape()->Assign(parameter.paddedShape.begin(), parameter.paddedShape.end());
     for (const Axes &axes : parameter.sharding.dims)
       entry.add_split(axisBits(axes));
+    if (llvm::any_of(parameter.sharding.dims, [](const Axes &axes) { return slowAxes(axes) != 0; }))
+      for (const Axes &axes : parameter.sharding.dims)
+        entry.add_slow(slowAxes(axes));
     entry.mutable_initialization()->set_kind(
-        static_cast<pb::Initialization::Kind>(static_cast<int>(description.initializer.kind)));
-    entry.mutable_initialization()->set_stddev(description.initializer.stddev);
+        static_cast<pb::Initialization::Kind>(static_cast<int>(parameter.initializer.kind)));
+    entry.mutable_initialization()->set_stddev(parameter.initializer.stddev);
     entry.set_first(parameter.first);
     std::string name = parameterValue(segment, parameter);
-    addPart(name, storedType(run), parameter, stored);
+    addPart(name, storedType(from), parameter, stored);
     if (trains)
       addPart(name + ".gradient", pb::F32, parameter, sum, partial, /*additions=*/1);
   }
@@ -198,7 +207,6 @@ private:
 
   const SegmentLayout &segment;
   const SegmentBucket &from;
-  const RunConfig &run;
   PlanTables &tables;
   const bool trains; ///< else there are neither gradients nor an optimizer
   uint32_t share, partial;
@@ -206,14 +214,21 @@ private:
 
 } // namespace
 
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, const RunConfig &run,
-                                        PlanTables &tables, pb::Plan &out) {
+void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables, pb::Plan &out) {
+  for (const SegmentLayout &segment : segments)
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (static_cast<int>(bucket.number) >= out.buckets_size()) // a tied one is its owner's
+        *out.add_buckets() = BucketEmitter(segment, bucket, trains, tables).describe();
+}
+
+std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
+                                        pb::Plan &out) {
   std::vector<BucketTransfers> transfers;
   for (const SegmentLayout &segment : segments)
     for (const SegmentBucket &bucket : segment.buckets) {
       if (bucket.number < transfers.size()) // tied: its owner's
         continue;
-      BucketEmitter emitter(segment, bucket, run, tables);
+      BucketEmitter emitter(segment, bucket, /*trains=*/true, tables);
       *out.add_buckets() = emitter.describe();
       transfers.push_back(emitter.addTransfers(out.buckets(out.buckets_size() - 1)));
     }

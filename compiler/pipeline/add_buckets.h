@@ -24,8 +24,11 @@ struct BucketTransfers {
 /// The mesh axes, as the plan's bits.
 uint32_t axisBits(llvm::ArrayRef<mlir::StringAttr> axes);
 
-/// Adds the buckets of all segments with their values and transfers; the result is by number of the bucket.
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, const RunConfig &run,
-                                        PlanTables &tables, rt::pb::Plan &out);
+/// Adds the buckets of all segments, without gradients and state unless the plan trains; of values that are there it
+/// takes the numbers.
+void emitBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables, rt::pb::Plan &out);
+/// The same of a plan that trains, with their values and transfers; the result is by number of the bucket.
+std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, PlanTables &tables,
+                                        rt::pb::Plan &out);
 
 } // namespace espalier

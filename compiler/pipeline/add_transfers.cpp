@@ -2,7 +2,7 @@
 
 #include "compiler/codegen/kernel_shape.h"
 #include "dialects/exec/dialect.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 #include "runtime/abi.h"
 
@@ -129,10 +129,6 @@ std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> linePairs(const pb::
 } // namespace
 
 void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
-  for (uint32_t role = 0; role <= exec::getMaxEnumValForRole(); ++role)
-    out.add_roles(exec::stringifyRole(static_cast<exec::Role>(role)).str());
-  for (uint32_t region = 0; region <= exec::getMaxEnumValForRegion(); ++region)
-    out.add_regions(exec::stringifyRegion(static_cast<exec::Region>(region)).str());
   bool hasCollectives = false;
   module.walk([&](exec::StartOp) { hasCollectives = true; });
   bool hasLines = plan.pp > 1;
@@ -155,19 +151,31 @@ void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
   evaluate.add_finds(static_cast<uint32_t>(exec::Region::Parameters));
 }
 
-StepTransfers addStepTransfers(const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables) {
-  StepTransfers numbers;
-  for (const pb::Value &value : regions.values)
+void addPassingValues(ModuleOp module, PlanTables &tables) {
+  for (auto op : module.getOps<exec::ValueOp>()) {
+    pb::Value value;
+    value.set_name(op.getName().str());
+    value.set_type(static_cast<pb::DataType>(static_cast<int>(*exec::dataType(op.getType()))));
+    value.set_elements(op.getElements());
+    value.set_per_micro_batch(op.getPerMicroBatch());
+    value.set_resident(op.getResident());
     tables.value(value);
+  }
+}
+
+StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan,
+                               PlanTables &tables) {
+  StepTransfers numbers;
+  addPassingValues(module, tables);
   uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
   pb::Transfer inputs = transfer("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : inputNames) {
     int64_t value = tables.findValue(name);
     if (value < 0) // no program reads it
       continue;
-    uint64_t offset = regions.inputOffsets.at(name);
-    *inputs.add_from() = at(exec::Region::Staged, offset, regions.oneInputBytes, value);
-    *inputs.add_to() = at(exec::Region::Inputs, offset, regions.oneInputBytes, value);
+    RegionSizes::Input input = regions.inputs.at(name);
+    *inputs.add_from() = at(exec::Region::Staged, input.offset, input.bytes, value);
+    *inputs.add_to() = at(exec::Region::Inputs, input.offset, input.bytes, value);
   }
   numbers.inputs = tables.transfer(std::move(inputs));
   pb::Transfer set = transfer("set", pb::Transfer::COPY, "to_device", tables);

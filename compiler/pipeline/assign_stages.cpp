@@ -1,9 +1,9 @@
 // The device arena of a stage, in order: parameters, gradients, optimizer state, input slots, chunk by chunk what is kept
 // per micro-batch in flight (slot by slot: each call's incoming stream, then its saved values) and the buffers at its
-// borders, the two cotangents that calls take turns in, the workspace that all subprograms share, scalars. A call writes its stream straight into the next call's
-// saved stream. A stream that backward does not read is not kept: forward passes it on in the two buffers of the
-// cotangents. Where a stage has neighbouring chunks (the turn of a V) the one writes straight into what the other
-// receives. The host arena has what is exchanged with the host, twice.
+// borders, the two cotangents that calls take turns in, the workspace that all subprograms share, scalars. A call writes
+// its stream straight into the next call's saved stream. A stream that backward does not read is not kept: forward passes
+// it on in the two buffers of the cotangents. Where a stage has neighbouring chunks (the turn of a V) the one writes
+// straight into what the other receives. The host arena has what is exchanged with the host, twice.
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/fold_rounds.h"
@@ -86,7 +86,26 @@ public:
       layouts[segment.kind] = &segment;
   }
 
-  void run() {
+  void assign() {
+    std::vector<StageList> lists = expand(&expandSchedule);
+    for (int stage = 0; stage < in.plan.pp; ++stage)
+      assign(stage, callsOf(in.run, in.plan, stage), lists[stage]);
+  }
+
+  void addLists() {
+    std::vector<StageList> training = expand(&expandSchedule), evaluation = expand(&expandEvaluation);
+    for (int number = 0; number < in.plan.pp; ++number) {
+      Stage &stage = *out.mutable_stages(number);
+      espalier::addLists({in.transfers, in.buckets, terms, out, isVShaped(in.plan.schedule)}, training[number],
+                         evaluation[number], stage);
+      for (Actions &actions : *stage.mutable_entries())
+        foldRounds(stage, static_cast<uint32_t>(in.plan.pp), actions);
+    }
+  }
+
+private:
+  /// The lists of all stages, of a training step or of an evaluation.
+  std::vector<StageList> expand(std::vector<StageList> (*lists)(const planner::ScheduleTable &, const ListOptions &)) {
     auto table = planner::buildSchedule(in.plan.schedule, in.plan.pp, static_cast<int>(in.plan.microBatches),
                                         in.plan.virtualStages);
     std::vector<std::vector<std::vector<LayerCall>>> calls; // by stage and chunk
@@ -95,12 +114,9 @@ public:
     ListOptions options;
     options.everyChunkHasInputs = layersReadInputs();
     options.readsStreamAgain = [&](int stage, int chunk) { return readsStreamAgain(calls[stage][chunk].front()); };
-    std::vector<StageList> training = expandSchedule(table, options), evaluation = expandEvaluation(table, options);
-    for (int stage = 0; stage < in.plan.pp; ++stage)
-      assign(stage, calls[stage], training[stage], evaluation[stage]);
+    return lists(table, options);
   }
 
-private:
   uint32_t subprogram(const std::string &name) const {
     auto found = subprograms.find(name);
     return found == subprograms.end() ? 0 : found->second;
@@ -131,8 +147,7 @@ private:
     return subprogram(call.kind + "." + call.policy + ".backward") == 0 || reads(".backward") || reads(".weight");
   }
 
-  void assign(int number, ArrayRef<std::vector<LayerCall>> chunks, const StageList &training,
-              const StageList &evaluation) {
+  void assign(int number, ArrayRef<std::vector<LayerCall>> chunks, const StageList &training) {
     Stage &stage = *out.add_stages();
     for (const std::vector<LayerCall> &calls : chunks)
       for (const LayerCall &call : calls)
@@ -144,9 +159,6 @@ private:
     bindActivations(chunks, training, stage, places);
     bindCommon(stage, places);
     addExchanges(stage, places);
-    addLists({in.transfers, in.buckets, terms, out, isVShaped(in.plan.schedule)}, training, evaluation, stage);
-    for (Actions &actions : *stage.mutable_entries())
-      foldRounds(stage, static_cast<uint32_t>(in.plan.pp), actions);
   }
 
   void addCall(const LayerCall &call, Stage &stage) {
@@ -448,6 +460,8 @@ private:
 
 } // namespace
 
-void assignStages(const StageInputs &inputs, Plan &out) { StageAssigner(inputs, out).run(); }
+void assignStages(const StageInputs &inputs, Plan &out) { StageAssigner(inputs, out).assign(); }
+
+void expandStages(const StageInputs &inputs, Plan &out) { StageAssigner(inputs, out).addLists(); }
 
 } // namespace espalier

@@ -1,6 +1,8 @@
-// Puts a stage together: its calls in order, the places of their regions, and its lists of actions.
+// Puts a stage together: its calls in order, the places of their regions, and its lists of actions. On messages of the
+// plan; the passes assign-stages and expand-schedule write them down as IR (stage_passes.cpp).
 #pragma once
 
+#include "compiler/import/run_config.h"
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"
 #include "compiler/pipeline/lay_out_regions.h"
@@ -21,7 +23,9 @@ struct StageInputs {
   const StepTransfers &transfers;
 };
 
-/// Adds the stages to `out`, which has everything else.
+/// Adds the stages without their lists to `out`, which has everything else.
 void assignStages(const StageInputs &inputs, rt::pb::Plan &out);
+/// Adds the lists to the stages that assignStages made.
+void expandStages(const StageInputs &inputs, rt::pb::Plan &out);
 
 } // namespace espalier

@@ -1,13 +1,20 @@
 // AdamW with decoupled decay (Loshchilov and Hutter, ICLR 2019), one pass over memory per bucket. Gradients are sums
 // over tokens; gradient_scale normalizes, unscales and clips them at once. What moves between ranks before and after is
 // no part of it: the lists of actions start the buckets' transfers.
-#include "compiler/pipeline/build_optimizer.h"
+#include "compiler/passes.h"
+#include "compiler/pipeline/segment_layout.h"
+#include "compiler/plan/run_attributes.h"
 
 #include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 
 namespace espalier {
+
+#define GEN_PASS_DEF_BUILDOPTIMIZER
+#include "compiler/passes.h.inc"
 
 namespace {
 
@@ -21,9 +28,7 @@ public:
   }
 
   /// What follows belongs to a parameter: its line in the model file.
-  void moveTo(const SourceLocation &at) {
-    loc = at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
-  }
+  void moveTo(Location at) { loc = at; }
 
   RankedTensorType flat(int64_t elements, Type element) {
     return namedTensor({elements}, {b.getStringAttr("element")}, element);
@@ -70,8 +75,8 @@ private:
 };
 
 /// The line of the model file that a bucket's first parameter stands on.
-const SourceLocation &locationOf(const SegmentLayout &segment, const SegmentBucket &bucket) {
-  return segment.parameters[bucket.parameters.front()].description->location;
+LocationAttr locationOf(const SegmentLayout &segment, const SegmentBucket &bucket) {
+  return segment.parameters[bucket.parameters.front()].location;
 }
 
 void buildNorm(ModuleOp module, const SegmentLayout &segment) {
@@ -92,12 +97,10 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment) {
 }
 
 /// The update of one bucket, element by element.
-void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const RunConfig &run) {
+void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &adam) {
   OpBuilder &b = f.b;
   Type f32 = b.getF32Type();
-  Type stored = bucket.elementBytes == 4               ? f32
-                : run.dtypes.parameters == DType::BF16 ? Type(b.getBF16Type())
-                                                       : Type(b.getF16Type());
+  Type stored = bucket.stored;
   StringRef name = bucket.name;
   const Axes &share = bucket.shareAxes;
   RankedTensorType type = f.flat(bucket.partElements, f32);
@@ -122,7 +125,6 @@ void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, co
   Value moment1 = f.argument(type, "state", state("moment1"));
   Value moment2 = f.argument(type, "state", state("moment2"));
 
-  const OptimizerConfig &adam = run.optimizer;
   Value gradient = mul(sum, scalar("gradient_scale"));
   Value first = add(mul(moment1, constant(adam.beta1)), mul(gradient, constant(1 - adam.beta1)));
   Value second = add(mul(moment2, constant(adam.beta2)), mul(mul(gradient, gradient), constant(1 - adam.beta2)));
@@ -145,23 +147,25 @@ void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, co
   f.result(chosen(second, moment2, f32), "state", state("moment2"));
 }
 
-} // namespace
-
-void buildOptimizer(ModuleOp module, const std::vector<SegmentLayout> &segments, const RunConfig &run) {
-  for (const SegmentLayout &segment : segments) {
-    buildNorm(module, segment);
-    RegionFunction f(module, segment.kind + ".update");
-    for (const SegmentBucket &bucket : segment.buckets)
-      if (!bucket.isTiedHere) {
-        f.moveTo(locationOf(segment, bucket));
-        buildUpdate(f, bucket, segment.master, run);
-      }
-    f.finish();
+struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    OptimizerConfig adam = readOptimizer(module);
+    for (const SegmentLayout &segment : readSegments(module)) {
+      buildNorm(module, segment);
+      RegionFunction f(module, segment.kind + ".update");
+      for (const SegmentBucket &bucket : segment.buckets)
+        if (!bucket.isTiedHere) {
+          f.moveTo(locationOf(segment, bucket));
+          buildUpdate(f, bucket, segment.master, adam);
+        }
+      f.finish();
+    }
+    RegionFunction decides(module, "step.scalars");
+    decides.setAttribute("exec.max_grad_norm", decides.b.getF64FloatAttr(adam.clip ? adam.maxGradNorm : 0));
+    decides.finish();
   }
-  RegionFunction decides(module, "step.scalars");
-  decides.setAttribute("exec.max_grad_norm",
-                       decides.b.getF64FloatAttr(run.optimizer.clip ? run.optimizer.maxGradNorm : 0));
-  decides.finish();
-}
+};
 
+} // namespace
 } // namespace espalier

@@ -2,14 +2,16 @@
 
 #include "compiler/import/describe_weights.h"
 #include "compiler/pipeline/describe_identity.h"
+#include "compiler/pipeline/generation.h"
+#include "compiler/plan/run_attributes.h"
 
 #include "dialects/model/dialect.h"
-#include "planner/explain.h"
-#include "planner/schedule.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <fstream>
 #include <set>
@@ -106,6 +108,8 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_flops_per_step(flopsPerStep);
   describeData(run.data, *settings.mutable_data());
   settings.set_run_mode(run.runMode);
+  if (run.runMode == "predict")
+    settings.set_prompt_tokens(generationPhases(run.model).front().tokens);
   settings.set_load_checkpoint(run.loadCheckpoint);
   settings.set_resume_training(run.resume);
   describeIdentity(run, *out.mutable_identity());
@@ -113,11 +117,14 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   addInput(run.file, out);
 }
 
-double stepFlops(ModuleOp joint, const ModelDescription &model) {
+double stepFlops(ModuleOp joint) {
   double total = 0;
-  for (const SegmentRun &run : model.runs) {
+  for (const SegmentRun &run : readRuns(joint)) {
     double flops = 0;
-    joint.lookupSymbol<func::FuncOp>(run.kind).walk([&](Operation *op) {
+    auto function = joint.lookupSymbol<func::FuncOp>(run.kind);
+    if (!function)
+      continue;
+    function.walk([&](Operation *op) {
       auto costed = dyn_cast<CostedOp>(op);
       if (costed && costed.isExpensive())
         flops += costed.flops();

@@ -17,6 +17,6 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
 
 /// Floating-point operations of the joint functions of one micro-batch over all replicas, on global shapes: matrix
 /// products and attention, forward and backward, without recomputation (the usual count for MFU).
-double stepFlops(mlir::ModuleOp joint, const ModelDescription &model);
+double stepFlops(mlir::ModuleOp joint);
 
 } // namespace espalier

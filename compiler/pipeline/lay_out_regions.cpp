@@ -1,7 +1,13 @@
+// Where the arguments and results of phase functions lie in their regions, and which values they hold: the attributes
+// `exec.offset`, `exec.value`, `exec.part` and `exec.bucket`; and what stages need of it: exec.region, exec.value.
 #include "compiler/pipeline/lay_out_regions.h"
 
 #include "compiler/codegen/guards.h"
+#include "compiler/passes.h"
 #include "compiler/pipeline/add_buckets.h"
+#include "dialects/exec/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <set>
 
@@ -9,19 +15,16 @@ using namespace mlir;
 
 namespace espalier {
 
+#define GEN_PASS_DEF_LAYOUTREGIONS
+#include "compiler/passes.h.inc"
+
 namespace {
+
+constexpr const char *inputNames[] = {"tokens", "positions", "labels", "loss_weights"};
 
 uint64_t bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
-}
-
-rt::pb::DataType dataType(Type type) {
-  Type element = cast<RankedTensorType>(type).getElementType();
-  return element.isBF16()      ? rt::pb::BF16
-         : element.isF16()     ? rt::pb::F16
-         : element.isInteger() ? rt::pb::I32
-                               : rt::pb::F32;
 }
 
 /// Offset of "block.decayed.moment2" and its like in the state.
@@ -35,53 +38,119 @@ uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
 /// Buckets have a point in their names, parameters have none.
 bool isBucketName(StringRef name) { return name.contains('.'); }
 
+/// A value that one program leaves for another.
+struct PassingValue {
+  std::string name;
+  RankedTensorType type;
+  bool isResident = false;
+};
+
 class RegionLayout {
 public:
   RegionLayout(ModuleOp module, const std::vector<SegmentLayout> &segments)
       : context(module.getContext()), segments(segments) {
     sizes.guardBytes = guardBytes(module);
-    for (const char *name : {"tokens", "positions", "labels", "loss_weights"})
-      sizes.inputOffsets[name] = 0;
   }
 
-  /// All functions read inputs of one shape, [batch, seq] of four bytes each.
+  /// All functions of training read inputs of one shape, [batch, seq] of four bytes each.
   void placeInputs(ModuleOp module) {
+    uint64_t bytes = 0;
     module.walk([&](func::FuncOp function) {
       for (BlockArgument argument : function.getArguments())
         if (role(function, argument) == "input")
-          sizes.oneInputBytes = bytesOf(argument.getType());
+          bytes = bytesOf(argument.getType());
     });
-    for (const char *name : {"tokens", "positions", "labels", "loss_weights"}) {
-      sizes.inputOffsets[name] = sizes.inputBytes;
-      sizes.inputBytes += alignUp(sizes.oneInputBytes, sizes.guardBytes);
-    }
+    for (const char *name : inputNames)
+      placeInput(name, bytes);
   }
 
-  void place(func::FuncOp function) {
+  LogicalResult place(func::FuncOp function) {
     if (function.getName().starts_with("step."))
-      return;
+      return success();
     auto [kind, phase] = function.getName().split('.');
-    segment = &*llvm::find_if(segments, [&, name = kind](const SegmentLayout &s) { return s.kind == name; });
+    auto found = llvm::find_if(segments, [&, name = kind](const SegmentLayout &s) { return s.kind == name; });
+    if (found == segments.end())
+      return function.emitError("needs an exec.segment of kind '") << kind << "', which form-buckets lists";
+    segment = &*found;
     policy = phase.split('.').first;
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
+      if (!isKnown(function.getArgAttrDict(index)))
+        return emitError(argument.getLoc()) << unknownText << " argument " << index << " of @" << function.getSymName();
       for (NamedAttribute attribute : describe(function.getArgAttrDict(index), argument.getType()))
         function.setArgAttr(index, attribute.getName(), attribute.getValue());
     }
-    for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+    for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
+      if (!isKnown(function.getResultAttrDict(index)))
+        return function.emitError(unknownText) << " result " << index << " of @" << function.getSymName();
       for (NamedAttribute attribute : describe(function.getResultAttrDict(index), type))
         function.setResultAttr(index, attribute.getName(), attribute.getValue());
+    }
+    return success();
   }
 
-  RegionSizes sizes;
+  /// Lists what was laid out.
+  void write(ModuleOp module) const {
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    auto add = [&](exec::Region region, StringRef holds, uint64_t offset, uint64_t bytes) {
+      b.create<exec::RegionOp>(module.getLoc(), exec::stringifyRegion(region), holds, offset, bytes);
+    };
+    std::vector<std::pair<std::string, RegionSizes::Input>> inputs(sizes.inputs.begin(), sizes.inputs.end());
+    llvm::stable_sort(inputs, [](const auto &a, const auto &b) { return a.second.offset < b.second.offset; });
+    for (const auto &[name, input] : inputs)
+      add(exec::Region::Inputs, name, input.offset, input.bytes);
+    for (const auto &[key, bytes] : sizes.savedBytes)
+      add(*exec::symbolizeRegion(key.second), key.first, 0, bytes);
+    add(exec::Region::StreamIn, "stream", 0, sizes.streamBytes);
+    for (const auto &[kind, bytes] : sizes.cacheBytes)
+      add(exec::Region::Cache, kind, 0, bytes);
+    if (sizes.logitsBytes > 0)
+      add(exec::Region::Logits, "logits", 0, sizes.logitsBytes);
+    UnitAttr yes = b.getUnitAttr(), no;
+    for (const auto &[name, type, isResident] : values)
+      b.create<exec::ValueOp>(module.getLoc(), b.getStringAttr(name), TypeAttr::get(type.getElementType()),
+                              b.getI64IntegerAttr(type.getNumElements()), ArrayAttr(), ArrayAttr(),
+                              /*per_micro_batch=*/isResident ? no : yes, /*resident=*/isResident ? yes : no,
+                              StringAttr(), b.getI64IntegerAttr(0), b.getI64IntegerAttr(0));
+  }
 
 private:
+  /// Its offset in a slot of the inputs.
+  uint64_t placeInput(const std::string &name, uint64_t bytes) {
+    auto [entry, isNew] = sizes.inputs.try_emplace(name, RegionSizes::Input{sizes.inputBytes, bytes});
+    if (isNew)
+      sizes.inputBytes += alignUp(bytes, sizes.guardBytes);
+    return entry->second.offset;
+  }
+
   static StringRef role(func::FuncOp function, BlockArgument argument) {
     auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
     return role ? role.getValue() : "";
   }
 
   bool isGeneration() const { return policy == "prefill" || policy == "decode"; }
+
+  static constexpr const char *unknownText =
+      "needs model.role and the model.name of something that exec.segment lists, at";
+
+  /// Whether an argument or result is what it must be for `describe`.
+  bool isKnown(DictionaryAttr attributes) const {
+    auto role = attributes ? attributes.getAs<StringAttr>("model.role") : StringAttr();
+    auto name = attributes ? attributes.getAs<StringAttr>("model.name") : StringAttr();
+    if (!role || !name)
+      return false;
+    if (role == "input")
+      return isGeneration() || llvm::is_contained(inputNames, name.getValue());
+    if (role.getValue().starts_with("saved"))
+      return exec::symbolizeRegion(role.getValue()).has_value();
+    if (role == "state" || role == "parameter" || role == "accumulator") {
+      StringRef bucket = role == "state" ? name.getValue().rsplit('.').first : name.getValue();
+      return isBucketName(bucket)
+                 ? llvm::any_of(segment->buckets, [&](const SegmentBucket &b) { return b.name == bucket; })
+                 : llvm::any_of(segment->parameters, [&](const SegmentParameter &p) { return p.name == bucket; });
+    }
+    return true;
+  }
 
   /// What an argument or result gets, by its role.
   NamedAttrList describe(DictionaryAttr attributes, Type type) {
@@ -108,13 +177,10 @@ private:
       value(passing("logits", type));
     } else if (role == "input" && isGeneration()) { // each phase has inputs of its own size
       std::string key = name.str() + "." + policy;
-      auto [entry, isNew] = sizes.inputOffsets.try_emplace(key, sizes.inputBytes);
-      if (isNew)
-        sizes.inputBytes += alignUp(bytesOf(type), sizes.guardBytes);
-      offset(entry->second);
+      offset(placeInput(key, bytesOf(type)));
       value(passing(key, type));
     } else if (role == "input") {
-      offset(sizes.inputOffsets.at(name.str()));
+      offset(sizes.inputs.at(name.str()).offset);
       value(passing(name.str(), type));
     } else if (role.starts_with("saved")) { // the phase that makes them lists them first, in order
       std::string key = segment->kind + "." + policy;
@@ -151,36 +217,60 @@ private:
       list.set("exec.part", b.getI64IntegerAttr(part));
   }
 
-  /// A value that passes between programs, of a micro-batch unless it is resident; the first one to name it describes it.
+  /// A value that passes between programs, of a micro-batch unless it is resident. The first one to name it describes it.
   std::string passing(const std::string &name, Type type, bool isResident = false) {
-    if (!known.insert(name).second)
-      return name;
-    rt::pb::Value &value = sizes.values.emplace_back();
-    value.set_name(name);
-    value.set_type(dataType(type));
-    value.set_elements(cast<RankedTensorType>(type).getNumElements());
-    value.set_per_micro_batch(!isResident);
-    value.set_resident(isResident);
+    if (known.insert(name).second)
+      values.push_back({name, cast<RankedTensorType>(type), isResident});
     return name;
   }
 
   MLIRContext *context;
   const std::vector<SegmentLayout> &segments;
   const SegmentLayout *segment = nullptr;
+  RegionSizes sizes;
   std::string policy;
   std::set<std::string> known;
+  std::vector<PassingValue> values; ///< streams, cotangents, inputs, saved, caches; by first use
   std::map<std::string, uint64_t> savedOffsets;
+};
+
+struct LayOutRegionsPass : impl::LayOutRegionsBase<LayOutRegionsPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    std::vector<SegmentLayout> segments = readSegments(module);
+    RegionLayout layout(module, segments);
+    if (!module->hasAttr("exec.generation"))
+      layout.placeInputs(module);
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(layout.place(function)))
+        return signalPassFailure();
+    layout.write(module);
+  }
 };
 
 } // namespace
 
-RegionSizes layOutRegions(ModuleOp module, const std::vector<SegmentLayout> &segments) {
-  RegionLayout layout(module, segments);
-  if (!module->hasAttr("exec.generation"))
-    layout.placeInputs(module);
-  for (auto function : module.getOps<func::FuncOp>())
-    layout.place(function);
-  return layout.sizes;
+RegionSizes readRegions(ModuleOp module) {
+  RegionSizes sizes;
+  sizes.guardBytes = guardBytes(module);
+  for (auto op : module.getOps<exec::RegionOp>()) {
+    exec::Region region = *exec::symbolizeRegion(op.getRegion());
+    std::string holds = op.getHolds().str();
+    uint64_t offset = op.getOffset(), bytes = op.getBytes();
+    if (region == exec::Region::Inputs) {
+      sizes.inputs[holds] = {offset, bytes};
+      sizes.inputBytes = std::max(sizes.inputBytes, offset + alignUp(bytes, sizes.guardBytes));
+    } else if (region == exec::Region::StreamIn) {
+      sizes.streamBytes = bytes;
+    } else if (region == exec::Region::Cache) {
+      sizes.cacheBytes[holds] = bytes;
+    } else if (region == exec::Region::Logits) {
+      sizes.logitsBytes = bytes;
+    } else {
+      sizes.savedBytes[{holds, op.getRegion().str()}] = bytes;
+    }
+  }
+  return sizes;
 }
 
 } // namespace espalier

@@ -1,6 +1,6 @@
 #include "compiler/pipeline/order_transfers.h"
 
-#include "planner/simulate.h"
+#include "planner/model/simulate.h"
 
 #include <algorithm>
 #include <cassert>

@@ -2,7 +2,7 @@
 // transfers in this order, so that a send and its receive never stand crosswise.
 #pragma once
 
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 #include <vector>
 

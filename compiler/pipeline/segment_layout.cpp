@@ -1,11 +1,6 @@
 #include "compiler/pipeline/segment_layout.h"
 
-#include "compiler/codegen/guards.h"
-#include "compiler/pipeline/stage_calls.h"
-
-#include "llvm/Support/MathExtras.h"
-
-#include <map>
+#include "dialects/exec/dialect.h"
 
 using namespace mlir;
 
@@ -13,7 +8,7 @@ namespace espalier {
 
 const SegmentParameter &SegmentLayout::parameter(StringRef name) const {
   for (const SegmentParameter &parameter : parameters)
-    if (parameter.description->name == name)
+    if (parameter.name == name)
       return parameter;
   llvm_unreachable("a function reads a parameter that its segment does not declare");
 }
@@ -26,7 +21,7 @@ const SegmentBucket &SegmentLayout::bucket(StringRef name) const {
 }
 
 uint64_t SegmentLayout::parameterOffset(const SegmentParameter &parameter) const {
-  return bucketOf(parameter).storedOffset + parameter.first * parameter.elementBytes;
+  return bucketOf(parameter).storedOffset + parameter.first * bucketOf(parameter).elementBytes;
 }
 
 uint64_t SegmentLayout::gradientOffset(const SegmentParameter &parameter) const {
@@ -41,195 +36,70 @@ std::vector<std::string> stateParts(const SegmentLayout &segment) {
 
 namespace {
 
-/// What the arguments of a localized joint function say about one parameter.
-SegmentParameter readParameter(func::FuncOp function, const ParameterDescription &description, const Layout &layout,
-                               const planner::Plan &plan) {
+Axes axesOf(ArrayAttr names) { return Axes(names.getAsRange<StringAttr>()); }
+
+SegmentParameter readParameter(exec::ParameterOp op) {
   SegmentParameter parameter;
-  parameter.description = &description;
-  for (BlockArgument argument : function.getArguments()) {
-    auto attribute = [&](StringRef name) {
-      return function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), name);
-    };
-    if (!attribute("model.name") || attribute("model.name").getValue() != description.name)
-      continue;
-    auto type = cast<RankedTensorType>(argument.getType());
-    auto sharding = Sharding(function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding"));
-    if (attribute("model.role").getValue() == "parameter") {
-      parameter.sharding = sharding;
-      parameter.localElements = type.getNumElements();
-      parameter.elementBytes = type.getElementTypeBitWidth() / 8;
-      for (auto [size, axes] : llvm::zip_equal(type.getShape(), sharding.dims))
-        parameter.paddedShape.push_back(size * layout.size(axes));
-    } else if (attribute("model.role").getValue() == "accumulator") {
-      // Gradients meet in the order in which they were added up; a group is named in the order of the mesh.
-      for (StringAttr axis : layout.mesh().getAxes())
-        if (llvm::is_contained(sharding.partial, axis) && layout.mesh().size(axis.getValue()) > 1)
-          parameter.partialAxes.push_back(axis);
-    }
-  }
-  int64_t shares = 1;
-  for (StringAttr axis : layout.mesh().getAxes()) {
-    bool isOfSamples = axis == "dp" || axis == "cp" || axis == "ep";
-    bool splits =
-        llvm::any_of(parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
-    // What works on whole sequences has the same gradient on all context ranks.
-    bool isSummed = llvm::is_contained(parameter.partialAxes, axis);
-    if (plan.zero >= 1 && isOfSamples && isSummed && !splits && layout.mesh().size(axis.getValue()) > 1) {
-      parameter.shareAxes.push_back(axis);
-      shares *= layout.mesh().size(axis.getValue());
-    }
-  }
-  int64_t splits = 1;
-  for (const Axes &axes : parameter.sharding.dims)
-    splits *= layout.size(axes);
-  parameter.replicas = plan.ranks() / plan.pp / splits / shares;
+  parameter.name = op.getName().str();
+  auto type = cast<RankedTensorType>(op.getLocal());
+  for (StringAttr dim : dimNames(type))
+    parameter.dims.push_back(dim.str());
+  parameter.shape = op.getShape().vec();
+  parameter.paddedShape = op.getPaddedShape().vec();
+  parameter.sharding = Sharding(cast<dist::ShardingAttr>(op.getSharding()));
+  parameter.initializer.kind =
+      static_cast<Initializer::Kind>(static_cast<int>(*exec::symbolizeInitializer(op.getInitializer())));
+  parameter.initializer.stddev = op.getStddev().convertToDouble();
+  parameter.tiedTo = op.getTiedTo().value_or("").str();
+  parameter.location = op.getLoc();
+  parameter.localElements = type.getNumElements();
+  parameter.first = static_cast<int64_t>(op.getFirst());
   return parameter;
 }
 
-/// The owner's name of a parameter that is tied with another segment's, "embed.table"; empty for others.
-std::string tiedName(const RunConfig &run, StringRef kind, const ParameterDescription &parameter) {
-  if (!parameter.tiedTo.empty())
-    return parameter.tiedTo;
-  std::string name = kind.str() + "." + parameter.name;
-  for (const SegmentDescription &segment : run.model.segments)
-    for (const ParameterDescription &other : segment.parameters)
-      if (other.tiedTo == name)
-        return name;
-  return "";
-}
-
-/// Forms the buckets of one segment and numbers its parameters in them.
-class BucketBuilder {
-public:
-  BucketBuilder(SegmentLayout &segment, const RunConfig &run, const planner::Plan &plan, const Layout &layout)
-      : segment(segment), run(run), plan(plan), layout(layout) {}
-
-  void build() {
-    for (bool ofTied : {true, false})
-      for (auto [index, parameter] : llvm::enumerate(segment.parameters)) {
-        std::string tied = tiedName(run, segment.kind, *parameter.description);
-        if (ofTied == !tied.empty())
-          put(index, parameter, tied);
-      }
-    for (SegmentBucket &bucket : segment.buckets) {
-      int64_t parts = 1;
-      for (StringAttr axis : bucket.shareAxes)
-        parts *= layout.mesh().size(axis.getValue());
-      bucket.elements = llvm::alignTo(bucket.elements, parts * bucketAlignment);
-      bucket.partElements = bucket.elements / parts;
-    }
-  }
-
-private:
-  SegmentBucket &bucketFor(const SegmentParameter &parameter, const std::string &tied) {
-    double weight = 1.0 / parameter.replicas;
-    bool acrossStages = !tied.empty() && headStage(plan) > 0;
-    if (acrossStages)
-      weight /= 2;
-    for (SegmentBucket &bucket : segment.buckets)
-      if (tied.empty() && bucket.holders.empty() && bucket.decays == parameter.description->decay &&
-          bucket.elementBytes == parameter.elementBytes && bucket.partialAxes == parameter.partialAxes &&
-          bucket.shareAxes == parameter.shareAxes && bucket.normWeight == weight && !isAlone(bucket))
-        return bucket;
-    SegmentBucket bucket;
-    bucket.name = tied.empty() ? freeName(parameter.description->decay) : tied;
-    bucket.elementBytes = parameter.elementBytes;
-    bucket.partialAxes = parameter.partialAxes;
-    bucket.shareAxes = parameter.shareAxes;
-    bucket.decays = parameter.description->decay;
-    bucket.normWeight = weight;
-    if (acrossStages)
-      bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
-    bucket.isTied = !parameter.description->tiedTo.empty();
-    bucket.isTiedHere = bucket.isTied && headStage(plan) == 0;
-    segment.buckets.push_back(std::move(bucket));
-    return segment.buckets.back();
-  }
-
-  /// Tied parameters have a bucket each.
-  bool isAlone(const SegmentBucket &bucket) const {
-    const ParameterDescription &first = *segment.parameters[bucket.parameters.front()].description;
-    return !tiedName(run, segment.kind, first).empty();
-  }
-
-  std::string freeName(bool decays) const {
-    std::string base = segment.kind + (decays ? ".decayed" : ".plain"), name = base;
-    for (int number = 2; llvm::any_of(segment.buckets, [&](const SegmentBucket &b) { return b.name == name; });
-         ++number)
-      name = base + std::to_string(number);
-    return name;
-  }
-
-  void put(size_t index, SegmentParameter &parameter, const std::string &tied) {
-    SegmentBucket &bucket = bucketFor(parameter, tied);
-    parameter.bucket = &bucket - segment.buckets.data();
-    parameter.first = bucket.elements;
-    bucket.parameters.push_back(index);
-    bucket.elements += llvm::alignTo(parameter.localElements, bucketAlignment);
-  }
-
-  SegmentLayout &segment;
-  const RunConfig &run;
-  const planner::Plan &plan;
-  const Layout &layout;
-};
-
-/// Gives a bucket of its own its offsets behind the bytes of `segment`.
-void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
-  bucket.storedOffset = segment.parameterBytes;
-  bucket.gradientOffset = segment.gradientBytes;
-  bucket.stateOffset = segment.stateBytes;
-  segment.parameterBytes += alignUp(bucket.elements * bucket.elementBytes, guard);
-  segment.gradientBytes += alignUp(bucket.elements * 4, guard);
-  segment.stateBytes += alignUp(stateParts(segment).size() * bucket.partElements * 4, guard);
+SegmentBucket readBucket(exec::BucketOp op) {
+  SegmentBucket bucket;
+  bucket.name = op.getName().str();
+  bucket.number = static_cast<uint32_t>(op.getNumber());
+  bucket.elements = static_cast<int64_t>(op.getElements());
+  bucket.partElements = static_cast<int64_t>(op.getPartElements());
+  bucket.stored = op.getStored();
+  bucket.elementBytes = bucket.stored.getIntOrFloatBitWidth() / 8;
+  bucket.partialAxes = axesOf(op.getPartial());
+  bucket.shareAxes = axesOf(op.getShare());
+  bucket.holders.assign(op.getHolders().begin(), op.getHolders().end());
+  bucket.decays = op.getDecays();
+  bucket.normWeight = op.getNormWeight().convertToDouble();
+  bucket.storedOffset = op.getStoredOffset();
+  bucket.gradientOffset = op.getGradientOffset();
+  bucket.stateOffset = op.getStateOffset();
+  bucket.isTied = op.getTied();
+  bucket.isTiedHere = op.getTiedHere();
+  if (op.getSums())
+    for (StringRef transfer : op.getSums()->getAsValueRange<StringAttr>())
+      bucket.sums.push_back(transfer.str());
+  bucket.gather = op.getGather().value_or("").str();
+  return bucket;
 }
 
 } // namespace
 
-std::vector<SegmentLayout> layOutSegments(ModuleOp module, const RunConfig &run, const planner::Plan &plan) {
-  Layout layout(module);
+std::vector<SegmentLayout> readSegments(ModuleOp module) {
   std::vector<SegmentLayout> segments;
-  for (const SegmentDescription &description : run.model.segments) {
-    auto function = module.lookupSymbol<func::FuncOp>(description.kind);
-    if (!function) // generation has no joint function
-      function = module.lookupSymbol<func::FuncOp>(description.kind + ".decode");
-    SegmentLayout segment;
-    segment.kind = description.kind;
-    segment.master = run.dtypes.masterWeights && run.dtypes.parameters != DType::F32;
-    for (const ParameterDescription &parameter : description.parameters)
-      segment.parameters.push_back(readParameter(function, parameter, layout, plan));
-    BucketBuilder(segment, run, plan, layout).build();
-    segments.push_back(std::move(segment));
-  }
-  uint32_t numbers = 0;
-  std::map<std::string, SegmentBucket *> byName;
-  std::map<std::string, SegmentLayout *> byKind;
-  for (SegmentLayout &segment : segments) {
-    byKind[segment.kind] = &segment;
-    SegmentLayout *owner = nullptr;
-    for (const SegmentBucket &bucket : segment.buckets)
-      if (bucket.isTiedHere)
-        owner = byKind.at(StringRef(bucket.name).split('.').first.str());
-    if (owner) { // continue the owner's regions
-      segment.parameterBytes = owner->parameterBytes;
-      segment.gradientBytes = owner->gradientBytes;
-      segment.stateBytes = owner->stateBytes;
-    }
-    for (SegmentBucket &bucket : segment.buckets) {
-      auto [known, isNew] = byName.try_emplace(bucket.name, &bucket);
-      bucket.number = isNew ? numbers++ : known->second->number;
-      if (bucket.isTiedHere) {
-        bucket.storedOffset = known->second->storedOffset;
-        bucket.gradientOffset = known->second->gradientOffset;
-        bucket.stateOffset = known->second->stateOffset;
-      } else {
-        place(bucket, segment, guardBytes(module));
+  for (auto op : module.getOps<exec::SegmentOp>()) {
+    SegmentLayout &segment = segments.emplace_back();
+    segment.kind = op.getKind().str();
+    segment.master = op.getMasters();
+    segment.parameterBytes = op.getParameterBytes();
+    segment.gradientBytes = op.getGradientBytes();
+    segment.stateBytes = op.getStateBytes();
+    for (auto bucketOp : op.getOps<exec::BucketOp>()) {
+      SegmentBucket &bucket = segment.buckets.emplace_back(readBucket(bucketOp));
+      for (auto parameterOp : bucketOp.getOps<exec::ParameterOp>()) {
+        bucket.parameters.push_back(segment.parameters.size());
+        segment.parameters.push_back(readParameter(parameterOp));
+        segment.parameters.back().bucket = segment.buckets.size() - 1;
       }
-    }
-    if (owner) {
-      owner->parameterBytes = segment.parameterBytes;
-      owner->gradientBytes = segment.gradientBytes;
-      owner->stateBytes = segment.stateBytes;
     }
   }
   return segments;

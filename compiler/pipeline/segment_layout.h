@@ -1,13 +1,11 @@
 // Where the parameters of a segment lie: for each one its local shard, and the buckets that hold them side by side in
-// the regions parameters, gradients and state of a call. Read off the localized joint function, so that it holds what
-// propagation decided.
+// the regions parameters, gradients and state of a call: exec.segment, exec.bucket and exec.parameter as plain data.
 #pragma once
 
-#include "compiler/import/run_config.h"
+#include "compiler/import/model_description.h"
 #include "compiler/partition/layout.h"
-#include "planner/plan.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace espalier {
 
@@ -15,16 +13,17 @@ namespace espalier {
 inline constexpr int64_t bucketAlignment = 128;
 
 struct SegmentParameter {
-  const ParameterDescription *description = nullptr;
-  std::vector<int64_t> paddedShape; ///< global, with the vocabulary's padding
+  std::string name;              ///< local to the segment kind
+  std::vector<std::string> dims; ///< names of its dimensions
+  std::vector<int64_t> shape;    ///< global
+  std::vector<int64_t> paddedShape; ///< with the vocabulary's padding
   Sharding sharding;
-  Axes partialAxes; ///< over which gradients are summed after the last micro-batch
-  Axes shareAxes;   ///< over which ZeRO shares lie: axes of samples and of their parts that do not split the parameter
+  Initializer initializer;
+  std::string tiedTo;                ///< "segment.parameter" whose storage it shares, or empty
+  mlir::LocationAttr location;       ///< its line in the model file
   int64_t localElements = 0;
-  int64_t elementBytes = 4;
-  int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the gradient when it is summed
-  size_t bucket = 0;    ///< in SegmentLayout::buckets
-  int64_t first = 0;    ///< its first element there
+  size_t bucket = 0; ///< in SegmentLayout::buckets
+  int64_t first = 0; ///< its first element there
 };
 
 /// Parameters that are reduced, updated and gathered as one: equal but for their shapes.
@@ -34,7 +33,8 @@ struct SegmentBucket {
   std::vector<size_t> parameters; ///< in SegmentLayout::parameters
   int64_t elements = 0;           ///< on one rank, padded to whole shares
   int64_t partElements = 0;       ///< of a ZeRO share, or all
-  int64_t elementBytes = 4;       ///< of the stored parameters
+  mlir::Type stored;              ///< type of the stored parameters
+  int64_t elementBytes = 4;       ///< of it
   Axes partialAxes, shareAxes;    ///< as of its parameters; those of pipeline stages are `holders`
   std::vector<uint32_t> holders;  ///< stages of a bucket that is tied across stages
   bool decays = false;
@@ -42,6 +42,8 @@ struct SegmentBucket {
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
   bool isTied = false;     ///< of another segment, which owns it
   bool isTiedHere = false; ///< that segment lies on the same stage: it has the storage and does the update
+  std::vector<std::string> sums; ///< names of the transfers that sum its gradients, in order
+  std::string gather;            ///< name of that of its updated shares; may be empty
 };
 
 struct SegmentLayout {
@@ -61,9 +63,8 @@ struct SegmentLayout {
   uint64_t gradientOffset(const SegmentParameter &parameter) const;
 };
 
-/// One layout per segment of the module, which is localized and still has joint functions. Segments
-/// that share tied parameters and lie on one stage share one region: offsets of the second continue those of the first.
-std::vector<SegmentLayout> layOutSegments(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan);
+/// The segments that `form-buckets` has listed in the module. Parameters stand bucket by bucket.
+std::vector<SegmentLayout> readSegments(mlir::ModuleOp module);
 
 /// Parts of the optimizer's state, in their order in the region: of "block.decayed" the first is
 /// "block.decayed.master", or that of "moment1" without masters.

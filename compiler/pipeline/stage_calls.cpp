@@ -1,7 +1,7 @@
 #include "compiler/pipeline/stage_calls.h"
 
-#include "planner/explain.h"
-#include "planner/schedule.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 
 namespace espalier {
 

@@ -1,8 +1,8 @@
 #include "compiler/plan/apply_plan.h"
 
 #include "dialects/dist/dialect.h"
-#include "planner/explain.h"
-#include "planner/schedule.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -13,7 +13,7 @@ using namespace mlir;
 namespace espalier {
 
 ModelSizes sizesUnder(const planner::Plan &plan) {
-  // Of an odd size products are slow (planner/cost.h). 128 for each rank that has a part is Megatron's number.
+  // Of an odd size products are slow (planner/model/cost.h). 128 for each rank that has a part is Megatron's number.
   int64_t parts = plan.vocabParallel ? plan.tp : 1;
   return {plan.microBatchSize * plan.replicas(), 128 * parts};
 }

@@ -1,6 +1,6 @@
 #include "compiler/plan/choose_plan.h"
 
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 #include <algorithm>
 

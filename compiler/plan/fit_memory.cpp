@@ -4,7 +4,7 @@
 #include "compiler/plan/choose_generation.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/profile_model.h"
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 #include "planner/search.h"
 
 #include <algorithm>

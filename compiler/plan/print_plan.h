@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compiler/import/run_config.h"
-#include "planner/explain.h"
-#include "planner/what_if.h"
+#include "planner/answer/explain.h"
+#include "planner/answer/what_if.h"
 
 #include <string>
 

@@ -9,8 +9,8 @@
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
-#include "planner/cost.h"
-#include "planner/parallel.h"
+#include "planner/model/cost.h"
+#include "planner/search/parallel.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -198,7 +198,7 @@ private:
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
     problem.pins = pinsOf(run);
-    problem.executable = whyNotExecutable(run).empty();
+    problem.executable = whyNotExecutable(run, "cpu").empty();
     describeMachine();
   }
 
@@ -443,7 +443,7 @@ private:
     SizeReader sizes(run.model, problem.dimensions, point);
     for (const SegmentLayout &segment : build.segments()) {
       bool hasTied =
-          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.description->tiedTo.empty(); });
+          llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
       for (bool manyStages : {false, true}) {
         if (manyStages && !hasTied)
           continue;

@@ -5,6 +5,7 @@
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <map>
@@ -299,7 +300,7 @@ private:
 
   Monomial elementsOf(const SegmentParameter &parameter) const {
     Monomial elements{1, {}};
-    for (auto [index, dim] : llvm::enumerate(parameter.description->dims)) {
+    for (auto [index, dim] : llvm::enumerate(parameter.dims)) {
       int64_t local = parameter.paddedShape[index];
       for (StringAttr axis : parameter.sharding.dims[index])
         local /= axis == "dp" ? sizes.at().dp : axis == "ep" ? sizes.at().ep : sizes.at().tp;

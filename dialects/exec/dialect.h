@@ -24,6 +24,13 @@ namespace espalier::exec {
 
 /// The bit of a mesh axis in the plan's sets of axes; 0 for a name that is none.
 uint32_t axisBit(llvm::StringRef axis);
+/// The same for several; null is none.
+uint32_t axisBits(mlir::ArrayAttr axes);
+/// The names of the axes in a set, in the order of their bits.
+mlir::ArrayAttr axisNames(mlir::MLIRContext *context, uint32_t bits);
+
+/// The number that a plan has for the type of an element; none for one that it does not know.
+std::optional<DataType> dataType(mlir::Type element);
 
 /// Every buffer of an instruction (launch, call or start) in order; calls `visit(buffer, isWritten)`.
 void visitBuffers(mlir::Operation *instruction, llvm::function_ref<void(BufferAttr, bool)> visit);

@@ -43,7 +43,6 @@ def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms, one of each per call at
   I32EnumAttrCase<"Prefill", 6, "prefill">, I32EnumAttrCase<"Decode", 7, "decode">,
   I32EnumAttrCase<"Weight", 8, "weight">]>;
 
-// The last three have no kernel yet and no number in the plan.
 def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of libraries", [
   I32EnumAttrCase<"Matmul", 0, "matmul">, I32EnumAttrCase<"AttentionForward", 1, "attention_forward">,
   I32EnumAttrCase<"AttentionBackward", 2, "attention_backward">, I32EnumAttrCase<"Embed", 3, "embed">,
@@ -52,12 +51,24 @@ def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of librari
   I32EnumAttrCase<"Zero", 8, "zero">, I32EnumAttrCase<"ReduceParts", 9, "reduce_parts">,
   I32EnumAttrCase<"UpdateScalars", 10, "update_scalars">, I32EnumAttrCase<"Rearrange", 11, "rearrange">,
   I32EnumAttrCase<"AttendCache", 12, "attend_cache">, I32EnumAttrCase<"TakeRow", 13, "take_row">,
-  I32EnumAttrCase<"Route", 100, "route">, I32EnumAttrCase<"Dispatch", 101, "dispatch">,
-  I32EnumAttrCase<"Combine", 102, "combine">]>;
+  I32EnumAttrCase<"Route", 14, "route">, I32EnumAttrCase<"Dispatch", 15, "dispatch">,
+  I32EnumAttrCase<"Combine", 16, "combine">]>;
 
-def Exec_TransferKind : Exec_Enum<"TransferKind", "Transfers that an instruction may start", [
+def Exec_TransferKind : Exec_Enum<"TransferKind", "Kinds of transfers; an instruction may start the first four", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
-  I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">]>;
+  I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
+  I32EnumAttrCase<"Shift", 4, "shift">, I32EnumAttrCase<"Send", 5, "send">, I32EnumAttrCase<"Receive", 6, "receive">,
+  I32EnumAttrCase<"Copy", 7, "copy">]>;
+
+def Exec_Initializer : Exec_Enum<"Initializer", "Initial values of a parameter", [
+  I32EnumAttrCase<"Zeros", 0, "zeros">, I32EnumAttrCase<"Ones", 1, "ones">, I32EnumAttrCase<"Normal", 2, "normal">]>;
+
+def Exec_Memory : Exec_Enum<"Memory", "What a place is of", [
+  I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Host", 1, "host">]>;
+
+def Exec_DataType : Exec_Enum<"DataType", "Element types that a plan knows, as MLIR prints them", [
+  I32EnumAttrCase<"F32", 0, "f32">, I32EnumAttrCase<"BF16", 1, "bf16">, I32EnumAttrCase<"F16", 2, "f16">,
+  I32EnumAttrCase<"I32", 3, "i32">]>;
 
 def Exec_Reduction : Exec_Enum<"Reduction", "How terms become one", [
   I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]>;
@@ -121,6 +132,29 @@ def Exec_GeometryAttr : AttrDef<Exec_Dialect, "Geometry"> {
   let parameters = (ins "int64_t":$threads, "int64_t":$extent_per_block,
                         DefaultValuedParameter<"int64_t", "0">:$columns_per_block,
                         DefaultValuedParameter<"int64_t", "0">:$shared_bytes);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Exec_BindingAttr : AttrDef<Exec_Dialect, "Binding"> {
+  let mnemonic = "binding";
+  let summary = "Where a region of a call lies: `offset` bytes into a place of its stage";
+  let parameters = (ins StringRefParameter<>:$region, "int64_t":$place, DefaultValuedParameter<"int64_t", "0">:$offset);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Exec_BucketUseAttr : AttrDef<Exec_Dialect, "BucketUse"> {
+  let mnemonic = "use";
+  let summary = "A bucket of a call, the layer of the call that owns it, and whether this call updates it (then 1)";
+  let parameters = (ins "int64_t":$bucket, "int64_t":$owner, DefaultValuedParameter<"int64_t", "0">:$updates);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Exec_FlightAttr : AttrDef<Exec_Dialect, "Flight"> {
+  let mnemonic = "flight";
+  let summary = "A transfer of a call and a micro-batch; where it starts, with a slot for each lifetime of the chunk";
+  let parameters = (ins StringRefParameter<>:$transfer, "int64_t":$call,
+                        DefaultValuedParameter<"int64_t", "0">:$micro_batch,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 

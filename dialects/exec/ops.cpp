@@ -45,10 +45,38 @@ bool isCuda(ModuleOp module) {
   return target && target == "cuda";
 }
 
+static constexpr StringLiteral axesInOrder[] = {"pp", "dp", "cp", "ep", "tp"};
+
 uint32_t axisBit(StringRef axis) {
-  constexpr StringLiteral names[] = {"pp", "dp", "cp", "ep", "tp"};
-  const StringLiteral *found = llvm::find(names, axis);
-  return found == std::end(names) ? 0 : 1U << (found - names);
+  const StringLiteral *found = llvm::find(axesInOrder, axis);
+  return found == std::end(axesInOrder) ? 0 : 1U << (found - axesInOrder);
+}
+
+uint32_t axisBits(ArrayAttr axes) {
+  uint32_t bits = 0;
+  if (axes)
+    for (StringRef axis : axes.getAsValueRange<StringAttr>())
+      bits |= axisBit(axis);
+  return bits;
+}
+
+ArrayAttr axisNames(MLIRContext *context, uint32_t bits) {
+  SmallVector<StringRef> names;
+  for (StringRef axis : axesInOrder)
+    if (bits & axisBit(axis))
+      names.push_back(axis);
+  return Builder(context).getStrArrayAttr(names);
+}
+
+std::optional<DataType> dataType(Type element) {
+  return llvm::TypeSwitch<Type, std::optional<DataType>>(element)
+      .Case<Float32Type>([](Type) { return DataType::F32; })
+      .Case<BFloat16Type>([](Type) { return DataType::BF16; })
+      .Case<Float16Type>([](Type) { return DataType::F16; })
+      .Case<IntegerType>([](IntegerType type) {
+        return type.getWidth() == 32 ? std::optional(DataType::I32) : std::nullopt;
+      })
+      .Default([](Type) { return std::nullopt; });
 }
 
 void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> visit) {
@@ -138,7 +166,8 @@ LogicalResult CallOp::verify() {
 }
 
 LogicalResult StartOp::verify() {
-  if (!symbolizeTransferKind(getKind())) // start_c1
+  auto kind = symbolizeTransferKind(getKind());
+  if (!kind || *kind > TransferKind::AllToAll) // start_c1
     return emitOpError("needs kind all_reduce, all_gather, reduce_scatter or all_to_all, got ") << getKind();
   if (!symbolizeReduction(getReduction())) // start_c2
     return emitOpError("needs reduction sum or max, got ") << getReduction();

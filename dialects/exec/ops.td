@@ -77,7 +77,7 @@ def Exec_LaunchOp : Exec_Instruction<"launch"> {
 def Exec_CallOp : Exec_Instruction<"call"> {
   let summary = "A kernel of the runtime: LibraryCall of plan.proto";
   let description = [{
-    - (C1) function is one of plan.proto in lower case, or route, dispatch or combine, which have no kernel yet.
+    - (C1) function is one of plan.proto in lower case.
     - (C2) there is one type per buffer.
     - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads, and
       that of a matmul before its bias, where it has a fourth buffer.
@@ -105,6 +105,232 @@ def Exec_WaitOp : Exec_Instruction<"wait"> {
   let summary = "Ends the collective of the same id";
   let description = [{ - (C1) an exec.start of the same id stands before it. }];
   let arguments = (ins I64Attr:$id);
+}
+
+// What a plan says once, beside its programs.
+
+class Exec_Table<string mnemonic, list<Trait> traits = []> : Exec_Op<mnemonic, traits> {
+  let hasVerifier = 1;
+}
+
+def Exec_SegmentOp : Exec_Table<"segment", [HasParent<"::mlir::ModuleOp">, IsolatedFromAbove, NoTerminator, SingleBlock]> {
+  let summary = "What a call of one kind of segment keeps in the regions parameters, gradients and state";
+  let description = [{
+    Made by `form-buckets`, one per kind; stays to the end. With `masters` an f32 master stands before the two moments in
+    the state of each bucket. A segment that has tied parameters of another one on its stage counts the bytes of both.
+    - (C1) bytes are at least 0.
+  }];
+  let arguments = (ins StrAttr:$kind, UnitAttr:$masters, I64Attr:$parameter_bytes, I64Attr:$gradient_bytes,
+                       I64Attr:$state_bytes);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$kind attr-dict-with-keyword $body";
+}
+
+def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAbove, NoTerminator, SingleBlock]> {
+  let summary = "Parameters of a segment that are reduced, updated and gathered as one";
+  let description = [{
+    Made by `form-buckets`, stays to the end: Bucket of plan.proto. `number` counts the buckets of the plan; a tied one
+    has its owner's. `elements` are those of one rank, `part_elements` of its share over the axes `share`. `holders` are the
+    stages of a bucket that is tied across stages; `tied` says that another segment owns it, `tied_here` that this one
+    lies on the same stage, where it has the storage and does the update. Offsets are bytes in the regions of a call.
+    `build-transfers` adds the transfers that sum its gradients, in their order, and the one that gathers its shares.
+    - (C1) elements are a multiple of part_elements, which are above 0.
+    - (C2) axes are those of a mesh.
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
+                       StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
+                       F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
+                       UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrArrayAttr>:$sums,
+                       OptionalAttr<StrAttr>:$gather);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$name attr-dict-with-keyword $body";
+}
+
+def Exec_ParameterOp : Exec_Table<"parameter", [HasParent<"BucketOp">]> {
+  let summary = "One parameter of a bucket, at element `first`: its local tensor, its whole shape, its initial values";
+  let description = [{
+    Made by `form-buckets`, stays to the end: Parameter of plan.proto. `padded_shape` is the whole tensor's with the
+    vocabulary's padding, `shape` without.
+    - (C1) the sharding, the shape and the padded shape have one entry per dimension of the local tensor.
+    - (C2) initializer is one of plan.proto.
+  }];
+  let arguments = (ins StrAttr:$name, TypeAttr:$local, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$padded_shape,
+                       AnyAttr:$sharding, I64Attr:$first, StrAttr:$initializer, F64Attr:$stddev,
+                       OptionalAttr<StrAttr>:$tied_to);
+  let assemblyFormat = "$name attr-dict";
+}
+
+def Exec_RegionOp : Exec_Table<"region", [HasParent<"::mlir::ModuleOp">]> {
+  let summary = "Bytes that a region holds of one thing";
+  let description = [{
+    Made by `lay-out-regions`, stays to the end: of `inputs` each input of a slot with its offset, of `saved` and its like
+    what a segment keeps under a policy, of `cache` what it keeps in generation, of `stream_in` and `logits` their value.
+    - (C1) region is one of plan.proto.
+    - (C2) offset and bytes are at least 0.
+  }];
+  let arguments = (ins StrAttr:$region, StrAttr:$holds, I64Attr:$offset, I64Attr:$bytes);
+  let assemblyFormat = "$region `of` $holds attr-dict";
+}
+
+def Exec_ValueOp : Exec_Table<"value", [HasParent<"::mlir::ModuleOp">]> {
+  let summary = "A value that passes between programs, or that a transfer moves";
+  let description = [{
+    Made by `lay-out-regions` and `build-transfers`, stays to the end: Value of plan.proto, in its order. `whole` names
+    the value of which it is `elements` elements from `first` on. Values that one program alone has are not listed: its
+    buffers name them.
+    - (C1) type is f32, bf16, f16 or i32, and there is at least one element.
+  }];
+  let arguments = (ins StrAttr:$name, TypeAttr:$type, I64Attr:$elements, OptionalAttr<StrArrayAttr>:$split,
+                       OptionalAttr<StrArrayAttr>:$partial, UnitAttr:$per_micro_batch, UnitAttr:$resident,
+                       OptionalAttr<StrAttr>:$whole, DefaultValuedAttr<I64Attr, "0">:$first,
+                       DefaultValuedAttr<I64Attr, "0">:$additions);
+  let assemblyFormat = "$name $type `x` $elements attr-dict";
+}
+
+def Exec_EntryOp : Exec_Table<"entry", [HasParent<"::mlir::ModuleOp">]> {
+  let summary = "A list of actions that a run calls by name: how many micro-batches, which regions it finds and writes";
+  let description = [{
+    Made by `build-transfers`, stays to the end: Entry of plan.proto.
+    - (C1) regions are those of plan.proto.
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$micro_batches, StrArrayAttr:$finds, StrArrayAttr:$writes);
+  let assemblyFormat = "$name attr-dict";
+}
+
+def Exec_TransferOp : Exec_Table<"transfer", [HasParent<"::mlir::ModuleOp">]> {
+  let summary = "What a list of actions starts and waits for: it moves bytes between ranks, or to and from the host";
+  let description = [{
+    Made by `build-transfers`, stays to the end: Transfer of plan.proto, in its order. The group are the ranks that
+    differ in `axes` only, of `stages` where these are given. Collectives inside of a program are no transfers here but
+    its `exec.start`.
+    - (C1) kind and reduction are of plan.proto.
+    - (C2) from and to are buffers in pairs; a send has no `to` and a receive no `from`.
+  }];
+  let arguments = (ins StrAttr:$name, StrAttr:$kind, DefaultValuedStrAttr<StrAttr, "sum">:$reduction, StrAttr:$queue,
+                       OptionalAttr<StrArrayAttr>:$axes, OptionalAttr<DenseI64ArrayAttr>:$stages,
+                       DefaultValuedAttr<I64Attr, "0">:$shift, DefaultValuedAttr<I64Attr, "0">:$line,
+                       ArrayAttr:$from, ArrayAttr:$to);
+  let assemblyFormat = "$name $kind `on` $queue attr-dict";
+}
+
+// A stage.
+
+class Exec_StagePart<string mnemonic, list<Trait> traits = []> :
+    Exec_Table<mnemonic, !listconcat([HasParent<"StageOp">], traits)>;
+
+def Exec_StageOp : Exec_Table<"stage", [HasParent<"::mlir::ModuleOp">, IsolatedFromAbove, NoTerminator, SingleBlock]> {
+  let summary = "What the ranks of one pipeline stage have and do";
+  let description = [{
+    Made by `assign-stages`, in the order of the stages: lifetimes, places, layers in the order of the forward pass and the
+    call `step` behind them, chunks, exchanges, bytes by class. `expand-schedule` adds a list for each entry.
+    - (C1) there are arena bytes for device and host.
+  }];
+  let arguments = (ins DenseI64ArrayAttr:$arena_bytes, I64Attr:$first_layer, I64Attr:$layers);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "attr-dict-with-keyword $body";
+}
+
+def Exec_LifetimeOp : Exec_StagePart<"lifetime"> {
+  let summary = "Slots that come and go together; the first of a stage is resident";
+  let description = [{ - (C1) there is at least one slot. }];
+  let arguments = (ins StrAttr:$name, I64Attr:$slots, UnitAttr:$rotates);
+  let assemblyFormat = "$name `slots` $slots attr-dict";
+}
+
+def Exec_PlaceOp : Exec_StagePart<"place"> {
+  let summary = "Room for a region in every slot of a lifetime";
+  let description = [{
+    - (C1) memory is device or host.
+    - (C2) lifetime counts a lifetime of the stage.
+  }];
+  let arguments = (ins I64Attr:$lifetime, StrAttr:$memory, I64Attr:$bytes, DenseI64ArrayAttr:$offsets, I64Attr:$stride,
+                       UnitAttr:$exchanged, OptionalAttr<StrAttr>:$memory_class);
+  let assemblyFormat = "attr-dict";
+}
+
+def Exec_LayerOp : Exec_StagePart<"layer"> {
+  let summary = "A call: one layer with its programs, or `step` with those of a step's end (`layer` is -1)";
+  let description = [{
+    `programs` names a program by role.
+    - (C1) programs are of the module, by a role of plan.proto.
+    - (C2) bindings bind a region of plan.proto to a place of the stage.
+    - (C3) buckets are uses.
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$layer, DictionaryAttr:$programs, ArrayAttr:$bindings, ArrayAttr:$buckets);
+  let assemblyFormat = "$name attr-dict";
+}
+
+def Exec_ChunkOp : Exec_StagePart<"chunk"> {
+  let summary = "Layers that run together, and the lifetimes whose slots a RUN of them names";
+  let description = [{ - (C1) the calls are layers of the stage. }];
+  let arguments = (ins StrAttr:$name, I64Attr:$first_call, I64Attr:$calls, DenseI64ArrayAttr:$lifetimes);
+  let assemblyFormat = "$name attr-dict";
+}
+
+def Exec_ExchangeOp : Exec_StagePart<"exchange"> {
+  let summary = "What the host fills before an entry or reads after it";
+  let description = [{
+    `split` has the axes over which samples lie, and those of positions.
+    - (C1) call counts a layer of the stage.
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$call, Exec_BufferAttr:$buffer, UnitAttr:$filled_by_host, ArrayAttr:$split,
+                       StrArrayAttr:$entries);
+  let assemblyFormat = "$name attr-dict";
+}
+
+def Exec_MemoryOp : Exec_StagePart<"memory"> {
+  let summary = "Bytes of the device's arena by class, for people";
+  let description = [{ - (C1) bytes are at least 0. }];
+  let arguments = (ins StrAttr:$name, I64Attr:$bytes);
+  let assemblyFormat = "$name `bytes` $bytes attr-dict";
+}
+
+def Exec_ListOp : Exec_StagePart<"list", [NoTerminator, SingleBlock]> {
+  let summary = "The actions of a stage in one entry, as blocks";
+  let description = [{
+    Made by `expand-schedule`.
+    - (C1) entry names an entry of the module.
+  }];
+  let arguments = (ins StrAttr:$entry);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$entry attr-dict-with-keyword $body";
+}
+
+def Exec_BlockOp : Exec_Table<"block", [HasParent<"ListOp">, NoTerminator, SingleBlock]> {
+  let summary = "Actions, `rounds` times; in each round every micro-batch is larger by `advance`";
+  let description = [{ - (C1) there is at least one round. }];
+  let arguments = (ins I64Attr:$rounds, I64Attr:$advance);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`rounds` $rounds `advance` $advance attr-dict-with-keyword $body";
+}
+
+class Exec_Action<string mnemonic> : Exec_Table<mnemonic, [HasParent<"BlockOp">]>;
+
+def Exec_RunOp : Exec_Action<"run"> {
+  let summary = "Runs the programs of a role, call by call";
+  let description = [{
+    `slots` are those of the chunk's lifetimes. Gradients of the buckets in `first` are written, not added to.
+    - (C1) role is of plan.proto.
+    - (C2) the calls are layers of the stage.
+  }];
+  let arguments = (ins StrAttr:$role, I64Attr:$first_call, I64Attr:$calls, UnitAttr:$backwards, I64Attr:$micro_batch,
+                       DenseI64ArrayAttr:$slots, DenseI64ArrayAttr:$first);
+  let assemblyFormat = "$role attr-dict";
+}
+
+class Exec_Flights<string mnemonic> : Exec_Action<mnemonic> {
+  let arguments = (ins ArrayAttr:$flights);
+  let assemblyFormat = "$flights attr-dict";
+}
+
+def Exec_StartTransfersOp : Exec_Flights<"start_transfers"> {
+  let summary = "Starts transfers, in their order";
+  let description = [{ - (C1) flights are of layers of the stage. }];
+}
+
+def Exec_WaitTransfersOp : Exec_Flights<"wait_transfers"> {
+  let summary = "Holds back what follows until flights that were started have ended";
+  let description = [{ - (C1) flights are of layers of the stage. }];
 }
 
 #endif

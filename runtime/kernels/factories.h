@@ -26,6 +26,12 @@ std::unique_ptr<LibraryKernel> makeEmbedGradient(const pb::LibraryCall &call, st
                                                  const cpu::Loops &loops);
 std::unique_ptr<LibraryKernel> makeRope(const pb::LibraryCall &call, std::span<const pb::DataType> types,
                                         const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeRoute(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                         const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeDispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                            const cpu::Loops &loops);
+std::unique_ptr<LibraryKernel> makeCombine(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                           const cpu::Loops &loops);
 std::unique_ptr<LibraryKernel> makeSquaredNorm(const pb::LibraryCall &call, std::span<const pb::DataType> types,
                                                const cpu::Loops &loops);
 std::unique_ptr<LibraryKernel> makeCopy(const pb::LibraryCall &call, std::span<const pb::DataType> types);

@@ -40,6 +40,12 @@ std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, st
     return makeAttendCache(call, types, loops);
   case pb::LibraryCall::TAKE_ROW:
     return makeTakeRow(call, types);
+  case pb::LibraryCall::ROUTE:
+    return makeRoute(call, types, loops);
+  case pb::LibraryCall::DISPATCH:
+    return makeDispatch(call, types, loops);
+  case pb::LibraryCall::COMBINE:
+    return makeCombine(call, types, loops);
   default:
     CallReader(call, types, {0, 0})
         .refuse("is function " + std::to_string(call.function()) + ", which has no kernel in this runtime");

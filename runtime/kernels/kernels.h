@@ -43,6 +43,10 @@ struct CallArguments {
 /// - SQUARED_NORM: out += weight * sum x^2, always added; infinities and NaNs reach out.
 /// - ATTEND_CACHE: q, out as at ATTENTION_FORWARD, k and v too; one type for these and the caches. Tokens of a sequence
 ///   come in the order of their positions; rows of the caches behind the last one are not read.
+/// - ROUTE: of equal scores the lower expert is better; slots of an expert are given within a sample, to first choices
+///   before second ones, tokens in order; slot -1 above the capacity.
+/// - DISPATCH, COMBINE: what has a slot of -1, or an expert or slot outside of the sizes, does not move. Sums are f32, over
+///   choices in order.
 /// - REDUCE_PARTS: out = sum of parts, or out += sum where it adds.
 class LibraryKernel {
 public:

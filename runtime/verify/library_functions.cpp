@@ -98,6 +98,27 @@ std::vector<OperandRule> attendCache(Sizes &size) {
           writes(queries), cache, cache};
 }
 
+std::vector<OperandRule> route(Sizes &size) {
+  int64_t batch = size[0], sequence = size[1], experts = size[2], choices = size[3];
+  OperandRule places = writes(size.product({choices, batch, sequence}), Types::I32);
+  return {reads(size.product({batch, sequence, experts})), places, places};
+}
+
+/// Of tokens to experts, or back; a fifth buffer means weights.
+std::vector<OperandRule> moveRows(const pb::LibraryCall &call, Sizes &size) {
+  int64_t choices = size[0], batch = size[1], sequence = size[2], hidden = size[3], experts = size[4], capacity = size[5];
+  int64_t places = size.product({choices, batch, sequence});
+  int64_t ofTokens = size.product({size[6] != 0 ? choices : 1, batch, sequence, hidden});
+  int64_t ofExperts = size.product({experts, batch, capacity, hidden});
+  bool isDispatch = call.function() == pb::LibraryCall::DISPATCH;
+  std::vector<OperandRule> rules = {reads(places, Types::I32), reads(places, Types::I32),
+                                    reads(isDispatch ? ofTokens : ofExperts, Types::Float, 1)};
+  if (call.buffers_size() == 5)
+    rules.push_back(reads(places, Types::Float, 2));
+  rules.push_back(isDispatch ? writes(ofExperts) : sums(ofTokens));
+  return rules;
+}
+
 std::vector<OperandRule> copy(Sizes &size) {
   int64_t outer = size[0], stride = size[1], bytes = size[2];
   int64_t from = outer > 0 ? size.product({outer - 1, stride}) + size.product({bytes}) : 0;
@@ -172,6 +193,15 @@ std::optional<std::vector<OperandRule>> operandsOf(const pb::LibraryCall &call) 
     needed = 3;
     rules = {reads(size.product({size[0], size[1], size[2]}), Types::Bytes), reads(size.product({size[0]}), Types::I32),
              writes(size.product({size[0], size[2]}), Types::Bytes)};
+    break;
+  case pb::LibraryCall::ROUTE:
+    needed = 5;
+    rules = route(size);
+    break;
+  case pb::LibraryCall::DISPATCH:
+  case pb::LibraryCall::COMBINE:
+    needed = 7;
+    rules = moveRows(call, size);
     break;
   default:
     return std::nullopt;

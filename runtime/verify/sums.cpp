@@ -29,6 +29,19 @@ void Sums::countRoles() {
         microBatches[action.run().role()].insert(action.run().micro_batch() + round * block.advance());
 }
 
+/// Whether only other entries of the stage run the role: training counts what evaluation does not, as the balance of
+/// experts.
+bool Sums::isOfOthers(uint32_t role) const {
+  auto runsIt = [&](const pb::Actions &list) {
+    return std::ranges::any_of(list.blocks(), [&](const pb::Block &block) {
+      return std::ranges::any_of(block.actions(), [&](const pb::Action &action) {
+        return action.has_run() && action.run().role() == role;
+      });
+    });
+  };
+  return microBatches[role].empty() && std::ranges::any_of(stage.entries(), runsIt);
+}
+
 /// Sums of these tell sets with counts apart (a finalizer of SplitMix64).
 uint64_t Sums::term(uint32_t call, uint32_t microBatch) {
   uint64_t x = (uint64_t(call) << 32 | microBatch) + 0x9e3779b97f4a7c15;
@@ -115,7 +128,8 @@ void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
                     bucket.name(), call.name(), bucket.norm_weight()));
 }
 
-/// What every entry that is read by the host counts, besides the norm, which only an update asks for.
+/// What every entry that is read by the host counts: all that a role adds to which it runs or nobody does, besides the
+/// norm, which only an update asks for.
 void Sums::checkStatistics(const std::function<void(std::string)> &add) const {
   bool isRead = std::ranges::any_of(stage.exchanges(), [&](const pb::Exchange &exchange) {
     return !exchange.filled_by_host() && std::ranges::count(exchange.entries(), static_cast<uint32_t>(entryIndex)) > 0;
@@ -123,7 +137,7 @@ void Sums::checkStatistics(const std::function<void(std::string)> &add) const {
   for (const pb::Call &call : stage.calls())
     for (uint32_t role = 0; isRead && role < microBatches.size(); ++role) {
       const Summary *summary = view.summaryOf(call, role);
-      if (!summary || !summary->squares.empty())
+      if (!summary || !summary->squares.empty() || isOfOthers(role))
         continue;
       for (const Operand &term : summary->terms)
         if (view.values[term.value].layering == ValueInfo::OfStage && expectedStatistic(term.value) == 0)

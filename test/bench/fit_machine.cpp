@@ -1,11 +1,11 @@
-// Fits constants of a machine on named rows of tables of published runs, as planner/published_machines.cpp has them:
+// Fits constants of a machine on named rows of tables of published runs, as tools/published/machines.cpp has them:
 //   fit_machine FILE.csv:LINE,LINE,... [FILE.csv:...] CONSTANT=LOW..HIGH [CONSTANT=VALUE ...]
 // Random descent from several starts on the mean of e + e^2, e = |log(predicted / measured)|, of memory for `reserved`
 // and `allocated`, else of time; the squares decide where two rows ask for different constants and all between would
 // do. Prints the constants, then the mean of e on the named rows and on all rows of the same machine in the same files.
 // Same input, same output.
-#include "planner/published_report.h"
-#include "planner/published_systems.h"
+#include "tools/published/report.h"
+#include "tools/published/systems.h"
 #include "planner/search.h"
 
 #include <fmt/format.h>

@@ -9,7 +9,7 @@ set -euo pipefail
 build=${1:?usage: published_experts.sh BUILD FILE.csv} table=${2:?usage: published_experts.sh BUILD FILE.csv}
 root="$(dirname "$0")/../.."
 
-# The machine of a row; constants as in planner/published_machines.cpp.
+# The machine of a row; constants as in tools/published/machines.cpp.
 clusterOf() {
   local gpu=$1 devices=$2 gain=$3 base perHost peak attention more=""
   case $gpu in

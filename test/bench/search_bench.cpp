@@ -1,6 +1,6 @@
 // How long a search takes, and whether its answer is proved (gap 0). Processor time is that of all threads. Problems
 // are those of planner/README.md.
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
 #include "planner/search.h"
 #include "test/planner/shapes.h"
 

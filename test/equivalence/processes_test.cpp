@@ -78,6 +78,19 @@ INSTANTIATE_TEST_SUITE_P(ChunkPlans, Processes,
                                           testing::Values(chunkSplits().front())),
                          nameOf);
 
+/// All-to-alls between processes.
+INSTANTIATE_TEST_SUITE_P(
+    ExpertPlans, Processes,
+    testing::Combine(testing::Values(Model{"mixtral", "mixtral", {}}),
+                     testing::Values(SplitCase{.name = "ep4", .ep = 4},
+                                     SplitCase{.name = "all",
+                                               .dp = 2,
+                                               .tp = 2,
+                                               .ep = 2,
+                                               .zero = 1,
+                                               .sequenceParallel = true})),
+    nameOf);
+
 /// What each rank holds stays with its process.
 TEST(ProcessesOnly, GatherNoTensors) {
   RunConfig run = equivalenceRun("gpt2");

@@ -41,7 +41,7 @@ const SplitCase &splitNamed(const std::string &name) {
 
 class Reload : public testing::Test {
 protected:
-  Reload() : run(equivalenceRun("gpt2")), data(equivalenceData(run)) {
+  explicit Reload(const std::string &model = "gpt2") : run(equivalenceRun(model)), data(equivalenceData(run)) {
     fs::path memory = "/dev/shm"; // what is flushed to a disk takes its time
     folder =
         (fs::is_directory(memory) ? memory : fs::temp_directory_path()) / fmt::format("espalier-reload-{}", getpid());
@@ -49,11 +49,12 @@ protected:
   }
   ~Reload() override { fs::remove_all(folder); }
 
-  rt::pb::Plan compiled(const std::string &name) const {
+  rt::pb::Plan compiled(const std::string &name) const { return compiled(splitNamed(name)); }
+  rt::pb::Plan compiled(const SplitCase &split) const {
     mlir::MLIRContext context;
-    std::optional<Compiled> result = compileRun(context, run, planOf(run, splitNamed(name)), {});
+    std::optional<Compiled> result = compileRun(context, run, planOf(run, split), {});
     if (!result)
-      throw std::runtime_error(name + " does not compile");
+      throw std::runtime_error(split.name + " does not compile");
     result->plan.mutable_settings()->set_flops_per_step(0); // nobody asks how fast the machine is
     return std::move(result->plan);
   }
@@ -83,32 +84,52 @@ protected:
     return losses;
   }
 
+  void expectAllGoOnAlike(const std::vector<SplitCase> &cases) const {
+    std::vector<rt::pb::Plan> plans;
+    for (const SplitCase &split : cases) {
+      plans.push_back(compiled(split));
+      plans.back().mutable_settings()->set_resume_training(true);
+      train(rt::Program(plans.back(), 1), split.name);
+    }
+    std::vector<std::vector<std::vector<double>>> losses(cases.size()); // by loader, then by saver
+    for (size_t loader = 0; loader < cases.size(); ++loader) {
+      rt::Program program(plans[loader], 1);
+      for (const SplitCase &saver : cases)
+        losses[loader].push_back(goOn(program, saver.name));
+    }
+    for (size_t saver = 0; saver < cases.size(); ++saver)
+      for (size_t loader = 0; loader < cases.size(); ++loader) {
+        const std::vector<double> &expected = losses[saver][saver], &actual = losses[loader][saver];
+        ASSERT_EQ(actual.size(), size_t(furtherSteps)) << cases[saver].name << " under " << cases[loader].name;
+        for (size_t step = 0; step < actual.size(); ++step)
+          EXPECT_NEAR(actual[step], expected[step], 1e-5 * expected[step])
+              << "saved under " << cases[saver].name << ", loaded under " << cases[loader].name << ", step " << step;
+      }
+  }
+
   RunConfig run;
   std::shared_ptr<const rt::Dataset> data;
   fs::path folder;
 };
 
+class ReloadExperts : public Reload {
+protected:
+  ReloadExperts() : Reload("mixtral") {}
+};
+
+/// Experts whole, split and spread, with and without shares of the optimizer's state.
+TEST_F(ReloadExperts, EachPlanGoesOnWithEachOthersCheckpoint) {
+  expectAllGoOnAlike({{.name = "one"},
+                      {.name = "ep4_zero1", .ep = 4, .zero = 1},
+                      {.name = "dp2_ep2", .dp = 2, .ep = 2},
+                      {.name = "tp2_pp2_ep2_spread", .tp = 2, .pp = 2, .ep = 2, .splitsExperts = false, .microBatches = 2}});
+}
+
 TEST_F(Reload, EachPlanGoesOnWithEachOthersCheckpoint) {
-  std::vector<rt::pb::Plan> plans;
-  for (const char *name : names) {
-    plans.push_back(compiled(name));
-    plans.back().mutable_settings()->set_resume_training(true);
-    train(rt::Program(plans.back(), 1), name);
-  }
-  std::vector<std::vector<std::vector<double>>> losses(std::size(names)); // by loader, then by saver
-  for (size_t loader = 0; loader < std::size(names); ++loader) {
-    rt::Program program(plans[loader], 1);
-    for (const char *saver : names)
-      losses[loader].push_back(goOn(program, saver));
-  }
-  for (size_t saver = 0; saver < std::size(names); ++saver)
-    for (size_t loader = 0; loader < std::size(names); ++loader) {
-      const std::vector<double> &expected = losses[saver][saver], &actual = losses[loader][saver];
-      ASSERT_EQ(actual.size(), size_t(furtherSteps)) << names[saver] << " under " << names[loader];
-      for (size_t step = 0; step < actual.size(); ++step)
-        EXPECT_NEAR(actual[step], expected[step], 1e-5 * expected[step])
-            << "saved under " << names[saver] << ", loaded under " << names[loader] << ", step " << step;
-    }
+  std::vector<SplitCase> cases;
+  for (const char *name : names)
+    cases.push_back(splitNamed(name));
+  expectAllGoOnAlike(cases);
 }
 
 /// The way of a checkpoint's own run, bit for bit.

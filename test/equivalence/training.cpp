@@ -2,7 +2,7 @@
 
 #include "compiler/interpret/train_ranks.h"
 #include "compiler/plan/choose_plan.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 #include "runtime/train/learning_rate.h"
 #include "runtime/train/run.h"
 

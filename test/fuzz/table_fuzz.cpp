@@ -1,5 +1,5 @@
 // Any bytes as a table of published runs; its first rows are priced. Seeds: any such table.
-#include "planner/published_report.h"
+#include "tools/published/report.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -141,7 +141,7 @@ private:
   /// partial sums of random terms come to (`spread`, the root of the sum of their squares). Tensor cores cut off where
   /// others round, hence k and not its root.
   double allowed(double sum, double spread) const {
-    double unit = shape.c == Storage::BF16 ? 0x1p-9 : shape.c == Storage::F16 ? 0x1p-12 : 0x1p-24;
+    double unit = shape.c == Storage::BF16 ? 0x1p-8 : shape.c == Storage::F16 ? 0x1p-11 : 0x1p-24;
     return unit * std::abs(sum) + 0x1p-24 * static_cast<double>(shape.k + 16) * spread;
   }
 

@@ -1,8 +1,8 @@
 // The best split under given axes by pricing every one, with every choice of what layers keep.
 #pragma once
 
-#include "planner/chunk_options.h"
 #include "planner/search.h"
+#include "planner/search/chunk_options.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 // Formulas at known limits.
-#include "planner/cost.h"
-#include "planner/memory.h"
+#include "planner/model/cost.h"
+#include "planner/model/memory.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Costs that are partly taken over from the choice before are those of the whole sum.
-#include "planner/kind_costs.h"
+#include "planner/search/kind_costs.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>

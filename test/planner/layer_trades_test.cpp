@@ -1,5 +1,5 @@
 // The bound of what layers of many kinds keep and repeat: never above the best plan, and close where memory is scarce.
-#include "planner/layer_trades.h"
+#include "planner/search/layer_trades.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>

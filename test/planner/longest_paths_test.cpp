@@ -1,6 +1,6 @@
 // The chains against the player: never longer than what is played, and as long where the longest path turns once.
-#include "planner/longest_paths.h"
-#include "planner/split_layers.h"
+#include "planner/search/longest_paths.h"
+#include "planner/search/split_layers.h"
 
 #include <gtest/gtest.h>
 

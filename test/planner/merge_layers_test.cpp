@@ -1,7 +1,7 @@
 // Merged layers are a bound of the layers themselves, and a close one.
-#include "planner/merge_layers.h"
+#include "planner/search/merge_layers.h"
 
-#include "planner/work_bounds.h"
+#include "planner/search/bounds.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>

@@ -1,11 +1,10 @@
 // Optimizer state, parameters and kept values in host memory: times and bytes by hand, and what must hold for every
 // plan.
-#include "planner/explain.h"
-#include "planner/export_plan.h"
-#include "planner/memory.h"
+#include "planner/answer/explain.h"
+#include "planner/model/memory.h"
 #include "planner/search.h"
-#include "planner/split_layers.h"
-#include "planner/work_bounds.h"
+#include "planner/search/bounds.h"
+#include "planner/search/split_layers.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 
@@ -427,32 +426,4 @@ TEST(Offload, OfDistinctLayersIsThePricedPlan) {
   EXPECT_TRUE(result.plans[0].prediction.fits());
   EXPECT_NEAR(result.statistics.lowerBoundSeconds, result.plans[0].prediction.stepSeconds,
               1e-8 * result.plans[0].prediction.stepSeconds);
-}
-
-TEST(Offload, IsExportedWhereASystemHasIt) {
-  Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, withHost(testMachine(1, 8)), 64);
-  Plan plan = offloading(true, true);
-  plan.dp = 8, plan.microBatches = 8, plan.zero = 1;
-  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
-  ExportedPlan megatron = exportMegatron(problem, plan);
-  EXPECT_THAT(megatron.text, HasSubstr("--cpu-offloading-num-layers 23\n--offload-optimizer-states\n"));
-  EXPECT_THAT(megatron.notExpressed, ElementsAre());
-  plan.zero = 0;
-  plan.stages = {{0, 24, std::vector<Recompute>(24, Recompute::Full)}};
-  EXPECT_THAT(exportMegatron(problem, plan).notExpressed,
-              ElementsAre("offloaded activations beside a pipeline or recompute",
-                          "offloaded optimizer state without the distributed optimizer"));
-  ExportedPlan mindFormers = exportMindFormers(problem, plan), titan = exportTorchtitan(problem, plan);
-  EXPECT_THAT(mindFormers.text, HasSubstr("swap_config:\n  swap: True\n"));
-  EXPECT_THAT(mindFormers.notExpressed, ElementsAre("offloaded optimizer state"));
-  EXPECT_THAT(titan.notExpressed,
-              ElementsAre("offloaded activations", testing::StartsWith("offloaded optimizer state (")));
-  plan.zero = 3;
-  plan.offloadParameters = true;
-  plan.offloadActivations = false;
-  titan = exportTorchtitan(problem, plan);
-  EXPECT_THAT(titan.text, HasSubstr("enable_cpu_offload = true\n\n[parallelism]"));
-  EXPECT_THAT(titan.notExpressed, ElementsAre());
-  EXPECT_THAT(exportMegatron(problem, plan).notExpressed, Contains("offloaded parameters"));
-  EXPECT_THAT(exportMindFormers(problem, plan).notExpressed, Contains("offloaded parameters"));
 }

@@ -1,6 +1,6 @@
 // Chains over ranges of layers: never longer than under any choice of what layers keep that fits, whatever a byte
 // counts.
-#include "planner/range_bounds.h"
+#include "planner/search/range_bounds.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 

@@ -1,7 +1,7 @@
 // A range of layers as one segment against the sum over its layers.
-#include "planner/range_costs.h"
 #include "planner/search.h"
-#include "planner/stage_options.h"
+#include "planner/search/range_costs.h"
+#include "planner/search/stage_options.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>

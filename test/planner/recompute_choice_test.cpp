@@ -1,5 +1,5 @@
 // The knapsack of recompute against all choices, and its bounds where it may not look at all.
-#include "planner/recompute_choice.h"
+#include "planner/search/recompute_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What the layers of a stage may keep: every class for each layer by hand, and very many kinds.
-#include "planner/repeat_choices.h"
-#include "planner/stage_options.h"
+#include "planner/search/repeat_choices.h"
+#include "planner/search/stage_options.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Every table holds each action once, in an order that ends, and no more micro-batches than
 // promised.
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 
 #include <gtest/gtest.h>
 

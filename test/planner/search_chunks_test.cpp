@@ -1,6 +1,6 @@
 // Schedules with several chunks per stage: the search against brute force, chunks without layers, and pinned ones.
 #include "planner/search.h"
-#include "planner/split_layers.h"
+#include "planner/search/split_layers.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 

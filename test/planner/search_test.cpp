@@ -1,9 +1,9 @@
 // The search against brute force on random small problems, pins, threads and the certificate.
-#include "planner/chunk_options.h"
-#include "planner/schedule.h"
+#include "planner/model/schedule.h"
 #include "planner/search.h"
-#include "planner/split_layers.h"
-#include "planner/work_bounds.h"
+#include "planner/search/bounds.h"
+#include "planner/search/chunk_options.h"
+#include "planner/search/split_layers.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 

@@ -1,7 +1,7 @@
 // Small and large models and machines that several planner tests share.
 #pragma once
 
-#include "planner/published.h"
+#include "tools/published/shape_problem.h"
 #include "planner/search.h"
 
 #include <cmath>

@@ -1,8 +1,8 @@
 // The player against closed forms, and its monotonicity on random tables.
-#include "planner/simulate.h"
-#include "planner/split_layers.h"
+#include "planner/model/simulate.h"
+#include "planner/search/split_layers.h"
 
-#include "planner/memory.h"
+#include "planner/model/memory.h"
 
 #include <gtest/gtest.h>
 

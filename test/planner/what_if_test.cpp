@@ -1,6 +1,6 @@
 // Two plans side by side, and what makes a wish impossible.
-#include "planner/explain.h"
-#include "planner/what_if.h"
+#include "planner/answer/explain.h"
+#include "planner/answer/what_if.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>

@@ -31,6 +31,9 @@ const std::vector<Case> cases = {
     {Call::REDUCE_PARTS, {3, 7}},
     {Call::UPDATE_SCALARS, {}, {1}},
     {Call::REARRANGE, {3, 5, 8}},
+    {Call::ROUTE, {2, 3, 4, 2, 2}},
+    {Call::DISPATCH, {2, 3, 4, 5, 6, 2, 0}},
+    {Call::COMBINE, {2, 3, 4, 5, 6, 2, 1}},
 };
 
 Call callOf(const Case &c) {

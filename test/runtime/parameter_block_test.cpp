@@ -49,6 +49,28 @@ TEST(ParameterBlock, SkipsPadding) {
   EXPECT_EQ(runs, (std::vector<int64_t>{0, 14, 1}));
 }
 
+/// Experts that are spread over tp and then over ep: tp counts first, though the mesh has it last.
+TEST(ParameterBlock, AxesCountInTheOrderThatThePlanSays) {
+  pb::Mesh axes = meshOf(1, 1, 2);
+  axes.set_ep(3);
+  Mesh mesh(axes);
+  pb::Parameter parameter;
+  parameter.add_shape(6);
+  parameter.add_padded_shape(6);
+  parameter.add_split(EP | TP);
+  auto held = [&] {
+    std::vector<int64_t> experts; // by rank: ep, then tp
+    for (int rank = 0; rank < 6; ++rank)
+      ParameterBlock(parameter, mesh, rank).visitRuns([&](int64_t, int64_t global, int64_t) {
+        experts.push_back(global);
+      });
+    return experts;
+  };
+  EXPECT_EQ(held(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  parameter.add_slow(TP);
+  EXPECT_EQ(held(), (std::vector<int64_t>{0, 3, 1, 4, 2, 5}));
+}
+
 /// The example of runtime/README.md, section 4: dp 2 shares w1 [16, 40] and w2 [40, 16] in one bucket, g [16] in
 /// another.
 pb::Plan sharedPlan() {

@@ -64,6 +64,15 @@ void add(const void *from, Storage fromStorage, float *to, int64_t count) {
   });
 }
 
+void addScaled(const void *from, Storage fromStorage, float factor, float *to, int64_t count) {
+  withStorage(fromStorage, [&]<Storage From>() {
+    for (int64_t i = 0; i < count; i += kWidth) {
+      Floats term = loadFirst<From>(elements<From>(from) + i, count - i) * factor;
+      storeFirst<Storage::F32>(to + i, loadFirst<Storage::F32>(to + i, count - i) + term, count - i);
+    }
+  });
+}
+
 double squaredSum(const float *x, int64_t count) {
   Doubles sums[4] = {};
   int64_t i = 0;

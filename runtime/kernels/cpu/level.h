@@ -107,6 +107,8 @@ struct Loops {
   void (*convert)(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
   /// to[i] += from[i]
   void (*add)(const void *from, Storage fromStorage, float *to, int64_t elements);
+  /// to[i] += factor * from[i]
+  void (*addScaled)(const void *from, Storage fromStorage, float factor, float *to, int64_t elements);
   double (*squaredSum)(const float *x, int64_t elements);
   void (*rope)(const RopeTask &task);
 };

@@ -18,6 +18,7 @@ const Loops loops = {
     .attendCache = attendCache,
     .convert = convert,
     .add = add,
+    .addScaled = addScaled,
     .squaredSum = squaredSum,
     .rope = rope,
 };

@@ -15,6 +15,7 @@ void attentionBackward(const AttentionBackwardTask &task);
 void attendCache(const AttendCacheTask &task);
 void convert(const void *from, Storage fromStorage, void *to, Storage toStorage, int64_t elements);
 void add(const void *from, Storage fromStorage, float *to, int64_t elements);
+void addScaled(const void *from, Storage fromStorage, float factor, float *to, int64_t elements);
 double squaredSum(const float *x, int64_t elements);
 void rope(const RopeTask &task);
 

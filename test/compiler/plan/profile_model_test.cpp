@@ -9,8 +9,8 @@
 #include "compiler/plan/profile_model.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
-#include "planner/cost.h"
-#include "planner/explain.h"
+#include "planner/answer/explain.h"
+#include "planner/model/cost.h"
 #include "planner/search.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -168,7 +168,7 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
     if (file.path().extension() == ".yaml")
       configs.insert(file.path().stem());
   for (const std::string &name : configs)
-    if (whyNotExecutable(importConfig(name)).empty()) // there is an arena to compare with
+    if (whyNotExecutable(importConfig(name), "cpu").empty()) // there is an arena to compare with
       cases.emplace_back(name, 4, 5, std::vector<std::string>());
   for (const auto &[name, count, seed, sets] : cases) {
     double worst = worstMemoryError(name, count, seed, sets);

@@ -52,6 +52,14 @@ TEST(Refusal, SizesOutOfRange) {
   expectRefusal(test, "library call MATMUL: its sizes are too large");
 }
 
+TEST(Refusal, MoreChoicesThanExperts) {
+  CallUnderTest test(pb::LibraryCall::ROUTE, {1, 2, 3, 4, 1});
+  test.add(pb::F32, 6);
+  test.add(pb::I32, 8, 0);
+  test.add(pb::I32, 8, 0);
+  expectRefusal(test, "library call ROUTE: has 4 choices of 3 experts, needs no more choices than experts");
+}
+
 TEST(Refusal, TypesThatDoNotFit) {
   CallUnderTest test = makeMatmul();
   test.types[0] = pb::I32;

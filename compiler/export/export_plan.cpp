@@ -1,0 +1,400 @@
+// Each export states what its system has no word for instead of dropping it.
+#include "compiler/export/export_plan.h"
+
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
+#include "planner/search.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace espalier {
+
+using namespace planner;
+
+namespace {
+
+std::string line(const std::string &flag, int64_t value) { return flag + " " + std::to_string(value) + "\n"; }
+
+// The single class that all layers share, if they do.
+std::optional<Recompute> commonRecompute(const Plan &plan) {
+  std::optional<Recompute> common;
+  for (const StagePlan &stage : plan.stages)
+    for (Recompute recompute : stage.recompute) {
+      if (common && *common != recompute)
+        return std::nullopt;
+      common = recompute;
+    }
+  return common.value_or(Recompute::None);
+}
+
+// What a chunk repeats, as lists count it: the first `full` layers all, those up to `any` at least something.
+struct Repeated {
+  int full = 0, any = 0;
+};
+
+// Per chunk; nothing where layers that repeat less come before others that repeat more.
+std::optional<std::vector<Repeated>> repeatedLayers(const Plan &plan) {
+  std::vector<Repeated> chunks;
+  for (const StagePlan &stage : plan.stages) {
+    Repeated repeated;
+    for (int i = 0; i < stage.layers; ++i) {
+      if (i > 0 && stage.recompute[i] > stage.recompute[i - 1])
+        return std::nullopt;
+      repeated.full += stage.recompute[i] == Recompute::Full;
+      repeated.any += stage.recompute[i] != Recompute::None;
+    }
+    chunks.push_back(repeated);
+  }
+  return chunks;
+}
+
+// For systems that cannot say how layers differ: the class of all of them that repeats least and fits.
+Recompute commonThatFits(const Problem &problem, Plan plan) {
+  if (std::optional<Recompute> common = commonRecompute(plan))
+    return *common;
+  for (StagePlan &stage : plan.stages)
+    std::ranges::fill(stage.recompute, Recompute::Selective);
+  return pricePlan(problem, plan).prediction.fits() ? Recompute::Selective : Recompute::Full;
+}
+
+/// A number of each chunk as MindFormers lists it: one for each stage; where stages have several chunks a list of such
+/// lists, the first chunks of all stages first.
+std::string mindFormersList(const Plan &plan, const std::vector<int> &ofChunks) {
+  std::string text;
+  size_t stages = static_cast<size_t>(plan.pp);
+  for (size_t i = 0; i < ofChunks.size(); ++i)
+    text += (i == 0 ? "[" : i % stages == 0 ? "], [" : ", ") + std::to_string(ofChunks[i]);
+  return ofChunks.size() > stages ? "[" + text + "]]" : text + "]";
+}
+
+bool isEven(const Plan &plan) {
+  return std::all_of(plan.stages.begin(), plan.stages.end(),
+                     [&](const StagePlan &stage) { return stage.layers == plan.stages.front().layers; });
+}
+
+std::string joined(const Plan &plan) {
+  std::string text;
+  for (const StagePlan &stage : plan.stages)
+    text += (text.empty() ? "" : ", ") + std::to_string(stage.layers);
+  return text;
+}
+
+/// Ranks that experts are spread over and ranks that split each of them, in the other systems' terms: whole experts lie
+/// on ranks of tp, too.
+int64_t expertRanks(const Plan &plan) { return static_cast<int64_t>(plan.ep) * (plan.splitsExperts ? 1 : plan.tp); }
+int64_t expertTensorRanks(const Plan &plan) { return plan.splitsExperts ? plan.tp : 1; }
+
+bool hasExperts(const SegmentKind &kind) {
+  for (const PatternTerms &pattern : kind.patterns)
+    for (const ParameterTerm &parameter : pattern.parameters)
+      if (parameter.expert)
+        return true;
+  return false;
+}
+
+/// Megatron takes every layer to have experts unless a list of ones and zeros says otherwise.
+std::string megatronExpertLayers(const Problem &problem) {
+  std::string list;
+  bool isMixed = false;
+  for (const LayerRun &run : problem.layers) {
+    bool has = hasExperts(problem.kinds[run.kind]);
+    isMixed |= has != hasExperts(problem.kinds[problem.layers.front().kind]);
+    list += (list.empty() ? "" : "+") + std::string(has ? "[1]*" : "[0]*") + std::to_string(run.count);
+  }
+  return isMixed ? "--moe-layer-freq \"(" + list + ")\"\n" : "";
+}
+
+/// Experts of the model and how they are split. Their slots are what memory is planned for, as a factor of an even
+/// spread.
+void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  auto sizeOf = [&](const char *name) -> int64_t {
+    for (const Dimension &dimension : problem.dimensions)
+      if (dimension.name == name)
+        return dimension.size;
+    return 0;
+  };
+  int64_t experts = sizeOf("expert"), choices = sizeOf("choice");
+  if (experts == 0 || choices == 0)
+    return;
+  double even = static_cast<double>(problem.tokensPerSample * choices) / static_cast<double>(experts);
+  std::ostringstream factor;
+  factor << static_cast<double>(sizeOf("capacity")) / even;
+  result.text +=
+      line("--num-experts", experts) + megatronExpertLayers(problem) + line("--moe-router-topk", choices) +
+      line("--moe-ffn-hidden-size", sizeOf("ffn")) + line("--expert-model-parallel-size", expertRanks(plan)) +
+      line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " + factor.str() +
+      "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
+  if (expertRanks(plan) > 1 && plan.tp > 1 && !plan.sequenceParallel)
+    result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
+}
+
+bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
+
+/// Layers at the start of each chunk that are all that is repeated, in full, and as many in each: Megatron's block
+/// method. Nothing where they differ.
+std::optional<int> fullBlock(const Plan &plan) {
+  std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
+  if (!repeated)
+    return std::nullopt;
+  int layers = repeated->front().full;
+  bool isBlock = std::ranges::all_of(
+      *repeated, [&](const Repeated &chunk) { return chunk.full == layers && chunk.any == layers; });
+  return isBlock ? std::optional(layers) : std::nullopt;
+}
+
+void addMegatronRecompute(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  constexpr const char *full = "--recompute-granularity full\n";
+  std::optional<Recompute> common = commonRecompute(plan);
+  std::optional<int> block = common ? std::nullopt : fullBlock(plan);
+  if (block) {
+    result.text += full + std::string("--recompute-method block\n") + line("--recompute-num-layers", *block);
+    return;
+  }
+  Recompute recompute = commonThatFits(problem, plan);
+  if (recompute == Recompute::Selective)
+    result.text += "--recompute-granularity selective\n";
+  else if (recompute == Recompute::Full)
+    result.text += full + std::string("--recompute-method uniform\n") + line("--recompute-num-layers", 1);
+  if (!common)
+    result.notExpressed.push_back(std::string("recompute that differs between stages; the flags have ") +
+                                  recomputeName(recompute) + " recompute in all layers");
+}
+
+/// True, False, or how many layers of each chunk.
+void addMindFormersRecompute(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  std::optional<Recompute> common = commonRecompute(plan);
+  std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
+  bool isListed = !common && repeated && !isVShaped(plan.schedule);
+  Recompute all = commonThatFits(problem, plan);
+  auto entry = [&](const char *key, Recompute recompute, int Repeated::*count) {
+    std::vector<int> counts;
+    for (size_t chunk = 0; isListed && chunk < repeated->size(); ++chunk)
+      counts.push_back((*repeated)[chunk].*count);
+    result.text += std::string("  ") + key + ": " +
+                   (isListed ? mindFormersList(plan, counts) : std::string(all == recompute ? "True" : "False")) + "\n";
+  };
+  result.text += "recompute_config:\n";
+  entry("recompute", Recompute::Full, &Repeated::full);
+  entry("select_recompute", Recompute::Selective, &Repeated::any);
+  result.text += std::string("  mp_comm_recompute: ") + (plan.keepTensorParallelResults ? "False\n" : "True\n");
+  if (!common && !isListed)
+    result.notExpressed.push_back(std::string("recompute that differs between layers; the file has ") +
+                                  recomputeName(all) + " recompute in all of them");
+}
+
+/// `offset` is the difference from an even share, rounded down.
+void addMindFormersStages(const Problem &problem, const Plan &plan, ExportedPlan &result) {
+  bool isInterleaved = plan.schedule == Schedule::Interleaved, isUneven = !isEven(plan) && !isVShaped(plan.schedule);
+  if (isInterleaved || isUneven)
+    result.text += "model:\n  model_config:\n";
+  if (isInterleaved)
+    result.text += "    pp_interleave_num: " + std::to_string(plan.virtualStages) + "\n";
+  std::vector<int> offsets;
+  for (const StagePlan &chunk : plan.stages)
+    offsets.push_back(chunk.layers - problem.layerCount() / static_cast<int>(plan.stages.size()));
+  if (isUneven)
+    result.text += "    offset: " + mindFormersList(plan, offsets) + "\n";
+}
+
+// What lies on each chunk: E the embedding, t a layer, L the loss.
+std::string megatronLayout(const Plan &plan) {
+  std::vector<std::string> chunks;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    int layers = plan.stages[i].layers;
+    std::string chunk = i == 0 ? "E" : "";
+    if (layers > 0)
+      chunk += layers == 1 ? "t" : "t*" + std::to_string(layers);
+    chunks.push_back(chunk + (i + 1 < plan.stages.size() ? "|" : "L"));
+  }
+  std::string text;
+  for (size_t i = 0, next = 0; i < chunks.size(); i = next) {
+    while (next < chunks.size() && chunks[next] == chunks[i])
+      ++next;
+    text += next == i + 1 ? chunks[i] : "(" + chunks[i] + ")*" + std::to_string(next - i) + ",";
+  }
+  return text;
+}
+
+/// Layers of the stages where they are not the same on all: at the ends by number, else as a layout in which E is the
+/// embedding, t a layer, L the head and | parts chunks.
+void addMegatronStages(const Plan &plan, ExportedPlan &result) {
+  bool isInterleaved = plan.schedule == Schedule::Interleaved;
+  if (!isInterleaved && !isOneFOneB(plan))
+    result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
+  if (isEven(plan)) {
+    if (isInterleaved)
+      result.text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
+    return;
+  }
+  if (plan.stages.size() != static_cast<size_t>(plan.pp) && !isInterleaved)
+    return result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
+  bool onlyEnds = !isInterleaved;
+  for (size_t i = 2; i + 1 < plan.stages.size(); ++i)
+    onlyEnds = onlyEnds && plan.stages[i].layers == plan.stages[1].layers;
+  if (onlyEnds)
+    result.text += line("--decoder-first-pipeline-num-layers", plan.stages.front().layers) +
+                   line("--decoder-last-pipeline-num-layers", plan.stages.back().layers);
+  else
+    result.text += "--pipeline-model-parallel-layout \"" + megatronLayout(plan) + "\"\n";
+}
+
+/// None for schedules that it has not.
+const char *torchtitanSchedule(Schedule schedule) {
+  switch (schedule) {
+  case Schedule::GPipe:
+    return "GPipe";
+  case Schedule::OneFOneB:
+    return "1F1B";
+  case Schedule::Interleaved:
+    return "Interleaved1F1B";
+  case Schedule::ZeroBubbleV:
+    return "ZBVZeroBubble";
+  case Schedule::ZeroBubbleH1:
+  case Schedule::VHalf:
+  case Schedule::VMin:
+    return nullptr;
+  }
+  return nullptr;
+}
+
+} // namespace
+
+ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
+  ExportedPlan result;
+  std::string &text = result.text;
+  text += line("--tensor-model-parallel-size", plan.tp) + line("--pipeline-model-parallel-size", plan.pp);
+  if (plan.cp > 1)
+    text += line("--context-parallel-size", plan.cp);
+  addMegatronExperts(problem, plan, result);
+  if (plan.sequenceParallel)
+    text += "--sequence-parallel\n";
+  text += line("--micro-batch-size", plan.microBatchSize) + line("--global-batch-size", problem.globalBatch);
+  if (plan.zero >= 1)
+    text += "--use-distributed-optimizer\n";
+  if (plan.zero >= 2)
+    result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) +
+                                  " (the distributed optimizer is stage 1)");
+  addMegatronStages(plan, result);
+  addMegatronRecompute(problem, plan, result);
+  if (!plan.vocabParallel && plan.tp > 1)
+    result.notExpressed.push_back("embedding and head whole on every tensor rank");
+  // Megatron offloads whole layers without pipeline and recompute, and the last layer never.
+  if (plan.offloadActivations && plan.pp == 1 && commonRecompute(plan) == Recompute::None)
+    text += line("--cpu-offloading-num-layers", problem.layerCount() - 1);
+  else if (plan.offloadActivations)
+    result.notExpressed.push_back("offloaded activations beside a pipeline or recompute");
+  if (plan.offloadOptimizer && plan.zero >= 1)
+    text += "--offload-optimizer-states\n";
+  else if (plan.offloadOptimizer)
+    result.notExpressed.push_back("offloaded optimizer state without the distributed optimizer");
+  if (plan.offloadParameters)
+    result.notExpressed.push_back("offloaded parameters");
+  return result;
+}
+
+ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
+  ExportedPlan result;
+  auto boolean = [](bool value) { return value ? std::string("True\n") : std::string("False\n"); };
+  auto entry = [](const char *key, int64_t value) {
+    return std::string("  ") + key + ": " + std::to_string(value) + "\n";
+  };
+  std::string &text = result.text;
+  // batch_size is the micro-batch of one replica; without a pipeline micro-batches are accumulated.
+  text += "runner_config:\n" + entry("batch_size", plan.microBatchSize);
+  if (plan.pp == 1)
+    text += entry("gradient_accumulation_steps", plan.microBatches);
+  text += "parallel:\n  parallel_mode: 1\n  enable_parallel_optimizer: " + boolean(plan.zero >= 1);
+  if (plan.ep > 1)
+    text += "  enable_alltoall: True\n";
+  if (plan.zero >= 2)
+    text += "  parallel_optimizer_config:\n    gradient_accumulation_shard: True\n";
+  if (plan.pp > 1 && plan.schedule == Schedule::GPipe)
+    text += "  pipeline_config:\n    pipeline_scheduler: gpipe\n";
+  if (plan.schedule == Schedule::Interleaved)
+    text += "  pipeline_config:\n    pipeline_interleave: True\n    pipeline_scheduler: 1f1b\n";
+  text += "parallel_config:\n" + entry("data_parallel", static_cast<int64_t>(plan.dp) * plan.ep) +
+          entry("model_parallel", plan.tp) + entry("pipeline_stage", plan.pp) +
+          entry("micro_batch_num", plan.pp > 1 ? plan.microBatches : 1);
+  if (plan.cp > 1)
+    text += entry("context_parallel", plan.cp);
+  if (plan.ep > 1)
+    text += entry("expert_parallel", plan.ep);
+  text += "  use_seq_parallel: " + boolean(plan.sequenceParallel) + "  vocab_emb_dp: " + boolean(!plan.vocabParallel);
+  addMindFormersRecompute(problem, plan, result);
+  if (plan.offloadActivations)
+    text += "swap_config:\n  swap: True\n  layer_swap:\n    - backward_prefetch: 1\n      layers: True\n";
+  if (plan.offloadOptimizer)
+    result.notExpressed.push_back("offloaded optimizer state");
+  if (plan.offloadParameters)
+    result.notExpressed.push_back("offloaded parameters");
+  if (!plan.splitsExperts && plan.tp > 1)
+    result.notExpressed.push_back("whole experts on tensor ranks");
+  if (plan.zero == 3)
+    result.notExpressed.push_back("ZeRO stage 3");
+  addMindFormersStages(problem, plan, result);
+  if (!plan.vocabParallel && plan.tp > 1 && plan.pp > 1)
+    result.notExpressed.push_back("embedding and head whole on every tensor rank of a pipeline");
+  if (plan.microBatches < plan.pp)
+    result.notExpressed.push_back("fewer micro-batches (" + std::to_string(plan.microBatches) + ") than stages (" +
+                                  std::to_string(plan.pp) + ")");
+  if (!isOneFOneB(plan) && plan.schedule != Schedule::GPipe && plan.schedule != Schedule::Interleaved)
+    result.notExpressed.push_back(std::string("schedule ") + scheduleName(plan.schedule));
+  return result;
+}
+
+ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
+  ExportedPlan result;
+  auto entry = [](const char *key, int64_t value) { return std::string(key) + " = " + std::to_string(value) + "\n"; };
+  std::string &text = result.text;
+  text += "[training]\n" + entry("local_batch_size", plan.microBatchSize * plan.microBatches) +
+          entry("global_batch_size", problem.globalBatch) + entry("seq_len", problem.tokensPerSample);
+  if (plan.offloadParameters) // parameters, gradients and optimizer state
+    text += "enable_cpu_offload = true\n";
+  // The ranks of ep are some of those that parameters are sharded over, even if nothing else is.
+  bool sharded = plan.zero >= 1;
+  text += "\n[parallelism]\n" + entry("data_parallel_replicate_degree", sharded ? 1 : plan.dp) +
+          entry("data_parallel_shard_degree", static_cast<int64_t>(sharded ? plan.dp : 1) * plan.ep) +
+          entry("tensor_parallel_degree", plan.tp) + entry("context_parallel_degree", plan.cp) +
+          entry("pipeline_parallel_degree", plan.pp);
+  if (expertRanks(plan) > 1) {
+    text += entry("expert_parallel_degree", expertRanks(plan)) +
+            entry("expert_tensor_parallel_degree", expertTensorRanks(plan));
+    if (!sharded && plan.ep > 1)
+      result.notExpressed.push_back("experts over ep while nothing else is sharded over it");
+  }
+  if (plan.pp > 1) {
+    if (const char *schedule = torchtitanSchedule(plan.schedule))
+      text += std::string("pipeline_parallel_schedule = \"") + schedule + "\"\n";
+    else
+      result.notExpressed.push_back(std::string("schedule ") + scheduleName(plan.schedule));
+    text += entry("pipeline_parallel_microbatch_size", plan.microBatchSize);
+    if (isEven(plan)) // by default embedding and head count as a layer each
+      text += entry("pipeline_parallel_layers_per_stage", plan.stages.front().layers) +
+              entry("pipeline_parallel_first_stage_less_layers", 0) +
+              entry("pipeline_parallel_last_stage_less_layers", 0);
+  }
+  if (plan.zero == 1 || plan.zero == 2)
+    result.notExpressed.push_back("ZeRO stage " + std::to_string(plan.zero) + " (fully sharded is stage 3)");
+  if (plan.tp > 1 && !plan.sequenceParallel)
+    result.notExpressed.push_back("tensor parallelism without sequence parallelism");
+  std::optional<Recompute> recompute = commonRecompute(plan);
+  Recompute all = commonThatFits(problem, plan);
+  if (!recompute)
+    result.notExpressed.push_back("recompute that differs between layers; the file has it in all of them");
+  if (!plan.vocabParallel && plan.tp > 1)
+    result.notExpressed.push_back("embedding and head whole on every tensor rank");
+  static constexpr const char *modes[] = {"none", "selective", "full"};
+  text += std::string("\n[activation_checkpoint]\nmode = \"") + modes[static_cast<int>(all)] + "\"\n";
+  if (all == Recompute::Selective)
+    text += "selective_ac_option = \"op\"\n";
+  if (plan.offloadActivations)
+    result.notExpressed.push_back("offloaded activations");
+  if (plan.offloadOptimizer && !plan.offloadParameters)
+    result.notExpressed.push_back("offloaded optimizer state (enable_cpu_offload moves parameters and gradients, too)");
+  if (!isEven(plan))
+    result.notExpressed.push_back("uneven stages (" + joined(plan) + ")");
+  return result;
+}
+
+} // namespace espalier

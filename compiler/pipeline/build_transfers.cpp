@@ -1,0 +1,57 @@
+// Entries, queues, the transfers that lists of actions start, and the values that these move.
+#include "compiler/passes.h"
+#include "compiler/pipeline/add_buckets.h"
+#include "compiler/pipeline/add_transfers.h"
+#include "compiler/pipeline/generation.h"
+#include "compiler/pipeline/write_tables.h"
+#include "compiler/plan/run_attributes.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+#define GEN_PASS_DEF_BUILDTRANSFERS
+#include "compiler/passes.h.inc"
+
+namespace {
+
+/// Names on each bucket the transfers that sum its gradients and gather its shares.
+void nameTransfers(ModuleOp module, const rt::pb::Plan &plan, ArrayRef<BucketTransfers> buckets) {
+  Builder b(module.getContext());
+  auto nameOf = [&](int64_t transfer) -> Attribute {
+    return b.getStringAttr(plan.transfers(static_cast<int>(transfer)).name());
+  };
+  module.walk([&](exec::BucketOp bucket) {
+    const BucketTransfers &transfers = buckets[bucket.getNumber()];
+    SmallVector<Attribute> sums;
+    for (uint32_t sum : transfers.sums)
+      sums.push_back(nameOf(sum));
+    bucket.setSumsAttr(b.getArrayAttr(sums));
+    if (transfers.gather >= 0)
+      bucket.setGatherAttr(cast<StringAttr>(nameOf(transfers.gather)));
+  });
+}
+
+struct BuildTransfersPass : impl::BuildTransfersBase<BuildTransfersPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    planner::Plan split = readPlan(module);
+    std::vector<SegmentLayout> segments = readSegments(module);
+    bool generates = module->hasAttr("exec.generation");
+    rt::pb::Plan plan;
+    generates ? addGenerationNames(module, split, plan) : addNames(module, split, plan);
+    PlanTables tables(plan);
+    if (generates) {
+      addGenerationTransfers(module, readRegions(module), split, tables, plan);
+      emitBuckets(segments, /*trains=*/false, tables, plan);
+      return writeTables(plan, module);
+    }
+    addStepTransfers(module, readRegions(module), split, tables);
+    std::vector<BucketTransfers> buckets = addBuckets(segments, tables, plan);
+    writeTables(plan, module);
+    nameTransfers(module, plan, buckets);
+  }
+};
+
+} // namespace
+} // namespace espalier

@@ -1,0 +1,350 @@
+// Reads of the localized joint functions what propagation decided about parameters, and lists the buckets that hold
+// them side by side in the regions parameters, gradients and state of a call. Segments that share tied parameters and
+// lie on one stage share one region: offsets of the second continue those of the first.
+#include "compiler/codegen/guards.h"
+#include "compiler/passes.h"
+#include "compiler/pipeline/segment_layout.h"
+#include "compiler/pipeline/stage_calls.h"
+#include "compiler/plan/run_attributes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace espalier {
+
+#define GEN_PASS_DEF_FORMBUCKETS
+#include "compiler/passes.h.inc"
+
+namespace {
+
+/// A parameter with what decides about its bucket.
+struct FormedParameter {
+  SegmentParameter parameter;
+  RankedTensorType local;
+  std::string tied;            ///< the owner's name of a parameter that is tied with another segment's, "embed.table"
+  Axes partialAxes, shareAxes; ///< over which gradients are summed after the last micro-batch; and ZeRO shares lie
+  int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the gradient when it is summed
+  bool decays = false;
+};
+
+struct FormedSegment {
+  func::FuncOp function;
+  SegmentLayout layout;
+  std::vector<FormedParameter> parameters; ///< in the order of the function's arguments
+};
+
+/// What the arguments of a localized joint function say about parameters.
+class ParameterReader {
+public:
+  ParameterReader(ModuleOp module, const planner::Plan &plan)
+      : plan(plan), layout(module), sizes(module->getAttrOfType<DictionaryAttr>("model.sizes")) {}
+
+  FailureOr<std::vector<FormedParameter>> read(func::FuncOp function) {
+    std::vector<FormedParameter> parameters;
+    for (BlockArgument argument : function.getArguments()) {
+      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+      if (!role || role.getValue() != "parameter")
+        continue;
+      if (failed(readParameter(function, argument, parameters.emplace_back())))
+        return failure();
+    }
+    return parameters;
+  }
+
+private:
+  LogicalResult readParameter(func::FuncOp function, BlockArgument argument, FormedParameter &out) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
+    auto place = function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding");
+    auto all = function->getAttrOfType<DictionaryAttr>("model.parameters");
+    auto facts = all && name ? all.getAs<DictionaryAttr>(name.getValue()) : DictionaryAttr();
+    out.local = dyn_cast<RankedTensorType>(argument.getType());
+    if (!place || !facts || !out.local || place.getDims().size() != dimNames(out.local).size())
+      return emitError(argument.getLoc()) << "parameter " << name << " of @" << function.getSymName()
+                                          << " needs dist.sharding and an entry in model.parameters, as earlier phases "
+                                             "leave them";
+    SegmentParameter &parameter = out.parameter;
+    parameter.name = name.str();
+    parameter.location = argument.getLoc();
+    parameter.sharding = Sharding(place);
+    parameter.localElements = out.local.getNumElements();
+    for (auto [size, axes, dim] : llvm::zip_equal(out.local.getShape(), parameter.sharding.dims, dimNames(out.local))) {
+      parameter.paddedShape.push_back(size * layout.size(axes));
+      auto unpadded = sizes ? sizes.getAs<IntegerAttr>(dim) : IntegerAttr();
+      parameter.shape.push_back(unpadded ? unpadded.getInt() : parameter.paddedShape.back());
+    }
+    auto initializer = facts.getAs<StringAttr>("initializer");
+    auto kind = exec::symbolizeInitializer(initializer ? initializer.getValue() : "zeros");
+    parameter.initializer.kind =
+        static_cast<Initializer::Kind>(static_cast<int>(kind.value_or(exec::Initializer::Zeros)));
+    if (auto stddev = facts.getAs<FloatAttr>("stddev"))
+      parameter.initializer.stddev = stddev.getValueAsDouble();
+    if (auto tied = facts.getAs<StringAttr>("tied_to"))
+      parameter.tiedTo = tied.str();
+    out.decays = facts.contains("decays");
+    readAxes(function, out);
+    return success();
+  }
+
+  void readAxes(func::FuncOp function, FormedParameter &out) {
+    Axes partial = partialOf(function, out.parameter.name);
+    int64_t shares = 1, splits = 1;
+    for (StringAttr axis : layout.mesh().getAxes()) {
+      // Gradients meet in the order in which they were added up; a group is named in the order of the mesh.
+      bool isMany = layout.mesh().size(axis.getValue()) > 1, isSummed = llvm::is_contained(partial, axis) && isMany;
+      if (isSummed)
+        out.partialAxes.push_back(axis);
+      bool isOfSamples = axis == "dp" || axis == "cp" || axis == "ep";
+      bool isSplit =
+          llvm::any_of(out.parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+      // What works on whole sequences has the same gradient on all context ranks.
+      if (plan.zero >= 1 && isOfSamples && isSummed && !isSplit) {
+        out.shareAxes.push_back(axis);
+        shares *= layout.mesh().size(axis.getValue());
+      }
+    }
+    for (const Axes &axes : out.parameter.sharding.dims)
+      splits *= layout.size(axes);
+    out.replicas = plan.ranks() / plan.pp / splits / shares;
+  }
+
+  static Axes partialOf(func::FuncOp function, StringRef name) {
+    for (unsigned index = 0; index < function.getNumArguments(); ++index) {
+      auto role = function.getArgAttrOfType<StringAttr>(index, "model.role");
+      auto place = function.getArgAttrOfType<dist::ShardingAttr>(index, "dist.sharding");
+      auto other = function.getArgAttrOfType<StringAttr>(index, "model.name");
+      if (place && role && other && role.getValue() == "accumulator" && other.getValue() == name)
+        return Sharding(place).partial;
+    }
+    return {};
+  }
+
+  const planner::Plan &plan;
+  Layout layout;
+  DictionaryAttr sizes;
+};
+
+/// Forms the buckets of one segment and numbers its parameters in them.
+class BucketBuilder {
+public:
+  BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout)
+      : formed(formed), segment(formed.layout), plan(plan), layout(layout) {}
+
+  void build() {
+    for (bool ofTied : {true, false})
+      for (FormedParameter &parameter : formed.parameters)
+        if (ofTied == !parameter.tied.empty())
+          put(parameter);
+    for (SegmentBucket &bucket : segment.buckets) {
+      int64_t parts = layout.size(bucket.shareAxes);
+      bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * bucketAlignment));
+      bucket.partElements = bucket.elements / parts;
+    }
+  }
+
+private:
+  /// Tied parameters have a bucket each.
+  SegmentBucket &bucketFor(const FormedParameter &parameter) {
+    double weight = 1.0 / static_cast<double>(parameter.replicas);
+    bool isTied = !parameter.tied.empty(), acrossStages = isTied && headStage(plan) > 0;
+    if (acrossStages)
+      weight /= 2;
+    Type stored = parameter.local.getElementType();
+    for (auto [index, bucket] : llvm::enumerate(segment.buckets))
+      if (!isTied && !isAlone[index] && bucket.decays == parameter.decays && bucket.stored == stored &&
+          bucket.partialAxes == parameter.partialAxes && bucket.shareAxes == parameter.shareAxes &&
+          bucket.normWeight == weight)
+        return bucket;
+    SegmentBucket bucket;
+    bucket.name = isTied ? parameter.tied : freeName(parameter.decays);
+    bucket.stored = stored;
+    bucket.elementBytes = stored.getIntOrFloatBitWidth() / 8;
+    bucket.partialAxes = parameter.partialAxes;
+    bucket.shareAxes = parameter.shareAxes;
+    bucket.decays = parameter.decays;
+    bucket.normWeight = weight;
+    if (acrossStages)
+      bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
+    bucket.isTied = !parameter.parameter.tiedTo.empty();
+    bucket.isTiedHere = bucket.isTied && headStage(plan) == 0;
+    isAlone.push_back(isTied);
+    return segment.buckets.emplace_back(std::move(bucket));
+  }
+
+  std::string freeName(bool decays) const {
+    std::string base = segment.kind + (decays ? ".decayed" : ".plain"), name = base;
+    for (int number = 2; llvm::any_of(segment.buckets, [&](const SegmentBucket &b) { return b.name == name; });
+         ++number)
+      name = base + std::to_string(number);
+    return name;
+  }
+
+  void put(FormedParameter &from) {
+    SegmentBucket &bucket = bucketFor(from);
+    from.parameter.bucket = &bucket - segment.buckets.data();
+    from.parameter.first = bucket.elements;
+    bucket.elements += static_cast<int64_t>(llvm::alignTo(from.parameter.localElements, bucketAlignment));
+  }
+
+  FormedSegment &formed;
+  SegmentLayout &segment;
+  const planner::Plan &plan;
+  const Layout &layout;
+  std::vector<bool> isAlone; ///< by bucket
+};
+
+/// Gives a bucket of its own its offsets behind the bytes of `segment`.
+void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
+  bucket.storedOffset = segment.parameterBytes;
+  bucket.gradientOffset = segment.gradientBytes;
+  bucket.stateOffset = segment.stateBytes;
+  segment.parameterBytes += alignUp(bucket.elements * bucket.elementBytes, guard);
+  segment.gradientBytes += alignUp(bucket.elements * 4, guard);
+  segment.stateBytes += alignUp(stateParts(segment).size() * bucket.partElements * 4, guard);
+}
+
+void copyBytes(const SegmentLayout &from, SegmentLayout &to) {
+  to.parameterBytes = from.parameterBytes;
+  to.gradientBytes = from.gradientBytes;
+  to.stateBytes = from.stateBytes;
+}
+
+/// Numbers the buckets of all segments and places them in the regions.
+void placeBuckets(std::vector<FormedSegment> &segments, uint64_t guard) {
+  uint32_t numbers = 0;
+  std::map<std::string, SegmentBucket *> byName;
+  std::map<std::string, SegmentLayout *> byKind;
+  for (FormedSegment &formed : segments) {
+    SegmentLayout &segment = formed.layout;
+    byKind[segment.kind] = &segment;
+    SegmentLayout *owner = nullptr;
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (bucket.isTiedHere)
+        owner = byKind.at(StringRef(bucket.name).split('.').first.str());
+    if (owner) // continue the owner's regions
+      copyBytes(*owner, segment);
+    for (SegmentBucket &bucket : segment.buckets) {
+      auto [known, isNew] = byName.try_emplace(bucket.name, &bucket);
+      bucket.number = isNew ? numbers++ : known->second->number;
+      if (bucket.isTiedHere) {
+        bucket.storedOffset = known->second->storedOffset;
+        bucket.gradientOffset = known->second->gradientOffset;
+        bucket.stateOffset = known->second->stateOffset;
+      } else {
+        place(bucket, segment, guard);
+      }
+    }
+    if (owner)
+      copyBytes(segment, *owner);
+  }
+}
+
+/// Writes what was formed into the module.
+class SegmentWriter {
+public:
+  explicit SegmentWriter(ModuleOp module) : b(OpBuilder::atBlockEnd(module.getBody())) {}
+
+  void write(const FormedSegment &formed) {
+    const SegmentLayout &segment = formed.layout;
+    Location loc = func::FuncOp(formed.function).getLoc();
+    auto op = b.create<exec::SegmentOp>(loc, segment.kind, segment.master, segment.parameterBytes,
+                                        segment.gradientBytes, segment.stateBytes);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&op.getBody().emplaceBlock());
+    for (auto [index, bucket] : llvm::enumerate(segment.buckets))
+      write(formed, bucket, index);
+  }
+
+private:
+  ArrayAttr axes(ArrayRef<StringAttr> names) {
+    return b.getArrayAttr(SmallVector<Attribute>(names.begin(), names.end()));
+  }
+
+  void write(const FormedSegment &formed, const SegmentBucket &bucket, size_t index) {
+    Location loc = func::FuncOp(formed.function).getLoc();
+    SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
+    auto op = b.create<exec::BucketOp>(
+        loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements,
+        axes(bucket.partialAxes), axes(bucket.shareAxes), holders, bucket.decays, APFloat(bucket.normWeight),
+        bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset,
+        bucket.isTied, bucket.isTiedHere, ArrayAttr(), StringAttr());
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&op.getBody().emplaceBlock());
+    for (const FormedParameter &from : formed.parameters) {
+      const SegmentParameter &parameter = from.parameter;
+      if (parameter.bucket != index)
+        continue;
+      auto initializer = static_cast<exec::Initializer>(static_cast<int>(parameter.initializer.kind));
+      b.create<exec::ParameterOp>(parameter.location, parameter.name, from.local, parameter.shape,
+                                  parameter.paddedShape, parameter.sharding.attribute(b.getContext()), parameter.first,
+                                  exec::stringifyInitializer(initializer), APFloat(parameter.initializer.stddev),
+                                  parameter.tiedTo.empty() ? StringAttr() : b.getStringAttr(parameter.tiedTo));
+    }
+  }
+
+  OpBuilder b;
+};
+
+/// Says of both ends of a tie what the owner calls it.
+LogicalResult nameTies(std::vector<FormedSegment> &segments) {
+  for (FormedSegment &segment : segments)
+    for (FormedParameter &parameter : segment.parameters) {
+      const std::string &owner = parameter.parameter.tiedTo;
+      if (owner.empty())
+        continue;
+      parameter.tied = owner;
+      bool isFound = false;
+      for (FormedSegment &other : segments)
+        for (FormedParameter &owned : other.parameters)
+          if (other.layout.kind + "." + owned.parameter.name == owner) {
+            owned.tied = owner;
+            isFound = &other < &segment;
+          }
+      if (!isFound)
+        return emitError(parameter.parameter.location)
+               << parameter.parameter.name << " is tied to " << owner << ", which no segment before @"
+               << segment.layout.kind << " has";
+    }
+  return success();
+}
+
+struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!module->getAttrOfType<dist::MeshAttr>("dist.mesh")) {
+      module.emitError("needs dist.mesh, which apply-plan sets");
+      return signalPassFailure();
+    }
+    planner::Plan plan = readPlan(module);
+    Layout layout(module);
+    ParameterReader reader(module, plan);
+    std::vector<FormedSegment> segments;
+    for (auto function : module.getOps<func::FuncOp>()) {
+      auto [kind, phase] = function.getSymName().split('.');
+      if (!function->hasAttr("model.segment") || phase == "prefill") // has the parameters of decode
+        continue;
+      auto parameters = reader.read(function);
+      if (failed(parameters))
+        return signalPassFailure();
+      FormedSegment &segment = segments.emplace_back(FormedSegment{function, {}, std::move(*parameters)});
+      segment.layout.kind = kind.str();
+      segment.layout.master = readMasters(module) && llvm::any_of(segment.parameters, [](const FormedParameter &p) {
+                                return !p.local.getElementType().isF32();
+                              });
+    }
+    if (failed(nameTies(segments)))
+      return signalPassFailure();
+    for (FormedSegment &segment : segments)
+      BucketBuilder(segment, plan, layout).build();
+    placeBuckets(segments, guardBytes(module));
+    SegmentWriter writer(module);
+    for (const FormedSegment &segment : segments)
+      writer.write(segment);
+  }
+};
+
+} // namespace
+} // namespace espalier

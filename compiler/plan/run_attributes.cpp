@@ -1,0 +1,171 @@
+#include "compiler/plan/run_attributes.h"
+
+#include "dialects/dist/dialect.h"
+#include "dialects/exec/dialect.h"
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace espalier {
+
+namespace {
+
+using planner::Recompute;
+using planner::Schedule;
+
+DictionaryAttr planAttribute(Builder &b, const planner::Plan &plan) {
+  SmallVector<Attribute> stages;
+  for (const planner::StagePlan &stage : plan.stages) {
+    SmallVector<StringRef> policies;
+    for (Recompute policy : stage.recompute)
+      policies.push_back(recomputeName(policy));
+    stages.push_back(b.getDictionaryAttr({b.getNamedAttr("first_layer", b.getI64IntegerAttr(stage.firstLayer)),
+                                          b.getNamedAttr("layers", b.getI64IntegerAttr(stage.layers)),
+                                          b.getNamedAttr("recompute", b.getStrArrayAttr(policies))}));
+  }
+  return b.getDictionaryAttr({b.getNamedAttr("micro_batch_size", b.getI64IntegerAttr(plan.microBatchSize)),
+                              b.getNamedAttr("micro_batches", b.getI64IntegerAttr(plan.microBatches)),
+                              b.getNamedAttr("schedule", b.getStringAttr(planner::scheduleName(plan.schedule))),
+                              b.getNamedAttr("stages", b.getArrayAttr(stages)),
+                              b.getNamedAttr("virtual_stages", b.getI64IntegerAttr(plan.virtualStages)),
+                              b.getNamedAttr("zero", b.getI64IntegerAttr(plan.zero))});
+}
+
+DictionaryAttr optimizerAttribute(Builder &b, const RunConfig &run) {
+  const OptimizerConfig &adam = run.optimizer;
+  SmallVector<NamedAttribute> list;
+  for (auto [name, value] :
+       {std::pair("beta1", adam.beta1), std::pair("beta2", adam.beta2), std::pair("epsilon", adam.epsilon),
+        std::pair("weight_decay", adam.weightDecay), std::pair("max_grad_norm", adam.clip ? adam.maxGradNorm : 0)})
+    list.push_back(b.getNamedAttr(name, b.getF64FloatAttr(value)));
+  if (run.dtypes.masterWeights)
+    list.push_back(b.getNamedAttr("masters", b.getUnitAttr()));
+  return b.getDictionaryAttr(list);
+}
+
+/// What the optimizer and a checkpoint need to know of a segment's parameters, by name.
+DictionaryAttr parametersAttribute(Builder &b, const SegmentDescription &segment) {
+  SmallVector<NamedAttribute> list;
+  for (const ParameterDescription &parameter : segment.parameters) {
+    auto initializer = static_cast<exec::Initializer>(static_cast<int>(parameter.initializer.kind));
+    SmallVector<NamedAttribute> facts = {
+        b.getNamedAttr("initializer", b.getStringAttr(exec::stringifyInitializer(initializer))),
+        b.getNamedAttr("stddev", b.getF64FloatAttr(parameter.initializer.stddev))};
+    if (parameter.decay)
+      facts.push_back(b.getNamedAttr("decays", b.getUnitAttr()));
+    if (!parameter.tiedTo.empty())
+      facts.push_back(b.getNamedAttr("tied_to", b.getStringAttr(parameter.tiedTo)));
+    list.push_back(b.getNamedAttr(parameter.name, b.getDictionaryAttr(facts)));
+  }
+  return b.getDictionaryAttr(list);
+}
+
+template <typename Number> void readNumber(DictionaryAttr from, StringRef name, Number &number) {
+  if (auto integer = from.getAs<IntegerAttr>(name))
+    number = static_cast<Number>(integer.getInt());
+  else if (auto real = from.getAs<FloatAttr>(name))
+    number = static_cast<Number>(real.getValueAsDouble());
+}
+
+Recompute recomputeNamed(StringRef name) {
+  for (Recompute policy : {Recompute::Selective, Recompute::Full})
+    if (name == recomputeName(policy))
+      return policy;
+  return Recompute::None;
+}
+
+Schedule scheduleNamed(StringRef name) {
+  for (Schedule schedule : planner::kSchedules)
+    if (name == planner::scheduleName(schedule))
+      return schedule;
+  return Schedule::OneFOneB;
+}
+
+planner::StagePlan readStage(DictionaryAttr from) {
+  planner::StagePlan stage;
+  readNumber(from, "first_layer", stage.firstLayer);
+  readNumber(from, "layers", stage.layers);
+  if (auto policies = from.getAs<ArrayAttr>("recompute"))
+    for (StringRef policy : policies.getAsValueRange<StringAttr>())
+      stage.recompute.push_back(recomputeNamed(policy));
+  stage.recompute.resize(stage.layers, Recompute::None);
+  return stage;
+}
+
+} // namespace
+
+void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan &plan) {
+  Builder b(module.getContext());
+  SmallVector<Attribute> runs;
+  for (const SegmentRun &part : run.model.runs)
+    runs.push_back(b.getDictionaryAttr({b.getNamedAttr("count", b.getI64IntegerAttr(part.count)),
+                                        b.getNamedAttr("kind", b.getStringAttr(part.kind))}));
+  SmallVector<NamedAttribute> sizes;
+  for (const auto &[name, size] : run.model.dims)
+    sizes.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(size)));
+  module->setAttr("model.runs", b.getArrayAttr(runs));
+  module->setAttr("model.sizes", b.getDictionaryAttr(sizes));
+  module->setAttr("model.plan", b.getStringAttr(planner::describePlan(plan)));
+  module->setAttr("exec.plan", planAttribute(b, plan));
+  module->setAttr("exec.optimizer", optimizerAttribute(b, run));
+  if (run.runMode == "predict")
+    module->setAttr("exec.generation", b.getUnitAttr());
+  for (const SegmentDescription &segment : run.model.segments)
+    for (const std::string &name : {segment.kind, segment.kind + ".decode"}) // generation has no joint function
+      if (auto function = module.lookupSymbol<func::FuncOp>(name))
+        function->setAttr("model.parameters", parametersAttribute(b, segment));
+}
+
+planner::Plan readPlan(ModuleOp module) {
+  planner::Plan plan;
+  if (auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh"))
+    for (auto [axis, size] : {std::pair("pp", &plan.pp), std::pair("dp", &plan.dp), std::pair("cp", &plan.cp),
+                              std::pair("ep", &plan.ep), std::pair("tp", &plan.tp)})
+      *size = static_cast<int>(mesh.size(axis));
+  if (auto from = module->getAttrOfType<DictionaryAttr>("exec.plan")) {
+    readNumber(from, "micro_batch_size", plan.microBatchSize);
+    readNumber(from, "micro_batches", plan.microBatches);
+    readNumber(from, "virtual_stages", plan.virtualStages);
+    readNumber(from, "zero", plan.zero);
+    if (auto schedule = from.getAs<StringAttr>("schedule"))
+      plan.schedule = scheduleNamed(schedule.getValue());
+    if (auto stages = from.getAs<ArrayAttr>("stages"))
+      for (DictionaryAttr stage : stages.getAsRange<DictionaryAttr>())
+        plan.stages.push_back(readStage(stage));
+  }
+  return plan;
+}
+
+std::vector<SegmentRun> readRuns(ModuleOp module) {
+  std::vector<SegmentRun> runs;
+  if (auto from = module->getAttrOfType<ArrayAttr>("model.runs"))
+    for (DictionaryAttr part : from.getAsRange<DictionaryAttr>()) {
+      SegmentRun &run = runs.emplace_back();
+      if (auto kind = part.getAs<StringAttr>("kind"))
+        run.kind = kind.str();
+      readNumber(part, "count", run.count);
+    }
+  return runs;
+}
+
+OptimizerConfig readOptimizer(ModuleOp module) {
+  OptimizerConfig adam;
+  if (auto from = module->getAttrOfType<DictionaryAttr>("exec.optimizer")) {
+    for (auto [name, number] :
+         {std::pair("beta1", &adam.beta1), std::pair("beta2", &adam.beta2), std::pair("epsilon", &adam.epsilon),
+          std::pair("weight_decay", &adam.weightDecay), std::pair("max_grad_norm", &adam.maxGradNorm)})
+      readNumber(from, name, *number);
+    adam.clip = adam.maxGradNorm > 0;
+  }
+  return adam;
+}
+
+bool readMasters(ModuleOp module) {
+  auto from = module->getAttrOfType<DictionaryAttr>("exec.optimizer");
+  return from && from.contains("masters");
+}
+
+} // namespace espalier

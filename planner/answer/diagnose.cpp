@@ -1,0 +1,313 @@
+// Relaxations are tried by searching again with one thing changed, from the cheapest change on.
+#include "planner/answer/diagnose.h"
+
+#include "planner/answer/explain.h"
+#include "planner/search/split_chunks.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace espalier::planner {
+
+namespace {
+
+// The share of what a rank may use that it takes, on the device or in its host's memory, whichever is tighter.
+double memoryShare(const Machine &machine, double bytes, double hostBytes) {
+  double onHost = hostBytes > 0 ? hostBytes / machine.hostShareBytes() : 0;
+  return std::max(bytes / machine.memoryBytes, onHost);
+}
+
+// Layers spread evenly; each stage keeps what fits, or what needs least. `share` is the memoryShare of the fullest.
+Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<ScheduleCache> &schedules,
+               double *share) {
+  StageOptions options(problem, axes, schedules);
+  LaidStages laid =
+      layStages(problem, options, problem.pins.stageLayers ? *problem.pins.stageLayers : evenChunks(problem, axes));
+  Plan plan = axes;
+  plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
+  plan.stages = std::move(laid.stages);
+  *share = 0;
+  for (int stage = 0; stage < axes.pp; ++stage)
+    *share = std::max(*share, memoryShare(problem.machine, laid.bytes[stage], laid.hostBytes[stage]));
+  return plan;
+}
+
+// The plan that needs the least of what a rank may use. What the layers need at least, spread evenly, tells which are
+// worth laying out.
+Plan nearestPlan(const Problem &problem, const std::vector<SizedPlan> &axes) {
+  std::vector<std::pair<double, size_t>> order; // of equal ones the first
+  for (size_t i = 0; i < axes.size(); ++i)
+    order.emplace_back(axes[i].leastBytes, i);
+  std::sort(order.begin(), order.end());
+  double least = std::numeric_limits<double>::infinity();
+  Plan nearest;
+  auto schedules = std::make_shared<ScheduleCache>();
+  for (const auto &[bytes, i] : order) {
+    if (memoryShare(problem.machine, bytes, /*hostBytes=*/0) >= least)
+      break;
+    double share = 0;
+    Plan plan = leastPlan(problem, axes[i].plan, schedules, &share);
+    if (share < least) {
+      least = share;
+      nearest = std::move(plan);
+    }
+  }
+  return nearest;
+}
+
+// The stage with the most bytes, on the device or (`onHost`) in host memory.
+int fullest(const Prediction &prediction, bool onHost) {
+  int stage = 0;
+  auto bytes = [&](int i) { return onHost ? prediction.memory[i].host() : prediction.memory[i].total(); };
+  for (int i = 1; i < static_cast<int>(prediction.memory.size()); ++i)
+    if (bytes(i) > bytes(stage))
+      stage = i;
+  return stage;
+}
+
+std::string largestClass(const StageMemory &memory) {
+  const std::pair<double, const char *> classes[] = {
+      {memory.parameters, "parameters"},   {memory.gradients, "gradients"}, {memory.optimizer, "optimizer state"},
+      {memory.activations, "activations"}, {memory.workspace, "workspace"}, {memory.communication, "buffers"},
+      {memory.reserved, "reserved"}};
+  const auto *largest = classes;
+  for (const auto &entry : classes)
+    if (entry.first > largest->first)
+      largest = &entry;
+  return std::string(largest->second) + " " + describeBytes(largest->first);
+}
+
+// What the fullest stage of the changed problem's best plan needs, where one fits.
+std::optional<double> bytesOfBest(const Problem &problem, SearchOptions options) {
+  options.diagnose = false;
+  options.alternatives = 0;
+  SearchResult changed = search(problem, options);
+  return changed.plans.empty() ? std::nullopt : std::optional(changed.plans.front().prediction.peakBytes);
+}
+
+// Searches the changed problem; when it fits, reports what the best plan needs.
+void tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
+  if (std::optional<double> bytes = bytesOfBest(problem, options))
+    result.relaxations.push_back({change, *bytes});
+}
+
+// A pin that may be left to the planner.
+struct FreeablePin {
+  const char *name;
+  bool (*isSet)(const Pins &);
+  void (*reset)(Pins &);
+};
+
+template <auto pin> FreeablePin freeable(const char *name) {
+  return {name, [](const Pins &pins) { return (pins.*pin).has_value(); }, [](Pins &pins) { (pins.*pin).reset(); }};
+}
+
+// Those that are set, from the cheapest to give up on.
+std::vector<FreeablePin> setPins(const Pins &pins) {
+  std::vector<FreeablePin> list = {freeable<&Pins::recompute>("recompute"),
+                                   freeable<&Pins::microBatchSize>("the micro-batch size"),
+                                   freeable<&Pins::microBatches>("the number of micro-batches"),
+                                   freeable<&Pins::zero>("the ZeRO stage"),
+                                   freeable<&Pins::sequenceParallel>("sequence parallelism"),
+                                   freeable<&Pins::stageLayers>("the layers of each stage"),
+                                   freeable<&Pins::schedule>("the schedule"),
+                                   freeable<&Pins::virtualStages>("virtual stages"),
+                                   freeable<&Pins::offloadOptimizer>("where optimizer state lives"),
+                                   freeable<&Pins::offloadActivations>("where activations wait"),
+                                   freeable<&Pins::offloadParameters>("where parameters live"),
+                                   freeable<&Pins::dp>("dp"),
+                                   freeable<&Pins::tp>("tp"),
+                                   freeable<&Pins::pp>("pp"),
+                                   freeable<&Pins::cp>("cp"),
+                                   freeable<&Pins::ep>("ep")};
+  std::erase_if(list, [&](const FreeablePin &pin) { return !pin.isSet(pins); });
+  return list;
+}
+
+// "a, b and c left to the planner".
+std::string leaving(const std::vector<FreeablePin> &pins) {
+  std::string text;
+  for (size_t i = 0; i < pins.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < pins.size() ? ", " : " and ") + std::string(pins[i].name);
+  return text + " left to the planner";
+}
+
+// Single pins where one is enough, else a set of which each one is needed.
+void tryUnpinning(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  auto without = [&](const std::vector<FreeablePin> &pins) {
+    Problem changed = problem;
+    for (const FreeablePin &pin : pins)
+      pin.reset(changed.pins);
+    return bytesOfBest(changed, options);
+  };
+  std::vector<FreeablePin> freed = setPins(problem.pins);
+  size_t before = result.relaxations.size();
+  for (const FreeablePin &pin : freed)
+    if (std::optional<double> bytes = without({pin}))
+      result.relaxations.push_back({leaving({pin}), *bytes});
+  if (result.relaxations.size() > before || freed.size() < 2)
+    return;
+  std::optional<double> bytes = without(freed);
+  if (!bytes)
+    return;
+  for (size_t i = freed.size(); i-- > 0;) { // back in place, the axes first
+    std::vector<FreeablePin> fewer = freed;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (std::optional<double> still = without(fewer)) {
+      freed = std::move(fewer);
+      bytes = still;
+    }
+  }
+  result.relaxations.push_back({leaving(freed), *bytes});
+}
+
+// What may move to the host under plans that the executor could run otherwise, or under ZeRO 3; more of it only where
+// less is too little.
+void tryOffload(const Problem &problem, SearchOptions options, SearchResult &result) {
+  if (options.all || !problem.machine.canOffload())
+    return;
+  options.all = true;
+  Problem changed = problem;
+  Pins &pins = changed.pins;
+  pins.cp = pins.ep = pins.virtualStages = 1;
+  bool mayShard = pins.zero.value_or(3) == 3;
+  pins.zero = pins.zero.value_or(1);
+  pins.schedule = pins.schedule.value_or(Schedule::OneFOneB);
+  auto attempt = [&](bool optimizer, bool activations, const char *change) {
+    pins.offloadOptimizer = optimizer;
+    pins.offloadActivations = activations;
+    tryChange(changed, options, change, result);
+  };
+  size_t before = result.relaxations.size();
+  attempt(true, false, "offload_optimizer=true (--all)");
+  attempt(false, true, "offload_activations=true (--all)");
+  if (result.relaxations.size() == before)
+    attempt(true, true, "offload_optimizer=true, offload_activations=true (--all)");
+  if (result.relaxations.size() > before || !mayShard)
+    return;
+  pins.zero = 3;
+  pins.offloadParameters = true;
+  attempt(true, false, "zero=3, offload_optimizer=true, offload_parameters=true (--all)");
+  if (result.relaxations.size() == before)
+    attempt(true, true, "zero=3, offload_optimizer=true, offload_parameters=true, offload_activations=true (--all)");
+}
+
+// Doubles the hosts until a plan fits, then looks for fewer of them by eighths of the last step. `beside` is what else
+// the problem leaves open.
+void tryMoreDevices(const Problem &problem, const SearchOptions &options, const std::string &beside,
+                    SearchResult &result) {
+  Problem changed = problem;
+  auto attempt = [&](int64_t hosts) {
+    changed.machine.hosts = static_cast<int>(hosts);
+    size_t before = result.relaxations.size();
+    tryChange(changed, options, "devices=" + std::to_string(changed.machine.devices()) + beside, result);
+    return result.relaxations.size() > before;
+  };
+  constexpr int64_t growth = 1024, mostDevices = 1000000;
+  const int64_t most = std::min(growth * problem.machine.hosts, mostDevices / problem.machine.devicesPerHost);
+  for (int64_t below = problem.machine.hosts, above = 2 * below; above <= most; below = above, above *= 2) {
+    if (!attempt(above))
+      continue;
+    Relaxation doubled = result.relaxations.back();
+    result.relaxations.pop_back();
+    for (int64_t step = std::max<int64_t>(1, (above - below) / 8), hosts = below + step; hosts < above; hosts += step)
+      if (attempt(hosts))
+        return;
+    result.relaxations.push_back(doubled);
+    return;
+  }
+}
+
+// A limit stated by the user is taken at its word; that of the cluster leaves a margin free.
+void tryWithoutMargin(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  if (problem.machine.marginBytes <= 0)
+    return;
+  Problem changed = problem;
+  Machine &machine = changed.machine;
+  machine.memoryBytes += machine.marginBytes;
+  tryChange(changed, options, withoutMargin(machine.memoryBytes), result);
+}
+
+void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  tryWithoutMargin(problem, options, result);
+  tryUnpinning(problem, options, result);
+  tryOffload(problem, options, result);
+  if (!options.all) {
+    SearchOptions all = options;
+    all.all = true;
+    tryChange(problem, all, "plans that cannot be executed yet (--all)", result);
+  }
+  tryMoreDevices(problem, options, "", result);
+  if (!result.relaxations.empty())
+    return;
+  Problem changed = problem; // neither pins nor devices alone are to blame
+  changed.pins = problem.pins.profiled();
+  tryMoreDevices(changed, options, ", " + leaving(setPins(problem.pins)), result);
+}
+
+// The nearest global batches below and above for which there are plans: multiples of a number of replicas that the
+// devices and the model allow.
+void nameBatches(const Problem &problem, const SearchOptions &options, SearchResult &result) {
+  int64_t devices = problem.machine.devices(), below = 0, above = 0;
+  for (int64_t replicas = 1; replicas <= devices; ++replicas) {
+    if (devices % replicas != 0 || (problem.pins.dp && *problem.pins.dp != replicas))
+      continue;
+    int64_t lower = problem.globalBatch / replicas * replicas, upper = lower + replicas;
+    for (int64_t batch : {lower, upper}) {
+      bool isNearer = batch < problem.globalBatch ? batch > below : above == 0 || batch < above;
+      if (batch < 1 || batch == problem.globalBatch || !isNearer)
+        continue;
+      Problem changed = problem;
+      changed.globalBatch = batch;
+      changed.pins.dp = static_cast<int>(replicas);
+      SearchOptions quiet = options;
+      quiet.diagnose = false;
+      quiet.alternatives = 0;
+      if (!search(changed, quiet).plans.empty())
+        (batch < problem.globalBatch ? below : above) = batch;
+    }
+  }
+  for (int64_t batch : {below, above}) {
+    Problem changed = problem;
+    changed.globalBatch = batch;
+    if (batch > 0)
+      tryChange(changed, options, "global_batch=" + std::to_string(batch), result);
+  }
+}
+
+std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
+  bool onHost = prediction.hostPeakBytes > 0 && prediction.hostPeakBytes / prediction.hostLimitBytes >
+                                                    prediction.peakBytes / prediction.memoryLimitBytes;
+  int stage = fullest(prediction, onHost);
+  const StageMemory &memory = prediction.memory[stage];
+  std::string text = std::string(onHost ? "host memory" : "memory") + ": the plan that needs least takes " +
+                     describeBytes(onHost ? memory.host() : memory.total()) + " per rank of stage " +
+                     std::to_string(stage) + ", have ";
+  if (onHost)
+    return text + describeBytes(prediction.hostLimitBytes) + ", the share of one of " +
+           std::to_string(machine.devicesPerHost) + " devices in " + describeBytes(machine.host.bytes);
+  return text + describeBytes(machine.memoryBytes) + "; most of it is " + largestClass(memory);
+}
+
+} // namespace
+
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedPlan> &axes,
+              SearchResult &result) {
+  if (axes.empty()) {
+    if (options.relax)
+      nameBatches(problem, options, result);
+    result.binding = "no combination of axes divides the model, the global batch (" +
+                     std::to_string(problem.globalBatch) + ") and the " + std::to_string(problem.machine.devices()) +
+                     " devices under the given pins";
+    if (options.relax)
+      tryAll(problem, options, result);
+    return;
+  }
+  result.nearest = pricePlan(problem, nearestPlan(problem, axes));
+  result.binding = bindingLimit(problem.machine, result.nearest.prediction);
+  if (options.relax)
+    tryAll(problem, options, result);
+}
+
+} // namespace espalier::planner

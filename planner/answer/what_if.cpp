@@ -1,0 +1,52 @@
+#include "planner/answer/what_if.h"
+
+#include "planner/answer/explain.h"
+
+#include <cstdio>
+
+namespace espalier::planner {
+
+std::optional<WhatIf> WhatIf::ofBest() const {
+  if (!bestBefore && !bestAfter)
+    return std::nullopt;
+  WhatIf best = *this;
+  best.before = bestBefore.value_or(before);
+  best.after = bestAfter.value_or(after);
+  best.bestBefore = best.bestAfter = std::nullopt;
+  return best;
+}
+
+double WhatIf::stepRatio() const { return after.prediction.stepSeconds / before.prediction.stepSeconds; }
+
+double WhatIf::tokenRateRatio() const { return after.prediction.tokensPerSecond / before.prediction.tokensPerSecond; }
+
+double WhatIf::costRatio() const { return devicesAfter / tokenRateRatio() / devicesBefore; }
+
+namespace {
+
+std::string line(const char *when, int devices, const std::string &machine, const PricedPlan &plan) {
+  char text[256];
+  std::snprintf(text, sizeof text, "%-4s %d devices of %s: %.4g s, %.0f tokens/s, ", when, devices,
+                machine.substr(0, 100).c_str(), plan.prediction.stepSeconds, plan.prediction.tokensPerSecond);
+  return text + describePlan(plan.plan);
+}
+
+} // namespace
+
+std::string printWhatIf(const WhatIf &answer) {
+  std::string text = line("now", answer.devicesBefore, answer.machineBefore, answer.before) + "\n" +
+                     line("then", answer.devicesAfter, answer.machineAfter, answer.after);
+  if (answer.idleDevices > 0)
+    text += ", " + std::to_string(answer.idleDevices) + " devices idle";
+  char ratios[200];
+  std::snprintf(ratios, sizeof ratios,
+                "step time x %.4g, tokens/s x %.4g, device seconds per token x %.4g, global batch %lld\n",
+                answer.stepRatio(), answer.tokenRateRatio(), answer.costRatio(),
+                static_cast<long long>(answer.after.plan.globalBatch()));
+  text += std::string("\n") + ratios;
+  if (std::optional<WhatIf> best = answer.ofBest())
+    text += "with the best plans in place of pinned ones:\n" + printWhatIf(*best);
+  return text;
+}
+
+} // namespace espalier::planner

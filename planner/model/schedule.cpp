@@ -1,0 +1,365 @@
+// Builders of schedule tables. ZB-V has no closed form: it is the greedy schedule of unit actions
+// under the memory limit of 1F1B, which keeps the published order of preference (backward, forward,
+// weight).
+#include "planner/model/schedule.h"
+
+#include "planner/model/simulate.h"
+
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <map>
+#include <tuple>
+
+namespace espalier::planner {
+
+const char *scheduleName(Schedule schedule) {
+  switch (schedule) {
+  case Schedule::GPipe:
+    return "gpipe";
+  case Schedule::OneFOneB:
+    return "1f1b";
+  case Schedule::Interleaved:
+    return "interleaved";
+  case Schedule::ZeroBubbleH1:
+    return "zero_bubble_h1";
+  case Schedule::ZeroBubbleV:
+    return "zero_bubble_v";
+  case Schedule::VHalf:
+    return "v_half";
+  case Schedule::VMin:
+    return "v_min";
+  }
+  return "";
+}
+
+bool isVShaped(Schedule schedule) {
+  return schedule == Schedule::ZeroBubbleV || schedule == Schedule::VHalf || schedule == Schedule::VMin;
+}
+
+int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape) {
+  if (vShape)
+    return modelChunk < stages ? modelChunk : 2 * stages - 1 - modelChunk;
+  return modelChunk % stages;
+}
+
+int modelChunk(int stage, int chunk, int stages, bool vShape) {
+  if (vShape)
+    return chunk == 0 ? stage : 2 * stages - 1 - stage;
+  return chunk * stages + stage;
+}
+
+int chunksOf(Schedule schedule, int virtualStages) {
+  if (schedule == Schedule::Interleaved)
+    return virtualStages;
+  return isVShaped(schedule) ? 2 : 1;
+}
+
+bool splitsBackward(Schedule schedule) { return schedule == Schedule::ZeroBubbleH1 || isVShaped(schedule); }
+
+std::string whyNotSchedulable(Schedule schedule, int stages, int microBatches, int virtualStages) {
+  if (stages < 1 || microBatches < 1)
+    return "a schedule needs at least one stage and one micro-batch";
+  if (schedule == Schedule::Interleaved) {
+    if (stages < 2)
+      return "interleaved 1F1B needs at least 2 stages";
+    if (virtualStages < 2)
+      return "interleaved 1F1B needs at least 2 virtual stages";
+    if (microBatches % stages != 0)
+      return "interleaved 1F1B needs micro-batches (" + std::to_string(microBatches) + ") that divide by the stages (" +
+             std::to_string(stages) + ")";
+    return "";
+  }
+  if (isVShaped(schedule) && virtualStages != 2 && virtualStages != 1)
+    return std::string(scheduleName(schedule)) + " has exactly 2 virtual stages";
+  if (!isVShaped(schedule) && virtualStages != 1)
+    return "virtual stages need the interleaved or a V-shaped schedule";
+  return "";
+}
+
+namespace {
+
+std::vector<Action> gpipeStage(int microBatches) {
+  std::vector<Action> actions;
+  for (int i = 0; i < microBatches; ++i)
+    actions.push_back({ActionKind::Forward, i, 0});
+  for (int i = 0; i < microBatches; ++i)
+    actions.push_back({ActionKind::Backward, i, 0});
+  return actions;
+}
+
+std::vector<Action> oneFOneBStage(int stage, int stages, int microBatches) {
+  int warmup = std::min(microBatches, stages - stage - 1);
+  std::vector<Action> actions;
+  for (int i = 0; i < warmup; ++i)
+    actions.push_back({ActionKind::Forward, i, 0});
+  for (int i = 0; i < microBatches; ++i) {
+    if (warmup + i < microBatches)
+      actions.push_back({ActionKind::Forward, warmup + i, 0});
+    actions.push_back({ActionKind::Backward, i, 0});
+  }
+  return actions;
+}
+
+// As 1F1B; the weight gradient of micro-batch i waits until `stage` more backwards have run, so
+// that every stage holds as much as the first one and the upstream stages get their gradients
+// earlier.
+std::vector<Action> zeroBubbleH1Stage(int stage, int stages, int microBatches) {
+  std::vector<Action> actions;
+  for (const Action &action : oneFOneBStage(stage, stages, microBatches)) {
+    actions.push_back(action);
+    if (action.kind == ActionKind::Backward && action.microBatch >= stage)
+      actions.push_back({ActionKind::Weight, action.microBatch - stage, 0});
+  }
+  for (int i = std::max(0, microBatches - stage); i < microBatches; ++i)
+    actions.push_back({ActionKind::Weight, i, 0});
+  return actions;
+}
+
+// The k-th forward of a stage: micro-batches come in groups of `stages`, each group runs through
+// all chunks.
+Action interleavedForward(int k, int stages, int chunks) {
+  int group = k / (stages * chunks), inGroup = k % (stages * chunks);
+  return {ActionKind::Forward, group * stages + inGroup % stages, inGroup / stages};
+}
+
+Action interleavedBackward(int k, int stages, int chunks) {
+  Action action = interleavedForward(k, stages, chunks);
+  return {ActionKind::Backward, action.microBatch, chunks - 1 - action.chunk};
+}
+
+std::vector<Action> interleavedStage(int stage, int stages, int microBatches, int chunks) {
+  int total = microBatches * chunks;
+  int warmup = microBatches == stages ? total : std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+  std::vector<Action> actions;
+  for (int k = 0; k < warmup; ++k)
+    actions.push_back(interleavedForward(k, stages, chunks));
+  for (int k = 0; k < total; ++k) {
+    if (warmup + k < total)
+      actions.push_back(interleavedForward(warmup + k, stages, chunks));
+    actions.push_back(interleavedBackward(k, stages, chunks));
+  }
+  return actions;
+}
+
+// State of one stage while the V schedule is built. `held` counts chunks between forward and
+// weight.
+struct VStage {
+  int nextForward[2] = {0, 0}, nextBackward[2] = {0, 0}, nextWeight[2] = {0, 0};
+  int held = 0;
+};
+
+// Chunks that a stage of a V-shaped schedule may hold. A micro-batch stays 4 p unit steps on a stage, both chunks
+// together (p forwards and p backwards lie between two passages), and every sixth step a new one comes: 2 p / 3 chunks
+// are the least that keeps all stages busy (V-Min, a third of 1F1B's memory); V-Half holds half, zero-bubble V all.
+// With two chunks more for V-Half and four for V-Min the greedy order below loses no step in the steady state.
+int chunksHeld(Schedule schedule, int stages) {
+  switch (schedule) {
+  case Schedule::VMin:
+    return std::min(chunksHeld(Schedule::VHalf, stages), (2 * stages + 2) / 3 + 4);
+  case Schedule::VHalf:
+    return std::min(2 * stages, stages + 2);
+  default:
+    return 2 * stages;
+  }
+}
+
+// Builds a V-shaped schedule in unit time steps: each stage takes the first of backward, forward, weight that is ready
+// and fits. At most `stages` micro-batches are between their first forward and last backward on a stage, and the last
+// place is kept for a second chunk: the oldest micro-batch always finds one, so the greedy loop cannot stall.
+class VBuilder {
+public:
+  VBuilder(int stages, int microBatches, int mostHeld)
+      : stages(stages), microBatches(microBatches), mostHeld(mostHeld), states(stages), table(stages),
+        forwardDone(2 * stages, std::vector<int>(microBatches, never)), backwardDone(forwardDone) {}
+
+  std::vector<std::vector<Action>> build() {
+    size_t left = static_cast<size_t>(stages) * microBatches * 6;
+    for (int now = 0; left > 0; ++now)
+      for (int stage = 0; stage < stages; ++stage)
+        left -= step(stage, now);
+    return std::move(table);
+  }
+
+private:
+  static constexpr int never = 1 << 30;
+
+  bool backwardReady(int stage, int chunk, int now) const {
+    int microBatch = states[stage].nextBackward[chunk], position = modelChunk(stage, chunk, stages, true);
+    if (microBatch >= states[stage].nextForward[chunk])
+      return false;
+    return position == 2 * stages - 1 ? forwardDone[position][microBatch] <= now
+                                      : backwardDone[position + 1][microBatch] <= now;
+  }
+
+  bool forwardReady(int stage, int chunk, int now) const {
+    const VStage &state = states[stage];
+    int microBatch = state.nextForward[chunk], position = modelChunk(stage, chunk, stages, true);
+    if (microBatch >= microBatches || state.held >= mostHeld - (chunk == 0))
+      return false;
+    if (chunk == 0 && microBatch - state.nextBackward[0] >= stages)
+      return false;
+    return position == 0 || forwardDone[position - 1][microBatch] <= now;
+  }
+
+  int step(int stage, int now) {
+    VStage &state = states[stage];
+    for (int chunk : {1, 0})
+      if (backwardReady(stage, chunk, now)) {
+        int microBatch = state.nextBackward[chunk]++;
+        backwardDone[modelChunk(stage, chunk, stages, true)][microBatch] = now + 1;
+        table[stage].push_back({ActionKind::Backward, microBatch, chunk});
+        return 1;
+      }
+    for (int chunk : {1, 0})
+      if (forwardReady(stage, chunk, now)) {
+        int microBatch = state.nextForward[chunk]++;
+        forwardDone[modelChunk(stage, chunk, stages, true)][microBatch] = now + 1;
+        ++state.held;
+        table[stage].push_back({ActionKind::Forward, microBatch, chunk});
+        return 1;
+      }
+    for (int chunk : {1, 0})
+      if (state.nextWeight[chunk] < state.nextBackward[chunk]) {
+        table[stage].push_back({ActionKind::Weight, state.nextWeight[chunk]++, chunk});
+        --state.held;
+        return 1;
+      }
+    return 0;
+  }
+
+  int stages, microBatches, mostHeld;
+  std::vector<VStage> states;
+  std::vector<std::vector<Action>> table;
+  std::vector<std::vector<int>> forwardDone, backwardDone; // [model chunk][micro-batch] -> time
+};
+
+} // namespace
+
+ScheduleTable buildSchedule(Schedule schedule, int stages, int microBatches, int virtualStages) {
+  assert(whyNotSchedulable(schedule, stages, microBatches, virtualStages).empty());
+  ScheduleTable table;
+  table.chunksPerStage = chunksOf(schedule, virtualStages);
+  table.vShape = isVShaped(schedule);
+  table.splitsBackward = splitsBackward(schedule);
+  if (table.vShape) {
+    table.stages = VBuilder(stages, microBatches, chunksHeld(schedule, stages)).build();
+    return table;
+  }
+  for (int stage = 0; stage < stages; ++stage)
+    switch (schedule) {
+    case Schedule::GPipe:
+      table.stages.push_back(gpipeStage(microBatches));
+      break;
+    case Schedule::Interleaved:
+      table.stages.push_back(interleavedStage(stage, stages, microBatches, virtualStages));
+      break;
+    case Schedule::ZeroBubbleH1:
+      table.stages.push_back(zeroBubbleH1Stage(stage, stages, microBatches));
+      break;
+    case Schedule::OneFOneB:
+    case Schedule::ZeroBubbleV: // built above, as the next two
+    case Schedule::VHalf:
+    case Schedule::VMin:
+      table.stages.push_back(oneFOneBStage(stage, stages, microBatches));
+      break;
+    }
+  return table;
+}
+
+int peakInFlight(const ScheduleTable &table, int stage) {
+  ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
+  int held = 0, peak = 0;
+  for (const Action &action : table.stages[stage]) {
+    if (action.kind == ActionKind::Forward)
+      peak = std::max(peak, ++held);
+    else if (action.kind == release)
+      --held;
+  }
+  return peak;
+}
+
+HeldChunks mostHeld(const ScheduleTable &table, int stage) {
+  ActionKind release = table.splitsBackward ? ActionKind::Weight : ActionKind::Backward;
+  std::vector<int> held(table.chunksPerStage);
+  HeldChunks moments; // in their order; of those on a straight line its ends
+  std::vector<int> step, lastStep;
+  bool isGrowing = false;
+  for (const Action &action : table.stages[stage])
+    if (action.kind == ActionKind::Forward) {
+      ++held[action.chunk];
+      isGrowing = true;
+    } else if (action.kind == release) {
+      if (isGrowing && !moments.empty()) {
+        step.resize(held.size());
+        std::ranges::transform(held, moments.back(), step.begin(), std::minus<>());
+        if (step == lastStep)
+          moments.pop_back();
+        std::swap(step, lastStep);
+      }
+      if (isGrowing)
+        moments.push_back(held);
+      isGrowing = false;
+      --held[action.chunk];
+    }
+  std::ranges::sort(moments);
+  moments.erase(std::ranges::unique(moments).begin(), moments.end());
+  HeldChunks most;
+  for (const std::vector<int> &moment : moments) {
+    auto isCovered = [&](const std::vector<int> &other) {
+      return other != moment && std::ranges::equal(moment, other, std::less_equal<>());
+    };
+    if (std::ranges::none_of(moments, isCovered))
+      most.push_back(moment);
+  }
+  return most;
+}
+
+HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, int virtualStages) {
+  switch (schedule) {
+  case Schedule::GPipe:
+    return {{microBatches}};
+  case Schedule::OneFOneB:
+    return {{std::min(microBatches, stages - stage)}};
+  case Schedule::ZeroBubbleH1:
+    return {{std::min(microBatches, stages)}};
+  case Schedule::Interleaved:
+    microBatches = std::min(microBatches, kRepeatedBatches * stages);
+    return mostHeld(
+        {.stages = {interleavedStage(stage, stages, microBatches, virtualStages)}, .chunksPerStage = virtualStages}, 0);
+  case Schedule::ZeroBubbleV:
+  case Schedule::VHalf:
+  case Schedule::VMin:
+    break;
+  }
+  return mostHeld(buildSchedule(schedule, stages, microBatches, virtualStages), stage);
+}
+
+std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches) {
+  std::vector<std::string> faults;
+  int kinds = table.splitsBackward ? 3 : 2;
+  for (size_t stage = 0; stage < table.stages.size(); ++stage) {
+    std::map<std::tuple<int, int, int>, int> position; // (micro-batch, chunk, kind) -> index
+    const std::vector<Action> &actions = table.stages[stage];
+    for (size_t i = 0; i < actions.size(); ++i) {
+      int kind = static_cast<int>(actions[i].kind);
+      std::string name = "stage " + std::to_string(stage) + " action " + std::to_string(i);
+      if (!position.emplace(std::tuple(actions[i].microBatch, actions[i].chunk, kind), i).second)
+        faults.push_back(name + " is executed twice");
+      if (kind > 0 && !position.count({actions[i].microBatch, actions[i].chunk, kind - 1}))
+        faults.push_back(name + " runs before what it needs");
+    }
+    size_t wanted = static_cast<size_t>(microBatches) * table.chunksPerStage * kinds;
+    if (position.size() != wanted)
+      faults.push_back("stage " + std::to_string(stage) + " has " + std::to_string(position.size()) +
+                       " distinct actions, wanted " + std::to_string(wanted));
+  }
+  if (faults.empty()) {
+    size_t chunks = table.stages.size() * table.chunksPerStage;
+    if (!play(table, std::vector<ChunkSeconds>(chunks, {1, 1, 1})).finished)
+      faults.push_back("stages wait for each other");
+  }
+  return faults;
+}
+
+} // namespace espalier::planner

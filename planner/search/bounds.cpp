@@ -1,0 +1,180 @@
+#include "planner/search/bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace espalier::planner {
+
+namespace {
+
+// Adds `count` segments with what may be repeated in them.
+void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
+                 WorkSum &sum) {
+  double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
+  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least, passing = least;
+  auto keep = [&](double forward, double seconds) {
+    least = std::min(least, seconds);
+    most = std::max(most, seconds);
+    if (seconds > 0)
+      sum.forwardShare = std::min(sum.forwardShare, forward / seconds);
+  };
+  sum.once += count * cost.step.total();
+  for (int kept = 0; kept < 3; ++kept)
+    if (repeats ? !pinned || kept == static_cast<int>(*pinned) : kept == 0) {
+      double first = forward + cost.forwardTransfer[kept];
+      keep(first, first + rest + cost.recompute[kept].total() + cost.weightTransfer[kept]);
+      passing = std::min(passing, first + cost.backward.total() + cost.recompute[kept].total());
+      saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
+    }
+  sum.work += count * least;
+  sum.passing += count * passing;
+  if (!repeats)
+    return;
+  sum.layerWork += count * least;
+  sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, most);
+  sum.savedBytes += count * saved;
+  if (cost.keepsParametersOnDevice())
+    sum.stateBytes += count * (cost.parameterBytes + cost.gradientBytes);
+  if (cost.keepsOptimizerOnDevice())
+    sum.stateBytes += count * cost.optimizerBytes;
+}
+
+// State and what `held` chunks keep where both are spread evenly.
+double spreadBytes(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
+  return (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
+}
+
+// The slack is for rounding.
+bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
+  return spreadBytes(sum, machine, held, stages, chunksPerStage) <= machine.memoryBytes * (1 + 1e-9);
+}
+
+// Chunks that some stage holds at once, at least.
+double leastHeld(const Plan &axes) {
+  return axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1;
+}
+
+} // namespace
+
+WorkSum sumWork(const Problem &problem, const CostTable &table) {
+  WorkSum sum;
+  sum.boundarySeconds = table.boundarySeconds;
+  if (problem.embed >= 0)
+    addSegments(table.embed, problem.pins.recompute, /*repeats=*/false, 1, sum);
+  if (problem.head >= 0)
+    addSegments(table.head, problem.pins.recompute, /*repeats=*/false, 1, sum);
+  for (const LayerRun &run : problem.layers)
+    addSegments(table.kinds[run.kind], problem.pins.recompute, /*repeats=*/true, run.count, sum);
+  return sum;
+}
+
+WorkSum withoutLayers(WorkSum sum) {
+  sum.forwardShare = 0;
+  sum.mostLayerSeconds = std::numeric_limits<double>::infinity();
+  return sum;
+}
+
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
+                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks) {
+  std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
+  for (size_t i = 0; i < choices.size(); ++i)
+    sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
+  std::vector<int> chunks; // of a stage at most
+  for (const Plan &plan : choices)
+    chunks.push_back(mostChunks(plan.pp));
+  auto add = [&](int kind, bool repeats, double count) {
+    KindCosts::Last plain; // nothing offloaded
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, chunks[i]))
+        continue; // what the other kinds need changes nothing
+      costs.price(kind, choices[i], plain);
+      if (!plain.found) {
+        sums[i].reset();
+        continue;
+      }
+      SegmentCost cost = plain.cost;
+      addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
+      addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
+    }
+  };
+  for (int edge : {problem.embed, problem.head})
+    if (edge >= 0)
+      add(edge, /*repeats=*/false, 1);
+  std::vector<double> layers(problem.kinds.size());
+  for (const LayerRun &run : problem.layers)
+    layers[run.kind] += run.count;
+  for (size_t kind = 0; kind < layers.size(); ++kind)
+    if (layers[kind] > 0)
+      add(static_cast<int>(kind), /*repeats=*/true, layers[kind]);
+  return sums;
+}
+
+double sentSeconds(const WorkSum &sum, const Plan &axes, int chunks) {
+  int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
+  return 2.0 * pairs * sum.boundarySeconds;
+}
+
+namespace {
+
+// Stages of work x_s, in all `work`, and y_s once per step, in all `once`, that end by T where
+// share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, equal chains have
+// z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least (work + once / m).
+double waitingSeconds(double share, double work, double once, double m, double p) {
+  if (share <= 0)
+    return 0;
+  return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
+}
+
+// Interleaved with any layers on each chunk. Before its first forward of chunk c a stage has had p of each chunk before
+// it, and these come last again in backward, so that a chain enters and leaves stage s by chunk c:
+//     T >= sum over chunks before c of w_0 + .. + w_(p-1) + w_(c,0) + .. + w_(c,s-1) + m w_s - p (what s had of them)
+// Over all s and c the mean is m W / p + sum over i of w_i (p - 1 - i) / (v p), least where the last stages have all
+// they may, T / m: n = m W / T of them. That leaves T >= m W / p + W (n - 1) / (2 v p).
+double interleavedSeconds(double work, double m, double p, double chunks) {
+  double each = work / (2 * chunks * p), half = (m * work / p - each) / 2;
+  return half + std::sqrt(half * half + each * m * work);
+}
+
+} // namespace
+
+double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes) {
+  return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
+}
+
+double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks) {
+  if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
+    return std::numeric_limits<double>::infinity();
+  return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
+}
+
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike) {
+  int chunks = chunksOf(axes.schedule, axes.virtualStages);
+  double m = static_cast<double>(axes.microBatches), p = axes.pp;
+  if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))
+    return std::numeric_limits<double>::infinity();
+  double sent = sentSeconds(sum, axes, chunks), work = sum.work + sent;
+  double bound = (m * work + sum.once) / p;
+  // All forwards, then all backwards: one micro-batch through all stages and the longest forward and
+  // backward, which are at least the mean, m - 1 times more.
+  if (axes.schedule == Schedule::GPipe)
+    return std::max(bound, work * (m + p - 1) / p);
+  if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
+    return std::max(bound, axes.schedule == Schedule::Interleaved ? interleavedSeconds(work, m, p, chunks)
+                                                                  : sum.passing + sent);
+  // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
+  // goes forward. The V ends where it starts, so its head is not part of the first chunks.
+  double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
+  double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
+  // Its first chunk has its share, rounded up; on the first stage of interleaved rounded down.
+  double less = axes.schedule == Schedule::Interleaved ? (chunks - 1.0) / chunks * sum.mostLayerSeconds : 0;
+  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p) - less);
+  // Without split weights the last backward goes up again to the first stage, which sends none.
+  if (axes.schedule == Schedule::OneFOneB)
+    bound = std::max(bound, waitingSeconds(1, work, 0, m, p));
+  if (axes.schedule == Schedule::Interleaved)
+    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds - less);
+  return bound;
+}
+
+} // namespace espalier::planner

@@ -1,0 +1,239 @@
+// ROUTE, DISPATCH and COMBINE: which experts a token goes to, and the moves of its row there and back. A slot of an expert
+// belongs to one choice of one token, so that rows move without sums; only COMBINE adds, over choices in their order.
+#include "runtime/kernels/factories.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace espalier::rt {
+
+namespace {
+
+/// Scores as floats; the scratch of a thread holds those of one token, then how many slots of each expert are taken.
+/// Parts are samples: their tokens compete for slots.
+class Route final : public LibraryKernel {
+public:
+  Route(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops) : loops_(loops) {
+    CallReader reader(call, types, {.buffers = 3, .sizes = 5});
+    batch_ = reader.size(0);
+    seq_ = reader.size(1);
+    experts_ = reader.size(2, 1);
+    choices_ = reader.size(3, 1);
+    capacity_ = reader.size(4, 1);
+    if (choices_ > experts_)
+      reader.refuse("has " + std::to_string(choices_) + " choices of " + std::to_string(experts_) +
+                    " experts, needs no more choices than experts");
+    storage_ = reader.floating(0);
+    reader.holds(0, {batch_, seq_, experts_}, bytesOf(storage_));
+    for (int buffer : {1, 2}) {
+      reader.expect(buffer, Storage::I32);
+      reader.holds(buffer, {choices_, batch_, seq_}, sizeof(int32_t));
+    }
+  }
+
+  int64_t parts() const override { return batch_; }
+  size_t scratchBytesPerThread() const override {
+    return static_cast<size_t>(experts_) * (sizeof(float) + sizeof(int32_t));
+  }
+
+  void run(const CallArguments &arguments, int64_t sample, void *threadScratch) const override {
+    const char *scores = static_cast<const char *>(arguments.buffers[0]);
+    int32_t *ids = static_cast<int32_t *>(arguments.buffers[1]), *slots = static_cast<int32_t *>(arguments.buffers[2]);
+    float *score = static_cast<float *>(threadScratch);
+    int32_t *taken = reinterpret_cast<int32_t *>(score + experts_);
+    for (int64_t token = sample * seq_; token < (sample + 1) * seq_; ++token) {
+      loops_.convert(scores + token * experts_ * bytesOf(storage_), storage_, score, Storage::F32, experts_);
+      choose(score, taken, ids + token);
+    }
+    std::fill_n(taken, experts_, 0);
+    for (int64_t choice = 0; choice < choices_; ++choice)
+      for (int64_t position = 0; position < seq_; ++position) {
+        int64_t at = (choice * batch_ + sample) * seq_ + position;
+        int32_t slot = taken[ids[at]]++;
+        slots[at] = slot < capacity_ ? slot : -1;
+      }
+  }
+
+private:
+  /// The experts of one token, the best first, of equal ones the lower; `isChosen` is scratch.
+  void choose(const float *score, int32_t *isChosen, int32_t *ids) const {
+    std::fill_n(isChosen, experts_, 0);
+    for (int64_t choice = 0; choice < choices_; ++choice) {
+      int64_t best = -1;
+      for (int64_t expert = 0; expert < experts_; ++expert)
+        if (!isChosen[expert] && (best < 0 || score[expert] > score[best]))
+          best = expert;
+      isChosen[best] = 1;
+      ids[choice * batch_ * seq_] = static_cast<int32_t>(best);
+    }
+  }
+
+  const cpu::Loops &loops_;
+  int64_t batch_, seq_, experts_, choices_, capacity_;
+  Storage storage_;
+};
+
+/// What DISPATCH and COMBINE share: where rows lie, and their weights.
+class Moves {
+public:
+  Moves(const pb::LibraryCall &call, std::span<const pb::DataType> types, bool isDispatch)
+      : reader_(call, types, {.buffers = 4, .sizes = 7}) {
+    choices = reader_.size(0);
+    batch = reader_.size(1);
+    seq = reader_.size(2);
+    hidden = reader_.size(3);
+    experts_ = reader_.size(4);
+    capacity_ = reader_.size(5);
+    hasChoice = reader_.size(6) != 0;
+    int last = static_cast<int>(types.size()) - 1;
+    for (int buffer : {0, 1}) {
+      reader_.expect(buffer, Storage::I32);
+      reader_.holds(buffer, {choices, batch, seq}, sizeof(int32_t));
+    }
+    from = reader_.floating(2);
+    to = reader_.floating(last);
+    int tokens = isDispatch ? 2 : last, experts = isDispatch ? last : 2;
+    reader_.holds(tokens, {hasChoice ? choices : 1, batch, seq, hidden}, bytesOf(reader_.floating(tokens)));
+    reader_.holds(experts, {experts_, batch, capacity_, hidden}, bytesOf(reader_.floating(experts)));
+    if (last == 4) {
+      weights_ = reader_.floating(3);
+      reader_.holds(3, {choices, batch, seq}, bytesOf(*weights_));
+    }
+  }
+
+  /// Row of the experts for choice-and-token `at`, or -1 where it has no slot.
+  int64_t rowOf(const CallArguments &arguments, int64_t at) const {
+    int64_t expert = static_cast<const int32_t *>(arguments.buffers[0])[at];
+    int64_t slot = static_cast<const int32_t *>(arguments.buffers[1])[at];
+    if (expert < 0 || expert >= experts_ || slot < 0 || slot >= capacity_)
+      return -1;
+    return (expert * batch + at / seq % batch) * capacity_ + slot;
+  }
+
+  float weightOf(const CallArguments &arguments, int64_t at) const {
+    return weights_ ? valueAt(arguments.buffers[3], *weights_, at) : 1;
+  }
+  bool hasWeights() const { return weights_.has_value(); }
+  void *result(const CallArguments &arguments) const { return arguments.buffers[hasWeights() ? 4 : 3]; }
+  int64_t experts() const { return experts_; }
+  int64_t capacity() const { return capacity_; }
+
+  int64_t choices, batch, seq, hidden;
+  bool hasChoice; ///< rows of tokens are [choice, batch, seq, hidden]
+  Storage from, to;
+
+private:
+  static float valueAt(const void *data, Storage storage, int64_t index) {
+    if (storage == Storage::F32)
+      return static_cast<const float *>(data)[index];
+    uint16_t bits = static_cast<const uint16_t *>(data)[index];
+    return storage == Storage::BF16 ? bf16ToFloat(bits) : f16ToFloat(bits);
+  }
+
+  CallReader reader_;
+  int64_t experts_, capacity_;
+  std::optional<Storage> weights_;
+};
+
+/// Parts are samples and, of their rows, ranges of columns: a part clears what it then fills.
+class Dispatch final : public LibraryKernel {
+public:
+  Dispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : loops_(loops), moves_(call, types, /*isDispatch=*/true), columns_{moves_.hidden, kPieceColumns} {}
+
+  int64_t parts() const override { return moves_.batch * columns_.count(); }
+  size_t scratchBytesPerThread() const override { return kPieceColumns * sizeof(float); }
+
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    int64_t sample = part / columns_.count();
+    Piece columns = columns_[part % columns_.count()];
+    int64_t width = columns.end - columns.begin;
+    const char *x = static_cast<const char *>(arguments.buffers[2]);
+    char *y = static_cast<char *>(moves_.result(arguments));
+    auto rowTo = [&](int64_t row) { return y + (row * moves_.hidden + columns.begin) * bytesOf(moves_.to); };
+    for (int64_t expert = 0; expert < moves_.experts(); ++expert)
+      for (int64_t slot = 0; slot < moves_.capacity(); ++slot)
+        std::memset(rowTo((expert * moves_.batch + sample) * moves_.capacity() + slot), 0,
+                    static_cast<size_t>(width * bytesOf(moves_.to)));
+    for (int64_t choice = 0; choice < moves_.choices; ++choice)
+      for (int64_t position = 0; position < moves_.seq; ++position) {
+        int64_t token = sample * moves_.seq + position, at = choice * moves_.batch * moves_.seq + token;
+        int64_t row = moves_.rowOf(arguments, at);
+        if (row < 0)
+          continue;
+        const char *from =
+            x + ((moves_.hasChoice ? at : token) * moves_.hidden + columns.begin) * bytesOf(moves_.from);
+        moveRow(from, rowTo(row), width, moves_.weightOf(arguments, at), static_cast<float *>(threadScratch));
+      }
+  }
+
+private:
+  void moveRow(const void *from, void *to, int64_t width, float weight, float *scratch) const {
+    if (!moves_.hasWeights())
+      return loops_.convert(from, moves_.from, to, moves_.to, width);
+    std::fill_n(scratch, width, 0.0f);
+    loops_.addScaled(from, moves_.from, weight, scratch, width);
+    loops_.convert(scratch, Storage::F32, to, moves_.to, width);
+  }
+
+  static constexpr int64_t kPieceColumns = 512;
+  const cpu::Loops &loops_;
+  Moves moves_;
+  Pieces columns_;
+};
+
+/// Parts are ranges of rows of tokens.
+class Combine final : public LibraryKernel {
+public:
+  Combine(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
+      : loops_(loops), moves_(call, types, /*isDispatch=*/false) {
+    int64_t rows = (moves_.hasChoice ? moves_.choices : 1) * moves_.batch * moves_.seq;
+    rows_ = piecesOf(rows, moves_.hidden * bytesOf(moves_.to), kPieceBytes);
+  }
+
+  int64_t parts() const override { return rows_.count(); }
+  size_t scratchBytesPerThread() const override { return static_cast<size_t>(moves_.hidden) * sizeof(float); }
+
+  void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
+    const char *x = static_cast<const char *>(arguments.buffers[2]);
+    char *y = static_cast<char *>(moves_.result(arguments));
+    float *sum = static_cast<float *>(threadScratch);
+    Piece piece = rows_[part];
+    for (int64_t token = piece.begin; token < piece.end; ++token) {
+      std::fill_n(sum, moves_.hidden, 0.0f);
+      for (int64_t choice = 0; choice < (moves_.hasChoice ? 1 : moves_.choices); ++choice) {
+        int64_t at = choice * moves_.batch * moves_.seq + token;
+        if (int64_t row = moves_.rowOf(arguments, at); row >= 0)
+          loops_.addScaled(x + row * moves_.hidden * bytesOf(moves_.from), moves_.from,
+                           moves_.weightOf(arguments, at), sum, moves_.hidden);
+      }
+      loops_.convert(sum, Storage::F32, y + token * moves_.hidden * bytesOf(moves_.to), moves_.to, moves_.hidden);
+    }
+  }
+
+private:
+  static constexpr int64_t kPieceBytes = 64 << 10;
+  const cpu::Loops &loops_;
+  Moves moves_;
+  Pieces rows_;
+};
+
+} // namespace
+
+std::unique_ptr<LibraryKernel> makeRoute(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                         const cpu::Loops &loops) {
+  return std::make_unique<Route>(call, types, loops);
+}
+
+std::unique_ptr<LibraryKernel> makeDispatch(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                            const cpu::Loops &loops) {
+  return std::make_unique<Dispatch>(call, types, loops);
+}
+
+std::unique_ptr<LibraryKernel> makeCombine(const pb::LibraryCall &call, std::span<const pb::DataType> types,
+                                           const cpu::Loops &loops) {
+  return std::make_unique<Combine>(call, types, loops);
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,244 @@
+// A plan as the flags of other systems: what one cannot say is named.
+#include "compiler/export/export_plan.h"
+
+#include "planner/answer/explain.h"
+#include "test/planner/shapes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace espalier;
+using namespace espalier::planner;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+Problem problem() { return shapeProblem(gpt(24, 2048, 16), System{}, testMachine(2, 8, 24e9), 128); }
+} // namespace
+
+TEST(Export, MegatronFlags) {
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.zero = 1, plan.sequenceParallel = true;
+  plan.stages = {{0, 5, std::vector<Recompute>(5, Recompute::Full)},
+                 {5, 7, std::vector<Recompute>(7, Recompute::Full)},
+                 {12, 7, std::vector<Recompute>(7, Recompute::Full)},
+                 {19, 5, std::vector<Recompute>(5, Recompute::Full)}};
+  ExportedPlan exported = exportMegatron(problem(), plan);
+  EXPECT_EQ(exported.text, "--tensor-model-parallel-size 2\n--pipeline-model-parallel-size 4\n--sequence-parallel\n"
+                           "--micro-batch-size 1\n--global-batch-size 128\n--use-distributed-optimizer\n"
+                           "--decoder-first-pipeline-num-layers 5\n--decoder-last-pipeline-num-layers 5\n"
+                           "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n");
+  EXPECT_TRUE(exported.notExpressed.empty());
+  plan.zero = 3;
+  EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
+}
+
+TEST(Export, ExpertsOfEachSystem) {
+  Problem experts = problem();
+  experts.tokensPerSample = 4096;
+  experts.dimensions.insert(experts.dimensions.end(), {{"expert", 8}, {"choice", 2}, {"capacity", 1280}});
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.ep = 4, plan.zero = 3, plan.microBatches = 2, plan.sequenceParallel = true;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  EXPECT_THAT(exportMegatron(experts, plan).text,
+              HasSubstr("--num-experts 8\n--moe-router-topk 2\n--moe-ffn-hidden-size 8192\n"
+                        "--expert-model-parallel-size 4\n--expert-tensor-parallel-size 2\n"
+                        "--moe-expert-capacity-factor 1.25\n--moe-pad-expert-input-to-capacity\n"
+                        "--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n"));
+  EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  enable_alltoall: True\n"));
+  EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  data_parallel: 8\n"));
+  EXPECT_THAT(exportMindFormers(experts, plan).text, HasSubstr("  expert_parallel: 4\n"));
+  ExportedPlan titan = exportTorchtitan(experts, plan);
+  EXPECT_THAT(titan.text, HasSubstr("data_parallel_shard_degree = 8\n"));
+  EXPECT_THAT(titan.text, HasSubstr("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2\n"));
+  EXPECT_TRUE(titan.notExpressed.empty());
+  plan.splitsExperts = false;
+  EXPECT_THAT(describePlan(plan), HasSubstr("ep 4, whole experts"));
+  EXPECT_THAT(exportMegatron(experts, plan).text,
+              HasSubstr("--expert-model-parallel-size 8\n--expert-tensor-parallel-size 1\n"));
+  EXPECT_THAT(exportTorchtitan(experts, plan).text,
+              HasSubstr("expert_parallel_degree = 8\nexpert_tensor_parallel_degree = 1\n"));
+  plan.splitsExperts = true;
+  // What Megatron refuses, and what torchtitan cannot leave whole.
+  plan.zero = 0, plan.sequenceParallel = false;
+  EXPECT_THAT(exportMegatron(experts, plan).notExpressed,
+              ElementsAre("experts over ep and tp without sequence parallelism"));
+  EXPECT_EQ(exportTorchtitan(experts, plan).notExpressed.size(), 2u); // and no sequence parallelism
+  // Layers without experts between layers with them.
+  SegmentKind routed = experts.kinds[experts.layers[0].kind];
+  routed.patterns.at(0).parameters.at(0).expert = true;
+  int dense = experts.layers[0].kind, moe = static_cast<int>(experts.kinds.size());
+  experts.kinds.push_back(routed);
+  experts.layers = {{dense, 3}, {moe, 20}, {dense, 1}};
+  EXPECT_THAT(exportMegatron(experts, plan).text, HasSubstr("--moe-layer-freq \"([0]*3+[1]*20+[0]*1)\"\n"));
+}
+
+TEST(Export, MindFormersInterleaves) {
+  Plan plan;
+  plan.pp = 2, plan.microBatches = 4, plan.schedule = Schedule::Interleaved, plan.virtualStages = 3;
+  for (int chunk = 0; chunk < 6; ++chunk)
+    plan.stages.push_back({4 * chunk, 4, std::vector<Recompute>(4)});
+  ExportedPlan exported = exportMindFormers(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("  pipeline_config:\n    pipeline_interleave: True\n"));
+  EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"));
+  EXPECT_THAT(exported.notExpressed, ElementsAre());
+  // LayerSetting of mindformers/models/utils.py: a list for each chunk of a stage, with an entry for each stage; the
+  // sum of all offsets is what 24 layers leave over six chunks.
+  plan.stages.clear();
+  for (int layers : {3, 5, 4, 4, 5, 3})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  std::fill_n(plan.stages[0].recompute.begin(), 2, Recompute::Full);
+  std::fill_n(plan.stages[3].recompute.begin(), 3, Recompute::Selective);
+  exported = exportMindFormers(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("  recompute: [[2, 0], [0, 0], [0, 0]]\n"
+                                       "  select_recompute: [[2, 0], [0, 3], [0, 0]]\n"));
+  EXPECT_THAT(exported.text, HasSubstr("model:\n  model_config:\n    pp_interleave_num: 3\n"
+                                       "    offset: [[-1, 1], [0, 0], [1, -1]]\n"));
+  EXPECT_THAT(exported.notExpressed, ElementsAre());
+  plan.schedule = Schedule::ZeroBubbleV, plan.virtualStages = 2;
+  plan.stages.clear();
+  plan.stages.resize(4, {0, 6, std::vector<Recompute>(6)});
+  EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed, ElementsAre("schedule zero_bubble_v"));
+}
+
+TEST(Export, TorchtitanNamesOnlySchedulesThatItHas) {
+  for (Schedule schedule : kSchedules) {
+    Plan plan;
+    plan.pp = 2, plan.microBatches = 4, plan.schedule = schedule;
+    plan.virtualStages = chunksOf(schedule, schedule == Schedule::Interleaved ? 2 : 1);
+    for (int chunk = 0; chunk < 2 * plan.virtualStages; ++chunk)
+      plan.stages.push_back({0, 24 / (2 * plan.virtualStages), std::vector<Recompute>(24 / (2 * plan.virtualStages))});
+    ExportedPlan titan = exportTorchtitan(problem(), plan);
+    bool isNamed = titan.text.find("pipeline_parallel_schedule = \"") != std::string::npos;
+    EXPECT_EQ(isNamed, titan.notExpressed.empty()) << scheduleName(schedule);
+    if (!isNamed)
+      EXPECT_THAT(titan.notExpressed, ElementsAre(std::string("schedule ") + scheduleName(schedule)));
+  }
+}
+
+TEST(Export, MindFormersAndTorchtitan) {
+  Plan plan;
+  plan.dp = 4, plan.tp = 2, plan.pp = 2, plan.microBatches = 32, plan.zero = 1;
+  plan.stages = {{0, 12, std::vector<Recompute>(12)}, {12, 12, std::vector<Recompute>(12)}};
+  EXPECT_THAT(exportMindFormers(problem(), plan).text,
+              HasSubstr("  model_parallel: 2\n  pipeline_stage: 2\n  micro_batch_num: 32\n"));
+  ExportedPlan titan = exportTorchtitan(problem(), plan);
+  EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_schedule = \"1F1B\""));
+  EXPECT_EQ(titan.notExpressed.size(), 2u); // ZeRO 1, no sequence parallelism
+}
+
+// What the search chooses most often: stages that repeat different numbers of layers.
+TEST(Export, RecomputeOfSomeLayers) {
+  constexpr Recompute None = Recompute::None, Selective = Recompute::Selective, Full = Recompute::Full;
+  Plan plan;
+  plan.dp = 8, plan.pp = 2, plan.microBatches = 16, plan.zero = 1;
+  plan.stages = {{0, 12, std::vector<Recompute>(12)}, {12, 12, std::vector<Recompute>(12)}};
+  std::fill_n(plan.stages[0].recompute.begin(), 5, Selective);
+  ExportedPlan megatron = exportMegatron(problem(), plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-granularity selective\n")); // else it would not fit
+  EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have selective recompute in all layers")));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, HasSubstr("mode = \"selective\""));
+  ExportedPlan mindFormers = exportMindFormers(problem(), plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("  recompute: [0, 0]\n  select_recompute: [5, 0]\n"));
+  EXPECT_TRUE(mindFormers.notExpressed.empty());
+  std::fill_n(plan.stages[0].recompute.begin(), 2, Full);
+  EXPECT_THAT(exportMegatron(problem(), plan).text, HasSubstr("--recompute-granularity selective\n")); // less, and fits
+  Problem tight = problem();
+  tight.machine.memoryBytes = 1e9;
+  megatron = exportMegatron(tight, plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-method uniform\n--recompute-num-layers 1\n"));
+  EXPECT_THAT(megatron.notExpressed, ElementsAre(HasSubstr("the flags have full recompute in all layers")));
+  EXPECT_THAT(exportMindFormers(problem(), plan).text, HasSubstr("  recompute: [2, 0]\n  select_recompute: [5, 0]\n"));
+  for (StagePlan &stage : plan.stages) {
+    std::fill(stage.recompute.begin(), stage.recompute.end(), None);
+    std::fill_n(stage.recompute.begin(), 3, Full);
+  }
+  megatron = exportMegatron(problem(), plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-method block\n--recompute-num-layers 3\n"));
+  EXPECT_TRUE(megatron.notExpressed.empty());
+}
+
+// What --decoder-first and --decoder-last cannot say.
+TEST(Export, LayoutOfUnevenStages) {
+  Plan plan;
+  plan.dp = 4, plan.pp = 4, plan.microBatches = 32;
+  for (int layers : {5, 8, 4, 7})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  ExportedPlan exported = exportMegatron(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"Et*5|t*8|t*4|t*7L\"\n"));
+  EXPECT_TRUE(exported.notExpressed.empty());
+  plan.pp = 2, plan.virtualStages = 2, plan.schedule = Schedule::Interleaved;
+  plan.stages.clear();
+  for (int layers : {0, 12, 12, 0})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  exported = exportMegatron(problem(), plan);
+  EXPECT_THAT(exported.text, HasSubstr("--pipeline-model-parallel-layout \"E|(t*12|)*2,L\"\n"));
+  EXPECT_THAT(exported.text, testing::Not(HasSubstr("--num-layers-per-virtual-pipeline-stage")));
+  // Llama 3.1 405B.
+  plan.pp = 16, plan.virtualStages = 8;
+  plan.stages.clear();
+  for (int chunk = 0; chunk < 128; ++chunk)
+    plan.stages.push_back({0, chunk > 0 && chunk < 127, std::vector<Recompute>(chunk > 0 && chunk < 127)});
+  EXPECT_THAT(exportMegatron(problem(), plan).text, HasSubstr("--pipeline-model-parallel-layout \"E|(t|)*126,L\"\n"));
+}
+
+TEST(Export, StagesAndVocabulary) {
+  Plan plan;
+  plan.dp = 2, plan.tp = 2, plan.pp = 4, plan.microBatches = 64, plan.sequenceParallel = true;
+  for (int layers : {5, 7, 7, 5})
+    plan.stages.push_back({0, layers, std::vector<Recompute>(layers)});
+  plan.schedule = Schedule::GPipe;
+  ExportedPlan mindFormers = exportMindFormers(problem(), plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("model:\n  model_config:\n    offset: [-1, 1, 1, -1]\n"));
+  EXPECT_THAT(mindFormers.text, HasSubstr("    pipeline_scheduler: gpipe\n"));
+  EXPECT_TRUE(mindFormers.notExpressed.empty());
+  EXPECT_THAT(exportTorchtitan(problem(), plan).text, testing::Not(HasSubstr("layers_per_stage")));
+  plan.schedule = Schedule::OneFOneB;
+  for (StagePlan &stage : plan.stages)
+    stage = {0, 6, std::vector<Recompute>(6)};
+  // torchtitan takes a layer from each end otherwise.
+  ExportedPlan titan = exportTorchtitan(problem(), plan);
+  EXPECT_THAT(titan.text, HasSubstr("pipeline_parallel_layers_per_stage = 6\n"
+                                    "pipeline_parallel_first_stage_less_layers = 0\n"
+                                    "pipeline_parallel_last_stage_less_layers = 0\n"));
+  EXPECT_TRUE(titan.notExpressed.empty());
+  plan.vocabParallel = false, plan.microBatches = 2;
+  EXPECT_THAT(exportMegatron(problem(), plan).notExpressed,
+              ElementsAre("embedding and head whole on every tensor rank"));
+  EXPECT_THAT(exportTorchtitan(problem(), plan).notExpressed,
+              ElementsAre("embedding and head whole on every tensor rank"));
+  EXPECT_THAT(exportMindFormers(problem(), plan).notExpressed,
+              ElementsAre(HasSubstr("of a pipeline"), "fewer micro-batches (2) than stages (4)"));
+}
+
+TEST(Export, WhatIsOffloadedWhereASystemHasIt) {
+  Problem problem = shapeProblem(gpt(24, 2048, 16), System{}, withHost(testMachine(1, 8)), 64);
+  Plan plan;
+  plan.offloadOptimizer = plan.offloadActivations = true;
+  plan.dp = 8, plan.microBatches = 8, plan.zero = 1;
+  plan.stages = {{0, 24, std::vector<Recompute>(24)}};
+  ExportedPlan megatron = exportMegatron(problem, plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--cpu-offloading-num-layers 23\n--offload-optimizer-states\n"));
+  EXPECT_THAT(megatron.notExpressed, ElementsAre());
+  plan.zero = 0;
+  plan.stages = {{0, 24, std::vector<Recompute>(24, Recompute::Full)}};
+  EXPECT_THAT(exportMegatron(problem, plan).notExpressed,
+              ElementsAre("offloaded activations beside a pipeline or recompute",
+                          "offloaded optimizer state without the distributed optimizer"));
+  ExportedPlan mindFormers = exportMindFormers(problem, plan), titan = exportTorchtitan(problem, plan);
+  EXPECT_THAT(mindFormers.text, HasSubstr("swap_config:\n  swap: True\n"));
+  EXPECT_THAT(mindFormers.notExpressed, ElementsAre("offloaded optimizer state"));
+  EXPECT_THAT(titan.notExpressed,
+              ElementsAre("offloaded activations", testing::StartsWith("offloaded optimizer state (")));
+  plan.zero = 3;
+  plan.offloadParameters = true;
+  plan.offloadActivations = false;
+  titan = exportTorchtitan(problem, plan);
+  EXPECT_THAT(titan.text, HasSubstr("enable_cpu_offload = true\n\n[parallelism]"));
+  EXPECT_THAT(titan.notExpressed, ElementsAre());
+  EXPECT_THAT(exportMegatron(problem, plan).notExpressed, Contains("offloaded parameters"));
+  EXPECT_THAT(exportMindFormers(problem, plan).notExpressed, Contains("offloaded parameters"));
+}

@@ -1,0 +1,92 @@
+// RUN: espalier-opt %s -split-input-file -verify-diagnostics
+// What the verifiers of tables refuse.
+
+module @segment_c1_negative {
+  // expected-error @+1 {{needs bytes of at least 0, got -8}}
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = -8 : i64, state_bytes = 0 : i64} {
+  }
+}
+
+// -----
+
+module @bucket_c1_unequal_parts {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    // expected-error @+1 {{needs elements in equal parts, got 256 in parts of 100}}
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 100 : i64, partial = [], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+    }
+  }
+}
+
+// -----
+
+module @bucket_c2_unknown_axis {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    // expected-error @+1 {{needs axes pp, dp, cp, ep or tp, got ["sp"] and []}}
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = ["sp"], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+    }
+  }
+}
+
+// -----
+
+module @parameter_c1_ranks_differ {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+      // expected-error @+1 {{needs a tensor, a sharding and two shapes of one rank, got 'tensor<4x6xf32, #model.dims<a, b>>'}}
+      exec.parameter "w" {first = 0 : i64, initializer = "zeros", local = tensor<4x6xf32, #model.dims<a, b>>, padded_shape = array<i64: 4, 6>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }, { }]>, stddev = 0.0 : f64}
+    }
+  }
+}
+
+// -----
+
+module @parameter_c2_unknown_initializer {
+  exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+      // expected-error @+1 {{needs initializer zeros, ones or normal, got uniform}}
+      exec.parameter "w" {first = 0 : i64, initializer = "uniform", local = tensor<4xf32, #model.dims<a>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
+    }
+  }
+}
+
+// -----
+
+module @region_c1_unknown {
+  // expected-error @+1 {{needs a region of plan.proto, got attic}}
+  exec.region "attic" of "tokens" {bytes = 8 : i64, offset = 0 : i64}
+}
+
+// -----
+
+module @region_c2_negative {
+  // expected-error @+1 {{needs an offset and bytes of at least 0, got 0 and -1}}
+  exec.region "inputs" of "tokens" {bytes = -1 : i64, offset = 0 : i64}
+}
+
+// -----
+
+module @value_c1_unknown_type {
+  // expected-error @+1 {{needs elements of type f32, bf16, f16 or i32, got 4 of 'f64'}}
+  exec.value "x" f64 x 4
+}
+
+// -----
+
+module @entry_c1_unknown_region {
+  // expected-error @+1 {{needs regions of plan.proto, got ["attic"] and []}}
+  exec.entry "train_step" {finds = ["attic"], micro_batches = 1 : i64, writes = []}
+}
+
+// -----
+
+module @transfer_c1_unknown_kind {
+  // expected-error @+1 {{needs a kind and a reduction of plan.proto, got teleport and sum}}
+  exec.transfer "out" "teleport" on "out" {from = [], to = []}
+}
+
+// -----
+
+module @transfer_c2_send_with_target {
+  // expected-error @+1 {{needs buffers in pairs, of a send only from, of a receive only to, got 1 and 1}}
+  exec.transfer "out" "send" on "out" {from = [#exec.buffer<region = "stream_out", offset = 0, bytes = 8, value = "stream">], to = [#exec.buffer<region = "stream_in", offset = 0, bytes = 8, value = "stream">]}
+}

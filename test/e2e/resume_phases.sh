@@ -1,0 +1,14 @@
+# resume_phases.sh RUN.yaml FOLDER [OPTION ...]: compiles, then goes on from the dump of every phase; the plans must be equal.
+set -e
+run=$1 folder=$2
+shift 2
+rm -rf "$folder/each"
+espalier compile "$run" -o "$folder/each.plan" --dump-phases "$folder/each" "$@"
+resumed=0
+for dump in "$folder"/each/*.mlir; do
+  phase=${dump##*/} phase=${phase#*.} phase=${phase%.mlir}
+  espalier compile "$run" -o "$folder/resumed.plan" --compile-from "$phase" --ir "$dump" "$@"
+  cmp "$folder/each.plan" "$folder/resumed.plan"
+  resumed=$((resumed + 1))
+done
+test "$resumed" -eq 6

@@ -1,0 +1,137 @@
+// The answers of the search, kept: step time and gap of large models, free and under pins, as data/golden_plans.csv has
+// them. A change of the search that is not meant to change answers changes none of these. A step time must be equal, a
+// gap may shrink. Rows that end in `long` take seconds each and are looked at with ESPALIER_LONG=1 alone.
+// ESPALIER_WRITE_GOLDEN=FILE adds all answers to FILE, for a change that is meant.
+#include "test/planner/shapes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+namespace espalier::planner {
+namespace {
+
+const char *const kFile = ESPALIER_SOURCE_DIR "/test/planner/data/golden_plans.csv";
+
+struct Model {
+  const char *name;
+  std::function<Problem()> build;
+};
+
+ModelShape llama(int layers, int64_t hidden, int64_t ffn, int64_t heads, int64_t kvHeads, int64_t vocab, int64_t seq) {
+  ModelShape shape = gpt(layers, hidden, heads, vocab, seq);
+  shape.ffn = ffn;
+  shape.kvHeads = kvHeads;
+  shape.gated = shape.rotary = true;
+  shape.dropout = shape.tied = false;
+  return shape;
+}
+
+Problem dense(const ModelShape &shape, int hosts, int64_t globalBatch) {
+  return shapeProblem(shape, System{}, testMachine(hosts, 8), globalBatch);
+}
+
+// Sizes of the models' own files; experts as far as they bind the axes.
+const std::vector<Model> kModels = {
+    {"gpt3_175b", [] { return dense(gpt(96, 12288, 96), 128, 1536); }},
+    {"gpt2_13b", [] { return dense(gpt(40, 5120, 40), 4, 64); }},
+    {"gpt2_52b", [] { return dense(gpt(64, 8192, 64), 16, 256); }},
+    {"mixtral_8x7b", [] { return withExperts(dense(llama(32, 4096, 14336, 32, 8, 32000, 4096), 8, 512), 8); }},
+    {"qwen3_30b", [] { return withExperts(dense(llama(48, 2048, 6144, 32, 4, 151936, 4096), 2, 512), 128); }},
+    {"qwen3_235b", [] { return withExperts(dense(llama(94, 4096, 12288, 64, 4, 151936, 4096), 32, 1024), 128); }},
+    {"llama2_7b", [] { return dense(llama(32, 4096, 11008, 32, 32, 32000, 4096), 2, 256); }},
+    {"llama2_70b", [] { return dense(llama(80, 8192, 28672, 64, 8, 32000, 4096), 32, 1024); }},
+    {"llama3_405b_1024", [] { return dense(llama(126, 16384, 53248, 128, 8, 128256, 8192), 128, 1024); }},
+    {"llama3_405b_16384", [] { return dense(llama(126, 16384, 53248, 128, 8, 128256, 8192), 2048, 2048); }},
+    {"gpt2_13b_offload",
+     [] { return shapeProblem(gpt(40, 5120, 40), System{}, withHost(testMachine(1, 8, 40e9)), 64); }},
+    {"three_lighter_of_61", [] { return firstLayersLighter(61, 3, 7168, 56, testMachine(128, 8), 1024); }},
+};
+
+struct PinSet {
+  const char *name;
+  std::function<void(Pins &)> pin;
+};
+
+const std::vector<PinSet> kPinSets = {
+    {"free", [](Pins &) {}},
+    {"tp_4_pp_4", [](Pins &pins) { pins.tp = 4, pins.pp = 4; }},
+    {"full_recompute", [](Pins &pins) { pins.recompute = Recompute::Full; }},
+    {"zero_3", [](Pins &pins) { pins.zero = 3; }},
+    {"interleaved_2", [](Pins &pins) { pins.schedule = Schedule::Interleaved, pins.virtualStages = 2; }},
+    {"pp_8_micro_batch_1", [](Pins &pins) { pins.pp = 8, pins.microBatchSize = 1; }},
+};
+
+struct Answer {
+  double seconds = 0, gap = 0; ///< 0 seconds: there is no plan
+  bool isLong = false;
+};
+
+using Answers = std::map<std::string, Answer>;
+
+std::string keyOf(const Model &model, const PinSet &pins, bool all) {
+  return std::string(model.name) + "," + pins.name + "," + (all ? "all" : "executable");
+}
+
+Answer solve(Problem problem, const PinSet &pins, bool all) {
+  pins.pin(problem.pins);
+  SearchOptions options;
+  options.all = all;
+  options.threads = 2;
+  options.diagnose = false;
+  SearchResult result = search(problem, options);
+  if (result.plans.empty())
+    return {};
+  double seconds = result.plans.front().prediction.stepSeconds;
+  double gap = result.statistics.optimal ? 0 : 1 - result.statistics.lowerBoundSeconds / seconds;
+  std::printf("%-20s %-10s %12.6f s, gap %.1e, searched %.2f s\n", pins.name, all ? "all" : "executable", seconds, gap,
+              result.statistics.seconds);
+  return {seconds, gap};
+}
+
+Answers readAnswers() {
+  Answers answers;
+  std::ifstream stream(kFile);
+  for (std::string line; std::getline(stream, line);) {
+    std::istringstream cells(line);
+    std::string model, pins, space, seconds, gap, isLong;
+    for (std::string *cell : {&model, &pins, &space, &seconds, &gap, &isLong})
+      std::getline(cells, *cell, ',');
+    answers[model + "," + pins + "," + space] = {std::stod(seconds), std::stod(gap), isLong == "long"};
+  }
+  return answers;
+}
+
+class GoldenPlans : public testing::TestWithParam<Model> {};
+
+TEST_P(GoldenPlans, AreThoseOfTheFile) {
+  const char *written = std::getenv("ESPALIER_WRITE_GOLDEN");
+  Answers answers = readAnswers();
+  for (const PinSet &pins : kPinSets)
+    for (bool all : {false, true}) {
+      std::string key = keyOf(GetParam(), pins, all);
+      if (answers[key].isLong && !std::getenv("ESPALIER_LONG") && !written)
+        continue;
+      Answer found = solve(GetParam().build(), pins, all);
+      if (written) {
+        char line[200];
+        std::snprintf(line, sizeof line, "%s,%.12g,%.3g%s\n", key.c_str(), found.seconds, found.gap,
+                      answers[key].isLong ? ",long" : "");
+        std::ofstream(written, std::ios::app) << line;
+        continue;
+      }
+      EXPECT_NEAR(found.seconds, answers[key].seconds, 1e-9 * found.seconds) << key;
+      EXPECT_LE(found.gap, answers[key].gap + 1e-6) << key;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenPlans, testing::ValuesIn(kModels),
+                         [](const auto &info) { return info.param.name; });
+
+} // namespace
+} // namespace espalier::planner

@@ -1,0 +1,194 @@
+// One pass over the text to records of cells, one over the records to rows.
+#include "tools/published/table.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+namespace espalier::planner {
+
+std::string lowerCase(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+namespace {
+
+std::string trimmed(const std::string &text) {
+  constexpr const char *blanks = " \t";
+  size_t first = text.find_first_not_of(blanks);
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+// Cuts commas between groups of three digits (`2,097,152`) off the integer part; false when they lie elsewhere.
+bool dropSeparators(std::string &number) {
+  size_t end = std::min(number.find_first_not_of("0123456789,"), number.size()), first = number.find(',');
+  if (first == std::string::npos || first >= end)
+    return number.find(',') == std::string::npos;
+  for (size_t place = first; place < end; place += 4)
+    if (number[place] != ',' || end - place < 4)
+      return false;
+  std::erase(number, ',');
+  return first > 0 && number.size() - (number.size() - first) <= 3;
+}
+
+// What a number is multiplied by for the letters behind it; 0 when the unit has no such letters.
+double factorOf(const std::string &letters, Unit unit) {
+  struct Suffix {
+    Unit unit;
+    const char *letters;
+    double factor;
+  };
+  constexpr Suffix suffixes[] = {{Unit::Positions, "k", 1024},
+                                 {Unit::Seconds, "s", 1},
+                                 {Unit::Seconds, "sec", 1},
+                                 {Unit::Seconds, "seconds", 1},
+                                 {Unit::Seconds, "ms", 1e-3},
+                                 {Unit::Seconds, "min", 60},
+                                 {Unit::Gibibytes, "g", 1},
+                                 {Unit::Gibibytes, "gb", 1},
+                                 {Unit::Gibibytes, "gib", 1},
+                                 {Unit::Gibibytes, "mb", 1 / 1024.},
+                                 {Unit::Gibibytes, "mib", 1 / 1024.},
+                                 {Unit::Rate, "%", 1},
+                                 {Unit::Rate, "tflops", 1},
+                                 {Unit::Rate, "tflop/s", 1},
+                                 {Unit::Rate, "tflops/s", 1},
+                                 {Unit::Rate, "tflop/s/gpu", 1},
+                                 {Unit::Rate, "tflops/gpu", 1},
+                                 {Unit::Rate, "tokens/s", 1},
+                                 {Unit::Rate, "tok/s", 1},
+                                 {Unit::Rate, "tokens/s/gpu", 1},
+                                 {Unit::Rate, "tok/s/gpu", 1}};
+  if (letters.empty())
+    return 1;
+  for (const Suffix &suffix : suffixes)
+    if (suffix.unit == unit && letters == suffix.letters)
+      return suffix.factor;
+  return 0;
+}
+
+Unit unitOf(const std::string &column) {
+  static const std::map<std::string, Unit> units = {{"seq", Unit::Positions},
+                                                    {"iter_time_s", Unit::Seconds},
+                                                    {"mem_gb", Unit::Gibibytes},
+                                                    {"tflops_per_gpu", Unit::Rate},
+                                                    {"mfu_pct", Unit::Rate},
+                                                    {"hfu_pct", Unit::Rate},
+                                                    {"tokens_per_s_per_gpu", Unit::Rate}};
+  auto found = units.find(column);
+  return found == units.end() ? Unit::None : found->second;
+}
+
+} // namespace
+
+std::optional<double> readNumber(const std::string &cell, Unit unit) {
+  std::string text = lowerCase(trimmed(cell));
+  if (size_t remark = text.find('('); remark != std::string::npos && text.ends_with(')'))
+    text = trimmed(text.substr(0, remark));
+  size_t digits = std::min(text.find_first_not_of("+-.,0123456789e"), text.size());
+  std::string number = trimmed(text.substr(0, digits));
+  if (number.empty() || !dropSeparators(number))
+    return std::nullopt;
+  char *end = nullptr;
+  double value = std::strtod(number.c_str(), &end);
+  double factor = factorOf(trimmed(text.substr(digits)), unit);
+  if (*end != '\0' || !std::isfinite(value) || factor == 0)
+    return std::nullopt;
+  return value * factor;
+}
+
+const std::string &PublishedRow::text(const std::string &column) const {
+  static const std::string empty;
+  auto place = columns.find(column);
+  return place == columns.end() ? empty : place->second;
+}
+
+double PublishedRow::number(const std::string &column, double missing) const {
+  return readNumber(text(column), unitOf(column)).value_or(missing);
+}
+
+namespace {
+
+struct Record {
+  int line = 1;
+  std::vector<std::string> cells{""};
+  bool isEmpty() const { return cells.size() == 1 && cells[0].empty(); }
+};
+
+std::vector<Record> splitRecords(const std::string &csv, std::vector<TableFault> &faults) {
+  static const std::string byteOrderMark = "\xEF\xBB\xBF";
+  std::vector<Record> records(1);
+  int line = 1, quoteLine = 0; // quoteLine > 0: inside quotes that began there
+  for (size_t i = csv.starts_with(byteOrderMark) ? byteOrderMark.size() : 0; i < csv.size(); ++i) {
+    char c = csv[i];
+    bool endsLine = c == '\n' || (c == '\r' && (i + 1 == csv.size() || csv[i + 1] != '\n'));
+    line += endsLine;
+    if (quoteLine && c == '"' && i + 1 < csv.size() && csv[i + 1] == '"')
+      records.back().cells.back() += csv[++i];
+    else if (c == '"')
+      quoteLine = quoteLine ? 0 : line;
+    else if (!quoteLine && c == ',')
+      records.back().cells.emplace_back();
+    else if (!quoteLine && endsLine)
+      records.push_back({line, {""}});
+    else if (c != '\r')
+      records.back().cells.back() += c;
+  }
+  if (quoteLine) {
+    faults.push_back({quoteLine, "a quote is opened here and never closed"});
+    records.pop_back(); // it swallowed the rest
+  }
+  return records;
+}
+
+void checkHeading(const Record &heading, std::vector<TableFault> &faults) {
+  std::set<std::string> seen;
+  for (const std::string &name : heading.cells)
+    if (!name.empty() && !seen.insert(name).second)
+      faults.push_back({heading.line, "column '" + name + "' is there twice"});
+  if (!seen.contains("gpu"))
+    faults.push_back({heading.line, "no column 'gpu': not a table of published runs (the first line names columns "
+                                    "such as model, layers, hidden, gpu, n_gpus, tp, pp)"});
+}
+
+} // namespace
+
+PublishedTable readTable(const std::string &csv) {
+  PublishedTable table;
+  std::vector<Record> records = splitRecords(csv, table.faults);
+  if (records.empty() || records.front().isEmpty()) {
+    table.faults.insert(table.faults.begin(), {1, "no heading: the first line has to name the columns"});
+    return table;
+  }
+  static const std::set<std::string> nothing = {"-", "\u2013", "\u2014", "n/a", "na", "?"};
+  for (Record &record : records)
+    for (std::string &cell : record.cells)
+      if (cell = trimmed(cell); nothing.contains(lowerCase(cell)))
+        cell.clear();
+  for (std::string &name : records.front().cells)
+    name = lowerCase(name);
+  const Record &heading = records.front();
+  checkHeading(heading, table.faults);
+  if (!table.faults.empty() && table.faults.back().line == heading.line)
+    return table; // some other file, or one that says things twice: its rows have nothing to tell
+  for (size_t i = 1; i < records.size(); ++i) {
+    const Record &record = records[i];
+    if (record.isEmpty())
+      continue;
+    if (record.cells.size() != heading.cells.size()) {
+      table.faults.push_back({record.line, "the row has " + std::to_string(record.cells.size()) +
+                                               " cells, the heading has " + std::to_string(heading.cells.size())});
+      continue;
+    }
+    PublishedRow &row = table.rows.emplace_back();
+    row.line = record.line;
+    for (size_t cell = 0; cell < record.cells.size(); ++cell)
+      row.columns[heading.cells[cell]] = record.cells[cell];
+  }
+  return table;
+}
+
+} // namespace espalier::planner
