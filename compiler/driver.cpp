@@ -122,8 +122,6 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 LogicalResult schedule(Compilation &c) {
   if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
-  if (isGeneration(c.run)) // emitGeneration makes its stages
-    return success();
   return runPasses(c, [](OpPassManager &passes) {
     passes.addPass(createBuildTransfers());
     // How far programs reach into their regions is known now: places are no larger than that.
@@ -143,38 +141,21 @@ LogicalResult emitPrograms(Compilation &c) {
   return success();
 }
 
-LogicalResult emitGeneration(Compilation &c) {
-  if (c.options.target != "cpu")
-    return emitError(c.module->getLoc()) << "run_mode predict is compiled for cpu only, got --target "
-                                         << c.options.target << "; say --target cpu";
-  std::vector<SegmentLayout> segments = readSegments(*c.module);
-  RegionSizes regions = readRegions(*c.module);
-  c.out.mutable_settings()->set_prompt_tokens(generationPhases(c.run.model).front().tokens);
-  addGenerationNames(*c.module, c.plan, c.out);
-  PlanTables tables(c.out);
-  std::vector<PhaseTransfers> transfers = addGenerationTransfers(*c.module, regions, c.plan, tables, c.out);
-  emitBuckets(segments, /*trains=*/false, tables, c.out);
-  if (failed(emitPrograms(c)))
-    return failure();
-  assignGeneration({c.run, c.plan, segments, regions, transfers}, c.out);
-  addCommunicators(c.out);
-  return success();
-}
-
-/// Writes the plan: a translation of the last phase's IR, which decides nothing but the stages of generation.
+/// Writes the plan: a translation of the last phase's IR, which decides nothing.
 LogicalResult emit(Compilation &c) {
   if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
   auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
   if (!flops)
     return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
+  if (isGeneration(c.run) && c.options.target != "cpu")
+    return emitError(c.module->getLoc()) << "run_mode predict is compiled for cpu only, got --target "
+                                         << c.options.target << "; say --target cpu";
   describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
   c.out.set_target(c.options.target);
-  if (isGeneration(c.run))
-    return emitGeneration(c);
   emitTables(*c.module, c.out);
   PlanTables tables(c.out);
-  emitBuckets(readSegments(*c.module), /*trains=*/true, tables, c.out);
+  emitBuckets(readSegments(*c.module), /*trains=*/!isGeneration(c.run), tables, c.out);
   if (failed(emitPrograms(c)) || failed(emitStages(*c.module, c.out)))
     return failure();
   addCommunicators(c.out);

@@ -128,7 +128,8 @@ def BuildTransfers : Pass<"build-transfers", "::mlir::ModuleOp"> {
   let summary = "Lists entries, queues, and what moves between ranks and the host outside of programs";
   let description = [{
     Adds an `exec.entry` for training and for evaluation, an `exec.transfer` for inputs, scalars, streams between stages and
-    each sum, scatter and gather of a bucket, and the `exec.value`s that these move. Names them on `exec.bucket`.
+    each sum, scatter and gather of a bucket, and the `exec.value`s that these move. Names them on `exec.bucket`. A module
+    with `exec.generation` has entries for prefill and decode, with transfers for inputs, streams and logits of each.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
@@ -137,7 +138,8 @@ def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
   let summary = "Makes the stages: their calls, lifetimes and places";
   let description = [{
     An `exec.stage` per pipeline stage of `exec.plan` with its layers in forward order, chunk by chunk, the slots that the
-    schedule needs of each lifetime, a place for every region of a call, and what is exchanged with the host.
+    schedule needs of each lifetime, a place for every region of a call, and what is exchanged with the host. For generation
+    there is one slot of everything, and a cache per layer.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
@@ -147,7 +149,7 @@ def ExpandSchedule : Pass<"expand-schedule", "::mlir::ModuleOp"> {
   let description = [{
     Adds an `exec.list` per entry to every `exec.stage`: the planner's table of the schedule with the STARTs and WAITs that
     it needs, sums behind the last RUN that adds to a bucket, and the step's end. What comes again for later micro-batches
-    is one `exec.block` of several rounds.
+    is one `exec.block` of several rounds. For generation a list is inputs and stream in, one RUN, and stream or logits out.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }

@@ -20,6 +20,7 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
     return errors.list;
   verifyLayout(plan, mesh, errors);
   verifyShardings(plan, mesh, errors);
+  verifyShapes(plan, mesh, errors);
   if (!errors.empty())
     return errors.list;
   verifyData(plan, mesh, errors);

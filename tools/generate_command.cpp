@@ -3,6 +3,7 @@
 #include "tools/generate_words.h"
 
 #include "runtime/data/data_error.h"
+#include "runtime/generate/decode_processes.h"
 #include "runtime/generate/generator.h"
 #include "runtime/status.h"
 
@@ -51,7 +52,8 @@ std::vector<std::string> readLines(const std::string &file) {
   return lines;
 }
 
-std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *tokenizer, const rt::Decoder &decoder) {
+std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *tokenizer,
+                                    const rt::GenerationSizes &sizes) {
   std::vector<std::string> texts = words.prompts;
   if (!words.file.empty())
     for (std::string &line : readLines(words.file))
@@ -62,7 +64,7 @@ std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *t
   auto add = [&](std::vector<int32_t> prompt, const std::string &name) {
     requests.push_back(words.request);
     requests.back().prompt = std::move(prompt);
-    if (std::string reason = rt::whyNotServed(requests.back(), decoder); !reason.empty())
+    if (std::string reason = rt::whyNotServed(requests.back(), sizes); !reason.empty())
       throw rt::PlanError(fmt::format("{}: {}", name, reason));
   };
   for (const std::string &text : texts)
@@ -75,8 +77,9 @@ std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *t
 }
 
 /// As many at once as the plan has sequences; answers in the order of requests.
-std::vector<rt::Completion> completeAll(const Model &model, const std::vector<rt::Request> &requests) {
-  rt::Generator generator(*model.decoder, model.tokenizer.get());
+std::vector<rt::Completion> completeAll(rt::Decoder &decoder, const Model &model,
+                                        const std::vector<rt::Request> &requests) {
+  rt::Generator generator(decoder, model.tokenizer.get());
   std::vector<rt::Completion> completions(requests.size());
   for (size_t next = 0; next < requests.size() || !generator.isIdle(); generator.step())
     for (; next < requests.size() && !generator.isFull(); ++next)
@@ -101,10 +104,8 @@ nlohmann::ordered_json describe(const rt::Request &request, const rt::Completion
           {"decode_tokens_per_second", perSecond(std::max(0.0, generated - 1), completion.decodeSeconds)}};
 }
 
-int generate(const GenerateWords &words) {
-  Model model = openModel(words.model);
-  std::vector<rt::Request> requests = requestsOf(words, model.tokenizer.get(), *model.decoder);
-  std::vector<rt::Completion> completions = completeAll(model, requests);
+void print(const GenerateWords &words, const Model &model, const std::vector<rt::Request> &requests,
+           const std::vector<rt::Completion> &completions) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (size_t i = 0; i < requests.size(); ++i) {
     if (words.json)
@@ -116,6 +117,29 @@ int generate(const GenerateWords &words) {
   }
   if (words.json)
     fmt::print("{}\n", all.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+int generate(const GenerateWords &words) {
+  Model model = openModel(words.model);
+  std::vector<rt::Request> requests =
+      requestsOf(words, model.tokenizer.get(), rt::GenerationSizes(model.program->plan()));
+  auto work = [&](rt::Decoder &decoder, bool speaks) {
+    std::vector<rt::Completion> completions = completeAll(decoder, model, requests);
+    if (speaks)
+      print(words, model, requests, completions);
+  };
+  switch (model.comm) {
+  case rt::Comm::shm:
+    rt::decodeInProcesses(*model.program, *model.weights, model.threads, work);
+    break;
+  case rt::Comm::mpi:
+    rt::decodeOverMpi(*model.program, *model.weights, model.threads, work);
+    break;
+  case rt::Comm::local: {
+    rt::Decoder decoder(*model.program, model.weights.get(), model.threads);
+    work(decoder, /*speaks=*/true);
+  }
+  }
   return Success;
 }
 
@@ -140,6 +164,7 @@ void addGenerateCommand(CLI::App &app, int &exitCode) {
       ->check(CLI::Range(1e-9, 1.0));
   generateVerb->add_option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text");
   generateVerb->add_option("--stop", request.stop, "end before this text; may be repeated")->allow_extra_args(false);
+  generateVerb->add_flag("--processes", words->model.comm.processes, "ranks as processes of this host");
   generateVerb->add_flag("--json", words->json, "as JSON");
   generateVerb->callback([words, &exitCode] { exitCode = generate(*words); });
 }

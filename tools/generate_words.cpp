@@ -9,8 +9,9 @@ namespace espalier {
 
 void addModelOptions(CLI::App &command, ModelWords &words) {
   command.add_option("plan", words.plan, "the .plan file, compiled with --set run_mode=predict")->required();
-  command.add_option("--checkpoint", words.checkpoint, "a checkpoint, or the folder of a run: its newest one")
-      ->required();
+  command.add_option("--checkpoint", words.checkpoint,
+                     "a checkpoint, the folder of a run (its newest one), or a folder of transformers or Megatron; "
+                     "default: the plan's load_checkpoint");
   command.add_option("--threads", words.threads, "threads per rank; default: cores / ranks")
       ->check(CLI::Range(1, 1024));
   addTokenizerOptions(command, words.tokenizer);
@@ -22,11 +23,24 @@ Model openModel(const ModelWords &words) {
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (std::string reason = rt::whyNotGenerating(plan); !reason.empty())
     throw rt::PlanError(fmt::format("{}: {}", words.plan, reason));
+  std::filesystem::path weights =
+      words.checkpoint.empty() ? std::filesystem::path(plan.settings().load_checkpoint()) : words.checkpoint;
+  if (weights.empty())
+    throw rt::PlanError(
+        fmt::format("{}: names no weights; give --checkpoint FOLDER, or load_checkpoint in the run file", words.plan));
   if (words.tokenizerGiven->count() > 0)
     model.tokenizer = rt::openTokenizer(words.tokenizer);
-  int threads = rt::threadsPerRank(words.threads, rt::Mesh(plan.mesh()).ranks());
-  model.program = std::make_unique<rt::Program>(std::move(plan), threads);
-  model.decoder = std::make_unique<rt::Decoder>(*model.program, words.checkpoint, threads);
+  rt::RunOptions options;
+  chooseComm(words.comm, plan, words.plan, options);
+  model.comm = options.comm;
+  if (model.comm == rt::Comm::shm && options.topology->isProcessPerRank())
+    throw rt::PlanError(
+        fmt::format("{}: ranks of a plan for generation are threads, processes by --processes, or those "
+                    "of mpirun; this launcher is none of these",
+                    words.plan));
+  model.threads = rt::threadsPerRank(words.threads, options.hostRanks(rt::Mesh(plan.mesh()).ranks()));
+  model.program = std::make_unique<rt::Program>(std::move(plan), model.threads);
+  model.weights = std::make_unique<rt::StartingWeights>(*model.program, weights);
   return model;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "runtime/data/tokenizer.h"
+#include "runtime/checkpoint/start.h"
 #include "runtime/generate/decode.h"
+#include "tools/choose_comm.h"
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -15,6 +17,7 @@ struct ModelWords {
   std::string plan;
   std::filesystem::path checkpoint;
   int threads = 0;
+  CommWords comm;
   rt::TokenizerOptions tokenizer;
   CLI::Option *tokenizerGiven = nullptr;
 };
@@ -22,11 +25,13 @@ struct ModelWords {
 /// The plan, --checkpoint, --threads and the tokenizer's options.
 void addModelOptions(CLI::App &command, ModelWords &words);
 
-/// A plan for generation with its ranks running.
+/// A plan for generation with what it needs to begin.
 struct Model {
   std::unique_ptr<rt::Program> program;
-  std::unique_ptr<rt::Decoder> decoder;
+  std::unique_ptr<rt::StartingWeights> weights;
   std::unique_ptr<rt::Tokenizer> tokenizer; ///< null where none was asked for
+  int threads = 1;                          ///< of each rank
+  rt::Comm comm = rt::Comm::local;          ///< how its ranks talk
 };
 
 /// Throws as the runtime does: PlanError for a plan that trains.

@@ -40,11 +40,15 @@ int serveModel(ServeWords &words) {
                                     "--token-file, or listen on 127.0.0.1",
                                     words.options.host));
   Model model = openModel(words.model);
+  if (model.comm != rt::Comm::local)
+    throw rt::PlanError(fmt::format("{}: a server has its ranks as threads of one process; start it once, without mpirun",
+                                    words.model.plan));
+  rt::Decoder decoder(*model.program, model.weights.get(), model.threads);
   words.options.model = model.program->plan().model();
   words.options.stopSignal = [] { return int(endSignal); };
   for (int number : {SIGTERM, SIGINT, SIGHUP})
     std::signal(number, [](int came) { endSignal = came; });
-  int signal = rt::serve(*model.decoder, model.tokenizer.get(), words.options);
+  int signal = rt::serve(decoder, model.tokenizer.get(), words.options);
   return signal ? 128 + signal : int(Success);
 }
 

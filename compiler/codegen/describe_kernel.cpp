@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
+#include "dialects/model/dialect.h"
 
 using namespace mlir;
 
@@ -28,7 +29,7 @@ public:
     operand.mutable_reach()->Add(reach.begin(), reach.end());
     return operand;
   }
-  void read(pb::DataType type, const Reach &reach) { add(pb::Operand::READ, type, reach); }
+  pb::Operand &read(pb::DataType type, const Reach &reach) { return add(pb::Operand::READ, type, reach); }
   pb::Operand &write(pb::DataType type, const Reach &reach) { return add(pb::Operand::WRITE, type, reach); }
   /// Unless the kernel's parameters say otherwise it overwrites; `first` is the scalar that goes with `accumulate`.
   void store(pb::DataType type, const Reach &reach, cuda::Destination destination, unsigned first) {
@@ -58,6 +59,30 @@ Reach reachOf(const KernelShape &shape, const Access &access, int firstTerm) {
   return reach;
 }
 
+/// What a body's ops want of the scalars that they ask for.
+void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
+  kernel.mutable_uses()->Resize(static_cast<int>(shape.scalars.size()), pb::Kernel::SIZE);
+  auto use = [&](int scalar, pb::Kernel::Scalar what) { kernel.set_uses(scalar, what); };
+  if (shape.kind == "column")
+    use(2, pb::Kernel::BLOCK_ROWS);
+  for (Operation &op : shape.body->without_terminator()) {
+    int first = shape.firstScalar.lookup(&op);
+    if (isa<model::MaskTailOp>(op))
+      use(first, pb::Kernel::VALID_COLUMNS);
+    else if (isa<model::PickOp, model::PickGradOp>(op))
+      use(first, pb::Kernel::FIRST_COLUMN);
+    else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
+      use(first, pb::Kernel::FIRST);
+    else if (isa<model::DropoutOp>(op)) {
+      for (auto what : {pb::Kernel::SEED, pb::Kernel::STREAM, pb::Kernel::FIRST_SAMPLE, pb::Kernel::SAMPLE_ROWS,
+                        pb::Kernel::FIRST_ELEMENT})
+        use(first++, what);
+      for (size_t i = 0; i < 3 * shape.dropoutTerms.lookup(&op).size(); ++i)
+        use(first++, pb::Kernel::ELEMENT_WALK);
+    }
+  }
+}
+
 /// What a result reaches: a column kernel leaves a row of sums per block.
 Reach reachOfOutput(const KernelShape &shape, const Access &access) {
   if (shape.kind == "column")
@@ -72,17 +97,28 @@ Reach reachOfOutput(const KernelShape &shape, const Access &access) {
 
 void describeShape(const KernelShape &shape, Description &kernel) {
   SmallVector<int> numbers; // of the operands' buffers
+  auto isSpace = [&](Type type, int number) {
+    if (shape.kind != "flat" && cast<RankedTensorType>(type).getRank() == shape.space.getRank())
+      kernel.message.set_space(static_cast<uint32_t>(number) + 1);
+  };
   for (auto [index, access] : llvm::enumerate(shape.operands)) {
     numbers.push_back(shape.isAccumulator(index) ? -1 : kernel.message.operands_size());
-    if (numbers.back() >= 0)
-      kernel.read(elementOf(shape.body->getArgument(index)), reachOf(shape, access, shape.operandScalar[index]));
+    if (numbers.back() < 0)
+      continue;
+    Value argument = shape.body->getArgument(index);
+    pb::Operand &operand = kernel.read(elementOf(argument), reachOf(shape, access, shape.operandScalar[index]));
+    if (!access.terms.empty())
+      operand.set_walk(scalar(static_cast<unsigned>(shape.operandScalar[index])));
+    isSpace(argument.getType(), numbers.back());
   }
   for (int64_t slot : shape.slots)
-    kernel.read(slot == rt::Step ? pb::I32 : pb::F32, {});
+    kernel.read(slot == rt::Step ? pb::I32 : pb::F32, {}).set_slot(static_cast<uint32_t>(slot) + 1);
   auto stored = shape.body->getTerminator()->getOperands();
   for (auto [index, access] : llvm::enumerate(shape.outputs)) {
     pb::DataType type = shape.kind == "column" ? pb::F32 : elementOf(stored[index]);
     pb::Operand &operand = kernel.write(type, reachOfOutput(shape, access));
+    if (shape.kind != "column")
+      isSpace(stored[index].getType(), kernel.message.operands_size() - 1);
     for (auto [input, number] : llvm::enumerate(numbers))
       if (number >= 0 && mayShare(shape, index, input))
         operand.add_over(number);
@@ -95,6 +131,7 @@ void describeShape(const KernelShape &shape, Description &kernel) {
       operand.set_unless(scalar(sum.scalar));
   }
   kernel.message.set_scalars(shape.scalars.size());
+  describeUses(shape, kernel.message);
 }
 
 void describeAttention(exec::KernelOp op, Description &kernel) {
@@ -111,7 +148,13 @@ void describeAttention(exec::KernelOp op, Description &kernel) {
     kernel.read(type, queries); // dout
     kernel.read(pb::F32, rows); // delta
   }
-  kernel.read(pb::I32, {}); // step
+  kernel.read(pb::I32, {}).set_slot(rt::Step + 1);
+  kernel.message.set_space(1);
+  for (int size = 0; size < FirstPosition; ++size)
+    kernel.message.add_uses(pb::Kernel::SIZE);
+  for (auto use : {pb::Kernel::FIRST_QUERY, pb::Kernel::STREAM, pb::Kernel::FIRST_SAMPLE, pb::Kernel::FIRST_HEAD,
+                   pb::Kernel::WHOLE_SEQUENCE, pb::Kernel::SEED})
+    kernel.message.add_uses(use);
   if (isForward) {
     kernel.write(type, queries);
     kernel.write(pb::F32, rows);
@@ -133,6 +176,9 @@ void describeEmbed(exec::KernelOp op, Description &kernel) {
   kernel.read(dataType(cuda::typeParameter(op, "from")), {scalar(1), scalar(2)});
   kernel.read(pb::I32, {extent});
   kernel.write(dataType(cuda::typeParameter(op, "to")), {extent, scalar(2)});
+  kernel.message.set_space(1);
+  for (auto use : {pb::Kernel::FIRST_ROW, pb::Kernel::SIZE, pb::Kernel::SIZE})
+    kernel.message.add_uses(use);
 }
 
 /// The table's gradient has one term of the three kernels: order_tokens begins it, the others go on with it. Where the
@@ -182,10 +228,10 @@ void describeReduceParts(exec::KernelOp op, Description &kernel) {
 }
 
 void describeUpdateScalars(exec::KernelOp, Description &kernel) {
-  for (int slot = 0; slot < 4; ++slot)
-    kernel.read(pb::F32, {});
-  for (int slot = 0; slot < 2; ++slot)
-    kernel.write(pb::F32, {});
+  for (uint32_t slot : {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::LossScale})
+    kernel.read(pb::F32, {}).set_slot(slot + 1);
+  for (uint32_t slot : {rt::GradientScale, rt::Apply})
+    kernel.write(pb::F32, {}).set_slot(slot + 1);
 }
 
 using Describe = void (*)(exec::KernelOp, Description &);

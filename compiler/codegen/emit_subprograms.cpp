@@ -5,7 +5,9 @@
 #include "compiler/codegen/cuda/emit_cuda.h"
 #include "compiler/codegen/describe_kernel.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
+#include "compiler/codegen/value_shapes.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 
@@ -22,9 +24,6 @@ namespace pb = rt::pb;
 
 namespace {
 
-template <typename Ours, typename Theirs> constexpr bool isSame(Ours ours, Theirs theirs) {
-  return static_cast<int>(ours) == static_cast<int>(theirs);
-}
 using Function = pb::LibraryCall;
 static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
               isSame(exec::Function::AttentionForward, Function::ATTENTION_FORWARD) &&
@@ -48,11 +47,6 @@ static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
 static_assert(isSame(exec::Reduction::Sum, pb::SUM) && isSame(exec::Reduction::Max, pb::MAX));
 static_assert(isSame(exec::Store::Overwrite, pb::OVERWRITE) && isSame(exec::Store::Add, pb::ADD) &&
               isSame(exec::Store::AddUnlessFirst, pb::ADD_UNLESS_FIRST));
-
-/// The number of a name that the op's verifier has seen.
-template <typename Number, typename Enumeration> Number numberOf(std::optional<Enumeration> known) {
-  return static_cast<Number>(static_cast<int>(*known));
-}
 
 void addCoordinates(Attribute attribute, pb::Affine &affine) {
   auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
@@ -101,6 +95,7 @@ private:
   uint32_t emitStart(exec::StartOp start);
   void fillBuffer(exec::BufferAttr buffer, pb::Buffer &message);
   uint32_t valueOf(exec::BufferAttr buffer);
+  void setDims(const codegen::ValueShape &shape, pb::Value &value);
   void agreeOnAxes();
   uint32_t locationOf(Operation *op);
 
@@ -109,6 +104,7 @@ private:
   PlanTables tables;
   int describedValues; ///< those that were there: buffers do not say how long they are
   pb::Subprogram *subprogram = nullptr;
+  DictionaryAttr shapes; ///< of the program at hand, by name
   std::map<int64_t, uint32_t> transfers; ///< of the program at hand, by the start's id
   std::map<std::string, uint32_t> kernels;
 };
@@ -156,7 +152,20 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   uint64_t elements = buffer.getBytes() * 8 / buffer.getElement().getIntOrFloatBitWidth();
   if (static_cast<int>(number) >= describedValues)
     known.set_elements(std::max<uint64_t>(known.elements(), elements));
+  if (std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue()))
+    setDims(*shape, known);
   return number;
+}
+
+/// A buffer of less than the value says nothing of its dims, and buckets are bytes.
+void Emitter::setDims(const codegen::ValueShape &shape, pb::Value &value) {
+  bool isBucket = value.resident() && value.whole() == 0 && shape.tensor.getRank() == 1;
+  if (isBucket || value.dims_size() > 0 || static_cast<int64_t>(value.elements()) != shape.tensor.getNumElements())
+    return;
+  for (auto [dim, name] : llvm::enumerate(dimNames(shape.tensor))) {
+    int64_t split = dim < shape.split.size() ? shape.split[dim] : 0;
+    value.add_dims(tables.dim(name.str(), shape.tensor.getDimSize(dim), static_cast<uint32_t>(split)));
+  }
 }
 
 void Emitter::fillBuffer(exec::BufferAttr buffer, pb::Buffer &message) {
@@ -241,11 +250,22 @@ void Emitter::agreeOnAxes() {
       include(from, (to.split() & ~splitAfter) | splitBefore, to.partial() | (reduces ? axes : 0));
       include(to, (from.split() & ~splitBefore) | splitAfter, from.partial() & ~(reduces ? axes : 0));
     }
+    // Terms that are put in order before they are scattered are terms.
+    for (const pb::Subprogram &program : plan.subprograms())
+      for (const pb::Instruction &instruction : program.instructions()) {
+        if (instruction.call().function() != pb::LibraryCall::REARRANGE)
+          continue;
+        pb::Value &from = *plan.mutable_values(static_cast<int>(instruction.call().buffers(0).value()));
+        pb::Value &to = *plan.mutable_values(static_cast<int>(instruction.call().buffers(1).value()));
+        include(from, 0, to.partial());
+        include(to, 0, from.partial());
+      }
   }
 }
 
 void Emitter::emitProgram(exec::ProgramOp program) {
   subprogram = plan.add_subprograms();
+  shapes = program->getAttrOfType<DictionaryAttr>(codegen::shapesName);
   subprogram->set_name(program.getSymName().str());
   transfers.clear();
   auto guards = program->getAttrOfType<DenseI64ArrayAttr>("exec.guards");

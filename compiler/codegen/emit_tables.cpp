@@ -1,5 +1,6 @@
 #include "compiler/codegen/emit_tables.h"
 
+#include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
 #include "dialects/exec/dialect.h"
 
@@ -11,13 +12,15 @@ namespace {
 
 namespace pb = rt::pb;
 
-template <typename Ours, typename Theirs> constexpr bool isSame(Ours ours, Theirs theirs) {
-  return static_cast<int>(ours) == static_cast<int>(theirs);
-}
 static_assert(isSame(exec::TransferKind::Shift, pb::Transfer::SHIFT) &&
               isSame(exec::TransferKind::Send, pb::Transfer::SEND) &&
               isSame(exec::TransferKind::Receive, pb::Transfer::RECEIVE) &&
               isSame(exec::TransferKind::Copy, pb::Transfer::COPY));
+static_assert(exec::getMaxEnumValForTransferKind() == pb::Transfer::Kind_MAX &&
+              exec::getMaxEnumValForReduction() == pb::Reduction_MAX &&
+              exec::getMaxEnumValForDataType() == pb::DataType_MAX &&
+              exec::getMaxEnumValForMemory() == pb::Memory_MAX &&
+              exec::getMaxEnumValForInitializer() == pb::Initialization::Kind_MAX);
 static_assert(isSame(exec::DataType::F32, pb::F32) && isSame(exec::DataType::BF16, pb::BF16) &&
               isSame(exec::DataType::F16, pb::F16) && isSame(exec::DataType::I32, pb::I32));
 static_assert(isSame(exec::Memory::Device, pb::DEVICE) && isSame(exec::Memory::Host, pb::HOST));
@@ -25,20 +28,17 @@ static_assert(isSame(exec::Initializer::Zeros, pb::Initialization::ZEROS) &&
               isSame(exec::Initializer::Ones, pb::Initialization::ONES) &&
               isSame(exec::Initializer::Normal, pb::Initialization::NORMAL));
 
-/// The number of a word that the op's verifier has seen.
-template <typename Enumeration> int numberOf(std::optional<Enumeration> known) { return static_cast<int>(*known); }
-
 template <typename List> void assign(ArrayRef<int64_t> from, List &to) { to.Assign(from.begin(), from.end()); }
 
 template <typename List> void addRegions(ArrayAttr names, List &to) {
   for (StringRef name : names.getAsValueRange<StringAttr>())
-    to.Add(static_cast<uint32_t>(numberOf(exec::symbolizeRegion(name))));
+    to.Add(numberOf<uint32_t>(exec::symbolizeRegion(name)));
 }
 
 void emitValue(exec::ValueOp op, PlanTables &tables) {
   pb::Value value;
   value.set_name(op.getName().str());
-  value.set_type(static_cast<pb::DataType>(numberOf(exec::dataType(op.getType()))));
+  value.set_type(numberOf<pb::DataType>(exec::dataType(op.getType())));
   value.set_elements(op.getElements());
   value.set_split(exec::axisBits(op.getSplitAttr()));
   value.set_partial(exec::axisBits(op.getPartialAttr()));
@@ -52,7 +52,7 @@ void emitValue(exec::ValueOp op, PlanTables &tables) {
 }
 
 void emitBuffer(exec::BufferAttr from, const PlanTables &tables, pb::Buffer &to) {
-  to.set_region(static_cast<uint32_t>(numberOf(exec::symbolizeRegion(from.getRegion()))));
+  to.set_region(numberOf<uint32_t>(exec::symbolizeRegion(from.getRegion())));
   to.set_offset(static_cast<uint64_t>(from.getOffset()));
   to.set_bytes(static_cast<uint64_t>(from.getBytes()));
   to.set_value(static_cast<uint32_t>(tables.findValue(from.getValue().str())));
@@ -63,8 +63,8 @@ void emitBuffer(exec::BufferAttr from, const PlanTables &tables, pb::Buffer &to)
 void emitTransfer(exec::TransferOp op, PlanTables &tables) {
   pb::Transfer transfer;
   transfer.set_name(op.getName().str());
-  transfer.set_kind(static_cast<pb::Transfer::Kind>(numberOf(exec::symbolizeTransferKind(op.getKind()))));
-  transfer.set_reduction(static_cast<pb::Reduction>(numberOf(exec::symbolizeReduction(op.getReduction()))));
+  transfer.set_kind(numberOf<pb::Transfer::Kind>(exec::symbolizeTransferKind(op.getKind())));
+  transfer.set_reduction(numberOf<pb::Reduction>(exec::symbolizeReduction(op.getReduction())));
   transfer.set_queue(tables.queue(op.getQueue().str()));
   if (op.getAxes()) {
     std::vector<uint32_t> stages;
@@ -147,7 +147,7 @@ private:
   void emitPlace(exec::PlaceOp op) {
     pb::Place &place = *stage->add_places();
     place.set_lifetime(static_cast<uint32_t>(op.getLifetime()));
-    place.set_memory(static_cast<pb::Memory>(numberOf(exec::symbolizeMemory(op.getMemory()))));
+    place.set_memory(numberOf<pb::Memory>(exec::symbolizeMemory(op.getMemory())));
     place.set_bytes(op.getBytes());
     assign(op.getOffsets(), *place.mutable_offsets());
     place.set_stride(op.getStride());
@@ -161,11 +161,11 @@ private:
     call.set_layer(static_cast<int32_t>(op.getLayer()));
     call.mutable_programs()->Resize(static_cast<int>(exec::getMaxEnumValForRole()) + 1, 0);
     for (NamedAttribute program : op.getPrograms())
-      call.set_programs(numberOf(exec::symbolizeRole(program.getName())),
+      call.set_programs(numberOf<int>(exec::symbolizeRole(program.getName())),
                         subprograms.at(cast<FlatSymbolRefAttr>(program.getValue()).getValue().str()) + 1);
     for (exec::BindingAttr from : op.getBindings().getAsRange<exec::BindingAttr>()) {
       pb::Binding &binding = *call.add_bindings();
-      binding.set_region(static_cast<uint32_t>(numberOf(exec::symbolizeRegion(from.getRegion()))));
+      binding.set_region(numberOf<uint32_t>(exec::symbolizeRegion(from.getRegion())));
       binding.set_place(static_cast<uint32_t>(from.getPlace()));
       binding.set_offset(static_cast<uint64_t>(from.getOffset()));
     }
@@ -214,7 +214,7 @@ private:
       return emitFlights(op, wait.getFlights(), *action.mutable_wait()->mutable_flights());
     auto from = cast<exec::RunOp>(op);
     pb::Run &run = *action.mutable_run();
-    run.set_role(static_cast<uint32_t>(numberOf(exec::symbolizeRole(from.getRole()))));
+    run.set_role(numberOf<uint32_t>(exec::symbolizeRole(from.getRole())));
     run.set_first_call(static_cast<uint32_t>(from.getFirstCall()));
     run.set_calls(static_cast<uint32_t>(from.getCalls()));
     run.set_backwards(from.getBackwards());

@@ -345,7 +345,7 @@ std::string KernelShape::key() const {
       if (!isRunTime(attribute.getName()))
         stream << " " << attribute.getName().getValue() << "=" << attribute.getValue();
     if (auto scalar = dyn_cast<model::ScalarOp>(op))
-      stream << " slot " << llvm::find(slots, scalarSlot(scalar.getSlot())) - slots.begin();
+      stream << " slot " << scalar.getSlot();
     if (auto terms = dropoutTerms.find(&op); terms != dropoutTerms.end())
       stream << " slot " << llvm::find(slots, rt::Step) - slots.begin() << " terms " << terms->second.size();
     numbers[op.getResult(0)] = numbers.size();

@@ -131,7 +131,9 @@ LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
     return failure();
   Cut cut = cutOf(gather.getType(), gather.getX().getType(), gather.getDim());
   exec::BufferAttr result = place(gather.getResult());
-  exec::BufferAttr gathered = cut.outer == 1 ? result : newBuffer(gather.getType());
+  exec::BufferAttr gathered = cut.outer == 1 ? result
+                                             : newParts(gather.getType(), cast<RankedTensorType>(gather.getX().getType()),
+                                                        cut.parts, shapes.of(gather.getResult()).split);
   Type element = elementOf(gather.getX());
   start("all_gather", "sum", gather.getAxes(), element, place(gather.getX()), gathered,
         cast<RankedTensorType>(gather.getType()).getNumElements());
@@ -150,7 +152,10 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
     return failure();
   Cut cut = cutOf(scatter.getX().getType(), scatter.getType(), scatter.getDim());
   exec::BufferAttr whole = place(scatter.getX());
-  exec::BufferAttr packed = cut.outer == 1 ? whole : newBuffer(scatter.getX().getType());
+  exec::BufferAttr packed =
+      cut.outer == 1 ? whole
+                     : newParts(scatter.getX().getType(), cast<RankedTensorType>(scatter.getResult().getType()), cut.parts,
+                                shapes.of(scatter.getX()).split);
   Type element = elementOf(scatter.getX());
   if (cut.outer > 1)
     rearrange(whole, packed, element, {cut.outer, cut.parts, cut.bytes});
@@ -167,11 +172,13 @@ LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
   auto from = cast<RankedTensorType>(exchange.getX().getType()), to = cast<RankedTensorType>(exchange.getType());
   SmallVector<int64_t> shape(from.getShape());
   shape[exchange.getSplit()] = to.getDimSize(exchange.getSplit());
-  Type one = namedTensor(shape, dimNames(from), from.getElementType());
+  RankedTensorType one = namedTensor(shape, dimNames(from), from.getElementType());
   Cut sent = cutOf(from, one, exchange.getSplit()), received = cutOf(to, one, exchange.getConcat());
   exec::BufferAttr x = place(exchange.getX()), result = place(exchange.getResult());
-  exec::BufferAttr packed = sent.outer == 1 ? x : newBuffer(from);
-  exec::BufferAttr arrived = received.outer == 1 ? result : newBuffer(to);
+  exec::BufferAttr packed =
+      sent.outer == 1 ? x : newParts(from, one, sent.parts, shapes.of(exchange.getX()).split);
+  exec::BufferAttr arrived =
+      received.outer == 1 ? result : newParts(to, one, received.parts, shapes.of(exchange.getResult()).split);
   Type element = elementOf(exchange.getX());
   if (sent.outer > 1)
     rearrange(x, packed, element, {sent.outer, sent.parts, sent.bytes});

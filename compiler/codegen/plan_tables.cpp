@@ -12,6 +12,8 @@ PlanTables::PlanTables(rt::pb::Plan &plan) : plan(plan) {
                    groups.size());
   for (const rt::pb::Location &location : plan.locations())
     locations.emplace(location.SerializeAsString(), locations.size());
+  for (const rt::pb::Dim &dim : plan.dims())
+    dims.emplace(std::tuple(dim.name(), dim.size(), dim.split()), dims.size());
 }
 
 uint32_t PlanTables::value(const rt::pb::Value &value) {
@@ -42,6 +44,17 @@ uint32_t PlanTables::location(const rt::pb::Location &location) {
   auto [entry, isNew] = locations.try_emplace(location.SerializeAsString(), plan.locations_size());
   if (isNew)
     *plan.add_locations() = location;
+  return entry->second;
+}
+
+uint32_t PlanTables::dim(const std::string &name, uint64_t size, uint32_t split) {
+  auto [entry, isNew] = dims.try_emplace({name, size, split}, plan.dims_size());
+  if (isNew) {
+    rt::pb::Dim &dim = *plan.add_dims();
+    dim.set_name(name);
+    dim.set_size(size);
+    dim.set_split(split);
+  }
   return entry->second;
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,8 @@ public:
   uint32_t queue(const std::string &name) const;
   /// The location that says the same, which is added if it is new.
   uint32_t location(const rt::pb::Location &location);
+  /// The dimension of that name, size and split, which is added if it is new.
+  uint32_t dim(const std::string &name, uint64_t size, uint32_t split);
   /// Adds a transfer and returns its number.
   uint32_t transfer(rt::pb::Transfer transfer);
 
@@ -32,6 +35,7 @@ private:
   rt::pb::Plan &plan;
   std::map<std::string, uint32_t> values, queues, locations;
   std::map<std::pair<uint32_t, std::vector<uint32_t>>, uint32_t> groups;
+  std::map<std::tuple<std::string, uint64_t, uint32_t>, uint32_t> dims;
 };
 
 } // namespace espalier

@@ -53,7 +53,7 @@ bool isUpdated(StringRef role) {
 Type partialSums(Type result, int64_t parts) {
   MLIRContext *context = result.getContext();
   SmallVector<int64_t> shape = {parts};
-  SmallVector<StringAttr> names = {StringAttr::get(context, "part")};
+  SmallVector<StringAttr> names = {StringAttr::get(context, partDim)};
   llvm::append_range(shape, cast<RankedTensorType>(result).getShape());
   llvm::append_range(names, dimNames(result));
   return namedTensor(shape, names, Float32Type::get(context));
@@ -157,13 +157,19 @@ int64_t SegmentLayout::place(StringRef segment, StringRef region, StringRef name
 
 ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout)
     : function(function), kernels(kernels), layout(layout), builder(function.getLoc(), function.getContext()),
-      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())) {}
+      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())), shapes(function, layout.shapes) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
   int64_t number = static_cast<int64_t>(bufferTypes.size());
   bufferTypes.push_back(tensor);
   return bufferAt("virtual", number, tensorBytes(tensor), "%" + std::to_string(number),
                   cast<RankedTensorType>(tensor).getElementType());
+}
+
+exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts, ArrayRef<int64_t> split) {
+  exec::BufferAttr buffer = newBuffer(tensor);
+  shapes.set(buffer.getValue(), shapes.partsOf(part, parts, split));
+  return buffer;
 }
 
 exec::BufferAttr ProgramBuilder::bufferAt(StringRef region, int64_t offset, int64_t bytes, const Twine &value,
@@ -218,8 +224,30 @@ LogicalResult ProgramBuilder::placeArguments() {
     if (failed(buffer))
       return failure();
     places[argument] = *buffer;
+    shapes.addArgument(argument, buffer->getValue());
   }
+  shapes.follow();
   return success();
+}
+
+/// Shapes of the program's values: where a sum is made in place, its terms' value is the operand's.
+DictionaryAttr ProgramBuilder::shapesOfPlaces() {
+  auto add = [&](Value value) {
+    if (auto place = places.find(value); place != places.end())
+      shapes.set(place->second.getValue(), shapes.of(value));
+  };
+  for (auto [value, target] : copies)
+    shapes.set(target.getValue(), shapes.of(value));
+  for (BlockArgument argument : function.getArguments())
+    add(argument);
+  for (Operation &op : function.getBody().front().without_terminator())
+    llvm::for_each(op.getResults(), add);
+  // What kernels hand to each other is no value of the function.
+  for (auto [number, type] : llvm::enumerate(bufferTypes)) {
+    auto tensor = cast<RankedTensorType>(type);
+    shapes.set("%" + std::to_string(number), {tensor, SmallVector<int64_t>(tensor.getRank(), 0)});
+  }
+  return shapes.all();
 }
 
 bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned result) {
@@ -371,7 +399,11 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
   SmallVector<int64_t> inPlace;
   for (auto [index, result] : llvm::enumerate(op.getResults())) {
     if (shape.kind == "column") {
-      outputs.push_back(newBuffer(partialSums(result.getType(), extent)));
+      auto type = cast<RankedTensorType>(result.getType());
+      ValueShape whole = shapes.of(result);
+      outputs.push_back(newBuffer(partialSums(type, extent)));
+      shapes.set(outputs.back().getValue(),
+                 shapes.partsOf(withElement(type, builder.getF32Type()), extent, whole.split));
       continue;
     }
     outputs.push_back(place(result));
@@ -448,6 +480,7 @@ LogicalResult ProgramBuilder::build() {
     updateScalars(norm.getValueAsDouble());
   waitForAll();
   program.setBufferTypesAttr(builder.getTypeArrayAttr(bufferTypes));
+  program->setAttr(shapesName, shapesOfPlaces());
   function.erase();
   return success();
 }

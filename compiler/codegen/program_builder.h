@@ -3,6 +3,7 @@
 
 #include "compiler/codegen/cuda/policy.h"
 #include "compiler/codegen/kernel_shape.h"
+#include "compiler/codegen/value_shapes.h"
 
 #include "dialects/model/dialect.h"
 
@@ -37,6 +38,8 @@ class SegmentLayout {
 public:
   /// Offset of `name` in `region` of the segment; the next free multiple of 64 when it is new.
   int64_t place(llvm::StringRef segment, llvm::StringRef region, llvm::StringRef name, int64_t bytes);
+
+  KeptShapes shapes; ///< of what lies there
 
 private:
   std::map<std::string, std::pair<int64_t, std::map<std::string, int64_t>>> regions;
@@ -81,6 +84,9 @@ private:
   exec::BufferAttr place(mlir::Value value);
   /// A virtual buffer for one tensor.
   exec::BufferAttr newBuffer(mlir::Type tensor);
+  /// One for as many parts as a cut makes, each of the size of `part`, one behind the other.
+  exec::BufferAttr newParts(mlir::Type tensor, mlir::RankedTensorType part, int64_t parts, llvm::ArrayRef<int64_t> split);
+  mlir::DictionaryAttr shapesOfPlaces();
   /// What a buffer says besides its bytes and its value, as exec.buffer has it.
   struct BufferTraits {
     int64_t layer = 0, part = 0, bucket = 0;
@@ -140,6 +146,7 @@ private:
   SegmentLayout &layout;
   mlir::ImplicitLocOpBuilder builder;
   bool isCuda;
+  ValueShapes shapes;
   llvm::DenseMap<mlir::Value, exec::BufferAttr> places;
   llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< at the end of the program
   llvm::SmallVector<Pending> pending;

@@ -182,9 +182,11 @@ private:
     if (layers > 0 && pp > layers)
       reader.error(path, fmt::format("{} pipeline stages need as many layers, the model has {}; {}: {} → {}", pp,
                                      layers, last(path), pp, nearestDivisors(layers, pp)));
-    // MindFormers' rule for its own keys; the planner prices fewer where the schedule allows them.
+    // MindFormers' rule for its own keys; the planner prices fewer where the schedule allows them, and generation has
+    // none.
     const char *batches = "parallel_config.micro_batch_num";
-    if (pp > 1 && pins.pinned && !reader.has("planner.pin.micro_batches") && *pins.microBatches < pp)
+    if (pp > 1 && pins.pinned && config.runMode != "predict" && !reader.has("planner.pin.micro_batches") &&
+        *pins.microBatches < pp)
       reader.error(batches, fmt::format("{} micro-batches cannot fill {} pipeline stages; {}: {} → {}",
                                         *pins.microBatches, pp, last(batches), *pins.microBatches, pp));
   }

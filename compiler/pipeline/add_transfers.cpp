@@ -129,10 +129,6 @@ std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> linePairs(const pb::
 } // namespace
 
 void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
-  for (uint32_t role = 0; role <= exec::getMaxEnumValForRole(); ++role)
-    out.add_roles(exec::stringifyRole(static_cast<exec::Role>(role)).str());
-  for (uint32_t region = 0; region <= exec::getMaxEnumValForRegion(); ++region)
-    out.add_regions(exec::stringifyRegion(static_cast<exec::Region>(region)).str());
   bool hasCollectives = false;
   module.walk([&](exec::StartOp) { hasCollectives = true; });
   bool hasLines = plan.pp > 1;

@@ -1,4 +1,4 @@
-// What every plan says by name and once: roles, regions, queues, the values that pass between programs, the transfers
+// What every plan says by name and once: queues, the values that pass between programs, the transfers
 // that a list of actions starts, entries, communicators.
 #pragma once
 
@@ -26,7 +26,7 @@ struct StepTransfers {
   int64_t agree = -1;                             ///< sums of all ranks
 };
 
-/// Lists roles, regions, queues that occur, and entries. `module` has its programs.
+/// Lists the queues that occur, and the entries. `module` has its programs.
 void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
 /// Adds the values that lay-out-regions has listed in the module.

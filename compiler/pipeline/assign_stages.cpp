@@ -1,9 +1,9 @@
 // The device arena of a stage, in order: parameters, gradients, optimizer state, input slots, chunk by chunk what is kept
 // per micro-batch in flight (slot by slot: each call's incoming stream, then its saved values) and the buffers at its
-// borders, the two cotangents that calls take turns in, the workspace that all subprograms share, scalars. A call writes its stream straight into the next call's
-// saved stream. A stream that backward does not read is not kept: forward passes it on in the two buffers of the
-// cotangents. Where a stage has neighbouring chunks (the turn of a V) the one writes straight into what the other
-// receives. The host arena has what is exchanged with the host, twice.
+// borders, the two cotangents that calls take turns in, the workspace that all subprograms share, scalars. A call writes
+// its stream straight into the next call's saved stream. A stream that backward does not read is not kept: forward passes
+// it on in the two buffers of the cotangents. Where a stage has neighbouring chunks (the turn of a V) the one writes
+// straight into what the other receives. The host arena has what is exchanged with the host, twice.
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/fold_rounds.h"

@@ -2,6 +2,7 @@
 #include "compiler/passes.h"
 #include "compiler/pipeline/add_buckets.h"
 #include "compiler/pipeline/add_transfers.h"
+#include "compiler/pipeline/generation.h"
 #include "compiler/pipeline/write_tables.h"
 #include "compiler/plan/run_attributes.h"
 
@@ -35,11 +36,18 @@ struct BuildTransfersPass : impl::BuildTransfersBase<BuildTransfersPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     planner::Plan split = readPlan(module);
+    std::vector<SegmentLayout> segments = readSegments(module);
+    bool generates = module->hasAttr("exec.generation");
     rt::pb::Plan plan;
-    addNames(module, split, plan);
+    generates ? addGenerationNames(module, split, plan) : addNames(module, split, plan);
     PlanTables tables(plan);
+    if (generates) {
+      addGenerationTransfers(module, readRegions(module), split, tables, plan);
+      emitBuckets(segments, /*trains=*/false, tables, plan);
+      return writeTables(plan, module);
+    }
     addStepTransfers(module, readRegions(module), split, tables);
-    std::vector<BucketTransfers> buckets = addBuckets(readSegments(module), tables, plan);
+    std::vector<BucketTransfers> buckets = addBuckets(segments, tables, plan);
     writeTables(plan, module);
     nameTransfers(module, plan, buckets);
   }

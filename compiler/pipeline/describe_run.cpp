@@ -2,6 +2,7 @@
 
 #include "compiler/import/describe_weights.h"
 #include "compiler/pipeline/describe_identity.h"
+#include "compiler/pipeline/generation.h"
 #include "compiler/plan/run_attributes.h"
 
 #include "dialects/model/dialect.h"
@@ -107,6 +108,8 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_flops_per_step(flopsPerStep);
   describeData(run.data, *settings.mutable_data());
   settings.set_run_mode(run.runMode);
+  if (run.runMode == "predict")
+    settings.set_prompt_tokens(generationPhases(run.model).front().tokens);
   settings.set_load_checkpoint(run.loadCheckpoint);
   settings.set_resume_training(run.resume);
   describeIdentity(run, *out.mutable_identity());

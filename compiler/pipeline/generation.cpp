@@ -31,15 +31,13 @@ public:
   TransferBuilder(const RegionSizes &regions, std::string phase, PlanTables &tables, const pb::Plan &out)
       : regions(regions), phase(std::move(phase)), tables(tables), out(out) {}
 
-  PhaseTransfers build(bool hasLines) {
-    PhaseTransfers numbers;
-    numbers.inputs = addInputs();
+  void build(bool hasLines) {
+    addInputs();
     if (hasLines) {
-      numbers.out = addLine("out", /*sends=*/true);
-      numbers.in = addLine("in", /*sends=*/false);
+      addLine("out", /*sends=*/true);
+      addLine("in", /*sends=*/false);
     }
-    numbers.logits = addLogits();
-    return numbers;
+    addLogits();
   }
 
 private:
@@ -56,16 +54,16 @@ private:
   /// It stands on no line of the model file.
   pb::Transfer transfer(const std::string &name, pb::Transfer::Kind kind, const std::string &queue) {
     pb::Transfer made;
-    pb::Location location;
-    location.set_op(name);
-    made.set_location(tables.location(location));
     made.set_name(name + "." + phase);
+    pb::Location location;
+    location.set_op(made.name());
+    made.set_location(tables.location(location));
     made.set_kind(kind);
     made.set_queue(tables.queue(queue));
     return made;
   }
 
-  int64_t addInputs() {
+  void addInputs() {
     pb::Transfer made = transfer("tok", pb::Transfer::COPY, "to_device");
     for (const char *name : inputNames) {
       std::string key = std::string(name) + "." + phase;
@@ -75,10 +73,10 @@ private:
       *made.add_from() = at(exec::Region::Staged, input->second.offset, tables.findValue(key));
       *made.add_to() = at(exec::Region::Inputs, input->second.offset, tables.findValue(key));
     }
-    return tables.transfer(std::move(made));
+    tables.transfer(std::move(made));
   }
 
-  int64_t addLine(const char *name, bool sends) {
+  void addLine(const char *name, bool sends) {
     pb::Transfer made = transfer(name, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, name);
     made.set_shift(sends ? 1 : -1);
     int64_t stream = tables.findValue("stream." + phase);
@@ -86,15 +84,15 @@ private:
       *made.add_from() = at(exec::Region::StreamOut, 0, stream, 1);
     else
       *made.add_to() = at(exec::Region::StreamIn, 0, stream, 0);
-    return tables.transfer(std::move(made));
+    tables.transfer(std::move(made));
   }
 
-  int64_t addLogits() {
+  void addLogits() {
     pb::Transfer made = transfer("logits", pb::Transfer::COPY, "to_host");
     int64_t value = tables.findValue("logits");
     *made.add_from() = at(exec::Region::Logits, 0, value);
     *made.add_to() = at(exec::Region::Results, 0, value);
-    return tables.transfer(std::move(made));
+    tables.transfer(std::move(made));
   }
 
   const RegionSizes &regions;
@@ -110,10 +108,6 @@ std::vector<GenerationPhase> generationPhases(const ModelDescription &model) {
 }
 
 void addGenerationNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
-  for (uint32_t role = 0; role <= exec::getMaxEnumValForRole(); ++role)
-    out.add_roles(exec::stringifyRole(static_cast<exec::Role>(role)).str());
-  for (uint32_t region = 0; region <= exec::getMaxEnumValForRegion(); ++region)
-    out.add_regions(exec::stringifyRegion(static_cast<exec::Region>(region)).str());
   bool hasCollectives = false;
   module.walk([&](exec::StartOp) { hasCollectives = true; });
   for (auto [name, occurs] :
@@ -131,13 +125,11 @@ void addGenerationNames(ModuleOp module, const planner::Plan &plan, pb::Plan &ou
   }
 }
 
-std::vector<PhaseTransfers> addGenerationTransfers(ModuleOp module, const RegionSizes &regions,
-                                                   const planner::Plan &plan, PlanTables &tables, const pb::Plan &out) {
+void addGenerationTransfers(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, PlanTables &tables,
+                            const pb::Plan &out) {
   addPassingValues(module, tables);
-  std::vector<PhaseTransfers> numbers;
   for (const char *name : phaseNames)
-    numbers.push_back(TransferBuilder(regions, name, tables, out).build(plan.pp > 1));
-  return numbers;
+    TransferBuilder(regions, name, tables, out).build(plan.pp > 1);
 }
 
 } // namespace espalier

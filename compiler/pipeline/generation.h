@@ -1,4 +1,4 @@
-// The plan of `run_mode: predict`: entries `prefill` and `decode` over caches that stay on the device. Each takes new
+// The stages of `run_mode: predict`: entries `prefill` and `decode` over caches that stay on the device. Each takes new
 // tokens of every sequence, `Settings.prompt_tokens` or one, and leaves logits of one token of each with the host,
 // which chooses the next (runtime/README.md, section 5.9). A stage has one list per entry: inputs in, the stream in,
 // RUN, the stream or the logits out.
@@ -33,15 +33,16 @@ struct GenerationInputs {
   const std::vector<PhaseTransfers> &transfers; ///< by entry
 };
 
-/// Lists roles, regions, queues that occur, and the entries. `module` has its programs.
+/// Lists the queues that occur, and the entries. `module` has its programs.
 void addGenerationNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
-/// Adds the module's values, and the transfers of each entry.
-std::vector<PhaseTransfers> addGenerationTransfers(mlir::ModuleOp module, const RegionSizes &regions,
-                                                   const planner::Plan &plan, PlanTables &tables,
-                                                   const rt::pb::Plan &out);
+/// Adds the module's values, and the transfers of each entry, named like "tok.prefill".
+void addGenerationTransfers(mlir::ModuleOp module, const RegionSizes &regions, const planner::Plan &plan,
+                            PlanTables &tables, const rt::pb::Plan &out);
 
-/// Adds the stages to `out`, which has everything else.
+/// Adds the stages without their lists to `out`, which has everything else.
 void assignGeneration(const GenerationInputs &inputs, rt::pb::Plan &out);
+/// Adds the lists to the stages that assignGeneration made.
+void expandGeneration(const GenerationInputs &inputs, rt::pb::Plan &out);
 
 } // namespace espalier

@@ -20,7 +20,7 @@ namespace {
 constexpr Role roles[] = {Role::Prefill, Role::Decode};
 constexpr uint32_t resident = 0; ///< the lifetime of all places
 
-/// One stage.
+/// One stage but for its lists.
 class StageBuilder {
 public:
   StageBuilder(const GenerationInputs &in, int number, const Plan &plan, Stage &stage)
@@ -48,8 +48,7 @@ public:
     bindCaches();
     bindStreams();
     bindShared();
-    for (size_t entry = 0; entry < in.transfers.size(); ++entry)
-      addEntry(entry);
+    addExchanges();
   }
 
 private:
@@ -152,11 +151,17 @@ private:
       return;
     bind(call(last()), Region::Logits, take(in.regions.logitsBytes, "logits"));
     bind(call(last()), Region::Results, places.exchanged(in.regions.logitsBytes, resident));
-    for (size_t entry = 0; entry < in.transfers.size(); ++entry)
-      addExchange("logits", last(), transfer(in.transfers[entry].logits).to(0), entry);
   }
 
   const Transfer &transfer(int64_t number) const { return plan.transfers(static_cast<int>(number)); }
+
+  void addExchanges() {
+    for (size_t entry = 0; isLast && entry < in.transfers.size(); ++entry)
+      addExchange("logits", last(), transfer(in.transfers[entry].logits).to(0), entry);
+    for (auto [entry, transfers] : llvm::enumerate(in.transfers))
+      for (const Buffer &buffer : transfer(transfers.inputs).from())
+        addExchange(plan.values(static_cast<int>(buffer.value())).name(), 0, buffer, entry);
+  }
 
   /// One for all entries that exchange the same bytes.
   void addExchange(const std::string &name, size_t index, const Buffer &buffer, size_t entry) {
@@ -169,32 +174,6 @@ private:
     exchange.add_entries(static_cast<uint32_t>(entry));
   }
 
-  /// The stream is sent before it is needed again, and received as early as can be: at the head of the list.
-  void addEntry(size_t entry) {
-    const PhaseTransfers &transfers = in.transfers[entry];
-    for (const Buffer &buffer : transfer(transfers.inputs).from())
-      addExchange(plan.values(static_cast<int>(buffer.value())).name(), 0, buffer, entry);
-    Block &block = *stage.add_entries()->add_blocks();
-    block.set_rounds(1);
-    auto move = [&](std::initializer_list<std::pair<int64_t, size_t>> flights) {
-      Start &start = *block.add_actions()->mutable_start();
-      for (auto [number, where] : flights) {
-        Flight &flight = *start.add_flights();
-        flight.set_transfer(static_cast<uint32_t>(number));
-        flight.set_call(static_cast<uint32_t>(where));
-      }
-      *block.add_actions()->mutable_wait()->mutable_flights() = start.flights();
-    };
-    if (isFirst)
-      move({{transfers.inputs, 0}});
-    else
-      move({{transfers.inputs, 0}, {transfers.in, 0}});
-    Run &run = *block.add_actions()->mutable_run();
-    run.set_role(static_cast<uint32_t>(roles[entry]));
-    run.set_calls(static_cast<uint32_t>(layers.size()));
-    move({{isLast ? transfers.logits : transfers.out, last()}});
-  }
-
   const GenerationInputs &in;
   const Plan &plan;
   Stage &stage;
@@ -205,11 +184,41 @@ private:
   std::map<std::string, uint32_t> subprograms;
 };
 
+/// The list of one entry. The stream is sent before it is needed again, and received as early as can be: at its head.
+void addList(const PhaseTransfers &transfers, Role role, bool isFirst, bool isLast, Stage &stage) {
+  uint32_t calls = stage.chunks(0).calls();
+  Block &block = *stage.add_entries()->add_blocks();
+  block.set_rounds(1);
+  auto move = [&](std::initializer_list<std::pair<int64_t, uint32_t>> flights) {
+    Start &start = *block.add_actions()->mutable_start();
+    for (auto [number, call] : flights) {
+      Flight &flight = *start.add_flights();
+      flight.set_transfer(static_cast<uint32_t>(number));
+      flight.set_call(call);
+    }
+    *block.add_actions()->mutable_wait()->mutable_flights() = start.flights();
+  };
+  if (isFirst)
+    move({{transfers.inputs, 0}});
+  else
+    move({{transfers.inputs, 0}, {transfers.in, 0}});
+  Run &run = *block.add_actions()->mutable_run();
+  run.set_role(static_cast<uint32_t>(role));
+  run.set_calls(calls);
+  move({{isLast ? transfers.logits : transfers.out, calls - 1}});
+}
+
 } // namespace
 
 void assignGeneration(const GenerationInputs &inputs, Plan &out) {
   for (int stage = 0; stage < inputs.plan.pp; ++stage)
     StageBuilder(inputs, stage, out, *out.add_stages()).build();
+}
+
+void expandGeneration(const GenerationInputs &inputs, Plan &out) {
+  for (int stage = 0; stage < inputs.plan.pp; ++stage)
+    for (auto [transfers, role] : llvm::zip_equal(inputs.transfers, roles))
+      addList(transfers, role, stage == 0, stage + 1 == inputs.plan.pp, *out.mutable_stages(stage));
 }
 
 } // namespace espalier

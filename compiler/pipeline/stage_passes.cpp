@@ -1,9 +1,10 @@
-// The passes assign-stages and expand-schedule: they read the module into what assign_stages.h works on, and write the
-// stages and lists that it makes as ops.
+// The passes assign-stages and expand-schedule: they read the module into what assign_stages.h and generation.h work
+// on, and write the stages and lists that these make as ops.
 #include "compiler/codegen/emit_subprograms.h"
 #include "compiler/codegen/emit_tables.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/assign_stages.h"
+#include "compiler/pipeline/generation.h"
 #include "compiler/pipeline/write_tables.h"
 #include "compiler/plan/run_attributes.h"
 #include "planner/model/schedule.h"
@@ -22,6 +23,7 @@ namespace {
 class StageReader {
 public:
   LogicalResult read(ModuleOp module) {
+    generates = module->hasAttr("exec.generation");
     split = readPlan(module);
     run.model.runs = readRuns(module);
     segments = readSegments(module);
@@ -30,18 +32,24 @@ public:
       return failure();
     emitTables(module, plan);
     PlanTables tables(plan);
-    emitBuckets(segments, /*trains=*/true, tables, plan);
+    emitBuckets(segments, /*trains=*/!generates, tables, plan);
     for (auto [index, transfer] : llvm::enumerate(plan.transfers()))
       numbers.try_emplace(transfer.name(), index);
-    findTransfers();
+    generates ? findPhases() : findTransfers();
     return emitSubprograms(module, plan, /*emitObjects=*/false);
   }
 
-  StageInputs inputs() const { return {run, split, segments, regions, buckets, transfers}; }
+  int stages() const { return split.pp; }
+
+  void assign() { generates ? assignGeneration(generationInputs(), plan) : assignStages(inputs(), plan); }
+  void expand() { generates ? expandGeneration(generationInputs(), plan) : expandStages(inputs(), plan); }
 
   rt::pb::Plan plan;
 
 private:
+  StageInputs inputs() const { return {run, split, segments, regions, buckets, transfers}; }
+  GenerationInputs generationInputs() const { return {run, split, segments, regions, phases}; }
+
   /// Stages are made of what earlier passes have listed.
   LogicalResult check(ModuleOp module) const {
     size_t chunks = static_cast<size_t>(split.pp) * planner::chunksOf(split.schedule, split.virtualStages);
@@ -61,6 +69,13 @@ private:
   int64_t find(const std::string &name) const {
     auto found = numbers.find(name);
     return found == numbers.end() ? -1 : int64_t{found->second};
+  }
+
+  void findPhases() {
+    for (const rt::pb::Entry &entry : plan.entries()) {
+      auto findHere = [&](const char *name) { return find(name + ("." + entry.name())); };
+      phases.push_back({findHere("tok"), findHere("out"), findHere("in"), findHere("logits")});
+    }
   }
 
   /// By the names that build-transfers gives.
@@ -91,6 +106,8 @@ private:
   RegionSizes regions;
   std::vector<BucketTransfers> buckets;
   StepTransfers transfers;
+  std::vector<PhaseTransfers> phases; ///< by entry
+  bool generates = false;             ///< then `phases` say what moves, else `transfers` and `buckets`
   std::map<std::string, uint32_t> numbers; ///< of transfers
 };
 
@@ -100,7 +117,7 @@ struct AssignStagesPass : impl::AssignStagesBase<AssignStagesPass> {
     StageReader reader;
     if (failed(reader.read(module)))
       return signalPassFailure();
-    assignStages(reader.inputs(), reader.plan);
+    reader.assign();
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
     for (const rt::pb::Stage &stage : reader.plan.stages())
       writeStage(reader.plan, stage, b);
@@ -114,12 +131,12 @@ struct ExpandSchedulePass : impl::ExpandScheduleBase<ExpandSchedulePass> {
     if (failed(reader.read(module)) || failed(emitStages(module, reader.plan)))
       return signalPassFailure();
     auto stages = module.getOps<exec::StageOp>();
-    if (reader.plan.stages_size() != reader.inputs().plan.pp) {
-      module.emitError("needs ") << reader.inputs().plan.pp << " stages, which assign-stages makes, got "
+    if (reader.plan.stages_size() != reader.stages()) {
+      module.emitError("needs ") << reader.stages() << " stages, which assign-stages makes, got "
                                  << reader.plan.stages_size();
       return signalPassFailure();
     }
-    expandStages(reader.inputs(), reader.plan);
+    reader.expand();
     for (auto [op, stage] : llvm::zip_equal(stages, reader.plan.stages())) {
       OpBuilder b = OpBuilder::atBlockEnd(&op.getBody().front());
       writeLists(reader.plan, stage, b);

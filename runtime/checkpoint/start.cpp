@@ -6,10 +6,40 @@
 #include "runtime/parameter_block.h"
 #include "runtime/status.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace espalier::rt {
+
+namespace {
+
+/// The parameter of a piece as one piece.
+Piece wholeOf(const Piece &piece) {
+  Piece whole = piece;
+  whole.offsets.assign(piece.shape.size(), 0);
+  whole.sizes = piece.shape;
+  whole.begin = 0;
+  whole.end = whole.boxElements();
+  return whole;
+}
+
+/// The box of the real elements in the rows of a piece: elements 5 to 9 of a box of 4 columns are in its rows 1 and 2.
+Piece rowsOf(const Piece &piece) {
+  if (piece.sizes.empty() || piece.begin == piece.end)
+    return wholeOf(piece);
+  Piece rows = piece;
+  int64_t columns = piece.boxElements() / piece.sizes[0];
+  rows.offsets[0] += piece.begin / columns;
+  rows.sizes[0] = (piece.end + columns - 1) / columns - piece.begin / columns;
+  for (size_t i = 0; i < rows.sizes.size(); ++i)
+    rows.sizes[i] = std::clamp<int64_t>(piece.shape[i] - rows.offsets[i], 0, rows.sizes[i]);
+  rows.begin = 0;
+  rows.end = rows.boxElements();
+  return rows;
+}
+
+} // namespace
 
 StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from) : program(program) {
   if (WeightSystem system = systemAt(from); system == WeightSystem::Espalier) {
@@ -62,15 +92,17 @@ std::shared_ptr<const std::vector<std::byte>> StartingWeights::foreignParameter(
 
 void StartingWeights::readForeign(const Piece &wanted, std::span<std::byte> values) const {
   size_t index = indices.at(wanted.name);
-  std::shared_ptr<const std::vector<std::byte>> bytes = foreignParameter(index);
-  Piece whole;
-  whole.type = foreign->parameters()[index].type;
-  whole.shape = whole.sizes = wanted.shape;
-  whole.offsets.resize(whole.sizes.size());
-  whole.end = whole.boxElements();
-  auto size = elementBytes(whole.type);
-  visitShared(whole, wanted, [&](const SharedRun &run) {
-    convertElements(std::span(*bytes).subspan(run.from * size, run.count * size), whole.type, values, wanted.type,
+  const NewParameter &parameter = foreign->parameters()[index];
+  Piece held = parameter.makeBox ? rowsOf(wanted) : wholeOf(wanted);
+  held.type = parameter.type;
+  if (held.end == 0) // all of it is padding
+    return;
+  std::shared_ptr<const std::vector<std::byte>> bytes =
+      parameter.makeBox ? std::make_shared<const std::vector<std::byte>>(parameter.makeBox(held.offsets, held.sizes))
+                        : foreignParameter(index);
+  auto size = elementBytes(held.type);
+  visitShared(held, wanted, [&](const SharedRun &run) {
+    convertElements(std::span(*bytes).subspan(run.from * size, run.count * size), held.type, values, wanted.type,
                     run.to);
   });
 }

@@ -1,5 +1,5 @@
 // What a run starts from instead of initial values: a checkpoint of ours, whatever plan wrote it, or a folder of
-// transformers or Megatron, whose tensors are turned into parameters one at a time as ranks ask for them.
+// transformers or Megatron, whose tensors are turned into parts of parameters as ranks ask for them.
 #pragma once
 
 #include "runtime/checkpoint/convert/foreign_weights.h"
@@ -43,7 +43,8 @@ private:
   std::optional<ForeignWeights> foreign; ///< where nothing is stored
   std::map<std::string, size_t> indices; ///< of its parameters, by name
   std::optional<Continuation> continued; ///< of `stored`
-  mutable std::mutex mutex;              ///< one parameter at a time, the last one kept: ranks ask in like order
+  // Of files that are read whole one parameter at a time, the last one kept: ranks ask in like order.
+  mutable std::mutex mutex;
   mutable std::shared_ptr<const std::vector<std::byte>> last;
   mutable size_t lastIndex = 0;
 };

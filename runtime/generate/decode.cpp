@@ -1,17 +1,12 @@
 #include "runtime/generate/decode.h"
 
-#include "runtime/crash_report.h"
-#include "runtime/executor.h"
-#include "runtime/generate/weights.h"
 #include "runtime/memory_check.h"
 #include "runtime/status.h"
-#include "runtime/train/initialize.h"
-#include "runtime/train/rank.h"
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 #include <fmt/format.h>
+#include <numeric>
 
 namespace espalier::rt {
 
@@ -23,7 +18,12 @@ uint32_t entryNamed(const pb::Plan &plan, const char *name) {
   return *findEntry(plan, name);
 }
 
-bool isOf(const pb::Exchange &exchange, uint32_t entry) { return std::ranges::count(exchange.entries(), entry) > 0; }
+uint32_t joinAll(Communicator &communicator) {
+  constexpr uint32_t queue = (1 << 16) + 1; // behind all queues that a plan can have, and that of agreements
+  std::vector<int> members(communicator.ranks());
+  std::iota(members.begin(), members.end(), 0);
+  return communicator.joinGroup(members, queue);
+}
 
 } // namespace
 
@@ -33,11 +33,41 @@ std::string whyNotGenerating(const pb::Plan &plan) {
   return fmt::format("the plan of {} trains; one that generates is compiled with --set run_mode=predict", plan.model());
 }
 
-Decoder::Decoder(const Program &program, const std::filesystem::path &checkpoint, int wanted)
+LogitsGather::LogitsGather(const Program &program, Communicator &communicator, int spins)
+    : program(program), communicator(communicator), spins(spins), group(joinAll(communicator)),
+      parts(communicator.allocate(bytes(program)), bytes(program)) {}
+
+size_t LogitsGather::bytes(const Program &program) { return logitsBytes(program.plan()) * program.mesh().ranks(); }
+
+void LogitsGather::run(std::span<const std::byte> part, std::span<float> all) {
+  size_t size = parts.size() / communicator.ranks();
+  auto of = [&](int rank) { return parts.subspan(rank * size, size); };
+  std::ranges::copy(part, of(communicator.rank()).begin());
+  CollectiveShape shape{.kind = pb::Transfer::ALL_GATHER,
+                        .type = pb::F32,
+                        .elements = {static_cast<int64_t>(parts.size() / sizeof(float))}};
+  void *from = of(communicator.rank()).data(), *to = parts.data();
+  Ticket ticket = communicator.startCollective(group, shape, &from, &to);
+  communicator.wait(ticket, spins);
+  for (int rank = 0; rank < communicator.ranks(); ++rank)
+    if (program.mesh().stage(rank) + 1 == program.plan().stages_size())
+      placeLogits(program, rank, of(rank), all);
+}
+
+struct Decoder::OwnRank {
+  OwnRank(const Program &program, const RankPlace &place, const StartingWeights *weights)
+      : place(place), rank(program, place, weights), gather(program, rank.communicator(), place.spins) {}
+
+  const RankPlace place;
+  DecodingRank rank;
+  LogitsGather gather;
+};
+
+Decoder::Decoder(const Program &program, const StartingWeights *weights, int wanted)
     : program(program), prefillEntry(entryNamed(program.plan(), "prefill")),
-      decodeEntry(entryNamed(program.plan(), "decode")), threads(threadsPerRank(wanted, program.mesh().ranks())),
-      weights(checkpoint.empty() ? nullptr : std::make_unique<Weights>(program, checkpoint)),
-      world(program.mesh().ranks()), allLogits(sequences() * static_cast<size_t>(vocabulary())) {
+      decodeEntry(entryNamed(program.plan(), "decode")), theSizes(program.plan()),
+      threads(threadsPerRank(wanted, program.mesh().ranks())), weights(weights),
+      allLogits(theSizes.sequences * static_cast<size_t>(theSizes.vocabulary)), world(program.mesh().ranks()) {
   requireMemory(program, threads, freeMemory(), program.mesh().ranks());
   running = world.ranks();
   try {
@@ -50,7 +80,24 @@ Decoder::Decoder(const Program &program, const std::filesystem::path &checkpoint
   }
 }
 
-Decoder::~Decoder() { end(); }
+Decoder::Decoder(const Program &program, const StartingWeights *weights, const RankPlace &place)
+    : program(program), prefillEntry(entryNamed(program.plan(), "prefill")),
+      decodeEntry(entryNamed(program.plan(), "decode")), theSizes(program.plan()), threads(place.threads),
+      weights(weights), allLogits(theSizes.sequences * static_cast<size_t>(theSizes.vocabulary)), world(1) {
+  try {
+    own = std::make_unique<OwnRank>(program, place, weights);
+  } catch (const RankStopped &) {
+    throw;
+  } catch (const std::exception &error) {
+    abortFor(place.abort, place.rank, nullptr, error);
+    throw;
+  }
+}
+
+Decoder::~Decoder() {
+  if (!own)
+    end();
+}
 
 void Decoder::end() {
   if (ranks.size() < static_cast<size_t>(world.ranks())) // some never started: the others would wait for them
@@ -72,21 +119,29 @@ void Decoder::awaitRanks() {
     throw RankFailure(*failure);
 }
 
-uint32_t Decoder::sequences() const { return static_cast<uint32_t>(program.plan().settings().micro_batch_size()); }
-int64_t Decoder::context() const { return static_cast<int64_t>(program.plan().settings().sequence()); }
-int64_t Decoder::promptTokens() const { return static_cast<int64_t>(program.plan().settings().prompt_tokens()); }
-int64_t Decoder::vocabulary() const { return static_cast<int64_t>(program.plan().settings().vocabulary()); }
-
 std::span<const float> Decoder::logits(uint32_t sequence) const {
-  auto size = static_cast<size_t>(vocabulary());
+  auto size = static_cast<size_t>(theSizes.vocabulary);
   return std::span(allLogits).subspan(sequence * size, size);
 }
 
 void Decoder::run(uint32_t wanted, int64_t most, std::span<const Feed> given) {
   assert(std::ranges::all_of(given, [&](const Feed &feed) {
     auto count = static_cast<int64_t>(feed.tokens.size());
-    return feed.sequence < sequences() && count > 0 && count <= most && feed.position + count <= context();
+    return feed.sequence < theSizes.sequences && count > 0 && count <= most &&
+           feed.position + count <= theSizes.context;
   }));
+  if (own) {
+    try {
+      own->rank.run(wanted, most, given);
+      own->gather.run(own->rank.logits(), allLogits);
+    } catch (const RankStopped &) {
+      throw;
+    } catch (const std::exception &error) {
+      abortFor(own->place.abort, own->place.rank, &own->rank.executor(), error);
+      throw;
+    }
+    return;
+  }
   {
     std::lock_guard lock(mutex);
     entry = wanted;
@@ -118,74 +173,31 @@ bool Decoder::awaitCommand(uint64_t &seen) {
 }
 
 void Decoder::rankLoop(int rank) {
-  std::unique_ptr<Communicator> communicator;
-  std::optional<ThreadPool> pool;
-  std::unique_ptr<Device> device;
-  std::optional<Executor> executor;
+  RankPlace place{.rank = rank,
+                  .threads = threads,
+                  .spins = spinsFor(world.ranks() * threads),
+                  .open = [this, rank] { return world.communicator(rank); },
+                  .abort = [this](const Failure &failure) { world.abort(failure); }};
+  std::optional<DecodingRank> decoding;
   uint64_t seen = 0;
   bool isFailed = false;
   do {
     try {
-      if (executor && !isFailed) {
-        runEntry(*executor);
+      if (decoding && !isFailed) {
+        decoding->run(entry, tokens, feeds);
+        if (std::span<const std::byte> part = decoding->logits(); !part.empty())
+          placeLogits(program, rank, part, allLogits);
       } else if (!isFailed) {
-        communicator = world.communicator(rank);
-        pool.emplace(threads, 0);
-        const pb::Stage &stage = program.plan().stages(program.mesh().stage(rank));
-        device = program.backend().open(stage, {*communicator, *pool, 0});
-        executor.emplace(program, rank, *device);
-        if (weights)
-          weights->load(*executor);
-        else
-          initializeParameters(program, *executor, *pool);
+        decoding.emplace(program, place, weights);
       }
     } catch (const RankStopped &) {
       isFailed = true;
     } catch (const std::exception &error) {
       isFailed = true;
-      abortFor([&](const Failure &failure) { world.abort(failure); }, rank, executor ? &*executor : nullptr, error);
+      abortFor(place.abort, rank, decoding ? &decoding->executor() : nullptr, error);
     }
     report();
   } while (awaitCommand(seen));
-}
-
-void Decoder::runEntry(Executor &executor) {
-  const pb::Stage &stage = program.plan().stages(executor.rankProgram().stage);
-  for (int i = 0; i < stage.exchanges_size(); ++i)
-    if (stage.exchanges(i).filled_by_host() && isOf(stage.exchanges(i), entry))
-      fill(executor, stage.exchanges(i), static_cast<uint32_t>(i));
-  executor.run(entry);
-  for (int i = 0; i < stage.exchanges_size(); ++i)
-    if (!stage.exchanges(i).filled_by_host() && isOf(stage.exchanges(i), entry))
-      collect(executor, stage.exchanges(i), static_cast<uint32_t>(i));
-}
-
-/// Inputs are known by the first part of their names: tokens, positions (-1: padding), and rows, the place of the token
-/// of each sequence whose logits are wanted.
-void Decoder::fill(Executor &executor, const pb::Exchange &exchange, uint32_t index) const {
-  std::string_view name = std::string_view(exchange.name()).substr(0, exchange.name().find('.'));
-  std::span<std::byte> memory = executor.exchange(index);
-  std::vector<int32_t> values(memory.size() / sizeof(int32_t), name == "positions" ? -1 : 0);
-  for (const Feed &feed : feeds)
-    if (name == "rows")
-      values[feed.sequence] = static_cast<int32_t>(feed.tokens.size()) - 1;
-    else
-      for (size_t i = 0; i < feed.tokens.size(); ++i)
-        values[feed.sequence * static_cast<size_t>(tokens) + i] =
-            name == "tokens" ? feed.tokens[i] : static_cast<int32_t>(feed.position + static_cast<int64_t>(i));
-  std::memcpy(memory.data(), values.data(), memory.size());
-}
-
-/// A rank has the logits of a part of the padded vocabulary, by its coordinate on tp, or of all.
-void Decoder::collect(Executor &executor, const pb::Exchange &exchange, uint32_t index) {
-  std::span<std::byte> memory = executor.exchange(index);
-  int64_t columns = static_cast<int64_t>(exchange.buffer().bytes() / sizeof(float)) / sequences();
-  int64_t first = columns * program.mesh().index(executor.rankProgram().rank, TP);
-  int64_t count = std::clamp<int64_t>(vocabulary() - first, 0, columns);
-  for (uint32_t sequence = 0; sequence < sequences() && count > 0; ++sequence)
-    std::memcpy(&allLogits[sequence * static_cast<size_t>(vocabulary()) + static_cast<size_t>(first)],
-                memory.data() + static_cast<size_t>(sequence * columns) * sizeof(float),
-                static_cast<size_t>(count) * sizeof(float));
 }
 
 } // namespace espalier::rt

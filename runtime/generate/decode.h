@@ -1,65 +1,74 @@
-// The ranks of a plan for generation, as threads that go through its entries together: ids in, logits out. What the ids
-// mean, and which come next, is for others.
+// The ranks of a plan for generation, which go through its entries together: ids in, logits out. What the ids mean, and
+// which come next, is for others.
 #pragma once
 
 #include "runtime/comm/local.h"
+#include "runtime/generate/decoding_rank.h"
 #include "runtime/program.h"
 
 #include <condition_variable>
-#include <filesystem>
 #include <mutex>
 #include <thread>
 
 namespace espalier::rt {
 
-class Executor;
-class Weights;
+/// Between ranks in processes of their own: the parts of the logits, from those that have one to all.
+class LogitsGather {
+public:
+  /// All ranks make theirs in the same order as they load.
+  LogitsGather(const Program &program, Communicator &communicator, int spins);
+  /// `part`: this rank's, empty where it has none. Throws RankStopped.
+  void run(std::span<const std::byte> part, std::span<float> all);
 
-/// New tokens of one sequence. They follow each other from `position` on; what is kept from there on is overwritten.
-struct Feed {
-  uint32_t sequence = 0;
-  int64_t position = 0;
-  std::span<const int32_t> tokens;
+  /// Of memory that ranks share, for each of them.
+  static size_t bytes(const Program &program);
+
+private:
+  const Program &program;
+  Communicator &communicator;
+  const int spins;
+  const uint32_t group;
+  const std::span<std::byte> parts; ///< of all ranks
 };
 
 class Decoder {
 public:
-  /// Starts the ranks, with parameters of `checkpoint`, or initial ones where it is empty. `threads`: of each rank; 0
-  /// shares the cores. Throws PlanError where the plan is none for generation, MemoryError, or RankFailure.
-  Decoder(const Program &program, const std::filesystem::path &checkpoint, int threads);
+  /// Starts the ranks as threads. `weights`: null for initial ones; outlives this. `threads`: of each rank; 0 shares
+  /// the cores. Throws PlanError where the plan is none for generation, MemoryError, or RankFailure.
+  Decoder(const Program &program, const StartingWeights *weights, int threads);
+  /// One rank, of which the caller is the thread. All other processes make the same calls. Throws RankStopped, or what
+  /// the rank cannot do, of which the others have heard then.
+  Decoder(const Program &program, const StartingWeights *weights, const RankPlace &own);
   ~Decoder();
   Decoder(const Decoder &) = delete;
 
-  uint32_t sequences() const;    ///< that it works on at once
-  int64_t context() const;       ///< tokens that a sequence may have
-  int64_t promptTokens() const;  ///< of a sequence that prefill() takes at most
-  int64_t vocabulary() const;
+  const GenerationSizes &sizes() const { return theSizes; }
 
   /// Runs an entry on at most one feed for each sequence: several tokens of each, or one. Other sequences stay as they
-  /// are. Throws RankFailure; nothing works afterwards.
-  void prefill(std::span<const Feed> feeds) { run(prefillEntry, promptTokens(), feeds); }
+  /// are. Throws RankFailure, or as the second constructor does; nothing works afterwards.
+  void prefill(std::span<const Feed> feeds) { run(prefillEntry, theSizes.promptTokens, feeds); }
   void decode(std::span<const Feed> feeds) { run(decodeEntry, 1, feeds); }
 
   /// Logits that the last token of a feed has left, until the next run.
   std::span<const float> logits(uint32_t sequence) const;
 
 private:
+  struct OwnRank;
   void run(uint32_t entry, int64_t tokens, std::span<const Feed> feeds);
   void awaitRanks();
   void end();
   void rankLoop(int rank);
   bool awaitCommand(uint64_t &seen);
   void report();
-  void runEntry(Executor &executor);
-  void fill(Executor &executor, const pb::Exchange &exchange, uint32_t index) const;
-  void collect(Executor &executor, const pb::Exchange &exchange, uint32_t index);
 
   const Program &program;
   const uint32_t prefillEntry, decodeEntry;
+  const GenerationSizes theSizes;
   const int threads;
-  std::unique_ptr<const Weights> weights;
-  LocalWorld world;
+  const StartingWeights *const weights;
   std::vector<float> allLogits; ///< [sequences, vocabulary]
+  std::unique_ptr<OwnRank> own; ///< null: all ranks are threads of this process
+  LocalWorld world;
 
   // What the ranks are to do, under `mutex`; they read it while `running` is above 0.
   std::mutex mutex;

@@ -29,16 +29,16 @@ std::string_view finishName(Finish finish) {
   return "";
 }
 
-std::string whyNotServed(const Request &request, const Decoder &decoder) {
+std::string whyNotServed(const Request &request, const GenerationSizes &sizes) {
   auto size = static_cast<int64_t>(request.prompt.size());
   if (size == 0)
     return "the prompt has no token";
-  if (size >= decoder.context())
-    return fmt::format("the prompt has {} tokens; with a context of {} it may have {}", size, decoder.context(),
-                       decoder.context() - 1);
+  if (size >= sizes.context)
+    return fmt::format("the prompt has {} tokens; with a context of {} it may have {}", size, sizes.context,
+                       sizes.context - 1);
   for (int32_t token : request.prompt)
-    if (token < 0 || token >= decoder.vocabulary())
-      return fmt::format("token {} is outside of the model's vocabulary of {}", token, decoder.vocabulary());
+    if (token < 0 || token >= sizes.vocabulary)
+      return fmt::format("token {} is outside of the model's vocabulary of {}", token, sizes.vocabulary);
   if (request.maxTokens < 1)
     return fmt::format("max_tokens is {}, needs to be at least 1", request.maxTokens);
   const Sampling &sampling = request.sampling;
@@ -81,7 +81,7 @@ std::vector<Generator::Active *> Generator::prefill() {
     int64_t done = slots.length(one.sequence), left = static_cast<int64_t>(one.request.prompt.size()) - done;
     if (left <= 0)
       continue;
-    int64_t count = std::min(left, decoder.promptTokens());
+    int64_t count = std::min(left, decoder.sizes().promptTokens);
     feeds.push_back({one.sequence, done,
                      std::span(one.request.prompt).subspan(static_cast<size_t>(done), static_cast<size_t>(count))});
     slots.append(one.sequence, count);
@@ -117,7 +117,7 @@ bool Generator::advance(Active &one) {
   if (one.text.isStopped())
     return end(one, Finish::Stop, piece);
   auto size = static_cast<int64_t>(tokens.size());
-  if (size >= one.request.maxTokens || static_cast<int64_t>(one.request.prompt.size()) + size >= decoder.context())
+  if (size >= one.request.maxTokens || static_cast<int64_t>(one.request.prompt.size()) + size >= decoder.sizes().context)
     return end(one, Finish::Length, piece);
   one.completion.text += piece;
   bool isWanted = piece.empty() || one.listener(piece, nullptr);

@@ -13,7 +13,7 @@
 namespace espalier::rt {
 
 /// Why a request cannot be served; empty where it can.
-std::string whyNotServed(const Request &request, const Decoder &decoder);
+std::string whyNotServed(const Request &request, const GenerationSizes &sizes);
 
 class Generator {
 public:
@@ -22,9 +22,9 @@ public:
 
   /// The tokenizer may be null: then there is no text. Both outlive this.
   Generator(Decoder &decoder, const Tokenizer *tokenizer)
-      : decoder(decoder), tokenizer(tokenizer), slots(decoder.sequences()) {}
+      : decoder(decoder), tokenizer(tokenizer), slots(decoder.sizes().sequences) {}
 
-  bool isFull() const { return active.size() == decoder.sequences(); }
+  bool isFull() const { return active.size() == decoder.sizes().sequences; }
   bool isIdle() const { return active.empty(); }
 
   /// Only where it is not full, and whyNotServed() says nothing.

@@ -1,6 +1,7 @@
 #include "runtime/train/prepared_run.h"
 
 #include "runtime/memory_check.h"
+#include "runtime/train/rank.h"
 #include "runtime/train/summary.h"
 
 #include <algorithm>
@@ -10,8 +11,6 @@
 namespace espalier::rt {
 namespace {
 
-/// Polls before a waiting thread sleeps, where every thread has a core of its own.
-constexpr int spinsWithOwnCore = 4000;
 /// Records of steps that are made room for before the first step.
 constexpr int64_t maxReserved = 1 << 16;
 
@@ -115,7 +114,7 @@ RunOptions optionsAt(const ProcessPlace &place, const RunOptions &wanted) {
 
 PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const ProcessPlace &place)
     : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
-      spins(place.hostRanks * threads <= cores() ? spinsWithOwnCore : 0),
+      spins(spinsFor(place.hostRanks * threads)),
       training((requireMemory(program, threads, freeMemory(), place.hostRanks), openTraining(program, wanted))),
       heldOut(isForEvaluation(program.plan().settings()) && !wanted.heldOut ? training : openHeldOut(program, wanted)),
       start(openStart(program, wanted, place.token)),

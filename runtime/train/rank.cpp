@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -33,6 +34,11 @@ void writeStatus(Agreement &agreement, const std::filesystem::path &file) {
 }
 
 } // namespace
+
+int spinsFor(int hostThreads) {
+  constexpr int withOwnCore = 4000;
+  return hostThreads <= static_cast<int>(std::thread::hardware_concurrency()) ? withOwnCore : 0;
+}
 
 void abortFor(const std::function<void(const Failure &)> &abort, int rank, const Executor *executor,
               const std::exception &error) noexcept {

@@ -24,6 +24,9 @@ struct RankPlace {
 /// Runs one rank to its end or to the first failure of any; whether it came to its end.
 bool runRank(RunContext &context, const RankPlace &place);
 
+/// Polls before a waiting thread sleeps, where this host has so many of them: none unless each has a core of its own.
+int spinsFor(int hostThreads);
+
 /// Calls `abort` with what `rank` has caught; `executor` is null before there is one. Throws nothing, as memory may
 /// have run out: the others wait for this word.
 void abortFor(const std::function<void(const Failure &)> &abort, int rank, const Executor *executor,

@@ -51,16 +51,6 @@ void requireRecordsOnly(const RunOptions &options) {
                     "--comm local");
 }
 
-/// Bytes that all ranks together allocate of what they share: their arenas, unless these lie on devices.
-size_t sharedBytes(const Program &program) {
-  constexpr size_t besides = size_t{1} << 16; // a page for each piece, and what the meeting of all ranks takes
-  auto ranks = static_cast<size_t>(program.mesh().ranks());
-  size_t bytes = Agreement::sharedBytes(ranks) + ranks * besides;
-  for (const pb::Stage &stage : program.plan().stages())
-    bytes += program.plan().target() != "cpu" ? 0 : stage.arena_bytes(pb::DEVICE) * (ranks / program.mesh().count(PP));
-  return bytes;
-}
-
 /// Ranks of this host, a part of which this process has, together with others that were started beside it.
 class HostRun {
 public:
@@ -117,8 +107,8 @@ launch::Member HostRun::member() const {
 void HostRun::open() {
   int all = program.mesh().ranks();
   prepared.emplace(program, options, ProcessPlace{.hostRanks = all});
-  world = meeting ? ShmWorld::openForOthers(all, sharedBytes(program))
-                  : std::make_unique<ShmWorld>(all, sharedBytes(program));
+  world = meeting ? ShmWorld::openForOthers(all, sharedBytesOf(program))
+                  : std::make_unique<ShmWorld>(all, sharedBytesOf(program));
   if (meeting)
     meeting->give({world->file(), prepared->checkpoints ? prepared->checkpoints->token() : "none"});
 }
@@ -168,6 +158,15 @@ RunResult HostRun::run() {
 }
 
 } // namespace
+
+size_t sharedBytesOf(const Program &program) {
+  constexpr size_t besides = size_t{1} << 16; // a page for each piece, and what the meeting of all ranks takes
+  auto ranks = static_cast<size_t>(program.mesh().ranks());
+  size_t bytes = Agreement::sharedBytes(ranks) + ranks * besides;
+  for (const pb::Stage &stage : program.plan().stages())
+    bytes += program.plan().target() != "cpu" ? 0 : stage.arena_bytes(pb::DEVICE) * (ranks / program.mesh().count(PP));
+  return bytes;
+}
 
 RunResult runInProcesses(const Program &program, const RunOptions &options) { return HostRun(program, options).run(); }
 

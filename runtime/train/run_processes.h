@@ -9,6 +9,9 @@ namespace espalier::rt {
 /// and watches. Throws as runPlan does; ReportedElsewhere in all but one of several that were started apart.
 RunResult runInProcesses(const Program &program, const RunOptions &options);
 
+/// Bytes that all ranks together allocate of what they share: their arenas, unless these lie on devices.
+size_t sharedBytesOf(const Program &program);
+
 /// Runs one rank, this process, among those that mpirun or srun started. Throws as runPlan does in the process that
 /// reports; ReportedElsewhere in the others.
 RunResult runOverMpi(const Program &program, const RunOptions &options);

@@ -97,6 +97,9 @@ void verifyKernels(const pb::Plan &plan, PlanErrors &errors);
 /// G: transfers change shardings as their kind does.
 void verifyShardings(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
+/// K: values have the dims that parameters, transfers, launches and calls make of them.
+void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+
 /// C, F, J: each byte is followed through every subprogram and every stage's lists.
 void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 

@@ -1,5 +1,6 @@
 // Rule A, the tables of the plan: every index points at something, every enumeration is known, every size is small
 // enough that sums and products of a few of them stay below 63 bits.
+#include "runtime/abi.h"
 #include "runtime/device/cpu/kernel_object.h"
 #include "runtime/plan_file.h"
 #include "runtime/status.h"
@@ -101,6 +102,11 @@ void Structure::checkTables() {
     add("the plan lists no queue");
   if (!errors.empty())
     return;
+  count(plan.dims_size(), maxTable, "dims", "the plan");
+  for (const pb::Dim &dim : plan.dims()) {
+    number(dim.size(), maxBytes / 4, "size", fmt::format("dim '{}'", dim.name()));
+    checkAxes(dim.split(), fmt::format("dim '{}'", dim.name()));
+  }
   for (const pb::Value &value : plan.values())
     checkValue(value);
   for (const pb::Group &group : plan.groups()) {
@@ -145,6 +151,9 @@ void Structure::checkValue(const pb::Value &value) {
   checkAxes(value.split(), name);
   checkAxes(value.partial(), name);
   index(value.whole(), plan.values_size() + 1, "whole", name);
+  count(value.dims_size(), maxFactors, "dims", name);
+  for (uint32_t dim : value.dims())
+    index(dim, plan.dims_size(), "dim", name);
   bool isPart = value.whole() > 0 && value.whole() <= static_cast<uint32_t>(plan.values_size());
   if (isPart && plan.values(static_cast<int>(value.whole()) - 1).whole() > 0)
     add("{}: is part of a part", name);
@@ -187,6 +196,11 @@ void Structure::checkKernel(const pb::Kernel &kernel) {
   std::string name = fmt::format("kernel {}", kernel.symbol());
   count(kernel.operands_size(), maxOperands, "operands", name);
   count(kernel.scalars(), maxScalars, "scalars", name);
+  index(kernel.space(), kernel.operands_size() + 1, "operand", name);
+  count(kernel.uses_size(), maxScalars, "scalars", name);
+  for (int use : kernel.uses())
+    if (!pb::Kernel::Scalar_IsValid(use))
+      add("{}: an unknown use of a scalar", name);
   for (const pb::Operand &operand : kernel.operands()) {
     if (!pb::DataType_IsValid(operand.type()) || !pb::Operand::Access_IsValid(operand.access()))
       add("{}: an operand of unknown type or access", name);
@@ -195,6 +209,8 @@ void Structure::checkKernel(const pb::Kernel &kernel) {
     for (uint32_t other : operand.over())
       index(other, kernel.operands_size(), "operand", name);
     index(operand.unless(), int64_t(kernel.scalars()) + 1, "scalar", name);
+    index(operand.walk(), int64_t(kernel.scalars()) + 1, "scalar", name);
+    index(operand.slot(), int64_t(ScalarSlotCount) + 1, "slot", name);
     count(operand.reach_size(), maxFactors, "factors", name);
   }
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `./dev bench`: medians of compile time, memory and plan size, and of two training steps; speed of the tokenizer and of
-# building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage: run.sh BUILD
+# `./dev bench`: medians of compile time, memory and plan size, and of two training steps; speed of decoding, of the
+# tokenizer and of building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage:
+# run.sh BUILD
 set -euo pipefail
 build=${1:?usage: run.sh BUILD}
 root="$(dirname "$0")/../.."
@@ -59,6 +60,17 @@ echo "  $(stepBench "$scratch/124m.plan" 10 3 2)"
   --set model.model_config.num_layers=2 --set model.model_config.seq_length=32 --set runner_config.batch_size=2 >/dev/null
 echo "2 layers, hidden 64, vocabulary 256, f32, B 2, T 32, 1 thread (bound 1.6 ms):"
 echo "  $(stepBench "$scratch/small.plan" 2000 200 1)"
+
+# One text at a time, each side in turn: transformers where $PYTHON has it.
+"$espalier" compile "$root/configs/gpt2_124m.yaml" -o "$scratch/decode.plan" --cluster cpu_local:1x1 \
+  --set run_mode=predict --set runner_config.batch_size=1 --set model.model_config.compute_dtype=float32 >/dev/null
+echo "decoding, GPT-2 124M, f32, one text, 2 threads (bound 70 % of the bandwidth):"
+echo "  $("$build/test/bench/decode_bench" "$scratch/decode.plan" 2)"
+if "${PYTHON:-python3}" -c 'import transformers, torch' 2>/dev/null; then
+  echo "  $("${PYTHON:-python3}" "$root/test/bench/torch_decode.py" 2)"
+else
+  echo "  torch: not measured, ${PYTHON:-python3} has no packages torch and transformers; PYTHON=... names one that has"
+fi
 
 # Both sides in one run on one core each; without the package only that is said.
 shared=${ESPALIER_SHARED:-$root/../shared}

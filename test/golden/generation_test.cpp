@@ -4,6 +4,7 @@
 #include "compiler/import/hf_config.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_generation.h"
+#include "runtime/checkpoint/start.h"
 #include "runtime/generate/generator.h"
 #include "runtime/generate/sample.h"
 #include "test/golden/formula_weights.h"
@@ -75,7 +76,8 @@ struct Running {
     std::optional<Compiled> compiled = compileRun(context, run.config, *chosen.plan);
     EXPECT_TRUE(compiled);
     program = std::make_unique<rt::Program>(std::move(compiled->plan), 1);
-    decoder = std::make_unique<rt::Decoder>(*program, subject.checkpoint, 1);
+    weights = std::make_unique<rt::StartingWeights>(*program, subject.checkpoint);
+    decoder = std::make_unique<rt::Decoder>(*program, weights.get(), 1);
   }
 
   std::vector<Tokens> greedy(const std::vector<Tokens> &prompts, int64_t tokens) const {
@@ -94,6 +96,7 @@ struct Running {
   }
 
   std::unique_ptr<rt::Program> program;
+  std::unique_ptr<rt::StartingWeights> weights;
   std::unique_ptr<rt::Decoder> decoder;
 };
 
@@ -162,7 +165,7 @@ TEST(Generator, EndsWithTheContext) {
 TEST(Generator, SaysWhatItCannotServe) {
   const Subject &subject = subjectOf("gpt2");
   Running model(subject, {"one", axes(1, 1)});
-  auto reason = [&](rt::Request request) { return whyNotServed(request, *model.decoder); };
+  auto reason = [&](rt::Request request) { return whyNotServed(request, model.decoder->sizes()); };
   EXPECT_EQ(reason({.prompt = {1}}), "");
   EXPECT_EQ(reason({.prompt = {}}), "the prompt has no token");
   EXPECT_EQ(reason({.prompt = Tokens(96, 1)}), "the prompt has 96 tokens; with a context of 96 it may have 95");

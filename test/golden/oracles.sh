@@ -9,7 +9,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ ! -x "$python" ]; then
   python3 -m venv "$root/build-oracles"
-  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "numpy<3" safetensors openai; then
+  if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "numpy<3" safetensors openai pyarrow; then
     rm -rf "$root/build-oracles"
     echo "skipped: torch and transformers cannot be installed here"
     exit 0
@@ -45,6 +45,10 @@ for model in gpt2 llama llama_tied; do
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
   done
 done
+# What generation said of our export, a live transformers says of the folder that it loads (docs/from_huggingface.md).
+"$python" "$root/test/golden/exported_generation.py" "$espalier" "$root" "$scratch/exported"
+# A parquet file as docs/from_megatron.md reads one: rows in order, and a column that is not there refused.
+"$python" "$root/test/golden/parquet_oracle.py" "$root/tools/parquet_to_jsonl.py" "$scratch/rows.parquet"
 # Finetuned from each form, by ranks and by transformers; the numbers of FinetunesTheSame, made anew.
 "$python" "$root/test/golden/transformers_reference.py" --agrees
 "$build/test/bin/transformers_test" --gtest_filter='*FinetunesTheSame*'

@@ -105,6 +105,13 @@ private:
   std::vector<Recipe> recipes;
 };
 
+void requireRepeat(const WeightParameter &parameter, const Recipe &recipe, const Cover &repeat, bool isEqual) {
+  if (!isEqual)
+    throw PlanError(fmt::format("{}: tensor '{}' differs from {}, and the model has one parameter for both: '{}'",
+                                repeat.source->placeOf(repeat.name), repeat.name, recipe.covers.front().name,
+                                parameter.name));
+}
+
 std::vector<std::byte> make(const WeightParameter &parameter, const Recipe &recipe) {
   size_t bytes = elementBytes(recipe.type);
   std::vector<std::byte> values(parameter.elements() * bytes);
@@ -113,12 +120,77 @@ std::vector<std::byte> make(const WeightParameter &parameter, const Recipe &reci
   for (const Cover &repeat : recipe.repeats) {
     std::vector<std::byte> again = values;
     takePart(repeat.part, parameter.sizes, bytes, repeat.source->read(repeat.name), again);
-    if (again != values)
-      throw PlanError(fmt::format("{}: tensor '{}' differs from {}, and the model has one parameter for both: '{}'",
-                                  repeat.source->placeOf(repeat.name), repeat.name, recipe.covers.front().name,
-                                  parameter.name));
+    requireRepeat(parameter, recipe, repeat, again == values);
   }
   return values;
+}
+
+/// Bytes between two rows of a tensor that are not worth a read of their own: a page, which is read anyway.
+constexpr uint64_t smallHole = 4096;
+
+struct Box {
+  std::span<const int64_t> offsets, sizes;
+};
+
+/// What of a part lies in a box of its parameter, counted from the box's corner.
+PlacedPart clipped(PlacedPart part, const Box &box) {
+  for (size_t i = 0; i < part.sizes.size(); ++i) {
+    int64_t first = std::max(part.offsets[i], box.offsets[i]);
+    int64_t end = std::min(part.offsets[i] + part.sizes[i], box.offsets[i] + box.sizes[i]);
+    part.base += static_cast<uint64_t>(first - part.offsets[i]) * part.strides[i];
+    part.offsets[i] = first - box.offsets[i];
+    part.sizes[i] = std::max<int64_t>(0, end - first);
+  }
+  return part;
+}
+
+/// Reads a part that lies in a box: from its first element to its last, or row by row where more than a small hole is
+/// between rows.
+void takeRows(const Cover &from, PlacedPart part, std::span<const int64_t> sizes, size_t bytes,
+              std::span<std::byte> box) {
+  uint64_t reach = 1; // elements from the first to behind the last
+  size_t outer = 0;   // the dimension of the longest steps
+  for (size_t i = 0; i < part.sizes.size(); ++i) {
+    reach += static_cast<uint64_t>(part.sizes[i] - 1) * part.strides[i];
+    bool isOuter = part.sizes[i] > 1 && (part.sizes[outer] == 1 || part.strides[i] > part.strides[outer]);
+    outer = isOuter ? i : outer;
+  }
+  auto rows = part.sizes.empty() ? 1 : static_cast<uint64_t>(part.sizes[outer]);
+  if (rows > 1) {
+    uint64_t step = part.strides[outer], row = reach - (rows - 1) * step;
+    if (step * bytes >= row * bytes + smallHole) {
+      part.sizes[outer] = 1;
+      for (uint64_t i = 0; i < rows; ++i, ++part.offsets[outer], part.base += step)
+        takeRows(from, part, sizes, bytes, box);
+      return;
+    }
+  }
+  std::vector<std::byte> read(reach * bytes);
+  from.source->readPart(from.name, part.base * bytes, read);
+  part.base = 0;
+  takePart(part, sizes, bytes, read, box);
+}
+
+std::vector<std::byte> makeBox(const WeightParameter &parameter, const Recipe &recipe, const Box &box) {
+  size_t bytes = elementBytes(recipe.type);
+  std::vector<std::byte> values(tensorBytes({box.sizes.begin(), box.sizes.end()}, recipe.type));
+  auto take = [&](const Cover &cover, std::span<std::byte> to) {
+    if (PlacedPart part = clipped(cover.part, box); !part.isEmpty())
+      takeRows(cover, std::move(part), box.sizes, bytes, to);
+  };
+  for (const Cover &cover : recipe.covers)
+    take(cover, values);
+  for (const Cover &repeat : recipe.repeats) {
+    std::vector<std::byte> again = values;
+    take(repeat, again);
+    requireRepeat(parameter, recipe, repeat, again == values);
+  }
+  return values;
+}
+
+bool readsParts(const Recipe &recipe) {
+  auto reads = [](const Cover &cover) { return cover.source->readsParts(); };
+  return std::ranges::all_of(recipe.covers, reads) && std::ranges::all_of(recipe.repeats, reads);
 }
 
 std::vector<std::byte> make(const WeightModel &model, const NativeSource &source, const ForeignTensor &tensor) {
@@ -145,10 +217,17 @@ std::vector<NewParameter> parametersOf(const NameMap &names, std::vector<HeldTen
     collector.add(holder);
   std::vector<Recipe> recipes = collector.finish();
   std::vector<NewParameter> parameters;
-  for (size_t i = 0; i < recipes.size(); ++i)
-    parameters.push_back({recipes[i].type, [parameter = &model.parameters[i], recipe = std::move(recipes[i])] {
-                            return make(*parameter, recipe);
-                          }});
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    auto recipe = std::make_shared<const Recipe>(std::move(recipes[i]));
+    const WeightParameter *parameter = &model.parameters[i];
+    NewParameter &made = parameters.emplace_back();
+    made.type = recipe->type;
+    made.make = [parameter, recipe] { return make(*parameter, *recipe); };
+    if (readsParts(*recipe))
+      made.makeBox = [parameter, recipe](std::span<const int64_t> offsets, std::span<const int64_t> sizes) {
+        return makeBox(*parameter, *recipe, {offsets, sizes});
+      };
+  }
   return parameters;
 }
 

@@ -4,6 +4,8 @@
 #include "runtime/data/atomic_file.h"
 #include "runtime/status.h"
 
+#include <algorithm>
+#include <cassert>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -20,8 +22,12 @@ public:
   const std::map<std::string, ListedTensor> &tensors() const override { return listed; }
   std::vector<std::byte> read(const std::string &name) const override {
     std::vector<std::byte> bytes(listed.at(name).bytes);
-    file.file().read(file.headerBytes() + places.at(name), bytes);
+    readPart(name, 0, bytes);
     return bytes;
+  }
+  bool readsParts() const override { return true; }
+  void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const override {
+    file.file().read(file.headerBytes() + places.at(name) + begin, bytes);
   }
   std::string placeOf(const std::string &) const override { return file.file().path().string(); }
 
@@ -45,6 +51,12 @@ public:
   }
   const std::map<std::string, ListedTensor> &tensors() const override { return listed; }
   std::vector<std::byte> read(const std::string &name) const override { return owners.at(name)->read(name); }
+  bool readsParts() const override {
+    return std::ranges::all_of(sources, [](const auto &source) { return source->readsParts(); });
+  }
+  void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const override {
+    owners.at(name)->readPart(name, begin, bytes);
+  }
   std::string placeOf(const std::string &name) const override { return owners.at(name)->placeOf(name); }
 
 private:
@@ -54,6 +66,10 @@ private:
 };
 
 } // namespace
+
+void WeightSource::readPart(const std::string &, uint64_t, std::span<std::byte>) const {
+  assert(false && "this source reads no parts");
+}
 
 std::unique_ptr<WeightSource> openSafetensors(const std::filesystem::path &file) {
   return std::make_unique<SafetensorsSource>(file);

@@ -102,7 +102,7 @@ private:
     } catch (const BodyError &error) {
       return refuse(response, 400, error.what());
     }
-    if (std::string reason = whyNotServed(body.request, decoder); !reason.empty())
+    if (std::string reason = whyNotServed(body.request, decoder.sizes()); !reason.empty())
       return refuse(response, 400, reason);
     std::shared_ptr<Answer> answer = decoding.ask(body.request);
     if (!answer)

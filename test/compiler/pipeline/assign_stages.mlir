@@ -1,4 +1,5 @@
 // RUN: espalier-opt --build-transfers --assign-stages %S/inputs/two_stages.mlir | FileCheck %s
+// RUN: espalier-opt --build-transfers --assign-stages %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
 // The first stage of 1F1B holds two micro-batches, the last one a single one; what is kept of the layers lies side by side in
 // one place, the stream that the second layer reads is the first one's result.
@@ -17,3 +18,20 @@
 // CHECK: exec.stage attributes {{.*}}first_layer = 2 : i64, layers = 2 : i64}
 // CHECK: exec.lifetime "saved" slots 1 {rotates}
 // CHECK: exec.layer "head"
+
+// Generation: two buffers take turns inside a stage, a third one leaves it; each layer has a cache; the last stage alone has
+// logits, which both entries hand to the host.
+// GENERATION: exec.stage attributes {{.*}}first_layer = 0 : i64, layers = 2 : i64}
+// GENERATION-NEXT: exec.lifetime "resident" slots 1
+// GENERATION-NOT: exec.lifetime
+// GENERATION: exec.layer "embed" {{.*}}region = "stream_out", place = 5>{{.*}}programs = {decode = @embed.decode, prefill = @embed.prefill}}
+// GENERATION-NEXT: exec.layer "block.0" {{.*}}region = "cache", place = 2>, {{.*}}"stream_in", place = 5>, {{.*}}"stream_out", place = 4>
+// GENERATION-NEXT: exec.layer "block.1" {{.*}}region = "cache", place = 3>, {{.*}}"stream_in", place = 4>, {{.*}}"stream_out", place = 6>
+// GENERATION-NEXT: exec.chunk "layers" {calls = 3 : i64, first_call = 0 : i64, lifetimes = array<i64>}
+// GENERATION-NEXT: exec.exchange "tokens.prefill" {{.*}}entries = ["prefill"], filled_by_host
+// GENERATION: exec.memory "cache" bytes 384
+// GENERATION-NOT: exec.memory "logits"
+// GENERATION: exec.stage attributes {{.*}}first_layer = 2 : i64, layers = 1 : i64}
+// GENERATION: exec.exchange "logits" {buffer = #exec.buffer<region = "results"{{.*}}entries = ["prefill", "decode"], split = []}
+// GENERATION: exec.memory "logits" bytes 64
+// GENERATION-NOT: exec.list

@@ -1,4 +1,5 @@
 // RUN: espalier-opt --build-transfers %S/inputs/two_stages.mlir | FileCheck %s
+// RUN: espalier-opt --build-transfers %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
 // Shares of the bucket are scattered from the gradients of both replicas, and gathered once they are updated; streams and
 // cotangents pass between the stages on lines of their own.
@@ -15,3 +16,19 @@
 // CHECK: exec.transfer "out" "send" on "out" {from = [#exec.buffer<region = "stream_out", offset = 0, bytes = 96, value = "stream", layer = 1>]{{.*}}shift = 1 : i64, to = []}
 // CHECK: exec.transfer "dout" "receive" on "dout" {from = [], line = 1 : i64{{.*}}shift = 1 : i64
 // CHECK: exec.transfer "block.decayed.scatter" "reduce_scatter" on "gradients" {axes = ["dp"]
+
+// Generation: prefill and decode move inputs, streams and logits of their own sizes; there are no gradients, no scalars and
+// none of their queues. A phase in which no program reads rows has none.
+// GENERATION: exec.queues = ["compute", "out", "in", "to_device", "to_host"]
+// GENERATION: exec.entry "prefill" {finds = ["parameters", "cache"], micro_batches = 1 : i64, writes = ["cache"]}
+// GENERATION-NEXT: exec.entry "decode"
+// GENERATION: exec.value "block.decayed.w" f32 x 24 {resident, whole = "block.decayed"}
+// GENERATION-NEXT: exec.transfer "tok.prefill" {{.*}}value = "tokens.prefill">, {{.*}}value = "rows.prefill">], to
+// GENERATION-NEXT: exec.transfer "out.prefill" "send" on "out" {{.*}}bytes = 96, value = "stream.prefill", layer = 1
+// GENERATION-NEXT: exec.transfer "in.prefill" "receive" on "in"
+// GENERATION-NEXT: exec.transfer "logits.prefill" "copy" on "to_host"
+// GENERATION-NEXT: exec.transfer "tok.decode" {{.*}}from = [#exec.buffer<region = "staged", offset = 64, bytes = 8, value = "tokens.decode">], to
+// GENERATION-NEXT: exec.transfer "out.decode" {{.*}}bytes = 24, value = "stream.decode"
+// GENERATION-NEXT: exec.transfer "in.decode"
+// GENERATION-NEXT: exec.transfer "logits.decode"
+// GENERATION-NOT: exec.transfer

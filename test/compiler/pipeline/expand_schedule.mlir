@@ -1,4 +1,5 @@
 // RUN: espalier-opt --build-transfers --assign-stages --expand-schedule %S/inputs/two_stages.mlir | FileCheck %s
+// RUN: espalier-opt --build-transfers --assign-stages --expand-schedule %S/inputs/generation.mlir | FileCheck %s --check-prefix=GENERATION
 
 // 1F1B: the first stage runs two forwards ahead, then a forward and a backward in turns, said once for two rounds. What a
 // RUN needs is waited for before it, what it makes leaves behind it.
@@ -44,3 +45,23 @@
 // CHECK: exec.block rounds 2 advance 1
 // CHECK: exec.run "forward" {{.*}}micro_batch = 1 : i64
 // CHECK: exec.run "backward" {{.*}}micro_batch = 1 : i64
+
+// Generation: a stage takes its inputs, and the stream of the one before; runs once; and sends the stream, or hands out the
+// logits.
+// GENERATION: exec.list "prefill"
+// GENERATION-NEXT: exec.block rounds 1 advance 0
+// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "tok.prefill", call = 0, slots = []>]
+// GENERATION-NEXT: exec.wait_transfers [#exec.flight<transfer = "tok.prefill", call = 0>]
+// GENERATION-NEXT: exec.run "prefill" {calls = 3 : i64
+// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "out.prefill", call = 2
+// GENERATION-NEXT: exec.wait_transfers
+// GENERATION: exec.list "decode"
+// GENERATION: exec.run "decode" {calls = 3 : i64
+// GENERATION: exec.stage
+// GENERATION: exec.list "prefill"
+// GENERATION-NEXT: exec.block
+// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "tok.prefill", call = 0, slots = []>, #exec.flight<transfer = "in.prefill", call = 0
+// GENERATION: exec.list "decode"
+// GENERATION: exec.run "decode" {calls = 2 : i64
+// GENERATION-NEXT: exec.start_transfers [#exec.flight<transfer = "logits.decode", call = 1, slots = []>]
+// GENERATION-NEXT: exec.wait_transfers [#exec.flight<transfer = "logits.decode", call = 1>]

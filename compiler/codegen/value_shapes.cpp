@@ -1,0 +1,141 @@
+#include "compiler/codegen/value_shapes.h"
+
+#include "dialects/dist/dialect.h"
+#include "dialects/interfaces.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+
+namespace espalier::codegen {
+
+int64_t axisBits(ArrayAttr axes) {
+  int64_t bits = 0;
+  for (StringRef axis : axes.getAsValueRange<StringAttr>())
+    bits |= exec::axisBit(axis);
+  return bits;
+}
+
+void ValueShapes::setSplits(Value value, Splits axes) {
+  auto type = cast<RankedTensorType>(value.getType());
+  for (auto [name, size, split] : llvm::zip_equal(dimNames(type), type.getShape(), axes))
+    seen.try_emplace({name.str(), size}, split);
+  splits[value] = std::move(axes);
+}
+
+void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
+  auto type = cast<RankedTensorType>(argument.getType());
+  unsigned number = argument.getArgNumber();
+  Splits axes;
+  if (auto sharding = function.getArgAttrOfType<dist::ShardingAttr>(number, "dist.sharding");
+      sharding && static_cast<int64_t>(sharding.getDims().size()) == type.getRank()) {
+    for (ArrayAttr dim : sharding.getDims())
+      axes.push_back(axisBits(dim));
+    return setSplits(argument, std::move(axes));
+  }
+  if (auto found = kept.find(name.str()); found != kept.end() && found->second.tensor == type)
+    return setSplits(argument, found->second.split);
+  for (auto [dim, size] : llvm::zip_equal(dimNames(type), type.getShape()))
+    axes.push_back(nominalSplit(dim, size));
+  setSplits(argument, std::move(axes));
+}
+
+/// As the plan places dimensions of that name, if this is a part of one. What is in more parts than that is a slice over
+/// tp: of sequence parallelism, or of inputs that are kept.
+int64_t ValueShapes::nominalSplit(StringAttr name, int64_t size) const {
+  auto module = function->getParentOfType<ModuleOp>();
+  auto placement = module->getAttrOfType<DictionaryAttr>("dist.dims");
+  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto axes = placement ? placement.getAs<ArrayAttr>(name) : ArrayAttr();
+  if (!mesh)
+    return 0;
+  auto sizes = module->getAttrOfType<DictionaryAttr>("model.sizes");
+  auto whole = sizes ? sizes.getAs<IntegerAttr>(name) : IntegerAttr();
+  int64_t bits = 0, parts = 1;
+  for (StringRef axis : axes ? llvm::to_vector(axes.getAsValueRange<StringAttr>()) : SmallVector<StringRef>()) {
+    if (mesh.size(axis) == 1 || (whole && whole.getInt() <= size * parts))
+      continue;
+    parts *= mesh.size(axis);
+    bits |= exec::axisBit(axis);
+  }
+  if (whole && mesh.size("tp") > 1 && size * parts * mesh.size("tp") == whole.getInt())
+    bits |= exec::axisBit("tp");
+  return bits;
+}
+
+int64_t ValueShapes::splitOf(Operation *op, StringAttr name, int64_t size) const {
+  for (Value operand : op->getOperands()) {
+    auto found = splits.find(operand);
+    int64_t dim = dimIndex(operand.getType(), name);
+    if (found != splits.end() && dim >= 0 && cast<RankedTensorType>(operand.getType()).getDimSize(dim) == size)
+      return found->second[dim];
+  }
+  auto known = seen.find({name.str(), size});
+  return known == seen.end() ? nominalSplit(name, size) : known->second;
+}
+
+void ValueShapes::follow() {
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    for (Value result : op.getResults()) {
+      auto type = cast<RankedTensorType>(result.getType());
+      Splits axes;
+      for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape()))
+        axes.push_back(splitOf(&op, name, size));
+      // What a collective changes is not of its operand's size.
+      auto moved = [&](int64_t dim, ArrayAttr by, bool isSplit) {
+        Splits before = splits.lookup(op.getOperand(0));
+        axes[dim] = isSplit ? before[dim] | axisBits(by) : before[dim] & ~axisBits(by);
+      };
+      if (auto gather = dyn_cast<dist::AllGatherOp>(op))
+        moved(gather.getDim(), gather.getAxes(), /*isSplit=*/false);
+      else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
+        moved(scatter.getDim(), scatter.getAxes(), /*isSplit=*/true);
+      else if (auto slice = dyn_cast<dist::SliceOp>(op))
+        moved(slice.getDim(), slice.getAxes(), /*isSplit=*/true);
+      else if (auto exchange = dyn_cast<dist::AllToAllOp>(op)) {
+        moved(exchange.getSplit(), exchange.getAxes(), /*isSplit=*/true);
+        moved(exchange.getConcat(), exchange.getAxes(), /*isSplit=*/false);
+      }
+      setSplits(result, std::move(axes));
+    }
+  }
+}
+
+ValueShape ValueShapes::of(Value value) const {
+  return {cast<RankedTensorType>(value.getType()), splits.lookup(value)};
+}
+
+ValueShape ValueShapes::partsOf(RankedTensorType part, int64_t parts, ArrayRef<int64_t> split) const {
+  SmallVector<int64_t> sizes = {parts}, axes = {0};
+  SmallVector<StringAttr> names = {StringAttr::get(part.getContext(), partDim)};
+  llvm::append_range(sizes, part.getShape());
+  llvm::append_range(names, dimNames(part));
+  llvm::append_range(axes, split);
+  return {namedTensor(sizes, names, part.getElementType()), axes};
+}
+
+void ValueShapes::set(StringRef name, ValueShape shape) {
+  if (!name.starts_with("%"))
+    kept.insert_or_assign(name.str(), shape);
+  shapes.try_emplace(name.str(), std::move(shape));
+}
+
+DictionaryAttr ValueShapes::all() const {
+  Builder b(function->getContext());
+  SmallVector<NamedAttribute> entries;
+  for (const auto &[name, shape] : shapes)
+    entries.push_back(b.getNamedAttr(
+        name, b.getArrayAttr({TypeAttr::get(shape.tensor), b.getDenseI64ArrayAttr(shape.split)})));
+  return b.getDictionaryAttr(entries);
+}
+
+std::optional<ValueShape> shapeIn(DictionaryAttr shapes, StringAttr value) {
+  auto pair = shapes ? shapes.getAs<ArrayAttr>(value) : ArrayAttr();
+  if (!pair)
+    return std::nullopt;
+  return ValueShape{cast<RankedTensorType>(cast<TypeAttr>(pair[0]).getValue()),
+                    SmallVector<int64_t>(cast<DenseI64ArrayAttr>(pair[1]).asArrayRef())};
+}
+
+} // namespace espalier::codegen

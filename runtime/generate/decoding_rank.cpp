@@ -1,0 +1,74 @@
+#include "runtime/generate/decoding_rank.h"
+
+#include "runtime/checkpoint/start.h"
+#include "runtime/train/initialize.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace espalier::rt {
+
+GenerationSizes::GenerationSizes(const pb::Plan &plan)
+    : sequences(static_cast<uint32_t>(plan.settings().micro_batch_size())),
+      context(static_cast<int64_t>(plan.settings().sequence())),
+      promptTokens(static_cast<int64_t>(plan.settings().prompt_tokens())),
+      vocabulary(static_cast<int64_t>(plan.settings().vocabulary())) {}
+
+DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const StartingWeights *weights)
+    : stage(program.plan().stages(program.mesh().stage(place.rank))), theCommunicator(place.open()),
+      pool(place.threads, place.spins),
+      device(program.backend().open(stage, {*theCommunicator, pool, place.spins, place.device})) {
+  theExecutor.emplace(program, place.rank, *device, place.page);
+  if (weights)
+    weights->load(*theExecutor);
+  else
+    initializeParameters(program, *theExecutor, pool);
+}
+
+void DecodingRank::run(uint32_t entry, int64_t tokens, std::span<const Feed> feeds) {
+  for (int i = 0; i < stage.exchanges_size(); ++i)
+    if (const pb::Exchange &exchange = stage.exchanges(i);
+        exchange.filled_by_host() && std::ranges::count(exchange.entries(), entry) > 0)
+      fill(exchange, static_cast<uint32_t>(i), tokens, feeds);
+  theExecutor->run(entry);
+}
+
+/// Inputs are known by the first part of their names: tokens, positions (-1: padding), and rows, the place of the token
+/// of each sequence whose logits are wanted.
+void DecodingRank::fill(const pb::Exchange &exchange, uint32_t index, int64_t tokens, std::span<const Feed> feeds) {
+  std::string_view name = std::string_view(exchange.name()).substr(0, exchange.name().find('.'));
+  std::span<std::byte> memory = theExecutor->exchange(index);
+  std::vector<int32_t> values(memory.size() / sizeof(int32_t), name == "positions" ? -1 : 0);
+  for (const Feed &feed : feeds)
+    if (name == "rows")
+      values[feed.sequence] = static_cast<int32_t>(feed.tokens.size()) - 1;
+    else
+      for (size_t i = 0; i < feed.tokens.size(); ++i)
+        values[feed.sequence * static_cast<size_t>(tokens) + i] =
+            name == "tokens" ? feed.tokens[i] : static_cast<int32_t>(feed.position + static_cast<int64_t>(i));
+  std::memcpy(memory.data(), values.data(), memory.size());
+}
+
+std::span<const std::byte> DecodingRank::logits() {
+  std::optional<uint32_t> index = findExchange(stage, "logits");
+  return index ? theExecutor->exchange(*index) : std::span<std::byte>();
+}
+
+void placeLogits(const Program &program, int rank, std::span<const std::byte> part, std::span<float> all) {
+  GenerationSizes sizes(program.plan());
+  auto columns = static_cast<int64_t>(part.size() / sizeof(float)) / sizes.sequences;
+  int64_t first = columns * program.mesh().index(rank, TP);
+  int64_t count = std::clamp<int64_t>(sizes.vocabulary - first, 0, columns);
+  for (int64_t sequence = 0; sequence < sizes.sequences && count > 0; ++sequence)
+    std::memcpy(&all[static_cast<size_t>(sequence * sizes.vocabulary + first)],
+                part.data() + static_cast<size_t>(sequence * columns) * sizeof(float),
+                static_cast<size_t>(count) * sizeof(float));
+}
+
+size_t logitsBytes(const pb::Plan &plan) {
+  const pb::Stage &last = plan.stages(plan.stages_size() - 1);
+  std::optional<uint32_t> index = findExchange(last, "logits");
+  return index ? last.exchanges(static_cast<int>(*index)).buffer().bytes() : 0;
+}
+
+} // namespace espalier::rt

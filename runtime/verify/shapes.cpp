@@ -1,0 +1,249 @@
+// Rule K: what values are, by named dimensions, and that parameters, transfers, launches and calls agree on it.
+#include "runtime/abi.h"
+#include "runtime/verify/dims.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace espalier::rt::verify {
+namespace {
+
+class ShapeRule {
+public:
+  ShapeRule(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors)
+      : plan(plan), mesh(mesh), shapes(plan, mesh), errors(errors) {}
+
+  void check();
+
+private:
+  void checkValue(const pb::Value &value);
+  void checkParameters(const pb::Bucket &bucket);
+  void checkTransfer(const pb::Transfer &transfer);
+  void checkSubprogram(const pb::Subprogram &subprogram);
+  void checkLaunch(const pb::Launch &launch, const std::string &name);
+  void checkSum(const pb::Buffer &parts, const pb::Buffer &sum, const std::string &name);
+  void checkLocation(const pb::Instruction &instruction, const std::string &name);
+  void checkMarks(int stage, const pb::Call &call);
+  const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
+  template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
+    errors.add(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const pb::Plan &plan;
+  const Mesh &mesh;
+  Shapes shapes;
+  PlanErrors &errors;
+  std::map<std::string, uint32_t> kernels;                           ///< by symbol
+  std::map<std::pair<uint32_t, uint64_t>, std::vector<int>> pieces; ///< by root and first element
+  std::map<uint32_t, uint32_t> summed; ///< of the subprogram at hand: axes of the rows that partial sums add up
+};
+
+void ShapeRule::check() {
+  for (int i = 0; i < plan.kernels_size(); ++i)
+    kernels[plan.kernels(i).symbol()] = static_cast<uint32_t>(i);
+  for (int i = 0; i < plan.values_size(); ++i) {
+    const pb::Value &value = plan.values(i);
+    checkValue(value);
+    if (value.whole() > 0)
+      pieces[{value.whole() - 1, value.first()}].push_back(i);
+  }
+  for (const pb::Bucket &bucket : plan.buckets())
+    checkParameters(bucket);
+  for (const pb::Transfer &transfer : plan.transfers())
+    checkTransfer(transfer);
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    checkSubprogram(subprogram);
+  for (int stage = 0; stage < plan.stages_size(); ++stage)
+    for (const pb::Call &call : plan.stages(stage).calls())
+      checkMarks(stage, call);
+}
+
+void ShapeRule::checkValue(const pb::Value &value) {
+  if (value.dims().empty())
+    return;
+  std::vector<int64_t> sizes;
+  uint32_t split = 0;
+  bool isTwice = false;
+  for (uint32_t number : value.dims()) {
+    const pb::Dim &dim = plan.dims(static_cast<int>(number));
+    uint32_t axes = mesh.divided(dim.split());
+    sizes.push_back(static_cast<int64_t>(dim.size()));
+    isTwice |= (split & axes) != 0;
+    split |= axes;
+  }
+  if (int64_t elements = product(sizes); elements != static_cast<int64_t>(value.elements()))
+    add("value '{}': has {} elements, its dims give {}", value.name(), value.elements(), elements);
+  if (isTwice || (mesh.divided(value.partial()) & split))
+    add("value '{}': is split twice over an axis, or split and partial", value.name());
+  if (mesh.divided(value.split()) & ~split)
+    add("value '{}': is split over {}, its dims over {}", value.name(), mesh.divided(value.split()), split);
+}
+
+/// The values of a parameter and of its gradient have its dims.
+void ShapeRule::checkParameters(const pb::Bucket &bucket) {
+  std::vector<uint32_t> roots = {bucket.stored().value()};
+  if (bucket.has_gradient())
+    roots.push_back(bucket.gradient().value());
+  for (const pb::Parameter &parameter : bucket.parameters())
+    for (uint32_t root : roots) {
+      auto found = pieces.find({root, parameter.first()});
+      for (int number : found == pieces.end() ? std::vector<int>() : found->second) {
+        const pb::Value &value = plan.values(number);
+        bool isRight = value.dims().empty() || value.dims_size() == parameter.padded_shape_size();
+        for (int d = 0; isRight && d < value.dims_size(); ++d) {
+          const pb::Dim &dim = plan.dims(static_cast<int>(value.dims(d)));
+          isRight = mesh.divided(dim.split()) == mesh.divided(parameter.split(d)) &&
+                    static_cast<int64_t>(parameter.padded_shape(d)) ==
+                        static_cast<int64_t>(dim.size()) * mesh.count(dim.split());
+        }
+        if (!isRight)
+          add("bucket '{}', parameter '{}': its shape and splits are not the dims of value '{}'", bucket.name(),
+              parameter.name(), value.name());
+      }
+    }
+}
+
+/// What is moved keeps its dims, but for the one along which it is gathered or scattered. Of buckets only bytes count.
+void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
+  bool isGather = transfer.kind() == pb::Transfer::ALL_GATHER, isScatter = transfer.kind() == pb::Transfer::REDUCE_SCATTER;
+  for (int i = 0; i < std::min(transfer.from_size(), transfer.to_size()); ++i) {
+    std::optional<Dims> from = shapes.of(transfer.from(i)), to = shapes.of(transfer.to(i));
+    bool isMoved = transfer.kind() <= pb::Transfer::SHIFT && transfer.kind() != pb::Transfer::ALL_TO_ALL;
+    if (!from || !to || !isMoved || valueOf(transfer.from(i)).resident())
+      continue;
+    const Dims &part = isGather ? *from : *to;
+    Dims whole = isGather ? *to : *from;
+    uint32_t axes = mesh.divided(plan.groups(static_cast<int>(transfer.group())).axes());
+    bool isRight = whole == part;
+    if (isGather || isScatter) {
+      bool inParts = !whole.empty() && whole.front().name == "part";
+      int64_t parts = inParts ? whole.front().size : 1;
+      if (inParts)
+        whole.erase(whole.begin());
+      std::optional<Cut> cut = cutOf(whole, part);
+      parts *= cut ? cut->parts : 1;
+      isRight = cut && cut->axes == axes && parts == mesh.count(axes) && (inParts || cut->outer == 1);
+    }
+    if (!isRight)
+      add("transfer '{}': makes {} of {}", transfer.name(), textOf(*to), textOf(*from));
+  }
+}
+
+void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
+  summed.clear();
+  for (int i = 0; i < subprogram.instructions_size(); ++i) {
+    const pb::Instruction &instruction = subprogram.instructions(i);
+    std::string name = instructionName(plan, subprogram, i);
+    checkLocation(instruction, name);
+    if (instruction.has_launch()) {
+      checkLaunch(instruction.launch(), name);
+    } else if (instruction.has_call()) {
+      const pb::LibraryCall &call = instruction.call();
+      if (std::string fault = faultOfProduct(plan, mesh, call); !fault.empty())
+        add("{}: {}", name, fault);
+      else if (call.function() == pb::LibraryCall::REDUCE_PARTS)
+        checkSum(call.buffers(0), call.buffers(1), name);
+    }
+  }
+}
+
+void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  for (int i = 0; i < launch.buffers_size(); ++i) {
+    const pb::Value &value = valueOf(launch.buffers(i));
+    uint32_t slot = kernel.operands(i).slot();
+    if (slot > 0 && (value.whole() == 0 || value.first() != slot - 1 ||
+                     plan.values(static_cast<int>(value.whole()) - 1).elements() != ScalarSlotCount))
+      add("{}: buffer {} holds '{}', it must hold slot {} of the scalars", name, i, value.name(), slot - 1);
+  }
+  if (std::string fault = faultOfSpace(plan, mesh, launch); !fault.empty())
+    return add("{}: {}", name, fault);
+  if (kernel.shape() == "reduce_parts")
+    checkSum(launch.buffers(0), launch.buffers(1), name);
+  if (kernel.shape() != "column" || kernel.space() == 0)
+    return;
+  std::optional<Dims> space = shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
+  uint32_t axes = 0;
+  int64_t rows = 1;
+  for (size_t d = 0; space && d < space->size() && rows < launch.scalars(1).constant(); ++d) {
+    rows *= (*space)[d].size;
+    axes |= (*space)[d].split;
+  }
+  for (int i = 0; i < launch.buffers_size(); ++i)
+    if (kernel.operands(i).access() == pb::Operand::WRITE)
+      summed[launch.buffers(i).value()] = axes;
+}
+
+/// A gradient has terms over the axes that split the rows that were added up for it.
+void ShapeRule::checkSum(const pb::Buffer &parts, const pb::Buffer &sum, const std::string &name) {
+  auto found = summed.find(parts.value());
+  const pb::Value &value = valueOf(sum);
+  uint32_t partial = mesh.divided(value.partial());
+  if (found != summed.end() && value.additions() > 0 && (found->second & ~partial))
+    add("{}: '{}' is a sum over what lies in parts over {}, and is partial over {}", name, value.name(), found->second,
+        partial);
+}
+
+/// What a person reads about an instruction is what it runs.
+void ShapeRule::checkLocation(const pb::Instruction &instruction, const std::string &name) {
+  if (plan.locations().empty() || !instruction.has_launch())
+    return;
+  auto told = kernels.find(plan.locations(static_cast<int>(instruction.location())).op());
+  if (told != kernels.end() && told->second != instruction.launch().kernel())
+    add("{}: runs {}", name, plan.kernels(static_cast<int>(instruction.launch().kernel())).symbol());
+}
+
+/// Forward and backward draw the same random bits and have the same constants: whatever the subprograms of a call name,
+/// they name twice.
+void ShapeRule::checkMarks(int stage, const pb::Call &call) {
+  struct Mark {
+    int draws = 0;
+    std::set<double> scales, rates;
+    std::set<bool> masks;
+  };
+  std::map<int64_t, Mark> marks; // by op
+  std::map<double, int> thetas;
+  auto visit = [&](const pb::Instruction &instruction) {
+    const pb::LibraryCall &library = instruction.call();
+    const pb::Launch &launch = instruction.launch();
+    const pb::Kernel *kernel = instruction.has_launch() ? &plan.kernels(static_cast<int>(launch.kernel())) : nullptr;
+    for (int i = 0; kernel && i < kernel->uses_size(); ++i)
+      if (kernel->uses(i) == pb::Kernel::STREAM && !kernel->shape().starts_with("attention"))
+        ++marks[launch.scalars(i).constant()].draws;
+    bool attends = library.function() == pb::LibraryCall::ATTENTION_FORWARD ||
+                   library.function() == pb::LibraryCall::ATTENTION_BACKWARD;
+    if (instruction.has_call() && attends && !library.scalars().empty()) {
+      Mark &mark = marks[library.scalars(0).constant()];
+      double rate = library.floats_size() > 1 ? library.floats(1) : 0;
+      mark.draws += rate > 0;
+      if (rate > 0)
+        mark.rates.insert(rate);
+      mark.scales.insert(library.floats_size() > 0 ? library.floats(0) : 0);
+      mark.masks.insert(library.causal());
+    }
+    if (library.function() == pb::LibraryCall::ROPE && instruction.has_call() && library.floats_size() > 0)
+      ++thetas[library.floats(0)];
+  };
+  for (uint32_t program : call.programs())
+    if (program > 0)
+      std::ranges::for_each(plan.subprograms(static_cast<int>(program) - 1).instructions(), visit);
+  std::string name = fmt::format("stage {}, {}", stage, call.name());
+  for (const auto &[id, mark] : marks) {
+    if (mark.draws == 1)
+      add("{}: random bits of op {} are drawn once, and not again backward", name, id);
+    if (mark.scales.size() > 1 || mark.rates.size() > 1 || mark.masks.size() > 1)
+      add("{}: attention {} has two scales, rates or masks", name, id);
+  }
+  for (auto [theta, count] : thetas)
+    if (count == 1)
+      add("{}: only one rotation has the base {}", name, theta);
+}
+
+} // namespace
+
+void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
+  ShapeRule(plan, mesh, errors).check();
+}
+
+} // namespace espalier::rt::verify

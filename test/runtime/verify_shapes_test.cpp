@@ -1,0 +1,258 @@
+// Rule K: sizes, transposition, walks and origins follow from named dimensions. A case is one call or launch that is
+// right, one change, and the words that must come.
+#include "runtime/verify/dims.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+
+namespace espalier::rt::verify {
+namespace {
+
+/// dp 2, tp 2; no two dims have one size.
+class Toy {
+public:
+  Toy() {
+    plan.mutable_mesh()->set_pp(1);
+    plan.mutable_mesh()->set_dp(2);
+    plan.mutable_mesh()->set_cp(1);
+    plan.mutable_mesh()->set_ep(1);
+    plan.mutable_mesh()->set_tp(2);
+    plan.mutable_mesh()->set_ranks_per_host(8);
+    plan.set_target("cpu");
+    plan.mutable_settings()->set_vocabulary(250);
+    for (auto [name, size, split] : {std::tuple("batch", 4, DP), std::tuple("seq", 6, Axis(0)), std::tuple("hidden", 16, Axis(0)),
+                                     std::tuple("ffn", 20, TP), std::tuple("vocab", 128, TP), std::tuple("heads", 2, TP),
+                                     std::tuple("head_dim", 5, Axis(0)), std::tuple("part", 2, Axis(0)),
+                                     std::tuple("seq", 3, TP), std::tuple("seq", 3, Axis(0))}) {
+      pb::Dim &dim = *plan.add_dims();
+      dim.set_name(name);
+      dim.set_size(static_cast<uint64_t>(size));
+      dim.set_split(split);
+    }
+  }
+
+  /// A buffer that holds a new value of these dims: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d (head_dim),
+  /// p(art), q (part of seq), r (one that was gathered).
+  pb::Buffer operator()(const std::string &dims, uint32_t partial = 0) {
+    pb::Buffer buffer;
+    buffer.set_value(static_cast<uint32_t>(plan.values_size()));
+    pb::Value &value = *plan.add_values();
+    value.set_name(dims);
+    value.set_elements(1);
+    value.set_partial(partial);
+    for (char letter : dims) {
+      auto number = static_cast<int>(std::string("bshfvndpqr").find(letter));
+      value.add_dims(static_cast<uint32_t>(number));
+      value.set_elements(value.elements() * plan.dims(number).size());
+    }
+    buffer.set_bytes(value.elements() * 4);
+    return buffer;
+  }
+
+  pb::LibraryCall call(pb::LibraryCall::Function function, std::initializer_list<pb::Buffer> buffers,
+                       std::initializer_list<int64_t> sizes) {
+    pb::LibraryCall call;
+    call.set_function(function);
+    for (const pb::Buffer &buffer : buffers)
+      *call.add_buffers() = buffer;
+    for (int64_t size : sizes)
+      call.add_sizes(size);
+    return call;
+  }
+
+  Mesh mesh() const { return Mesh(plan.mesh()); }
+  pb::Plan plan;
+};
+
+struct CallCase {
+  const char *name, *expected; ///< empty: nothing is wrong
+  std::function<pb::LibraryCall(Toy &)> make;
+};
+
+pb::LibraryCall product(Toy &toy) {
+  return toy.call(pb::LibraryCall::MATMUL, {toy("bsh"), toy("hf"), toy("bsf")}, {24, 20, 16, 1});
+}
+/// k lies in parts over tp.
+pb::LibraryCall partialProduct(Toy &toy, uint32_t partial) {
+  return toy.call(pb::LibraryCall::MATMUL, {toy("bsf"), toy("fh"), toy("bsh", partial)}, {24, 16, 20, 1});
+}
+pb::LibraryCall slice(Toy &toy) {
+  pb::LibraryCall call = toy.call(pb::LibraryCall::COPY, {toy("bsh"), toy("bqh")}, {4, 384, 192});
+  call.mutable_buffers(0)->mutable_reads_at()->set_tp(192);
+  return call;
+}
+pb::LibraryCall attention(Toy &toy) {
+  pb::LibraryCall call = toy.call(pb::LibraryCall::ATTENTION_FORWARD,
+                                  {toy("bsnd"), toy("bsnd"), toy("bsnd"), toy("bsnd"), toy("bsn"), toy("")}, {4, 6, 2, 1, 5});
+  call.add_scalars()->set_layer(256);
+  pb::Affine &sample = *call.add_scalars();
+  sample.set_micro_batch(8);
+  sample.set_dp(4);
+  call.add_scalars()->set_tp(2);
+  call.add_scalars()->set_constant(6);
+  call.add_scalars();
+  return call;
+}
+
+const CallCase calls[] = {
+    {"Product", "", product},
+    {"Transposed", "transposed", [](Toy &toy) {
+       pb::LibraryCall call = product(toy);
+       call.set_transpose_b(true);
+       return call;
+     }},
+    {"RowsForColumns", "has sizes 20 24 16 1, its dims give 24 20 16 1", [](Toy &toy) {
+       pb::LibraryCall call = product(toy);
+       call.mutable_sizes()->SwapElements(0, 1);
+       return call;
+     }},
+    {"OperandsCrossed", "have no product", [](Toy &toy) {
+       return toy.call(pb::LibraryCall::MATMUL, {toy("bsh"), toy("fv"), toy("bsf")}, {24, 20, 16, 1});
+     }},
+    {"Partial", "", [](Toy &toy) { return partialProduct(toy, TP); }},
+    {"SumForgotten", "is a sum over what lies in parts over 16, and is partial over 0",
+     [](Toy &toy) {
+       pb::LibraryCall call = partialProduct(toy, 0);
+       toy.plan.mutable_values(static_cast<int>(call.buffers(2).value()))->set_additions(1);
+       return call;
+     }},
+    {"Scalar", "has 1 scalars and takes none", [](Toy &toy) {
+       pb::LibraryCall call = product(toy);
+       call.add_scalars();
+       return call;
+     }},
+    {"Slice", "", slice},
+    {"SliceOfAnother", "reads at tp: 193, its part begins at tp: 192", [](Toy &toy) {
+       pb::LibraryCall call = slice(toy);
+       call.mutable_buffers(0)->mutable_reads_at()->set_tp(193);
+       return call;
+     }},
+    {"SliceStride", "has sizes 4 192 192, its dims give 4 384 192", [](Toy &toy) {
+       pb::LibraryCall call = slice(toy);
+       call.set_sizes(1, 192);
+       return call;
+     }},
+    {"Gathered", "",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::REARRANGE, {toy("pbrh"), toy("bsh")}, {2, 4, 192}); }},
+    {"Embed", "", [](Toy &toy) {
+       pb::LibraryCall call = toy.call(pb::LibraryCall::EMBED, {toy("vh"), toy("bs"), toy("bsh", TP)}, {24, 128, 16});
+       call.add_scalars()->set_tp(128);
+       return call;
+     }},
+    {"EmbedOtherRows", "scalar 0 is tp: 64, it must be tp: 128", [](Toy &toy) {
+       pb::LibraryCall call = toy.call(pb::LibraryCall::EMBED, {toy("vh"), toy("bs"), toy("bsh", TP)}, {24, 128, 16});
+       call.add_scalars()->set_tp(64);
+       return call;
+     }},
+    {"Attention", "", attention},
+    {"AttentionOtherHead", "scalar 2 is 0, it must be tp: 2", [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       call.mutable_scalars(2)->clear_tp();
+       return call;
+     }},
+    {"AttentionSample", "it must be micro_batch: 8", [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       call.mutable_scalars(1)->set_micro_batch(4);
+       return call;
+     }},
+    {"AttentionSizes", "its dims give 4 6 2 1 5", [](Toy &toy) {
+       pb::LibraryCall call = attention(toy);
+       call.mutable_sizes()->SwapElements(0, 1);
+       return call;
+     }},
+};
+
+class Calls : public testing::TestWithParam<CallCase> {};
+
+TEST_P(Calls, FollowFromDims) {
+  Toy toy;
+  pb::LibraryCall call = GetParam().make(toy);
+  std::string fault = faultOfProduct(toy.plan, toy.mesh(), call), expected = GetParam().expected;
+  EXPECT_EQ(fault.empty(), expected.empty()) << fault;
+  EXPECT_NE(fault.find(expected), std::string::npos) << fault;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rule, Calls, testing::ValuesIn(calls), [](const auto &info) { return std::string(info.param.name); });
+
+/// A row kernel over [batch, seq | hidden] that reads x whole, y once per seq and hidden, and picks by column.
+class Launches : public testing::Test {
+protected:
+  Launches() {
+    pb::Kernel &kernel = *toy.plan.add_kernels();
+    kernel.set_shape("row");
+    kernel.set_space(1);
+    kernel.set_scalars(5);
+    for (auto use : {pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::FIRST_COLUMN})
+      kernel.add_uses(use);
+    for (int i = 0; i < 3; ++i)
+      kernel.add_operands();
+    kernel.mutable_operands(1)->set_walk(2);
+    kernel.mutable_operands(2)->set_access(pb::Operand::WRITE);
+    for (const char *dims : {"bsv", "sv", "bsv"})
+      *launch.add_buffers() = toy(dims);
+    launch.set_extent(24);
+    for (int64_t number : {128, 1, 6, 128, 0}) // columns; the walk of y; the first column
+      launch.add_scalars()->set_constant(number);
+    launch.mutable_scalars(4)->set_tp(128);
+  }
+  std::string fault() { return faultOfSpace(toy.plan, toy.mesh(), launch); }
+
+  Toy toy;
+  pb::Launch launch;
+};
+
+TEST_F(Launches, AreRight) { EXPECT_EQ(fault(), ""); }
+
+TEST_F(Launches, WalkByDims) {
+  launch.mutable_scalars(3)->set_constant(129);
+  EXPECT_NE(fault().find("buffer 1 holds [seq 6, vocab 128 over 16] of [batch 4"), std::string::npos) << fault();
+}
+
+TEST_F(Launches, DivideByNoLayer) {
+  launch.mutable_scalars(1)->set_layer(-1);
+  EXPECT_NE(fault().find("is not walked so"), std::string::npos) << fault();
+}
+
+TEST_F(Launches, HoldRowsOfTheSpace) {
+  launch.mutable_buffers(1)->set_value(toy("vs").value());
+  EXPECT_NE(fault().find("which are no rows of"), std::string::npos) << fault();
+}
+
+TEST_F(Launches, BeginWhereTheirPartDoes) {
+  launch.mutable_scalars(4)->set_tp(127);
+  EXPECT_NE(fault().find("scalar 4 is tp: 127, it must be tp: 128"), std::string::npos) << fault();
+}
+
+TEST_F(Launches, HaveTheRowsOfTheSpace) {
+  launch.set_extent(12);
+  EXPECT_NE(fault().find("12 rows and 128 columns are not those of"), std::string::npos) << fault();
+}
+
+TEST_F(Launches, AddUpEachRowOnce) {
+  pb::Kernel &kernel = *toy.plan.mutable_kernels(0);
+  kernel.set_shape("column");
+  kernel.clear_uses();
+  for (auto use : {pb::Kernel::SIZE, pb::Kernel::SIZE, pb::Kernel::BLOCK_ROWS})
+    kernel.add_uses(use);
+  kernel.set_scalars(3);
+  kernel.mutable_operands(1)->set_walk(0);
+  *launch.mutable_buffers(1) = toy("v");
+  launch.clear_scalars();
+  for (int64_t number : {128, 24, 6})
+    launch.add_scalars()->set_constant(number);
+  launch.set_extent(4);
+  EXPECT_EQ(fault(), "");
+  launch.mutable_scalars(2)->set_constant(5); // 24 rows in 4 blocks of 5
+  EXPECT_NE(fault().find("4 blocks of 5 rows are not 24 rows once each"), std::string::npos) << fault();
+}
+
+TEST(Origins, AreThoseOfTheMeshOrder) {
+  Toy toy;
+  Mesh mesh = toy.mesh();
+  Shapes shapes(toy.plan, mesh);
+  EXPECT_TRUE(isSame(shapes.index(DP | TP, 3), sum(shapes.index(DP, 6), shapes.index(TP, 3))));
+  EXPECT_EQ(shapes.whole({"seq", 3, DP | TP}), 12);
+}
+
+} // namespace
+} // namespace espalier::rt::verify
