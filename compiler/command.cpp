@@ -83,12 +83,6 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
                options.target);
     return UserError;
   }
-  if (options.check && options.target != "cpu") {
-    fmt::print(stderr,
-               "{}: error: --check compares kernels for cpu only; leave it away, or compile with --target cpu\n",
-               arguments.file);
-    return UserError;
-  }
   std::optional<RunConfig> run = importOrReport(arguments);
   if (!run)
     return UserError;
@@ -149,8 +143,9 @@ int explainVerb(const RunArguments &arguments, const std::string &key, bool json
 
 } // namespace espalier
 
-/// The entry that the command looks up in this library: a verb with its arguments; returns the exit code.
-extern "C" int espalierCompilerMain(int argc, char **argv) {
+/// The entry that the command looks up in this library: a verb with its arguments, and how a check for GPUs gets its
+/// device; returns the exit code.
+extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenKernelRunner &openKernelRunner) {
   using namespace espalier;
   for (int i = 1; i < argc; ++i)
     if (!*argv[i]) { // options would take it for not given
@@ -161,6 +156,7 @@ extern "C" int espalierCompilerMain(int argc, char **argv) {
   app.require_subcommand(1);
   RunArguments arguments;
   CompileOptions options;
+  options.openKernelRunner = openKernelRunner;
   std::string output, key;
   bool json = false;
 

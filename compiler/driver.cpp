@@ -136,7 +136,8 @@ LogicalResult emitPrograms(Compilation &c) {
     return failure();
   if (!c.options.kernelFolder.empty() && failed(writeKernels(c.context, c.out, c.options.kernelFolder)))
     return failure();
-  if (c.options.check && c.options.emitKernels && failed(codegen::checkKernels(*c.module, c.out)))
+  if (c.options.check && c.options.emitKernels &&
+      failed(codegen::checkKernels(*c.module, c.out, c.options.openKernelRunner)))
     return failure();
   return success();
 }
@@ -148,9 +149,6 @@ LogicalResult emit(Compilation &c) {
   auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
   if (!flops)
     return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
-  if (isGeneration(c.run) && c.options.target != "cpu")
-    return emitError(c.module->getLoc()) << "run_mode predict is compiled for cpu only, got --target "
-                                         << c.options.target << "; say --target cpu";
   describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);
   c.out.set_target(c.options.target);
   emitTables(*c.module, c.out);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/import/run_config.h"
+#include "compiler/kernel_runner.h"
 #include "compiler/pipeline/segment_layout.h"
 #include "planner/plan.h"
 
@@ -23,6 +24,7 @@ struct CompileOptions {
   std::string compileTo;      ///< name of the last phase to run; the IR is then printed. Empty: all
   std::string dumpPhases;     ///< folder for the IR after each phase, "2.partition.mlir"; empty: none
   bool check = false;         ///< guards behind all buffers, and every kernel compared with the interpreter
+  OpenKernelRunner openKernelRunner; ///< the device of a check for GPUs
   std::string kernelFolder;   ///< folder for the kernels, one file per object; empty: none
   bool emitKernels = true;    ///< false: everything but machine code, for memory and timing questions
 };

@@ -20,8 +20,10 @@ const std::vector<Border> &borders() {
       {"model", {"builtin", "func", "model"}, {"model.cotangent"}},
       {"joint", {"builtin", "func", "model"}, {}},
       {"partition", {"builtin", "func", "model", "dist"}, {"dist.reshard"}},
-      {"phases", {"builtin", "func", "model", "dist", "exec"}, {"dist.reshard", "model.cotangent", "exec.fused"}},
-      {"exec", {"builtin", "model", "exec"}, {"exec.fused"}},
+      {"phases",
+       {"builtin", "func", "model", "dist", "exec"},
+       {"dist.reshard", "model.cotangent", "exec.fused", "exec.program", "exec.transfer", "exec.stage"}},
+      {"exec", {"builtin", "model", "exec"}, {"exec.fused", "exec.transfer", "exec.stage"}},
       {"plan", {"builtin", "model", "exec"}, {"exec.fused"}},
   };
   return rows;

@@ -1,5 +1,7 @@
 // `espalier calibrate`: measures this machine and writes a cluster file.
 #include "tools/calibrate.h"
+#include "tools/calibrate_device.h"
+#include "tools/choose_device.h"
 #include "tools/commands.h"
 
 #include "runtime/data/atomic_file.h"
@@ -17,7 +19,7 @@ namespace espalier {
 namespace {
 
 struct CalibrateWords {
-  std::string output, name;
+  std::string output, name, target = "cpu", device;
   int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
   double seconds = 0.1;
 };
@@ -31,6 +33,15 @@ std::string nameOf(const std::string &output) {
   return isWord ? name : name.empty() ? "measured" : "measured_" + name;
 }
 
+std::string measure(const CalibrateWords &words) {
+  std::string name = nameOf(words.name.empty() ? words.output : words.name);
+  if (words.target == "cpu")
+    return clusterYaml(name, measureMachine(words.ranks, words.seconds));
+  if (words.device == "emulated")
+    loadEmulatedDevice(/*devices=*/2);
+  return deviceClusterYaml(name, measureDevice(words.seconds));
+}
+
 } // namespace
 
 void addCalibrateCommand(CLI::App &app, int &) {
@@ -38,6 +49,10 @@ void addCalibrateCommand(CLI::App &app, int &) {
   auto words = std::make_shared<CalibrateWords>();
   calibrate->add_option("-o,--output", words->output, "the cluster file to write; default: standard output");
   calibrate->add_option("--name", words->name, "name of the cluster; default: that of the file");
+  calibrate->add_option("--target", words->target, "cpu (default), or cuda: the GPUs that the driver shows")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  calibrate->add_option("--device", words->device, "of --target cuda: cuda (default) or emulated, to try the command")
+      ->check(CLI::IsMember({"cuda", "emulated"}));
   calibrate->add_option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores")
       ->check(CLI::Range(1, 256));
   calibrate->add_option("--seconds", words->seconds, "least time of each of a dozen measurements")
@@ -48,8 +63,9 @@ void addCalibrateCommand(CLI::App &app, int &) {
     std::optional<rt::AtomicFile> file; // opened first: what cannot be written is not measured
     if (!words->output.empty())
       file.emplace(words->output);
-    std::string name = nameOf(words->name.empty() ? words->output : words->name);
-    std::string text = clusterYaml(name, measureMachine(words->ranks, words->seconds));
+    if (!words->device.empty() && words->target != "cuda")
+      throw CLI::ValidationError("--device", "is of --target cuda");
+    std::string text = measure(*words);
     if (!file) {
       fmt::print("{}", text);
       return;

@@ -80,6 +80,8 @@ rt::Comm commOf(const Topology &topology, const std::string &wish, const std::st
 
 /// How ranks of a plan for GPUs do: as processes, but as threads where one process has to see all tensors.
 rt::Comm cudaCommOf(const Topology &topology, const std::string &wish, const rt::RunOptions &options) {
+  if (!topology.isOneHost())
+    return rt::Comm::hosts;
   bool isAlone = topology.world == 1 || options.keepGradients || options.keepParameters;
   bool isLocal = wish == "local" || (isAlone && wish.empty());
   return isLocal && !topology.isProcessPerRank() ? rt::Comm::local : rt::Comm::shm;
@@ -131,7 +133,7 @@ std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const s
   if (!isCuda && wish == "nccl")
     throw rt::PlanError(fmt::format("--comm nccl is for plans for CUDA, {} is one for {}", file, plan.target()));
   options.comm = isCuda ? cudaCommOf(topology, wish, options) : commOf(topology, wish, file);
-  if (options.comm == rt::Comm::mpi)
+  if (options.comm == rt::Comm::mpi || options.comm == rt::Comm::hosts)
     topology.meeting.clear();
   options.sharesDevices = words.sharesDevices;
   options.token = readToken(words.tokenFile);

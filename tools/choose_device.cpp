@@ -10,19 +10,15 @@
 #include <fmt/format.h>
 
 namespace espalier {
-namespace {
 
-/// One device for each of the ranks, which are threads of this process.
-void loadEmulatedDevice(int ranks) {
-  setenv("ESPALIER_EMULATOR_DEVICES", std::to_string(ranks).c_str(), /*overwrite=*/0);
+void loadEmulatedDevice(int devices) {
+  setenv("ESPALIER_EMULATOR_DEVICES", std::to_string(devices).c_str(), /*overwrite=*/0);
   std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   std::filesystem::path folder = here.parent_path() / "emulator";
   for (const char *name : {"libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"})
     if (!dlopen((folder / name).c_str(), RTLD_NOW | RTLD_GLOBAL))
       throw rt::PlanError(fmt::format("the emulated device is not built: {}; ./dev build makes it", dlerror()));
 }
-
-} // namespace
 
 void chooseDevice(const std::string &device, const rt::pb::Plan &plan, const std::string &file) {
   std::string target = device == "emulated" ? "cuda" : device;
@@ -31,7 +27,7 @@ void chooseDevice(const std::string &device, const rt::pb::Plan &plan, const std
         fmt::format("{} is compiled for {}, which --device {} does not run; compile it with --target {}", file,
                     plan.target(), device, target));
   if (device == "emulated")
-    loadEmulatedDevice(rt::Mesh(plan.mesh()).ranks());
+    loadEmulatedDevice(rt::Mesh(plan.mesh()).ranks()); // one for each rank
 }
 
 } // namespace espalier

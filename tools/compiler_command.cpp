@@ -5,6 +5,7 @@
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
+#include "tools/device_kernels.h"
 #include "tools/rank_table_words.h"
 
 #include <dlfcn.h>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr const char *libraryName = "libespalier_compiler.so";
 
-using CompilerMain = int (*)(int argc, char **argv);
+using CompilerMain = int (*)(int argc, char **argv, const OpenKernelRunner &openKernelRunner);
 
 /// The library's entry. Never unloaded: LLVM does not survive that.
 CompilerMain loadCompiler() {
@@ -84,7 +85,7 @@ void addCompilerCommands(CLI::App &app, int &exitCode, int argc, char **argv) {
       for (std::string &word : words)
         pointers.push_back(word.data());
       pointers.push_back(nullptr);
-      exitCode = loadCompiler()(static_cast<int>(words.size()), pointers.data());
+      exitCode = loadCompiler()(static_cast<int>(words.size()), pointers.data(), openDeviceKernels);
       if (exitCode == Success && isCompile)
         exitCode = verifyWritten(outputOf(argc, argv));
     });

@@ -1,6 +1,7 @@
 #include "tools/generate_words.h"
 
 #include "runtime/status.h"
+#include "tools/choose_device.h"
 #include "tools/data_command.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,8 @@ void addModelOptions(CLI::App &command, ModelWords &words) {
   command.add_option("--checkpoint", words.checkpoint,
                      "a checkpoint, the folder of a run (its newest one), or a folder of transformers or Megatron; "
                      "default: the plan's load_checkpoint");
+  command.add_option("--device", words.device, "cpu, cuda or emulated; default: what the plan is compiled for")
+      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
   command.add_option("--threads", words.threads, "threads per rank; default: cores / ranks")
       ->check(CLI::Range(1, 1024));
   addTokenizerOptions(command, words.tokenizer);
@@ -28,6 +31,7 @@ Model openModel(const ModelWords &words) {
   if (weights.empty())
     throw rt::PlanError(
         fmt::format("{}: names no weights; give --checkpoint FOLDER, or load_checkpoint in the run file", words.plan));
+  chooseDevice(words.device, plan, words.plan);
   if (words.tokenizerGiven->count() > 0)
     model.tokenizer = rt::openTokenizer(words.tokenizer);
   rt::RunOptions options;

@@ -14,7 +14,7 @@
 namespace espalier {
 
 struct ModelWords {
-  std::string plan;
+  std::string plan, device;
   std::filesystem::path checkpoint;
   int threads = 0;
   CommWords comm;
@@ -22,7 +22,7 @@ struct ModelWords {
   CLI::Option *tokenizerGiven = nullptr;
 };
 
-/// The plan, --checkpoint, --threads and the tokenizer's options.
+/// The plan, --checkpoint, --device, --threads and the tokenizer's options.
 void addModelOptions(CLI::App &command, ModelWords &words);
 
 /// A plan for generation with what it needs to begin.

@@ -4,6 +4,7 @@
 
 #include "runtime/launch/frames.h"
 #include "runtime/status.h"
+#include "tools/run_status.h"
 
 #include <algorithm>
 #include <chrono>
@@ -24,8 +25,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// After one host ended ill the others report and end by themselves; after a signal they save first.
-constexpr std::chrono::seconds afterFailure{10}, afterSignal{600};
+/// After one host ended ill the others have heard of it, or have missed the same, and end by themselves; after a signal
+/// they save first.
+constexpr std::chrono::milliseconds afterFailure{1500}, afterSignal{600000};
 /// ssh's own status where it does not reach a host.
 constexpr int unreached = 255;
 
@@ -79,7 +81,7 @@ public:
 
 private:
   void reap();
-  void askToEnd(std::chrono::seconds patience);
+  void askToEnd(std::chrono::milliseconds patience);
   void takeSignal();
 
   const std::string &command;
@@ -110,7 +112,7 @@ Hosts::~Hosts() {
   sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Hosts::askToEnd(std::chrono::seconds patience) {
+void Hosts::askToEnd(std::chrono::milliseconds patience) {
   for (HostProcess &process : processes)
     closeInput(process);
   if (!end)
@@ -138,7 +140,7 @@ void Hosts::reap() {
     closeInput(process);
     if (*process.status == 0 || result != 0)
       continue;
-    result = *process.status == unreached ? 1 : *process.status;
+    result = isStatusOfRun(*process.status) ? *process.status : 1; // a host may have died
     if (*process.status == unreached)
       fmt::print(stderr, "espalier: error: {} cannot be reached: {} ended with status 255; all hosts stopped\n",
                  process.address, command);

@@ -18,7 +18,8 @@ std::string makeRendezvous(const std::string &address);
 
 /// Runs `command ADDRESS LINE` for each, with the token on standard input, and waits for all. Their output is this
 /// process's. A signal that asks for an end, or the first that ends ill, asks all others to end by closing their input;
-/// who has not ended a while later is killed. Returns the status of the first that ended ill, or 0. Throws PlanError
+/// who has not ended a while later is killed. Returns the status of the first that ended ill, 1
+/// where that is none of a run's, or 0. Throws PlanError
 /// where the command cannot be started.
 int runHostLines(const std::string &command, const std::vector<HostLine> &lines, const std::string &token);
 

@@ -42,8 +42,8 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ran
   for (const Host &host : hosts)
     places.push_back(fmt::format("{}:{}", host.address, host.slots));
   // Ranks of several threads are bound to no core.
-  std::vector<std::string> line = {"mpirun", "-np",     std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")),
-                                   "--bind-to", "none"};
+  std::vector<std::string> line = {
+      "mpirun", "-np", std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")), "--bind-to", "none"};
   if (!words.ssh.empty())
     line.insert(line.end(), {"--mca", "plm_rsh_agent", words.ssh});
   line.push_back(ownFile());

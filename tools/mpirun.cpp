@@ -1,10 +1,10 @@
-// mpirun kills its ranks a second after it is asked to end, which is too soon for a checkpoint. It has a process group of
-// its own, as a terminal sends a signal to all of one.
+// mpirun kills its ranks a second after it is asked to end, which is too soon for a checkpoint. It has a process group
+// of its own, as a terminal sends a signal to all of one.
 #include "tools/mpirun.h"
 
 #include "runtime/status.h"
+#include "tools/run_status.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -63,17 +63,16 @@ pid_t start(std::vector<std::string> &line, const sigset_t &mask) {
     waitpid(id, nullptr, 0);
   close(ends[0]);
   if (error != 0)
-    throw rt::PlanError(fmt::format("CPU plans are launched by mpirun, which cannot be started ({}); install openmpi-bin",
-                                    std::strerror(error)));
+    throw rt::PlanError(
+        fmt::format("CPU plans are launched by mpirun, which cannot be started ({}); install openmpi-bin",
+                    std::strerror(error)));
   return id;
 }
 
-/// What mpirun's end means. Where it had to be ended, or crashes while it loses a host, the run has failed; what the ranks
-/// said last may be lost with it.
+/// What mpirun's end means. Where it had to be ended, or crashes while it loses a host, the run has failed; what the
+/// ranks said last may be lost with it.
 int statusFor(int status, int signalHere) {
-  constexpr std::array ofRanks = {0, 1, 2, 3, 128 + SIGHUP, 128 + SIGINT, 128 + SIGUSR1, 128 + SIGPIPE, 128 + SIGTERM};
-  bool isByRanks = WIFEXITED(status) && std::ranges::find(ofRanks, WEXITSTATUS(status)) != ofRanks.end();
-  if (isByRanks)
+  if (WIFEXITED(status) && isStatusOfRun(WEXITSTATUS(status)))
     return signalHere != 0 && WEXITSTATUS(status) == 128 + SIGUSR1 ? 128 + signalHere : WEXITSTATUS(status);
   fmt::print(stderr, "espalier: mpirun ended by {} {}, which no rank did; why the ranks stopped is said above, or in "
                      "--failure-report\n",

@@ -18,6 +18,7 @@
 #include <bit>
 #include <cmath>
 #include <random>
+#include <span>
 
 using namespace mlir;
 
@@ -30,10 +31,39 @@ constexpr double largestNumber = 1e30;
 
 RankedTensorType tensorOf(Type type) { return cast<RankedTensorType>(type); }
 
-/// An object of the plan, mapped for this check.
-class LoadedObject {
+/// The kernels of a plan at one level, ready to run.
+class Code {
 public:
-  explicit LoadedObject(const std::string &bytes) {
+  virtual ~Code() = default;
+  virtual std::string level() const = 0;
+  /// Over the whole extent. False where there is no such kernel.
+  virtual bool run(StringRef symbol, ArrayRef<std::span<char>> buffers, ArrayRef<int64_t> scalars, int64_t extent) = 0;
+};
+
+/// On a device, which `open` gives.
+class DeviceCode : public Code {
+public:
+  DeviceCode(const rt::pb::Plan &plan, const OpenKernelRunner &open) : plan(plan), runner(open(plan)) {}
+
+  std::string level() const override { return runner->level(); }
+  bool run(StringRef symbol, ArrayRef<std::span<char>> buffers, ArrayRef<int64_t> scalars, int64_t extent) override {
+    auto found = llvm::find_if(plan.kernels(), [&](const auto &kernel) { return kernel.symbol() == symbol; });
+    if (found == plan.kernels().end())
+      return false;
+    runner->run(static_cast<uint32_t>(found - plan.kernels().begin()), {buffers.data(), buffers.size()},
+                {scalars.data(), scalars.size()}, extent);
+    return true;
+  }
+
+private:
+  const rt::pb::Plan &plan;
+  std::unique_ptr<KernelRunner> runner;
+};
+
+/// An object of the plan for this processor, mapped for this check.
+class LoadedObject : public Code {
+public:
+  explicit LoadedObject(const rt::pb::Object &object) : name(object.level()) {
     SmallString<128> path;
     int descriptor = -1;
     if (llvm::sys::fs::createTemporaryFile("kernels", "so", descriptor, path))
@@ -41,23 +71,34 @@ public:
     llvm::FileRemover remover(path);
     {
       llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
-      stream << bytes;
+      stream << object.code();
     }
     library = llvm::sys::DynamicLibrary::getLibrary(path.c_str());
   }
-  ~LoadedObject() {
+  ~LoadedObject() override {
     if (library.isValid())
       llvm::sys::DynamicLibrary::closeLibrary(library);
   }
   LoadedObject(const LoadedObject &) = delete;
   LoadedObject &operator=(const LoadedObject &) = delete;
 
-  rt::KernelFunction function(StringRef symbol) {
+  std::string level() const override { return name; }
+  bool run(StringRef symbol, ArrayRef<std::span<char>> buffers, ArrayRef<int64_t> scalars, int64_t extent) override {
     void *address = library.isValid() ? library.getAddressOfSymbol(symbol.str().c_str()) : nullptr;
-    return reinterpret_cast<rt::KernelFunction>(address);
+    if (!address)
+      return false;
+    auto code = reinterpret_cast<rt::KernelFunction>(address);
+    SmallVector<void *> places;
+    for (std::span<char> buffer : buffers)
+      places.push_back(buffer.data());
+    // In two parts, as two threads would.
+    code(places.data(), scalars.data(), 0, extent / 2);
+    code(places.data(), scalars.data(), extent / 2, extent);
+    return true;
   }
 
 private:
+  const std::string name;
   llvm::sys::DynamicLibrary library;
 };
 
@@ -73,15 +114,18 @@ bool hasLevel(StringRef level) {
 /// A kernel's body as a function on small tensors.
 class SmallKernel {
 public:
-  /// Few rows; columns beyond the widest vector, so that there is a whole vector and a tail.
+  /// Few rows; columns beyond the widest vector, so that there is a whole vector and a tail. Kernels for GPUs are made
+  /// for the columns that they have, but for flat ones.
   static constexpr int64_t mostRows = 3, mostColumns = 37, mostOuterColumns = 2;
 
   SmallKernel(exec::KernelOp kernel, const KernelShape &shape)
       : holder(ModuleOp::create(kernel.getLoc())), whole(shape.space) {
+    bool keepsColumns = kernel.getGeometry() && shape.kind != "flat";
     for (auto [index, size] : llvm::enumerate(whole.getShape())) {
       bool isRow = static_cast<int64_t>(index) < shape.split,
            isLast = static_cast<int64_t>(index) + 1 == whole.getRank();
-      sizes.push_back(std::min(size, isRow ? mostRows : isLast ? mostColumns : mostOuterColumns));
+      sizes.push_back(!isRow && keepsColumns ? size
+                                             : std::min(size, isRow ? mostRows : isLast ? mostColumns : mostOuterColumns));
     }
     build(kernel);
     FailureOr<KernelShape> analyzed = analyzeKernel(function.getBody().front(), kernel.getShape(), kernel.getSplit());
@@ -190,7 +234,7 @@ public:
   bool isOverrun() const {
     return llvm::any_of(ArrayRef(bytes).drop_front(count * width), [](char byte) { return byte != pattern; });
   }
-  void *data() { return bytes.data(); }
+  std::span<char> span() { return bytes; }
 
 private:
   static constexpr char pattern = '\xA5';
@@ -231,11 +275,13 @@ public:
   }
 
   /// Where the code differs from the interpreter, in words; empty where it does not.
-  std::string compare(rt::KernelFunction code) {
+  std::string compare(Code &code, StringRef symbol) {
     std::vector<Bytes> memory;
     for (const Tensor &input : inputs)
       memory.emplace_back(input.type).write(input.values);
-    std::vector<Bytes> stored = run(code, memory);
+    std::vector<Bytes> stored;
+    if (!run(code, symbol, memory, stored))
+      return "is missing";
     double bound = roundingBound();
     for (size_t output = 0; output < stored.size(); ++output) {
       const Tensor &result = wanted[output];
@@ -279,13 +325,13 @@ private:
            scalar.getSeed() * context.seed + originOf(scalar.getCoordinates(), context);
   }
 
-  std::vector<Bytes> run(rt::KernelFunction code, std::vector<Bytes> &memory) {
+  /// False where the code has no such kernel.
+  bool run(Code &code, StringRef symbol, std::vector<Bytes> &memory, std::vector<Bytes> &outputs) {
     const KernelShape &shape = kernel.shape();
     SmallVector<int64_t> scalars;
     for (exec::ScalarAttr scalar : shape.scalars)
       scalars.push_back(number(scalar));
     int64_t extent = shape.kind == "flat" ? shape.columns : shape.rows;
-    std::vector<Bytes> outputs;
     for (size_t output = 0; output < shape.outputs.size(); ++output)
       outputs.emplace_back(wanted[output].type);
     if (shape.kind == "column") { // each block of rows leaves sums of its own
@@ -301,18 +347,15 @@ private:
       if (sum.scalar >= 0)
         scalars[sum.scalar] = context.microBatch == 0 ? 1 : 0;
     }
-    SmallVector<void *> buffers;
+    SmallVector<std::span<char>> buffers;
     for (auto [operand, bytes] : llvm::enumerate(memory))
       if (!shape.isAccumulator(operand))
-        buffers.push_back(bytes.data());
+        buffers.push_back(bytes.span());
     for (int64_t slot : shape.slots)
-      buffers.push_back(&slots[slot]);
+      buffers.emplace_back(reinterpret_cast<char *>(&slots[slot]), sizeof(float));
     for (Bytes &bytes : outputs)
-      buffers.push_back(bytes.data());
-    // In two parts, as two threads would.
-    code(buffers.data(), scalars.data(), 0, extent / 2);
-    code(buffers.data(), scalars.data(), extent / 2, extent);
-    return outputs;
+      buffers.push_back(bytes.span());
+    return code.run(symbol, buffers, scalars, extent);
   }
 
   double sumOfBlocks(const Bytes &stored, const Tensor &result, int64_t i) const {
@@ -348,8 +391,7 @@ private:
   int64_t blocks = 1;
 };
 
-LogicalResult checkKernel(exec::KernelOp kernel, const rt::pb::Plan &plan,
-                          MutableArrayRef<std::unique_ptr<LoadedObject>> objects) {
+LogicalResult checkKernel(exec::KernelOp kernel, ArrayRef<std::unique_ptr<Code>> codes) {
   auto shape = analyzeKernel(kernel.getBody().front(), kernel.getShape(), kernel.getSplit());
   if (failed(shape))
     return kernel.emitOpError("is not a kernel of shape ") << kernel.getShape();
@@ -361,32 +403,32 @@ LogicalResult checkKernel(exec::KernelOp kernel, const rt::pb::Plan &plan,
     Trial trial(small, mesh, round);
     if (llvm::Error error = trial.evaluate())
       return kernel.emitOpError("'") << kernel.getSymName() << "': " << llvm::toString(std::move(error));
-    for (auto [object, loaded] : llvm::zip_equal(plan.objects(), objects)) {
-      if (!loaded)
-        continue;
-      rt::KernelFunction code = loaded->function(kernel.getSymName());
-      std::string fault = code ? trial.compare(code) : "is missing";
-      if (!fault.empty())
-        return kernel.emitOpError("'") << kernel.getSymName() << "' at " << object.level() << " " << fault;
-    }
+    for (const std::unique_ptr<Code> &code : codes)
+      if (std::string fault = trial.compare(*code, kernel.getSymName()); !fault.empty())
+        return kernel.emitOpError("'") << kernel.getSymName() << "' at " << code->level() << " " << fault;
   }
   return success();
 }
 
 } // namespace
 
-LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan) {
+LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan, const OpenKernelRunner &open) {
   if (plan.kernels_size() == 0)
     return success();
-  std::vector<std::unique_ptr<LoadedObject>> objects;
+  std::vector<std::unique_ptr<Code>> codes;
+  if (exec::isCuda(module) && open)
+    codes.push_back(std::make_unique<DeviceCode>(plan, open));
   for (const rt::pb::Object &object : plan.objects())
-    objects.push_back(hasLevel(object.level()) ? std::make_unique<LoadedObject>(object.code()) : nullptr);
-  if (llvm::none_of(objects, [](const auto &object) { return object != nullptr; }))
-    return module.emitError("this processor runs none of the plan's kernels, so that they cannot be checked here");
+    if (hasLevel(object.level()))
+      codes.push_back(std::make_unique<LoadedObject>(object));
+  if (codes.empty())
+    return module.emitError("nothing here runs the plan's kernels, so that they cannot be checked");
   LogicalResult result = success();
-  for (auto kernel : module.getOps<exec::KernelOp>())
-    if (failed(checkKernel(kernel, plan, objects)))
+  for (auto kernel : module.getOps<exec::KernelOp>()) {
+    bool hasBody = !kernel.getBody().front().without_terminator().empty(); // the others stand for calls
+    if (hasBody && failed(checkKernel(kernel, codes)))
       result = failure(); // all faults of a plan at once
+  }
   return result;
 }
 

@@ -172,6 +172,30 @@ void describeAttentionDelta(exec::KernelOp op, Description &kernel) {
   kernel.write(pb::F32, {extent});
 }
 
+/// A cache is kept but for the rows that are written: as a whole it is the same value afterwards.
+void describeCache(exec::KernelOp op, Description &kernel) {
+  using namespace cuda;
+  pb::DataType type = dataType(typeParameter(op, "type"));
+  Reach tokens = {scalar(CacheBatch), scalar(CacheTokens)};
+  Reach cache = {scalar(CacheBatch), scalar(CacheKvHeads), scalar(CacheContext), scalar(CacheHeadDim)};
+  Reach rows = {extent, scalar(CacheHeadDim)};
+  bool keeps = op.getShape() == "keep_rows";
+  for (int i = 0; i < (keeps ? 2 : 1); ++i)
+    kernel.read(type, rows);
+  kernel.read(pb::I32, tokens);
+  for (int i = 0; i < 2; ++i)
+    kernel.add(keeps ? pb::Operand::UPDATE : pb::Operand::READ, type, cache);
+  if (!keeps)
+    kernel.write(type, rows);
+}
+
+void describeTakeRow(exec::KernelOp op, Description &kernel) {
+  pb::DataType type = dataType(cuda::typeParameter(op, "type"));
+  kernel.read(type, {extent, scalar(0), scalar(1)});
+  kernel.read(pb::I32, {extent});
+  kernel.write(type, {extent, scalar(1)});
+}
+
 void describeEmbed(exec::KernelOp op, Description &kernel) {
   kernel.read(dataType(cuda::typeParameter(op, "from")), {scalar(1), scalar(2)});
   kernel.read(pb::I32, {extent});
@@ -241,6 +265,9 @@ Describe describerOf(StringRef shape) {
                                                        {"attention_delta", describeAttentionDelta},
                                                        {"attention_key_gradient", describeAttention},
                                                        {"attention_query_gradient", describeAttention},
+                                                       {"keep_rows", describeCache},
+                                                       {"attend_cache", describeCache},
+                                                       {"take_row", describeTakeRow},
                                                        {"embed", describeEmbed},
                                                        {"order_tokens", describeOrderTokens},
                                                        {"sum_segments", describeSegments},

@@ -1,6 +1,5 @@
 #include "compiler/plan/choose_generation.h"
 
-#include "compiler/driver.h"
 #include "compiler/plan/choose_plan.h"
 
 #include <algorithm>
@@ -9,19 +8,6 @@
 namespace espalier {
 
 namespace {
-
-/// Bytes of the fullest stage's arena; nothing where the plan does not compile.
-std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
-  CompileOptions sizesOnly;
-  sizesOnly.emitKernels = false;
-  std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
-  if (!compiled)
-    return std::nullopt;
-  uint64_t bytes = 0;
-  for (const rt::pb::Stage &stage : compiled->plan.stages())
-    bytes = std::max<uint64_t>(bytes, stage.arena_bytes(rt::pb::DEVICE));
-  return bytes;
-}
 
 /// What a plan for training has and one for generation has not.
 planner::Plan generationPlan(RunConfig run, int tp, int pp) {

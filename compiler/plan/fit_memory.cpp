@@ -89,6 +89,15 @@ std::string fitWithoutMargin(const ClusterConfig &cluster, double bytes) {
   return "; fits with " + planner::withoutMargin(all);
 }
 
+std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+  CompileOptions sizesOnly;
+  sizesOnly.emitKernels = false;
+  std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
+  if (!compiled)
+    return std::nullopt;
+  return fullestStage(compiled->plan).arena_bytes(rt::pb::DEVICE);
+}
+
 std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                          const rt::pb::Plan &compiled) {
   uint64_t limit = compiled.memory_limit_bytes();
@@ -103,29 +112,14 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
                                  planner::describeBytes(static_cast<double>(stage.arena_bytes(rt::pb::DEVICE))),
                                  planner::describeBytes(limit), describePlan(plan), classes);
   text += fitWithoutMargin(run.cluster, static_cast<double>(stage.arena_bytes(rt::pb::DEVICE)));
-  CompileOptions sizesOnly;
-  sizesOnly.emitKernels = false;
-  for (const Change &change : changesOf(run, plan)) {
-    std::optional<Compiled> changed = compileRun(context, run, change.plan, sizesOnly);
-    if (changed && fullestStage(changed->plan).arena_bytes(rt::pb::DEVICE) <= limit)
-      return text + fmt::format("; fits with {} ({})", change.name,
-                                planner::describeBytes(
-                                    static_cast<double>(fullestStage(changed->plan).arena_bytes(rt::pb::DEVICE))));
-  }
+  for (const Change &change : changesOf(run, plan))
+    if (std::optional<uint64_t> bytes = arenaBytes(context, run, change.plan); bytes && *bytes <= limit)
+      return text +
+             fmt::format("; fits with {} ({})", change.name, planner::describeBytes(static_cast<double>(*bytes)));
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
 }
 
 namespace {
-
-/// Bytes of the compiled plan's fullest stage; nothing when it does not compile.
-std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
-  CompileOptions sizesOnly;
-  sizesOnly.emitKernels = false;
-  std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
-  if (!compiled)
-    return std::nullopt;
-  return fullestStage(compiled->plan).arena_bytes(rt::pb::DEVICE);
-}
 
 std::string join(const std::vector<std::string> &parts) { return fmt::format("{}", fmt::join(parts, "; ")); }
 

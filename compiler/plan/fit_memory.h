@@ -17,6 +17,9 @@ namespace espalier {
 /// but no more than there are; else empty.
 std::string fitWithoutMargin(const ClusterConfig &cluster, double bytes);
 
+/// Bytes of the fullest stage's arena once the plan is compiled; nothing when it does not compile.
+std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan);
+
 struct ChosenPlan {
   std::optional<planner::Plan> plan;
   std::string reason;        ///< why there is none

@@ -31,8 +31,10 @@ enum class MessageKind : uint16_t {
   Done,      ///< the sender's ranks have ended well
   Settled,   ///< the sender's ranks have ended after a failure
   Report,    ///< server: all that is known of the failure
+  Words,     ///< a rank's contribution to a round
+  Gathered,  ///< server: those of all its members
 };
-constexpr uint16_t messageKinds = 11;
+constexpr uint16_t messageKinds = 13;
 
 struct Message {
   MessageKind kind = MessageKind::Hello;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace espalier::rt::launch {
@@ -12,10 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// How long one that is not first tries to reach the first.
-constexpr Milliseconds joinTime{5000};
 /// Looks for which the first one waits for what others' ranks waited for, and they for its report.
 constexpr int reportLooks = 6;
+/// The first launcher among those who contribute to its rounds.
+constexpr int self = -1;
 
 std::string printFailure(const Failure &failure, const std::map<int, std::string> &waits) {
   Json list = Json::array();
@@ -69,7 +70,7 @@ void Launchers::open(const Meeting &meeting) {
       server = std::make_unique<ControlServer>(meeting.endpoint, meeting.token, own, world);
       notices.post(channelNotice, fmt::format("{}:{}", meeting.endpoint.host, server->port()));
     } else {
-      client = std::make_unique<ControlClient>(meeting.endpoint, meeting.token, own, joinTime);
+      client = std::make_unique<ControlClient>(meeting.endpoint, meeting.token, own, meeting.joinTime);
       peers[-1].member.host = fmt::format("{}:{}", meeting.endpoint.host, meeting.endpoint.port);
       peers[-1].member.ranks = {0};
       if (verdict.failure()) // its rank has failed meanwhile
@@ -84,11 +85,14 @@ void Launchers::open(const Meeting &meeting) {
   }
 }
 
+void Launchers::serve(std::vector<RankLine> lines) { ranks = RankLines(std::move(lines)); }
+
 void Launchers::addHandles(std::vector<pollfd> &handles) const {
   if (server)
     server->addHandles(handles);
   if (client)
     client->addHandles(handles);
+  ranks.addHandles(handles);
 }
 
 void Launchers::turn(bool isLook) {
@@ -106,6 +110,7 @@ void Launchers::turn(bool isLook) {
     send({MessageKind::Roster, printMembers(roster)});
   }
   carryNotices();
+  carryWords();
   if (isLook) {
     send({MessageKind::Heartbeat, ""});
     countSilence();
@@ -178,6 +183,12 @@ void Launchers::hearMessage(int from, const Message &message) {
   case MessageKind::Blob:
     carry(from, message);
     break;
+  case MessageKind::Words:
+    gather(message.payload, from);
+    break;
+  case MessageKind::Gathered:
+    ranks.deliver(message.payload);
+    break;
   default:
     break;
   }
@@ -223,6 +234,26 @@ void Launchers::carry(int from, const Message &notice) {
   for (auto &[number, peer] : peers)
     if (server && number != from)
       server->send(number, notice);
+}
+
+void Launchers::carryWords() {
+  for (const std::string &words : ranks.take())
+    if (server)
+      gather(words, self);
+    else if (client)
+      client->send({MessageKind::Words, words});
+}
+
+/// At the first one.
+void Launchers::gather(const std::string &words, int from) {
+  std::optional<Rounds::Whole> whole = server ? rounds.add(parseContribution(words), from) : std::nullopt;
+  if (!whole)
+    return;
+  std::string gathered = print(whole->gathered);
+  for (int peer : whole->from)
+    if (peer != self)
+      server->send(peer, {MessageKind::Gathered, gathered});
+  ranks.deliver(gathered);
 }
 
 void Launchers::send(const Message &message) {
@@ -294,6 +325,20 @@ bool Launchers::speaks() const {
 bool Launchers::hasFirstEnded() const {
   auto first = peers.find(-1);
   return first != peers.end() && first->second.isLost;
+}
+
+std::string Launchers::missing() const {
+  std::set<int> absent;
+  for (int rank = 0; rank < world; ++rank)
+    absent.insert(rank);
+  for (const Member &member : server ? server->members() : std::vector<Member>())
+    for (int rank : member.ranks)
+      absent.erase(rank);
+  return fmt::format("{}", fmt::join(absent, ", "));
+}
+
+bool Launchers::haveLeft() const {
+  return std::ranges::all_of(peers, [](auto &entry) { return entry.second.isDone || entry.second.isLost; });
 }
 
 void Launchers::leave() { send({MessageKind::Done, ""}); }

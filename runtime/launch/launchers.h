@@ -6,6 +6,7 @@
 #include "runtime/launch/notices.h"
 #include "runtime/launch/verdict.h"
 #include "runtime/launch/watch.h"
+#include "runtime/launch/words.h"
 
 #include <functional>
 #include <map>
@@ -21,6 +22,7 @@ struct Meeting {
   Member own;
   int world = 1;
   bool isFirst = false;
+  Milliseconds joinTime{5000}; ///< for which one that is not first tries to reach the first
 };
 
 /// Names of notices that stay on a host begin so.
@@ -34,6 +36,9 @@ public:
   /// others, theirs come here. The notices outlive this.
   Launchers(std::function<std::optional<Meeting>()> whereTo, Notices &notices, const Patience &patience);
   ~Launchers();
+
+  /// From now on carries what ranks of this host say to those of others.
+  void serve(std::vector<RankLine> lines);
 
   /// What to poll to be woken when another launcher says something.
   void addHandles(std::vector<pollfd> &handles) const;
@@ -57,8 +62,15 @@ public:
   /// Whether the first launcher has ended; false at itself.
   bool hasFirstEnded() const;
 
+  /// Whether all ranks of the run have a launcher that was heard of.
+  bool isComplete() const { return !roster.empty(); }
+  /// At the first one: the ranks that have none, in words.
+  std::string missing() const;
+
   /// This host's ranks have ended well.
   void leave();
+  /// Whether all others have said so, or are lost.
+  bool haveLeft() const;
 
 private:
   void open(const Meeting &meeting);
@@ -69,6 +81,8 @@ private:
   void countSilence();
   void carryNotices();
   void carry(int from, const Message &notice);
+  void carryWords();
+  void gather(const std::string &words, int from);
   void decide();
   void send(const Message &message);
   void finishReport();
@@ -87,6 +101,8 @@ private:
   bool isFirst = false, isServerLost = false, isRosterTold = false;
   std::unique_ptr<ControlServer> server; ///< at the first one
   std::unique_ptr<ControlClient> client; ///< at the others
+  RankLines ranks{{}};
+  Rounds rounds;             ///< at the first one
   std::map<int, Peer> peers;             ///< by the server's numbers; at a client the first one alone, as -1
   std::vector<Member> roster;            ///< once told
 

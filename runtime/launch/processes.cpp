@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -243,24 +244,28 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
   return reported ? reported : seen;
 }
 
+bool takeTurns(launch::Launchers &others, const Patience &patience, int mostLooks,
+               const std::function<bool()> &isOver) {
+  std::vector<Neighbour> none, gone;
+  Looks looks(patience.lookMilliseconds);
+  for (int passed = 0; !isOver() && passed < mostLooks;) {
+    waitForNews({}, none, gone, &others, looks.millisecondsLeft());
+    bool isLook = looks.isOver();
+    others.turn(isLook);
+    passed += isLook;
+  }
+  return isOver();
+}
+
 RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience) {
   others.settle(std::move(waiting));
-  std::vector<Neighbour> none, gone;
-  for (Looks looks(patience.lookMilliseconds); !others.hasReport();) {
-    waitForNews({}, none, gone, &others, looks.millisecondsLeft());
-    others.turn(looks.isOver());
-  }
+  takeTurns(others, patience, INT_MAX, [&] { return others.hasReport(); });
   return others.report();
 }
 
 void awaitSpeaker(launch::Launchers &others, const Patience &patience) {
   constexpr int mostLooks = 5;
-  std::vector<Neighbour> none, gone;
-  Looks looks(patience.lookMilliseconds);
-  for (int passed = 0; passed < mostLooks && !others.hasFirstEnded(); passed += looks.isOver()) {
-    waitForNews({}, none, gone, &others, looks.millisecondsLeft());
-    others.turn(/*isLook=*/false);
-  }
+  takeTurns(others, patience, mostLooks, [&] { return others.hasFirstEnded(); });
 }
 
 } // namespace espalier::rt

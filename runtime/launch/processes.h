@@ -47,6 +47,9 @@ struct Supervision {
 /// `others` a failure here stops their ranks too, and one there these.
 std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how = {});
 
+/// Hears what others say until `isOver`, for so many looks at most; whether it is.
+bool takeTurns(launch::Launchers &others, const Patience &patience, int mostLooks, const std::function<bool()> &isOver);
+
 /// After a failure: says what this host's ranks waited for, and hears what the others' did. Not for long.
 RankFailure settle(launch::Launchers &others, std::vector<Waiting> waiting, const Patience &patience);
 

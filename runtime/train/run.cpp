@@ -91,6 +91,8 @@ RunResult runPlan(const Program &program, const RunOptions &options) {
       return runInProcesses(program, options);
     case Comm::mpi:
       return runOverMpi(program, options);
+    case Comm::hosts:
+      return runOverHosts(program, options);
     }
     return runInThreads(program, options);
   } catch (const RankFailure &error) {

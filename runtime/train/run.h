@@ -38,8 +38,9 @@ struct EvaluationRecord {
   double loss = 0, tokens = 0;
 };
 
-/// What the ranks are to each other: threads of this process, processes of this host, or processes of any hosts.
-enum class Comm { local, shm, mpi };
+/// What the ranks are to each other: threads of this process, processes of this host, or processes of any hosts whose
+/// tensors go over MPI, or between devices.
+enum class Comm { local, shm, mpi, hosts };
 
 /// Whether a plan is for an evaluation: its run trains nothing.
 inline bool isForEvaluation(const pb::Settings &settings) { return settings.run_mode() == "eval"; }

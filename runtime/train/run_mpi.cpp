@@ -4,22 +4,20 @@
 //
 // Every rank opens what the run needs for itself. Rank 0 does it first, as it holds the checkpoints' folder; what any
 // rank is refused ends all of them, and one says why.
-#include "runtime/checksum.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/crash_report.h"
 #include "runtime/launch/channel_address.h"
 #include "runtime/launch/mpi_daemon.h"
-#include "runtime/plan_file.h"
+#include "runtime/train/apart.h"
 #include "runtime/train/failure_report.h"
-#include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
+#include "runtime/train/rank_processes.h"
 #include "runtime/train/run_processes.h"
 #include "runtime/train/stop.h"
 #include "runtime/train/watched_run.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <functional>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -29,26 +27,6 @@ namespace {
 constexpr size_t sharedBytes = size_t{1} << 16;
 constexpr const char *tokenNotice = ".token";
 
-std::optional<Refusal> refusalOf(const std::function<void()> &work) {
-  try {
-    work();
-  } catch (const std::exception &) {
-    return Refusal::current();
-  }
-  return std::nullopt;
-}
-
-/// Ends all ranks where one was refused something: the first of these with its own words.
-void requireNone(Agreement &agreement, int rank, const std::optional<Refusal> &own) {
-  std::vector<std::string> words = agreement.tell(own ? std::to_string(own->status) : "");
-  auto refused = std::ranges::find_if(words, [](const std::string &word) { return !word.empty(); });
-  if (refused == words.end())
-    return;
-  if (refused - words.begin() == rank)
-    own->raise();
-  throw ReportedElsewhere(std::stoi(*refused));
-}
-
 /// The life of one rank, in a process of its own.
 class MpiRank {
 public:
@@ -56,20 +34,12 @@ public:
       : program(program), options(options), host(host), results(results) {}
 
   int run() {
-    try {
-      return work();
-    } catch (const RankStopped &) {
-      return 1;
-    } catch (const std::exception &) {
-      results.write({.refusal = Refusal::current()});
-      return 0; // told: there is nothing left to do
-    }
+    return runTold(results, [&] { return work(); });
   }
 
 private:
   int work();
   void tellChannel(Agreement &agreement, int rank);
-  void open(Agreement &agreement, int rank);
 
   const Program &program;
   const RunOptions &options;
@@ -87,7 +57,7 @@ int MpiRank::work() {
   std::unique_ptr<Communicator> communicator = world.communicator();
   Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
   tellChannel(agreement, rank);
-  open(agreement, rank);
+  prepareApart(prepared, program, options, agreement, rank);
   auto abort = [&](const Failure &failure) {
     host.abort(failure);
     world.abort(failure);
@@ -115,22 +85,6 @@ void MpiRank::tellChannel(Agreement &agreement, int rank) {
   host.notices().post(launch::channelNotice, told.substr(0, end));
 }
 
-void MpiRank::open(Agreement &agreement, int rank) {
-  ProcessPlace place{.hostRanks = options.hostRanks(program.mesh().ranks()), .hasFirst = rank == 0};
-  auto prepare = [&] { prepared.emplace(program, options, place); };
-  requireNone(agreement, rank, rank == 0 ? refusalOf(prepare) : std::nullopt);
-  bool hasToken = prepared && prepared->checkpoints;
-  place.token = agreement.first(rank > 0 ? "" : hasToken ? prepared->checkpoints->token() : "none");
-  requireNone(agreement, rank, rank > 0 ? refusalOf(prepare) : std::nullopt);
-}
-
-launch::Member memberOf(const Program &program, int rank) {
-  char name[256] = {};
-  std::string bytes = planFileBytes(program.plan());
-  return {checksumText(std::as_bytes(std::span(bytes))), program.plan().compiler(), {rank},
-          gethostname(name, sizeof name - 1) == 0 ? name : "", getpid()};
-}
-
 std::string makeToken() {
   std::string token;
   for (uint8_t byte : launch::makeNonce())
@@ -140,7 +94,7 @@ std::string makeToken() {
 
 /// Where launchers meet: the first one says so itself, others hear it from their ranks.
 std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
-  launch::Meeting meeting{.own = memberOf(program, host.firstRank()), .world = program.mesh().ranks()};
+  launch::Meeting meeting{.own = memberOf(program, {host.firstRank()}), .world = program.mesh().ranks()};
   meeting.isFirst = host.firstRank() == 0;
   std::optional<std::string> token = host.notices().find(tokenNotice), address;
   if (!meeting.isFirst)

@@ -2,12 +2,12 @@
 // it in their memory. Where a launcher started one for each rank, each of these starts its own rank and watches.
 #include "runtime/train/run_processes.h"
 
-#include "runtime/checksum.h"
 #include "runtime/crash_report.h"
 #include "runtime/launch/host_meeting.h"
 #include "runtime/train/failure_report.h"
 #include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
+#include "runtime/train/rank_processes.h"
 #include "runtime/train/stop.h"
 #include "runtime/train/watched_run.h"
 
@@ -22,35 +22,6 @@ namespace {
 /// How long processes that were started apart wait for each other.
 constexpr launch::Milliseconds startTogether{60000};
 
-/// Of a rank of this host.
-DevicePlace deviceOf(const RunOptions &options, int rank) {
-  DevicePlace place = {rank, options.sharesDevices};
-  if (!options.topology)
-    return place;
-  const std::vector<int> &ranks = options.topology->ranks, &devices = options.topology->devices;
-  auto found = std::ranges::find(ranks, rank);
-  if (size_t index = found - ranks.begin(); index < devices.size())
-    place.ordinal = devices[index];
-  return place;
-}
-
-/// What the ranks of this process find here, before there are any.
-void requireDevices(const Program &program, const RunOptions &options, std::span<const int> ranks) {
-  std::vector<DeviceDemand> demands;
-  for (int rank : ranks)
-    demands.push_back({rank, deviceOf(options, rank)});
-  std::string devices = program.backend().requireDevices(demands);
-  if (options.log)
-    fmt::print("{}", devices);
-}
-
-/// What processes cannot bring home.
-void requireRecordsOnly(const RunOptions &options) {
-  if (options.keepGradients || options.keepParameters)
-    throw PlanError("--dump-gradients and --dump-parameters gather in one process; leave out --processes, or give "
-                    "--comm local");
-}
-
 /// Ranks of this host, a part of which this process has, together with others that were started beside it.
 class HostRun {
 public:
@@ -59,7 +30,6 @@ public:
 
 private:
   bool hasFirst() const { return ranks.front() == 0; }
-  launch::Member member() const;
   void open();
   void visit();
   int runProcess(int rank);
@@ -86,21 +56,13 @@ HostRun::HostRun(const Program &program, const RunOptions &options)
     : program(program), options(options), ranks(ranksOf(program, options)) {
   requireRecordsOnly(options);
   requireDevices(program, options, ranks);
-  if (options.topology && !options.topology->isOneHost())
-    throw PlanError(fmt::format("the ranks of {} hosts cannot share memory; start one host, or mpirun for several",
-                                options.topology->nodes));
   shareStopSignal();
   if (options.topology && !options.topology->meeting.empty())
-    meeting.emplace(*options.topology, member(), startTogether, options.stopSignal);
+    meeting.emplace(*options.topology, memberOf(program, ranks), startTogether, options.stopSignal);
   if (hasFirst())
     open();
   else
     visit();
-}
-
-launch::Member HostRun::member() const {
-  std::string bytes = planFileBytes(program.plan());
-  return {checksumText(std::as_bytes(std::span(bytes))), program.plan().compiler(), ranks, /*host=*/"", getpid()};
 }
 
 /// Others wait for what the first process opens: it holds the checkpoints' folder.

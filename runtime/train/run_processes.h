@@ -12,6 +12,10 @@ RunResult runInProcesses(const Program &program, const RunOptions &options);
 /// Bytes that all ranks together allocate of what they share: their arenas, unless these lie on devices.
 size_t sharedBytesOf(const Program &program);
 
+/// The same for ranks of several hosts, which meet at the topology's rendezvous with a token that all of them know.
+/// Their tensors go over NCCL. Throws as runPlan does in the process that speaks; ReportedElsewhere in the others.
+RunResult runOverHosts(const Program &program, const RunOptions &options);
+
 /// Runs one rank, this process, among those that mpirun or srun started. Throws as runPlan does in the process that
 /// reports; ReportedElsewhere in the others.
 RunResult runOverMpi(const Program &program, const RunOptions &options);

@@ -4,9 +4,9 @@
 
 namespace espalier::rt {
 
-/// From now on SIGTERM, SIGINT, SIGHUP and SIGUSR1 (which mpirun passes on to its ranks, and Slurm is often told to send)
-/// ask the run to end after the step at hand, and a second one ends the process at once with the status of the first, 128
-/// and its number. A SIGHUP that was ignored stays so: that is nohup. For the
+/// From now on SIGTERM, SIGINT, SIGHUP and SIGUSR1 (which mpirun passes on to its ranks, and Slurm is often told to
+/// send) ask the run to end after the step at hand, and a second one ends the process at once with the status of the
+/// first, 128 and its number. A SIGHUP that was ignored stays so: that is nohup. For the
 /// whole process, hence called by the command alone.
 void stopOnSignals();
 

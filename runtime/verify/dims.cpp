@@ -58,6 +58,11 @@ std::optional<Dims> Shapes::of(const pb::Buffer &buffer) const {
   return dims;
 }
 
+bool Shapes::isLess(const pb::Buffer &buffer) const {
+  const pb::Value &value = plan.values(static_cast<int>(buffer.value()));
+  return static_cast<int64_t>(buffer.bytes()) < static_cast<int64_t>(value.elements()) * widthOf(value.type());
+}
+
 pb::Affine Shapes::origin(const Dim &dim, int64_t stride) const {
   pb::Affine affine = index(dim.split, dim.size * stride);
   if (dim.name == "batch")

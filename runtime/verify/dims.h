@@ -50,6 +50,8 @@ public:
 
   /// Of what a buffer holds; nothing for values without a shape. A single element has none.
   std::optional<Dims> of(const pb::Buffer &buffer) const;
+  /// Whether a buffer holds less than its value, which entries of unlike lengths share: its dims are not the buffer's.
+  bool isLess(const pb::Buffer &buffer) const;
   /// Elements of a dimension on all ranks.
   int64_t whole(const Dim &dim) const { return dim.size * mesh.count(dim.split); }
   /// Where a rank's part begins, `stride` for each element: later micro-batches follow with their samples.

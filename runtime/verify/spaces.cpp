@@ -51,6 +51,12 @@ std::string Space::fault() {
   bool walks = std::ranges::any_of(kernel.operands(), [](const pb::Operand &operand) { return operand.walk() > 0; });
   if (kernel.space() == 0)
     return walks ? "walks through rows and columns that no buffer has" : faultOfScalars(0);
+  for (const pb::Buffer &buffer : launch.buffers())
+    if (shapes.isLess(buffer))
+      return ""; // rule E's bytes are all that is known
+  int needed = kernel.shape() == "column" ? 3 : isGenerated() ? 1 : 0;
+  if (launch.scalars_size() < needed)
+    return fmt::format("{} scalars do not say what rows and columns there are", launch.scalars_size());
   std::optional<Dims> dims = shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
   if (!dims)
     return fmt::format("buffer {} is as large as the launch, and its value has no dims", kernel.space() - 1);
@@ -229,7 +235,9 @@ std::string Space::faultOfScalars(size_t rows) {
     pb::Kernel::Scalar use = kernel.uses(i);
     bool isOfSpace = use >= pb::Kernel::FIRST_COLUMN && use != pb::Kernel::SEED && use != pb::Kernel::STREAM;
     bool isOfRows = use >= pb::Kernel::FIRST_SAMPLE && use <= pb::Kernel::ELEMENT_WALK;
-    if (isOfSpace && (space.empty() || (isOfRows && isGenerated() && rows == 0)))
+    bool isOfQueries = use >= pb::Kernel::FIRST_HEAD;
+    bool hasNone = isOfRows && (isGenerated() ? rows == 0 : use != pb::Kernel::FIRST_SAMPLE);
+    if ((isOfSpace && space.empty()) || hasNone || (isOfQueries && (isGenerated() || space.size() < 4)))
       return fmt::format("scalar {} belongs to rows and columns that no buffer has", i);
     pb::Affine right = wanted(use, found, rows);
     if (use == pb::Kernel::ELEMENT_WALK) {
@@ -251,8 +259,8 @@ std::string Space::faultOfScalars(size_t rows) {
 std::string Space::faultOfSizes() const {
   if (!kernel.shape().starts_with("attention"))
     return "";
-  std::optional<Dims> keys = shapes.of(launch.buffers(1));
-  if (space.size() < 4 || space.size() > 5 || !keys || keys->size() != 4)
+  std::optional<Dims> keys = launch.buffers_size() > 1 ? shapes.of(launch.buffers(1)) : std::nullopt;
+  if (launch.scalars_size() < 6 || space.size() < 4 || space.size() > 5 || !keys || keys->size() != 4)
     return fmt::format("queries {} are not those of attention", textOf(space));
   int64_t heads = elementsOf(slice(2, space.size() - 1)), kvHeads = std::max<int64_t>((*keys)[2].size, 1);
   int64_t sizes[] = {space[0].size, space[1].size, (*keys)[1].size, kvHeads, heads / kvHeads, space.back().size};

@@ -21,7 +21,6 @@ private:
   void wait(const Step &step);
   void checkDisjoint(const Step &step);
   void checkUpdate(const Step &step);
-  void checkStates(const Step &step);
   void read(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   bool checkFree(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   void addTo(const Step &step, const Operand &operand);
@@ -148,7 +147,6 @@ void Summarizer::checkUpdate(const Step &step) {
       return add(step, "updates one bucket with what belongs to another");
   if (!total)
     return add(step, "updates a bucket without its gradient");
-  checkStates(step);
   auto elements = [&](const Operand &operand) {
     return std::tuple((operand.span.begin - operand.origin) / info(operand).width,
                       (operand.span.end - operand.span.begin) / info(operand).width, operand.span.part);
@@ -159,20 +157,6 @@ void Summarizer::checkUpdate(const Step &step) {
       add(step, "updates a bucket and writes {} besides", placeOf(operand));
   if (info(*written).part == ValueInfo::Stored && elements(*written) != elements(*total))
     add(step, "updates other elements of a bucket than it has the gradient of");
-}
-
-/// Master, first and second moment are told apart by their order alone: as in the bucket, and so in memory.
-void Summarizer::checkStates(const Step &step) {
-  for (bool isRead : {true, false}) {
-    int64_t last = -1;
-    for (const Operand &operand : step.operands) {
-      if (info(operand).part != ValueInfo::State || isRead != (operand.access == Access::Read))
-        continue;
-      if (operand.span.begin < last)
-        return add(step, "updates a bucket and takes the parts of its state in another order");
-      last = operand.span.begin;
-    }
-  }
 }
 
 void Summarizer::read(const Step &step, const Operand &operand, uint32_t queue) {

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Runs a command on the first of two hosts, which are network namespaces with a cable between them.
 
-Usage: two_hosts.py [--after STEPS cut|die] COMMAND ...
+Usage: two_hosts.py [--after STEPS cut|die|kill] COMMAND ...
 In the command {first} and {second} are the hosts' addresses and {agent} is a program that runs a line on a host, as ssh
-does: agent ADDRESS LINE .... After so many lines of steps the cable is cut, or every process of the second host dies.
+does: agent ADDRESS LINE .... After so many lines of steps the cable is cut, every process of the second host dies, or the last rank of STATUS behind
+--status in the command is killed.
 Prints the command's output, then, where something was done to it, whether it took more than 5 seconds to end, and
 always which processes are left on each host, and `exit CODE`."""
+import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -25,6 +28,12 @@ def processes_of(host):
     states = {pid: pathlib.Path(f"/proc/{pid}/stat") for pid in pids}
     return [int(pid) for pid, stat in states.items()
             if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"]
+
+
+def kill_all(host):
+    for pid in processes_of(host):
+        with contextlib.suppress(ProcessLookupError):  # it died with its parent
+            os.kill(pid, signal.SIGKILL)
 
 
 names = [f"espalier-{os.getpid()}-{letter}" for letter in "ab"]
@@ -62,8 +71,9 @@ with tempfile.TemporaryDirectory() as folder:
         if fate == "cut":
             ip("-n", names[0], "link", "set", cables[0], "down")
         elif fate == "die":
-            for pid in processes_of(names[1]):
-                os.kill(pid, signal.SIGKILL)
+            kill_all(names[1])
+        elif fate == "kill":
+            os.kill(json.loads(pathlib.Path(words[words.index("--status") + 1]).read_text())[-1]["pid"], signal.SIGKILL)
         print(process.communicate(timeout=120)[0], end="")
         if fate:
             while any(processes_of(name) for name in names) and time.monotonic() < begin + 10:
@@ -73,7 +83,6 @@ with tempfile.TemporaryDirectory() as folder:
         print("exit", process.returncode)
     finally:
         for name in names:
-            for pid in processes_of(name):
-                os.kill(pid, signal.SIGKILL)
+            kill_all(name)
             ip("netns", "del", name, check=False)
         ip("link", "del", cables[0], check=False)

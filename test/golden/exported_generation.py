@@ -20,11 +20,17 @@ def run(*words):
     return subprocess.run([espalier, *map(str, words)], text=True, stdout=subprocess.PIPE, check=True, cwd=root).stdout
 
 
+def says_after(model, prompt):
+    """Without a mask of ones every 0 of a prompt would be taken for padding."""
+    whole = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=TOKENS, do_sample=False,
+                           eos_token_id=None, pad_token_id=0)
+    return whole[0, prompt.shape[1]:].tolist()
+
+
 def says(place):
     model = transformers.AutoModelForCausalLM.from_pretrained(place).float().eval()
     with torch.no_grad():
-        return [model.generate(torch.tensor([prompt]), max_new_tokens=TOKENS, do_sample=False, eos_token_id=None,
-                               pad_token_id=0)[0, len(prompt):].tolist() for prompt in PROMPTS]
+        return [says_after(model, torch.tensor([prompt])) for prompt in PROMPTS]
 
 
 model_of(config_of("llama")).float().save_pretrained(folder / "hf")

@@ -47,6 +47,10 @@ public:
       forward();
     else if (call.function == "attention_backward")
       backward();
+    else if (call.function == "attend_cache")
+      attendCache();
+    else if (call.function == "take_row")
+      takeRow();
     else if (call.function == "embed")
       embed();
     else if (call.function == "embed_gradient")
@@ -148,6 +152,41 @@ private:
               {all[0], all[1], all[2], all[4], all[5], delta, all[6], all[8], all[9]}, 2);
     attention(AttentionPass::QueryGradient, "attention_query_gradient",
               {all[0], all[1], all[2], all[4], all[5], delta, all[6], all[7]}, 1);
+  }
+
+  void attendCache() {
+    ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, positions, out, keys, values
+    int64_t headDim = call.sizes[4], tokens = batch() * queries();
+    int64_t width = widthFor(all, headDim, 16 / (call.elements[0].getIntOrFloatBitWidth() / 8));
+    while (width > 1 && 16 * width >= headDim) // all lanes have something
+      width /= 2;
+    SpecialLaunch keep{.shape = "keep_rows", .geometry = geometry(256, 8),
+                       .buffers = {all[1], all[2], all[3], all[5], all[6]}, .outputs = 2,
+                       .extent = tokens * kvHeads()};
+    for (int64_t size : call.sizes)
+      keep.scalars.push_back(scalar(size));
+    keep.parameters.set("type", TypeAttr::get(call.elements[0]));
+    keep.parameters.set("head_dim", builder.getI64IntegerAttr(headDim));
+    keep.parameters.set("width", builder.getI64IntegerAttr(width));
+    SpecialLaunch attend = keep;
+    add(std::move(keep));
+    attend.shape = "attend_cache";
+    attend.geometry = geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (headDim + 2));
+    attend.buffers = {all[0], all[3], all[5], all[6], all[4]};
+    attend.outputs = 1;
+    attend.extent = tokens * heads();
+    attend.parameters.set("scale", builder.getF64FloatAttr(call.floats[0]));
+    add(std::move(attend));
+  }
+
+  void takeRow() { // sizes: sequences, rows of each, bytes of a row
+    int64_t bytes = call.elements[0].getIntOrFloatBitWidth() / 8, columns = call.sizes[2] / bytes;
+    SpecialLaunch launch{.shape = "take_row", .geometry = geometry(256, 1), .buffers = call.buffers,
+                         .scalars = {scalar(call.sizes[1]), scalar(columns)}, .extent = call.sizes[0]};
+    launch.parameters.set("type", TypeAttr::get(call.elements[0]));
+    launch.parameters.set("width", builder.getI64IntegerAttr(
+                                       widthFor({call.buffers[0], call.buffers[2]}, columns, 16 / bytes)));
+    add(std::move(launch));
   }
 
   void embed() {

@@ -15,6 +15,9 @@ mlir::LogicalResult buildAttentionForward(KernelFunction &f, exec::KernelOp kern
 mlir::LogicalResult buildAttentionDelta(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionKeyGradient(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionQueryGradient(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildKeepRows(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildAttendCache(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildTakeRow(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildEmbed(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildOrderTokens(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel);
@@ -39,6 +42,10 @@ constexpr int64_t rowsPerOrderBlock = 64; ///< of the table
 constexpr int64_t tokensPerSegment = 32;
 constexpr int64_t orderSharedBytes = 4 * (rowsPerOrderBlock * 9 + 8);
 constexpr int64_t columnsPerPartsBlock = 32;
+constexpr int64_t cacheWarps = 4; ///< of a query in attend_cache
+
+/// Scalars of keep_rows and attend_cache, in this order.
+enum CacheScalar : unsigned { CacheBatch, CacheTokens, CacheKvHeads, CacheGroup, CacheHeadDim, CacheContext };
 
 /// The grid of attention_delta.
 exec::GeometryAttr deltaGeometry(mlir::MLIRContext *context, mlir::Type element, int64_t headDim);

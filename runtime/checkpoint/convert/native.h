@@ -42,7 +42,8 @@ struct NewParameter {
   pb::DataType type = pb::F32;
   std::function<std::vector<std::byte>()> make;
   /// The elements of a box of it, of which its sources read little more; null where they are read whole.
-  std::function<std::vector<std::byte>(std::span<const int64_t> offsets, std::span<const int64_t> sizes)> makeBox;
+  std::function<std::vector<std::byte>(std::span<const int64_t> offsets, std::span<const int64_t> sizes)> makeBox =
+      nullptr;
 };
 
 /// Writes a checkpoint of parameters only, in the model's order, into a folder of checkpoints; returns its folder.

@@ -2,6 +2,7 @@
 #include "compiler/codegen/check_kernels.h"
 
 #include "compiler/codegen/emit_subprograms.h"
+#include "compiler/codegen/guards.h"
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
 #include "dialects/register.h"
@@ -48,10 +49,10 @@ protected:
   exec::KernelOp kernel() { return *module->getOps<exec::KernelOp>().begin(); }
 
   /// What the check says; empty when it finds nothing.
-  std::string check() {
+  std::string check(const OpenKernelRunner &open = {}) {
     std::string said;
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { said += diagnostic.str(); });
-    bool isSound = succeeded(codegen::checkKernels(*module, plan));
+    bool isSound = succeeded(codegen::checkKernels(*module, plan, open));
     EXPECT_EQ(isSound, said.empty());
     return said;
   }
@@ -87,7 +88,33 @@ TEST_F(CheckKernels, FindsMissingCode) {
 TEST_F(CheckKernels, NeedsALevelThatRunsHere) {
   for (rt::pb::Object &object : *plan.mutable_objects())
     object.set_level("x86-64-v9");
-  EXPECT_THAT(check(), HasSubstr("this processor runs none of the plan's kernels"));
+  EXPECT_THAT(check(), HasSubstr("nothing here runs the plan's kernels"));
+}
+
+/// A device whose one kernel clears its first result, and as many bytes behind it as it is told to.
+class WrongDevice : public KernelRunner {
+public:
+  explicit WrongDevice(size_t excess) : excess(excess) {}
+  std::string level() const override { return "sm_0"; }
+  void run(uint32_t, std::span<const std::span<char>> buffers, std::span<const int64_t>, int64_t) override {
+    std::span<char> guarded = buffers[buffers.size() - 2];
+    size_t bytes = guarded.size() - checkedGuardBytes + excess;
+    std::fill(guarded.begin(), guarded.begin() + static_cast<ptrdiff_t>(bytes), '\0');
+  }
+
+private:
+  size_t excess;
+};
+
+TEST_F(CheckKernels, OfADeviceAreRunThere) {
+  (*module)->setAttr("exec.target", StringAttr::get(&context, "cuda"));
+  plan.clear_objects();
+  auto device = [](size_t excess) {
+    return [excess](const rt::pb::Plan &) { return std::make_unique<WrongDevice>(excess); };
+  };
+  EXPECT_THAT(check(device(0)), HasSubstr("'row_0' at sm_0 gives 0.00 at element "));
+  EXPECT_THAT(check(device(1)), HasSubstr("'row_0' at sm_0 writes past the end of its result 0"));
+  EXPECT_THAT(check(), HasSubstr("nothing here runs the plan's kernels"));
 }
 
 } // namespace

@@ -1,0 +1,210 @@
+// Attention over a cache, as generation wants it: keep_rows puts the new keys and values in their places, then
+// attend_cache lets each query see what is kept up to its own position. A block has one query of one head; its warps
+// take the keys in turns, each with a running maximum, and their sums are joined in the order of warps.
+#include "compiler/codegen/cuda/special_kernels.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <numbers>
+
+using namespace mlir;
+
+namespace espalier::codegen::cuda {
+
+namespace {
+
+/// Below every score.
+constexpr double lowest = -3.0e38;
+
+/// The columns of a row that one lane has: `width` neighbours, then again behind those of all lanes.
+class LaneColumns {
+public:
+  LaneColumns(KernelFunction &f, Type element, int64_t headDim, int width)
+      : f(f), element(element), headDim(headDim), width(width), lane(f, f.laneIndex()),
+        pieces(static_cast<int>(llvm::divideCeil(headDim, 32 * width))) {}
+
+  int count() const { return pieces * width; }
+
+  /// Runs `body` with the number of a piece and its first column, where there is one.
+  void forEach(const std::function<void(int, Expr)> &body) const {
+    for (int piece = 0; piece < pieces; ++piece) {
+      Expr column = lane * width + piece * 32 * width;
+      if ((piece + 1) * 32 * width <= headDim)
+        body(piece, column);
+      else
+        when(column < headDim, [&] { body(piece, column); });
+    }
+  }
+
+  /// A row's values as f32; 0 behind its end.
+  std::vector<Expr> load(Expr row) const {
+    std::vector<Variable> values = zeros();
+    forEach([&](int piece, Expr column) {
+      std::vector<Expr> loaded = loadElements(elementAt(row, column, element), element, width);
+      for (int i = 0; i < width; ++i)
+        values[piece * width + i].set(loaded[i]);
+    });
+    return gets(values);
+  }
+
+  std::vector<Variable> zeros() const {
+    std::vector<Variable> values;
+    for (int i = 0; i < count(); ++i)
+      values.emplace_back(Expr(f, f.number(0)));
+    return values;
+  }
+
+  static std::vector<Expr> gets(const std::vector<Variable> &values) {
+    std::vector<Expr> all;
+    for (const Variable &value : values)
+      all.push_back(value.get());
+    return all;
+  }
+
+  KernelFunction &f;
+  const Type element;
+  const int64_t headDim;
+  const int width;
+
+private:
+  const Expr lane;
+  const int pieces;
+};
+
+/// Buffers: q, positions, keys, values, out. Scalars as CacheScalar. Extent: queries, heads innermost.
+class AttendCache {
+public:
+  AttendCache(KernelFunction &f, exec::KernelOp kernel)
+      : f(f), element(typeParameter(kernel, "type")), headDim(integerParameter(kernel, "head_dim")),
+        scale(realParameter(kernel, "scale")),
+        columns(f, element, headDim, static_cast<int>(integerParameter(kernel, "width"))) {}
+
+  void build() {
+    Expr row = wide(Expr(f, f.blockX())), heads = at(CacheKvHeads), group = at(CacheGroup);
+    Expr head = row / group % heads, token = row / group / heads, sequence = token / at(CacheTokens);
+    Expr position = loadValue(elementAt(Expr(f, f.buffer(1)), token, f.b.getI32Type()), f.b.getI32Type());
+    Expr isPadding = (position < 0) | (wide(position) >= at(CacheContext));
+    Expr first = (sequence * heads + head) * at(CacheContext) * headDim;
+    std::vector<Expr> query = columns.load(rowAt(0, row * headDim));
+    Variable largest(Expr(f, f.number(lowest))), sum(Expr(f, f.number(0)));
+    std::vector<Variable> out = columns.zeros();
+    // Lanes of a warp go through the loop together, so that all take part in its sums.
+    loop(wide(Expr(f, f.warpIndex())), select(isPadding, Expr(f, f.integer(0, 64)), wide(position) + 1), warps(),
+         [&](Expr key) { see(query, first + key * headDim, largest, sum, out); });
+    leave(largest.get(), sum.get(), LaneColumns::gets(out));
+    f.barrier();
+    join(row, isPadding);
+  }
+
+private:
+  int64_t warps() const { return f.geometry.getThreads() / 32; }
+  Expr at(CacheScalar which) { return {f, f.scalar(which)}; }
+  Expr rowAt(unsigned buffer, Expr place) { return elementAt(Expr(f, f.buffer(buffer)), place, element); }
+
+  /// One key more: what was added before is scaled to the new maximum.
+  void see(const std::vector<Expr> &query, Expr place, Variable &largest, Variable &sum, std::vector<Variable> &out) {
+    std::vector<Expr> key = columns.load(rowAt(2, place)), value = columns.load(rowAt(3, place));
+    Expr product = query[0] * key[0];
+    for (int i = 1; i < columns.count(); ++i)
+      product = product + query[i] * key[i];
+    // In units of log2, as ex2 wants them.
+    Expr score = Expr(f, f.reduceWarp(product.get(), Reduction::Add)) * (scale * std::numbers::log2e);
+    Expr before = largest.get(), now = atLeast(before, score);
+    Expr shrunk = exp2(before - now), weight = exp2(score - now);
+    largest.set(now);
+    sum.set(sum.get() * shrunk + weight);
+    for (int i = 0; i < columns.count(); ++i)
+      out[i].set(out[i].get() * shrunk + weight * value[i]);
+  }
+
+  /// Shared memory: maxima of the warps, their sums, their rows.
+  Expr shared(Expr index) { return sharedAt(f, index * 4); }
+  Expr number(Expr index) { return loadValue(shared(index), f.b.getF32Type()); }
+
+  void leave(Expr largest, Expr sum, const std::vector<Expr> &out) {
+    Expr warp(f, f.warpIndex());
+    storeValue(largest, shared(warp)); // the same number from all lanes
+    storeValue(sum, shared(warp + warps()));
+    columns.forEach([&](int piece, Expr column) {
+      for (int i = 0; i < columns.width; ++i)
+        storeValue(out[piece * columns.width + i], shared(warp * headDim + column + i + 2 * warps()));
+    });
+  }
+
+  void join(Expr row, Expr isPadding) {
+    Expr largest = number(Expr(f, f.integer(0)));
+    for (int64_t warp = 1; warp < warps(); ++warp)
+      largest = atLeast(largest, number(Expr(f, f.integer(warp))));
+    Expr sum(f, f.number(0));
+    std::vector<Expr> weights;
+    for (int64_t warp = 0; warp < warps(); ++warp) {
+      weights.push_back(exp2(number(Expr(f, f.integer(warp))) - largest));
+      sum = sum + weights.back() * number(Expr(f, f.integer(warps() + warp)));
+    }
+    loop(Expr(f, f.threadIndex()), Expr(f, f.integer(headDim)), f.geometry.getThreads(), [&](Expr column) {
+      Expr total(f, f.number(0));
+      for (int64_t warp = 0; warp < warps(); ++warp)
+        total = total + weights[warp] * number(column + (warp * headDim + 2 * warps()));
+      Expr mean(f, f.divide(total.get(), sum.get()));
+      storeElements({select(isPadding, 0.0, mean)}, rowAt(4, row * headDim + wide(column)), element);
+    });
+  }
+
+  KernelFunction &f;
+  Type element;
+  int64_t headDim;
+  double scale;
+  LaneColumns columns;
+};
+
+} // namespace
+
+LogicalResult buildAttendCache(KernelFunction &f, exec::KernelOp kernel) {
+  AttendCache(f, kernel).build();
+  return success();
+}
+
+/// keys[b, head, positions[b, t]] = k[b, t, head], and values alike; no place for padding. One warp per (token, head).
+/// Buffers: k, v, positions, keys, values. Scalars as CacheScalar. Extent: tokens of all sequences, heads innermost.
+LogicalResult buildKeepRows(KernelFunction &f, exec::KernelOp kernel) {
+  Type element = typeParameter(kernel, "type");
+  int64_t headDim = integerParameter(kernel, "head_dim");
+  auto width = static_cast<int>(integerParameter(kernel, "width"));
+  LaneColumns columns(f, element, headDim, width);
+  Expr row = Expr(f, f.blockBegin()) + wide(Expr(f, f.warpIndex()));
+  Expr heads(f, f.scalar(CacheKvHeads)), context(f, f.scalar(CacheContext));
+  when(row < Expr(f, f.extent()), [&] {
+    Expr token = row / heads, sequence = token / Expr(f, f.scalar(CacheTokens));
+    Expr position = wide(loadValue(elementAt(Expr(f, f.buffer(2)), token, f.b.getI32Type()), f.b.getI32Type()));
+    when((position >= 0) & (position < context), [&] {
+      Expr to = ((sequence * heads + row % heads) * context + position) * headDim;
+      for (unsigned i = 0; i < 2; ++i)
+        columns.forEach([&](int, Expr column) {
+          Expr from = elementAt(Expr(f, f.buffer(i)), row * headDim + wide(column), element);
+          Expr place = elementAt(Expr(f, f.buffer(3 + i)), to + wide(column), element);
+          storeElements(loadElements(from, element, width), place, element);
+        });
+    });
+  });
+  return success();
+}
+
+/// out[b] = x[b, rows[b]], zeros where there is no such row. A block per sequence. Buffers: x, rows, out. Scalars: rows
+/// of a sequence, columns. Extent: sequences.
+LogicalResult buildTakeRow(KernelFunction &f, exec::KernelOp kernel) {
+  Type element = typeParameter(kernel, "type");
+  auto width = static_cast<int>(integerParameter(kernel, "width"));
+  Expr sequence = wide(Expr(f, f.blockX())), rows(f, f.scalar(0)), columns(f, f.scalar(1));
+  Expr row = wide(loadValue(elementAt(Expr(f, f.buffer(1)), sequence, f.b.getI32Type()), f.b.getI32Type()));
+  Expr isRow = (row >= 0) & (row < rows), first = (sequence * rows + select(isRow, row, 0)) * columns;
+  loop(wide(Expr(f, f.threadIndex())) * width, columns, f.geometry.getThreads() * width, [&](Expr column) {
+    std::vector<Expr> values =
+        loadElements(elementAt(Expr(f, f.buffer(0)), first + column, element), element, width);
+    for (Expr &value : values)
+      value = select(isRow, value, 0.0);
+    storeElements(values, elementAt(Expr(f, f.buffer(2)), sequence * columns + column, element), element);
+  });
+  return success();
+}
+
+} // namespace espalier::codegen::cuda

@@ -1,0 +1,156 @@
+// Ranks of several hosts whose tensors go over NCCL. Each process of the run, one per host or one per rank, forks the
+// ranks that it was given and watches them; the launchers meet at one address, and what ranks agree on goes through
+// them.
+#include "runtime/comm/hosts.h"
+#include "runtime/crash_report.h"
+#include "runtime/train/apart.h"
+#include "runtime/train/failure_report.h"
+#include "runtime/train/rank.h"
+#include "runtime/train/rank_processes.h"
+#include "runtime/train/run_processes.h"
+#include "runtime/train/stop.h"
+#include "runtime/train/watched_run.h"
+
+#include <algorithm>
+#include <deque>
+#include <fmt/format.h>
+
+namespace espalier::rt {
+namespace {
+
+/// How long hosts wait for each other to start, and at the end for the others' last words.
+constexpr launch::Milliseconds startTogether{60000}, endTogether{2000};
+
+class HostsRun {
+public:
+  HostsRun(const Program &program, const RunOptions &options);
+  RunResult run();
+
+private:
+  launch::Meeting meeting() const;
+  void meet();
+  int runProcess(size_t index);
+  RunResult result() const;
+  int looksIn(launch::Milliseconds time) const { return static_cast<int>(time.count() / patience.lookMilliseconds); }
+
+  const Program &program;
+  const RunOptions &options;
+  const launch::Topology &topology;
+  const Patience patience;
+  ShmWorld host;
+  launch::Launchers launchers;
+  std::deque<launch::RankLine> lines; ///< the ranks' ends
+  std::deque<ResultFile> results;     ///< by rank of this process
+  std::optional<PreparedRun> prepared;
+};
+
+/// What the ranks of a host allocate of what they share: places for what all ranks say.
+size_t sharedBytes(const Program &program, size_t hostRanks) {
+  constexpr size_t besides = size_t{1} << 16;
+  size_t ranks = program.mesh().ranks();
+  return hostRanks * (2 * ranks * Agreement::wordBytes + besides);
+}
+
+/// The run's topology, of which this process has neighbouring ranks.
+const launch::Topology &requireNeighbours(const RunOptions &options) {
+  const launch::Topology &topology = *options.topology;
+  for (size_t i = 1; i < topology.ranks.size(); ++i)
+    if (topology.ranks[i] != topology.ranks[0] + static_cast<int>(i))
+      throw PlanError(fmt::format("rank {} of this host does not follow rank {}; give each host neighbouring ranks",
+                                  topology.ranks[i], topology.ranks[i - 1]));
+  if (topology.rendezvous.empty())
+    throw PlanError("the hosts do not know where to meet: give all of them --rendezvous HOST:PORT, an address of the "
+                    "host of rank 0");
+  return topology;
+}
+
+HostsRun::HostsRun(const Program &program, const RunOptions &options)
+    : program(program), options(options), topology(requireNeighbours(options)), patience(launcherPatienceOf(options)),
+      host(static_cast<int>(topology.ranks.size()), sharedBytes(program, topology.ranks.size()),
+           topology.ranks.front()),
+      launchers([this] { return std::optional(meeting()); }, host.notices(), patience) {
+  requireRecordsOnly(options);
+  requireDevices(program, options, topology.ranks);
+  shareStopSignal();
+  meet();
+  std::vector<launch::RankLine> own;
+  for (size_t i = 0; i < topology.ranks.size(); ++i) {
+    auto [launchersEnd, ranksEnd] = launch::makeRankLine();
+    own.push_back(std::move(launchersEnd));
+    lines.push_back(std::move(ranksEnd));
+    results.emplace_back();
+  }
+  launchers.serve(std::move(own));
+}
+
+launch::Meeting HostsRun::meeting() const {
+  launch::Meeting meeting{.endpoint = launch::parseEndpoint(topology.rendezvous),
+                          .token = options.token,
+                          .own = memberOf(program, topology.ranks)};
+  meeting.world = topology.world;
+  meeting.isFirst = topology.ranks.front() == 0;
+  meeting.joinTime = startTogether;
+  return meeting;
+}
+
+/// Until all ranks have a launcher. What is wrong here is the user's to mend: no rank has begun.
+void HostsRun::meet() {
+  auto signal = [&] { return options.stopSignal ? options.stopSignal() : 0; };
+  auto isOver = [&] { return launchers.isComplete() || launchers.failure() || signal() != 0; };
+  launchers.turn(/*isLook=*/false);
+  takeTurns(launchers, patience, looksIn(startTogether), isOver);
+  if (int received = signal())
+    throw ReportedElsewhere(128 + received);
+  if (std::optional<Failure> failure = launchers.failure())
+    throw PlanError(failure->message);
+  if (!launchers.isComplete())
+    throw PlanError(fmt::format("ranks {} have not come within {} seconds: has every host been started, with this "
+                                "rendezvous ({})?",
+                                launchers.missing(), startTogether.count() / 1000, topology.rendezvous));
+}
+
+int HostsRun::runProcess(size_t index) {
+  onCrash([&](const Failure &failure) { host.abort(failure); });
+  int rank = topology.ranks[index];
+  std::unique_ptr<Communicator> communicator = openHosts(host, rank, topology.world, std::move(lines[index]));
+  Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
+  prepareApart(prepared, program, options, agreement, rank);
+  bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
+                                            deviceOf(options, rank), [&] { return std::move(communicator); },
+                                            [&](const Failure &failure) { host.abort(failure); }, [] {},
+                                            &host.page(static_cast<int>(index))});
+  if (isDone)
+    leaveResult(*prepared, rank, results[index]);
+  return isDone ? 0 : 1;
+}
+
+/// That of the first rank here, unless one was refused something.
+RunResult HostsRun::result() const {
+  for (const ResultFile &file : results)
+    if (std::optional<ToldResult> told = file.read(); told && told->refusal && !told->refusal->isElsewhere)
+      told->refusal->raise();
+  return resultOf(results.front());
+}
+
+RunResult HostsRun::run() {
+  std::vector<Process> processes = spawn(host, [&](int index) {
+    return runTold(results[index], [&] { return runProcess(index); });
+  });
+  std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
+  if (!failure) {
+    // Words may be under way to the others' ranks still: the first one goes last.
+    takeTurns(launchers, patience, looksIn(endTogether), [&] { return launchers.haveLeft(); });
+    return result();
+  }
+  if (launchers.speaks())
+    throw *failure;
+  writeFailureReport(program, options, *failure);
+  awaitSpeaker(launchers, patience);
+  throw ReportedElsewhere(1);
+}
+
+} // namespace
+
+RunResult runOverHosts(const Program &program, const RunOptions &options) { return HostsRun(program, options).run(); }
+
+} // namespace espalier::rt

@@ -1,0 +1,111 @@
+// Words of ranks of several hosts: rounds, lines, and ranks that talk over the launchers of two hosts.
+#include "runtime/launch/words.h"
+
+#include "runtime/checkpoint/agree.h"
+#include "runtime/comm/hosts.h"
+#include "runtime/launch/launchers.h"
+
+#include <gmock/gmock.h>
+#include <thread>
+
+namespace espalier::rt::launch {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(Rounds, AreWholeOnceEachMemberHasContributed) {
+  Rounds rounds;
+  RoundName name{.group = 7, .number = 3, .queue = 1}, next{.group = 7, .number = 4, .queue = 1};
+  EXPECT_FALSE(rounds.add({name, 2, 1, "b"}, 5));
+  EXPECT_FALSE(rounds.add({next, 2, 1, "d"}, 5)) << "another round";
+  std::optional<Rounds::Whole> whole = rounds.add({name, 2, 0, "a"}, -1);
+  ASSERT_TRUE(whole);
+  EXPECT_THAT(whole->gathered.words, ElementsAre("a", "b"));
+  EXPECT_THAT(whole->from, ElementsAre(-1, 5));
+}
+
+TEST(Rounds, RefuseMembersThatContradictEachOther) {
+  Rounds rounds;
+  rounds.add({{}, 3, 1, ""}, 0);
+  EXPECT_THROW(rounds.add({{}, 3, 1, ""}, 1), FrameError) << "the same member";
+  EXPECT_THROW(rounds.add({{}, 2, 0, ""}, 1), FrameError) << "a group of another size";
+}
+
+TEST(Words, AreBytesAndBack) {
+  Contribution contribution{{1, 2, 3}, 4, 3, std::string("a\0b", 3)};
+  Contribution read = parseContribution(print(contribution));
+  EXPECT_EQ(read.round, contribution.round);
+  EXPECT_EQ(read.words, contribution.words);
+  EXPECT_THAT(parseGathered(print(Gathered{{1, 2, 3}, {"", "abc"}})).words, ElementsAre("", "abc"));
+  std::string cut = print(Gathered{{}, {"abc"}});
+  cut.pop_back();
+  EXPECT_THROW(parseGathered(cut), FrameError);
+  EXPECT_THROW(parseContribution(print(Contribution{{}, 2, 2, ""})), FrameError) << "no such member";
+}
+
+TEST(RankLine, KeepsTextsApartAndInOrder) {
+  auto [one, other] = makeRankLine();
+  std::string large(1 << 20, 'x'); // does not go at once
+  one.send("a");
+  one.send("");
+  one.send(large);
+  std::vector<std::string> heard;
+  while (heard.size() < 3) {
+    for (std::string &text : other.turn())
+      heard.push_back(std::move(text));
+    one.turn();
+  }
+  EXPECT_THAT(heard, ElementsAre("a", "", large));
+}
+
+/// Three ranks, one here and two there, agree twice; the last time with nothing to say.
+TEST(HostsCommunicator, GathersTheWordsOfAllHosts) {
+  constexpr size_t bytes = 1 << 20;
+  ShmWorld here(1, bytes, 0), there(2, bytes, 1);
+  std::string address;
+  Launchers first([] { return Meeting{{"127.0.0.1", 0}, "token", {"plan", "1", {0}, "a", 1}, 3, true}; },
+                  here.notices(), {});
+  first.turn(false);
+  address = *here.notices().find(channelNotice);
+  Launchers second([&] { return Meeting{parseEndpoint(address), "token", {"plan", "1", {1, 2}, "b", 2}, 3, false}; },
+                   there.notices(), {});
+  std::vector<RankLine> ends;
+  std::vector<std::vector<RankLine>> launcherEnds(2);
+  for (int rank = 0; rank < 3; ++rank) {
+    auto [own, ranks] = makeRankLine();
+    launcherEnds[rank > 0].push_back(std::move(own));
+    ends.push_back(std::move(ranks));
+  }
+  std::atomic<int> running = 4; // ranks, and this test
+  auto carry = [&](Launchers &launchers, std::vector<RankLine> lines) {
+    launchers.serve(std::move(lines));
+    while (running > 0)
+      launchers.turn(false);
+  };
+  std::jthread one([&] { carry(first, std::move(launcherEnds[0])); });
+  std::jthread two([&] { carry(second, std::move(launcherEnds[1])); });
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      auto communicator = openHosts(rank > 0 ? there : here, rank, 3, std::move(ends[rank]));
+      Agreement agreement(*communicator, true, 0);
+      EXPECT_THAT(agreement.tell("rank " + std::to_string(rank)), ElementsAre("rank 0", "rank 1", "rank 2"));
+      EXPECT_EQ(agreement.first(rank == 1 ? "me" : ""), "me");
+      EXPECT_EQ(agreement.first(""), "") << "words of the round before are gone";
+      --running;
+    });
+  --running;
+}
+
+/// What stops a host stops a rank that waits for others.
+TEST(HostsCommunicator, StopsWithItsHost) {
+  ShmWorld host(1, 1 << 20, 2);
+  auto [launchers, own] = makeRankLine();
+  auto communicator = openHosts(host, 2, 4, std::move(own));
+  Agreement agreement(*communicator, true, 0);
+  std::jthread stop([&] { host.abort({1, 0, 0, "", "", "", "no more paper", false}); });
+  EXPECT_THROW(agreement.tell(""), RankStopped);
+}
+
+} // namespace
+} // namespace espalier::rt::launch

@@ -1,0 +1,240 @@
+// One queue of the first device is timed; collectives have a thread for each device, as ranks have.
+#include "tools/calibrate_device.h"
+
+#include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/memory.h"
+#include "runtime/device/cuda/movement.h"
+#include "runtime/device/cuda/nccl.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+namespace espalier {
+
+namespace {
+
+using namespace rt::cuda;
+using rt::Storage;
+
+constexpr int fewestSamples = 5;
+
+/// What is measured on hardware, and what an emulator gets through.
+struct Sizes {
+  std::vector<int64_t> products; ///< rows, columns and depth
+  int64_t tokens, hidden;        ///< of a layer: the product that has no ideal shape
+  size_t copied;
+  int launches;
+  int64_t reduced; ///< f32 elements
+};
+
+Sizes sizesFor(bool isEmulated) {
+  if (isEmulated)
+    return {.products = {16, 32}, .tokens = 32, .hidden = 16, .copied = 1 << 16, .launches = 10, .reduced = 1 << 10};
+  return {.products = {2048, 4096, 8192}, .tokens = 16384, .hidden = 2048, .copied = 1 << 30, .launches = 1000,
+          .reduced = 1 << 26};
+}
+
+/// Seconds of one `work` in the queue: the fastest of samples that together take at least `seconds`. The first one
+/// loads what it needs.
+double timeOnce(Queue &queue, double seconds, const std::function<void()> &work) {
+  work();
+  double best = INFINITY, sum = 0;
+  for (int samples = 0; samples < fewestSamples || sum < seconds; ++samples) {
+    Event begin(queue.driver, /*isTimed=*/true), end(queue.driver, /*isTimed=*/true);
+    queue.record(begin);
+    work();
+    queue.record(end);
+    end.wait();
+    double taken = end.secondsSince(begin);
+    best = std::min(best, taken);
+    sum += std::max(taken, 1e-6); // events have a step, too
+  }
+  return std::max(best, 1e-9);
+}
+
+/// The first device, at work alone.
+class Trial {
+public:
+  Trial(const Driver &driver, const CublasLt &cublas, double seconds, bool isEmulated)
+      : context(driver, 0), sizes(sizesFor(isEmulated)), seconds(isEmulated ? 0 : seconds), queue(driver),
+        matmuls(context, cublas), memory(context, queue, roomBytes(), Matmuls::workspaceBytes) {}
+
+  double productFlops(Storage inputs, int64_t m, int64_t n, int64_t k) {
+    MatmulShape shape{.m = m, .n = n, .k = k, .a = inputs, .b = inputs, .c = inputs};
+    const Matmuls::Product &product = matmuls.prepare(shape);
+    auto roundUp = [](int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; };
+    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB());
+    double taken = timeOnce(queue, seconds, [&] {
+      matmuls.run(queue, product, {memory.at(0), memory.at(b), memory.at(c)}, /*accumulates=*/false,
+                  memory.workspace());
+    });
+    return shape.flops() / taken;
+  }
+
+  double fastestProduct(Storage inputs) {
+    double fastest = 0;
+    for (int64_t size : sizes.products)
+      fastest = std::max(fastest, productFlops(inputs, size, size, size));
+    return fastest;
+  }
+
+  double copyRate() {
+    StridedCopy all{.blocks = 1, .bytes = static_cast<int64_t>(sizes.copied)};
+    double taken = timeOnce(queue, seconds, [&] { copy(queue, memory.at(sizes.copied), memory.at(0), all); });
+    return 2.0 * static_cast<double>(sizes.copied) / taken;
+  }
+
+  double launchTime() {
+    return timeOnce(queue, seconds,
+                    [&] {
+                      for (int i = 0; i < sizes.launches; ++i)
+                        zero(queue, memory.at(0), 64);
+                    }) /
+           sizes.launches;
+  }
+
+  const Context context;
+  const Sizes sizes;
+
+private:
+  /// Products and copies one after the other in the same place. It holds zeros, which draw less power than numbers: on a
+  /// device whose clocks depend on that the rates are upper ends.
+  uint64_t roomBytes() const {
+    auto squared = [](int64_t size) { return static_cast<uint64_t>(size) * static_cast<uint64_t>(size) * 4; };
+    uint64_t layer = 4 * static_cast<uint64_t>(sizes.tokens) * 5 * sizes.hidden + squared(2 * sizes.hidden);
+    return std::max({3 * squared(sizes.products.back()), layer, uint64_t{2} * sizes.copied}) + 1024;
+  }
+
+  const double seconds;
+  Queue queue;
+  Matmuls matmuls;
+  Memory memory;
+};
+
+/// Seconds of one all-reduce of `elements` f32 over all devices.
+double allReduceSeconds(const Driver &driver, const Nccl &nccl, int devices, int64_t elements, double seconds) {
+  ncclUniqueId id = {};
+  nccl.ncclGetUniqueId(&id);
+  int samples = seconds > 0 ? 20 : 1;
+  double taken = 0;
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(devices));
+  auto takePart = [&](int rank) {
+    Context context(driver, rank);
+    Queue queue(driver);
+    Memory memory(context, queue, static_cast<uint64_t>(elements) * sizeof(float), 0);
+    NcclGroups groups(nccl, id, devices, rank, [] {});
+    std::vector<int> members(static_cast<size_t>(devices));
+    std::iota(members.begin(), members.end(), 0);
+    groups.join({members, /*number=*/1});
+    uint32_t joined = groups.find({members, /*number=*/1});
+    rt::TransferShape shape = {.kind = rt::pb::Transfer::ALL_REDUCE, .members = members};
+    shape.shape = {.kind = rt::pb::Transfer::ALL_REDUCE, .elements = {elements}};
+    shape.bytes = {static_cast<size_t>(elements) * sizeof(float)};
+    CUdeviceptr place = memory.at(0);
+    Event begin(driver, /*isTimed=*/true), end(driver, /*isTimed=*/true);
+    for (int i = 0; i <= samples; ++i) {
+      if (i == 1) // the first one connects
+        queue.record(begin);
+      groups.start(joined, shape, {&place, 1}, {&place, 1}, queue.stream());
+    }
+    queue.record(end);
+    end.wait();
+    if (rank == 0)
+      taken = end.secondsSince(begin) / samples;
+    groups.leave();
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < devices; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        takePart(rank);
+      } catch (...) {
+        failures[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  threads.clear(); // joins
+  for (const std::exception_ptr &failure : failures)
+    if (failure)
+      std::rethrow_exception(failure);
+  return taken;
+}
+
+/// The ring of the cost model, 2 (n - 1) / n B / W + 2 (n - 1) hops, through a small and a large buffer.
+void measureLink(const Driver &driver, const Nccl &nccl, const Sizes &sizes, double seconds, MeasuredDevice &result) {
+  double n = result.devices, bytes = 4.0 * static_cast<double>(sizes.reduced);
+  double small = allReduceSeconds(driver, nccl, result.devices, 16, seconds);
+  double large = allReduceSeconds(driver, nccl, result.devices, sizes.reduced, seconds);
+  result.linkLatencySeconds = std::max(small, 1e-9) / (2 * (n - 1));
+  result.linkBytesPerSecond = 2 * (n - 1) / n * bytes / std::max(large - small, 1e-9);
+}
+
+std::string cublasVersionText(size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+} // namespace
+
+MeasuredDevice measureDevice(double seconds) {
+  Driver driver;
+  CublasLt cublas;
+  MeasuredDevice result;
+  DeviceFacts facts(driver, 0);
+  result.isEmulated = facts.name.find("emulated") != std::string::npos;
+  result.device = facts.describe();
+  result.devices = countDevices(driver);
+  result.multiprocessors = facts.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  result.libraries = fmt::format("driver for CUDA {}.{}, cuBLASLt {}", driver.version / 1000,
+                                 driver.version % 1000 / 10, cublasVersionText(cublas.version));
+  Sizes sizes = sizesFor(result.isEmulated);
+  {
+    Trial trial(driver, cublas, seconds, result.isEmulated);
+    Context::Bytes memory = trial.context.memory();
+    result.memoryBytes = static_cast<double>(memory.total);
+    result.f32Flops = trial.fastestProduct(Storage::F32);
+    result.bf16Flops = trial.fastestProduct(Storage::BF16);
+    result.f16Flops = trial.fastestProduct(Storage::F16);
+    double layer = trial.productFlops(Storage::BF16, sizes.tokens, 4 * sizes.hidden, sizes.hidden);
+    result.matmulEfficiency = std::min(1.0, layer / result.bf16Flops);
+    result.memoryBytesPerSecond = trial.copyRate();
+    result.launchSeconds = trial.launchTime();
+  }
+  if (result.devices > 1) {
+    Nccl nccl;
+    result.libraries += fmt::format(", NCCL {}", ncclVersionText(nccl.version));
+    measureLink(driver, nccl, sizes, result.isEmulated ? 0 : seconds, result);
+  }
+  return result;
+}
+
+std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &device) {
+  Sizes sizes = sizesFor(device.isEmulated);
+  std::string text = fmt::format("# Measured by `espalier calibrate --target cuda` on {} ({}).\n", device.device,
+                                 device.libraries);
+  if (device.isEmulated)
+    text = fmt::format("# NOT MEASURED ON HARDWARE: these are rates of an emulator on a CPU ({}), made to try the command.\n"
+                       "# No plan is worth anything that is chosen by them.\n",
+                       device.device);
+  text += fmt::format("name: {}{}\nhosts: 1\ndevices_per_host: {}\n", device.isEmulated ? "emulated_" : "", name,
+                      device.devices);
+  text += fmt::format("memory_bytes: {:.6g}  # as the driver says\n", device.memoryBytes);
+  text += fmt::format("peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest product of {} to {} rows, of zeros\n",
+                      device.f32Flops, device.bf16Flops, device.f16Flops, sizes.products.front(), sizes.products.back());
+  text += fmt::format("memory_bandwidth: {:.3g}  # copy of {} KiB, read plus written\n", device.memoryBytesPerSecond,
+                      sizes.copied >> 10);
+  text += fmt::format("matmul_efficiency: {:.3g}  # bf16 product [{}, {}] by [{}, {}] over the fastest one\n",
+                      device.matmulEfficiency, sizes.tokens, sizes.hidden, sizes.hidden, 4 * sizes.hidden);
+  text += fmt::format("multiprocessors: {}  # as the driver says\n", device.multiprocessors);
+  text += fmt::format("launch_seconds: {:.3g}  # smallest work in a queue, {} in a row\n", device.launchSeconds,
+                      sizes.launches);
+  if (device.devices > 1)
+    text += fmt::format("link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} KiB and of 64 B over {} devices\n",
+                        device.linkBytesPerSecond, device.linkLatencySeconds, sizes.reduced * 4 >> 10, device.devices);
+  return text;
+}
+
+} // namespace espalier

@@ -1,0 +1,15 @@
+// The statuses with which `espalier run` ends; others are of what carried it to its hosts.
+#pragma once
+
+#include <csignal>
+
+namespace espalier {
+
+inline bool isStatusOfRun(int status) {
+  for (int known : {0, 1, 2, 3, 128 + SIGHUP, 128 + SIGINT, 128 + SIGUSR1, 128 + SIGPIPE, 128 + SIGTERM})
+    if (status == known)
+      return true;
+  return false;
+}
+
+} // namespace espalier
