@@ -24,6 +24,8 @@ private:
   std::string copy();
   std::string rearrange();
   std::string takeRow();
+  std::string route();
+  std::string moveRows(bool isDispatch);
   std::string reduceParts();
   std::string updateScalars();
   std::string scalars(const std::vector<pb::Affine> &wanted) const;
@@ -102,6 +104,11 @@ std::string Product::fault() {
     return rearrange();
   case Call::TAKE_ROW:
     return takeRow();
+  case Call::ROUTE:
+    return route();
+  case Call::DISPATCH:
+  case Call::COMBINE:
+    return moveRows(call.function() == Call::DISPATCH);
   case Call::REDUCE_PARTS:
     return reduceParts();
   default: // ZERO and SQUARED_NORM: bytes and elements are all they know
@@ -247,6 +254,31 @@ std::string Product::takeRow() {
       Dims(row.begin() + 2, row.end()) != Dims(x.begin() + 2, x.end()))
     return unlike(0, 2);
   return sizes({x[0].size, x[1].size, elementsOf(Dims(x.begin() + 2, x.end())) * widthAt(0)});
+}
+
+/// Scores [batch, seq, experts] and places [choice, batch, seq]: tokens of whole sequences compete for all experts. Where
+/// the capacity is too large for the rows, DISPATCH and COMBINE leave out what does not fit.
+std::string Product::route() {
+  const Dims &scores = of(0), &ids = of(1);
+  if (scores.size() != 3 || ids.size() != 3 || of(2) != ids || ids[1] != scores[0] || ids[2] != scores[1] ||
+      scores[1].split || scores[2].split || ids[0].split)
+    return fmt::format("scores {} and places {}, {} do not belong together", textOf(scores), textOf(ids), textOf(of(2)));
+  int64_t capacity = call.sizes_size() > 4 ? call.sizes(4) : 0;
+  return sizes({scores[0].size, scores[1].size, scores[2].size, ids[0].size, capacity});
+}
+
+/// Rows of tokens [(choice,) batch, seq, hidden] and of all experts [expert, batch, capacity, hidden].
+std::string Product::moveRows(bool isDispatch) {
+  int last = call.buffers_size() - 1;
+  const Dims &ids = of(0), &tokens = of(isDispatch ? 2 : last), &experts = of(isDispatch ? last : 2);
+  if (ids.size() != 3 || of(1) != ids || (last == 4 && of(3) != ids) || ids[2].split)
+    return unlike(0, 1);
+  bool hasChoice = tokens.size() == 4;
+  Dims places = hasChoice ? ids : Dims(ids.begin() + 1, ids.end());
+  if (experts.size() != 4 || tokens != joined({places, {experts[3]}}) || experts[1] != ids[1] || experts[0].split ||
+      experts[2].split)
+    return unlike(2, last);
+  return sizes({ids[0].size, ids[1].size, ids[2].size, experts[3].size, experts[0].size, experts[2].size, hasChoice});
 }
 
 std::string Product::reduceParts() {

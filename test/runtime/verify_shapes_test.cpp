@@ -23,7 +23,10 @@ public:
     for (auto [name, size, split] : {std::tuple("batch", 4, DP), std::tuple("seq", 6, Axis(0)), std::tuple("hidden", 16, Axis(0)),
                                      std::tuple("ffn", 20, TP), std::tuple("vocab", 128, TP), std::tuple("heads", 2, TP),
                                      std::tuple("head_dim", 5, Axis(0)), std::tuple("part", 2, Axis(0)),
-                                     std::tuple("seq", 3, TP), std::tuple("seq", 3, Axis(0))}) {
+                                     std::tuple("seq", 3, TP), std::tuple("seq", 3, Axis(0)),
+                                     std::tuple("choice", 3, Axis(0)), std::tuple("router", 8, Axis(0)),
+                                     std::tuple("expert", 8, Axis(0)), std::tuple("capacity", 7, Axis(0)),
+                                     std::tuple("expert", 4, TP)}) {
       pb::Dim &dim = *plan.add_dims();
       dim.set_name(name);
       dim.set_size(static_cast<uint64_t>(size));
@@ -32,7 +35,7 @@ public:
   }
 
   /// A buffer that holds a new value of these dims: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d (head_dim),
-  /// p(art), q (part of seq), r (one that was gathered).
+  /// p(art), q (part of seq), r (one that was gathered), c(hoice), x (router), e(xpert), a (capacity), g (part of expert).
   pb::Buffer operator()(const std::string &dims, uint32_t partial = 0) {
     pb::Buffer buffer;
     buffer.set_value(static_cast<uint32_t>(plan.values_size()));
@@ -41,7 +44,7 @@ public:
     value.set_elements(1);
     value.set_partial(partial);
     for (char letter : dims) {
-      auto number = static_cast<int>(std::string("bshfvndpqr").find(letter));
+      auto number = static_cast<int>(std::string("bshfvndpqrcxeag").find(letter));
       value.add_dims(static_cast<uint32_t>(number));
       value.set_elements(value.elements() * plan.dims(number).size());
     }
@@ -94,6 +97,14 @@ pb::LibraryCall attention(Toy &toy) {
   return call;
 }
 
+pb::LibraryCall route(Toy &toy) {
+  return toy.call(pb::LibraryCall::ROUTE, {toy("bsx"), toy("cbs"), toy("cbs")}, {4, 6, 8, 3, 7});
+}
+pb::LibraryCall dispatch(Toy &toy, const std::string &experts, int64_t count) {
+  return toy.call(pb::LibraryCall::DISPATCH, {toy("cbs"), toy("cbs"), toy("bsh"), toy(experts)},
+                  {3, 4, 6, 16, count, 7, 0});
+}
+
 const CallCase calls[] = {
     {"Product", "", product},
     {"Transposed", "transposed", [](Toy &toy) {
@@ -143,6 +154,33 @@ const CallCase calls[] = {
        pb::LibraryCall call = toy.call(pb::LibraryCall::EMBED, {toy("vh"), toy("bs"), toy("bsh", TP)}, {24, 128, 16});
        call.add_scalars()->set_tp(64);
        return call;
+     }},
+    {"Route", "", route},
+    {"RouteOfAnotherSample", "has sizes 6 4 8 3 7, its dims give 4 6 8 3 7", [](Toy &toy) {
+       pb::LibraryCall call = route(toy);
+       call.mutable_sizes()->SwapElements(0, 1);
+       return call;
+     }},
+    {"RouteOverPartOfASequence", "do not belong together",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7});
+     }},
+    {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
+    {"DispatchToPartOfTheExperts", "buffers 2 and 3 hold", [](Toy &toy) { return dispatch(toy, "gbah", 4); }},
+    {"DispatchOtherCapacity", "its dims give 3 4 6 16 8 7 0", [](Toy &toy) {
+       pb::LibraryCall call = dispatch(toy, "ebah", 8);
+       call.set_sizes(5, 6);
+       return call;
+     }},
+    {"CombineWeighted", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::COMBINE, {toy("cbs"), toy("cbs"), toy("ebah"), toy("cbs"), toy("bsh")},
+                       {3, 4, 6, 16, 8, 7, 0});
+     }},
+    {"CombineByChoice", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::COMBINE, {toy("cbs"), toy("cbs"), toy("ebah"), toy("cbsh")},
+                       {3, 4, 6, 16, 8, 7, 1});
      }},
     {"Attention", "", attention},
     {"AttentionOtherHead", "scalar 2 is 0, it must be tp: 2", [](Toy &toy) {
