@@ -2,7 +2,7 @@
 #include "planner/answer/diagnose.h"
 
 #include "planner/answer/explain.h"
-#include "planner/search/split_chunks.h"
+#include "planner/search/lay.h"
 
 #include <algorithm>
 #include <limits>

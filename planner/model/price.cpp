@@ -1,6 +1,6 @@
 // Prices one given plan by playing its schedule, and says which constraints it violates.
 #include "planner/search.h"
-#include "planner/search/split_chunks.h"
+#include "planner/search/lay.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "planner/search/repeat_choices.h"
-#include "planner/search/split_layers.h"
+#include "planner/search/stage_options.h"
 
 #include <span>
 #include <vector>
@@ -19,6 +19,7 @@ struct ChunkOption {
   double stepSeconds = 0;               ///< of the whole stage, once per step
   double bytes = 0, hostBytes = 0;      ///< of the whole stage, on the device and in host memory; see price()
   std::vector<RepeatedLayers> repeated; ///< of each kind of layer on the stage
+  double unproved = 0;                  ///< of backward: another choice that fits may take less by so much
 };
 
 class ChunkOptions {

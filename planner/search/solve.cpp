@@ -3,14 +3,14 @@
 #include "planner/search.h"
 
 #include "planner/answer/diagnose.h"
+#include "planner/search/lay.h"
 #include "planner/search/parallel.h"
 #include "planner/search/space.h"
-#include "planner/search/split_chunks.h"
+#include "planner/search/split.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <tuple>
 
@@ -113,9 +113,8 @@ std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
   return tables;
 }
 
-// Passes in batches of fixed size. The first plays the split of least bound of each candidate; where layers are unlike
-// that takes long, so that it only balances stages, and what that leaves open is solved by the order of its bounds. The
-// last goes through what the bounds of the others leave open below the best plan.
+// Two passes in batches of fixed size. The first looks at the first few splits of each candidate; the second goes
+// through what bounds leave open below the best plan.
 class BranchAndBound {
 public:
   BranchAndBound(const Problem &problem, const SearchOptions &options)
@@ -124,8 +123,6 @@ public:
   SearchStatistics run() {
     statistics.space = space.plans();
     solveSpace();
-    if (!space.hasOneKind())
-      solveBalanced();
     proveOpen();
     statistics.lowerBoundSeconds = std::min(bound, leaders.bestSeconds());
     statistics.optimal = statistics.lowerBoundSeconds >= leaders.bestSeconds() * (1 - 1e-8);
@@ -152,16 +149,7 @@ private:
   static constexpr size_t quickCandidates = 1000;
 
   using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
-  using Solve = std::function<SplitResult(StageOptions &, double limit)>;
-
-  Solve bestWithin(int64_t budget) const {
-    return [this, budget](StageOptions &stages, double limit) { return bestSplit(problem, stages, limit, budget); };
-  }
-
   void solveSpace() {
-    Solve solve = bestWithin(/*budget=*/0);
-    if (!space.hasOneKind())
-      solve = [this](StageOptions &stages, double limit) { return balancedSplit(problem, stages, limit); };
     size_t next = 0;
     for (const Candidate *first; (first = space.at(next)) && first->bound < leaders.kthSeconds();) {
       if (!options.prove && next >= quickCandidates && leaders.bestSeconds() < bound) {
@@ -176,7 +164,7 @@ private:
           which.push_back(next);
         else
           bound = std::min(bound, space.at(next)->bound);
-      solveBatch(which, solve, /*onlyBest=*/false, open);
+      solveBatch(which, /*budget=*/0, /*onlyBest=*/false, open);
     }
     std::sort(open.begin(), open.end());
   }
@@ -192,22 +180,6 @@ private:
     if (!space.hasOneKind())
       work += unlikeLayerWork * problem.layerCount();
     return work <= mostWork;
-  }
-
-  // Best bounds first, so that few are solved. Where stages have several choices the first pass did that.
-  void solveBalanced() {
-    auto isSolved = [&](const auto &one) { return hasSeveralChoices(problem, space.axes(*space.at(one.second))); };
-    auto rest = std::ranges::partition(open, isSolved);
-    Open balanced(rest.begin(), rest.end());
-    open.erase(rest.begin(), rest.end());
-    std::ranges::sort(balanced);
-    for (size_t next = 0; next < balanced.size() && balanced[next].first < leaders.kthSeconds();) {
-      std::vector<size_t> which;
-      for (size_t end = next + std::clamp<size_t>(next, 2, batch); next < std::min(end, balanced.size()); ++next)
-        which.push_back(balanced[next].second);
-      solveBatch(which, bestWithin(/*budget=*/0), /*onlyBest=*/false, open);
-    }
-    std::sort(open.begin(), open.end());
   }
 
   void proveOpen() {
@@ -231,7 +203,7 @@ private:
         which.push_back(open[i].second);
       int64_t each = std::max(left / static_cast<int64_t>(which.size()), leastBudget);
       Open unproved;
-      left -= solveBatch(which, bestWithin(options.prove ? each : quickBudget), /*onlyBest=*/true, unproved);
+      left -= solveBatch(which, options.prove ? each : quickBudget, /*onlyBest=*/true, unproved);
       for (const auto &[seconds, index] : unproved)
         bound = std::min(bound, seconds);
       if (left < 0 && begin + batch < open.size()) {
@@ -243,7 +215,7 @@ private:
 
   // Looks for plans as fast as those that are reported, or faster than the best alone; what bounds leave open of that
   // goes to `stillOpen`. Returns the actions that were spent.
-  int64_t solveBatch(const std::vector<size_t> &which, const Solve &solve, bool onlyBest, Open &stillOpen) {
+  int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, bool onlyBest, Open &stillOpen) {
     std::vector<Plan> plans;
     std::vector<uint32_t> choices;
     std::vector<double> limits;
@@ -256,7 +228,7 @@ private:
     std::vector<SplitResult> results(plans.size());
     forEachParallel(plans.size(), options.threads, [&](size_t i) {
       StageOptions stages(problem, plans[i], schedules, tables[i]);
-      results[i] = solve(stages, limits[i]);
+      results[i] = bestSplit(problem, stages, limits[i], budget);
     });
     int64_t spent = 0;
     for (size_t i = 0; i < which.size(); ++i) {

@@ -126,7 +126,7 @@ TEST_P(GoldenPlans, AreThoseOfTheFile) {
         continue;
       }
       EXPECT_NEAR(found.seconds, answers[key].seconds, 1e-9 * found.seconds) << key;
-      EXPECT_LE(found.gap, answers[key].gap + 1e-6) << key;
+      EXPECT_LE(found.gap, 1.01 * answers[key].gap + 1e-6) << key; // three digits are kept
     }
 }
 

@@ -1,6 +1,6 @@
 // Schedules with several chunks per stage: the search against brute force, chunks without layers, and pinned ones.
 #include "planner/search.h"
-#include "planner/search/split_layers.h"
+#include "planner/search/split.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 
@@ -91,10 +91,11 @@ TEST(SearchChunks, SplitsOverChunksAreThoseOfBruteForce) {
   EXPECT_GT(empty, 10);
 }
 
-// Layers of several kinds: any range of them on each chunk.
-TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
+// Layers of several kinds: any range of them on each chunk. What is found is climbed to: mostly the best, always one of
+// the plans, and the bound holds.
+TEST(SearchChunks, RangesOfUnlikeLayersAreNearThoseOfBruteForce) {
   std::mt19937 random(31);
-  int fitting = 0, uneven = 0, mixed = 0;
+  int fitting = 0, uneven = 0, mixed = 0, same = 0;
   for (int trial = 0; trial < 80; ++trial) {
     int stages = 2 + trial % 2;
     Plan axes = randomChunks(random, stages, /*mostChunks=*/2);
@@ -120,11 +121,15 @@ TEST(SearchChunks, RangesOfUnlikeLayersAreThoseOfBruteForce) {
     auto [least, most] = std::ranges::minmax(chunks, {}, &StagePlan::layers);
     uneven += most.layers > least.layers + 1;
     mixed += result.plans[0].prediction.time.recompute > 0;
-    EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
+    double seconds = result.plans[0].prediction.stepSeconds;
+    EXPECT_GE(seconds, best * (1 - 1e-8)) << trial;
+    EXPECT_LE(seconds, best * 1.02) << trial;
+    same += seconds <= best * (1 + 1e-8);
+    EXPECT_LE(result.statistics.lowerBoundSeconds, best * (1 + 1e-9)) << trial;
     EXPECT_TRUE(result.plans[0].prediction.fits()) << trial;
-    EXPECT_TRUE(result.statistics.optimal) << trial;
   }
   EXPECT_GT(fitting, 50);
+  EXPECT_GE(same, fitting * 9 / 10);
   EXPECT_GT(uneven, 8);
   EXPECT_GT(mixed, 5);
 }
@@ -159,6 +164,9 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
     problem.machine.memoryBytes = leastBytes(problem, options) * between(random, 0.99, 1.5);
     double best = bruteForceUnder(problem, axes);
     fitting += best < std::numeric_limits<double>::infinity();
+    std::vector<int> kinds = kindsOfLayers(problem);
+    bool areAlike = std::ranges::count(kinds, kinds.front()) == layers;
+    bool isClimbed = !areAlike && axes.virtualStages > 1 && !problem.pins.stageLayers; // its bound is that of the work
     for (int64_t budget : {0, 100, 1000, 10'000, 1'000'000})
       for (double limit : {std::numeric_limits<double>::infinity(), 1.1 * best, 0.97 * best}) {
         StageOptions stageOptions(problem, axes);
@@ -168,7 +176,7 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
         EXPECT_GE(result.lowerBound, 0);
         bool isProved = result.lowerBound >= std::min(result.seconds, limit) * (1 - 1e-8);
         (isProved ? proved : open) += 1;
-        if (budget == 1'000'000)
+        if (budget == 1'000'000 && !isClimbed)
           EXPECT_TRUE(isProved) << trial << " " << kind << " " << limit;
       }
   }
@@ -177,7 +185,7 @@ TEST(SearchChunks, BoundsHoldWhereTheBudgetEnds) {
   EXPECT_GT(proved, 5000);
 }
 
-// Nine layers that are all different: some choices are left out, and the bound is that of room for all together.
+// Nine layers that are all different: some choices are left out, and the bound is that of the work spread evenly.
 TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
   std::mt19937 random(41);
   int open = 0;
@@ -214,11 +222,11 @@ TEST(SearchChunks, BoundsHoldWhereChoicesAreLeftOut) {
       SplitResult result = bestSplit(problem, stageOptions, std::numeric_limits<double>::infinity(), budget);
       EXPECT_LE(result.lowerBound, best * (1 + 1e-9)) << trial;
       EXPECT_GE(result.seconds, best * (1 - 1e-9)) << trial;
-      EXPECT_GT(result.lowerBound, 0.97 * result.seconds) << trial;
+      EXPECT_GT(result.lowerBound, 0.95 * result.seconds) << trial;
       open += result.lowerBound < result.seconds * (1 - 1e-8);
     }
   }
-  EXPECT_GT(open, 4);
+  EXPECT_GT(open, 0);
 }
 
 // 96 layers on 16 stages of four chunks: a layer and a half for each, and no split is as good as all stages alike.

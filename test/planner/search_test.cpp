@@ -3,7 +3,7 @@
 #include "planner/search.h"
 #include "planner/search/bounds.h"
 #include "planner/search/chunk_options.h"
-#include "planner/search/split_layers.h"
+#include "planner/search/split.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
 

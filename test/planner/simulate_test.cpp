@@ -1,6 +1,5 @@
 // The player against closed forms, and its monotonicity on random tables.
 #include "planner/model/simulate.h"
-#include "planner/search/split_layers.h"
 
 #include "planner/model/memory.h"
 
@@ -119,6 +118,20 @@ TEST(Simulate, TheLastInterleavedChunkIsHeldOnce) {
     EXPECT_EQ(most, microBatches == 4 ? 4 : 1);
   }
 }
+
+namespace {
+
+// Step time of given durations: the stage that ends last, with its work once per step behind it.
+double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<ChunkSeconds> &chunks,
+                         const std::vector<double> &stepSeconds) {
+  Played played = schedule.play(chunks);
+  double seconds = 0;
+  for (size_t stage = 0; stage < stepSeconds.size(); ++stage)
+    seconds = std::max(seconds, played.endSeconds[stage] + stepSeconds[stage]);
+  return seconds;
+}
+
+} // namespace
 
 // The longest chain sums to the step, and to no more than the step under any other durations.
 TEST(Simulate, TheLongestChainBoundsAllDurations) {

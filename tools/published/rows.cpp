@@ -2,7 +2,7 @@
 #include "tools/published/rows.h"
 
 #include "planner/search.h"
-#include "planner/search/split_chunks.h"
+#include "planner/search/lay.h"
 #include "tools/published/machines.h"
 #include "tools/published/systems.h"
 

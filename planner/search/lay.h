@@ -1,15 +1,11 @@
-// Stages with several choices of what their layers keep (chunk_options.h): how many layers each stage gets, laid on its
-// chunks by rule, or chunks that the user pinned.
+// Layers laid on the stages of given axes, with what they keep.
 #pragma once
 
 #include "planner/search/chunk_options.h"
-#include "planner/search/split_layers.h"
+
+#include <vector>
 
 namespace espalier::planner {
-
-/// The best split and what it repeats, as bestSplit(). Layers that are all alike: any number on each stage, spread over
-/// its chunks by rule. Unlike layers, and chunks that are pinned: see split_ranges.h.
-SplitResult bestChunks(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
 
 /// What stages hold and need.
 struct LaidStages {

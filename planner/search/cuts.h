@@ -1,0 +1,67 @@
+// Critical paths as cuts (logic-based Benders decomposition). The graph of actions does not depend on durations, so that
+// the critical path of one split is a path of every split: its length is a lower bound, a sum over stages of how often
+// their actions are on it. Example: 1F1B on two equal stages of 1 s forward and 2 s backward with 4 micro-batches ends
+// after 15 s, by a path of 1 forward and 1 backward on stage 0 and 4 of each on stage 1; a layer that moves to stage 1
+// makes it longer by three of its forwards and backwards, wherever the others lie.
+#pragma once
+
+#include "planner/search/chunk_options.h"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace espalier::planner {
+
+/// A path of every split of one choice of axes.
+struct Cut {
+  std::vector<std::array<double, 3>> times; ///< per chunk in model order: its forwards, backwards, weight gradients
+  std::vector<double> edges;                ///< per stage: what it takes beside the layers
+  int lastStage = 0;                        ///< whose work once per step ends it
+  double seconds = 0;                       ///< of the split that it was critical for
+};
+
+/// Plays splits of one choice of axes and schedule.
+class SplitPlayer {
+public:
+  /// `options` gives the axes, their costs and their schedule, and must outlive this.
+  explicit SplitPlayer(const StageOptions &options);
+
+  /// Position in model order of the chunk `chunk` of `stage`.
+  int position(int stage, int chunk) const;
+
+  /// What all chunks of a stage cost beside their layers, and what lies above it: its first micro-batch waits for that.
+  double edgeOf(int stage) const { return stageEdges[stage]; }
+  double waitOf(int stage) const { return waits[stage]; }
+
+  /// The critical path when each stage does what its option says; all twice as long on the stage `slow`.
+  /// `isLeast`: with the least backward that another choice of what is kept may have.
+  Cut play(std::span<const ChunkOption *const> stages, int slow = -1, bool isLeast = false);
+
+  /// A path that is critical when all actions take equally long.
+  Cut unitCut();
+
+  /// Seconds of a cut on a stage under an option, at least.
+  double seconds(const Cut &cut, int stage, const ChunkOption &option) const;
+
+  /// Seconds of a cut on one layer of a chunk.
+  static double seconds(const std::array<double, 3> &times, const ChunkSeconds &layer) {
+    return times[0] * layer.forward + times[1] * layer.backward + times[2] * layer.weight;
+  }
+
+  int64_t actions() { return static_cast<int64_t>(schedule().actions()); }
+
+private:
+  const OrderedSchedule &schedule(); ///< built when it is first asked for
+  Cut cutOf(const Chain &chain) const;
+
+  const StageOptions &options;
+  const Plan &axes;
+  int perStage;
+  bool splits;
+  std::vector<ChunkSeconds> edges; // per chunk in model order
+  std::vector<double> stageEdges, waits;
+  std::shared_ptr<const OrderedSchedule> ordered;
+};
+
+} // namespace espalier::planner

@@ -1,0 +1,450 @@
+// Splits are gone through from the nearest to the last one on, as far as no cut is too long (cuts.h). A split ends by a
+// target only if all cuts do; what is left of a cut behind a stage and the layers above is tabulated, so that most
+// splits are ruled out by their first stages. Each split that is left is played and gives a cut.
+#include "planner/search/split.h"
+
+#include "planner/search/bounds.h"
+#include "planner/search/climb.h"
+#include "planner/search/stage_choices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace espalier::planner {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kQuickPlays = 2, kQuickBudget = 200'000; // of a first look
+constexpr double kSlack = 1 - 1e-9;                        // for rounding
+constexpr double kFineGap = 1e-3;                          // behind which the target is the best itself
+constexpr int kSlowed = 16; // stages, of very many
+constexpr int kRounds = 3; // of closing boundaries: what one cut closes makes others longer
+constexpr double kLongest = std::numeric_limits<double>::max();
+
+class SplitSearch {
+public:
+  SplitSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
+      : problem(problem), stageOptions(stageOptions), player(stageOptions), choices(problem, stageOptions, player),
+        axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
+        perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
+        budget(isQuick ? kQuickBudget : budget) {
+    for (int stage = 0; stage < stages; ++stage)
+      fewest.push_back(choices.fewest(stage));
+  }
+
+  SplitResult run(double limitSeconds) {
+    limit = std::min(limitSeconds, kLongest);
+    given = budget;
+    result.lowerBound = std::max(limitSeconds, 0.0);
+    double within = limit < kLongest ? limit * kSlack : kLongest;
+    if (!mayEndWithin(within) || !narrow(within))
+      return result;
+    low = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, axes,
+                       /*chunksAlike=*/stageOptions.hasOneKind() && !choices.isGiven());
+    double relaxed = low;
+    std::vector<int> counts = seed(within);
+    std::vector<size_t> chosen(stages);
+    play(counts, chosen);
+    slowDown(counts, chosen);
+    for (int64_t plays = isQuick ? kQuickPlays : std::numeric_limits<int64_t>::max(); --plays > 0;) {
+      if (!next(counts, chosen))
+        break;
+      play(counts, chosen);
+    }
+    for (const Known &known : cuts)
+      if (!known.rest.empty())
+        low = std::max(low, std::min(known.rest[0][0], narrowedTo));
+    low = std::min(low, unproved);
+    if (!choices.isComplete())
+      low = relaxed;
+    result.spent = isQuick ? 0 : given - budget;
+    result.lowerBound = std::min(limitSeconds, result.seconds);
+    if (low < result.lowerBound * kSlack)
+      result.lowerBound = low;
+    return result;
+  }
+
+private:
+  double best() const { return std::min({limit, result.seconds}) * kSlack; }
+
+  // Whether the path that is critical when all actions are alike may end by `target`: quick, as no choice is looked at.
+  bool mayEndWithin(double target) {
+    if (perStage == 1 || choices.isGiven() || target >= kLongest)
+      return true; // the bound of the work spread evenly has such paths
+    Cut cut = player.unitCut();
+    int left = layers - std::accumulate(fewest.begin(), fewest.end(), 0);
+    std::vector<double> sums = {0}, own, more; // of the first stages, by the layers beyond the fewest
+    for (int stage = 0; stage < stages; ++stage) {
+      own.clear();
+      for (int i = 0; i <= left; ++i)
+        own.push_back(choices.leastSecondsOf(cut, stage, fewest[stage] + i));
+      more.assign(left + 1, kInfinity);
+      for (size_t i = 0; i < sums.size(); ++i)
+        for (size_t k = 0; i + k < more.size(); ++k)
+          more[i + k] = std::min(more[i + k], sums[i] + own[k]);
+      std::swap(sums, more);
+    }
+    return sums[left] <= target * (1 + 1e-9);
+  }
+
+  // Where the layers of each stage may begin so that those above and those below it can each end by `target` alone: a
+  // part of a range takes no longer than the range, so the longest ranges from both ends tell. False when nothing is
+  // left.
+  bool narrow(double target) {
+    std::vector<int> from(stages + 1, layers), to(stages + 1, 0);
+    int above = 0, behind = std::accumulate(fewest.begin(), fewest.end(), 0); // stages' fewest layers
+    for (int stage = 0; stage < stages; ++stage) {
+      behind -= fewest[stage];
+      int most = choices.isGiven() ? fewest[stage] : layers - behind - to[stage];
+      int count = longest(fewest[stage], most,
+                          [&](int n) { return choices.alone(stage, to[stage], n, target) <= target; });
+      if (count < 0)
+        return false;
+      to[stage + 1] = to[stage] + count;
+      above += fewest[stage];
+    }
+    if (to[stages] < layers)
+      return false;
+    for (int stage = stages - 1; stage > 0; --stage) {
+      above -= fewest[stage];
+      int most = choices.isGiven() ? fewest[stage] : from[stage + 1] - above;
+      int count = longest(fewest[stage], most,
+                          [&](int n) { return choices.alone(stage, from[stage + 1] - n, n, target) <= target; });
+      if (count < 0)
+        return false;
+      from[stage] = from[stage + 1] - count;
+    }
+    from[0] = 0;
+    for (int stage = 0; stage <= stages; ++stage)
+      if (from[stage] > to[stage])
+        return false;
+    lowest = std::move(from);
+    highest = std::move(to);
+    return true;
+  }
+
+  // The largest number that is within, from `least` to `most`; -1 when there is none. All below it are within, too.
+  template <typename Within> static int longest(int least, int most, Within within) {
+    if (most < least || !within(least))
+      return -1;
+    while (least < most) {
+      int middle = least + (most - least + 1) / 2;
+      if (within(middle))
+        least = middle;
+      else
+        most = middle - 1;
+    }
+    return least;
+  }
+
+  // The split whose stages, each alone, end earliest, and are as full as each other within that.
+  std::vector<int> seed(double within) {
+    double least = low, most = within;
+    std::vector<int> from = lowest, to = highest;
+    for (int i = 0; i < 60 && most > least * (1 + 1e-6); ++i) {
+      double middle = most >= kLongest ? 2 * least : (least + most) / 2;
+      if (!narrow(middle)) {
+        least = middle;
+        continue;
+      }
+      most = middle;
+      from = lowest, to = highest;
+    }
+    low = std::max(low, std::min(least, best()));
+    lowest = std::move(from), highest = std::move(to);
+    return even(most);
+  }
+
+  // Stages one after the other with an even share of the work that is left, as far as it ends by `target`.
+  std::vector<int> even(double target) {
+    const std::vector<double> &work = choices.workBefore();
+    std::vector<int> counts;
+    double edges = 0;
+    for (int stage = 0; stage < stages; ++stage)
+      edges += player.edgeOf(stage);
+    for (int stage = 0, first = 0; stage < stages; first += counts[stage], edges -= player.edgeOf(stage), ++stage) {
+      int least = std::max(fewest[stage], lowest[stage + 1] - first), most = highest[stage + 1] - first;
+      if (choices.isGiven())
+        most = least = fewest[stage];
+      double share = (work[layers] - work[first] + edges) / (stages - stage) - player.edgeOf(stage);
+      auto place = std::ranges::lower_bound(work, work[first] + share);
+      int count = std::clamp(static_cast<int>(place - work.begin()) - first, least, std::max(least, most));
+      if (count > least && work[first + count] - work[first] - share > share - (work[first + count - 1] - work[first]))
+        --count;
+      while (count > least && choices.alone(stage, first, count, target) > target)
+        --count;
+      counts.push_back(count);
+    }
+    return counts;
+  }
+
+  std::vector<const ChunkOption *> optionsOf(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
+    std::vector<const ChunkOption *> list;
+    for (int stage = 0, first = 0; stage < stages; first += counts[stage++])
+      list.push_back(&choices.of(stage, first, counts[stage])[chosen[stage]]);
+    return list;
+  }
+
+  // Plays a split, keeps it when it is faster, and notes its critical path.
+  void play(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
+    std::vector<const ChunkOption *> options = optionsOf(counts, chosen);
+    budget -= player.actions();
+    ++result.played;
+    Cut cut = player.play(options);
+    if (cut.seconds < result.seconds && cut.seconds < limit) {
+      result.seconds = cut.seconds;
+      result.counts = choices.isGiven() ? *problem.pins.stageLayers
+                      : perStage == 1   ? counts
+                                        : spreadOverChunks(axes, counts);
+      result.repeated.clear();
+      if (hasSeveralChoices(problem, axes))
+        for (const ChunkOption *option : options)
+          result.repeated.push_back(option->repeated);
+    }
+    cuts.push_back({std::move(cut), {}, {}});
+    if (std::ranges::any_of(options, [](const ChunkOption *option) { return option->unproved > 0; })) {
+      unproved = std::min(unproved, player.play(options, /*slow=*/-1, /*isLeast=*/true).seconds);
+      playedUnproved.insert(counts);
+    }
+  }
+
+  // The critical paths of a split on which one stage after the other takes twice as long: without them splits with a
+  // layer more on some stage are ruled out one by one. Of very many stages some are near enough.
+  void slowDown(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
+    int slowed = std::min(stages, kSlowed);
+    if (isQuick || player.actions() * slowed > budget / 4)
+      return;
+    budget -= player.actions() * slowed;
+    for (int i = 0; i < slowed; ++i)
+      cuts.push_back({player.play(optionsOf(counts, chosen), /*slow=*/i * stages / slowed), {}, {}});
+  }
+
+  // The next split, nearest to the last, that no cut rules out below the best. False when there is none, or the budget
+  // ends; no split ends by `low` then.
+  bool next(std::vector<int> &counts, std::vector<size_t> &chosen) {
+    while (budget > 0 && low < best()) {
+      bool isNear = isQuick || best() - low <= kFineGap * best() || budget < given / 2 || !choices.isComplete();
+      target = isNear ? best() : (low + best()) / 2;
+      bool mayEnd = isWithin();
+      if (mayEnd && descend(counts, chosen))
+        return true;
+      if (mayEnd && budget <= 0)
+        break;
+      low = target;
+    }
+    return false;
+  }
+
+  // Tabulates the cuts within what may end by the target. False when nothing may.
+  bool isWithin() {
+    bool isNew = target != narrowedTo;
+    if (isNew) {
+      if (!narrow(target))
+        return false;
+      narrowedTo = target;
+      open.clear();
+      for (int stage = 0; stage <= stages; ++stage)
+        open.emplace_back(highest[stage] - lowest[stage] + 1, true);
+      for (Known &known : cuts)
+        known.rest.clear();
+    }
+    bool isAnyClosed = true;
+    for (int round = 0; round < kRounds && isAnyClosed; ++round) {
+      isAnyClosed = false;
+      for (Known &known : cuts) {
+        if (round == 0 && !known.rest.empty())
+          continue;
+        tabulate(known);
+        if (known.rest[0][0] > target)
+          return false;
+        isAnyClosed = (isNew && !isQuick && close(known)) || isAnyClosed;
+      }
+    }
+    return true;
+  }
+
+  struct Known {
+    Cut cut;
+    std::vector<std::vector<double>> own;  ///< [stage][count - fewest]: under any choice, at least; layers alike
+    std::vector<std::vector<double>> rest; ///< [stage][first - lowest]: of the stage and those behind it, at least
+  };
+
+  // What a cut takes on a stage at least, under any choice.
+  double leastOf(Known &known, int stage, int first, int count) {
+    if (choices.areUnlike())
+      return leastOf(known.cut, stage, first, count);
+    known.own.resize(stages);
+    std::vector<double> &own = known.own[stage];
+    size_t place = count - fewest[stage];
+    if (own.size() <= place)
+      own.resize(place + 1, -1);
+    if (own[place] < 0)
+      own[place] = leastOf(known.cut, stage, first, count);
+    return own[place];
+  }
+
+  double leastOf(const Cut &cut, int stage, int first, int count) {
+    double least = kInfinity;
+    for (const ChunkOption &option : choices.of(stage, first, count))
+      if (option.fits)
+        least = std::min(least, player.seconds(cut, stage, option));
+    return least;
+  }
+
+  // Layers that a stage may have behind `first`.
+  std::pair<int, int> countsOf(int stage, int first) const {
+    if (choices.isGiven())
+      return {fewest[stage], fewest[stage]};
+    return {std::max(fewest[stage], lowest[stage + 1] - first), highest[stage + 1] - first};
+  }
+
+  void tabulate(Known &known) {
+    known.rest.assign(stages + 1, {});
+    for (int stage = stages; stage >= 0; --stage)
+      known.rest[stage].assign(highest[stage] - lowest[stage] + 1, kInfinity);
+    known.rest[stages][0] = 0;
+    for (int stage = stages - 1; stage >= 0; --stage)
+      for (int first = lowest[stage]; first <= highest[stage]; ++first) {
+        if (!open[stage][first - lowest[stage]])
+          continue;
+        double &rest = known.rest[stage][first - lowest[stage]];
+        auto [least, most] = countsOf(stage, first);
+        for (int count = least; count <= most; ++count) {
+          double behind = known.rest[stage + 1][first + count - lowest[stage + 1]];
+          if (behind >= rest)
+            continue;
+          if (choices.alone(stage, first, count, target) > target)
+            break;
+          rest = std::min(rest, leastOf(known, stage, first, count) + behind);
+        }
+        budget -= (most - least) / 8;
+      }
+  }
+
+  // Closes the boundaries by which a cut is too long for the target. Whether there were any.
+  bool close(Known &known) {
+    std::vector<double> above = {0}, below;
+    bool isAny = false;
+    for (int stage = 0; stage < stages; ++stage) {
+      below.assign(highest[stage + 1] - lowest[stage + 1] + 1, kInfinity);
+      for (int first = lowest[stage]; first <= highest[stage]; ++first) {
+        size_t place = first - lowest[stage];
+        if (!open[stage][place])
+          continue;
+        if (above[place] + known.rest[stage][place] > target) {
+          open[stage][place] = false;
+          isAny = true;
+          continue;
+        }
+        auto [least, most] = countsOf(stage, first);
+        for (int count = least; count <= most; ++count) {
+          double &next = below[first + count - lowest[stage + 1]];
+          if (open[stage + 1][first + count - lowest[stage + 1]] && above[place] < next &&
+              choices.alone(stage, first, count, target) <= target)
+            next = std::min(next, above[place] + leastOf(known, stage, first, count));
+        }
+      }
+      std::swap(above, below);
+    }
+    return isAny;
+  }
+
+  // Depth first over stages, counts nearest to those of the last split first. Leaves what it finds in its arguments.
+  bool descend(std::vector<int> &counts, std::vector<size_t> &chosen) {
+    near = counts;
+    found.clear(), foundChosen.clear();
+    strictest = cuts.size() - 1;
+    sums.assign(stages + 1, std::vector<double>(cuts.size()));
+    if (!descend(0))
+      return false;
+    counts = found, chosen = foundChosen;
+    return true;
+  }
+
+  bool descend(int first) {
+    auto stage = static_cast<int>(found.size());
+    if (budget <= 0)
+      return false;
+    if (stage == stages) // one that was played is not ruled out by its own cut where what it keeps is not proved best
+      return !playedUnproved.contains(found);
+    auto [least, most] = countsOf(stage, first);
+    std::vector<int> order(std::max(most - least + 1, 0));
+    std::iota(order.begin(), order.end(), least);
+    std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage]), count); });
+    for (int count : order) {
+      if (!open[stage + 1][first + count - lowest[stage + 1]] || choices.alone(stage, first, count, target) > target)
+        continue;
+      const std::vector<ChunkOption> &options = choices.of(stage, first, count);
+      bool isOne = options.size() == 1;
+      if (!isOne && !mayFollow(stage, first + count, [&](Known &cut) { return leastOf(cut, stage, first, count); }))
+        continue;
+      for (size_t choice = 0; choice < options.size(); ++choice) {
+        auto seconds = [&](Known &cut) { return player.seconds(cut.cut, stage, options[choice]); };
+        if (!options[choice].fits || !mayFollow(stage, first + count, seconds))
+          continue;
+        found.push_back(count), foundChosen.push_back(choice);
+        if (descend(first + count))
+          return true;
+        found.pop_back(), foundChosen.pop_back();
+      }
+    }
+    return false;
+  }
+
+  // Whether no cut is too long that takes so much on a stage whose layers end before `end`; notes what they take so
+  // far. The cut that ruled out the last one is asked first.
+  template <typename Seconds> bool mayFollow(int stage, int end, Seconds seconds) {
+    const std::vector<double> &above = sums[stage];
+    std::vector<double> &with = sums[stage + 1];
+    auto isTooLong = [&](size_t i) {
+      --budget;
+      with[i] = above[i] + seconds(cuts[i]);
+      return with[i] + cuts[i].rest[stage + 1][end - lowest[stage + 1]] > target;
+    };
+    if (isTooLong(strictest))
+      return false;
+    for (size_t i = 0; i < cuts.size(); ++i)
+      if (isTooLong(i)) {
+        strictest = i;
+        return false;
+      }
+    return true;
+  }
+
+  const Problem &problem;
+  StageOptions &stageOptions;
+  SplitPlayer player;
+  StageChoices choices;
+  const Plan &axes;
+  int stages, layers, perStage;
+  bool isQuick;
+  int64_t budget, given = 0;
+  double limit = kInfinity;
+  double low = 0; // no split ends by it
+  double target = 0, narrowedTo = -1;
+  std::vector<int> fewest;              // layers of each stage
+  std::vector<int> lowest, highest;     // where the layers of each stage may begin
+  std::vector<std::vector<char>> open;  // [stage][first - lowest]: no cut is too long there, as far as is known
+  std::vector<Known> cuts;
+  std::vector<int> near, found;         // layers of each stage: of the last split, of the descent
+  std::vector<size_t> foundChosen;
+  std::vector<std::vector<double>> sums; // [stage][cut]: on the stages above
+  size_t strictest = 0;                  // the cut that ruled the last one out
+  double unproved = kInfinity;           // least bound of the splits that were played without proof of what is kept
+  std::set<std::vector<int>> playedUnproved;
+  SplitResult result;
+};
+
+} // namespace
+
+SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
+  bool hasChunks = chunksOf(options.axes().schedule, options.axes().virtualStages) > 1;
+  if (hasChunks && !options.hasOneKind() && !problem.pins.stageLayers)
+    return climb(problem, options, limitSeconds, budget);
+  return SplitSearch(problem, options, budget).run(limitSeconds);
+}
+
+} // namespace espalier::planner

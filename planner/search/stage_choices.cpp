@@ -1,0 +1,106 @@
+#include "planner/search/stage_choices.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace espalier::planner {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+} // namespace
+
+StageChoices::StageChoices(const Problem &problem, StageOptions &stageOptions, const SplitPlayer &player)
+    : problem(problem), stageOptions(stageOptions), axes(stageOptions.axes()), several(problem, stageOptions),
+      hasSeveral(hasSeveralChoices(problem, axes)), perStage(chunksOf(axes.schedule, axes.virtualStages)),
+      player(player), known(axes.pp) {
+  if (const auto &pinned = problem.pins.stageLayers) {
+    totals.assign(axes.pp, 0);
+    for (size_t i = 0; i < pinned->size(); ++i)
+      totals[stageOfChunk(static_cast<int>(i), axes.pp, perStage, isVShaped(axes.schedule))] += (*pinned)[i];
+  }
+  const CostTable &costs = stageOptions.table();
+  int from = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
+  int to = axes.offloadActivations && !problem.pins.recompute ? 2 : from; // keeping less may be faster
+  for (int kept = from; kept <= to; ++kept)
+    classes.push_back(segmentSeconds(costs.kinds[costs.layerKinds.front()], kept));
+  for (int kind : costs.layerKinds) {
+    ChunkSeconds least{kInfinity, 0, 0};
+    double total = kInfinity;
+    for (int kept = from; kept <= to; ++kept) {
+      ChunkSeconds seconds = segmentSeconds(costs.kinds[kind], kept);
+      least.forward = std::min(least.forward, seconds.forward);
+      total = std::min(total, seconds.total());
+    }
+    forwards.push_back(forwards.back() + least.forward);
+    work.push_back(work.back() + total);
+    leastSeconds = std::min(leastSeconds, total);
+  }
+}
+
+const std::vector<ChunkOption> &StageChoices::of(int stage, int first, int count) {
+  std::vector<std::vector<ChunkOption>> &byCount = placeOf(stage, first);
+  if (byCount.size() <= static_cast<size_t>(count))
+    byCount.resize(count + 1);
+  std::vector<ChunkOption> &options = byCount[count];
+  if (!options.empty())
+    return options;
+  if (!hasSeveral) {
+    const StageOption &best = stageOptions.best(stage, first, count);
+    options.push_back({best.fits, {best.seconds}, best.stepSeconds, best.bytes, best.hostBytes, {},
+                       best.seconds.backward - best.leastBackward});
+  } else if (isGiven() || areUnlike())
+    options = several.choices(stage, rangesOf(stage, first, count));
+  else
+    options = several.choices(stage, count);
+  return options;
+}
+
+double StageChoices::alone(int stage, int first, int count, double target) {
+  double m = static_cast<double>(axes.microBatches), edge = player.edgeOf(stage);
+  double wait = player.waitOf(stage) + (perStage == 1 ? forwards[first] : 0);
+  double least = isGiven() && perStage > 1 ? count * leastSeconds : work[first + count] - work[first];
+  if (wait + m * (edge + least) > target * (1 + 1e-9))
+    return kInfinity;
+  const ChunkOption &option =
+      hasSeveral && !isGiven() && !areUnlike() ? several.best(stage, count) : of(stage, first, count).front();
+  if (!option.fits)
+    return kInfinity;
+  double seconds = edge - option.unproved;
+  for (const ChunkSeconds &chunk : option.seconds)
+    seconds += chunk.total();
+  return wait + m * seconds + option.stepSeconds;
+}
+
+double StageChoices::leastSecondsOf(const Cut &cut, int stage, int count) const {
+  double sum = cut.edges[stage];
+  for (int chunk = 0; chunk < perStage; ++chunk) {
+    double layer = kInfinity;
+    for (const ChunkSeconds &one : classes)
+      layer = std::min(layer, SplitPlayer::seconds(cut.times[player.position(stage, chunk)], one));
+    sum += layersOfChunk(axes, stage, chunk, count) * layer;
+  }
+  return sum;
+}
+
+std::vector<std::vector<ChunkOption>> &StageChoices::placeOf(int stage, int first) {
+  std::vector<std::vector<std::vector<ChunkOption>>> &byFirst = known[stage];
+  size_t place = areUnlike() ? first : 0;
+  if (byFirst.size() <= place)
+    byFirst.resize(areUnlike() ? work.size() : 1);
+  return byFirst[place];
+}
+
+std::vector<LayerRange> StageChoices::rangesOf(int stage, int first, int count) const {
+  if (!isGiven())
+    return {{first, count}};
+  std::vector<LayerRange> ranges;
+  for (int chunk = 0; chunk < perStage; ++chunk) {
+    auto pinned = problem.pins.stageLayers->begin(), here = pinned + player.position(stage, chunk);
+    ranges.push_back({std::accumulate(pinned, here, 0), *here});
+  }
+  return ranges;
+}
+
+} // namespace espalier::planner
