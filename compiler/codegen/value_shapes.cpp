@@ -41,25 +41,45 @@ void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
   setSplits(argument, std::move(axes));
 }
 
+/// Of the mesh, those over which the plan places dimensions of that name, outermost first.
+static SmallVector<StringRef> placedOver(ModuleOp module, StringAttr name) {
+  auto placement = module->getAttrOfType<DictionaryAttr>("dist.dims");
+  auto axes = placement ? placement.getAs<ArrayAttr>(name) : ArrayAttr();
+  return axes ? llvm::to_vector(axes.getAsValueRange<StringAttr>()) : SmallVector<StringRef>();
+}
+
+/// Elements of a dimension on all ranks, of the batch those of a micro-batch; 0 where the module does not say.
+static int64_t wholeSize(ModuleOp module, StringAttr name) {
+  auto sizes = module->getAttrOfType<DictionaryAttr>("model.sizes");
+  if (auto size = sizes ? sizes.getAs<IntegerAttr>(name) : IntegerAttr())
+    return size.getInt();
+  auto plan = module->getAttrOfType<DictionaryAttr>("exec.plan");
+  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto samples = plan && mesh && name == "batch" ? plan.getAs<IntegerAttr>("micro_batch_size") : IntegerAttr();
+  if (!samples)
+    return 0;
+  int64_t whole = samples.getInt();
+  for (StringRef axis : placedOver(module, name))
+    whole *= mesh.size(axis);
+  return whole;
+}
+
 /// As the plan places dimensions of that name, if this is a part of one. What is in more parts than that is a slice over
 /// tp: of sequence parallelism, or of inputs that are kept.
 int64_t ValueShapes::nominalSplit(StringAttr name, int64_t size) const {
   auto module = function->getParentOfType<ModuleOp>();
-  auto placement = module->getAttrOfType<DictionaryAttr>("dist.dims");
   auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
-  auto axes = placement ? placement.getAs<ArrayAttr>(name) : ArrayAttr();
   if (!mesh)
     return 0;
-  auto sizes = module->getAttrOfType<DictionaryAttr>("model.sizes");
-  auto whole = sizes ? sizes.getAs<IntegerAttr>(name) : IntegerAttr();
+  int64_t whole = wholeSize(module, name);
   int64_t bits = 0, parts = 1;
-  for (StringRef axis : axes ? llvm::to_vector(axes.getAsValueRange<StringAttr>()) : SmallVector<StringRef>()) {
-    if (mesh.size(axis) == 1 || (whole && whole.getInt() <= size * parts))
+  for (StringRef axis : placedOver(module, name)) {
+    if (mesh.size(axis) == 1 || (whole > 0 && whole <= size * parts))
       continue;
     parts *= mesh.size(axis);
     bits |= exec::axisBit(axis);
   }
-  if (whole && mesh.size("tp") > 1 && size * parts * mesh.size("tp") == whole.getInt())
+  if (whole > 0 && mesh.size("tp") > 1 && size * parts * mesh.size("tp") == whole)
     bits |= exec::axisBit("tp");
   return bits;
 }

@@ -21,6 +21,7 @@ public:
   std::string fault();
 
 private:
+  std::optional<Dims> spaceOfAll() const;
   std::string faultOf(size_t rows);
   std::string faultOfOperand(int index, size_t rows);
   std::string faultOfScalars(size_t rows);
@@ -49,17 +50,20 @@ std::string Space::fault() {
   if (!isSized)
     return fmt::format("{} scalars, of which {} are said to be something", kernel.scalars(), kernel.uses_size());
   bool walks = std::ranges::any_of(kernel.operands(), [](const pb::Operand &operand) { return operand.walk() > 0; });
-  if (kernel.space() == 0)
-    return walks ? "walks through rows and columns that no buffer has" : faultOfScalars(0);
+  if (kernel.space() == 0 && !walks)
+    return faultOfScalars(0);
   for (const pb::Buffer &buffer : launch.buffers())
     if (shapes.isLess(buffer))
       return ""; // rule E's bytes are all that is known
   int needed = kernel.shape() == "column" ? 3 : isGenerated() ? 1 : 0;
   if (launch.scalars_size() < needed)
     return fmt::format("{} scalars do not say what rows and columns there are", launch.scalars_size());
-  std::optional<Dims> dims = shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
+  std::optional<Dims> dims =
+      kernel.space() == 0 ? spaceOfAll() : shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
   if (!dims)
-    return fmt::format("buffer {} is as large as the launch, and its value has no dims", kernel.space() - 1);
+    return kernel.space() == 0
+               ? "walks through rows and columns that its buffers do not give"
+               : fmt::format("buffer {} is as large as the launch, and its value has no dims", kernel.space() - 1);
   space = *dims;
   if (!isGenerated()) {
     std::string found = faultOfSizes();
@@ -78,6 +82,38 @@ std::string Space::fault() {
   }
   return first.empty() ? fmt::format("{} rows and {} columns are not those of {}", rows, scalar(0), textOf(space))
                        : first;
+}
+
+/// Where no buffer is as large as the launch: all dims of its buffers, in the one order that each of these has. Example:
+/// scores [batch, seq, expert] of the experts in ids [choice, batch, seq].
+std::optional<Dims> Space::spaceOfAll() const {
+  std::vector<Dims> left;
+  for (const pb::Buffer &buffer : launch.buffers()) {
+    std::optional<Dims> dims = shapes.of(buffer);
+    if (!dims)
+      return std::nullopt;
+    left.push_back(*dims);
+  }
+  Dims all;
+  for (;;) {
+    std::optional<Dim> next; // the dim that no buffer has behind another one
+    for (const Dims &dims : left) {
+      auto isBehind = [&](const Dims &other) { return contains(other, dims.front()) && other.front() != dims.front(); };
+      if (dims.empty() || std::ranges::any_of(left, isBehind))
+        continue;
+      if (next && *next != dims.front())
+        return std::nullopt;
+      next = dims.front();
+    }
+    if (!next)
+      break;
+    all.push_back(*next);
+    for (Dims &dims : left)
+      if (!dims.empty() && dims.front() == *next)
+        dims.erase(dims.begin());
+  }
+  bool isWhole = std::ranges::all_of(left, [](const Dims &dims) { return dims.empty(); });
+  return isWhole ? std::optional(all) : std::nullopt;
 }
 
 std::string Space::faultOf(size_t rows) {
