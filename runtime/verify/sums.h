@@ -34,6 +34,7 @@ private:
   };
   void countRoles();
   bool isOfOthers(uint32_t role) const;
+  bool isCounted(uint32_t sum) const;
   uint64_t expectedGradient(uint32_t bucket, int32_t layer, uint32_t additions) const;
   uint64_t expectedStatistic(uint32_t sum) const;
   void checkNorm(const pb::Call &call, const pb::BucketUse &use, const std::function<void(std::string)> &add) const;
