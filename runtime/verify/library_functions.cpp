@@ -101,6 +101,7 @@ std::vector<OperandRule> attendCache(Sizes &size) {
 std::vector<OperandRule> route(Sizes &size) {
   int64_t batch = size[0], sequence = size[1], experts = size[2], choices = size[3];
   OperandRule places = writes(size.product({choices, batch, sequence}), Types::I32);
+  size.isSound = size.isSound && size[4] >= 0; // the capacity, which no operand has
   return {reads(size.product({batch, sequence, experts})), places, places};
 }
 
@@ -111,6 +112,7 @@ std::vector<OperandRule> moveRows(const pb::LibraryCall &call, Sizes &size) {
   int64_t places = size.product({choices, batch, sequence});
   int64_t ofTokens = size.product({size[6] != 0 ? choices : 1, batch, sequence, hidden});
   int64_t ofExperts = size.product({experts, batch, capacity, hidden});
+  size.isSound = size.isSound && (size[6] == 0 || size[6] == 1);
   bool isDispatch = call.function() == pb::LibraryCall::DISPATCH;
   std::vector<OperandRule> rules = {reads(places, Types::I32), reads(places, Types::I32),
                                     reads(isDispatch ? ofTokens : ofExperts, Types::Float, 1)};
