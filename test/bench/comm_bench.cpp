@@ -4,6 +4,7 @@
 #include "runtime/comm/local.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/launch/processes.h"
+#include "runtime/train/rank.h"
 
 #include <algorithm>
 #include <chrono>
@@ -56,7 +57,7 @@ void measureRank(const char *name, Communicator &comm) {
   measure(name, comm.rank(), comm.ranks(), comm.allocate(sizes[1]), [&](void *place, size_t bytes) {
     shape.elements = {static_cast<int64_t>(bytes / sizeof(float))};
     Ticket ticket = comm.startCollective(group, shape, &place, &place);
-    comm.wait(ticket, 2000);
+    comm.wait(ticket, spinsFor(comm.ranks()));
   });
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `./dev bench`: medians of compile time, memory and plan size, and of two training steps; speed of decoding, of the
-# tokenizer and of building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage:
+# `./dev bench`: medians of compile time, memory and plan size, and of training steps; speed of sums over ranks, of
+# decoding, of the tokenizer and of building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage:
 # run.sh BUILD
 set -euo pipefail
 build=${1:?usage: run.sh BUILD}
@@ -26,10 +26,10 @@ compileBench() {
              name, s, bound, kb * 1024 / 1e6, size / 1e6 }'
 }
 
-# stepBench PLAN STEPS WARMUP THREADS: one step's median, and the time that its floating-point operations would take
+# stepBench PLAN STEPS WARMUP THREADS [OPTION...]: one step's median, and the time that its floating-point operations would take
 # at the peak which `espalier run` measures before it starts (MFU is their ratio).
 stepBench() {
-  "$espalier" run "$1" --data "$scratch/text" --steps "$2" --threads "$4" --metrics "$scratch/metrics" >/dev/null
+  "$espalier" run "$1" --data "$scratch/text" --steps "$2" --threads "$4" --metrics "$scratch/metrics" "${@:5}" >/dev/null
   python3 - "$scratch/metrics" "$3" <<'PYTHON'
 import json, statistics, sys
 steps = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")][int(sys.argv[2]):]
@@ -60,6 +60,14 @@ echo "  $(stepBench "$scratch/124m.plan" 10 3 2)"
   --set model.model_config.num_layers=2 --set model.model_config.seq_length=32 --set runner_config.batch_size=2 >/dev/null
 echo "2 layers, hidden 64, vocabulary 256, f32, B 2, T 32, 1 thread (bound 1.6 ms):"
 echo "  $(stepBench "$scratch/small.plan" 2000 200 1)"
+
+"$espalier" compile "$root/configs/tiny_gpt.yaml" -o "$scratch/ranks.plan" --set lr_schedule.total_steps=300 >/dev/null
+echo "configs/tiny_gpt.yaml, 8 ranks (bound: processes take 1.2 times what threads do):"
+echo "  threads    $(stepBench "$scratch/ranks.plan" 300 50 1)"
+echo "  processes  $(stepBench "$scratch/ranks.plan" 300 50 1 --processes)"
+
+echo "all-reduce (bound: processes take half of OpenMPI's time):"
+"$build/test/bench/comm_bench" | sed 's/^/  /'
 
 # One text at a time, each side in turn: transformers where $PYTHON has it.
 "$espalier" compile "$root/configs/gpt2_124m.yaml" -o "$scratch/decode.plan" --cluster cpu_local:1x1 \
