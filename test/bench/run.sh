@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `./dev bench`: medians of compile time, memory and plan size, and of training steps; speed of sums over ranks, of
-# decoding, of the tokenizer and of building an index. Each has its floor or bound beside it. Nothing else should run meanwhile. Usage:
+# decoding, of the tokenizer and of building an index. Each has its floor or bound beside it. Nothing else should run
+# meanwhile. Usage:
 # run.sh BUILD
 set -euo pipefail
 build=${1:?usage: run.sh BUILD}
