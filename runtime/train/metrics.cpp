@@ -37,10 +37,13 @@ void runPeakPart(void *context, int64_t part, int thread) {
   job.kernel->run(*job.arguments, part, job.scratch->at(thread * job.scratchBytes));
 }
 
+/// "nan" in place of "-nan": which of both hardware makes says nothing.
+double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number) : number; }
+
 } // namespace
 
 std::string logLine(const StepRecord &record, int64_t steps) {
-  std::string result = record.labels > 0 ? fmt::format("loss {:.5f}  grad norm {:.4f}", record.loss, record.gradNorm)
+  std::string result = record.labels > 0 ? fmt::format("loss {:.5f}  grad norm {:.4f}", record.loss, unsignedNaN(record.gradNorm))
                                          : std::string("no labels in the batch: no update");
   std::string line = fmt::format("step {:>{}}/{}  {}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s", record.step,
                                  fmt::formatted_size("{}", steps), steps, result, record.learningRate,

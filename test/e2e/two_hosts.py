@@ -74,7 +74,7 @@ with tempfile.TemporaryDirectory() as folder:
             kill_all(names[1])
         elif fate == "kill":
             os.kill(json.loads(pathlib.Path(words[words.index("--status") + 1]).read_text())[-1]["pid"], signal.SIGKILL)
-        print(process.communicate(timeout=120)[0], end="")
+        print(process.communicate(timeout=float(os.environ.get("ESPALIER_TWO_HOSTS_SECONDS", "120")))[0], end="")
         if fate:
             while any(processes_of(name) for name in names) and time.monotonic() < begin + 10:
                 time.sleep(0.05)
