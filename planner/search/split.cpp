@@ -20,7 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kQuickPlays = 2, kQuickBudget = 200'000; // of a first look
 constexpr double kSlack = 1 - 1e-9;                        // for rounding
 constexpr double kFineGap = 1e-3;                          // behind which the target is the best itself
-constexpr int kSlowed = 16; // stages, of very many
+constexpr int kSlowed = 64; // stages, of very many; with 16, splits of few micro-batches were not proved
 constexpr int kRounds = 3; // of closing boundaries: what one cut closes makes others longer
 constexpr double kLongest = std::numeric_limits<double>::max();
 
