@@ -151,10 +151,8 @@ const Original &Originals::operator[](size_t index) {
 /// What the plan says once: another word there is another program, which only the checksum tells from this one.
 bool isMeaning(const std::string &kind) {
   static constexpr std::string_view prefixes[] = {
-      "Launch.buffers swapped",      // which of two values of one shape is which operand
-      "LibraryCall.buffers swapped", // the same
-      "LibraryCall.sizes",           // which way a rotation goes: its last size
-      "Plan.objects",                // another machine's code rounds otherwise
+      "Launch.buffers swapped", // which of two values of one shape is which operand
+      "Plan.objects",           // another machine's code rounds otherwise
   };
   return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return kind.starts_with(prefix); });
 }
