@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Splits, EmulatedProcesses, testing::ValuesIn(splitRows(
 
 /// One that throws; signals are tried on the command.
 TEST(EmulatedFailure, OfARankStopsAllAndNamesItsPlace) {
-  const EmulatedRow &row = splitRows().back();
+  EmulatedRow row = {"", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}};
   rt::RunOptions options = optionsFor(row, rt::Comm::shm);
   options.fault = rt::Fault{.rank = 2, .step = 1, .action = 3, .instruction = 0};
   try {
