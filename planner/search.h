@@ -73,7 +73,7 @@ std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
 
 /// What of a plan is priced, but not executed yet; null when the executor can run it: dp, tp, sp, cp, ep, pp with
-/// any schedule, ZeRO 0 or 1, nothing offloaded.
+/// any schedule, ZeRO 0 or 1, 2 and 3 where backward is one action; nothing offloaded.
 const char *whyNotExecutable(const Plan &plan);
 
 /// The same of all plans that have these pins.

@@ -10,8 +10,8 @@ const char *whyNotExecutable(const Plan &plan) {
   for (size_t chunk = 1; chunk + 1 < plan.stages.size(); ++chunk)
     if (plan.stages[chunk].layers == 0)
       return "stages and chunks without layers between others";
-  if (plan.zero > 1)
-    return "ZeRO 2 and 3";
+  if (plan.zero > 1 && splitsBackward(plan.schedule))
+    return "ZeRO 2 and 3 where weight gradients are actions of their own";
   if (plan.offloads())
     return "offloading";
   return nullptr;

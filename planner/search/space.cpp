@@ -128,6 +128,9 @@ void SearchSpace::addMicroBatches(Plan plan) {
   }
 }
 
+// ZeRO 2 and 3 are looked at where somebody pins them, or all plans are wanted.
+bool SearchSpace::isOffered(int zero) const { return all || problem.pins.zero || zero <= 1; }
+
 // ZeRO over one rank is none: it is not looked at unless pinned, or to have parameters on the host.
 bool SearchSpace::isNothingShared(const Plan &plan, int zero) const {
   return !problem.pins.zero && zero > 0 && plan.replicas() * plan.cp == 1;
@@ -141,7 +144,7 @@ void SearchSpace::addFlags(Plan plan) {
         if (vocabParallel != pins.vocabParallel.value_or(true) ||
             (pins.sequenceParallel && *pins.sequenceParallel != sequenceParallel) ||
             (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-            (isNothingShared(plan, zero) && zero < 3))
+            !isOffered(zero) || (isNothingShared(plan, zero) && zero < 3))
           continue;
         plan.sequenceParallel = sequenceParallel;
         plan.vocabParallel = vocabParallel;

@@ -58,6 +58,7 @@ private:
   bool isOffered(Schedule schedule) const;
   void enumerateAxes();
   void addMicroBatches(Plan plan);
+  bool isOffered(int zero) const;
   bool isNothingShared(const Plan &plan, int zero) const;
   void addFlags(Plan plan);
   void addOffloads(Plan plan);

@@ -25,7 +25,8 @@ double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
     plan.offloadOptimizer = flags & 1;
     plan.offloadActivations = flags & 2;
     plan.offloadParameters = flags & 4;
-    if (violations(problem, plan).empty() && (all || isExecutable(problem, plan)))
+    bool isOffered = plan.zero <= 1 || problem.pins.zero; // as is executed, but not looked at
+    if (violations(problem, plan).empty() && (all || (isOffered && isExecutable(problem, plan))))
       best = std::min(best, bruteForceUnder(problem, plan));
   }
   return best;
