@@ -28,4 +28,7 @@ const std::vector<SplitCase> &shareSplits();
 /// Splits of a model whose layers are of two kinds.
 const std::vector<SplitCase> &unlikeSplits();
 
+/// Splits of a mixture of experts.
+const std::vector<SplitCase> &expertSplits();
+
 } // namespace espalier
