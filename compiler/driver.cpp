@@ -190,6 +190,12 @@ std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target) {
   return "";
 }
 
+planner::Capability capabilityOf(const RunConfig &run) {
+  planner::Capability capability;
+  capability.model = whyNotExecutable(run, "cpu").empty();
+  return capability;
+}
+
 std::vector<std::string> phaseNames() {
   std::vector<std::string> names;
   for (const Phase &phase : phases)

@@ -16,7 +16,4 @@ namespace espalier {
 /// between. Patterns of a split sequence are left out where cp is pinned to 1. Failures are diagnostics of `context`.
 std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const RunConfig &run);
 
-/// The axes and choices that the run file fixes.
-planner::Pins pinsOf(const RunConfig &run);
-
 } // namespace espalier
