@@ -49,9 +49,9 @@ std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const R
                                              const planner::Plan &plan);
 
 /// Why no plan of the run can be executed on the target by this version, whatever the split; empty when there are some.
-std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target);
+std::string whyNotExecutable(const RunConfig &run);
 
-/// Which plans of a run the executor can run on some target.
+/// Which plans of a run the executor can run.
 planner::Capability capabilityOf(const RunConfig &run);
 
 /// Names of the phases, in order.

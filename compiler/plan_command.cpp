@@ -133,7 +133,7 @@ private:
     RunConfig profiled = run;
     if (run.isPinned)
       profiled.pins.cp.reset(); // the planner's choice may split the sequence
-    std::optional<planner::Problem> problem = profileModel(context, profiled);
+    std::optional<planner::Problem> problem = profileModel(context, profiled, arguments.target);
     if (!problem)
       return std::nullopt;
     Solved solved{run, std::move(*problem), {}, {}};
@@ -141,7 +141,7 @@ private:
     wanted.alternatives = alternatives;
     wanted.all = arguments.all || !solved.problem.capability.runs(solved.problem.pins);
     if (!run.isPinned) {
-      solved.result = searchCompiled(context, run, solved.problem, wanted);
+      solved.result = searchCompiled(context, run, solved.problem, wanted, arguments.target);
       return solved;
     }
     solved.problem.pins = solved.problem.pins.profiled();
@@ -243,7 +243,7 @@ private:
     bool otherExperts =
         wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
     if (otherVocabulary || otherExperts) {
-      std::optional<planner::Problem> problem = profileModel(context, *wished);
+      std::optional<planner::Problem> problem = profileModel(context, *wished, arguments.target);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);

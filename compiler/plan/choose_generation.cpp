@@ -34,7 +34,7 @@ bool divides(const RunConfig &run, int tp) {
 
 } // namespace
 
-ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run) {
+ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
   const planner::Pins &pins = run.pins;
   for (auto [name, size] : {std::pair("data_parallel", pins.dp.value_or(1)),
                             std::pair("context_parallel", pins.cp.value_or(1)),
@@ -54,7 +54,7 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run) {
       if (!isFree || !divides(run, tp) || pp > run.model.layerCount())
         continue;
       planner::Plan plan = generationPlan(run, tp, pp);
-      std::optional<uint64_t> bytes = arenaBytes(context, run, plan);
+      std::optional<uint64_t> bytes = arenaBytes(context, run, plan, target);
       if (!bytes)
         return {std::nullopt, "error: the model cannot be partitioned", true};
       if (limit <= 0 || static_cast<double>(*bytes) <= limit)

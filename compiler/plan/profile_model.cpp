@@ -59,10 +59,12 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
 class Build {
 public:
   /// What runs once per step is left out on request: its functions would be fused and planned for nothing.
-  Build(MLIRContext &context, const RunConfig &run, const ProfilePoint &point, bool hasStep) : context(context) {
+  Build(MLIRContext &context, const RunConfig &run, const std::string &target, const ProfilePoint &point, bool hasStep)
+      : context(context) {
     model = partitionRun(context, run, planAt(run, point));
     if (!model)
       return;
+    (*model->module)->setAttr("exec.target", StringAttr::get(&context, target));
     if (!hasStep)
       for (const SegmentLayout &segment : model->segments)
         for (const char *step : stepFunctions)
@@ -127,7 +129,8 @@ std::vector<Size> readStepPeaks(ModuleOp programs, const std::string &segment, c
 
 class Profiler {
 public:
-  Profiler(MLIRContext &context, const RunConfig &run) : context(context), run(run) {}
+  Profiler(MLIRContext &context, const RunConfig &run, const std::string &target)
+      : context(context), run(run), target(target) {}
 
   std::optional<planner::Problem> profile() {
     describe();
@@ -357,14 +360,14 @@ private:
   /// Builds the model at one point; adds its terms to `terms` unless that is null. What lives at once, by kind; empty
   /// where the model cannot be built.
   std::vector<LiveBytes> profilePoint(MLIRContext &where, const ProfilePoint &point, Terms *terms) {
-    Build build(where, run, point, /*hasStep=*/terms && point.cp == 1);
+    Build build(where, run, target, point, /*hasStep=*/terms && point.cp == 1);
     if (build.isBroken())
       return {};
     SizeReader sizes(run.model, problem.dimensions, point);
     if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1 && point.cp == 1)
       describeModel(build, sizes);
-    if (terms)
-      addTerms(build, point, *terms);
+    if (terms && !addTerms(build, point, *terms))
+      return {};
     if (failed(build.lower()))
       return {};
     std::vector<LiveBytes> live;
@@ -438,16 +441,21 @@ private:
       problem.modelFlops += part.count * readFlops(build.module(), part.kind) / static_cast<double>(sizes.at().samples);
   }
 
-  /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several.
-  void addTerms(Build &build, const ProfilePoint &point, Terms &terms) {
+  /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several. Of
+  /// GPUs what is priced is what their programs move.
+  bool addTerms(Build &build, const ProfilePoint &point, Terms &terms) {
     SizeReader sizes(run.model, problem.dimensions, point);
+    std::optional<EmittedWork> emitted;
+    if (exec::isCuda(build.module()) && !(emitted = EmittedWork::read(build.module(), sizes)))
+      return false;
     for (const SegmentLayout &segment : build.segments()) {
       bool hasTied =
           llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
       for (bool manyStages : {false, true}) {
         if (manyStages && !hasTied)
           continue;
-        planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages);
+        const EmittedWork *work = emitted ? &*emitted : nullptr;
+        planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages, work);
         if (hasTied)
           read.pattern.pp = manyStages;
         read.pattern.tensorRanks = point.tp;
@@ -462,6 +470,7 @@ private:
         terms[kindOf(segment.kind)].push_back(std::move(read));
       }
     }
+    return true;
   }
 
   /// Read where tensor ranks are one, so that the share of each holds for any number of them.
@@ -476,13 +485,14 @@ private:
 
   MLIRContext &context;
   const RunConfig &run;
+  const std::string target;
   planner::Problem problem;
 };
 
 } // namespace
 
-std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run) {
-  return Profiler(context, run).profile();
+std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target) {
+  return Profiler(context, run, target).profile();
 }
 
 } // namespace espalier
