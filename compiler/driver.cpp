@@ -186,6 +186,12 @@ std::string whyNotExecutable(const RunConfig &run) {
   return "";
 }
 
+planner::Capability capabilityOf(const RunConfig &run) {
+  planner::Capability capability;
+  capability.model = whyNotExecutable(run).empty();
+  return capability;
+}
+
 std::vector<std::string> phaseNames() {
   std::vector<std::string> names;
   for (const Phase &phase : phases)

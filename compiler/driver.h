@@ -51,6 +51,9 @@ std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const R
 /// Why no plan of the run can be executed on the target by this version, whatever the split; empty when there are some.
 std::string whyNotExecutable(const RunConfig &run);
 
+/// Which plans of a run the executor can run.
+planner::Capability capabilityOf(const RunConfig &run);
+
 /// Names of the phases, in order.
 std::vector<std::string> phaseNames();
 

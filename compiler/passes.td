@@ -69,8 +69,9 @@ def FormBuckets : Pass<"form-buckets", "::mlir::ModuleOp"> {
 def BuildOptimizer : Pass<"build-optimizer", "::mlir::ModuleOp"> {
   let summary = "Makes the end of a step: the norm and the update of each segment's buckets";
   let description = [{
-    Adds `@<segment>.norm` and `@<segment>.update` for each `exec.segment`. Tensors are flat, [element], a whole bucket or,
-    with the attribute `exec.share = ["dp"]`, the rank's ZeRO-1 share of it; `model.name` is the bucket's. Adds
+    Adds `@<segment>.norm` and `@<segment>.update` for each `exec.segment`, and `@<segment>.add` where buckets accumulate
+    shares: the role `scattered` is a micro-batch's. Tensors are flat, [element], a whole bucket or,
+    with the attribute `exec.share = ["dp"]`, the rank's ZeRO share of it; `model.name` is the bucket's. Adds
     `@step.scalars`, without a body: its attribute `exec.max_grad_norm` (0: no clipping) says what becomes of the sums.
     Numbers of AdamW are those of `exec.optimizer`.
   }];
@@ -80,7 +81,8 @@ def BuildOptimizer : Pass<"build-optimizer", "::mlir::ModuleOp"> {
 def LayOutRegions : Pass<"lay-out-regions", "::mlir::ModuleOp"> {
   let summary = "Says where arguments and results of functions lie in their regions, and which values they hold";
   let description = [{
-    Sets `exec.offset`, `exec.value`, `exec.part` and `exec.bucket` on every argument and result whose role has a region;
+    Sets `exec.offset`, `exec.value`, `exec.part` and `exec.bucket` on every argument and result whose role has a region,
+    and `exec.region` where it is not the role's: what is whole for a while, under ZeRO 2 and 3;
     parameters lie as `exec.segment` says, what a policy keeps in the order of the results that make it. Lists the sizes as
     `exec.region` and the values that pass between programs as `exec.value`. With `exec.generation` on the module inputs
     are those of each phase, and there are caches and logits.

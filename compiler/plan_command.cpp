@@ -64,7 +64,7 @@ public:
     std::optional<Solved> solved = solve(changed ? *changed : present, options.alternatives);
     if (!solved)
       return UserError;
-    if (!solved->problem.executable && !arguments.all)
+    if (!solved->problem.capability.model && !arguments.all)
       fmt::print(stderr, "{}: note: plans of {} are shown as with --all: none of them can be executed yet\n",
                  arguments.file, solved->problem.name);
     if (asksWhatIf) {
@@ -131,7 +131,7 @@ private:
   /// A pinned plan comes first, then what the planner would choose without the pins.
   std::optional<Solved> solve(const RunConfig &run, int alternatives) {
     RunConfig profiled = run;
-    if (run.pins.pinned)
+    if (run.isPinned)
       profiled.pins.cp.reset(); // the planner's choice may split the sequence
     std::optional<planner::Problem> problem = profileModel(context, profiled, arguments.target);
     if (!problem)
@@ -139,8 +139,8 @@ private:
     Solved solved{run, std::move(*problem), {}, {}};
     planner::SearchOptions wanted = options;
     wanted.alternatives = alternatives;
-    wanted.all = arguments.all || !planner::isExecutable(solved.problem, solved.problem.pins);
-    if (!run.pins.pinned) {
+    wanted.all = arguments.all || !solved.problem.capability.runs(solved.problem.pins);
+    if (!run.isPinned) {
       solved.result = searchCompiled(context, run, solved.problem, wanted, arguments.target);
       return solved;
     }
@@ -178,7 +178,7 @@ private:
       problem.machine.hosts = imported.config.cluster.hosts;
       planner::SearchOptions quick = options;
       quick.diagnose = false;
-      quick.all = arguments.all || !planner::isExecutable(problem, problem.pins);
+      quick.all = arguments.all || !problem.capability.runs(problem.pins);
       if (planner::search(problem, quick).plans.empty())
         continue;
       if (std::optional<Solved> some = solve(imported.config, options.alternatives)) {
@@ -195,13 +195,13 @@ private:
 
   /// A plan uses all devices of its machine. Where their number divides badly, fewer hosts may take a shorter step.
   void tellFewerHosts(const Solved &solved) const {
-    if (solved.result.plans.empty() || solved.run.pins.pinned || idleDevices > 0)
+    if (solved.result.plans.empty() || solved.run.isPinned || idleDevices > 0)
       return;
     planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
     planner::SearchOptions quick = options;
     quick.diagnose = quick.prove = false;
     quick.alternatives = 0;
-    quick.all = arguments.all || !planner::isExecutable(problem, problem.pins);
+    quick.all = arguments.all || !problem.capability.runs(problem.pins);
     constexpr double worthTelling = 0.99;
     const int hosts = problem.machine.hosts;
     planner::PricedPlan best = solved.result.plans.front();
@@ -215,7 +215,7 @@ private:
     int used = best.plan.ranks() / problem.machine.devicesPerHost;
     if (used < hosts)
       fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {:.4g} s: {}\n", arguments.file, used, hosts,
-                 best.prediction.stepSeconds, planner::describePlan(best.plan));
+                 best.prediction.stepSeconds, planner::describePlan(best));
   }
 
   std::optional<planner::WhatIf> compare(const Solved &solved) {
@@ -238,20 +238,20 @@ private:
   }
 
   int answerWish(Solved &solved) {
-    planner::Pins wish = pinsOf(*wished);
+    const planner::Pins &wish = wished->pins;
     bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true);
     bool otherExperts =
-        wished->pins.expertTensorParallel.value_or(true) != solved.run.pins.expertTensorParallel.value_or(true);
+        wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
     if (otherVocabulary || otherExperts) {
       std::optional<planner::Problem> problem = profileModel(context, *wished, arguments.target);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);
     }
-    if (solved.run.pins.pinned)
+    if (solved.run.isPinned)
       solved.problem.pins = solved.problem.pins.profiled();
     planner::SearchOptions all = options;
-    all.all = arguments.all || !planner::isExecutable(solved.problem, wish);
+    all.all = arguments.all || !solved.problem.capability.runs(wish);
     planner::WhyNot answer = planner::whyNot(solved.problem, solved.result, wish, all);
     if (answer.impossible) {
       for (const std::string &reason : answer.violated)

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace espalier::planner {
@@ -16,6 +17,12 @@ enum class Recompute {
   Selective, ///< results of matrix products and attention; element-wise work is repeated
   Full,      ///< only the layer's input; the whole forward is repeated
 };
+
+inline constexpr Recompute kRecomputes[] = {Recompute::None, Recompute::Selective, Recompute::Full};
+
+/// Name as the run file spells it: none, selective, full.
+const char *recomputeName(Recompute recompute);
+std::optional<Recompute> recomputeNamed(std::string_view name);
 
 /// Order of forward and backward actions of a pipeline.
 enum class Schedule { GPipe, OneFOneB, Interleaved, ZeroBubbleH1, ZeroBubbleV, VHalf, VMin };
@@ -29,8 +36,9 @@ struct StagePlan {
   std::vector<Recompute> recompute; ///< one entry per layer of the stage
 };
 
-/// A complete plan. Ranks are numbered with the mesh order pp, dp, cp, ep, tp (tp varies fastest).
-struct Plan {
+/// What the search chooses beside the split of layers: all that the cost of a layer depends on. Ranks are numbered with
+/// the mesh order pp, dp, cp, ep, tp (tp varies fastest).
+struct Axes {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   int virtualStages = 1;
   int64_t microBatchSize = 1; ///< samples per micro-batch on one replica
@@ -45,8 +53,6 @@ struct Plan {
   bool offloadActivations = false;    ///< what layers keep waits for backward in host memory
   bool offloadParameters = false;     ///< shares of parameters and gradients live in host memory; ZeRO 3 only
   Schedule schedule = Schedule::OneFOneB;
-  std::vector<StagePlan> stages;
-  bool executable = true; ///< false: priced, but the executor cannot run it yet
 
   bool offloads() const { return offloadOptimizer || offloadActivations || offloadParameters; }
   int ranks() const { return dp * tp * pp * cp * ep; }
@@ -55,6 +61,75 @@ struct Plan {
   /// Sequence parallelism has split what layers keep already.
   bool slicesInputs() const { return sliceRecomputedInputs && tp > 1 && !sequenceParallel; }
   int64_t globalBatch() const { return microBatchSize * microBatches * replicas(); }
+  bool operator==(const Axes &) const = default;
+};
+
+/// A complete plan.
+struct Plan : Axes {
+  std::vector<StagePlan> stages;
+};
+
+/// Axes that the user fixed; empty ones are free.
+struct Pins {
+  std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
+  std::optional<int64_t> microBatchSize, microBatches;
+  std::optional<bool> sequenceParallel, vocabParallel, splitsExperts;
+  std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
+  std::optional<Schedule> schedule;
+  std::optional<Recompute> recompute; ///< the same for all layers
+  /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.
+  std::optional<std::vector<int>> stageLayers;
+  /// Only those that the terms of a problem may hold for: without them it needs other terms.
+  Pins profiled() const {
+    Pins pins;
+    pins.vocabParallel = vocabParallel;
+    pins.splitsExperts = splitsExperts;
+    return pins;
+  }
+  /// Axes as they are pinned; others take their defaults.
+  Axes axes() const;
+  /// These, and over them those that are set in `other`.
+  Pins with(const Pins &other) const;
+  /// Whether a plan is as they want it; its layers keep what `recompute` says.
+  bool hold(const Plan &plan) const;
+};
+
+/// Calls visit(key, name, pin, field) for each pin, from the cheapest to give up on: its key as run files spell it, its
+/// name for people, the member of Pins and that of Axes; null for what is said of stages and layers.
+template <typename Visit> void visitFields(Visit visit) {
+  visit("recompute", "recompute", &Pins::recompute, nullptr);
+  visit("micro_batch_size", "the micro-batch size", &Pins::microBatchSize, &Axes::microBatchSize);
+  visit("micro_batches", "the number of micro-batches", &Pins::microBatches, &Axes::microBatches);
+  visit("zero", "the ZeRO stage", &Pins::zero, &Axes::zero);
+  visit("sequence_parallel", "sequence parallelism", &Pins::sequenceParallel, &Axes::sequenceParallel);
+  visit("stage_layers", "the layers of each stage", &Pins::stageLayers, nullptr);
+  visit("schedule", "the schedule", &Pins::schedule, &Axes::schedule);
+  visit("virtual_stages", "virtual stages", &Pins::virtualStages, &Axes::virtualStages);
+  visit("offload_optimizer", "where optimizer state lives", &Pins::offloadOptimizer, &Axes::offloadOptimizer);
+  visit("offload_activations", "where activations wait", &Pins::offloadActivations, &Axes::offloadActivations);
+  visit("offload_parameters", "where parameters live", &Pins::offloadParameters, &Axes::offloadParameters);
+  visit("vocab_parallel", "vocab_parallel", &Pins::vocabParallel, &Axes::vocabParallel);
+  visit("expert_tensor_parallel", "expert_tensor_parallel", &Pins::splitsExperts, &Axes::splitsExperts);
+  visit("dp", "dp", &Pins::dp, &Axes::dp);
+  visit("tp", "tp", &Pins::tp, &Axes::tp);
+  visit("pp", "pp", &Pins::pp, &Axes::pp);
+  visit("cp", "cp", &Pins::cp, &Axes::cp);
+  visit("ep", "ep", &Pins::ep, &Axes::ep);
+}
+
+/// What the executor can run; plans beyond it are priced. The compiler says what holds for its model.
+struct Capability {
+  bool model = true; ///< false: it has no code for some op of the model, whatever the plan
+  bool zeroWithWeights = false; ///< ZeRO 2 and 3 where weight gradients are actions of their own
+  bool offloads = false;
+  bool emptyInnerChunks = false; ///< stages and chunks without layers between others
+
+  /// What of a plan, or of all plans with these axes or pins, cannot be executed yet; null when all can.
+  const char *whyNot(const Axes &axes) const;
+  const char *whyNot(const Plan &plan) const;
+  const char *whyNot(const Pins &pins) const;
+  /// The same, and the model's code.
+  template <typename Asked> bool runs(const Asked &asked) const { return model && !whyNot(asked); }
 };
 
 /// Bytes on one rank of a stage, by class.

@@ -212,25 +212,6 @@ struct Machine {
   int devices() const { return hosts * devicesPerHost; }
 };
 
-/// Axes that the user fixed; empty ones are free.
-struct Pins {
-  std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero;
-  std::optional<int64_t> microBatchSize, microBatches;
-  std::optional<bool> sequenceParallel, vocabParallel, splitsExperts;
-  std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
-  std::optional<Schedule> schedule;
-  std::optional<Recompute> recompute; ///< the same for all layers
-  /// Layers per stage, or per chunk in model order; of several chunks of a stage some may have none.
-  std::optional<std::vector<int>> stageLayers;
-  /// Only those that the terms of a problem may hold for: without them it needs other terms.
-  Pins profiled() const {
-    Pins pins;
-    pins.vocabParallel = vocabParallel;
-    pins.splitsExperts = splitsExperts;
-    return pins;
-  }
-};
-
 /// A named dimension and its size, at the position that gives its symbol.
 struct Dimension {
   std::string name;
@@ -262,7 +243,7 @@ struct Problem {
   Size tiedBytes; ///< gradient bytes of the shared weight on one rank
   Machine machine;
   Pins pins;
-  bool executable = true; ///< false: the executor has no code for some op of the model, whatever the plan
+  Capability capability;
   int layerCount() const {
     int count = 0;
     for (const LayerRun &run : layers)

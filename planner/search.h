@@ -26,6 +26,7 @@ struct SearchOptions {
 struct PricedPlan {
   Plan plan;
   Prediction prediction;
+  bool executable = true; ///< false: the executor cannot run it yet
 };
 
 /// A change that would let a plan fit, smallest first.
@@ -71,20 +72,5 @@ std::vector<std::string> violations(const Problem &problem, const Plan &plan);
 
 /// As violations(), without asking whether the model has terms for the plan: quick.
 std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan);
-
-/// What of a plan is priced, but not executed yet; null when the executor can run it: dp, tp, sp, cp, ep, pp with
-/// any schedule, ZeRO 0 or 1, nothing offloaded.
-const char *whyNotExecutable(const Plan &plan);
-
-/// The same of all plans that have these pins.
-const char *whyNotExecutable(const Pins &pins);
-
-bool isExecutable(const Plan &plan);
-
-/// ... and the model, too.
-bool isExecutable(const Problem &problem, const Plan &plan);
-
-/// Whether the executor can run some plan that has these pins.
-bool isExecutable(const Problem &problem, const Pins &pins);
 
 } // namespace espalier::planner

@@ -81,6 +81,10 @@ private:
     addBuffer(call, bucket.stored());
     if (bucket.has_gradient())
       addBuffer(call, bucket.gradient());
+    if (bucket.has_whole_gradient())
+      addBuffer(call, bucket.whole_gradient());
+    if (bucket.has_whole_stored())
+      addBuffer(call, bucket.whole_stored());
     for (const pb::Buffer &state : bucket.state())
       addBuffer(call, state);
   }

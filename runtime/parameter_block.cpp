@@ -83,9 +83,15 @@ int64_t NamedParameter::elements() const {
   return elements;
 }
 
-HeldElements PlacedParameter::heldIn(const pb::Buffer &buffer) const {
-  return buffer.part() ? own : HeldElements{{0, block.elements()}, static_cast<int64_t>(parameter->first())};
+HeldElements PlacedParameter::whole() const {
+  return {{0, block.elements()}, static_cast<int64_t>(parameter->first())};
 }
+
+HeldElements PlacedParameter::heldStored() const { return bucket->has_whole_stored() ? own : whole(); }
+
+HeldElements PlacedParameter::heldGradient() const { return bucket->has_whole_gradient() ? own : whole(); }
+
+bool PlacedParameter::isStoredSpokenFor() const { return bucket->has_whole_stored() ? isOwnSpokenFor : isSpokenFor; }
 
 std::vector<NamedParameter> parametersOf(const pb::Plan &plan) {
   std::vector<NamedParameter> parameters;

@@ -69,8 +69,13 @@ struct PlacedParameter : NamedParameter {
   bool isSpokenFor;    ///< the rank speaks for the block among those that hold it as a whole ...
   bool isOwnSpokenFor; ///< ... and for its own elements among those that hold these
 
-  /// What `stored` or `gradient` has room for: the block, or the own elements where the buffer is an own part.
-  HeldElements heldIn(const pb::Buffer &buffer) const;
+  /// What `stored` and `gradient` have room for: the block, or the own elements where ranks keep shares of it.
+  HeldElements heldStored() const;
+  HeldElements heldGradient() const;
+  bool isStoredSpokenFor() const; ///< the rank speaks for what `stored` holds
+
+private:
+  HeldElements whole() const;
 };
 
 /// The parameters of a rank, each once, in the order of its calls.

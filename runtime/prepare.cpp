@@ -234,9 +234,11 @@ uint32_t bucketOf(const pb::Plan &plan, const pb::LibraryCall &call) {
   uint32_t value = call.buffers(call.buffers_size() - 1).value();
   uint32_t whole = plan.values(value).whole();
   uint32_t gradient = whole > 0 ? whole - 1 : value;
-  for (int bucket = 0; bucket < plan.buckets_size(); ++bucket)
-    if (plan.buckets(bucket).gradient().value() == gradient)
-      return bucket + 1;
+  for (int number = 0; number < plan.buckets_size(); ++number) {
+    const pb::Bucket &bucket = plan.buckets(number);
+    if ((bucket.has_whole_gradient() ? bucket.whole_gradient() : bucket.gradient()).value() == gradient)
+      return number + 1;
+  }
   return 0;
 }
 

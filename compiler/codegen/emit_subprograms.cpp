@@ -95,7 +95,7 @@ private:
   uint32_t emitStart(exec::StartOp start);
   void fillBuffer(exec::BufferAttr buffer, pb::Buffer &message);
   uint32_t valueOf(exec::BufferAttr buffer);
-  void setDims(const codegen::ValueShape &shape, pb::Value &value);
+  void setDims(const codegen::ValueShape &shape, bool isListed, pb::Value &value);
   void agreeOnAxes();
   uint32_t locationOf(Operation *op);
 
@@ -153,13 +153,14 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   if (static_cast<int>(number) >= describedValues)
     known.set_elements(std::max<uint64_t>(known.elements(), elements));
   if (std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue()))
-    setDims(*shape, known);
+    setDims(*shape, /*isListed=*/static_cast<int>(number) < describedValues, known);
   return number;
 }
 
 /// A buffer of less than the value says nothing of its dims, and buckets are bytes.
-void Emitter::setDims(const codegen::ValueShape &shape, pb::Value &value) {
-  bool isBucket = value.resident() && value.whole() == 0 && shape.tensor.getRank() == 1;
+void Emitter::setDims(const codegen::ValueShape &shape, bool isListed, pb::Value &value) {
+  bool isFlat = shape.tensor.getRank() == 1 && dimNames(shape.tensor).front() == "element";
+  bool isBucket = isListed && isFlat && value.whole() == 0;
   if (isBucket || value.dims_size() > 0 || static_cast<int64_t>(value.elements()) != shape.tensor.getNumElements())
     return;
   for (auto [dim, name] : llvm::enumerate(dimNames(shape.tensor))) {

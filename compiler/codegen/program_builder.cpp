@@ -194,7 +194,9 @@ exec::BufferAttr ProgramBuilder::place(Value value) {
 
 FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, Type type, bool isResult, Location loc) {
   StringRef role = textOf(attributes, "model.role"), name = textOf(attributes, "model.name");
-  StringRef region = regionOf(role, isResult);
+  StringRef region = textOf(attributes, "exec.region");
+  if (region.empty())
+    region = regionOf(role, isResult);
   if (region.empty())
     return emitError(loc) << "'" << function.getSymName() << "' needs a known model.role on every argument and result, "
                           << "got '" << role << "' at '" << name << "'";

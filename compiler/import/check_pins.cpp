@@ -47,7 +47,7 @@ public:
     checkPipeline();
     checkStageLayers();
     checkBatch();
-    checkChoices();
+    checkZero();
     checkSchedule();
     checkOffloading();
   }
@@ -56,18 +56,12 @@ private:
   /// The key that fixed an axis: planner.pin wins over parallel_config. What follows from other pins is theirs.
   std::string key(const char *pin, const char *fileKey) const {
     std::string own = std::string("planner.pin.") + pin, file = std::string("parallel_config.") + fileKey;
-    if (reader.has(own) || (pins.pinned && reader.has(file)))
+    if (reader.has(own) || (config.isPinned && reader.has(file)))
       return reader.has(own) ? own : file;
     for (const char *other : {"dp", "tp", "pp", "ep", "cp", "micro_batch_size", "micro_batches"})
       if (std::string cause = std::string("planner.pin.") + other; reader.has(cause))
         return cause;
     return file;
-  }
-  static std::vector<std::string> scheduleNames() {
-    std::vector<std::string> names;
-    for (planner::Schedule schedule : planner::kSchedules)
-      names.push_back(planner::scheduleName(schedule));
-    return names;
   }
   static std::string last(const std::string &path) { return path.substr(path.rfind('.') + 1); }
   std::optional<int64_t> dim(const std::string &name) const {
@@ -161,13 +155,13 @@ private:
     std::optional<int64_t> experts = dim("expert");
     if (experts && pins.cp.value_or(1) > 1)
       reader.error(key("cp", "context_parallel"), "experts are chosen over whole sequences, which cp splits: cp → 1");
-    if (!pins.expertTensorParallel.value_or(true) && !config.model.hasExperts())
+    if (!pins.splitsExperts.value_or(true) && !config.model.hasExperts())
       reader.error("planner.pin.expert_tensor_parallel",
                    "expert_tensor_parallel says how experts are split, the model is dense: False → True");
     if (ep > 1 && !config.model.hasExperts())
       reader.error(path, "expert parallelism needs experts, the model is dense: ep → 1");
     else if (int64_t tp = pins.tp.value_or(1);
-             experts && !pins.expertTensorParallel.value_or(true) && *experts % (pins.ep.value_or(1) * tp) != 0)
+             experts && !pins.splitsExperts.value_or(true) && *experts % (pins.ep.value_or(1) * tp) != 0)
       reader.error(path, fmt::format("{} experts are not a multiple of tp {} · {} {}, over which they are spread",
                                      *experts, tp, last(path), pins.ep.value_or(1)));
     else if (experts && *experts % pins.ep.value_or(1) != 0)
@@ -185,7 +179,7 @@ private:
     // MindFormers' rule for its own keys; the planner prices fewer where the schedule allows them, and generation has
     // none.
     const char *batches = "parallel_config.micro_batch_num";
-    if (pp > 1 && pins.pinned && config.runMode != "predict" && !reader.has("planner.pin.micro_batches") &&
+    if (pp > 1 && config.isPinned && config.runMode != "predict" && !reader.has("planner.pin.micro_batches") &&
         *pins.microBatches < pp)
       reader.error(batches, fmt::format("{} micro-batches cannot fill {} pipeline stages; {}: {} → {}",
                                         *pins.microBatches, pp, last(batches), *pins.microBatches, pp));
@@ -199,8 +193,7 @@ private:
     int64_t size = static_cast<int64_t>(pins.stageLayers->size());
     // Every chunk is listed where stages have several; those may be without layers. The list tells how many chunks an
     // interleaved schedule has where no pin does.
-    int64_t listed =
-        pins.pp && pins.schedule == planner::scheduleName(planner::Schedule::Interleaved) ? size / *pins.pp : 1;
+    int64_t listed = pins.pp && pins.schedule == planner::Schedule::Interleaved ? size / *pins.pp : 1;
     int64_t chunks = std::max<int64_t>(1, pins.virtualStages.value_or(listed)), pp = pins.pp.value_or(size / chunks);
     int64_t total = 0;
     int least = 1;
@@ -227,7 +220,7 @@ private:
     else if (config.globalBatch > mostSamples)
       reader.error(reader.has("planner.global_batch") ? "planner.global_batch" : "runner_config.batch_size",
                    fmt::format("the global batch is above {} samples", mostSamples));
-    if (pins.pinned) // its batch is a product, and agrees by construction
+    if (config.isPinned) // its batch is a product, and agrees by construction
       return;
     // In floating point, so that absurd pins cannot overflow; exact below 2^53.
     double share = static_cast<double>(pins.dp.value_or(1)) * pins.ep.value_or(1) * pins.microBatchSize.value_or(1) *
@@ -257,16 +250,7 @@ private:
     return below > 0 ? fmt::format("{:.0f} or {:.0f}", below, below + number) : fmt::format("{:.0f}", number);
   }
 
-  void checkChoices() {
-    auto check = [&](const std::string &path, const std::optional<std::string> &value,
-                     const std::vector<std::string> &known) {
-      if (value && std::find(known.begin(), known.end(), *value) == known.end())
-        reader.error(path, fmt::format("no choice '{}', there are {}{}", *value, fmt::join(known, ", "),
-                                       didYouMean(*value, known)));
-    };
-    check("planner.pin.recompute", pins.recompute, {"none", "selective", "full"});
-    check(reader.has("planner.pin.schedule") ? "planner.pin.schedule" : "parallel.pipeline_config.pipeline_scheduler",
-          pins.schedule, scheduleNames());
+  void checkZero() {
     if (pins.zero.value_or(0) > 3)
       reader.error("planner.pin.zero",
                    fmt::format("there are ZeRO stages 0 to 3, got {}", *reader.integer("planner.pin.zero")));
@@ -278,19 +262,17 @@ private:
                        : reader.has("planner.pin.schedule")     ? "planner.pin.schedule"
                                                                 : "parallel.pipeline_config";
     int chunks = pins.virtualStages.value_or(1);
-    bool isFixed = pins.pinned || pins.virtualStages;
+    bool isFixed = config.isPinned || pins.virtualStages;
     // The first chunk may hold only the embedding, the last one only the head.
     if (int layers = config.model.layerCount();
         chunks > 1 && layers > 0 && !pins.stageLayers && pins.pp.value_or(1) * int64_t(chunks) > layers + 2)
       reader.error(path, fmt::format("{} stages with {} chunks each need as many layers but two, the model has {}",
                                      pins.pp.value_or(1), chunks, layers));
-    for (planner::Schedule schedule : planner::kSchedules) {
-      if (!isFixed || pins.schedule != planner::scheduleName(schedule))
-        continue;
+    if (isFixed && pins.schedule) {
       // Any number of micro-batches that fills the stages stands for one that is not fixed.
       int stages = pins.pp.value_or(2);
       int64_t batches = std::min<int64_t>(pins.microBatches.value_or(stages), 1 << 30);
-      std::string reason = planner::whyNotSchedulable(schedule, stages, static_cast<int>(batches), chunks);
+      std::string reason = planner::whyNotSchedulable(*pins.schedule, stages, static_cast<int>(batches), chunks);
       if (!reason.empty())
         reader.error(path, reason);
     }
@@ -327,7 +309,7 @@ private:
   }
 
   const RunReader &reader;
-  PlanPins pins; ///< with what follows from them
+  planner::Pins pins; ///< with what follows from them
   const RunConfig &config;
 };
 

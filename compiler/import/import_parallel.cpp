@@ -64,10 +64,11 @@ int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
 std::optional<bool> switchOf(const YamlNode *node) { return node && node->isScalar() ? yamlBool(*node) : std::nullopt; }
 
 /// The policy that all layers have in common; lists of stages come on top of it.
-std::string recomputeOfFile(const RunReader &reader) {
+planner::Recompute recomputeOfFile(const RunReader &reader) {
   if (switchOf(reader.find("recompute_config.recompute")).value_or(false))
-    return "full";
-  return switchOf(reader.find("recompute_config.select_recompute")).value_or(false) ? "selective" : "none";
+    return planner::Recompute::Full;
+  bool isSelective = switchOf(reader.find("recompute_config.select_recompute")).value_or(false);
+  return isSelective ? planner::Recompute::Selective : planner::Recompute::None;
 }
 
 int zeroOfFile(const RunReader &reader) {
@@ -84,10 +85,30 @@ int64_t chunksOfFile(const RunReader &reader) {
   return std::clamp<int64_t>(reader.integer("planner.pin.virtual_stages").value_or(stated), 1, 1000000);
 }
 
-std::string scheduleOfFile(const RunReader &reader) {
+/// The choice that a key names, by the names of all; reports others.
+template <typename Choice, size_t count>
+std::optional<Choice> choiceOf(const RunReader &reader, const std::string &path, const Choice (&choices)[count],
+                               const char *(*nameOf)(Choice)) {
+  std::optional<std::string> text = reader.text(path);
+  std::vector<std::string> names;
+  for (Choice choice : choices) {
+    names.push_back(nameOf(choice));
+    if (text == names.back())
+      return choice;
+  }
+  if (text)
+    reader.error(path, fmt::format("no choice '{}', there are {}{}", *text, fmt::join(names, ", "),
+                                   didYouMean(*text, names)));
+  return std::nullopt;
+}
+
+planner::Schedule scheduleOfFile(const RunReader &reader) {
   if (reader.flag("parallel.pipeline_config.pipeline_interleave").value_or(false) && chunksOfFile(reader) > 1)
-    return "interleaved";
-  return reader.text("parallel.pipeline_config.pipeline_scheduler").value_or("1f1b");
+    return planner::Schedule::Interleaved;
+  if (reader.has("planner.pin.schedule"))
+    return planner::Schedule::OneFOneB; // which that replaces
+  return choiceOf(reader, "parallel.pipeline_config.pipeline_scheduler", planner::kSchedules, planner::scheduleName)
+      .value_or(planner::Schedule::OneFOneB);
 }
 
 std::optional<std::vector<int>> integerList(const RunReader &reader, const std::string &path) {
@@ -135,7 +156,7 @@ std::optional<std::vector<const YamlNode *>> entriesOfStages(const RunReader &re
 /// `offset` lists the difference of each chunk from an even share; one list for all stages holds for each of their
 /// chunks.
 void pinStageLayers(const RunReader &reader) {
-  PlanPins &pins = reader.config().pins;
+  planner::Pins &pins = reader.config().pins;
   const std::string path = "model.model_config.offset";
   const YamlNode *node = reader.find(path);
   if (!node || (node->isScalar() && yamlInteger(*node) == 0))
@@ -143,7 +164,7 @@ void pinStageLayers(const RunReader &reader) {
   if (!node->isSequence())
     return reader.error(path,
                         fmt::format("offset must be 0 or a list with one entry per stage, got {}", flowText(*node)));
-  int64_t chunks = pins.schedule == "interleaved" ? chunksOfFile(reader) : 1, stages = pins.pp.value_or(1);
+  int64_t chunks = pins.schedule == planner::Schedule::Interleaved ? chunksOfFile(reader) : 1, stages = pins.pp.value_or(1);
   int layers = reader.config().model.layerCount();
   if (stages * chunks > layers + 2) // reported with the stages
     return;
@@ -243,7 +264,7 @@ void importRecomputeLists(const RunReader &reader) {
 
 /// Says where slicing kept inputs changes nothing.
 void reportSlicedInputs(const RunReader &reader) {
-  const PlanPins &pins = reader.config().pins;
+  const planner::Pins &pins = reader.config().pins;
   const char *path = "recompute_config.recompute_slice_activation";
   if (!reader.config().recompute.recomputeSliceActivation)
     return;
@@ -254,15 +275,15 @@ void reportSlicedInputs(const RunReader &reader) {
 }
 
 void pinOffloading(const RunReader &reader) {
-  PlanPins &pins = reader.config().pins;
+  planner::Pins &pins = reader.config().pins;
   pins.offloadOptimizer = pins.offloadParameters = false;
   pins.offloadActivations = reader.flag("swap_config.swap").value_or(false);
 }
 
 void pinFile(const RunReader &reader) {
-  PlanPins &pins = reader.config().pins;
+  planner::Pins &pins = reader.config().pins;
   const std::string section = "parallel_config.";
-  pins.pinned = true;
+  reader.config().isPinned = true;
   pins.dp = static_cast<int>(count(reader, section + "data_parallel"));
   pins.tp = static_cast<int>(count(reader, section + "model_parallel"));
   pins.pp = static_cast<int>(count(reader, section + "pipeline_stage"));
@@ -289,12 +310,12 @@ void pinFile(const RunReader &reader) {
 /// Mode 0 and single devices: one replica per device; what the file says of other axes is reset, as
 /// upstream.
 void pinDataParallel(const RunReader &reader, int devices) {
-  PlanPins &pins = reader.config().pins;
+  planner::Pins &pins = reader.config().pins;
   for (const char *key : {"data_parallel", "model_parallel", "pipeline_stage", "context_parallel", "expert_parallel",
                           "micro_batch_num", "use_seq_parallel", "vocab_emb_dp"})
     reader.report(std::string("parallel_config.") + key, KeyAction::Accepted,
                   devices == 1 ? "the run has one device" : "parallel_mode 0 puts one replica on every device");
-  pins.pinned = true;
+  reader.config().isPinned = true;
   pins.dp = devices;
   pins.tp = pins.pp = pins.cp = pins.ep = 1;
   pins.microBatchSize = count(reader, "runner_config.batch_size");
@@ -304,7 +325,7 @@ void pinDataParallel(const RunReader &reader, int devices) {
   pins.sequenceParallel = pins.vocabParallel = false;
   pins.recompute = recomputeOfFile(reader);
   pinOffloading(reader);
-  pins.schedule = "1f1b";
+  pins.schedule = planner::Schedule::OneFOneB;
   importRecomputeLists(reader);
 }
 
@@ -320,47 +341,47 @@ int64_t freePlan(const RunReader &reader) {
   return batch;
 }
 
+/// The value of one key of planner.pin, by its type; what is below the least is reported with its key.
+std::optional<int> pinOf(const RunReader &reader, const std::string &path, const std::optional<int> &) {
+  bool isZero = path == "planner.pin.zero"; // 4 is refused by the checks
+  std::optional<int64_t> value = reader.integer(path);
+  return value ? std::optional(static_cast<int>(std::clamp<int64_t>(*value, !isZero, isZero ? 4 : 1000000000)))
+               : std::nullopt;
+}
+
+std::optional<int64_t> pinOf(const RunReader &reader, const std::string &path, const std::optional<int64_t> &) {
+  std::optional<int64_t> value = reader.integer(path);
+  return value.value_or(0) >= 1 ? value : std::nullopt;
+}
+
+std::optional<bool> pinOf(const RunReader &reader, const std::string &path, const std::optional<bool> &) {
+  return reader.flag(path);
+}
+
+std::optional<planner::Recompute> pinOf(const RunReader &reader, const std::string &path,
+                                        const std::optional<planner::Recompute> &) {
+  return choiceOf(reader, path, planner::kRecomputes, planner::recomputeName);
+}
+
+std::optional<planner::Schedule> pinOf(const RunReader &reader, const std::string &path,
+                                       const std::optional<planner::Schedule> &) {
+  return choiceOf(reader, path, planner::kSchedules, planner::scheduleName);
+}
+
+std::optional<std::vector<int>> pinOf(const RunReader &reader, const std::string &path,
+                                      const std::optional<std::vector<int>> &) {
+  return integerList(reader, path);
+}
+
 /// What planner.pin fixes, over what the file's plan fixes.
 void applyPlannerPins(const RunReader &reader) {
-  PlanPins &pins = reader.config().pins;
-  auto axis = [&](const char *key, std::optional<int> &target) {
-    if (std::optional<int64_t> value = reader.integer(std::string("planner.pin.") + key))
-      target = static_cast<int>(std::clamp<int64_t>(*value, 1, 1000000000));
-  };
-  axis("dp", pins.dp);
-  axis("tp", pins.tp);
-  axis("pp", pins.pp);
-  axis("cp", pins.cp);
-  axis("ep", pins.ep);
-  axis("virtual_stages", pins.virtualStages);
-  // What is below 1 is reported with its key.
-  if (std::optional<int64_t> size = reader.integer("planner.pin.micro_batch_size"); size.value_or(0) >= 1)
-    pins.microBatchSize = size;
-  if (std::optional<int64_t> batches = reader.integer("planner.pin.micro_batches"); batches.value_or(0) >= 1)
-    pins.microBatches = batches;
-  if (std::optional<int64_t> zero = reader.integer("planner.pin.zero"))
-    pins.zero = static_cast<int>(std::clamp<int64_t>(*zero, 0, 4)); // 4 is refused by the checks
-  if (std::optional<bool> flag = reader.flag("planner.pin.sequence_parallel"))
-    pins.sequenceParallel = flag;
-  if (std::optional<bool> flag = reader.flag("planner.pin.vocab_parallel"))
-    pins.vocabParallel = flag;
-  if (std::optional<bool> flag = reader.flag("planner.pin.expert_tensor_parallel"))
-    pins.expertTensorParallel = flag;
-  if (std::optional<bool> flag = reader.flag("planner.pin.offload_optimizer"))
-    pins.offloadOptimizer = flag;
-  if (std::optional<bool> flag = reader.flag("planner.pin.offload_activations"))
-    pins.offloadActivations = flag;
-  if (std::optional<bool> flag = reader.flag("planner.pin.offload_parameters"))
-    pins.offloadParameters = flag;
-  if (std::optional<std::string> recompute = reader.text("planner.pin.recompute"))
-    pins.recompute = recompute;
-  if (std::optional<std::string> schedule = reader.text("planner.pin.schedule"))
-    pins.schedule = schedule;
-  if (std::optional<std::vector<int>> layers = integerList(reader, "planner.pin.stage_layers"))
-    pins.stageLayers = layers;
-  for (planner::Schedule vShaped : planner::kSchedules)
-    if (planner::isVShaped(vShaped) && pins.schedule == planner::scheduleName(vShaped) && !pins.virtualStages)
-      pins.virtualStages = planner::chunksOf(vShaped, /*virtualStages=*/1);
+  planner::Pins &pins = reader.config().pins;
+  planner::visitFields([&](const char *key, const char *, auto pin, auto) {
+    if (auto value = pinOf(reader, std::string("planner.pin.") + key, pins.*pin))
+      pins.*pin = value;
+  });
+  if (pins.schedule && planner::isVShaped(*pins.schedule) && !pins.virtualStages)
+    pins.virtualStages = planner::chunksOf(*pins.schedule, /*virtualStages=*/1);
 }
 
 /// Whether the file's own plan says how many samples a step has. Pins do not change them then.
@@ -372,7 +393,7 @@ bool statesBatch(const RunReader &reader) {
 }
 
 int64_t batchOfPins(const RunConfig &config, int64_t otherwise) {
-  const PlanPins &pins = config.pins;
+  const planner::Pins &pins = config.pins;
   bool hasReplicas = pins.dp && (pins.ep || !config.model.hasExperts());
   if (!hasReplicas || !pins.microBatchSize || !pins.microBatches)
     return otherwise;
@@ -411,16 +432,16 @@ void importParallel(const RunReader &reader, const RunReader &pins, const Import
   else
     pinDataParallel(reader, config.cluster.devices());
   applyPlannerPins(reader);
-  if (config.pins.pinned && config.pins.schedule == "interleaved" && !config.pins.virtualStages)
+  if (config.isPinned && config.pins.schedule == planner::Schedule::Interleaved && !config.pins.virtualStages)
     config.pins.virtualStages = static_cast<int>(std::max<int64_t>(chunksOfFile(reader), 2));
   reportSlicedInputs(reader);
-  if (config.pins.pinned || !statesBatch(reader))
+  if (config.isPinned || !statesBatch(reader))
     batch = batchOfPins(config, batch);
   std::optional<int64_t> wanted = reader.integer("planner.global_batch");
   if (wanted && (*wanted < 1 || *wanted > kMostCount)) // reported with its key
     wanted.reset();
   // A pinned plan is honoured exactly: the two must agree unless something is left to choose.
-  if (wanted && config.pins.pinned && *wanted != batch)
+  if (wanted && config.isPinned && *wanted != batch)
     reader.error("planner.global_batch",
                  fmt::format("global_batch is {}, the pinned plan has {} = micro-batch "
                              "size {} · micro-batches {} · dp {}",

@@ -4,6 +4,7 @@
 #include "compiler/import/base_config.h"
 #include "compiler/import/pin_option.h"
 #include "compiler/import/run_reader.h"
+#include "planner/model/schedule.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -160,7 +161,7 @@ std::string grouped(int64_t number) {
 
 void deriveValues(const RunReader &reader) {
   const RunConfig &config = reader.config();
-  const PlanPins &pins = config.pins;
+  const planner::Pins &pins = config.pins;
   reader.derive("model", config.model.name, "the model file that knows model.arch.type");
   reader.derive("parameters", grouped(config.model.parameterCount()), "exact, without padding, tied parameters once");
   reader.derive("layers", fmt::format("{}", config.model.layerCount()), "runs between first and last segment");
@@ -178,12 +179,13 @@ void deriveValues(const RunReader &reader) {
                           : "the lower of the cluster's and context.max_device_memory";
   reader.derive("memory", fmt::format("{:.2f} GB", cluster.memoryBytes / 0x1p30), "limit per device: " + limit);
   reader.derive("global batch", fmt::format("{}", config.globalBatch), "samples per optimizer step, whatever the plan");
-  if (pins.pinned)
+  if (config.isPinned)
     reader.derive("plan",
                   fmt::format("dp {} tp {} pp {} cp {}{}, {} micro-batches of {}, zero {}, recompute {}, {}", *pins.dp,
                               *pins.tp, *pins.pp, *pins.cp,
                               config.model.hasExperts() ? fmt::format(" ep {}", *pins.ep) : "", *pins.microBatches,
-                              *pins.microBatchSize, *pins.zero, *pins.recompute, *pins.schedule),
+                              *pins.microBatchSize, *pins.zero, planner::recomputeName(*pins.recompute),
+                              planner::scheduleName(*pins.schedule)),
                   "pinned by the file");
   else
     reader.derive("plan", "free", "the planner chooses what planner.pin leaves open");

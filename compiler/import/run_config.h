@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/import/model_description.h"
+#include "planner/plan.h"
 
 #include <cstdint>
 #include <map>
@@ -20,22 +21,6 @@ struct DTypePolicy {
   DType norm = DType::F32;       ///< layernorm_compute_type
   DType softmax = DType::F32;    ///< softmax_compute_type
   bool masterWeights = false;    ///< f32 copy of the parameters lives in the optimizer state
-};
-
-/// How parallel_config pins the plan. Unset fields are free for the planner.
-struct PlanPins {
-  std::optional<int> dp, tp, pp, cp, ep;
-  std::optional<int64_t> microBatchSize, microBatches;
-  std::optional<int> zero;
-  std::optional<bool> sequenceParallel;
-  std::optional<bool> vocabParallel;
-  std::optional<bool> expertTensorParallel; ///< each expert is split over tp; false: experts are spread over tp, too
-  std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters; ///< to host memory
-  std::optional<std::string> recompute;                                        ///< "none", "selective", "full"
-  std::optional<std::vector<int>> stageLayers;                                 ///< layers per stage, uneven allowed
-  std::optional<std::string> schedule;                                         ///< "1f1b", "gpipe", ...
-  std::optional<int> virtualStages;                                            ///< chunks of layers per stage
-  bool pinned = false; ///< parallel_mode 1: everything unset takes its default
 };
 
 struct RecomputeConfig {
@@ -117,7 +102,8 @@ struct RunConfig {
   std::string modelFile;
   std::vector<WeightRules> weights; ///< of the model file
   DTypePolicy dtypes;
-  PlanPins pins;
+  planner::Pins pins;    ///< what the file fixes of the plan
+  bool isPinned = false; ///< parallel_mode 1: everything that is not set takes its default
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
   LearningRateSchedule schedule;

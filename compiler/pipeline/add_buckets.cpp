@@ -19,12 +19,18 @@ std::string storedValue(const SegmentBucket &bucket) {
   return bucket.shareAxes.empty() ? bucket.name : bucket.name + ".part";
 }
 
+std::string scatteredValue(const SegmentBucket &bucket) { return bucket.name + ".scattered"; }
+
+std::string accumulatedValue(const SegmentBucket &bucket) {
+  return bucket.name + (bucket.wholeGradientOffset ? ".accumulated" : ".gradient");
+}
+
 std::string totalValue(const SegmentBucket &bucket) {
-  if (!bucket.shareAxes.empty())
-    return bucket.name + ".scattered";
-  if (!bucket.partialAxes.empty())
+  if (!bucket.shareAxes.empty() && !bucket.wholeGradientOffset)
+    return scatteredValue(bucket);
+  if (axisBits(bucket.partialAxes) & ~axisBits(bucket.shareAxes))
     return bucket.name + ".sum";
-  return bucket.name + (bucket.holders.empty() ? ".gradient" : ".total");
+  return bucket.holders.empty() ? accumulatedValue(bucket) : bucket.name + ".total";
 }
 
 std::string parameterValue(const SegmentLayout &segment, const SegmentParameter &parameter) {
@@ -64,36 +70,49 @@ public:
     bucket.set_share(share);
     bucket.set_decay(from.decays);
     bucket.set_norm_weight(from.normWeight);
-    uint32_t stored = resident(from.name, bucket.type(), from.elements);
-    if (share)
-      resident(storedValue(from), bucket.type(), from.partElements, share);
-    uint32_t sum =
-        trains ? resident(from.name + ".gradient", pb::F32, from.elements, 0, partial, /*additions=*/1) : 0;
+    uint32_t stored = value(from.name, bucket.type(), from.elements, {.isKept = !from.wholeStoredOffset});
+    uint32_t own = share ? value(storedValue(from), bucket.type(), from.partElements, {.split = share}) : stored;
+    uint32_t sum = trains ? value(from.name + ".gradient", pb::F32, from.elements, wholeGradient()) : 0;
     for (size_t index : from.parameters)
       addParameter(segment.parameters[index], stored, sum, *bucket.add_parameters());
-    *bucket.mutable_stored() =
-        at(exec::Region::Parameters, from.storedOffset, from.elements * from.elementBytes, stored);
+    *bucket.mutable_stored() = at(exec::Region::Parameters, from.storedOffset,
+                                  from.storedElements() * from.elementBytes, from.wholeStoredOffset ? own : stored);
+    if (from.wholeStoredOffset)
+      *bucket.mutable_whole_stored() =
+          at(exec::Region::WholeParameters, *from.wholeStoredOffset, from.elements * from.elementBytes, stored);
     if (!trains)
       return bucket;
-    *bucket.mutable_gradient() = at(exec::Region::Gradients, from.gradientOffset, from.elements * 4, sum);
+    if (from.wholeGradientOffset) {
+      *bucket.mutable_whole_gradient() =
+          at(exec::Region::WholeGradients, *from.wholeGradientOffset, from.elements * 4, sum);
+      sum = value(accumulatedValue(from), pb::F32, from.partElements,
+                  {.split = share, .partial = partial & ~share, .additions = 1});
+    }
+    *bucket.mutable_gradient() = at(exec::Region::Gradients, from.gradientOffset, from.gradientElements() * 4, sum);
     uint64_t offset = from.stateOffset;
     for (const std::string &part : stateParts(segment)) {
-      uint32_t state = resident(from.name + "." + part, pb::F32, from.partElements, share);
+      uint32_t state = value(from.name + "." + part, pb::F32, from.partElements, {.split = share});
       *bucket.add_state() = at(exec::Region::State, offset, from.partElements * 4, state);
       offset += from.partElements * 4;
     }
     return bucket;
   }
 
-  /// Over the stages that hold it, then over what shares nothing, then each rank's own share.
+  /// Over the stages that hold it, then over what shares nothing, then each rank's own share; where shares are
+  /// accumulated these come first, with each micro-batch.
   BucketTransfers addTransfers(const pb::Bucket &bucket) {
     BucketTransfers transfers;
     pb::Buffer source = bucket.gradient();
-    uint32_t left = partial, pp = exec::axisBit("pp");
+    uint32_t left = partial, pp = exec::axisBit("pp"), split = from.wholeGradientOffset ? share : 0;
+    if (from.wholeGradientOffset) {
+      left &= ~share;
+      Held own = {.split = share, .partial = left, .isKept = false, .isPerMicroBatch = true};
+      transfers.scatter = addScatter(bucket.whole_gradient(), own);
+    }
     auto reduce = [&](const char *suffix, uint32_t axes, const std::vector<uint32_t> &stages) {
       left &= ~axes;
       pb::Buffer sum = source;
-      sum.set_value(resident(from.name + suffix, pb::F32, from.elements, 0, left));
+      sum.set_value(value(from.name + suffix, pb::F32, from.gradientElements(), {.split = split, .partial = left}));
       transfers.sums.push_back(add(from.name + suffix, pb::Transfer::ALL_REDUCE, axes, stages, source, sum));
       source = sum;
     };
@@ -103,27 +122,50 @@ public:
       reduce(".sum", left & ~share, {});
     if (!share)
       return transfers;
-    uint32_t total = resident(totalValue(from), pb::F32, from.partElements, share);
-    transfers.sums.push_back(
-        add(from.name + ".scatter", pb::Transfer::REDUCE_SCATTER, share, {}, source, part(source, total)));
+    if (!from.wholeGradientOffset)
+      transfers.sums.push_back(addScatter(source, {.split = share}));
     uint32_t own = tables.findValue(storedValue(from));
-    transfers.gather =
-        add(from.name + ".gather", pb::Transfer::ALL_GATHER, share, {}, part(bucket.stored(), own), bucket.stored());
+    const pb::Buffer &stored = bucket.stored();
+    transfers.gather = add(from.name + ".gather", pb::Transfer::ALL_GATHER, share, {},
+                           from.wholeStoredOffset ? stored : part(stored, own),
+                           from.wholeStoredOffset ? bucket.whole_stored() : stored);
     return transfers;
   }
 
 private:
-  uint32_t resident(const std::string &name, pb::DataType type, uint64_t elements, uint32_t split = 0,
-                    uint32_t partialAxes = 0, uint32_t additions = 0) {
+  /// What ranks hold of a value. What is not kept is there for a while.
+  struct Held {
+    uint32_t split = 0, partial = 0, additions = 0;
+    bool isKept = true, isPerMicroBatch = false;
+  };
+
+  /// What calls add to.
+  Held wholeGradient() const {
+    bool isKept = !from.wholeGradientOffset;
+    return {.partial = partial, .additions = 1, .isKept = isKept, .isPerMicroBatch = !isKept};
+  }
+
+  pb::Value describe(const std::string &name, pb::DataType type, uint64_t elements, const Held &held) const {
     pb::Value value;
     value.set_name(name);
     value.set_type(type);
     value.set_elements(elements);
-    value.set_split(split);
-    value.set_partial(partialAxes);
-    value.set_resident(true);
-    value.set_additions(additions);
-    return tables.value(value);
+    value.set_split(held.split);
+    value.set_partial(held.partial);
+    value.set_resident(held.isKept);
+    value.set_per_micro_batch(held.isPerMicroBatch);
+    value.set_additions(held.additions);
+    return value;
+  }
+
+  uint32_t value(const std::string &name, pb::DataType type, uint64_t elements, const Held &held) {
+    return tables.value(describe(name, type, elements, held));
+  }
+
+  /// In place: each rank's own share of the sum.
+  uint32_t addScatter(const pb::Buffer &whole, const Held &left) {
+    uint32_t own = value(scatteredValue(from), pb::F32, from.partElements, left);
+    return add(from.name + ".scatter", pb::Transfer::REDUCE_SCATTER, share, {}, whole, part(whole, own));
   }
 
   static pb::Buffer at(exec::Region region, uint64_t offset, uint64_t bytes, uint32_t value) {
@@ -183,26 +225,20 @@ private:
     entry.mutable_initialization()->set_stddev(parameter.initializer.stddev);
     entry.set_first(parameter.first);
     std::string name = parameterValue(segment, parameter);
-    addPart(name, storedType(from), parameter, stored);
+    addPart(name, storedType(from), parameter, stored, {.isKept = !from.wholeStoredOffset});
     if (trains)
-      addPart(name + ".gradient", pb::F32, parameter, sum, partial, /*additions=*/1);
+      addPart(name + ".gradient", pb::F32, parameter, sum, wholeGradient());
   }
 
   /// The value of one parameter in that of its bucket.
   void addPart(const std::string &name, pb::DataType type, const SegmentParameter &parameter, uint32_t whole,
-               uint32_t partialAxes = 0, uint32_t additions = 0) {
-    pb::Value value;
-    value.set_name(name);
-    value.set_type(type);
-    value.set_elements(parameter.localElements);
+               Held held) {
     for (const Axes &axes : parameter.sharding.dims)
-      value.set_split(value.split() | axisBits(axes));
-    value.set_partial(partialAxes);
-    value.set_resident(true);
-    value.set_whole(whole + 1);
-    value.set_first(parameter.first);
-    value.set_additions(additions);
-    tables.value(value);
+      held.split |= axisBits(axes);
+    pb::Value part = describe(name, type, parameter.localElements, held);
+    part.set_whole(whole + 1);
+    part.set_first(parameter.first);
+    tables.value(part);
   }
 
   const SegmentLayout &segment;

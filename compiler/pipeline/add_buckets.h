@@ -12,13 +12,17 @@ namespace espalier {
 std::string storedValue(const SegmentBucket &bucket);
 /// Name of the value that the bucket's gradients are once they are summed over all ranks, as storedValue.
 std::string totalValue(const SegmentBucket &bucket);
+/// Names of the rank's own share of the gradient where shares are accumulated: of a micro-batch, and of those so far.
+std::string scatteredValue(const SegmentBucket &bucket);
+std::string accumulatedValue(const SegmentBucket &bucket);
 /// Name of the value of one stored parameter; its gradient's has ".gradient" behind it.
 std::string parameterValue(const SegmentLayout &segment, const SegmentParameter &parameter);
 
 /// Transfers of a bucket, by number in the plan.
 struct BucketTransfers {
-  std::vector<uint32_t> sums; ///< in the order in which they are started
-  int64_t gather = -1;        ///< of the updated shares
+  std::vector<uint32_t> sums; ///< once a step, in the order in which they are started
+  int64_t scatter = -1;       ///< of a micro-batch's gradient, where accumulators are shares
+  int64_t gather = -1;        ///< of the shares: behind the update, or before calls that read them
 };
 
 /// The mesh axes, as the plan's bits.

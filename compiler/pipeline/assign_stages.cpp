@@ -1,9 +1,11 @@
-// The device arena of a stage, in order: parameters, gradients, optimizer state, input slots, chunk by chunk what is kept
-// per micro-batch in flight (slot by slot: each call's incoming stream, then its saved values) and the buffers at its
-// borders, the two cotangents that calls take turns in, the workspace that all subprograms share, scalars. A call writes
-// its stream straight into the next call's saved stream. A stream that backward does not read is not kept: forward passes
-// it on in the two buffers of the cotangents. Where a stage has neighbouring chunks (the turn of a V) the one writes
-// straight into what the other receives. The host arena has what is exchanged with the host, twice.
+// The device arena of a stage, in order: parameters, gradients, optimizer state, what of parameters and gradients is
+// whole for a while (of embedding and head, and of two layers of each kind that calls take turns in), input slots,
+// chunk by chunk what is kept per micro-batch in flight (slot by slot: each call's incoming stream, then its saved
+// values) and the buffers at its borders, the two cotangents that calls take turns in, the workspace that all
+// subprograms share, scalars. A call writes its stream straight into the next call's saved stream. A stream that
+// backward does not read is not kept: forward passes it on in the two buffers of the cotangents. Where a stage has
+// neighbouring chunks (the turn of a V) the one writes straight into what the other receives. The host arena has what
+// is exchanged with the host, twice.
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/fold_rounds.h"
@@ -173,6 +175,7 @@ private:
     set(Role::Backward, call.policy + ".backward");
     set(Role::Weight, call.policy + ".weight");
     set(Role::Evaluate, "evaluate");
+    set(Role::Add, "add");
     set(Role::Norm, "norm");
     set(Role::Update, "update");
     for (const SegmentBucket &bucket : layouts.at(call.kind)->buckets) {
@@ -197,6 +200,9 @@ private:
     bool hasInputs =
         llvm::any_of(list.lifetimes, [](const StageLifetime &one) { return one.kind == LifetimeKind::Inputs; });
     staged = hasInputs ? addLifetime("staged", static_cast<uint32_t>(in.plan.microBatches), /*rotates=*/true) : 0;
+    auto layers = static_cast<uint32_t>(llvm::count_if(stage.calls(), [&](const Call &call) { return isLayer(call); }));
+    bool hasWhole = llvm::any_of(in.segments, [](const SegmentLayout &one) { return one.wholeGradientBytes > 0; });
+    wholeLayers = hasWhole && layers > 0 ? addLifetime("whole", std::min(layers, 2u), /*rotates=*/false) : 0;
     firstLifetime = static_cast<uint32_t>(stage.lifetimes_size());
     for (const StageLifetime &lifetime : list.lifetimes)
       addLifetime(nameOf(lifetime.kind) + suffix(lifetime.chunk), static_cast<uint32_t>(lifetime.slots),
@@ -212,6 +218,8 @@ private:
         stage.set_first_layer(static_cast<uint32_t>(part.firstLayer));
       stage.set_layers(stage.layers() + static_cast<uint32_t>(part.layers));
       next += chunk.calls();
+      if (wholeLayers)
+        chunk.add_lifetimes(wholeLayers);
       if (lifetimeOf(list, index, LifetimeKind::Inputs))
         chunk.add_lifetimes(staged);
       for (int kind = 0; kind < kLifetimeKinds; ++kind)
@@ -240,7 +248,14 @@ private:
     return *layouts.at(StringRef(call.name()).split('.').first.str());
   }
 
-  /// Segments that share tied parameters on this stage share one region: the first call's and the last's.
+  /// Of the model's that repeat: neither the first segment nor the last.
+  bool isLayer(const Call &call) const {
+    StringRef kind = StringRef(call.name()).split('.').first;
+    return kind != in.run.model.runs.front().kind && kind != in.run.model.runs.back().kind && call.layer() >= 0;
+  }
+
+  /// Segments that share tied parameters on this stage share one region: the first call's and the last's. What is whole
+  /// for a while has one place for all layers of a kind.
   void bindParameters(Stage &stage, PlaceBuilder &places) {
     int calls = stage.calls_size() - 1;
     bool isShared = llvm::any_of(layoutOf(stage.calls(calls - 1)).buckets,
@@ -249,18 +264,28 @@ private:
       Region region;
       const char *name;
       uint64_t SegmentLayout::*bytes;
+      bool isWhole = false;
     };
     for (Class memory : {Class{Region::Parameters, "parameters", &SegmentLayout::parameterBytes},
                          Class{Region::Gradients, "gradients", &SegmentLayout::gradientBytes},
-                         Class{Region::State, "optimizer", &SegmentLayout::stateBytes}}) {
+                         Class{Region::State, "optimizer", &SegmentLayout::stateBytes},
+                         Class{Region::WholeParameters, "whole", &SegmentLayout::wholeStoredBytes, true},
+                         Class{Region::WholeGradients, "whole", &SegmentLayout::wholeGradientBytes, true}}) {
       uint32_t first = 0;
+      std::map<std::string, uint32_t> ofKind;
       for (int index = 0; index < calls; ++index) {
         Call &call = *stage.mutable_calls(index);
-        uint64_t bytes = layoutOf(call).*memory.bytes;
+        const SegmentLayout &layout = layoutOf(call);
+        uint64_t bytes = layout.*memory.bytes;
         if (bytes == 0)
           continue;
         bool sharesFirst = isShared && index + 1 == calls;
-        uint32_t place = sharesFirst ? first : places.take(bytes, 0, memory.name);
+        auto known = memory.isWhole ? ofKind.find(layout.kind) : ofKind.end();
+        uint32_t lifetime = memory.isWhole && isLayer(call) ? wholeLayers : 0;
+        uint32_t place = sharesFirst             ? first
+                         : known != ofKind.end() ? known->second
+                                                 : places.take(bytes, lifetime, memory.name);
+        ofKind[layout.kind] = place;
         if (index == 0)
           first = place;
         PlaceBuilder::bind(call, memory.region, place);
@@ -455,7 +480,8 @@ private:
   std::vector<std::vector<uint64_t>> reach; ///< by subprogram and region
   std::vector<std::vector<GradientTerm>> terms; ///< by subprogram
   std::map<std::string, const SegmentLayout *> layouts;
-  uint32_t firstLifetime = 1, staged = 0; ///< of the list's, and of what the host stages, in the stage at hand
+  /// Of the list's, of what the host stages and of what is whole of a layer for a while, in the stage at hand.
+  uint32_t firstLifetime = 1, staged = 0, wholeLayers = 0;
 };
 
 } // namespace

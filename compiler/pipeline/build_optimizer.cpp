@@ -96,6 +96,24 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment) {
   f.finish();
 }
 
+/// Adds the own part of a micro-batch's gradient to the accumulator, where that is a part.
+void buildAdd(ModuleOp module, const SegmentLayout &segment) {
+  auto isAdded = [](const SegmentBucket &bucket) { return bucket.wholeGradientOffset && !bucket.isTiedHere; };
+  if (llvm::none_of(segment.buckets, isAdded))
+    return;
+  RegionFunction f(module, segment.kind + ".add");
+  for (const SegmentBucket &bucket : segment.buckets) {
+    if (!isAdded(bucket))
+      continue;
+    f.moveTo(locationOf(segment, bucket));
+    Type type = f.flat(bucket.partElements, f.b.getF32Type());
+    Value sum = f.argument(type, "accumulator", bucket.name, bucket.shareAxes);
+    Value term = f.argument(type, "scattered", bucket.name, bucket.shareAxes);
+    f.result(f.b.create<model::AccumulateOp>(f.loc, type, sum, term), "accumulator", bucket.name, bucket.shareAxes);
+  }
+  f.finish();
+}
+
 /// The update of one bucket, element by element.
 void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &adam) {
   OpBuilder &b = f.b;
@@ -152,6 +170,7 @@ struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
     ModuleOp module = getOperation();
     OptimizerConfig adam = readOptimizer(module);
     for (const SegmentLayout &segment : readSegments(module)) {
+      buildAdd(module, segment);
       buildNorm(module, segment);
       RegionFunction f(module, segment.kind + ".update");
       for (const SegmentBucket &bucket : segment.buckets)

@@ -15,7 +15,7 @@ namespace espalier {
 
 namespace {
 
-/// Names on each bucket the transfers that sum its gradients and gather its shares.
+/// Names on each bucket the transfers that sum and scatter its gradients and gather its shares.
 void nameTransfers(ModuleOp module, const rt::pb::Plan &plan, ArrayRef<BucketTransfers> buckets) {
   Builder b(module.getContext());
   auto nameOf = [&](int64_t transfer) -> Attribute {
@@ -27,6 +27,8 @@ void nameTransfers(ModuleOp module, const rt::pb::Plan &plan, ArrayRef<BucketTra
     for (uint32_t sum : transfers.sums)
       sums.push_back(nameOf(sum));
     bucket.setSumsAttr(b.getArrayAttr(sums));
+    if (transfers.scatter >= 0)
+      bucket.setScatterAttr(cast<StringAttr>(nameOf(transfers.scatter)));
     if (transfers.gather >= 0)
       bucket.setGatherAttr(cast<StringAttr>(nameOf(transfers.gather)));
   });

@@ -11,6 +11,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <map>
+#include <utility>
 
 using namespace mlir;
 
@@ -164,6 +165,10 @@ private:
     bucket.elementBytes = stored.getIntOrFloatBitWidth() / 8;
     bucket.partialAxes = parameter.partialAxes;
     bucket.shareAxes = parameter.shareAxes;
+    if (plan.zero >= 2 && !bucket.shareAxes.empty())
+      bucket.wholeGradientOffset = 0;
+    if (plan.zero >= 3 && !bucket.shareAxes.empty())
+      bucket.wholeStoredOffset = 0;
     bucket.decays = parameter.decays;
     bucket.normWeight = weight;
     if (acrossStages)
@@ -198,18 +203,22 @@ private:
 
 /// Gives a bucket of its own its offsets behind the bytes of `segment`.
 void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
-  bucket.storedOffset = segment.parameterBytes;
-  bucket.gradientOffset = segment.gradientBytes;
-  bucket.stateOffset = segment.stateBytes;
-  segment.parameterBytes += alignUp(bucket.elements * bucket.elementBytes, guard);
-  segment.gradientBytes += alignUp(bucket.elements * 4, guard);
-  segment.stateBytes += alignUp(stateParts(segment).size() * bucket.partElements * 4, guard);
+  auto take = [guard](uint64_t &end, uint64_t bytes) { return std::exchange(end, end + alignUp(bytes, guard)); };
+  bucket.storedOffset = take(segment.parameterBytes, bucket.storedElements() * bucket.elementBytes);
+  bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * 4);
+  bucket.stateOffset = take(segment.stateBytes, stateParts(segment).size() * bucket.partElements * 4);
+  if (bucket.wholeGradientOffset)
+    bucket.wholeGradientOffset = take(segment.wholeGradientBytes, bucket.elements * 4);
+  if (bucket.wholeStoredOffset)
+    bucket.wholeStoredOffset = take(segment.wholeStoredBytes, bucket.elements * bucket.elementBytes);
 }
 
 void copyBytes(const SegmentLayout &from, SegmentLayout &to) {
   to.parameterBytes = from.parameterBytes;
   to.gradientBytes = from.gradientBytes;
   to.stateBytes = from.stateBytes;
+  to.wholeGradientBytes = from.wholeGradientBytes;
+  to.wholeStoredBytes = from.wholeStoredBytes;
 }
 
 /// Numbers the buckets of all segments and places them in the regions.
@@ -233,6 +242,8 @@ void placeBuckets(std::vector<FormedSegment> &segments, uint64_t guard) {
         bucket.storedOffset = known->second->storedOffset;
         bucket.gradientOffset = known->second->gradientOffset;
         bucket.stateOffset = known->second->stateOffset;
+        bucket.wholeGradientOffset = known->second->wholeGradientOffset;
+        bucket.wholeStoredOffset = known->second->wholeStoredOffset;
       } else {
         place(bucket, segment, guard);
       }
@@ -251,7 +262,8 @@ public:
     const SegmentLayout &segment = formed.layout;
     Location loc = func::FuncOp(formed.function).getLoc();
     auto op = b.create<exec::SegmentOp>(loc, segment.kind, segment.master, segment.parameterBytes,
-                                        segment.gradientBytes, segment.stateBytes);
+                                        segment.gradientBytes, segment.stateBytes, bytes(segment.wholeGradientBytes),
+                                        bytes(segment.wholeStoredBytes));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (auto [index, bucket] : llvm::enumerate(segment.buckets))
@@ -263,14 +275,22 @@ private:
     return b.getArrayAttr(SmallVector<Attribute>(names.begin(), names.end()));
   }
 
+  /// Said only where there are any.
+  IntegerAttr bytes(std::optional<uint64_t> count) {
+    return count.value_or(0) > 0 ? b.getI64IntegerAttr(static_cast<int64_t>(*count)) : IntegerAttr();
+  }
+  IntegerAttr offset(std::optional<uint64_t> at) {
+    return at ? b.getI64IntegerAttr(static_cast<int64_t>(*at)) : IntegerAttr();
+  }
+
   void write(const FormedSegment &formed, const SegmentBucket &bucket, size_t index) {
     Location loc = func::FuncOp(formed.function).getLoc();
     SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
     auto op = b.create<exec::BucketOp>(
         loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements,
         axes(bucket.partialAxes), axes(bucket.shareAxes), holders, bucket.decays, APFloat(bucket.normWeight),
-        bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset,
-        bucket.isTied, bucket.isTiedHere, ArrayAttr(), StringAttr());
+        bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
+        offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere, ArrayAttr(), StringAttr(), StringAttr());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&op.getBody().emplaceBlock());
     for (const FormedParameter &from : formed.parameters) {

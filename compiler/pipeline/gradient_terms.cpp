@@ -1,19 +1,24 @@
 #include "compiler/pipeline/gradient_terms.h"
 
 #include <map>
+#include <optional>
 #include <set>
 
 namespace espalier {
 
 using namespace rt::pb;
 
-std::vector<std::vector<GradientTerm>> gradientTerms(const Plan &plan) {
-  std::map<uint32_t, uint32_t> buckets; // by the value of their gradient
+namespace {
+
+/// By subprogram the pieces that it touches of the buckets' values, which `valueOf` names.
+template <typename ValueOf> std::vector<std::set<GradientTerm>> piecesOf(const Plan &plan, ValueOf valueOf) {
+  std::map<uint32_t, uint32_t> buckets; // by value
   for (int bucket = 0; bucket < plan.buckets_size(); ++bucket)
-    buckets[plan.buckets(bucket).gradient().value()] = static_cast<uint32_t>(bucket);
-  std::vector<std::vector<GradientTerm>> terms;
+    if (std::optional<uint32_t> value = valueOf(plan.buckets(bucket)))
+      buckets[*value] = static_cast<uint32_t>(bucket);
+  std::vector<std::set<GradientTerm>> pieces;
   for (const Subprogram &program : plan.subprograms()) {
-    std::set<GradientTerm> found;
+    std::set<GradientTerm> &found = pieces.emplace_back();
     auto visit = [&](const auto &buffers) {
       for (const Buffer &buffer : buffers)
         if (uint32_t whole = plan.values(static_cast<int>(buffer.value())).whole(); whole > 0)
@@ -24,9 +29,31 @@ std::vector<std::vector<GradientTerm>> gradientTerms(const Plan &plan) {
       visit(instruction.launch().buffers());
       visit(instruction.call().buffers());
     }
-    terms.emplace_back(found.begin(), found.end());
   }
+  return pieces;
+}
+
+} // namespace
+
+std::vector<std::vector<GradientTerm>> gradientTerms(const Plan &plan) {
+  std::vector<std::vector<GradientTerm>> terms;
+  for (const std::set<GradientTerm> &found : piecesOf(plan, [](const Bucket &bucket) {
+         return std::optional((bucket.has_whole_gradient() ? bucket.whole_gradient() : bucket.gradient()).value());
+       }))
+    terms.emplace_back(found.begin(), found.end());
   return terms;
+}
+
+std::vector<std::set<uint32_t>> gatheredReads(const Plan &plan) {
+  std::vector<std::set<uint32_t>> reads;
+  for (const std::set<GradientTerm> &found : piecesOf(plan, [](const Bucket &bucket) {
+         return bucket.has_whole_stored() ? std::optional(bucket.whole_stored().value()) : std::nullopt;
+       })) {
+    std::set<uint32_t> &buckets = reads.emplace_back();
+    for (const GradientTerm &piece : found)
+      buckets.insert(piece.bucket);
+  }
+  return reads;
 }
 
 } // namespace espalier

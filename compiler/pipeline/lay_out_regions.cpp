@@ -1,5 +1,6 @@
 // Where the arguments and results of phase functions lie in their regions, and which values they hold: the attributes
-// `exec.offset`, `exec.value`, `exec.part` and `exec.bucket`; and what stages need of it: exec.region, exec.value.
+// `exec.offset`, `exec.value`, `exec.part`, `exec.bucket` and `exec.region`; and what stages need of it: exec.region,
+// exec.value.
 #include "compiler/pipeline/lay_out_regions.h"
 
 #include "compiler/codegen/guards.h"
@@ -143,7 +144,7 @@ private:
       return isGeneration() || llvm::is_contained(inputNames, name.getValue());
     if (role.getValue().starts_with("saved"))
       return exec::symbolizeRegion(role.getValue()).has_value();
-    if (role == "state" || role == "parameter" || role == "accumulator") {
+    if (role == "state" || role == "parameter" || role == "accumulator" || role == "scattered") {
       StringRef bucket = role == "state" ? name.getValue().rsplit('.').first : name.getValue();
       return isBucketName(bucket)
                  ? llvm::any_of(segment->buckets, [&](const SegmentBucket &b) { return b.name == bucket; })
@@ -160,8 +161,8 @@ private:
     NamedAttrList list;
     auto offset = [&](uint64_t bytes) { list.set("exec.offset", b.getI64IntegerAttr(static_cast<int64_t>(bytes))); };
     auto value = [&](const std::string &text) { list.set("exec.value", b.getStringAttr(text)); };
-    if (role == "parameter" || role == "accumulator") {
-      describeBucket(role == "parameter", name, list, attributes.getAs<ArrayAttr>("exec.share"));
+    if (role == "parameter" || role == "accumulator" || role == "scattered") {
+      describeBucket(role, name, list, attributes.getAs<ArrayAttr>("exec.share"));
     } else if (role == "state") {
       offset(stateOffset(*segment, name));
       value(name.str());
@@ -198,23 +199,46 @@ private:
     return list;
   }
 
-  void describeBucket(bool isStored, StringRef name, NamedAttrList &list, ArrayAttr share) const {
-    bool isWhole = isBucketName(name);
-    const SegmentParameter *parameter = isWhole ? nullptr : &segment->parameter(name);
-    const SegmentBucket &bucket = isWhole ? segment->bucket(name) : segment->bucketOf(*parameter);
+  void describeBucket(StringRef role, StringRef name, NamedAttrList &list, ArrayAttr share) const {
+    bool isStored = role == "parameter";
+    if (!isBucketName(name))
+      return describeParameter(isStored, segment->parameter(name), list);
+    const SegmentBucket &bucket = segment->bucket(name);
+    bool isAdded = policy == "add" && !isStored, isScattered = role == "scattered";
+    bool isWhole = isScattered || !(isStored ? bucket.wholeStoredOffset : bucket.wholeGradientOffset);
+    setPlace(list, isScattered ? *bucket.wholeGradientOffset : isStored ? bucket.storedOffset : bucket.gradientOffset,
+             isStored      ? storedValue(bucket)
+             : isScattered ? scatteredValue(bucket)
+             : isAdded     ? accumulatedValue(bucket)
+                           : totalValue(bucket));
     Builder b(context);
-    uint64_t offset = isWhole    ? (isStored ? bucket.storedOffset : bucket.gradientOffset)
-                      : isStored ? segment->parameterOffset(*parameter)
-                                 : segment->gradientOffset(*parameter);
-    list.set("exec.offset", b.getI64IntegerAttr(static_cast<int64_t>(offset)));
-    list.set("exec.value", b.getStringAttr(isWhole    ? (isStored ? storedValue(bucket) : totalValue(bucket))
-                                           : isStored ? parameterValue(*segment, *parameter)
-                                                      : parameterValue(*segment, *parameter) + ".gradient"));
-    if (!isStored && !isWhole)
+    if (isScattered)
+      list.set("exec.region", b.getStringAttr(exec::stringifyRegion(exec::Region::WholeGradients)));
+    else if (isAdded)
       list.set("exec.bucket", b.getI64IntegerAttr(bucket.number + 1));
-    uint32_t part = share ? axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>())) : 0;
-    if (part)
-      list.set("exec.part", b.getI64IntegerAttr(part));
+    // The own part of what lies there whole.
+    if (share && isWhole)
+      list.set("exec.part", b.getI64IntegerAttr(axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>()))));
+  }
+
+  /// As calls find it.
+  void describeParameter(bool isStored, const SegmentParameter &parameter, NamedAttrList &list) const {
+    const SegmentBucket &bucket = segment->bucketOf(parameter);
+    Builder b(context);
+    std::string value = parameterValue(*segment, parameter);
+    setPlace(list, isStored ? segment->parameterOffset(parameter) : segment->gradientOffset(parameter),
+             isStored ? value : value + ".gradient");
+    if (isStored ? bucket.wholeStoredOffset : bucket.wholeGradientOffset)
+      list.set("exec.region", b.getStringAttr(exec::stringifyRegion(isStored ? exec::Region::WholeParameters
+                                                                             : exec::Region::WholeGradients)));
+    if (!isStored)
+      list.set("exec.bucket", b.getI64IntegerAttr(bucket.number + 1));
+  }
+
+  void setPlace(NamedAttrList &list, uint64_t offset, const std::string &value) const {
+    Builder b(context);
+    list.set("exec.offset", b.getI64IntegerAttr(static_cast<int64_t>(offset)));
+    list.set("exec.value", b.getStringAttr(value));
   }
 
   /// A value that passes between programs, of a micro-batch unless it is resident. The first one to name it describes it.

@@ -21,11 +21,13 @@ const SegmentBucket &SegmentLayout::bucket(StringRef name) const {
 }
 
 uint64_t SegmentLayout::parameterOffset(const SegmentParameter &parameter) const {
-  return bucketOf(parameter).storedOffset + parameter.first * bucketOf(parameter).elementBytes;
+  const SegmentBucket &bucket = bucketOf(parameter);
+  return bucket.wholeStoredOffset.value_or(bucket.storedOffset) + parameter.first * bucket.elementBytes;
 }
 
 uint64_t SegmentLayout::gradientOffset(const SegmentParameter &parameter) const {
-  return bucketOf(parameter).gradientOffset + parameter.first * 4;
+  const SegmentBucket &bucket = bucketOf(parameter);
+  return bucket.wholeGradientOffset.value_or(bucket.gradientOffset) + parameter.first * 4;
 }
 
 std::vector<std::string> stateParts(const SegmentLayout &segment) {
@@ -73,11 +75,14 @@ SegmentBucket readBucket(exec::BucketOp op) {
   bucket.storedOffset = op.getStoredOffset();
   bucket.gradientOffset = op.getGradientOffset();
   bucket.stateOffset = op.getStateOffset();
+  bucket.wholeGradientOffset = op.getWholeGradientOffset();
+  bucket.wholeStoredOffset = op.getWholeStoredOffset();
   bucket.isTied = op.getTied();
   bucket.isTiedHere = op.getTiedHere();
   if (op.getSums())
     for (StringRef transfer : op.getSums()->getAsValueRange<StringAttr>())
       bucket.sums.push_back(transfer.str());
+  bucket.scatter = op.getScatter().value_or("").str();
   bucket.gather = op.getGather().value_or("").str();
   return bucket;
 }
@@ -93,6 +98,8 @@ std::vector<SegmentLayout> readSegments(ModuleOp module) {
     segment.parameterBytes = op.getParameterBytes();
     segment.gradientBytes = op.getGradientBytes();
     segment.stateBytes = op.getStateBytes();
+    segment.wholeGradientBytes = op.getWholeGradientBytes().value_or(0);
+    segment.wholeStoredBytes = op.getWholeStoredBytes().value_or(0);
     for (auto bucketOp : op.getOps<exec::BucketOp>()) {
       SegmentBucket &bucket = segment.buckets.emplace_back(readBucket(bucketOp));
       for (auto parameterOp : bucketOp.getOps<exec::ParameterOp>()) {

@@ -7,6 +7,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <optional>
+
 namespace espalier {
 
 /// Parameters begin at multiples of so many elements in their bucket, and shares are multiples of as many.
@@ -40,10 +42,18 @@ struct SegmentBucket {
   bool decays = false;
   double normWeight = 1; ///< what squares of its gradient count in the norm
   uint64_t storedOffset = 0, gradientOffset = 0, stateOffset = 0;
+  /// ZeRO 2 and 3: what is in parts in the regions gradients and parameters is whole there, for a while.
+  std::optional<uint64_t> wholeGradientOffset, wholeStoredOffset;
   bool isTied = false;     ///< of another segment, which owns it
   bool isTiedHere = false; ///< that segment lies on the same stage: it has the storage and does the update
-  std::vector<std::string> sums; ///< names of the transfers that sum its gradients, in order
-  std::string gather;            ///< name of that of its updated shares; may be empty
+  /// Names of transfers, where there are any: those that sum its gradients once a step, in order, that which scatters
+  /// the gradient of a micro-batch, and that which gathers its shares.
+  std::vector<std::string> sums;
+  std::string scatter, gather;
+
+  /// Elements of its accumulator, and of its parameters, that a rank keeps.
+  int64_t gradientElements() const { return wholeGradientOffset ? partElements : elements; }
+  int64_t storedElements() const { return wholeStoredOffset ? partElements : elements; }
 };
 
 struct SegmentLayout {
@@ -52,13 +62,13 @@ struct SegmentLayout {
   std::vector<SegmentBucket> buckets; ///< tied ones first, so that they lie alike in every holder
   bool master = false;                ///< an f32 master precedes the two moments in the state
   /// Bytes of the regions; those of a segment that holds tied parameters of another one include the other's.
-  uint64_t parameterBytes = 0, gradientBytes = 0, stateBytes = 0;
+  uint64_t parameterBytes = 0, gradientBytes = 0, stateBytes = 0, wholeGradientBytes = 0, wholeStoredBytes = 0;
 
   const SegmentParameter &parameter(llvm::StringRef name) const;
   /// The bucket of that name.
   const SegmentBucket &bucket(llvm::StringRef name) const;
   const SegmentBucket &bucketOf(const SegmentParameter &parameter) const { return buckets[parameter.bucket]; }
-  /// Bytes from the region's start to a parameter and to its gradient.
+  /// Bytes from the start of the region in which calls find a parameter to it, and to its gradient.
   uint64_t parameterOffset(const SegmentParameter &parameter) const;
   uint64_t gradientOffset(const SegmentParameter &parameter) const;
 };

@@ -1,6 +1,7 @@
 #include "compiler/pipeline/stage_lists.h"
 
-#include "dialects/exec/dialect.h"
+#include "compiler/pipeline/action_writer.h"
+#include "compiler/pipeline/place_gathers.h"
 
 #include <map>
 #include <set>
@@ -15,63 +16,6 @@ using llvm::ArrayRef;
 /// Flights of sums and gathers that may be open at once.
 constexpr size_t mostOpen = 48;
 
-/// Appends actions; neighbouring STARTs and neighbouring WAITs are one.
-class ActionWriter {
-public:
-  ActionWriter(const Stage &stage, Actions &out) : stage(stage), block(*out.add_blocks()) { block.set_rounds(1); }
-
-  Flight flight(int64_t transfer, int chunk, uint32_t call, uint32_t microBatch) const {
-    Flight made;
-    made.set_transfer(static_cast<uint32_t>(transfer));
-    made.set_call(call);
-    made.set_micro_batch(microBatch);
-    addSlots(chunk, microBatch, *made.mutable_slots());
-    return made;
-  }
-
-  void start(const Flight &flight) {
-    if (!last() || !last()->has_start())
-      block.add_actions()->mutable_start();
-    *last()->mutable_start()->add_flights() = flight;
-  }
-
-  void wait(Flight flight) {
-    if (!last() || !last()->has_wait())
-      block.add_actions()->mutable_wait();
-    flight.clear_slots();
-    *last()->mutable_wait()->add_flights() = std::move(flight);
-  }
-
-  /// Starts nothing where no call has the role.
-  void run(exec::Role role, int chunk, uint32_t firstCall, uint32_t calls, uint32_t microBatch, bool backwards = false,
-           const std::set<uint32_t> &first = {}) {
-    bool isNothing = true;
-    for (uint32_t call = firstCall; call < firstCall + calls; ++call)
-      isNothing = isNothing && stage.calls(static_cast<int>(call)).programs(static_cast<int>(role)) == 0;
-    if (isNothing)
-      return;
-    Run &made = *block.add_actions()->mutable_run();
-    made.set_role(static_cast<uint32_t>(role));
-    made.set_first_call(firstCall);
-    made.set_calls(calls);
-    made.set_backwards(backwards);
-    made.set_micro_batch(microBatch);
-    addSlots(chunk, microBatch, *made.mutable_slots());
-    made.mutable_first()->Assign(first.begin(), first.end());
-  }
-
-private:
-  Action *last() { return block.actions_size() ? block.mutable_actions(block.actions_size() - 1) : nullptr; }
-
-  void addSlots(int chunk, uint32_t microBatch, google::protobuf::RepeatedField<uint32_t> &slots) const {
-    for (uint32_t lifetime : stage.chunks(chunk).lifetimes())
-      slots.Add(microBatch % stage.lifetimes(static_cast<int>(lifetime)).slots());
-  }
-
-  const Stage &stage;
-  Block &block;
-};
-
 /// One entry of one stage.
 class ListBuilder {
 public:
@@ -81,7 +25,7 @@ public:
 
   void train() {
     placeSums();
-    begin();
+    begin(/*trains=*/true);
     for (size_t index = 0; index < list.items.size(); ++index)
       if (list.items[index].kind != StageItem::Kind::Run)
         move(list.items[index]);
@@ -99,7 +43,7 @@ public:
   }
 
   void evaluate() {
-    begin();
+    begin(/*trains=*/false);
     for (const StageItem &item : list.items)
       if (item.kind == StageItem::Kind::Run)
         compute(exec::Role::Evaluate, item);
@@ -131,7 +75,51 @@ private:
       awaitOldest(std::min(open.size(), open.size() + count - mostOpen));
   }
 
-  void begin() { writer.start(writer.flight(in.transfers.set, stepChunk, stepCall, 0)); }
+  void begin(bool trains) {
+    writer.start(writer.flight(in.transfers.set, stepChunk, stepCall, 0));
+    if (llvm::none_of(in.plan.buckets(), [](const Bucket &bucket) { return bucket.has_whole_stored(); }))
+      return;
+    std::vector<CallRun> runs;
+    for (const StageItem &item : list.items)
+      if (item.kind == StageItem::Kind::Run)
+        addRuns(item.run, trains ? roleOf(item.run) : exec::Role::Evaluate, runs);
+    gathers = placeGathers(stage, in.plan, in.buckets, runs);
+    startGathers();
+  }
+
+  /// A RUN of a chunk, call by call.
+  void addRuns(const planner::Action &action, exec::Role role, std::vector<CallRun> &runs) const {
+    const Chunk &chunk = stage.chunks(action.chunk);
+    bool isBackwards = role == exec::Role::Backward || role == exec::Role::Weight;
+    for (uint32_t i = 0; i < chunk.calls(); ++i)
+      runs.push_back({role, action.chunk, chunk.first_call() + (isBackwards ? chunk.calls() - 1 - i : i),
+                      static_cast<uint32_t>(action.microBatch)});
+  }
+
+  /// Those that may set out before the next RUN.
+  void startGathers() {
+    for (const BucketGather &gather : gathers.starts[ran])
+      writer.start(writer.flight(gather.transfer, gather.chunk, gather.call, gather.microBatch));
+  }
+
+  /// Of one call or several, whose parameters must be there before; where these are gathered, calls are run one by one.
+  void runCalls(exec::Role role, int chunk, uint32_t firstCall, uint32_t calls, uint32_t microBatch,
+                bool backwards = false, const std::set<uint32_t> &first = {}) {
+    if (gathers.starts.empty())
+      return writer.run(role, chunk, firstCall, calls, microBatch, backwards, first);
+    for (uint32_t i = 0; i < calls; ++i) {
+      for (const BucketGather &gather : gathers.waits[ran])
+        writer.wait(writer.flight(gather.transfer, gather.chunk, gather.call, gather.microBatch));
+      uint32_t call = firstCall + (backwards ? calls - 1 - i : i);
+      std::set<uint32_t> firstOfCall;
+      for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
+        if (first.count(use.bucket()))
+          firstOfCall.insert(use.bucket());
+      writer.run(role, chunk, call, 1, microBatch, backwards, firstOfCall);
+      ++ran;
+      startGathers();
+    }
+  }
 
   /// The first RUN waits for the scalars.
   void awaitScalars() {
@@ -143,7 +131,7 @@ private:
   void compute(exec::Role role, const StageItem &item) {
     awaitScalars();
     const Chunk &chunk = stage.chunks(item.run.chunk);
-    writer.run(role, item.run.chunk, chunk.first_call(), chunk.calls(), item.run.microBatch);
+    runCalls(role, item.run.chunk, chunk.first_call(), chunk.calls(), item.run.microBatch);
   }
 
   void move(const StageItem &item) {
@@ -176,7 +164,15 @@ private:
   }
 
   static exec::Role roleOf(const planner::Action &action) {
-    return action.kind == planner::ActionKind::Weight ? exec::Role::Weight : exec::Role::Backward;
+    switch (action.kind) {
+    case planner::ActionKind::Forward:
+      return exec::Role::Forward;
+    case planner::ActionKind::Backward:
+      return exec::Role::Backward;
+    case planner::ActionKind::Weight:
+      break;
+    }
+    return exec::Role::Weight;
   }
 
   const std::vector<GradientTerm> &termsOf(uint32_t call, exec::Role role) const {
@@ -205,13 +201,13 @@ private:
     }
     forEachCall([&](int chunk, uint32_t call) {
       for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
-        if (use.updates() && !isTied(use) && !in.buckets[use.bucket()].sums.empty())
+        if (use.updates() && !isTied(use) && !isScattered(use.bucket()) && !in.buckets[use.bucket()].sums.empty())
           sumsBehind[lasts.at({use.bucket(), use.owner()})].push_back({chunk, call, use.bucket()});
     });
   }
 
   /// The calls of a chunk, last first. Cut where calls need different answers to whether a gradient is written first,
-  /// and behind each call with which sums are complete.
+  /// behind each call with which sums are complete, and around each call whose gradient of a micro-batch is scattered.
   void addGradients(size_t index) {
     awaitScalars();
     const planner::Action &action = list.items[index].run;
@@ -221,27 +217,71 @@ private:
     uint32_t end = chunk.first_call() + chunk.calls(); // calls [call, end) are still to be run
     auto flush = [&](uint32_t begin) {
       if (begin < end)
-        writer.run(role, action.chunk, begin, end - begin, action.microBatch, /*backwards=*/true, first);
+        runCalls(role, action.chunk, begin, end - begin, action.microBatch, /*backwards=*/true, first);
       first.clear();
       added.clear();
       end = begin;
     };
     for (uint32_t call = end; call-- > chunk.first_call();) {
       std::set<uint32_t> writes, adds;
-      for (const GradientTerm &term : termsOf(call, role))
-        (written.insert({term.value, ownerOf(call, term.bucket)}).second ? writes : adds).insert(term.bucket);
+      bool isScatteredCall = false;
+      for (const GradientTerm &term : termsOf(call, role)) {
+        uint32_t sum = isScattered(term.bucket) ? action.microBatch : 0; // one for each micro-batch, or one for all
+        (written.insert({term.value, ownerOf(call, term.bucket), sum}).second ? writes : adds).insert(term.bucket);
+        isScatteredCall |= isScattered(term.bucket);
+      }
+      if (isScatteredCall) {
+        flush(call + 1);
+        addShares(wholeSlot(stage, call, exec::Region::WholeGradients));
+      }
       bool differs = llvm::any_of(writes, [&](uint32_t bucket) { return added.count(bucket) > 0; }) ||
                      llvm::any_of(adds, [&](uint32_t bucket) { return first.count(bucket) > 0; });
       if (differs)
         flush(call + 1);
       first.insert(writes.begin(), writes.end());
       added.insert(adds.begin(), adds.end());
-      if (auto sums = sumsBehind.find({index, call}); sums != sumsBehind.end()) {
+      auto sums = sumsBehind.find({index, call});
+      if (isScatteredCall || sums != sumsBehind.end())
         flush(call);
+      if (isScatteredCall)
+        scatter(action.chunk, call, action.microBatch);
+      if (sums != sumsBehind.end())
         startSums(sums->second);
-      }
     }
     flush(chunk.first_call());
+  }
+
+  /// Whether each micro-batch's gradient of the bucket is scattered, and ranks accumulate their shares.
+  bool isScattered(uint32_t bucket) const { return in.buckets[bucket].scatter >= 0; }
+
+  /// The gradients that a call has completed.
+  void scatter(int chunk, uint32_t call, uint32_t microBatch) {
+    Scattered made{wholeSlot(stage, call, exec::Region::WholeGradients), chunk, call, microBatch, {}, {}};
+    for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
+      if (use.updates() && isScattered(use.bucket())) {
+        made.flights.push_back(writer.flight(in.buckets[use.bucket()].scatter, chunk, call, microBatch));
+        made.buckets.insert(use.bucket());
+        writer.start(made.flights.back());
+      }
+    if (!made.flights.empty())
+      scattered.push_back(std::move(made));
+  }
+
+  /// Adds to the accumulators what lies in a slot, or all that is scattered, so that the slot may be written anew.
+  void addShares(std::optional<WholeSlot> slot) {
+    std::vector<Scattered> left;
+    for (Scattered &one : scattered) {
+      if (slot && one.slot != *slot) {
+        left.push_back(std::move(one));
+        continue;
+      }
+      for (const Flight &flight : one.flights)
+        writer.wait(flight);
+      bool isFirst = accumulated.insert(one.call).second;
+      writer.run(exec::Role::Add, one.chunk, one.call, 1, one.microBatch, /*backwards=*/false,
+                 isFirst ? one.buckets : std::set<uint32_t>());
+    }
+    scattered = std::move(left);
   }
 
   bool isTied(const BucketUse &use) const { return in.plan.buckets(static_cast<int>(use.bucket())).holders_size() > 0; }
@@ -265,20 +305,33 @@ private:
     }
   }
 
+  /// A call's gradients of a micro-batch that are not yet added up.
+  struct Scattered {
+    WholeSlot slot;
+    int chunk;
+    uint32_t call, microBatch;
+    std::vector<Flight> flights;
+    std::set<uint32_t> buckets;
+  };
+
   template <typename Visit> void forEachCall(Visit visit) const {
     for (int chunk = 0; chunk < stepChunk; ++chunk)
       for (uint32_t i = 0; i < stage.chunks(chunk).calls(); ++i)
         visit(chunk, stage.chunks(chunk).first_call() + i);
   }
 
-  /// Sums over several stages come behind all that the stages send each other.
+  /// Sums over several stages come behind all that the stages send each other, sums of shares behind the last share.
   void finishSums() {
-    std::vector<BucketOfCall> tied;
+    addShares(std::nullopt);
+    std::vector<BucketOfCall> shares, tied;
     forEachCall([&](int chunk, uint32_t call) {
       for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
         if (use.updates() && isTied(use))
           tied.push_back({chunk, call, use.bucket()});
+        else if (use.updates() && isScattered(use.bucket()))
+          shares.push_back({chunk, call, use.bucket()});
     });
+    startSums(shares);
     startSums(tied);
     finish();
   }
@@ -296,20 +349,21 @@ private:
     finish();
   }
 
-  /// Behind each call the updated shares set out to the other ranks.
+  /// Behind each call the updated shares set out to the other ranks, but those that are gathered before they are read.
   void update() {
     for (int chunk = 0; chunk < stepChunk; ++chunk) {
       uint32_t begin = stage.chunks(chunk).first_call(), end = begin + stage.chunks(chunk).calls();
       for (uint32_t call = begin; call < end; ++call) {
-        std::vector<int64_t> gathers;
+        std::vector<int64_t> updated;
         for (const BucketUse &use : stage.calls(static_cast<int>(call)).buckets())
-          if (use.updates() && in.buckets[use.bucket()].gather >= 0)
-            gathers.push_back(in.buckets[use.bucket()].gather);
-        if (gathers.empty() && call + 1 < end)
+          if (use.updates() && in.buckets[use.bucket()].gather >= 0 &&
+              !in.plan.buckets(static_cast<int>(use.bucket())).has_whole_stored())
+            updated.push_back(in.buckets[use.bucket()].gather);
+        if (updated.empty() && call + 1 < end)
           continue;
         writer.run(exec::Role::Update, chunk, begin, call + 1 - begin, 0);
-        makeRoom(gathers.size());
-        for (int64_t transfer : gathers)
+        makeRoom(updated.size());
+        for (int64_t transfer : updated)
           start(transfer, chunk, call);
         begin = call + 1;
       }
@@ -323,9 +377,13 @@ private:
   int stepChunk;
   uint32_t stepCall;
   bool hasScalars = false;
-  std::set<std::pair<uint32_t, uint32_t>> written; ///< gradients of this entry: value, owner
+  std::set<std::tuple<uint32_t, uint32_t, int>> written; ///< sums of this entry: value, owner, micro-batch if of one
   std::map<std::pair<size_t, uint32_t>, std::vector<BucketOfCall>> sumsBehind; ///< by item and call
   std::vector<Flight> open;
+  Gathers gathers;
+  size_t ran = 0; ///< RUNs that gathers are counted by
+  std::vector<Scattered> scattered;
+  std::set<uint32_t> accumulated; ///< calls whose shares were added before
 };
 
 } // namespace

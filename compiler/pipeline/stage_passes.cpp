@@ -96,6 +96,7 @@ private:
         BucketTransfers &made = buckets.emplace_back();
         for (const std::string &sum : bucket.sums)
           made.sums.push_back(static_cast<uint32_t>(find(sum)));
+        made.scatter = bucket.scatter.empty() ? -1 : find(bucket.scatter);
         made.gather = bucket.gather.empty() ? -1 : find(bucket.gather);
       }
   }

@@ -17,8 +17,8 @@ planner::Plan generationPlan(RunConfig run, int tp, int pp) {
   run.pins.microBatches = 1;
   run.pins.zero = 0;
   run.pins.virtualStages = 1;
-  run.pins.schedule = "1f1b";
-  run.pins.recompute = "none";
+  run.pins.schedule = planner::Schedule::OneFOneB;
+  run.pins.recompute = planner::Recompute::None;
   run.pins.sequenceParallel = false;
   run.pins.offloadOptimizer = run.pins.offloadActivations = run.pins.offloadParameters = false;
   run.recompute = {};
@@ -35,7 +35,7 @@ bool divides(const RunConfig &run, int tp) {
 } // namespace
 
 ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
-  const PlanPins &pins = run.pins;
+  const planner::Pins &pins = run.pins;
   for (auto [name, size] : {std::pair("data_parallel", pins.dp.value_or(1)),
                             std::pair("context_parallel", pins.cp.value_or(1)),
                             std::pair("expert_parallel", pins.ep.value_or(1))})
@@ -43,7 +43,7 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, co
       return {std::nullopt,
               fmt::format("error: run_mode predict splits a model over tp and pp only; {}: {} → 1", name, size),
               true};
-  if (pins.pinned)
+  if (run.isPinned)
     return {generationPlan(run, pins.tp.value_or(1), pins.pp.value_or(1)), "", false};
   double limit = run.cluster.memoryBytes;
   std::optional<planner::Plan> smallest;

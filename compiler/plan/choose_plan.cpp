@@ -18,19 +18,6 @@ std::vector<int> spreadLayers(int layers, int stages) {
   return counts;
 }
 
-planner::Recompute parseRecompute(const std::string &name) {
-  if (name == "full")
-    return planner::Recompute::Full;
-  return name == "selective" ? planner::Recompute::Selective : planner::Recompute::None;
-}
-
-planner::Schedule parseSchedule(const std::string &name) {
-  for (planner::Schedule schedule : planner::kSchedules)
-    if (name == planner::scheduleName(schedule))
-      return schedule;
-  return planner::Schedule::OneFOneB;
-}
-
 namespace {
 
 /// How many layers of each chunk repeat work where a list says so, see RecomputeConfig. What is said of a stage goes to
@@ -62,27 +49,12 @@ std::vector<int> repeatedOfChunks(const std::vector<int> &listed, const planner:
 } // namespace
 
 planner::Plan pinnedPlan(const RunConfig &run) {
-  const PlanPins &pins = run.pins;
+  const planner::Pins &pins = run.pins;
   planner::Plan plan;
-  plan.dp = pins.dp.value_or(1);
-  plan.tp = pins.tp.value_or(1);
-  plan.pp = pins.pp.value_or(1);
-  plan.cp = pins.cp.value_or(1);
-  plan.ep = pins.ep.value_or(1);
-  plan.microBatchSize = pins.microBatchSize.value_or(1);
-  plan.microBatches = pins.microBatches.value_or(1);
-  plan.zero = pins.zero.value_or(0);
-  plan.sequenceParallel = pins.sequenceParallel.value_or(false);
-  plan.vocabParallel = pins.vocabParallel.value_or(true);
-  plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
-  plan.offloadActivations = pins.offloadActivations.value_or(false);
-  plan.offloadParameters = pins.offloadParameters.value_or(false);
-  plan.virtualStages = pins.virtualStages.value_or(1);
-  plan.schedule = parseSchedule(pins.schedule.value_or("1f1b"));
-  plan.splitsExperts = pins.expertTensorParallel.value_or(true);
+  static_cast<planner::Axes &>(plan) = pins.axes();
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
   plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
-  planner::Recompute recompute = parseRecompute(pins.recompute.value_or("none"));
+  planner::Recompute recompute = pins.recompute.value_or(planner::Recompute::None);
   int chunks = plan.pp * planner::chunksOf(plan.schedule, plan.virtualStages);
   std::vector<int> counts = pins.stageLayers.value_or(spreadLayers(run.model.layerCount(), chunks));
   std::vector<int> full = repeatedOfChunks(run.recompute.fullLayers, plan, counts);

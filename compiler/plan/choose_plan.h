@@ -14,8 +14,4 @@ planner::Plan pinnedPlan(const RunConfig &run);
 /// the last also hold the embedding and the head.
 std::vector<int> spreadLayers(int layers, int stages);
 
-/// Values of the run file, which the import has checked; anything else is `none` and `1f1b`.
-planner::Recompute parseRecompute(const std::string &name);
-planner::Schedule parseSchedule(const std::string &name);
-
 } // namespace espalier

@@ -140,7 +140,7 @@ void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::
   options.diagnose = options.relax = isBare;
   options.alternatives = 0;
   std::vector<planner::Relaxation> found;
-  auto attempt = [&](bool isPinned, const char *name, void (*free)(PlanPins &)) {
+  auto attempt = [&](bool isPinned, const char *name, void (*free)(planner::Pins &)) {
     RunConfig freed = run;
     free(freed.pins);
     std::optional<planner::Problem> problem = isPinned ? profileModel(context, freed, target) : std::nullopt;
@@ -153,11 +153,11 @@ void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::
     for (const planner::Relaxation &other : without.relaxations)
       found.push_back({other.change + ", " + change, other.needBytes});
   };
-  const PlanPins &pins = run.pins;
-  attempt(!pins.vocabParallel.value_or(true), "vocab_parallel", [](PlanPins &pins) { pins.vocabParallel.reset(); });
-  attempt(!pins.expertTensorParallel.value_or(true), "expert_tensor_parallel",
-          [](PlanPins &pins) { pins.expertTensorParallel.reset(); });
-  attempt(pins.cp == 1 && !run.model.hasExperts(), "cp", [](PlanPins &pins) { pins.cp.reset(); });
+  const planner::Pins &pins = run.pins;
+  attempt(!pins.vocabParallel.value_or(true), "vocab_parallel", [](planner::Pins &pins) { pins.vocabParallel.reset(); });
+  attempt(!pins.splitsExperts.value_or(true), "expert_tensor_parallel",
+          [](planner::Pins &pins) { pins.splitsExperts.reset(); });
+  attempt(pins.cp == 1 && !run.model.hasExperts(), "cp", [](planner::Pins &pins) { pins.cp.reset(); });
   result.relaxations.insert(result.relaxations.begin(), found.begin(), found.end());
 }
 
@@ -181,7 +181,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
     }
     for (size_t i = 0; i < result.plans.size(); ++i) {
       planner::PricedPlan &priced = result.plans[i];
-      if (!priced.plan.executable)
+      if (!priced.executable)
         return result; // for reading only
       std::optional<uint64_t> bytes = arenaBytes(context, run, priced.plan, target);
       if (bytes && static_cast<double>(*bytes) <= limit) {
@@ -202,11 +202,11 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 }
 
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
-  if (const char *what = planner::whyNotExecutable(pinsOf(run)))
+  if (const char *what = capabilityOf(run).whyNot(run.pins))
     return {std::nullopt, fmt::format("error: {} cannot be executed yet; `espalier plan` prices them", what), true};
   if (run.runMode == "predict")
     return chooseGeneration(context, run, target);
-  if (run.pins.pinned)
+  if (run.isPinned)
     return {pinnedPlan(run), "", false};
   std::optional<planner::Problem> problem = profileModel(context, run, target);
   if (!problem)

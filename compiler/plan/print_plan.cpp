@@ -21,7 +21,8 @@ std::string recomputeOf(const planner::Plan &plan) {
   return common.empty() ? "none" : common;
 }
 
-Json planAsJson(const planner::Plan &plan) {
+Json planAsJson(const planner::PricedPlan &priced) {
+  const planner::Plan &plan = priced.plan;
   Json json = {{"dp", plan.dp},
                {"tp", plan.tp},
                {"pp", plan.pp},
@@ -47,7 +48,7 @@ Json planAsJson(const planner::Plan &plan) {
       recompute.push_back(planner::recomputeName(policy));
     json["stages"].push_back({{"first_layer", stage.firstLayer}, {"layers", stage.layers}, {"recompute", recompute}});
   }
-  json["executable"] = plan.executable;
+  json["executable"] = priced.executable;
   return json;
 }
 
@@ -96,9 +97,9 @@ Json whatIfAsJson(const planner::WhatIf &answer) {
   return {{"devices_before", answer.devicesBefore},
           {"devices_after", answer.devicesAfter},
           {"idle_devices", answer.idleDevices},
-          {"plan_before", planAsJson(answer.before.plan)},
+          {"plan_before", planAsJson(answer.before)},
           {"predicted_before", predictionAsJson(answer.before.prediction)},
-          {"plan_after", planAsJson(answer.after.plan)},
+          {"plan_after", planAsJson(answer.after)},
           {"predicted_after", predictionAsJson(answer.after.prediction)},
           {"step_seconds_ratio", answer.stepRatio()},
           {"tokens_per_second_ratio", answer.tokenRateRatio()},
@@ -115,7 +116,7 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
                {"global_batch", problem.globalBatch},
                {"predicted", nullptr}};
   if (found) {
-    json["plan"] = planAsJson(result.plans.front().plan);
+    json["plan"] = planAsJson(result.plans.front());
     json["predicted"] = predictionAsJson(result.plans.front().prediction);
   }
   const planner::SearchStatistics &statistics = result.statistics;
@@ -127,12 +128,12 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   json["alternatives"] = Json::array();
   for (size_t i = 1; i < result.plans.size(); ++i)
     json["alternatives"].push_back(
-        {{"plan", planAsJson(result.plans[i].plan)}, {"predicted", predictionAsJson(result.plans[i].prediction)}});
+        {{"plan", planAsJson(result.plans[i])}, {"predicted", predictionAsJson(result.plans[i].prediction)}});
   json["rejected"] = Json::array();
   if (!found && !result.binding.empty()) {
     Json rejected = {{"reason", result.binding}};
     if (!result.nearest.plan.stages.empty()) {
-      rejected["plan"] = planAsJson(result.nearest.plan);
+      rejected["plan"] = planAsJson(result.nearest);
       rejected["predicted"] = predictionAsJson(result.nearest.prediction);
     }
     json["rejected"].push_back(rejected);
@@ -153,7 +154,7 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
 std::string whyNotJson(const planner::WhyNot &answer) {
   Json json = {{"violated", answer.violated}};
   if (answer.violated.empty()) {
-    json["plan"] = planAsJson(answer.best.plan);
+    json["plan"] = planAsJson(answer.best);
     json["predicted"] = predictionAsJson(answer.best.prediction);
     json["items"] = Json::object();
     for (const auto &[name, seconds] : answer.items)

@@ -1,6 +1,6 @@
 #include "compiler/plan/profile_context.h"
 
-#include "planner/model/cost.h"
+#include "planner/model/segment.h"
 
 namespace espalier {
 

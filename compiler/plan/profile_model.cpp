@@ -9,7 +9,7 @@
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
 #include "dialects/exec/dialect.h"
-#include "planner/model/cost.h"
+#include "planner/model/segment.h"
 #include "planner/search/parallel.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -200,8 +200,8 @@ private:
     problem.streamBuffers = {
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
-    problem.pins = pinsOf(run);
-    problem.executable = whyNotExecutable(run).empty();
+    problem.pins = run.pins;
+    problem.capability = capabilityOf(run);
     describeMachine();
   }
 
@@ -245,7 +245,7 @@ private:
     return found == run.model.dims.end() ? 0 : found->second;
   }
 
-  bool splitsExperts() const { return run.pins.expertTensorParallel.value_or(true); }
+  bool splitsExperts() const { return run.pins.splitsExperts.value_or(true); }
 
   int kindOf(const std::string &kind) const {
     for (size_t i = 0; i < problem.kinds.size(); ++i)
@@ -493,32 +493,6 @@ private:
 
 std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target) {
   return Profiler(context, run, target).profile();
-}
-
-planner::Pins pinsOf(const RunConfig &run) {
-  const PlanPins &from = run.pins;
-  planner::Pins pins;
-  pins.dp = from.dp;
-  pins.tp = from.tp;
-  pins.pp = from.pp;
-  pins.cp = from.cp;
-  pins.ep = from.ep;
-  pins.zero = from.zero;
-  pins.virtualStages = from.virtualStages;
-  pins.microBatchSize = from.microBatchSize;
-  pins.microBatches = from.microBatches;
-  pins.sequenceParallel = from.sequenceParallel;
-  pins.vocabParallel = from.vocabParallel;
-  pins.splitsExperts = from.expertTensorParallel;
-  pins.offloadOptimizer = from.offloadOptimizer;
-  pins.offloadActivations = from.offloadActivations;
-  pins.offloadParameters = from.offloadParameters;
-  pins.stageLayers = from.stageLayers;
-  if (from.recompute)
-    pins.recompute = parseRecompute(*from.recompute);
-  if (from.schedule)
-    pins.schedule = parseSchedule(*from.schedule);
-  return pins;
 }
 
 } // namespace espalier

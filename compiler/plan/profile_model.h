@@ -18,7 +18,4 @@ namespace espalier {
 std::optional<planner::Problem> profileModel(mlir::MLIRContext &context, const RunConfig &run,
                                              const std::string &target = "cpu");
 
-/// The axes and choices that the run file fixes.
-planner::Pins pinsOf(const RunConfig &run);
-
 } // namespace espalier

@@ -70,27 +70,13 @@ template <typename Number> void readNumber(DictionaryAttr from, StringRef name, 
     number = static_cast<Number>(real.getValueAsDouble());
 }
 
-Recompute recomputeNamed(StringRef name) {
-  for (Recompute policy : {Recompute::Selective, Recompute::Full})
-    if (name == recomputeName(policy))
-      return policy;
-  return Recompute::None;
-}
-
-Schedule scheduleNamed(StringRef name) {
-  for (Schedule schedule : planner::kSchedules)
-    if (name == planner::scheduleName(schedule))
-      return schedule;
-  return Schedule::OneFOneB;
-}
-
 planner::StagePlan readStage(DictionaryAttr from) {
   planner::StagePlan stage;
   readNumber(from, "first_layer", stage.firstLayer);
   readNumber(from, "layers", stage.layers);
   if (auto policies = from.getAs<ArrayAttr>("recompute"))
     for (StringRef policy : policies.getAsValueRange<StringAttr>())
-      stage.recompute.push_back(recomputeNamed(policy));
+      stage.recompute.push_back(planner::recomputeNamed(policy).value_or(Recompute::None));
   stage.recompute.resize(stage.layers, Recompute::None);
   return stage;
 }
@@ -131,7 +117,7 @@ planner::Plan readPlan(ModuleOp module) {
     readNumber(from, "virtual_stages", plan.virtualStages);
     readNumber(from, "zero", plan.zero);
     if (auto schedule = from.getAs<StringAttr>("schedule"))
-      plan.schedule = scheduleNamed(schedule.getValue());
+      plan.schedule = planner::scheduleNamed(schedule.getValue()).value_or(Schedule::OneFOneB);
     if (auto stages = from.getAs<ArrayAttr>("stages"))
       for (DictionaryAttr stage : stages.getAsRange<DictionaryAttr>())
         plan.stages.push_back(readStage(stage));

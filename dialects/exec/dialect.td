@@ -34,14 +34,16 @@ def Exec_Region : Exec_Enum<"Region", "What a buffer's address is relative to; a
   I32EnumAttrCase<"Settings", 12, "settings">, I32EnumAttrCase<"Results", 13, "results">,
   I32EnumAttrCase<"Cache", 14, "cache">, I32EnumAttrCase<"Logits", 15, "logits">,
   I32EnumAttrCase<"SavedForWeights", 16, "saved_for_weights">,
-  I32EnumAttrCase<"SavedByBackward", 17, "saved_by_backward">]>;
+  I32EnumAttrCase<"SavedByBackward", 17, "saved_by_backward">,
+  I32EnumAttrCase<"WholeParameters", 18, "whole_parameters">,
+  I32EnumAttrCase<"WholeGradients", 19, "whole_gradients">]>;
 
 def Exec_Role : Exec_Enum<"Role", "Kinds of subprograms, one of each per call at most", [
   I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">,
   I32EnumAttrCase<"Evaluate", 2, "evaluate">, I32EnumAttrCase<"Norm", 3, "norm">,
   I32EnumAttrCase<"Update", 4, "update">, I32EnumAttrCase<"Scalars", 5, "scalars">,
   I32EnumAttrCase<"Prefill", 6, "prefill">, I32EnumAttrCase<"Decode", 7, "decode">,
-  I32EnumAttrCase<"Weight", 8, "weight">]>;
+  I32EnumAttrCase<"Weight", 8, "weight">, I32EnumAttrCase<"Add", 9, "add">]>;
 
 def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of libraries", [
   I32EnumAttrCase<"Matmul", 0, "matmul">, I32EnumAttrCase<"AttentionForward", 1, "attention_forward">,

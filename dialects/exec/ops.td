@@ -117,11 +117,13 @@ def Exec_SegmentOp : Exec_Table<"segment", [HasParent<"::mlir::ModuleOp">, Isola
   let summary = "What a call of one kind of segment keeps in the regions parameters, gradients and state";
   let description = [{
     Made by `form-buckets`, one per kind; stays to the end. With `masters` an f32 master stands before the two moments in
-    the state of each bucket. A segment that has tied parameters of another one on its stage counts the bytes of both.
+    the state of each bucket. Under ZeRO 2 and 3 what is whole only for a while has bytes of its own. A segment that has
+    tied parameters of another one on its stage counts the bytes of both.
     - (C1) bytes are at least 0.
   }];
   let arguments = (ins StrAttr:$kind, UnitAttr:$masters, I64Attr:$parameter_bytes, I64Attr:$gradient_bytes,
-                       I64Attr:$state_bytes);
+                       I64Attr:$state_bytes, OptionalAttr<I64Attr>:$whole_gradient_bytes,
+                       OptionalAttr<I64Attr>:$whole_stored_bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$kind attr-dict-with-keyword $body";
 }
@@ -133,15 +135,20 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     has its owner's. `elements` are those of one rank, `part_elements` of its share over the axes `share`. `holders` are the
     stages of a bucket that is tied across stages; `tied` says that another segment owns it, `tied_here` that this one
     lies on the same stage, where it has the storage and does the update. Offsets are bytes in the regions of a call.
-    `build-transfers` adds the transfers that sum its gradients, in their order, and the one that gathers its shares.
+    With `whole_gradient_offset` (ZeRO 2) its accumulator is the rank's share, and calls add a micro-batch's gradient up in
+    the region whole_gradients; with `whole_stored_offset` (ZeRO 3) its parameters are the share, too, and calls read them
+    in the region whole_parameters.
+    `build-transfers` adds the transfers that sum its gradients once a step, in their order, the one that scatters those of
+    a micro-batch, and the one that gathers its shares.
     - (C1) elements are a multiple of part_elements, which are above 0.
     - (C2) axes are those of a mesh.
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
                        StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
                        F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
+                       OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
                        UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrArrayAttr>:$sums,
-                       OptionalAttr<StrAttr>:$gather);
+                       OptionalAttr<StrAttr>:$scatter, OptionalAttr<StrAttr>:$gather);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
 }

@@ -2,11 +2,12 @@
 #include "planner/answer/diagnose.h"
 
 #include "planner/answer/explain.h"
-#include "planner/search/lay.h"
+#include "planner/search/stage_options.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 namespace espalier::planner {
 
@@ -19,12 +20,12 @@ double memoryShare(const Machine &machine, double bytes, double hostBytes) {
 }
 
 // Layers spread evenly; each stage keeps what fits, or what needs least. `share` is the memoryShare of the fullest.
-Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<ScheduleCache> &schedules,
+Plan leastPlan(const Problem &problem, const Axes &axes, const std::shared_ptr<ScheduleCache> &schedules,
                double *share) {
   StageOptions options(problem, axes, schedules);
   LaidStages laid =
-      layStages(problem, options, problem.pins.stageLayers ? *problem.pins.stageLayers : evenChunks(problem, axes));
-  Plan plan = axes;
+      layStages(options, problem.pins.stageLayers ? *problem.pins.stageLayers : evenChunks(problem, axes));
+  Plan plan{axes, {}};
   plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
   plan.stages = std::move(laid.stages);
   *share = 0;
@@ -35,7 +36,7 @@ Plan leastPlan(const Problem &problem, const Plan &axes, const std::shared_ptr<S
 
 // The plan that needs the least of what a rank may use. What the layers need at least, spread evenly, tells which are
 // worth laying out.
-Plan nearestPlan(const Problem &problem, const std::vector<SizedPlan> &axes) {
+Plan nearestPlan(const Problem &problem, const std::vector<SizedAxes> &axes) {
   std::vector<std::pair<double, size_t>> order; // of equal ones the first
   for (size_t i = 0; i < axes.size(); ++i)
     order.emplace_back(axes[i].leastBytes, i);
@@ -47,7 +48,7 @@ Plan nearestPlan(const Problem &problem, const std::vector<SizedPlan> &axes) {
     if (memoryShare(problem.machine, bytes, /*hostBytes=*/0) >= least)
       break;
     double share = 0;
-    Plan plan = leastPlan(problem, axes[i].plan, schedules, &share);
+    Plan plan = leastPlan(problem, axes[i].axes, schedules, &share);
     if (share < least) {
       least = share;
       nearest = std::move(plan);
@@ -92,69 +93,55 @@ void tryChange(const Problem &problem, const SearchOptions &options, const std::
     result.relaxations.push_back({change, *bytes});
 }
 
-// A pin that may be left to the planner.
-struct FreeablePin {
-  const char *name;
-  bool (*isSet)(const Pins &);
-  void (*reset)(Pins &);
-};
+using Names = std::vector<const char *>; ///< of visitFields()
 
-template <auto pin> FreeablePin freeable(const char *name) {
-  return {name, [](const Pins &pins) { return (pins.*pin).has_value(); }, [](Pins &pins) { (pins.*pin).reset(); }};
+// Pins that are set and may be left to the planner, from the cheapest to give up on. Others need other terms.
+Names freeable(const Pins &pins) {
+  Names names;
+  visitFields([&](const char *, const char *name, auto pin, auto) {
+    if (pins.*pin && !(pins.profiled().*pin))
+      names.push_back(name);
+  });
+  return names;
 }
 
-// Those that are set, from the cheapest to give up on.
-std::vector<FreeablePin> setPins(const Pins &pins) {
-  std::vector<FreeablePin> list = {freeable<&Pins::recompute>("recompute"),
-                                   freeable<&Pins::microBatchSize>("the micro-batch size"),
-                                   freeable<&Pins::microBatches>("the number of micro-batches"),
-                                   freeable<&Pins::zero>("the ZeRO stage"),
-                                   freeable<&Pins::sequenceParallel>("sequence parallelism"),
-                                   freeable<&Pins::stageLayers>("the layers of each stage"),
-                                   freeable<&Pins::schedule>("the schedule"),
-                                   freeable<&Pins::virtualStages>("virtual stages"),
-                                   freeable<&Pins::offloadOptimizer>("where optimizer state lives"),
-                                   freeable<&Pins::offloadActivations>("where activations wait"),
-                                   freeable<&Pins::offloadParameters>("where parameters live"),
-                                   freeable<&Pins::dp>("dp"),
-                                   freeable<&Pins::tp>("tp"),
-                                   freeable<&Pins::pp>("pp"),
-                                   freeable<&Pins::cp>("cp"),
-                                   freeable<&Pins::ep>("ep")};
-  std::erase_if(list, [&](const FreeablePin &pin) { return !pin.isSet(pins); });
-  return list;
+Pins without(Pins pins, const Names &names) {
+  visitFields([&](const char *, const char *name, auto pin, auto) {
+    if (std::ranges::find(names, std::string_view(name)) != names.end())
+      (pins.*pin).reset();
+  });
+  return pins;
 }
 
 // "a, b and c left to the planner".
-std::string leaving(const std::vector<FreeablePin> &pins) {
+std::string leaving(const Names &names) {
   std::string text;
-  for (size_t i = 0; i < pins.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < pins.size() ? ", " : " and ") + std::string(pins[i].name);
+  for (size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + std::string(names[i]);
   return text + " left to the planner";
 }
 
 // Single pins where one is enough, else a set of which each one is needed.
 void tryUnpinning(const Problem &problem, const SearchOptions &options, SearchResult &result) {
-  auto without = [&](const std::vector<FreeablePin> &pins) {
+  auto bytesWithout = [&](const Names &names) {
     Problem changed = problem;
-    for (const FreeablePin &pin : pins)
-      pin.reset(changed.pins);
+    changed.pins = without(problem.pins, names);
     return bytesOfBest(changed, options);
   };
-  std::vector<FreeablePin> freed = setPins(problem.pins);
+  Names freed = freeable(problem.pins);
   size_t before = result.relaxations.size();
-  for (const FreeablePin &pin : freed)
-    if (std::optional<double> bytes = without({pin}))
-      result.relaxations.push_back({leaving({pin}), *bytes});
+  for (const char *name : freed)
+    if (std::optional<double> bytes = bytesWithout({name}))
+      result.relaxations.push_back({leaving({name}), *bytes});
   if (result.relaxations.size() > before || freed.size() < 2)
     return;
-  std::optional<double> bytes = without(freed);
+  std::optional<double> bytes = bytesWithout(freed);
   if (!bytes)
     return;
   for (size_t i = freed.size(); i-- > 0;) { // back in place, the axes first
-    std::vector<FreeablePin> fewer = freed;
+    Names fewer = freed;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (std::optional<double> still = without(fewer)) {
+    if (std::optional<double> still = bytesWithout(fewer)) {
       freed = std::move(fewer);
       bytes = still;
     }
@@ -243,7 +230,7 @@ void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &
     return;
   Problem changed = problem; // neither pins nor devices alone are to blame
   changed.pins = problem.pins.profiled();
-  tryMoreDevices(changed, options, ", " + leaving(setPins(problem.pins)), result);
+  tryMoreDevices(changed, options, ", " + leaving(freeable(problem.pins)), result);
 }
 
 // The nearest global batches below and above for which there are plans: multiples of a number of replicas that the
@@ -292,7 +279,7 @@ std::string bindingLimit(const Machine &machine, const Prediction &prediction) {
 
 } // namespace
 
-void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedPlan> &axes,
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedAxes> &axes,
               SearchResult &result) {
   if (axes.empty()) {
     if (options.relax)

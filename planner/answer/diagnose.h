@@ -8,14 +8,14 @@
 namespace espalier::planner {
 
 /// A choice that was allowed, and the bytes that its fullest stage needs at least.
-struct SizedPlan {
+struct SizedAxes {
   double leastBytes = 0;
-  Plan plan;
+  Axes axes;
 };
 
 /// Fills binding, nearest and relaxations of a result without plans. `axes` are the choices that
 /// were allowed; when there are none, the binding limit is divisibility.
-void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedPlan> &axes,
+void diagnose(const Problem &problem, const SearchOptions &options, const std::vector<SizedAxes> &axes,
               SearchResult &result);
 
 } // namespace espalier::planner

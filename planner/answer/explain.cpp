@@ -80,11 +80,6 @@ std::string withoutMargin(double bytes) {
   return "max_device_memory=" + limit + ", without a margin";
 }
 
-const char *recomputeName(Recompute recompute) {
-  static constexpr const char *names[] = {"none", "selective", "full"};
-  return names[static_cast<int>(recompute)];
-}
-
 std::string describePlan(const Plan &plan) {
   std::string text = format("dp %d, tp %d, pp %d", plan.dp, plan.tp, plan.pp);
   if (plan.cp > 1)
@@ -120,7 +115,11 @@ std::string describePlan(const Plan &plan) {
       text += format(", %s recompute in %d of %d layers", recomputeName(static_cast<Recompute>(i)), counts[i], layers);
   if (counts[static_cast<int>(Recompute::Full)] > 0 && plan.slicesInputs())
     text += ", its inputs sliced over tp";
-  return text + (plan.executable ? "" : ", not executable yet");
+  return text;
+}
+
+std::string describePlan(const PricedPlan &priced) {
+  return describePlan(priced.plan) + (priced.executable ? "" : ", not executable yet");
 }
 
 std::string whatBinds(const Prediction &prediction) {
@@ -162,7 +161,7 @@ std::string planTable(const std::vector<PricedPlan> &plans) {
     std::string line =
         format("%9.4g %10.0f %5.1f%% %6.1f%% %7.1f%% %10.1f  ", p.stepSeconds, p.tokensPerSecond, 100 * p.mfu,
                100 * p.bubbleShare, 100 * exposed(p.time) / p.stepSeconds, p.peakBytes / unit.bytes);
-    text += wrapped(line + describePlan(priced.plan), line.size());
+    text += wrapped(line + describePlan(priced), line.size());
   }
   return text;
 }
@@ -206,68 +205,14 @@ std::string explainPlans(const SearchResult &result) {
   return text;
 }
 
-namespace {
-
-template <typename Value> void replace(std::optional<Value> &pin, const std::optional<Value> &wish) {
-  if (wish)
-    pin = wish;
-}
-
-Pins merged(Pins pins, const Pins &wish) {
-  replace(pins.dp, wish.dp);
-  replace(pins.tp, wish.tp);
-  replace(pins.pp, wish.pp);
-  replace(pins.cp, wish.cp);
-  replace(pins.ep, wish.ep);
-  replace(pins.virtualStages, wish.virtualStages);
-  replace(pins.zero, wish.zero);
-  replace(pins.microBatchSize, wish.microBatchSize);
-  replace(pins.microBatches, wish.microBatches);
-  replace(pins.sequenceParallel, wish.sequenceParallel);
-  replace(pins.vocabParallel, wish.vocabParallel);
-  replace(pins.splitsExperts, wish.splitsExperts);
-  replace(pins.offloadOptimizer, wish.offloadOptimizer);
-  replace(pins.offloadActivations, wish.offloadActivations);
-  replace(pins.offloadParameters, wish.offloadParameters);
-  replace(pins.schedule, wish.schedule);
-  replace(pins.recompute, wish.recompute);
-  replace(pins.stageLayers, wish.stageLayers);
-  return pins;
-}
-
-template <typename Value> bool agrees(const std::optional<Value> &pin, const Value &value) {
-  return !pin || *pin == value;
-}
-
-// Whether a plan is as the pins want it.
-bool honours(const Plan &plan, const Pins &pins) {
-  std::vector<int> layers;
-  for (const StagePlan &stage : plan.stages) {
-    layers.push_back(stage.layers);
-    for (Recompute recompute : stage.recompute)
-      if (!agrees(pins.recompute, recompute))
-        return false;
-  }
-  return agrees(pins.dp, plan.dp) && agrees(pins.tp, plan.tp) && agrees(pins.pp, plan.pp) && agrees(pins.cp, plan.cp) &&
-         agrees(pins.ep, plan.ep) && agrees(pins.zero, plan.zero) && agrees(pins.virtualStages, plan.virtualStages) &&
-         agrees(pins.microBatchSize, plan.microBatchSize) && agrees(pins.microBatches, plan.microBatches) &&
-         agrees(pins.sequenceParallel, plan.sequenceParallel) && agrees(pins.vocabParallel, plan.vocabParallel) &&
-         agrees(pins.splitsExperts, plan.splitsExperts) && agrees(pins.offloadOptimizer, plan.offloadOptimizer) &&
-         agrees(pins.offloadActivations, plan.offloadActivations) &&
-         agrees(pins.offloadParameters, plan.offloadParameters) && agrees(pins.schedule, plan.schedule) &&
-         agrees(pins.stageLayers, layers);
-}
-
-} // namespace
-
 WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wish, const SearchOptions &options) {
   const PricedPlan &chosen = solved.plans.front();
   Problem wished = problem;
-  wished.pins = merged(problem.pins, wish);
+  wished.pins = problem.pins.with(wish);
   SearchOptions one = options;
   one.alternatives = 0;
   one.relax = one.prove = false; // an answer at once, within the gap of the bounds
-  bool isAsWished = chosen.prediction.fits() && honours(chosen.plan, wished.pins);
+  bool isAsWished = chosen.prediction.fits() && wished.pins.hold(chosen.plan);
   WhyNot answer;
   if (isAsWished) {
     answer.best = chosen;
@@ -304,7 +249,7 @@ std::string printWhyNot(const WhyNot &answer) {
     text += reason + "\n";
   if (!answer.violated.empty())
     return text;
-  text = batchLine(answer.best.plan) + describePlan(answer.best.plan) + "\n";
+  text = batchLine(answer.best.plan) + describePlan(answer.best) + "\n";
   // Four digits of the step, so that differences of short steps are not all 0.0000.
   int decimals = 4;
   for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)

@@ -12,17 +12,17 @@
 namespace espalier::planner {
 
 /// "dp 8, tp 2, pp 4, micro-batch 1 x 96, 1f1b, zero 1, sequence parallel, full recompute in 3 of
-/// 40 layers", and "not executable yet" where that is so.
+/// 40 layers".
 std::string describePlan(const Plan &plan);
+
+/// The same, and "not executable yet" where that is so.
+std::string describePlan(const PricedPlan &priced);
 
 /// "1.50 GB", "12.25 MB" or "80 B": binary units, as run files have them (1GB = 2^30).
 std::string describeBytes(double bytes);
 
 /// "max_device_memory=78.00GB, without a margin": how a user takes all that a device has.
 std::string withoutMargin(double bytes);
-
-/// Name as the run file spells it: none, selective, full.
-const char *recomputeName(Recompute recompute);
 
 /// For each plan step time, tokens per second, MFU, bubble, exposed communication, peak memory. Then the memory of each
 /// stage of the first plan by class, and what binds. Lines have at most 100 columns. What a machine's software reserves

@@ -28,7 +28,7 @@ std::string line(const char *when, int devices, const std::string &machine, cons
   char text[256];
   std::snprintf(text, sizeof text, "%-4s %d devices of %s: %.4g s, %.0f tokens/s, ", when, devices,
                 machine.substr(0, 100).c_str(), plan.prediction.stepSeconds, plan.prediction.tokensPerSecond);
-  return text + describePlan(plan.plan);
+  return text + describePlan(plan);
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Time formulas, one function each, and their sum over the terms of one segment.
+// Time formulas, one function each.
 // Notation: B bytes, W bytes per second, n ranks of a group, r of them on one host, F operations
 // per second.
 #pragma once
@@ -11,7 +11,7 @@
 namespace espalier::planner {
 
 /// Values of all symbols under a plan: pp, dp, cp, ep, tp, batch, then the dimensions.
-std::vector<double> symbolValues(const Problem &problem, const Plan &plan);
+std::vector<double> symbolValues(const Problem &problem, const Axes &plan);
 
 /// The size in its unit (elements, bytes, operations).
 double evaluate(const Size &size, const std::vector<double> &symbols);
@@ -55,7 +55,7 @@ struct Group {
 /// The group of an axis under the mesh order pp, dp, cp, ep, tp. A ring over several hosts uses the
 /// network share of its r members on each host: min(link, r * network), because all groups of a
 /// host use it at once. dp groups include cp (gradients are summed over both) and, `overExperts`, ep.
-Group groupOf(Axis axis, const Plan &plan, const Machine &machine, bool overExperts = false);
+Group groupOf(Axis axis, const Axes &plan, const Machine &machine, bool overExperts = false);
 
 /// Ring collectives. B is the whole buffer: all-gather and reduce-scatter (n-1)/n B / W + (n-1)
 /// hops, all-reduce twice that, send B / W + hop. All-to-all: B / n to each other member, those on the
@@ -63,73 +63,18 @@ Group groupOf(Axis axis, const Plan &plan, const Machine &machine, bool overExpe
 /// Source: Thakur, Rabenseifner, Gropp 2005.
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
 
+/// Share of the time side by side that compute and transfers take from each other.
+inline constexpr double kCompetition = 0.1;
+
 /// Compute beside communication: both slow each other by a tenth of the shorter one. A program of several of both takes
 /// its length L without that, and a tenth of what runs at the same time: 0.9 L + 0.1 (compute + communication).
 double overlappedSeconds(double computeSeconds, double communicationSeconds);
 
-/// Time of one micro-batch (or step) of one layer, on one rank. All communication in it is exposed
-/// time.
-struct PhaseSeconds {
-  double compute = 0;
-  std::array<double, kAxes> communication{}; ///< indexed by Axis
-  double hostTransfer = 0;                   ///< to or from host memory, beyond what runs beside the rest
-  double total() const;
-};
-
-/// What one segment costs under a plan; arrays over Recompute.
-struct SegmentCost {
-  PhaseSeconds forward, backward, weight, step;
-  std::array<PhaseSeconds, 3> recompute;                            ///< extra time before backward
-  std::array<double, 3> forwardTransfer{}, weightTransfer{};        ///< extra time where something is offloaded
-  double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
-  double elements = 0;                                              ///< parameters on this rank before ZeRO
-  std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
-  double tiedParameterBytes = 0, tiedGradientBytes = 0,
-         tiedOptimizerBytes = 0;            ///< part of the above
-  std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
-  std::array<double, 3> workspaceBytes{};
-  double stepBytes = 0;     ///< held only while the step runs
-  double stepPeakBytes = 0; ///< the largest one
-  double gatheredBytes = 0; ///< ZeRO-3: parameters of the layer while it runs
-  /// Device buffers that offloaded state, parameters and kept values go through; 0 where nothing is offloaded.
-  double optimizerBufferBytes = 0, parameterBufferBytes = 0;
-  std::array<double, 3> savedBufferBytes{};
-  bool keepsOptimizerOnDevice() const { return optimizerBufferBytes <= 0; }
-  bool keepsParametersOnDevice() const { return parameterBufferBytes <= 0; }
-  bool keepsSavedOnDevice(int recompute) const { return savedBufferBytes[recompute] <= 0; }
-};
-
-/// Whether a set of terms holds for a plan.
-bool matches(const Pattern &pattern, const Plan &plan);
-
-/// Puts terms in the order of their programs, as segmentCost reads them; those at one position keep theirs.
-void orderTerms(PatternTerms &terms);
-
-/// Sums the terms of the first pattern that matches; a kind without a match costs nothing and
-/// `found` is set to false.
-SegmentCost segmentCost(const Problem &problem, int kind, const Plan &plan, bool *found = nullptr);
-
-/// Adds what it costs that something of a segment lives in host memory, behind a link of W bytes per second in each
-/// direction. B bytes that move beside work of t seconds make it max(t, B / W) + 0.1 min.
-///
-/// - S bytes of masters and moments pass through the device once per step, coming and going at once. Buffers 2 S: what
-///   is updated and what comes next, in the place of what has left. So does Megatron-LM's --offload-optimizer-states;
-///   ZeRO-Offload (Ren et al. 2021) updates on the host instead.
-/// - K bytes that a layer keeps of a micro-batch leave beside its forward and come back beside its backward with what
-///   that repeats; where the schedule splits weight gradients off, once more beside those. Buffers 4 K: what is
-///   computed and what is in transfer, in each direction. Embedding and head, not `isLayer`, keep theirs: they run
-///   right before or behind their backward, or keep little.
-/// - P bytes of parameters, a rank's share, come before each gather of ZeRO 3, beside forward and beside backward. G
-///   bytes of gradients leave as they are reduced, beside backward or weight gradients apart, and are added up on the
-///   host. Once per step max(P, G) pass with S. Buffers 2 (P + G), what is whole and what is in transfer, or P + G of
-///   embedding and head. So do DeepSpeed's offload_param and FSDP's CPUOffloadPolicy.
-void addOffload(SegmentCost &cost, const Machine &machine, const Plan &plan, bool isLayer);
-
 /// Seconds of one transfer of the stream between two stages.
-double boundarySeconds(const Problem &problem, const Plan &plan);
+double boundarySeconds(const Problem &problem, const Axes &plan);
 
 /// Seconds to sum the gradient of tied embeddings between the first and last stage; 0 when they are
 /// one.
-double tiedEmbeddingSeconds(const Problem &problem, const Plan &plan);
+double tiedEmbeddingSeconds(const Problem &problem, const Axes &plan);
 
 } // namespace espalier::planner

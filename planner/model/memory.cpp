@@ -8,14 +8,14 @@
 
 namespace espalier::planner {
 
-CostTable buildCostTable(const Problem &problem, const Plan &plan) {
+CostTable buildCostTable(const Problem &problem, const Axes &plan) {
   return std::move(buildCostTables(problem, {plan}, /*threads=*/1).front());
 }
 
 namespace {
 
 // Everything but the kinds of layers.
-CostTable costsWithoutLayers(const Problem &problem, const Plan &plan) {
+CostTable costsWithoutLayers(const Problem &problem, const Axes &plan) {
   CostTable table;
   bool hasEmbed = true, hasHead = true;
   table.embed = segmentCost(problem, problem.embed, plan, &hasEmbed);
@@ -39,7 +39,7 @@ CostTable costsWithoutLayers(const Problem &problem, const Plan &plan) {
 
 } // namespace
 
-std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Plan> &plans, int threads) {
+std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Axes> &plans, int threads) {
   std::vector<CostTable> tables(plans.size());
   forEachParallel(plans.size(), threads, [&](size_t i) { tables[i] = costsWithoutLayers(problem, plans[i]); });
   std::set<int> used;
@@ -141,7 +141,7 @@ HeldChunks heldApart(const HeldChunks &moments) {
   return {most};
 }
 
-std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Plan &plan, int stage, const HeldChunks &apart,
+std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Axes &plan, int stage, const HeldChunks &apart,
                                  const std::function<bool(int)> &passes) {
   std::vector<ChunkEnds> chunks;
   int count = chunksOf(plan.schedule, plan.virtualStages), last = plan.pp * count - 1;

@@ -2,8 +2,8 @@
 // at once.
 #pragma once
 
-#include "planner/model/cost.h"
 #include "planner/model/schedule.h"
+#include "planner/model/segment.h"
 
 #include <array>
 #include <functional>
@@ -23,14 +23,14 @@ struct CostTable {
   double microBatches = 1;
   bool layersReadInputs = true;
   bool passesStream = false; ///< layers under Recompute::Full do not keep the stream that comes in
-  bool found = true; ///< every segment had terms for this pattern
+  bool found = true;         ///< every segment had terms for this pattern
 };
 
 /// Evaluates all segments for the axes of `plan` (its stages are not looked at).
-CostTable buildCostTable(const Problem &problem, const Plan &plan);
+CostTable buildCostTable(const Problem &problem, const Axes &plan);
 
 /// The same of several plans with `threads` threads: kind by kind, as the terms of many kinds are long to read.
-std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Plan> &plans, int threads);
+std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Axes> &plans, int threads);
 
 /// Saved values: of the layers, which may be offloaded, and of what stands at the ends: inputs, embedding and head.
 struct SavedBytes {
@@ -65,7 +65,7 @@ HeldChunks heldApart(const HeldChunks &moments);
 
 /// Ends of the chunks of a stage, each with as many micro-batches in flight as it ever has; none where they share room.
 /// `passes` tells whether the first layer of a chunk passes its stream on, by the chunk's position in the model.
-std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Plan &plan, int stage, const HeldChunks &apart,
+std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Axes &plan, int stage, const HeldChunks &apart,
                                  const std::function<bool(int)> &passes);
 
 /// What one chunk keeps of one micro-batch: `content` is that of the chunk alone.

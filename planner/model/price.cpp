@@ -1,40 +1,10 @@
 // Prices one given plan by playing its schedule, and says which constraints it violates.
+#include "planner/model/stage.h"
 #include "planner/search.h"
-#include "planner/search/lay.h"
 
 #include <algorithm>
 
 namespace espalier::planner {
-
-const char *whyNotExecutable(const Plan &plan) {
-  for (size_t chunk = 1; chunk + 1 < plan.stages.size(); ++chunk)
-    if (plan.stages[chunk].layers == 0)
-      return "stages and chunks without layers between others";
-  if (plan.zero > 1)
-    return "ZeRO 2 and 3";
-  if (plan.offloads())
-    return "offloading";
-  return nullptr;
-}
-
-bool isExecutable(const Plan &plan) { return !whyNotExecutable(plan); }
-
-bool isExecutable(const Problem &problem, const Plan &plan) { return problem.executable && isExecutable(plan); }
-
-const char *whyNotExecutable(const Pins &pins) {
-  Plan plan;
-  plan.virtualStages = pins.virtualStages.value_or(1);
-  plan.zero = pins.zero.value_or(0);
-  plan.offloadOptimizer = pins.offloadOptimizer.value_or(false);
-  plan.offloadActivations = pins.offloadActivations.value_or(false);
-  plan.offloadParameters = pins.offloadParameters.value_or(false);
-  plan.schedule = pins.schedule.value_or(Schedule::OneFOneB);
-  for (int layers : pins.stageLayers.value_or(std::vector<int>()))
-    plan.stages.push_back({0, layers, {}});
-  return whyNotExecutable(plan);
-}
-
-bool isExecutable(const Problem &problem, const Pins &pins) { return problem.executable && !whyNotExecutable(pins); }
 
 namespace {
 
@@ -271,7 +241,6 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
 PricedPlan pricePlan(const Problem &problem, Plan plan) {
   if (plan.stages.empty())
     spreadLayers(problem, plan);
-  plan.executable = isExecutable(problem, plan);
   Layout layout = layOut(problem, plan);
   Played played = play(layout.schedule, layout.seconds);
   Prediction prediction;
@@ -291,7 +260,8 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
   double samples = static_cast<double>(plan.globalBatch());
   prediction.tokensPerSecond = samples * static_cast<double>(problem.tokensPerSample) / prediction.stepSeconds;
   prediction.mfu = problem.modelFlops * samples / (prediction.stepSeconds * problem.machine.peakFlops * plan.ranks());
-  return {std::move(plan), std::move(prediction)};
+  bool runs = problem.capability.runs(plan);
+  return {std::move(plan), std::move(prediction), runs};
 }
 
 } // namespace espalier::planner

@@ -33,6 +33,13 @@ const char *scheduleName(Schedule schedule) {
   return "";
 }
 
+std::optional<Schedule> scheduleNamed(std::string_view name) {
+  for (Schedule schedule : kSchedules)
+    if (name == scheduleName(schedule))
+      return schedule;
+  return std::nullopt;
+}
+
 bool isVShaped(Schedule schedule) {
   return schedule == Schedule::ZeroBubbleV || schedule == Schedule::VHalf || schedule == Schedule::VMin;
 }

@@ -36,6 +36,7 @@ inline constexpr Schedule kSchedules[] = {Schedule::OneFOneB,     Schedule::GPip
 
 /// Name as the run file spells it: 1f1b, gpipe, interleaved, zero_bubble_h1, zero_bubble_v, v_half, v_min.
 const char *scheduleName(Schedule schedule);
+std::optional<Schedule> scheduleNamed(std::string_view name);
 
 /// Whether each stage has two chunks of which the second runs from the last stage back to the first.
 bool isVShaped(Schedule schedule);

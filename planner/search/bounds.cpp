@@ -40,6 +40,14 @@ void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned
     sum.stateBytes += count * cost.optimizerBytes;
 }
 
+// Whether two choices differ in what is offloaded alone.
+bool areAlikeOnDevice(Axes a, const Axes &b) {
+  a.offloadOptimizer = b.offloadOptimizer;
+  a.offloadActivations = b.offloadActivations;
+  a.offloadParameters = b.offloadParameters;
+  return a == b;
+}
+
 // State and what `held` chunks keep where both are spread evenly.
 double spreadBytes(const WorkSum &sum, const Machine &machine, double held, int stages, int chunksPerStage) {
   return (sum.stateBytes + held * sum.savedBytes / chunksPerStage) / stages + machine.reservedBytes;
@@ -51,7 +59,7 @@ bool mayFit(const WorkSum &sum, const Machine &machine, double held, int stages,
 }
 
 // Chunks that some stage holds at once, at least.
-double leastHeld(const Plan &axes) {
+double leastHeld(const Axes &axes) {
   return axes.schedule == Schedule::GPipe ? static_cast<double>(axes.microBatches) : 1;
 }
 
@@ -69,31 +77,29 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   return sum;
 }
 
-WorkSum withoutLayers(WorkSum sum) {
-  sum.forwardShare = 0;
-  sum.mostLayerSeconds = std::numeric_limits<double>::infinity();
-  return sum;
-}
-
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
-                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks) {
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Axes> choices,
+                                             const std::function<int(int)> &mostChunks) {
   std::vector<std::optional<WorkSum>> sums(choices.size(), WorkSum{});
   for (size_t i = 0; i < choices.size(); ++i)
     sums[i]->boundarySeconds = boundarySeconds(problem, choices[i]);
   std::vector<int> chunks; // of a stage at most
-  for (const Plan &plan : choices)
+  for (const Axes &plan : choices)
     chunks.push_back(mostChunks(plan.pp));
   auto add = [&](int kind, bool repeats, double count) {
-    KindCosts::Last plain; // nothing offloaded
+    SegmentCost plain; // nothing offloaded
+    bool isFound = true;
+    std::optional<size_t> last;
     for (size_t i = 0; i < choices.size(); ++i) {
       if (!sums[i] || !mayFit(*sums[i], problem.machine, /*held=*/1, choices[i].pp, chunks[i]))
         continue; // what the other kinds need changes nothing
-      costs.price(kind, choices[i], plain);
-      if (!plain.found) {
+      if (!last || !areAlikeOnDevice(choices[*last], choices[i]))
+        plain = segmentCost(problem, kind, choices[i], &isFound);
+      last = i;
+      if (!isFound) {
         sums[i].reset();
         continue;
       }
-      SegmentCost cost = plain.cost;
+      SegmentCost cost = plain;
       addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
       addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
     }
@@ -110,7 +116,7 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindC
   return sums;
 }
 
-double sentSeconds(const WorkSum &sum, const Plan &axes, int chunks) {
+double sentSeconds(const WorkSum &sum, const Axes &axes, int chunks) {
   int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
   return 2.0 * pairs * sum.boundarySeconds;
 }
@@ -138,17 +144,17 @@ double interleavedSeconds(double work, double m, double p, double chunks) {
 
 } // namespace
 
-double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes) {
+double evenBytes(const WorkSum &sum, const Machine &machine, const Axes &axes) {
   return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
 }
 
-double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks) {
+double evenBound(const WorkSum &sum, const Machine &machine, const Axes &axes, int chunks) {
   if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
     return std::numeric_limits<double>::infinity();
   return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
 }
 
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike) {
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Axes &axes, bool chunksAlike) {
   int chunks = chunksOf(axes.schedule, axes.virtualStages);
   double m = static_cast<double>(axes.microBatches), p = axes.pp;
   if (!mayFit(sum, machine, leastHeld(axes), axes.pp, chunks))

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "planner/model/memory.h"
-#include "planner/search/kind_costs.h"
 
 #include <functional>
 #include <optional>
@@ -26,27 +25,24 @@ struct WorkSum {
 
 WorkSum sumWork(const Problem &problem, const CostTable &table);
 
-/// The same from layers that were merged (see mergeLayers): shares of single layers are not known.
-WorkSum withoutLayers(WorkSum sum);
-
 /// The same for each choice of axes, without tables; empty where the model has no terms for one. Kind by kind, so that
-/// the terms of a kind are at hand for all choices; `costs` are those of the problem.
+/// the terms of a kind are at hand for all choices.
 /// `mostChunks`: of a stage, by the number of stages. A choice under which not even so many chunks fit is not summed to
 /// its end: what there is shows that.
-std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, const KindCosts &costs,
-                                             std::span<const Plan> choices, const std::function<int(int)> &mostChunks);
+std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<const Axes> choices,
+                                             const std::function<int(int)> &mostChunks);
 
 /// Bytes of the fullest stage, at least: state and what is kept, spread evenly.
-double evenBytes(const WorkSum &sum, const Machine &machine, const Plan &axes);
+double evenBytes(const WorkSum &sum, const Machine &machine, const Axes &axes);
 
 /// A bound for all schedules with at most `chunks` chunks on a stage and all splits: every stage works all the time.
-double evenBound(const WorkSum &sum, const Machine &machine, const Plan &axes, int chunks);
+double evenBound(const WorkSum &sum, const Machine &machine, const Axes &axes, int chunks);
 
 /// Transfers of one micro-batch between stages, forward and backward.
-double sentSeconds(const WorkSum &sum, const Plan &axes, int chunks);
+double sentSeconds(const WorkSum &sum, const Axes &axes, int chunks);
 
 /// A bound for all splits: work spread without rounding to layers; infinite where not even bytes spread evenly fit.
 /// `chunksAlike`: the chunks of a stage differ by at most one of layers that are all alike.
-double relaxedBound(const WorkSum &sum, const Machine &machine, const Plan &axes, bool chunksAlike);
+double relaxedBound(const WorkSum &sum, const Machine &machine, const Axes &axes, bool chunksAlike);
 
 } // namespace espalier::planner

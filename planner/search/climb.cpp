@@ -2,7 +2,6 @@
 
 #include "planner/search/bounds.h"
 #include "planner/search/cuts.h"
-#include "planner/search/lay.h"
 
 #include <algorithm>
 #include <map>
@@ -20,7 +19,7 @@ class Climber {
 public:
   Climber(const Problem &problem, StageOptions &stageOptions, double limit, int64_t budget)
       : problem(problem), axes(stageOptions.axes()), perStage(chunksOf(axes.schedule, axes.virtualStages)),
-        options(problem, stageOptions), player(stageOptions), limit(limit), budget(budget) {
+        options(stageOptions), player(stageOptions), limit(limit), budget(budget) {
     const CostTable &costs = stageOptions.table();
     int kept = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
     for (int kind : costs.layerKinds)
@@ -68,7 +67,7 @@ private:
     return counts;
   }
 
-  const std::vector<ChunkOption> &optionsOf(int stage, const std::vector<int> &counts) {
+  const std::vector<StageOption> &optionsOf(int stage, const std::vector<int> &counts) {
     std::vector<LayerRange> ranges;
     std::vector<int> key = {stage};
     for (int chunk = 0; chunk < perStage; ++chunk) {
@@ -86,7 +85,7 @@ private:
   }
 
   // Bytes that a stage lacks, as shares of what there is.
-  double overOf(const ChunkOption &option) const {
+  double overOf(const StageOption &option) const {
     const Machine &machine = problem.machine;
     double onHost = option.hostBytes > 0 ? option.hostBytes / machine.hostShareBytes() - 1 : 0;
     return option.fits ? 0 : std::max({option.bytes / machine.memoryBytes - 1, onHost, 1e-12});
@@ -94,10 +93,10 @@ private:
 
   // Plays a split unless a path of another one rules it out or it does not fit. Whether it is the best so far.
   bool play(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
-    std::vector<const ChunkOption *> stages;
+    std::vector<const StageOption *> stages;
     double over = 0;
     for (int stage = 0; stage < axes.pp; ++stage) {
-      const std::vector<ChunkOption> &all = optionsOf(stage, counts);
+      const std::vector<StageOption> &all = optionsOf(stage, counts);
       stages.push_back(&all[std::min(chosen[stage], all.size() - 1)]);
       over += overOf(*stages.back());
     }
@@ -127,7 +126,7 @@ private:
     result.counts = best = counts;
     choices = chosen;
     result.repeated.clear();
-    for (const ChunkOption *option : stages)
+    for (const StageOption *option : stages)
       result.repeated.push_back(option->repeated);
     return true;
   }
@@ -160,15 +159,15 @@ private:
   }
 
   const Problem &problem;
-  const Plan &axes;
+  const Axes &axes;
   int perStage;
-  ChunkOptions options;
+  StageOptions &options;
   SplitPlayer player;
   double limit;
   int64_t budget;
   std::vector<double> work = {0}, edges; // seconds of a micro-batch: in the layers before each, beside those of a chunk
   std::vector<int> fewest;               // layers of each chunk
-  std::map<std::vector<int>, std::vector<ChunkOption>> known; // by stage and ranges
+  std::map<std::vector<int>, std::vector<StageOption>> known; // by stage and ranges
   std::vector<Cut> cuts;
   double leastOver = std::numeric_limits<double>::infinity();
   std::vector<int> best;
@@ -186,9 +185,9 @@ SplitResult climb(const Problem &problem, StageOptions &options, double limitSec
   constexpr double none = std::numeric_limits<double>::infinity();
   SplitResult result;
   if (bound < limitSeconds)
-    result = Climber(problem, options, isQuick ? limitSeconds : none,
-                     isQuick ? kQuickBudget : std::min(budget, kMostBudget))
-                 .run();
+    result =
+        Climber(problem, options, isQuick ? limitSeconds : none, isQuick ? kQuickBudget : std::min(budget, kMostBudget))
+            .run();
   if (result.seconds >= limitSeconds) {
     result.counts.clear();
     result.seconds = none;

@@ -11,11 +11,10 @@ SplitPlayer::SplitPlayer(const StageOptions &options)
     stageEdges[stageOfChunk(i, axes.pp, perStage, vShape)] += edges.back().total();
   }
   for (int stage = 0; stage < axes.pp; ++stage)
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      positions.push_back(modelChunk(stage, chunk, axes.pp, vShape));
+  for (int stage = 0; stage < axes.pp; ++stage)
     waits.push_back(stage > 0 ? waits.back() + edges[stage - 1].forward : 0);
-}
-
-int SplitPlayer::position(int stage, int chunk) const {
-  return modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule));
 }
 
 const OrderedSchedule &SplitPlayer::schedule() {
@@ -37,15 +36,15 @@ Cut SplitPlayer::cutOf(const Chain &chain) const {
   return cut;
 }
 
-Cut SplitPlayer::play(std::span<const ChunkOption *const> stages, int slow, bool isLeast) {
+Cut SplitPlayer::play(std::span<const StageOption *const> stages, int slow) {
   std::vector<ChunkSeconds> seconds(edges.size());
   std::vector<double> steps;
   for (int stage = 0; stage < axes.pp; ++stage) {
     for (int chunk = 0; chunk < perStage; ++chunk) {
       int i = position(stage, chunk);
       const ChunkSeconds &own = stages[stage]->seconds[chunk], &edge = edges[i];
-      double factor = stage == slow ? 2 : 1, less = isLeast ? stages[stage]->unproved : 0;
-      seconds[i] = {factor * (own.forward + edge.forward), factor * (own.backward - less + edge.backward),
+      double factor = stage == slow ? 2 : 1;
+      seconds[i] = {factor * (own.forward + edge.forward), factor * (own.backward + edge.backward),
                     factor * (own.weight + edge.weight)};
     }
     steps.push_back(stages[stage]->stepSeconds);
@@ -55,10 +54,8 @@ Cut SplitPlayer::play(std::span<const ChunkOption *const> stages, int slow, bool
 
 Cut SplitPlayer::unitCut() { return cutOf(schedule().unitChain()); }
 
-double SplitPlayer::seconds(const Cut &cut, int stage, const ChunkOption &option) const {
+double SplitPlayer::seconds(const Cut &cut, int stage, const StageOption &option) const {
   double sum = cut.edges[stage] + (cut.lastStage == stage ? option.stepSeconds : 0);
-  if (option.unproved > 0) // of a stage of one chunk
-    sum -= cut.times[stage][1] * option.unproved;
   for (int chunk = 0; chunk < perStage; ++chunk)
     sum += seconds(cut.times[position(stage, chunk)], option.seconds[chunk]);
   return sum;

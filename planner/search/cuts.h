@@ -1,11 +1,11 @@
-// Critical paths as cuts (logic-based Benders decomposition). The graph of actions does not depend on durations, so that
-// the critical path of one split is a path of every split: its length is a lower bound, a sum over stages of how often
-// their actions are on it. Example: 1F1B on two equal stages of 1 s forward and 2 s backward with 4 micro-batches ends
-// after 15 s, by a path of 1 forward and 1 backward on stage 0 and 4 of each on stage 1; a layer that moves to stage 1
-// makes it longer by three of its forwards and backwards, wherever the others lie.
+// Critical paths as cuts (logic-based Benders decomposition). The graph of actions does not depend on durations, so
+// that the critical path of one split is a path of every split: its length is a lower bound, a sum over stages of how
+// often their actions are on it. Example: 1F1B on two equal stages of 1 s forward and 2 s backward with 4 micro-batches
+// ends after 15 s, by a path of 1 forward and 1 backward on stage 0 and 4 of each on stage 1; a layer that moves to
+// stage 1 makes it longer by three of its forwards and backwards, wherever the others lie.
 #pragma once
 
-#include "planner/search/chunk_options.h"
+#include "planner/search/stage_options.h"
 
 #include <memory>
 #include <span>
@@ -28,21 +28,20 @@ public:
   explicit SplitPlayer(const StageOptions &options);
 
   /// Position in model order of the chunk `chunk` of `stage`.
-  int position(int stage, int chunk) const;
+  int position(int stage, int chunk) const { return positions[stage * perStage + chunk]; }
 
   /// What all chunks of a stage cost beside their layers, and what lies above it: its first micro-batch waits for that.
   double edgeOf(int stage) const { return stageEdges[stage]; }
   double waitOf(int stage) const { return waits[stage]; }
 
   /// The critical path when each stage does what its option says; all twice as long on the stage `slow`.
-  /// `isLeast`: with the least backward that another choice of what is kept may have.
-  Cut play(std::span<const ChunkOption *const> stages, int slow = -1, bool isLeast = false);
+  Cut play(std::span<const StageOption *const> stages, int slow = -1);
 
   /// A path that is critical when all actions take equally long.
   Cut unitCut();
 
   /// Seconds of a cut on a stage under an option, at least.
-  double seconds(const Cut &cut, int stage, const ChunkOption &option) const;
+  double seconds(const Cut &cut, int stage, const StageOption &option) const;
 
   /// Seconds of a cut on one layer of a chunk.
   static double seconds(const std::array<double, 3> &times, const ChunkSeconds &layer) {
@@ -56,8 +55,9 @@ private:
   Cut cutOf(const Chain &chain) const;
 
   const StageOptions &options;
-  const Plan &axes;
+  const Axes &axes;
   int perStage;
+  std::vector<int> positions; // [stage * perStage + chunk]
   bool splits;
   std::vector<ChunkSeconds> edges; // per chunk in model order
   std::vector<double> stageEdges, waits;

@@ -3,7 +3,6 @@
 #include "planner/search.h"
 
 #include "planner/answer/diagnose.h"
-#include "planner/search/lay.h"
 #include "planner/search/parallel.h"
 #include "planner/search/space.h"
 #include "planner/search/split.h"
@@ -18,9 +17,9 @@ namespace espalier::planner {
 
 namespace {
 
-using KindKey = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their axes do
+using KindKey = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their sizes of axes do
 
-KindKey kindOf(const Plan &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
+KindKey kindOf(const Axes &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
 
 // The best plan of each kind; the k-th best of them is the limit that others must beat to be
 // reported.
@@ -29,7 +28,7 @@ public:
   explicit Leaders(int wanted) : wanted(std::max(wanted, 1)) {}
 
   // Of equally fast plans of a kind the first in the space is kept.
-  void offer(const Plan &axes, const SplitResult &result, size_t place) {
+  void offer(const Axes &axes, const SplitResult &result, size_t place) {
     auto [known, inserted] = best.try_emplace(kindOf(axes), Leader{axes, result, place});
     Leader &leader = known->second;
     if (!inserted && std::tie(result.seconds, place) < std::tie(leader.result.seconds, leader.place))
@@ -37,7 +36,7 @@ public:
   }
 
   // A plan of a kind that has a leader must beat it; of a new kind, the last that is reported.
-  double limitFor(const Plan &axes) const {
+  double limitFor(const Axes &axes) const {
     double limit = kthSeconds();
     auto place = best.find(kindOf(axes));
     return place == best.end() ? limit : std::min(limit, place->second.result.seconds);
@@ -61,8 +60,8 @@ public:
   }
 
   // Fastest first; of equally fast plans the order of the axes decides.
-  std::vector<std::pair<Plan, SplitResult>> sorted() const {
-    std::vector<std::pair<Plan, SplitResult>> list;
+  std::vector<std::pair<Axes, SplitResult>> sorted() const {
+    std::vector<std::pair<Axes, SplitResult>> list;
     for (const auto &[key, leader] : best)
       list.emplace_back(leader.axes, leader.result);
     std::sort(list.begin(), list.end(),
@@ -74,7 +73,7 @@ public:
 
 private:
   struct Leader {
-    Plan axes;
+    Axes axes;
     SplitResult result;
     size_t place = 0; // of the candidate
   };
@@ -84,19 +83,18 @@ private:
 };
 
 // Turns a split into stages with what each layer keeps.
-Plan withStages(const Problem &problem, Plan plan, const SplitResult &split) {
-  plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
-  StageOptions options(problem, plan);
-  plan.stages = layStages(problem, options, split.counts, split.repeated).stages;
-  return plan;
+Plan withStages(const Problem &problem, Axes axes, const SplitResult &split) {
+  axes.splitsExperts = problem.pins.splitsExperts.value_or(true);
+  StageOptions options(problem, axes);
+  return {axes, layStages(options, split.counts, split.repeated).stages};
 }
 
 // Costs of plans with `threads` threads; table i belongs to plans[i]. Plans of the same axes, by `choices`, share a
 // table where their schedules split backward alike.
-std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem, const std::vector<Plan> &plans,
+std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem, const std::vector<Axes> &plans,
                                                          const std::vector<uint32_t> &choices, int threads) {
   std::map<std::pair<uint32_t, bool>, size_t> groups; // -> place among those that are built
-  std::vector<Plan> built;
+  std::vector<Axes> built;
   std::vector<size_t> groupOf;
   for (size_t i = 0; i < plans.size(); ++i) {
     auto [group, isNew] = groups.try_emplace({choices[i], splitsBackward(plans[i].schedule)}, built.size());
@@ -130,14 +128,14 @@ public:
   }
 
   /// All that may be chosen, by the order of bounds.
-  std::vector<SizedPlan> axes() {
-    std::vector<SizedPlan> list;
+  std::vector<SizedAxes> axes() {
+    std::vector<SizedAxes> list;
     for (size_t i = 0; const Candidate *candidate = space.at(i); ++i)
       list.push_back({space.leastBytes(*candidate), space.axes(*candidate)});
     return list;
   }
 
-  std::vector<std::pair<Plan, SplitResult>> best() const { return leaders.sorted(); }
+  std::vector<std::pair<Axes, SplitResult>> best() const { return leaders.sorted(); }
 
 private:
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
@@ -172,7 +170,7 @@ private:
   // Tables of many chunks take long to build and to play: behind some work the candidates that come later are left out,
   // with their bounds. Models of a hundred layers on a thousand devices take less than a fifth of it.
   bool isWorthwhile(const Candidate &candidate) {
-    Plan plan = space.axes(candidate);
+    Axes plan = space.axes(candidate);
     if (!hasSeveralChoices(problem, plan))
       return true;
     double chunks = static_cast<double>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
@@ -216,7 +214,7 @@ private:
   // Looks for plans as fast as those that are reported, or faster than the best alone; what bounds leave open of that
   // goes to `stillOpen`. Returns the actions that were spent.
   int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, bool onlyBest, Open &stillOpen) {
-    std::vector<Plan> plans;
+    std::vector<Axes> plans;
     std::vector<uint32_t> choices;
     std::vector<double> limits;
     for (size_t i : which) {

@@ -4,11 +4,10 @@
 #pragma once
 
 #include "planner/search.h"
-#include "planner/search/layer_trades.h"
+#include "planner/search/bounds.h"
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -22,7 +21,6 @@ struct Candidate {
   double bound = 0; ///< no split of it is faster
   uint32_t choice = 0;
   uint32_t schedule = 0; ///< place among those of the choice, from 1; 0: the choice itself
-  bool isRefined = true; ///< what layers keep is in the bound
   /// Equal bounds keep the order of enumeration.
   bool operator>(const Candidate &other) const {
     return std::tie(bound, choice, schedule) > std::tie(other.bound, other.choice, other.schedule);
@@ -45,8 +43,8 @@ public:
 
   bool hasOneKind() const { return isOneKind; }
 
-  /// Its plan, without stages.
-  Plan axes(const Candidate &candidate) const;
+  /// All of it.
+  Axes axes(const Candidate &candidate) const;
 
 private:
   using ScheduleKey = std::pair<int, int64_t>; ///< stages and micro-batches decide which there are
@@ -57,21 +55,15 @@ private:
 
   bool isOffered(Schedule schedule) const;
   void enumerateAxes();
-  void addMicroBatches(Plan plan);
-  bool isNothingShared(const Plan &plan, int zero) const;
-  void addFlags(Plan plan);
-  void addOffloads(Plan plan);
-  std::vector<std::optional<WorkSum>> sum(const Problem &kinds, const KindCosts &costs,
-                                          std::span<const uint32_t> which) const;
+  void addMicroBatches(Axes plan);
+  bool isOffered(int zero) const;
+  bool isNothingShared(const Axes &plan, int zero) const;
+  void addFlags(Axes plan);
+  void addOffloads(Axes plan);
   void sumChoices();
-  void countPlans(uint32_t choice);
-  void addChoice(uint32_t choice);
-  void mergeChoices();
-  void sumDue();
-  double memoryBound(const Candidate &candidate);
   int mostChunks(int stages) const;
-  const Schedules &schedulesOf(const Plan &plan);
-  void addSchedule(const Plan &plan, Schedules &schedules) const;
+  const Schedules &schedulesOf(const Axes &plan);
+  void addSchedule(const Axes &plan, Schedules &schedules) const;
   std::vector<Candidate> spread(uint32_t choice, const WorkSum &work);
 
   const Problem &problem;
@@ -79,20 +71,8 @@ private:
   int threads;
   bool isOneKind = true;                     ///< all layers are alike
   std::vector<int64_t> microBatchCounts;     ///< those that divide the global batch, smallest micro-batches first
-  std::vector<Plan> choices;                 ///< all but the schedule
-  std::vector<std::optional<WorkSum>> works; ///< where they are summed
-  /// With many kinds: choices whose micro-batches are the same, by their least bound with layers merged. They are
-  /// priced kind by kind when they are due.
-  struct Alike {
-    double bound = 0;
-    std::vector<uint32_t> choices;
-    std::unique_ptr<LayerTrades> trades;
-  };
-  std::optional<MicroBatchTerms> microBatches;
-  std::vector<Alike> alike;
-  size_t alikePriced = 0;
-  std::vector<uint32_t> alikeOf; ///< by choice
-  std::map<std::tuple<Schedule, int, int64_t>, std::vector<HeldStages>> heldStages;
+  std::vector<Axes> choices;                 ///< all but the schedule
+  std::vector<std::optional<WorkSum>> works; ///< of each choice for which the model has terms
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;
   /// Candidates, and choices that are not spread yet under the least bound that any schedule of theirs can have.

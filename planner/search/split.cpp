@@ -3,14 +3,13 @@
 // splits are ruled out by their first stages. Each split that is left is played and gives a cut.
 #include "planner/search/split.h"
 
+#include "planner/search/boundaries.h"
 #include "planner/search/bounds.h"
 #include "planner/search/climb.h"
-#include "planner/search/stage_choices.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <set>
 
 namespace espalier::planner {
 
@@ -21,7 +20,7 @@ constexpr int64_t kQuickPlays = 2, kQuickBudget = 200'000; // of a first look
 constexpr double kSlack = 1 - 1e-9;                        // for rounding
 constexpr double kFineGap = 1e-3;                          // behind which the target is the best itself
 constexpr int kSlowed = 64; // stages, of very many; with 16, splits of few micro-batches were not proved
-constexpr int kRounds = 3; // of closing boundaries: what one cut closes makes others longer
+constexpr int kRounds = 3;  // of closing boundaries: what one cut closes makes others longer
 constexpr double kLongest = std::numeric_limits<double>::max();
 
 class SplitSearch {
@@ -30,17 +29,14 @@ public:
       : problem(problem), stageOptions(stageOptions), player(stageOptions), choices(problem, stageOptions, player),
         axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
         perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
-        budget(isQuick ? kQuickBudget : budget) {
-    for (int stage = 0; stage < stages; ++stage)
-      fewest.push_back(choices.fewest(stage));
-  }
+        budget(isQuick ? kQuickBudget : budget), places(choices, stages, layers) {}
 
   SplitResult run(double limitSeconds) {
     limit = std::min(limitSeconds, kLongest);
     given = budget;
     result.lowerBound = std::max(limitSeconds, 0.0);
     double within = limit < kLongest ? limit * kSlack : kLongest;
-    if (!mayEndWithin(within) || !narrow(within))
+    if (!mayEndWithin(within) || !places.narrow(within))
       return result;
     low = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, axes,
                        /*chunksAlike=*/stageOptions.hasOneKind() && !choices.isGiven());
@@ -49,15 +45,11 @@ public:
     std::vector<size_t> chosen(stages);
     play(counts, chosen);
     slowDown(counts, chosen);
-    for (int64_t plays = isQuick ? kQuickPlays : std::numeric_limits<int64_t>::max(); --plays > 0;) {
-      if (!next(counts, chosen))
-        break;
+    for (int64_t plays = 1; (!isQuick || plays < kQuickPlays) && next(counts, chosen); ++plays)
       play(counts, chosen);
-    }
     for (const Known &known : cuts)
       if (!known.rest.empty())
         low = std::max(low, std::min(known.rest[0][0], narrowedTo));
-    low = std::min(low, unproved);
     if (!choices.isComplete())
       low = relaxed;
     result.spent = isQuick ? 0 : given - budget;
@@ -75,12 +67,12 @@ private:
     if (perStage == 1 || choices.isGiven() || target >= kLongest)
       return true; // the bound of the work spread evenly has such paths
     Cut cut = player.unitCut();
-    int left = layers - std::accumulate(fewest.begin(), fewest.end(), 0);
+    int left = layers - places.fewest();
     std::vector<double> sums = {0}, own, more; // of the first stages, by the layers beyond the fewest
     for (int stage = 0; stage < stages; ++stage) {
       own.clear();
       for (int i = 0; i <= left; ++i)
-        own.push_back(choices.leastSecondsOf(cut, stage, fewest[stage] + i));
+        own.push_back(choices.leastSecondsOf(cut, stage, places.fewest(stage) + i));
       more.assign(left + 1, kInfinity);
       for (size_t i = 0; i < sums.size(); ++i)
         for (size_t k = 0; i + k < more.size(); ++k)
@@ -90,71 +82,14 @@ private:
     return sums[left] <= target * (1 + 1e-9);
   }
 
-  // Where the layers of each stage may begin so that those above and those below it can each end by `target` alone: a
-  // part of a range takes no longer than the range, so the longest ranges from both ends tell. False when nothing is
-  // left.
-  bool narrow(double target) {
-    std::vector<int> from(stages + 1, layers), to(stages + 1, 0);
-    int above = 0, behind = std::accumulate(fewest.begin(), fewest.end(), 0); // stages' fewest layers
-    for (int stage = 0; stage < stages; ++stage) {
-      behind -= fewest[stage];
-      int most = choices.isGiven() ? fewest[stage] : layers - behind - to[stage];
-      int count = longest(fewest[stage], most,
-                          [&](int n) { return choices.alone(stage, to[stage], n, target) <= target; });
-      if (count < 0)
-        return false;
-      to[stage + 1] = to[stage] + count;
-      above += fewest[stage];
-    }
-    if (to[stages] < layers)
-      return false;
-    for (int stage = stages - 1; stage > 0; --stage) {
-      above -= fewest[stage];
-      int most = choices.isGiven() ? fewest[stage] : from[stage + 1] - above;
-      int count = longest(fewest[stage], most,
-                          [&](int n) { return choices.alone(stage, from[stage + 1] - n, n, target) <= target; });
-      if (count < 0)
-        return false;
-      from[stage] = from[stage + 1] - count;
-    }
-    from[0] = 0;
-    for (int stage = 0; stage <= stages; ++stage)
-      if (from[stage] > to[stage])
-        return false;
-    lowest = std::move(from);
-    highest = std::move(to);
-    return true;
-  }
-
-  // The largest number that is within, from `least` to `most`; -1 when there is none. All below it are within, too.
-  template <typename Within> static int longest(int least, int most, Within within) {
-    if (most < least || !within(least))
-      return -1;
-    while (least < most) {
-      int middle = least + (most - least + 1) / 2;
-      if (within(middle))
-        least = middle;
-      else
-        most = middle - 1;
-    }
-    return least;
-  }
-
   // The split whose stages, each alone, end earliest, and are as full as each other within that.
   std::vector<int> seed(double within) {
     double least = low, most = within;
-    std::vector<int> from = lowest, to = highest;
     for (int i = 0; i < 60 && most > least * (1 + 1e-6); ++i) {
       double middle = most >= kLongest ? 2 * least : (least + most) / 2;
-      if (!narrow(middle)) {
-        least = middle;
-        continue;
-      }
-      most = middle;
-      from = lowest, to = highest;
+      (places.narrow(middle) ? most : least) = middle;
     }
     low = std::max(low, std::min(least, best()));
-    lowest = std::move(from), highest = std::move(to);
     return even(most);
   }
 
@@ -166,9 +101,9 @@ private:
     for (int stage = 0; stage < stages; ++stage)
       edges += player.edgeOf(stage);
     for (int stage = 0, first = 0; stage < stages; first += counts[stage], edges -= player.edgeOf(stage), ++stage) {
-      int least = std::max(fewest[stage], lowest[stage + 1] - first), most = highest[stage + 1] - first;
+      int least = places.least(stage, first), most = places.highest(stage + 1) - first;
       if (choices.isGiven())
-        most = least = fewest[stage];
+        most = least = places.fewest(stage);
       double share = (work[layers] - work[first] + edges) / (stages - stage) - player.edgeOf(stage);
       auto place = std::ranges::lower_bound(work, work[first] + share);
       int count = std::clamp(static_cast<int>(place - work.begin()) - first, least, std::max(least, most));
@@ -181,8 +116,8 @@ private:
     return counts;
   }
 
-  std::vector<const ChunkOption *> optionsOf(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
-    std::vector<const ChunkOption *> list;
+  std::vector<const StageOption *> optionsOf(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
+    std::vector<const StageOption *> list;
     for (int stage = 0, first = 0; stage < stages; first += counts[stage++])
       list.push_back(&choices.of(stage, first, counts[stage])[chosen[stage]]);
     return list;
@@ -190,7 +125,7 @@ private:
 
   // Plays a split, keeps it when it is faster, and notes its critical path.
   void play(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
-    std::vector<const ChunkOption *> options = optionsOf(counts, chosen);
+    std::vector<const StageOption *> options = optionsOf(counts, chosen);
     budget -= player.actions();
     ++result.played;
     Cut cut = player.play(options);
@@ -200,15 +135,10 @@ private:
                       : perStage == 1   ? counts
                                         : spreadOverChunks(axes, counts);
       result.repeated.clear();
-      if (hasSeveralChoices(problem, axes))
-        for (const ChunkOption *option : options)
-          result.repeated.push_back(option->repeated);
+      for (const StageOption *option : options)
+        result.repeated.push_back(option->repeated);
     }
     cuts.push_back({std::move(cut), {}, {}});
-    if (std::ranges::any_of(options, [](const ChunkOption *option) { return option->unproved > 0; })) {
-      unproved = std::min(unproved, player.play(options, /*slow=*/-1, /*isLeast=*/true).seconds);
-      playedUnproved.insert(counts);
-    }
   }
 
   // The critical paths of a split on which one stage after the other takes twice as long: without them splits with a
@@ -242,12 +172,13 @@ private:
   bool isWithin() {
     bool isNew = target != narrowedTo;
     if (isNew) {
-      if (!narrow(target))
+      if (!places.narrow(target))
         return false;
       narrowedTo = target;
       open.clear();
       for (int stage = 0; stage <= stages; ++stage)
-        open.emplace_back(highest[stage] - lowest[stage] + 1, true);
+        open.emplace_back(places.width(stage), true);
+      places.findMost(target);
       for (Known &known : cuts)
         known.rest.clear();
     }
@@ -276,9 +207,10 @@ private:
   double leastOf(Known &known, int stage, int first, int count) {
     if (choices.areUnlike())
       return leastOf(known.cut, stage, first, count);
-    known.own.resize(stages);
+    if (known.own.empty())
+      known.own.resize(stages);
     std::vector<double> &own = known.own[stage];
-    size_t place = count - fewest[stage];
+    size_t place = count - places.fewest(stage);
     if (own.size() <= place)
       own.resize(place + 1, -1);
     if (own[place] < 0)
@@ -288,39 +220,29 @@ private:
 
   double leastOf(const Cut &cut, int stage, int first, int count) {
     double least = kInfinity;
-    for (const ChunkOption &option : choices.of(stage, first, count))
+    for (const StageOption &option : choices.of(stage, first, count))
       if (option.fits)
         least = std::min(least, player.seconds(cut, stage, option));
     return least;
   }
 
-  // Layers that a stage may have behind `first`.
-  std::pair<int, int> countsOf(int stage, int first) const {
-    if (choices.isGiven())
-      return {fewest[stage], fewest[stage]};
-    return {std::max(fewest[stage], lowest[stage + 1] - first), highest[stage + 1] - first};
-  }
-
   void tabulate(Known &known) {
     known.rest.assign(stages + 1, {});
     for (int stage = stages; stage >= 0; --stage)
-      known.rest[stage].assign(highest[stage] - lowest[stage] + 1, kInfinity);
+      known.rest[stage].assign(places.width(stage), kInfinity);
     known.rest[stages][0] = 0;
     for (int stage = stages - 1; stage >= 0; --stage)
-      for (int first = lowest[stage]; first <= highest[stage]; ++first) {
-        if (!open[stage][first - lowest[stage]])
+      for (int first = places.lowest(stage); first <= places.highest(stage); ++first) {
+        if (!open[stage][first - places.lowest(stage)])
           continue;
-        double &rest = known.rest[stage][first - lowest[stage]];
-        auto [least, most] = countsOf(stage, first);
+        double &rest = known.rest[stage][first - places.lowest(stage)];
+        int least = places.least(stage, first), most = places.most(stage, first);
         for (int count = least; count <= most; ++count) {
-          double behind = known.rest[stage + 1][first + count - lowest[stage + 1]];
-          if (behind >= rest)
-            continue;
-          if (choices.alone(stage, first, count, target) > target)
-            break;
-          rest = std::min(rest, leastOf(known, stage, first, count) + behind);
+          double behind = known.rest[stage + 1][first + count - places.lowest(stage + 1)];
+          if (behind < rest)
+            rest = std::min(rest, leastOf(known, stage, first, count) + behind);
         }
-        budget -= (most - least) / 8;
+        budget -= std::max(0, most - least) / 8;
       }
   }
 
@@ -329,9 +251,9 @@ private:
     std::vector<double> above = {0}, below;
     bool isAny = false;
     for (int stage = 0; stage < stages; ++stage) {
-      below.assign(highest[stage + 1] - lowest[stage + 1] + 1, kInfinity);
-      for (int first = lowest[stage]; first <= highest[stage]; ++first) {
-        size_t place = first - lowest[stage];
+      below.assign(places.width(stage + 1), kInfinity);
+      for (int first = places.lowest(stage); first <= places.highest(stage); ++first) {
+        size_t place = first - places.lowest(stage);
         if (!open[stage][place])
           continue;
         if (above[place] + known.rest[stage][place] > target) {
@@ -339,11 +261,10 @@ private:
           isAny = true;
           continue;
         }
-        auto [least, most] = countsOf(stage, first);
+        int least = places.least(stage, first), most = places.most(stage, first);
         for (int count = least; count <= most; ++count) {
-          double &next = below[first + count - lowest[stage + 1]];
-          if (open[stage + 1][first + count - lowest[stage + 1]] && above[place] < next &&
-              choices.alone(stage, first, count, target) <= target)
+          double &next = below[first + count - places.lowest(stage + 1)];
+          if (open[stage + 1][first + count - places.lowest(stage + 1)] && above[place] < next)
             next = std::min(next, above[place] + leastOf(known, stage, first, count));
         }
       }
@@ -368,22 +289,22 @@ private:
     auto stage = static_cast<int>(found.size());
     if (budget <= 0)
       return false;
-    if (stage == stages) // one that was played is not ruled out by its own cut where what it keeps is not proved best
-      return !playedUnproved.contains(found);
-    auto [least, most] = countsOf(stage, first);
+    if (stage == stages)
+      return true;
+    int least = places.least(stage, first), most = places.most(stage, first);
     std::vector<int> order(std::max(most - least + 1, 0));
     std::iota(order.begin(), order.end(), least);
     std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage]), count); });
     for (int count : order) {
-      if (!open[stage + 1][first + count - lowest[stage + 1]] || choices.alone(stage, first, count, target) > target)
+      if (!open[stage + 1][first + count - places.lowest(stage + 1)])
         continue;
-      const std::vector<ChunkOption> &options = choices.of(stage, first, count);
-      bool isOne = options.size() == 1;
-      if (!isOne && !mayFollow(stage, first + count, [&](Known &cut) { return leastOf(cut, stage, first, count); }))
+      if (!mayFollow(stage, first + count, [&](Known &cut) { return leastOf(cut, stage, first, count); }))
         continue;
+      const std::vector<StageOption> &options = choices.of(stage, first, count);
       for (size_t choice = 0; choice < options.size(); ++choice) {
         auto seconds = [&](Known &cut) { return player.seconds(cut.cut, stage, options[choice]); };
-        if (!options[choice].fits || !mayFollow(stage, first + count, seconds))
+        bool isOnly = options.size() == 1; // whose cuts are those
+        if (!options[choice].fits || !(isOnly || mayFollow(stage, first + count, seconds)))
           continue;
         found.push_back(count), foundChosen.push_back(choice);
         if (descend(first + count))
@@ -402,7 +323,7 @@ private:
     auto isTooLong = [&](size_t i) {
       --budget;
       with[i] = above[i] + seconds(cuts[i]);
-      return with[i] + cuts[i].rest[stage + 1][end - lowest[stage + 1]] > target;
+      return with[i] + cuts[i].rest[stage + 1][end - places.lowest(stage + 1)] > target;
     };
     if (isTooLong(strictest))
       return false;
@@ -418,23 +339,20 @@ private:
   StageOptions &stageOptions;
   SplitPlayer player;
   StageChoices choices;
-  const Plan &axes;
+  const Axes &axes;
   int stages, layers, perStage;
   bool isQuick;
   int64_t budget, given = 0;
   double limit = kInfinity;
   double low = 0; // no split ends by it
   double target = 0, narrowedTo = -1;
-  std::vector<int> fewest;              // layers of each stage
-  std::vector<int> lowest, highest;     // where the layers of each stage may begin
-  std::vector<std::vector<char>> open;  // [stage][first - lowest]: no cut is too long there, as far as is known
+  Boundaries places;
+  std::vector<std::vector<char>> open; // [stage][first - lowest]: no cut is too long there, as far as is known
   std::vector<Known> cuts;
-  std::vector<int> near, found;         // layers of each stage: of the last split, of the descent
+  std::vector<int> near, found; // layers of each stage: of the last split, of the descent
   std::vector<size_t> foundChosen;
   std::vector<std::vector<double>> sums; // [stage][cut]: on the stages above
   size_t strictest = 0;                  // the cut that ruled the last one out
-  double unproved = kInfinity;           // least bound of the splits that were played without proof of what is kept
-  std::set<std::vector<int>> playedUnproved;
   SplitResult result;
 };
 

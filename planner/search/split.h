@@ -1,7 +1,7 @@
 // The split of layers over stages for one choice of axes and schedule: which layers each stage gets and what they keep.
 #pragma once
 
-#include "planner/search/chunk_options.h"
+#include "planner/search/stage_options.h"
 
 #include <cstdint>
 #include <limits>
@@ -13,7 +13,7 @@ namespace espalier::planner {
 /// Without a split that fits and beats the limit, `counts` is empty and lowerBound >= limit.
 struct SplitResult {
   std::vector<int> counts; ///< layers per stage (per chunk with several chunks), in model order
-  std::vector<std::vector<RepeatedLayers>> repeated; ///< per stage of each kind, where ChunkOptions chose
+  std::vector<std::vector<RepeatedLayers>> repeated; ///< per stage, of each kind
   double seconds = std::numeric_limits<double>::infinity();
   double lowerBound = std::numeric_limits<double>::infinity();
   int64_t played = 0;

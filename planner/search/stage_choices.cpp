@@ -12,9 +12,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 } // namespace
 
 StageChoices::StageChoices(const Problem &problem, StageOptions &stageOptions, const SplitPlayer &player)
-    : problem(problem), stageOptions(stageOptions), axes(stageOptions.axes()), several(problem, stageOptions),
-      hasSeveral(hasSeveralChoices(problem, axes)), perStage(chunksOf(axes.schedule, axes.virtualStages)),
-      player(player), known(axes.pp) {
+    : problem(problem), stageOptions(stageOptions), axes(stageOptions.axes()),
+      perStage(chunksOf(axes.schedule, axes.virtualStages)), player(player) {
   if (const auto &pinned = problem.pins.stageLayers) {
     totals.assign(axes.pp, 0);
     for (size_t i = 0; i < pinned->size(); ++i)
@@ -39,22 +38,13 @@ StageChoices::StageChoices(const Problem &problem, StageOptions &stageOptions, c
   }
 }
 
-const std::vector<ChunkOption> &StageChoices::of(int stage, int first, int count) {
-  std::vector<std::vector<ChunkOption>> &byCount = placeOf(stage, first);
-  if (byCount.size() <= static_cast<size_t>(count))
-    byCount.resize(count + 1);
-  std::vector<ChunkOption> &options = byCount[count];
-  if (!options.empty())
-    return options;
-  if (!hasSeveral) {
-    const StageOption &best = stageOptions.best(stage, first, count);
-    options.push_back({best.fits, {best.seconds}, best.stepSeconds, best.bytes, best.hostBytes, {},
-                       best.seconds.backward - best.leastBackward});
-  } else if (isGiven() || areUnlike())
-    options = several.choices(stage, rangesOf(stage, first, count));
-  else
-    options = several.choices(stage, count);
-  return options;
+const std::vector<StageOption> &StageChoices::of(int stage, int first, int count) {
+  if (!isGiven())
+    return stageOptions.choices(stage, first, count);
+  given.resize(axes.pp);
+  if (given[stage].empty())
+    given[stage] = stageOptions.choices(stage, rangesOf(stage));
+  return given[stage];
 }
 
 double StageChoices::alone(int stage, int first, int count, double target) {
@@ -63,11 +53,11 @@ double StageChoices::alone(int stage, int first, int count, double target) {
   double least = isGiven() && perStage > 1 ? count * leastSeconds : work[first + count] - work[first];
   if (wait + m * (edge + least) > target * (1 + 1e-9))
     return kInfinity;
-  const ChunkOption &option =
-      hasSeveral && !isGiven() && !areUnlike() ? several.best(stage, count) : of(stage, first, count).front();
+  const StageOption &option =
+      isGiven() || areUnlike() ? of(stage, first, count).front() : stageOptions.best(stage, first, count);
   if (!option.fits)
     return kInfinity;
-  double seconds = edge - option.unproved;
+  double seconds = edge;
   for (const ChunkSeconds &chunk : option.seconds)
     seconds += chunk.total();
   return wait + m * seconds + option.stepSeconds;
@@ -84,17 +74,7 @@ double StageChoices::leastSecondsOf(const Cut &cut, int stage, int count) const 
   return sum;
 }
 
-std::vector<std::vector<ChunkOption>> &StageChoices::placeOf(int stage, int first) {
-  std::vector<std::vector<std::vector<ChunkOption>>> &byFirst = known[stage];
-  size_t place = areUnlike() ? first : 0;
-  if (byFirst.size() <= place)
-    byFirst.resize(areUnlike() ? work.size() : 1);
-  return byFirst[place];
-}
-
-std::vector<LayerRange> StageChoices::rangesOf(int stage, int first, int count) const {
-  if (!isGiven())
-    return {{first, count}};
+std::vector<LayerRange> StageChoices::rangesOf(int stage) const {
   std::vector<LayerRange> ranges;
   for (int chunk = 0; chunk < perStage; ++chunk) {
     auto pinned = problem.pins.stageLayers->begin(), here = pinned + player.position(stage, chunk);

@@ -20,10 +20,10 @@ public:
   /// Whether it matters which layers a stage has, not only how many.
   bool areUnlike() const { return !stageOptions.hasOneKind() && !isGiven(); }
   /// False when with very many kinds some choices were left out.
-  bool isComplete() const { return several.isComplete(); }
+  bool isComplete() const { return stageOptions.isComplete(); }
 
   /// What is worth keeping of a stage with layers first .. first + count - 1; the fastest in all first.
-  const std::vector<ChunkOption> &of(int stage, int first, int count);
+  const std::vector<StageOption> &of(int stage, int first, int count);
 
   /// What a stage takes alone, whatever the others have: it waits for its first micro-batch, and works on all. Infinite
   /// where it does not fit, or takes longer than `target` with nothing repeated.
@@ -36,20 +36,17 @@ public:
   double leastSecondsOf(const Cut &cut, int stage, int count) const;
 
 private:
-  std::vector<std::vector<ChunkOption>> &placeOf(int stage, int first);
-  std::vector<LayerRange> rangesOf(int stage, int first, int count) const;
+  std::vector<LayerRange> rangesOf(int stage) const;
 
   const Problem &problem;
   StageOptions &stageOptions;
-  const Plan &axes;
-  ChunkOptions several;
-  bool hasSeveral;
+  const Axes &axes;
   int perStage;
   const SplitPlayer &player;
-  std::vector<std::vector<std::vector<std::vector<ChunkOption>>>> known; // [stage][first, 0 where alike][count]
-  std::vector<int> totals;                                               // per stage, where chunks are pinned
-  std::vector<double> forwards = {0}, work = {0};                        // of the layers before each, at least
-  double leastSeconds = std::numeric_limits<double>::infinity();                                       // of any layer
+  std::vector<std::vector<StageOption>> given;                   // per stage, where chunks are pinned
+  std::vector<int> totals;                                       // per stage, where chunks are pinned
+  std::vector<double> forwards = {0}, work = {0};                // of the layers before each, at least
+  double leastSeconds = std::numeric_limits<double>::infinity(); // of any layer
   std::vector<ChunkSeconds> classes; // of the first layer, under each class that may be fastest in some action
 };
 

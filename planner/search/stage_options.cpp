@@ -1,277 +1,226 @@
-// A range of layers is priced with nothing repeated; where that does not fit, its kinds are handed to the knapsack.
 #include "planner/search/stage_options.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace espalier::planner {
 
-ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute) {
-  return {cost.forward.total() + cost.forwardTransfer[recompute],
-          cost.backward.total() + cost.recompute[recompute].total(),
-          cost.weight.total() + cost.weightTransfer[recompute]};
+bool hasSeveralChoices(const Problem &problem, const Axes &axes) {
+  return chunksOf(axes.schedule, axes.virtualStages) > 1 || (axes.offloadActivations && !problem.pins.recompute);
 }
 
-ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
-  ChunkSeconds seconds;
-  for (size_t kind = 0; kind < content.layers.size(); ++kind)
-    for (int recompute = 0; recompute < 3; ++recompute) {
-      int count = content.layers[kind][recompute];
-      if (count == 0)
-        continue;
-      ChunkSeconds one = segmentSeconds(table.kinds[kind], recompute);
-      seconds.forward += count * one.forward;
-      seconds.backward += count * one.backward;
-      seconds.weight += count * one.weight;
-    }
-  return seconds;
-}
-
-PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
-  PhaseSeconds sum;
-  std::array<double, kAxes> hideable{};
-  double backward = 0, hidden = 0;
-  auto add = [&](const SegmentCost &cost, double count) {
-    sum.compute += count * cost.step.compute;
-    sum.hostTransfer += count * cost.step.hostTransfer;
-    backward += count * (cost.backward.total() + cost.weight.total());
-    for (int axis = 0; axis < kAxes; ++axis) {
-      sum.communication[axis] += count * cost.step.communication[axis];
-      hideable[axis] += count * cost.hideableStep[axis];
-      hidden += count * cost.hideableStep[axis];
-    }
-  };
-  for (size_t kind = 0; kind < content.layers.size(); ++kind)
-    for (int count : content.layers[kind])
-      if (count > 0)
-        add(table.kinds[kind], count);
-  if (content.embed)
-    add(table.embed, 1);
-  if (content.head)
-    add(table.head, 1);
-  if (content.embed != content.head)
-    sum.communication[static_cast<int>(Axis::Dp)] += table.tiedSeconds;
-  double exposed = hidden > 0 ? overlappedSeconds(backward, hidden) - backward : 0;
-  for (int axis = 0; axis < kAxes && hidden > 0; ++axis)
-    sum.communication[axis] += exposed * hideable[axis] / hidden;
-  return sum;
-}
-
-namespace {
-
-CostTable withoutKinds(const CostTable &table) {
-  CostTable rest;
-  rest.embed = table.embed, rest.head = table.head;
-  rest.boundarySeconds = table.boundarySeconds, rest.boundaryBytes = table.boundaryBytes;
-  rest.inputBytes = table.inputBytes;
-  rest.layersReadInputs = table.layersReadInputs;
-  rest.microBatches = table.microBatches;
-  rest.passesStream = table.passesStream;
-  rest.tiedSeconds = table.tiedSeconds;
-  return rest;
-}
-
-} // namespace
-
-StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules)
-    : StageOptions(problem, plan, std::move(schedules),
-                   std::make_shared<const CostTable>(buildCostTable(problem, plan))) {}
-
-StageOptions::StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules,
-                           std::shared_ptr<const CostTable> costs)
-    : problem(problem), plan(plan), shared(std::move(costs)), costs(*shared), schedules(std::move(schedules)) {
-  this->plan.stages.clear();
-  for (int kind : shared->layerKinds)
-    oneKind = oneKind && kind == shared->layerKinds.front();
-  if (chunksOf(plan.schedule, plan.virtualStages) == 1 && (!oneKind || problem.pins.recompute)) {
-    ranges.emplace(*shared);
-    range = withoutKinds(*shared);
-    range.kinds.resize(1);
-  }
+StageOptions::StageOptions(const Problem &problem, const Axes &axes, std::shared_ptr<ScheduleCache> schedules,
+                           std::shared_ptr<const CostTable> given)
+    : problem(problem), plan(axes), schedules(std::move(schedules)),
+      costs(given ? std::move(given) : std::make_shared<const CostTable>(buildCostTable(problem, axes))),
+      perStage(chunksOf(axes.schedule, axes.virtualStages)) {
+  const std::vector<int> &kinds = costs->layerKinds;
+  for (int layer = 0; layer < static_cast<int>(kinds.size()); ++layer)
+    runStart.push_back(layer > 0 && kinds[layer] == kinds[layer - 1] ? runStart.back() : layer);
+  isOneKind = kinds.empty() || runStart.back() == 0;
 }
 
 std::shared_ptr<const OrderedSchedule> StageOptions::schedule() const {
   return schedules->get(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
 }
 
-std::shared_ptr<const std::vector<HeldChunks>> StageOptions::mostHeld() const {
-  return schedules->mostHeld(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
+// A V-shaped schedule is a table for all stages, which is not built before the first stage is asked for.
+void StageOptions::countHeld() {
+  held = schedules->mostHeld(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
+  if (problem.streamBuffers.ofEachChunk) {
+    auto apart = std::make_shared<std::vector<HeldChunks>>();
+    for (const HeldChunks &moments : *held)
+      apart->push_back(heldApart(moments));
+    held = std::move(apart);
+  }
+  for (int stage = 0; stage < plan.pp; ++stage) {
+    int like = stage;
+    if (stage < plan.pp - 1) // between the ends
+      for (int other = 1; other < stage && like == stage; ++other)
+        like = likeStage[other] == other && (*held)[other] == (*held)[stage] ? other : stage;
+    likeStage.push_back(like);
+    int most = 0;
+    for (const std::vector<int> &moment : (*held)[stage])
+      most = std::max(most, std::accumulate(moment.begin(), moment.end(), 0));
+    mostInFlight.push_back(std::max(most, 1));
+  }
 }
 
-ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
-  int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, chunksPerStage, vShape);
-  ChunkSeconds seconds;
-  if (chunk < last && stageOfChunk(chunk + 1, stages, chunksPerStage, vShape) != here)
-    seconds.forward += costs.boundarySeconds;
-  if (chunk > 0 && stageOfChunk(chunk - 1, stages, chunksPerStage, vShape) != here)
-    seconds.backward += costs.boundarySeconds;
-  bool embed = chunk == 0, head = chunk == last;
-  for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
-    if (present) {
-      ChunkSeconds own = segmentSeconds(*cost, 0);
-      seconds.forward += own.forward;
-      seconds.backward += own.backward;
-      seconds.weight += own.weight;
-    }
-  return seconds;
+const std::vector<StageOption> &StageOptions::remembered(Table &table, int stage, int first, int count, bool isOne) {
+  if (!held)
+    countHeld();
+  // Ranges of like layers are alike wherever they begin.
+  if (count > 0 && runStart[first + count - 1] <= first)
+    first = runStart[first];
+  table.resize(plan.pp);
+  std::vector<std::vector<std::vector<StageOption>>> &byFirst = table[likeStage[stage]];
+  byFirst.resize(std::max<size_t>(byFirst.size(), first + 1));
+  std::vector<std::vector<StageOption>> &byCount = byFirst[first];
+  byCount.resize(std::max<size_t>(byCount.size(), count + 1));
+  if (byCount[count].empty()) {
+    std::vector<LayerRange> chunks;
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      chunks.push_back({first, layersOfChunk(plan, stage, chunk, count)});
+    byCount[count] = choose(stage, chunks, isOne);
+  }
+  return byCount[count];
 }
 
-StageContent stageEnds(const Plan &plan, int stage) {
-  StageContent content;
-  int chunks = chunksOf(plan.schedule, plan.virtualStages);
-  content.embed = stage == 0;
-  content.head = stage == (isVShaped(plan.schedule) ? 0 : plan.pp - 1);
-  content.receives = plan.pp > 1 && (stage > 0 || chunks > 1);
-  content.sends = plan.pp > 1 && (stage < plan.pp - 1 || chunks > 1);
-  return content;
-}
-
-StageContent StageOptions::contentOf(int stage) const {
-  StageContent content = stageEnds(plan, stage);
-  content.inFlight = inFlight[stage];
-  return content;
+const std::vector<StageOption> &StageOptions::choices(int stage, int first, int count) {
+  return remembered(all, stage, first, count, /*isOne=*/false);
 }
 
 const StageOption &StageOptions::best(int stage, int first, int count) {
-  return known(stage, first, count, recomputeBudget);
+  bool isOne = hasSeveralChoices(problem, plan); // else the only one
+  return remembered(isOne ? this->first : all, stage, first, count, isOne).front();
 }
 
-const StageOption &StageOptions::bound(int stage, int first, int count) { return known(stage, first, count, 0); }
+std::vector<StageOption> StageOptions::choices(int stage, std::span<const LayerRange> chunks) {
+  return choose(stage, chunks, /*isOne=*/false);
+}
 
-const StageOption &StageOptions::known(int stage, int first, int count, int64_t budget) {
-  // Stages between the ends that hold equally much are alike, and so are positions of equal layers.
-  if (inFlight.empty()) {
-    for (int i = 0; i < plan.pp; ++i) {
-      auto microBatches = static_cast<int>(plan.microBatches);
-      inFlight.push_back(planner::mostHeld(plan.schedule, i, plan.pp, microBatches, 1).front().front());
+StageOption StageOptions::best(int stage, std::span<const LayerRange> chunks) {
+  return choose(stage, chunks, /*isOne=*/true).front();
+}
+
+namespace {
+
+// The class in which a layer is fastest.
+Recompute fastestClass(const SegmentCost &cost) {
+  int fastest = 0;
+  for (int kept : {1, 2})
+    if (segmentSeconds(cost, kept).total() < segmentSeconds(cost, fastest).total())
+      fastest = kept;
+  return static_cast<Recompute>(fastest);
+}
+
+} // namespace
+
+// The choice that is fastest whatever fits; what all layers keep where the user says so.
+std::vector<RepeatedLayers> StageOptions::fastest(const std::vector<LikeLayers> &kinds) const {
+  std::vector<RepeatedLayers> repeated;
+  for (const LikeLayers &like : kinds) {
+    int layers = static_cast<int>(like.chunks.size());
+    const auto &pinned = problem.pins.recompute;
+    Recompute kept = pinned ? *pinned : fastestClass(costs->kinds[like.kind]);
+    repeated.push_back({kept == Recompute::Full ? layers : 0, kept == Recompute::Selective ? layers : 0});
+  }
+  return repeated;
+}
+
+std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRange> chunks, bool isOne) {
+  std::vector<LikeLayers> kinds;
+  bool isFree = !problem.pins.recompute, mayKeepLess = isFree && plan.offloadActivations;
+  if (mayKeepLess || !isFree)
+    kinds = layersByKind(*costs, chunks);
+  StageOption first = price(stage, chunks, fastest(kinds));
+  bool isEmpty = std::ranges::all_of(chunks, [](const LayerRange &chunk) { return chunk.count == 0; });
+  if (!isFree || isEmpty || (first.fits && (!mayKeepLess || isOne)))
+    return {first};
+  if (!mayKeepLess)
+    kinds = layersByKind(*costs, chunks);
+  RepeatChoices found = chooseRepeats(*costs, kinds, roomOf(stage), isOne || !hasSeveralChoices(problem, plan));
+  complete = complete && found.isComplete;
+  if (!found.fits)
+    return {price(stage, chunks, found.list.front().repeated)};
+  std::vector<StageOption> options(found.list.size(), first); // they differ in what is repeated
+  for (size_t i = 0; i < options.size(); ++i) {
+    options[i].fits = true;
+    options[i].repeated = std::move(found.list[i].repeated);
+    options[i].seconds = std::move(found.list[i].seconds);
+  }
+  return options;
+}
+
+// Of the stage that was priced.
+StageRoom StageOptions::roomOf(int stage) const {
+  StageRoom room;
+  room.held = (*held)[stage];
+  for (const SavedBytes &chunk : saved)
+    room.ends.push_back(chunk.ends);
+  for (size_t kind = 0; kind < content.layers.size(); ++kind)
+    for (int count : content.layers[kind])
+      room.stepBytes += count * costs->kinds[kind].stepBytes;
+  for (const auto &[present, cost] : {std::pair(content.embed, &costs->embed), std::pair(content.head, &costs->head)})
+    if (present) {
+      room.endsPeakBytes = std::max(room.endsPeakBytes, peakBytes(*cost, 0));
+      room.stepBytes += cost->stepBytes;
     }
-    placesOf.resize(oneKind ? static_cast<size_t>(plan.pp) : costs.layerKinds.size());
-  }
-  int stageClass = stage;
-  bool inner = stage > 0 && stage < plan.pp - 1;
-  if (inner && inFlight[stage] == inFlight[1])
-    stageClass = 1;
-  std::vector<Places> &stages = placesOf[oneKind ? stageClass : first]; // few have ranges from one layer on
-  auto places = std::ranges::find(stages, stageClass, &Places::stageClass);
-  if (places == stages.end())
-    places = stages.insert(places, {stageClass, {}});
-  if (places->byCount.size() <= static_cast<size_t>(count))
-    places->byCount.resize(count + 1);
-  uint32_t &place = places->byCount[count];
-  bool isNew = place == 0;
-  if (isNew) {
-    entries.emplace_back();
-    place = static_cast<uint32_t>(entries.size());
-  }
-  Known &entry = entries[place - 1];
-  if (isNew || (entry.budget < budget && entry.option.fits && !entry.option.isProved()))
-    entry = {choose(stage, first, count, budget), budget};
-  return entry.option;
+  StageContent nothingHeld = content;
+  nothingHeld.held = SavedBytes{};
+  StageMemory memory = stageMemory(problem, *costs, nothingHeld);
+  room.fixedBytes = memory.total() - memory.workspace;
+  room.fixedHostBytes = memory.host();
+  room.bytes = problem.machine.memoryBytes;
+  room.hostBytes = problem.machine.hostShareBytes();
+  room.areLayersElsewhere = plan.offloadActivations;
+  return room;
 }
 
-StageOption StageOptions::choose(int stage, int first, int count, int64_t budget) {
-  StageContent content = contentOf(stage);
-  if (const auto &pinned = problem.pins.recompute)
-    return finish(place(content, first, count, *pinned), content);
-  StageOption option = finish(place(content, first, count, Recompute::None), content);
-  if (option.fits) // nothing is repeated
-    return option;
-  RecomputeChoice choice = chooseMixed(stage, first, count, budget);
-  if (oneKind) {
-    content.layers[costs.layerKinds.front()] = choice.layers.front();
-    option = finish(costs, content);
-  } else {
-    place(content, first, count, Recompute::None);
-    SegmentCost &cost = range.kinds[0];
-    cost.savedBytes[0] = choice.savedBytes / content.inFlight;
-    cost.forwardPeakBytes[0] = choice.peakBytes;
-    cost.recompute[0] = {.compute = choice.repeatSeconds};
-    option = finish(range, content);
-  }
-  option.leastBackward = option.seconds.backward - (choice.repeatSeconds - choice.leastRepeatSeconds);
-  return option;
-}
-
-// Puts the range on the stage, all in one class. Returns the table in which it is priced: layers that are alike are
-// counted, others are one segment.
-const CostTable &StageOptions::place(StageContent &content, int first, int count, Recompute recompute) {
-  int index = static_cast<int>(recompute);
-  if (ranges) {
-    range.kinds[0] = ranges->of(first, count);
-    content.layers.assign(1, {});
-    content.layers[0][index] = 1;
-    return range;
-  }
-  content.layers.assign(problem.kinds.size(), {});
-  content.layers[costs.layerKinds.front()][index] = count;
-  return costs;
-}
-
-StageOption StageOptions::finish(const CostTable &table, const StageContent &content) const {
+StageOption StageOptions::price(int stage, std::span<const LayerRange> chunks,
+                                const std::vector<RepeatedLayers> &repeated) {
+  if (!held)
+    countHeld();
+  parts.resize(perStage);
+  content = stageEnds(plan, stage);
+  content.layers.resize(problem.kinds.size());
+  std::vector<std::vector<Recompute>> kept = keptLayers(*costs, chunks, repeated);
   StageOption option;
-  StageMemory memory = stageMemory(problem, table, content);
+  option.repeated = repeated;
+  saved.clear();
+  for (int chunk = 0; chunk < perStage; ++chunk) {
+    StageContent &part = parts[chunk];
+    part.layers.assign(problem.kinds.size(), {});
+    for (int place = 0; place < chunks[chunk].count; ++place) {
+      int kind = costs->layerKinds[chunks[chunk].first + place], index = static_cast<int>(kept[chunk][place]);
+      ++part.layers[kind][index];
+      ++content.layers[kind][index];
+    }
+    int position = modelChunk(stage, chunk, plan.pp, isVShaped(plan.schedule));
+    part.embed = position == 0;
+    part.head = position == plan.pp * perStage - 1;
+    saved.push_back(savedBytes(*costs, part));
+    option.seconds.push_back(chunkSeconds(*costs, part));
+  }
+  content.inFlight = mostInFlight[stage];
+  content.held = heldBytes((*held)[stage], saved, plan.offloadActivations);
+  content.chunks = chunkEnds(problem, plan, stage, (*held)[stage], [&](int position) {
+    int chunk = 0;
+    while (modelChunk(stage, chunk, plan.pp, isVShaped(plan.schedule)) != position)
+      ++chunk;
+    return costs->passesStream && !kept[chunk].empty() && kept[chunk].front() == Recompute::Full;
+  });
+  StageMemory memory = stageMemory(problem, *costs, content);
   option.bytes = memory.total();
   option.hostBytes = memory.host();
   option.fits = option.bytes <= problem.machine.memoryBytes && option.hostBytes <= problem.machine.hostShareBytes();
-  option.seconds = chunkSeconds(table, content);
-  option.leastBackward = option.seconds.backward;
-  option.stepSeconds = stepPhase(table, content).total();
+  option.stepSeconds = stepPhase(*costs, content).total();
   return option;
 }
 
-std::vector<int> StageOptions::kindsIn(int first, int count) const {
-  if (oneKind)
-    return {costs.layerKinds.front()};
-  std::vector<int> kinds(costs.layerKinds.begin() + first, costs.layerKinds.begin() + first + count);
-  std::ranges::sort(kinds);
-  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
-  return kinds;
-}
-
-RecomputeChoice StageOptions::chooseMixed(int stage, int first, int count, int64_t budget) {
-  StageContent content = contentOf(stage);
-  std::vector<RecomputeItem> items;
-  double saved = 0; // with nothing repeated
-  for (int kind : kindsIn(first, count)) {
-    const SegmentCost &cost = costs.kinds[kind];
-    RecomputeItem item;
-    item.layers = oneKind ? count : countOf(kind, first, count);
-    for (int i = 0; i < 3; ++i) {
-      item.savedBytes[i] = cost.savedBytes[i] * content.inFlight;
-      item.repeatSeconds[i] = cost.recompute[i].total();
-      item.peakBytes[i] = peakBytes(cost, i);
+LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
+                     const std::vector<std::vector<RepeatedLayers>> &repeated) {
+  const Axes &axes = options.axes();
+  int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  LaidStages laid;
+  for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
+    laid.stages.push_back({static_cast<int>(first), counts[chunk], {}});
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    std::vector<LayerRange> own;
+    std::vector<StagePlan *> chunks;
+    for (int i = 0; i < perStage; ++i) {
+      chunks.push_back(&laid.stages[modelChunk(stage, i, axes.pp, isVShaped(axes.schedule))]);
+      own.push_back({chunks.back()->firstLayer, chunks.back()->layers});
     }
-    saved += item.layers * item.savedBytes[0];
-    items.push_back(item);
+    StageOption option =
+        options.price(stage, own, repeated.empty() ? options.best(stage, own).repeated : repeated[stage]);
+    std::vector<std::vector<Recompute>> kept = keptLayers(options.table(), own, option.repeated);
+    for (int i = 0; i < perStage; ++i)
+      chunks[i]->recompute = std::move(kept[i]);
+    laid.bytes.push_back(option.bytes);
+    laid.hostBytes.push_back(option.hostBytes);
   }
-  StageMemory memory = stageMemory(problem, place(content, first, count, Recompute::None), content);
-  double ends = std::max(content.embed ? peakBytes(costs.embed, 0) : 0, content.head ? peakBytes(costs.head, 0) : 0);
-  double others = memory.total() - memory.workspace - saved;
-  // What fits only by rounding is left out.
-  return chooseRecompute(items, ends, problem.machine.memoryBytes * (1 - 1e-13) - others, budget);
-}
-
-int StageOptions::countOf(int kind, int first, int count) const {
-  auto begin = costs.layerKinds.begin() + first;
-  return static_cast<int>(std::count(begin, begin + count, kind));
-}
-
-std::vector<Recompute> StageOptions::keep(int stage, int first, int count) {
-  bool fits = best(stage, first, count).fits;
-  StageContent content = contentOf(stage);
-  if (const auto &pinned = problem.pins.recompute)
-    return std::vector<Recompute>(count, *pinned);
-  if (fits && finish(place(content, first, count, Recompute::None), content).fits)
-    return std::vector<Recompute>(count, Recompute::None);
-  std::vector<std::array<int, 3>> left = chooseMixed(stage, first, count, recomputeBudget).layers;
-  std::vector<int> kinds = kindsIn(first, count);
-  std::vector<Recompute> list;
-  for (int layer = first; layer < first + count; ++layer) {
-    auto item = std::ranges::lower_bound(kinds, costs.layerKinds[layer]) - kinds.begin();
-    int index = left[item][2] > 0 ? 2 : left[item][1] > 0 ? 1 : 0; // those that repeat most first
-    --left[item][index];
-    list.push_back(static_cast<Recompute>(index));
-  }
-  return list;
+  return laid;
 }
 
 } // namespace espalier::planner

@@ -1,112 +1,97 @@
-// The best way to run a given range of layers on a given stage: what each layer keeps, so that the
-// stage fits and its backward is shortest. Forward does not depend on that choice, so the shortest
-// backward dominates; where it does (activations are offloaded), chunk_options.h has all choices, unless
-// the user pins what layers keep.
+// The ways to run given layers on a given stage: what each of them keeps, so that the stage fits. With one chunk
+// forward does not depend on that, and the shortest backward is best whatever the others do. Of several chunks it
+// matters which repeats work, and where kept values are offloaded forward is the longer the more is kept: there are
+// several options, none of which is best whatever the others do. One rule lays layers on chunks, another says which of
+// a kind repeat work first, and only how many do is chosen.
 #pragma once
 
-#include "planner/model/schedule.h"
-#include "planner/model/simulate.h"
-#include "planner/search/range_costs.h"
-#include "planner/search/recompute_choice.h"
+#include "planner/search/keep.h"
 
-#include <array>
-#include <deque>
-#include <optional>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace espalier::planner {
 
-/// A range of layers on a stage, with its choice of what is kept.
+/// The chunks of one stage with what they keep.
 struct StageOption {
   bool fits = false;
-  ChunkSeconds seconds;   ///< of the layers; see edgeSeconds
-  double stepSeconds = 0; ///< of the whole stage, once per step
-  double bytes = 0;       ///< of the whole stage; when nothing fits, of the least choice
-  double hostBytes = 0;   ///< of the whole stage, in host memory
-  /// No choice of what is kept has a shorter backward; less than that of `seconds` where its choice is not proved best.
-  double leastBackward = 0;
-  bool isProved() const { return leastBackward >= seconds.backward; }
+  std::vector<ChunkSeconds> seconds;    ///< of the layers of each chunk; see edgeSeconds
+  double stepSeconds = 0;               ///< of the whole stage, once per step
+  double bytes = 0, hostBytes = 0;      ///< of the whole stage, on the device and in host memory; see price()
+  std::vector<RepeatedLayers> repeated; ///< of each kind of layer on the stage
 };
 
-/// Options of one choice of axes; remembers what it computed. Several chunks per stage: chunk_options.h.
+/// Options under one choice of axes; remembers those of successive layers, and of layers that are all alike.
 class StageOptions {
 public:
-  /// `plan` gives axes, micro-batches and schedule; its stages are not looked at. Plans of one search share
-  /// `schedules`.
-  StageOptions(const Problem &problem, const Plan &plan,
-               std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>());
+  /// Plans of one search share `schedules`, and plans whose schedules split backward alike may share `costs`.
+  StageOptions(const Problem &problem, const Axes &axes,
+               std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>(),
+               std::shared_ptr<const CostTable> costs = nullptr);
 
-  /// `costs` are those of the plan, shared with plans that differ only in a schedule that splits backward alike.
-  StageOptions(const Problem &problem, const Plan &plan, std::shared_ptr<ScheduleCache> schedules,
-               std::shared_ptr<const CostTable> costs);
+  /// Options that fit: of any two each is faster in some action of some chunk. The fastest in all comes first. When
+  /// nothing fits, that which needs the least share of what there is. Their bytes are not summed where they fit.
+  std::vector<StageOption> choices(int stage, std::span<const LayerRange> chunks);
 
-  /// Layers first .. first + count - 1 on `stage`, under a schedule with one chunk per stage.
+  /// The first of them alone, which is quicker.
+  StageOption best(int stage, std::span<const LayerRange> chunks);
+
+  /// The same, remembered, of the layers first .. first + count - 1 in one chunk, or spread over several where all are
+  /// alike.
+  const std::vector<StageOption> &choices(int stage, int first, int count);
   const StageOption &best(int stage, int first, int count);
 
-  /// The same with less care for what is kept: whether it fits and the least backward hold.
-  const StageOption &bound(int stage, int first, int count);
+  /// A given choice, with its bytes.
+  StageOption price(int stage, std::span<const LayerRange> chunks, const std::vector<RepeatedLayers> &repeated);
 
-  /// What each layer keeps under best(): of each kind those that repeat most first.
-  std::vector<Recompute> keep(int stage, int first, int count);
+  /// False when with very many kinds of layers some choices were left out.
+  bool isComplete() const { return complete; }
 
-  const CostTable &table() const { return *shared; }
-  const Plan &axes() const { return plan; }
-  bool hasOneKind() const { return oneKind; }
+  const Axes &axes() const { return plan; }
+  const CostTable &table() const { return *costs; }
+  bool hasOneKind() const { return isOneKind; }
   /// The schedule of the axes.
   std::shared_ptr<const OrderedSchedule> schedule() const;
-  /// What each stage holds under it.
-  std::shared_ptr<const std::vector<HeldChunks>> mostHeld() const;
 
 private:
-  const StageOption &known(int stage, int first, int count, int64_t budget);
-  StageOption choose(int stage, int first, int count, int64_t budget);
-  RecomputeChoice chooseMixed(int stage, int first, int count, int64_t budget);
-  const CostTable &place(StageContent &content, int first, int count, Recompute recompute);
-  std::vector<int> kindsIn(int first, int count) const;
-  int countOf(int kind, int first, int count) const;
-  StageContent contentOf(int stage) const;
-  StageOption finish(const CostTable &table, const StageContent &content) const;
+  using Table = std::vector<std::vector<std::vector<std::vector<StageOption>>>>; ///< [stage][first][count]
 
-  static constexpr int64_t recomputeBudget = 4000;
-  struct Known {
-    StageOption option;
-    int64_t budget = 0; ///< that it was chosen with
-  };
+  void countHeld();
+  StageRoom roomOf(int stage) const;
+  std::vector<RepeatedLayers> fastest(const std::vector<LikeLayers> &kinds) const;
+  std::vector<StageOption> choose(int stage, std::span<const LayerRange> chunks, bool isOne);
+  const std::vector<StageOption> &remembered(Table &table, int stage, int first, int count, bool isOne);
 
   const Problem &problem;
-  Plan plan;
-  std::shared_ptr<const CostTable> shared;
-  const CostTable &costs; ///< *shared
+  Axes plan;
   std::shared_ptr<ScheduleCache> schedules;
-  bool oneKind = true;
-  std::vector<double> inFlight;     // per stage
-  std::optional<RangeCosts> ranges; // with several kinds of layers
-  CostTable range;                  // ends as costs, one kind: the range that is priced
-  std::deque<Known> entries;
-  /// Ranges on stages that are alike.
-  struct Places {
-    int stageClass = 0;
-    std::vector<uint32_t> byCount; ///< place in entries, from 1; 0: not known yet
-  };
-  std::vector<std::vector<Places>> placesOf; // [first], or [stage class] where layers are all alike
+  std::shared_ptr<const CostTable> costs;
+  int perStage;
+  bool isOneKind = true;
+  std::vector<int> runStart;                           // of the layers like each one, without others between
+  std::shared_ptr<const std::vector<HeldChunks>> held; // per stage
+  std::vector<int> likeStage;                          // the first stage that holds and costs the same
+  std::vector<double> mostInFlight;                    // chunks that each stage holds at once
+  Table all, first;
+  bool complete = true;
+  StageContent content;            // of the stage that is priced
+  std::vector<StageContent> parts; // its chunks alone, and what they keep
+  std::vector<SavedBytes> saved;
 };
 
-/// What of a plan lies on a stage beside its layers: embedding, head and neighbours.
-StageContent stageEnds(const Plan &plan, int stage);
+/// Whether a stage has several options none of which is best whatever the others do.
+bool hasSeveralChoices(const Problem &problem, const Axes &axes);
 
-/// Time of one segment of which a class of recompute keeps what backward reads.
-ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute);
+/// What stages hold and need.
+struct LaidStages {
+  std::vector<StagePlan> stages;        ///< per chunk in model order
+  std::vector<double> bytes, hostBytes; ///< per stage
+};
 
-/// Time of the layers of one chunk.
-ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content);
-
-/// What a chunk costs beside its layers: the embedding (first chunk), the head (last), and its
-/// sends to chunks on other stages.
-ChunkSeconds edgeSeconds(const CostTable &table, int chunk, int stages, int chunksPerStage, bool vShape);
-
-/// Time once per step, all chunks of the stage: optimizer and gradient reduction. What can hide
-/// runs beside the backward of the last micro-batch (recompute not counted, so that it stays
-/// independent of what is kept).
-PhaseSeconds stepPhase(const CostTable &table, const StageContent &content);
+/// Lays `counts` (layers per chunk, in model order) on the stages of the options' axes, with what `repeated` says for
+/// each, otherwise what fits and is fastest, or needs the least.
+LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
+                     const std::vector<std::vector<RepeatedLayers>> &repeated = {});
 
 } // namespace espalier::planner

@@ -18,9 +18,8 @@ void Gatherer::addParameters(const Executor &executor, size_t step) {
   std::lock_guard lock(mutex);
   Tensors &tensors = at(parameters, step);
   for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
-    const pb::Buffer &stored = placed.bucket->stored();
-    if (stored.part() ? placed.isOwnSpokenFor : placed.isSpokenFor)
-      add(executor, tensors, placed, stored, placed.bucket->type(), placed.heldIn(stored), 1);
+    if (placed.isStoredSpokenFor())
+      add(executor, tensors, placed, placed.bucket->stored(), placed.bucket->type(), placed.heldStored(), 1);
   }
 }
 
@@ -32,7 +31,7 @@ void Gatherer::addGradients(const Executor &executor, const Scalars &scalars, si
     if (!placed.isOwnSpokenFor)
       continue;
     const pb::Buffer &gradient = placed.bucket->gradient();
-    HeldElements summed = placed.heldIn(gradient);
+    HeldElements summed = placed.heldGradient();
     summed.at += placed.own.range.begin - summed.range.begin;
     summed.range = placed.own.range;
     add(executor, tensors, placed, gradient, pb::F32, summed, scale);

@@ -70,7 +70,7 @@ void initializeParameters(const Program &program, Executor &executor, ThreadPool
   for (const PlacedParameter &placed : placedParameters(program.plan(), program.mesh(), executor.rankProgram().rank)) {
     std::vector<float> values = blockValues(program.plan(), placed, pool);
     const pb::Bucket &bucket = *placed.bucket;
-    write(executor, placed, bucket.stored(), bucket.type(), placed.heldIn(bucket.stored()), values);
+    write(executor, placed, bucket.stored(), bucket.type(), placed.heldStored(), values);
     if (hasMaster(bucket))
       write(executor, placed, bucket.state(0), pb::F32, placed.own, values);
   }

@@ -158,6 +158,10 @@ void Bounds::checkCall(int index, const pb::Call &call) {
     checkBuffer(name, stage, call, bucket.stored());
     if (bucket.has_gradient())
       checkBuffer(name, stage, call, bucket.gradient());
+    if (bucket.has_whole_gradient())
+      checkBuffer(name, stage, call, bucket.whole_gradient());
+    if (bucket.has_whole_stored())
+      checkBuffer(name, stage, call, bucket.whole_stored());
     for (const pb::Buffer &buffer : bucket.state())
       if (use.updates())
         checkBuffer(name, stage, call, buffer);

@@ -41,13 +41,19 @@ void Play::beginBucket(const pb::Call &, const pb::BucketUse &use, uint32_t numb
   for (const pb::Buffer &state : bucket.state())
     if (use.updates() && finds(state.region()))
       set(state);
-  if (bucket.has_gradient())
-    beginGradient(bucket);
+  if (!bucket.has_gradient())
+    return;
+  const pb::Buffer &gradient = bucket.has_whole_gradient() ? bucket.whole_gradient() : bucket.gradient();
+  uint32_t lifetime = bounds[static_cast<size_t>(call)][gradient.region()].place->lifetime();
+  uint32_t slots = stage.lifetimes(static_cast<int>(lifetime)).slots();
+  for (slotOf[lifetime] = 0; slotOf[lifetime] < slots; ++slotOf[lifetime])
+    beginGradient(bucket, gradient);
+  slotOf[lifetime] = 0;
 }
 
 /// Nothing but zeros ever lies between parameters.
-void Play::beginGradient(const pb::Bucket &bucket) {
-  Operand gradient = view.values.operandOf(bucket.gradient(), Access::Write);
+void Play::beginGradient(const pb::Bucket &bucket, const pb::Buffer &buffer) {
+  Operand gradient = view.values.operandOf(buffer, Access::Write);
   Where at = where(gradient.region);
   std::optional<Instance> instance = instanceOf(gradient);
   Content zeros = contentOf(gradient, at, *instance);

@@ -23,7 +23,7 @@ struct Span {
 /// What the proof knows of a value of the plan.
 struct ValueInfo {
   enum Layering : uint8_t { OfCall, OfStage, OfBucket };
-  enum Part : uint8_t { None, Stored, Gradient, Total, State };
+  enum Part : uint8_t { None, Stored, Gathered, Gradient, Total, State };
 
   uint32_t root = 0;            ///< the value that it is a piece of, or itself
   int64_t begin = 0, end = 0;   ///< its bytes in the root
@@ -34,6 +34,8 @@ struct ValueInfo {
   Layering layering = OfCall;
   Part part = None;    ///< of a bucket's values
   uint32_t bucket = 0; ///< of a bucket's values
+  Axes share = 0;      ///< of a dense own part of a bucket's accumulator or stored values: over which axes ...
+  int64_t shares = 1;  ///< ... and of how many
   uint32_t additions = 0;
   uint32_t tag = 0; ///< above 0: what a transfer makes of a piece of the root, which only those ask for that name it
 };

@@ -3,6 +3,8 @@
 #include "runtime/verify/limits.h"
 #include "runtime/verify/play.h"
 
+#include <utility>
+
 namespace espalier::rt::verify {
 
 void Play::startFlight(const pb::Flight &flight) {
@@ -59,15 +61,17 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
         return true;
       });
     }
-    // Own parts that are left in the place of the whole leave nothing of it.
+    // Own parts that are left in the place of the whole leave nothing of it, but for zeros between parameters.
+    auto clear = [](int64_t, Content &old) { old = old.isPadding ? old : Content(); };
     if (span.part && !opened.read.empty())
       for (const auto &[memory, source] : opened.read)
         if (memory == at.memory && source.overlaps(span))
-          bytesOf(at).set({span.begin, span.end, 0}, {});
+          bytesOf(at).change({span.begin, span.end, 0}, clear);
     bytesOf(at).change(span, [&](int64_t, Content &old) {
-      uint32_t before = old.version;
-      old = content;
-      old.version = isBrought ? version : isKept ? before + 1 : 0;
+      Content before = std::exchange(old, content);
+      old.version = isBrought ? version : isKept ? before.version + 1 : 0;
+      old.isPadding = before.isPadding && info.part == ValueInfo::Total; // sums of zeros
+      old.sum = old.isPadding ? before.sum : 0;
     });
     if (transfer.kind() == pb::Transfer::COPY)
       copyTags(operands[i - sources], at, span);

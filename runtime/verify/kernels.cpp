@@ -92,7 +92,9 @@ void Kernels::checkFirst(const pb::Launch &launch, const pb::Operand &operand, i
   bool isFixed = isConstant(scalar) && (scalar.constant() == 0 || scalar.constant() == 1);
   const pb::Value &value = valueOf(launch.buffers(index));
   uint32_t root = value.whole() > 0 ? value.whole() - 1 : launch.buffers(index).value();
-  bool isOther = scalar.first() && plan.buckets(static_cast<int>(scalar.first()) - 1).gradient().value() != root;
+  const pb::Bucket *bucket = scalar.first() ? &plan.buckets(static_cast<int>(scalar.first()) - 1) : nullptr;
+  bool isOther = bucket && bucket->gradient().value() != root &&
+                 !(bucket->has_whole_gradient() && bucket->whole_gradient().value() == root);
   if (operand.access() != pb::Operand::ADD || isOther || (scalar.first() == 0 && !isFixed))
     add("buffer {} is added to unless scalar {} says otherwise, which it does not", index, operand.unless() - 1);
 }

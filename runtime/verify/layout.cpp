@@ -33,7 +33,9 @@ private:
   void checkParameters(const pb::Bucket &bucket);
   int64_t elementsOf(const pb::Bucket &bucket, const pb::Parameter &parameter);
   void checkBuffers(const pb::Bucket &bucket);
-  void checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb::DataType type, int64_t elements);
+  void checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb::DataType type, int64_t elements,
+                   bool isPerMicroBatch = false);
+  void checkGradients(const pb::Bucket &bucket);
   void checkHolders();
   void checkPlaces(int stage);
   void checkWholes();
@@ -128,27 +130,44 @@ void Layout::checkParameters(const pb::Bucket &bucket) {
 }
 
 void Layout::checkBuffers(const pb::Bucket &bucket) {
-  int64_t elements = static_cast<int64_t>(bucket.elements());
-  checkBuffer(bucket, bucket.stored(), bucket.type(), elements);
-  if (bucket.has_gradient())
-    checkBuffer(bucket, bucket.gradient(), pb::F32, elements);
+  int64_t elements = static_cast<int64_t>(bucket.elements()), share = elements / mesh.count(bucket.share());
+  checkBuffer(bucket, bucket.stored(), bucket.type(), bucket.has_whole_stored() ? share : elements);
+  if (bucket.has_whole_stored())
+    checkBuffer(bucket, bucket.whole_stored(), bucket.type(), elements);
   for (const pb::Buffer &state : bucket.state())
-    checkBuffer(bucket, state, pb::F32, elements / mesh.count(bucket.share()));
+    checkBuffer(bucket, state, pb::F32, share);
   for (int i = 1; i < bucket.state_size(); ++i)
     if (bucket.state(i).offset() < bucket.state(i - 1).offset())
       add("bucket '{}': its state {} lies before {}", bucket.name(), i, i - 1);
-  if (!bucket.has_gradient())
-    return;
-  const pb::Value &gradient = plan.values(static_cast<int>(bucket.gradient().value()));
-  if (gradient.additions() == 0 || mesh.divided(gradient.partial()) != mesh.divided(bucket.partial()))
-    add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {}", bucket.name(),
-        gradient.partial(), gradient.additions(), bucket.partial());
+  if (bucket.has_gradient())
+    checkGradients(bucket);
+  else if (bucket.has_whole_gradient())
+    add("bucket '{}': has whole gradients, and none of its own", bucket.name());
 }
 
-void Layout::checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb::DataType type, int64_t elements) {
+/// What calls add to is partial over the bucket's axes, the share of it over those that are left behind the scatter.
+void Layout::checkGradients(const pb::Bucket &bucket) {
+  int64_t elements = static_cast<int64_t>(bucket.elements());
+  bool hasShare = bucket.has_whole_gradient();
+  auto check = [&](const pb::Buffer &buffer, uint32_t partial) {
+    const pb::Value &gradient = plan.values(static_cast<int>(buffer.value()));
+    if (gradient.additions() == 0 || mesh.divided(gradient.partial()) != mesh.divided(partial))
+      add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {}", bucket.name(),
+          gradient.partial(), gradient.additions(), partial);
+  };
+  checkBuffer(bucket, bucket.gradient(), pb::F32, hasShare ? elements / mesh.count(bucket.share()) : elements);
+  check(bucket.gradient(), hasShare ? bucket.partial() & ~bucket.share() : bucket.partial());
+  if (!hasShare)
+    return;
+  checkBuffer(bucket, bucket.whole_gradient(), pb::F32, elements, /*isPerMicroBatch=*/true);
+  check(bucket.whole_gradient(), bucket.partial());
+}
+
+void Layout::checkBuffer(const pb::Bucket &bucket, const pb::Buffer &buffer, pb::DataType type, int64_t elements,
+                         bool isPerMicroBatch) {
   const pb::Value &value = plan.values(static_cast<int>(buffer.value()));
   int64_t bytes = product({static_cast<int64_t>(buffer.bytes()), mesh.count(buffer.part())});
-  bool isWhole = value.whole() == 0 && !value.per_micro_batch() && value.type() == type;
+  bool isWhole = value.whole() == 0 && value.per_micro_batch() == isPerMicroBatch && value.type() == type;
   if (!isWhole || bytes != elements * widthOf(type) || static_cast<int64_t>(value.elements()) != elements)
     add("bucket '{}': '{}' has {} elements in {} bytes, the bucket {}", bucket.name(), value.name(), value.elements(),
         bytes, elements);

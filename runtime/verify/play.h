@@ -39,7 +39,7 @@ private:
   // entries.cpp
   void begin();
   void beginBucket(const pb::Call &call, const pb::BucketUse &use, uint32_t number);
-  void beginGradient(const pb::Bucket &bucket);
+  void beginGradient(const pb::Bucket &bucket, const pb::Buffer &buffer);
   void fill(const pb::Exchange &exchange);
   bool isCache(const Operand &need) const;
   void findResident();

@@ -77,9 +77,9 @@ void ShapeRule::checkValue(const pb::Value &value) {
 
 /// The values of a parameter and of its gradient have its dims.
 void ShapeRule::checkParameters(const pb::Bucket &bucket) {
-  std::vector<uint32_t> roots = {bucket.stored().value()};
+  std::vector<uint32_t> roots = {(bucket.has_whole_stored() ? bucket.whole_stored() : bucket.stored()).value()};
   if (bucket.has_gradient())
-    roots.push_back(bucket.gradient().value());
+    roots.push_back((bucket.has_whole_gradient() ? bucket.whole_gradient() : bucket.gradient()).value());
   for (const pb::Parameter &parameter : bucket.parameters())
     for (uint32_t root : roots) {
       auto found = pieces.find({root, parameter.first()});

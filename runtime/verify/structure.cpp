@@ -252,6 +252,10 @@ void Structure::checkBucket(const pb::Bucket &bucket) {
   checkBuffer(bucket.stored(), name);
   if (bucket.has_gradient())
     checkBuffer(bucket.gradient(), name);
+  if (bucket.has_whole_gradient())
+    checkBuffer(bucket.whole_gradient(), name);
+  if (bucket.has_whole_stored())
+    checkBuffer(bucket.whole_stored(), name);
   for (const pb::Buffer &buffer : bucket.state())
     checkBuffer(buffer, name);
   for (const pb::Parameter &parameter : bucket.parameters())

@@ -21,6 +21,7 @@ private:
   void wait(const Step &step);
   void checkDisjoint(const Step &step);
   void checkUpdate(const Step &step);
+  void checkShare(const Step &step);
   void read(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   bool checkFree(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   void addTo(const Step &step, const Operand &operand);
@@ -29,6 +30,12 @@ private:
   void collectGives();
 
   const ValueInfo &info(const Operand &operand) const { return values[operand.value]; }
+  /// The first of the bucket's elements that a rank touches, how many all ranks do, and over which axes in parts.
+  std::tuple<int64_t, int64_t, Axes> elementsOf(const Operand &operand) const {
+    const ValueInfo &known = info(operand);
+    return {(operand.span.begin - operand.origin) / known.width,
+            (operand.span.end - operand.span.begin) / known.width * known.shares, operand.span.part | known.share};
+  }
   bool isSum(const Operand &operand) const { return info(operand).isSum; }
   ByteState &stateOf(const Operand &operand) { return states[static_cast<size_t>(operand.region)]; }
   std::string placeOf(const Operand &operand) const {
@@ -106,6 +113,7 @@ void Summarizer::checkDisjoint(const Step &step) {
 void Summarizer::compute(const Step &step) {
   checkDisjoint(step);
   checkUpdate(step);
+  checkShare(step);
   for (const Operand &operand : step.operands) {
     bool isContinued = operand.access == Access::Update && isSum(operand);
     bool isAddition = operand.access == Access::Add || operand.access == Access::AddUnlessFirst;
@@ -147,16 +155,28 @@ void Summarizer::checkUpdate(const Step &step) {
       return add(step, "updates one bucket with what belongs to another");
   if (!total)
     return add(step, "updates a bucket without its gradient");
-  auto elements = [&](const Operand &operand) {
-    return std::tuple((operand.span.begin - operand.origin) / info(operand).width,
-                      (operand.span.end - operand.span.begin) / info(operand).width, operand.span.part);
-  };
   for (const Operand &operand : step.operands)
     if (operand.access != Access::Read && info(operand).part != ValueInfo::Stored &&
         info(operand).part != ValueInfo::State)
       add(step, "updates a bucket and writes {} besides", placeOf(operand));
-  if (info(*written).part == ValueInfo::Stored && elements(*written) != elements(*total))
+  if (info(*written).part == ValueInfo::Stored && elementsOf(*written) != elementsOf(*total))
     add(step, "updates other elements of a bucket than it has the gradient of");
+}
+
+/// To the share of an accumulator is added that of what the ranks have made of one micro-batch.
+void Summarizer::checkShare(const Step &step) {
+  for (const Operand &sum : step.operands) {
+    bool isAdded = sum.access == Access::Add || sum.access == Access::AddUnlessFirst;
+    if (!isAdded || info(sum).part != ValueInfo::Gradient || info(sum).share == 0)
+      continue;
+    auto isTerm = [&](const Operand &operand) {
+      return operand.access == Access::Read && info(operand).part == ValueInfo::Total &&
+             info(operand).isPerMicroBatch && info(operand).bucket == info(sum).bucket &&
+             elementsOf(operand) == elementsOf(sum);
+    };
+    if (std::ranges::none_of(step.operands, isTerm))
+      add(step, "adds to {} without the same share of a micro-batch's gradient", placeOf(sum));
+  }
 }
 
 void Summarizer::read(const Step &step, const Operand &operand, uint32_t queue) {

@@ -68,24 +68,27 @@ uint64_t Sums::term(uint32_t call, uint32_t microBatch) {
   return x ^ (x >> 31);
 }
 
-uint64_t Sums::expected(uint32_t sum, int32_t layer) {
-  auto [place, isNew] = known.emplace(std::pair(sum, layer), 0);
+uint64_t Sums::expected(uint32_t sum, const Instance &instance) {
+  auto [place, isNew] = known.emplace(std::tuple(sum, instance.layer, instance.microBatch), 0);
   if (!isNew)
     return place->second;
   const ValueInfo &info = view.values[sum];
-  place->second = info.layering == ValueInfo::OfBucket ? expectedGradient(info.bucket, layer, info.additions)
-                                                       : expectedStatistic(sum);
+  place->second =
+      info.layering == ValueInfo::OfBucket ? expectedGradient(info, instance) : expectedStatistic(sum);
   return place->second;
 }
 
-/// Each call with the bucket adds so often for each micro-batch.
-uint64_t Sums::expectedGradient(uint32_t bucket, int32_t layer, uint32_t additions) const {
+/// Each call with the bucket adds so often for each micro-batch; to one's gradient for that; the call that updates the
+/// bucket adds the shares of all.
+uint64_t Sums::expectedGradient(const ValueInfo &info, const Instance &instance) const {
   uint64_t sum = 0;
   for (int call = 0; call < stage.calls_size(); ++call) {
-    const pb::BucketUse *use = useOf(stage.calls(call), bucket);
-    if (use && static_cast<int32_t>(use->owner()) == layer)
-      for (uint32_t i = 0; i < entry.micro_batches(); ++i)
-        sum += additions * term(static_cast<uint32_t>(call), i);
+    const pb::BucketUse *use = useOf(stage.calls(call), info.bucket);
+    if (!use || static_cast<int32_t>(use->owner()) != instance.layer || (info.share && !use->updates()))
+      continue;
+    for (uint32_t i = 0; i < entry.micro_batches(); ++i)
+      if (!info.isPerMicroBatch || i == instance.microBatch)
+        sum += info.additions * term(static_cast<uint32_t>(call), i);
   }
   return sum;
 }
@@ -128,14 +131,17 @@ void Sums::checkNorm(const pb::Call &call, const pb::BucketUse &use,
                      const std::function<void(std::string)> &add) const {
   const pb::Bucket &bucket = view.plan.buckets(static_cast<int>(use.bucket()));
   auto norm = norms.find({use.bucket(), use.owner()});
-  int64_t wanted = static_cast<int64_t>(bucket.elements()) * 4, found = 0;
+  // Shares are squared as own parts of the whole, or each as a whole.
+  int64_t shares = bucket.has_whole_gradient() ? view.mesh.count(bucket.share()) : 1;
+  Axes part = bucket.has_whole_gradient() ? 0 : view.mesh.divided(bucket.share());
+  int64_t wanted = static_cast<int64_t>(bucket.elements()) / shares * 4, found = 0;
   bool isWrong = norm != norms.end() && norm->second.isWeightWrong;
   std::vector<Span> spans = norm == norms.end() ? std::vector<Span>() : norm->second.spans;
   std::ranges::sort(spans, {}, &Span::begin);
   for (size_t i = 0; i < spans.size(); ++i) {
     found += spans[i].end - spans[i].begin;
     isWrong |= i > 0 && spans[i - 1].overlaps(spans[i]);
-    isWrong |= spans[i].part != view.mesh.divided(bucket.share());
+    isWrong |= spans[i].part != part;
   }
   if (found != wanted)
     add(fmt::format("{} of {} bytes of the gradient of bucket '{}' of {} are in the norm", found, wanted, bucket.name(),

@@ -12,8 +12,9 @@ public:
   /// What one addition by a call's subprogram adds to a sum's hash.
   static uint64_t term(uint32_t call, uint32_t microBatch);
 
-  /// The hash of all terms of a sum: `sum` the value that is added to, `layer` its owner's if it is a bucket's.
-  uint64_t expected(uint32_t sum, int32_t layer);
+  /// The hash of all terms of a sum: `sum` the value that is added to, `instance` whose and, where it is one
+  /// micro-batch's, of which.
+  uint64_t expected(uint32_t sum, const Instance &instance);
 
   /// A subprogram of a call has read these bytes for the norm.
   void square(uint32_t call, const Square &square, const Span &span);
@@ -35,7 +36,7 @@ private:
   void countRoles();
   bool isOfOthers(uint32_t role) const;
   bool isCounted(uint32_t sum) const;
-  uint64_t expectedGradient(uint32_t bucket, int32_t layer, uint32_t additions) const;
+  uint64_t expectedGradient(const ValueInfo &info, const Instance &instance) const;
   uint64_t expectedStatistic(uint32_t sum) const;
   void checkNorm(const pb::Call &call, const pb::BucketUse &use, const std::function<void(std::string)> &add) const;
   void checkStatistics(const std::function<void(std::string)> &add) const;
@@ -44,7 +45,7 @@ private:
   const pb::Stage &stage;
   const pb::Entry &entry;
   const int entryIndex;
-  std::map<std::pair<uint32_t, int32_t>, uint64_t> known;
+  std::map<std::tuple<uint32_t, int32_t, uint32_t>, uint64_t> known; ///< by sum, layer and micro-batch
   std::vector<std::set<uint32_t>> microBatches; ///< by role: those that the stage runs it for
   std::set<uint32_t> normValues;                ///< to which the stage adds squares
   bool hasReadNorm = false;

@@ -29,23 +29,38 @@ Values::Values(const pb::Plan &plan, const Mesh &mesh) : plan(plan), mesh(mesh) 
     info.layering = root.layering;
     info.part = root.part;
     info.bucket = root.bucket;
+    info.share = root.share;
+    info.shares = root.shares;
     info.isSum |= root.part == ValueInfo::Gradient;
   }
 }
 
 void Values::addBuckets() {
-  auto mark = [&](const pb::Buffer &buffer, ValueInfo::Part part, int bucket) {
+  auto mark = [&](const pb::Buffer &buffer, ValueInfo::Part part, int bucket, bool isKept = true) -> ValueInfo & {
     ValueInfo &info = infos[infos[buffer.value()].root];
     info.part = part;
     info.bucket = static_cast<uint32_t>(bucket);
     info.layering = ValueInfo::OfBucket;
-    info.isResident = true;
+    info.isResident = isKept;
+    return info;
   };
   for (int i = 0; i < plan.buckets_size(); ++i) {
     const pb::Bucket &bucket = plan.buckets(i);
-    mark(bucket.stored(), ValueInfo::Stored, i);
+    auto markShare = [&](ValueInfo &info) {
+      info.share = mesh.divided(bucket.share());
+      info.shares = mesh.count(bucket.share());
+    };
+    ValueInfo &stored = mark(bucket.stored(), ValueInfo::Stored, i);
+    if (bucket.has_whole_stored()) {
+      markShare(stored);
+      mark(bucket.whole_stored(), ValueInfo::Gathered, i, /*isKept=*/false);
+    }
     if (bucket.has_gradient())
       mark(bucket.gradient(), ValueInfo::Gradient, i);
+    if (bucket.has_whole_gradient()) {
+      markShare(infos[infos[bucket.gradient().value()].root]);
+      mark(bucket.whole_gradient(), ValueInfo::Gradient, i, /*isKept=*/false);
+    }
     for (const pb::Buffer &state : bucket.state())
       mark(state, ValueInfo::State, i);
   }
@@ -69,6 +84,8 @@ bool Values::inherit(const pb::Transfer &transfer, int pair) {
   if (isSum && target.part == ValueInfo::None) {
     target.part = ValueInfo::Total;
     target.bucket = source.bucket;
+    target.share = source.share;
+    target.shares = source.shares;
     target.layering = ValueInfo::OfBucket;
     return true;
   }

@@ -57,6 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Plans, Equivalence, testing::Combine(testing::ValuesIn(
 INSTANTIATE_TEST_SUITE_P(ContextPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(contextSplits())), nameOf);
 
+INSTANTIATE_TEST_SUITE_P(SharePlans, Equivalence,
+                         testing::Combine(testing::ValuesIn(models()), testing::ValuesIn(shareSplits())), nameOf);
+
 INSTANTIATE_TEST_SUITE_P(ChunkPlans, Equivalence,
                          testing::Combine(testing::ValuesIn(deepModels()), testing::ValuesIn(chunkSplits())), nameOf);
 
@@ -128,6 +131,15 @@ rt::EvaluationRecord evaluate(const RunConfig &run, const SplitCase &split) {
   options.steps = options.evalEvery = 1;
   options.evalBatches = 2;
   return rt::runPlan(rt::Program(std::move(compiled->plan), 1), options).evaluations.at(0);
+}
+
+/// Parameters in parts are gathered for it, too.
+TEST(Evaluation, GathersWhatLiesInParts) {
+  RunConfig run = equivalenceRun("gpt2");
+  rt::EvaluationRecord whole = evaluate(run, {.name = "", .microBatches = 2});
+  rt::EvaluationRecord parts = evaluate(run, {.name = "", .dp = 2, .pp = 2, .microBatches = 2, .zero = 3});
+  EXPECT_EQ(parts.tokens, whole.tokens);
+  EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
 }
 
 /// Of the held-out samples each context rank sees a part of each sequence.

@@ -1,6 +1,7 @@
 // A plan that differs in one field is refused, or trains the same bits. Each mutant is tried in a process of its own,
 // as it may do anything. ESPALIER_MUTANTS: how many; ESPALIER_MUTANTS_SEED, ESPALIER_MUTANTS_FIRST: which;
-// ESPALIER_MUTANTS_SHOW: what survived and how it differs.
+// ESPALIER_MUTANTS_PLANS: only of plans with this in their names; ESPALIER_MUTANTS_SHOW: what survived and how it
+// differs.
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
@@ -126,6 +127,13 @@ Originals::Originals(size_t stride) {
         all.emplace_back(model, split);
   for (const SplitCase &split : unlikeSplits())
     all.emplace_back(Model{"two_widths", "two_widths", {}}, split);
+  for (const Model &model : models())
+    for (const SplitCase &split : shareSplits())
+      all.emplace_back(model, split);
+  const char *part = std::getenv("ESPALIER_MUTANTS_PLANS");
+  std::erase_if(all, [&](const auto &one) {
+    return part && (one.first.name + "_" + one.second.name).find(part) == std::string::npos;
+  });
   for (size_t i = 0; i < all.size(); i += stride)
     cases.push_back(all[i]);
 }

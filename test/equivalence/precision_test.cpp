@@ -23,7 +23,8 @@ TEST_P(Precision, FollowsSinglePrecision) {
   double unit = GetParam() == "bfloat16" ? 0x1p-8 : 0x1p-11;
   TrainingRecord expected = trainCompiled(single, planOf(single, {}), 10);
   for (const SplitCase &split :
-       {SplitCase{}, SplitCase{.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1}}) {
+       {SplitCase{}, SplitCase{.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1},
+        SplitCase{.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 3}}) {
     TrainingRecord actual = trainCompiled(run, planOf(run, split), 10);
     ASSERT_EQ(actual.losses.size(), 10u);
     for (int step = 0; step < 10; ++step)
@@ -42,9 +43,11 @@ TEST(LossScale, OverflowSkipsTheStepOnAllRanks) {
   sets.push_back("runner_wrapper.scale_sense.loss_scale_value=67108864");
   RunConfig run = equivalenceRun("gpt2", sets);
   TrainingRecord unsplit = trainCompiled(run, planOf(run, {}), 16);
-  TrainingRecord split =
-      trainCompiled(run, planOf(run, {.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1}), 16);
-  for (const TrainingRecord *record : {&unsplit, &split}) {
+  SplitCase shared{.name = "", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1}, inParts = shared;
+  inParts.zero = 3;
+  TrainingRecord split = trainCompiled(run, planOf(run, shared), 16);
+  TrainingRecord parts = trainCompiled(run, planOf(run, inParts), 16);
+  for (const TrainingRecord *record : {&unsplit, &split, &parts}) {
     ASSERT_EQ(record->applied.size(), 16u);
     EXPECT_FALSE(record->applied.front());
     EXPECT_TRUE(record->applied.back());
@@ -54,8 +57,9 @@ TEST(LossScale, OverflowSkipsTheStepOnAllRanks) {
       EXPECT_EQ(record->lossScales[step], scale) << "step " << step;
     }
   }
-  for (size_t step = 0; step < 16; ++step)
-    EXPECT_NEAR(split.losses[step], unsplit.losses[step], 8 * 0x1p-11 * unsplit.losses[step]) << "step " << step;
+  for (const TrainingRecord *record : {&split, &parts})
+    for (size_t step = 0; step < 16; ++step)
+      EXPECT_NEAR(record->losses[step], unsplit.losses[step], 8 * 0x1p-11 * unsplit.losses[step]) << "step " << step;
 }
 
 } // namespace

@@ -60,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::ValuesIn(models()),
                      testing::Values(SplitCase{.name = "dp2", .dp = 2, .microBatches = 2},
                                      SplitCase{.name = "dp4zero1", .dp = 4, .zero = 1},
+                                     SplitCase{.name = "dp2zero3", .dp = 2, .microBatches = 2, .zero = 3},
                                      SplitCase{.name = "tp2sp", .tp = 2, .sequenceParallel = true},
                                      SplitCase{.name = "pp2", .pp = 2, .microBatches = 4},
                                      SplitCase{.name = "cp2", .cp = 2},

@@ -29,10 +29,14 @@ constexpr const char *names[] = {"accumulate2",
                                  "tp2_pp2_mixed_recompute_slice",
                                  "dp2_tp2_pp2_zero1_sp_full",
                                  "dp2_cp2_zero1",
+                                 "dp2_zero2",
+                                 "dp4_zero3",
+                                 "dp2_tp2_sp_zero3",
+                                 "dp2_tp2_pp2_zero3_sp_selective",
                                  "tp2_pp2_cp2_zero1_sp"};
 
 const SplitCase &splitNamed(const std::string &name) {
-  for (const auto *list : {&splits(), &contextSplits()})
+  for (const auto *list : {&splits(), &contextSplits(), &shareSplits()})
     for (const SplitCase &split : *list)
       if (split.name == name)
         return split;

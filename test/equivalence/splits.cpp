@@ -140,6 +140,13 @@ const std::vector<SplitCase> &chunkSplits() {
        .recompute = selective,
        .schedule = interleaved,
        .virtualStages = 3},
+      {.name = "dp2_pp2_chunks2_zero3",
+       .dp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 3,
+       .schedule = interleaved,
+       .virtualStages = 2},
   };
   return cases;
 }
@@ -196,6 +203,37 @@ const std::vector<SplitCase> &contextSplits() {
   return cases;
 }
 
+const std::vector<SplitCase> &shareSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "dp2_zero2", .dp = 2, .microBatches = 2, .zero = 2},
+      {.name = "dp4_zero2_full", .dp = 4, .microBatches = 2, .zero = 2, .recompute = full},
+      {.name = "dp4_zero3", .dp = 4, .zero = 3},
+      {.name = "dp2_zero3", .dp = 2, .microBatches = 4, .zero = 3},
+      {.name = "dp2_zero3_full", .dp = 2, .microBatches = 2, .zero = 3, .recompute = full},
+      {.name = "dp2_tp2_sp_zero2", .dp = 2, .tp = 2, .microBatches = 2, .zero = 2, .sequenceParallel = true},
+      {.name = "dp2_tp2_sp_zero3", .dp = 2, .tp = 2, .microBatches = 2, .zero = 3, .sequenceParallel = true},
+      {.name = "dp2_pp2_zero2", .dp = 2, .pp = 2, .microBatches = 4, .zero = 2},
+      {.name = "dp2_pp2_zero3", .dp = 2, .pp = 2, .microBatches = 4, .zero = 3},
+      {.name = "dp2_pp3_gpipe_zero3_mixed_recompute",
+       .dp = 2,
+       .pp = 3,
+       .microBatches = 4,
+       .zero = 3,
+       .schedule = planner::Schedule::GPipe,
+       .layerRecompute = {full, none, selective}},
+      {.name = "cp2_zero3", .cp = 2, .microBatches = 2, .zero = 3},
+      {.name = "dp2_tp2_pp2_zero3_sp_selective",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 3,
+       .sequenceParallel = true,
+       .recompute = selective},
+  };
+  return cases;
+}
+
 const std::vector<SplitCase> &unlikeSplits() {
   static const std::vector<SplitCase> cases = {
       {.name = "accumulate2", .microBatches = 2},
@@ -203,6 +241,7 @@ const std::vector<SplitCase> &unlikeSplits() {
       {.name = "tp4_full", .tp = 4, .recompute = full},
       {.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
       {.name = "dp2_tp2_zero1", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1},
+      {.name = "dp2_zero3", .dp = 2, .microBatches = 2, .zero = 3},
       {.name = "tp2_pp2_uneven", .tp = 2, .pp = 2, .microBatches = 4, .stageLayers = {3, 1}},
       {.name = "tp2_cp2", .tp = 2, .cp = 2},
   };

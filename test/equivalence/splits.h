@@ -22,6 +22,9 @@ const std::vector<Model> &deepModels();
 /// The sequence split over context ranks.
 const std::vector<SplitCase> &contextSplits();
 
+/// Gradients in parts, and parameters too: ZeRO 2 and 3.
+const std::vector<SplitCase> &shareSplits();
+
 /// Splits of a model whose layers are of two kinds.
 const std::vector<SplitCase> &unlikeSplits();
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/search.h"
-#include "planner/search/chunk_options.h"
+#include "planner/search/stage_options.h"
 
 #include <algorithm>
 #include <functional>

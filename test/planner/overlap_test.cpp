@@ -1,5 +1,5 @@
 // Which compute hides which communication: programs of a few terms whose seconds are known.
-#include "planner/model/cost.h"
+#include "planner/model/segment.h"
 
 #include <gtest/gtest.h>
 

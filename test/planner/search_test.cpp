@@ -2,7 +2,7 @@
 #include "planner/model/schedule.h"
 #include "planner/search.h"
 #include "planner/search/bounds.h"
-#include "planner/search/chunk_options.h"
+#include "planner/search/stage_options.h"
 #include "planner/search/split.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
@@ -25,7 +25,8 @@ double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
     plan.offloadOptimizer = flags & 1;
     plan.offloadActivations = flags & 2;
     plan.offloadParameters = flags & 4;
-    if (violations(problem, plan).empty() && (all || isExecutable(problem, plan)))
+    bool isOffered = plan.zero <= 1 || problem.pins.zero; // as is executed, but not looked at
+    if (violations(problem, plan).empty() && (all || (isOffered && problem.capability.runs(plan))))
       best = std::min(best, bruteForceUnder(problem, plan));
   }
   return best;
@@ -222,7 +223,7 @@ TEST(Search, FindsWhatBruteForceFindsWithExperts) {
     EXPECT_NEAR(result.plans[0].prediction.stepSeconds, best, best * 1e-8) << trial;
     EXPECT_TRUE(result.statistics.optimal) << trial;
     EXPECT_EQ(result.plans[0].plan.globalBatch(), problem.globalBatch);
-    EXPECT_FALSE(result.plans[0].plan.executable);
+    EXPECT_FALSE(result.plans[0].executable);
   }
   EXPECT_GT(fitting, 30);
   EXPECT_GT(split, 3);
@@ -261,7 +262,21 @@ TEST(Search, ResultDoesNotDependOnThreads) {
   }
 }
 
-// Where kinds are many, choices are summed only as they are due, and most candidates are never solved.
+TEST(Search, OfDistinctLayersIsThePricedPlanWhateverTheThreads) {
+  Problem problem = distinctLayers(13, 2048, 16, testMachine(1, 8, 24e9), 64);
+  SearchOptions one, two;
+  two.threads = 2;
+  SearchResult a = search(problem, one), b = search(problem, two);
+  ASSERT_FALSE(a.plans.empty());
+  EXPECT_EQ(a.plans[0].prediction.stepSeconds, b.plans[0].prediction.stepSeconds);
+  EXPECT_EQ(a.statistics.evaluated, b.statistics.evaluated);
+  EXPECT_TRUE(a.statistics.optimal);
+  EXPECT_NEAR(a.statistics.lowerBoundSeconds, a.plans[0].prediction.stepSeconds,
+              1e-8 * a.plans[0].prediction.stepSeconds);
+  EXPECT_TRUE(a.plans[0].prediction.fits());
+}
+
+// 36 kinds of layers.
 TEST(Search, ManyKindsLoseNoPlan) {
   Problem problem = distinctLayers(36, 1024, 16, testMachine(2, 4, 3e9), 16);
   SearchOptions options;
@@ -316,7 +331,6 @@ TEST(Search, HonoursPins) {
 // Repeats any number of layers on each stage.
 void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<int> &totals, Plan &plan) {
   StageOptions options(problem, plan);
-  ChunkOptions choices(problem, options);
   for (int stage = 0; stage < plan.pp; ++stage) {
     std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
     RepeatedLayers repeated{static_cast<int>(random() % (totals[stage] + 1)), 0};

@@ -132,7 +132,7 @@ inline Problem withExperts(Problem problem, int experts) {
         }
     }
   problem.limits.push_back({"expert", experts, Axis::Ep});
-  problem.executable = false;
+  problem.capability.model = false;
   return problem;
 }
 

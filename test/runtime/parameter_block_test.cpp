@@ -138,12 +138,16 @@ TEST(PlacedParameters, PartsCutThroughParameters) {
   EXPECT_EQ(first.at, 512);
   EXPECT_EQ(second.range, (ElementRange{128, 640}));
   EXPECT_EQ(second.at, 0);
-  pb::Buffer whole, part;
-  part.set_part(DP);
   PlacedParameter placed = placedParameters(plan, mesh, 1)[1];
-  EXPECT_EQ(placed.heldIn(whole).range, (ElementRange{0, 640}));
-  EXPECT_EQ(placed.heldIn(whole).at, 512);
-  EXPECT_EQ(placed.heldIn(part).range, second.range);
+  EXPECT_EQ(placed.heldStored().range, (ElementRange{0, 640}));
+  EXPECT_EQ(placed.heldStored().at, 512);
+  EXPECT_EQ(placed.heldGradient().at, 512);
+  plan.mutable_buckets(0)->mutable_whole_gradient();
+  EXPECT_EQ(placed.heldGradient().range, second.range);
+  EXPECT_EQ(placed.heldStored().range, (ElementRange{0, 640}));
+  plan.mutable_buckets(0)->mutable_whole_stored();
+  EXPECT_EQ(placed.heldStored().range, second.range);
+  EXPECT_EQ(placed.heldStored().at, 0);
 }
 
 /// Under every split each element of each parameter has one speaker, and one for its state; a tied table is one.

@@ -133,7 +133,7 @@ std::optional<SearchedRow> searchPlan(const PublishedRow &row, const PublishedCa
     reason = found.errors.empty() ? "no plan fits" : found.errors.front();
     return std::nullopt;
   }
-  const auto &[plan, prediction] = found.plans.front();
+  const auto &[plan, prediction, executable] = found.plans.front();
   int full = 0, layers = 0;
   for (const StagePlan &stage : plan.stages) {
     layers += stage.layers;

@@ -2,7 +2,7 @@
 #include "tools/published/rows.h"
 
 #include "planner/search.h"
-#include "planner/search/lay.h"
+#include "planner/search/stage_options.h"
 #include "tools/published/machines.h"
 #include "tools/published/systems.h"
 
@@ -289,7 +289,7 @@ void keepWhatFits(const Problem &problem, Plan &plan) {
   std::vector<int> counts;
   for (const StagePlan &part : even.plan.stages)
     counts.push_back(part.layers);
-  plan.stages = layStages(problem, options, counts).stages;
+  plan.stages = layStages(options, counts).stages;
 }
 
 enum class Outcome { Ran, OutOfMemory, Analytic, Unknown };

@@ -2,7 +2,7 @@
 // g key-value heads, d head size, V vocabulary, t tensor ranks; activations have two bytes.
 #include "tools/published/shape_problem.h"
 
-#include "planner/model/cost.h"
+#include "planner/model/segment.h"
 
 #include <optional>
 

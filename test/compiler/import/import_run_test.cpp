@@ -32,7 +32,7 @@ TEST(ImportRun, TinyGptIsPinnedOnEightRanks) {
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
   const RunConfig &c = run.config;
   EXPECT_EQ(c.cluster.devices(), 8);
-  EXPECT_TRUE(c.pins.pinned);
+  EXPECT_TRUE(c.isPinned);
   EXPECT_EQ(c.pins.dp, 2);
   EXPECT_EQ(c.pins.tp, 2);
   EXPECT_EQ(c.pins.pp, 2);

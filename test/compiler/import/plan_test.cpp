@@ -40,7 +40,7 @@ TEST(Plan, ShippedFileAsksFor32Devices) {
   EXPECT_EQ(run.config.cluster.memoryBytes, 30 * 0x1p30);
   EXPECT_EQ(run.config.globalBatch, 8); // 2 · 4 · 1
   EXPECT_THAT(run.config.pins.zero, Optional(1));
-  EXPECT_THAT(run.config.pins.recompute, Optional(std::string("full")));
+  EXPECT_THAT(run.config.pins.recompute, Optional(planner::Recompute::Full));
   EXPECT_EQ(actionOf(run, "parallel_config.micro_batch_num"), KeyAction::Accepted);
 }
 
@@ -80,7 +80,7 @@ TEST(Plan, ModeZeroPutsAReplicaOnEveryDevice) {
 
 TEST(Plan, ModeTwoIsFreeAtTheSameBatch) {
   ImportedRun run = load("tiny_gpt", {"parallel.parallel_mode=2"});
-  EXPECT_FALSE(run.config.pins.pinned);
+  EXPECT_FALSE(run.config.isPinned);
   EXPECT_EQ(run.config.pins.dp, std::nullopt);
   EXPECT_EQ(run.config.pins.recompute, std::nullopt);
   EXPECT_EQ(run.config.globalBatch, 32); // 4 · 2 · 4
@@ -115,9 +115,9 @@ TEST(Plan, PinsDoNotChangeTheFilesBatch) {
 
 TEST(Plan, WithoutModeThePlannerChooses) {
   ImportedRun run = load("tiny_gpt", {"parallel={}", "planner={global_batch: 64, pin: {tp: 4, recompute: full}}"});
-  EXPECT_FALSE(run.config.pins.pinned);
+  EXPECT_FALSE(run.config.isPinned);
   EXPECT_THAT(run.config.pins.tp, Optional(4));
-  EXPECT_THAT(run.config.pins.recompute, Optional(std::string("full")));
+  EXPECT_THAT(run.config.pins.recompute, Optional(planner::Recompute::Full));
   EXPECT_EQ(run.config.pins.dp, std::nullopt);
   EXPECT_EQ(run.config.globalBatch, 64);
   EXPECT_EQ(load("tiny_gpt", {"parallel={}"}).config.globalBatch, 32);
@@ -129,13 +129,13 @@ TEST(Plan, EveryAxisCanBePinned) {
                                       "micro_batch_size: 2, micro_batches: 4, zero: 2, sequence_parallel: yes, "
                                       "vocab_parallel: no, recompute: selective, stage_layers: [1, 3], "
                                       "schedule: gpipe}}"});
-  const PlanPins &pins = run.config.pins;
+  const planner::Pins &pins = run.config.pins;
   EXPECT_THAT(pins.microBatchSize, Optional(2));
   EXPECT_THAT(pins.zero, Optional(2));
   EXPECT_THAT(pins.sequenceParallel, Optional(true));
   EXPECT_THAT(pins.vocabParallel, Optional(false));
   EXPECT_THAT(pins.stageLayers, Optional(ElementsAre(1, 3)));
-  EXPECT_THAT(pins.schedule, Optional(std::string("gpipe")));
+  EXPECT_THAT(pins.schedule, Optional(planner::Schedule::GPipe));
 }
 
 TEST(Plan, ZeroStageFollowsFromThreeKeys) {
@@ -172,7 +172,7 @@ TEST(Plan, OffsetsAndRecomputeListsGoByChunk) {
 TEST(Plan, SelectiveRecomputeGoesByStageTooAndByPattern) {
   const std::string select = "recompute_config.select_recompute=";
   RunConfig both = load("tiny_gpt", {"recompute_config.recompute=[1, False]", select + "[True, 1]"}).config;
-  EXPECT_THAT(both.pins.recompute, Optional(std::string("none")));
+  EXPECT_THAT(both.pins.recompute, Optional(planner::Recompute::None));
   EXPECT_THAT(both.recompute.fullLayers, ElementsAre(1, 0));
   EXPECT_THAT(both.recompute.selectiveLayers, ElementsAre(testing::Ge(2), 1));
   // Patterns of operators select the layers that they are given for.
@@ -200,16 +200,16 @@ TEST(Plan, SlicedInputsSayWhereTheyChangeNothing) {
 
 TEST(Plan, SchedulesAndSelectiveRecompute) {
   EXPECT_THAT(load("tiny_gpt", {"parallel.pipeline_config.pipeline_interleave=True"}).config.pins.schedule,
-              Optional(std::string("interleaved")));
+              Optional(planner::Schedule::Interleaved));
   auto stated = [](const std::string &chunks) {
     return load("tiny_gpt", {"parallel.pipeline_config.pipeline_interleave=True", "parallel_config.pipeline_stage=2",
                              "model.model_config.num_layers=12", "model.model_config.pp_interleave_num=" + chunks})
         .config.pins;
   };
   EXPECT_EQ(stated("3").virtualStages, 3);
-  EXPECT_EQ(stated("1").schedule, "1f1b");
+  EXPECT_EQ(stated("1").schedule, planner::Schedule::OneFOneB);
   EXPECT_THAT(load("tiny_gpt", {"recompute_config.select_recompute=True"}).config.pins.recompute,
-              Optional(std::string("selective")));
+              Optional(planner::Recompute::Selective));
 }
 
 TEST(Cluster, OptionWinsAndTakesAShape) {

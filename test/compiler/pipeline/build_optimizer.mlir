@@ -1,4 +1,4 @@
-// RUN: espalier-opt --build-optimizer %s | FileCheck %s
+// RUN: espalier-opt --split-input-file --build-optimizer %s | FileCheck %s
 
 // A rank has half of the bucket: its share of dp. The norm counts a quarter of each square, as four ranks hold them. The
 // master is updated and stored in the parameter's type; a bucket that does not decay has no term of its weight.
@@ -23,6 +23,22 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
     }
     exec.bucket "block.plain" attributes {elements = 128 : i64, gradient_offset = 1024 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 1 : i64, part_elements = 128 : i64, partial = [], share = [], state_offset = 1536 : i64, stored = bf16, stored_offset = 512 : i64} {
       exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xbf16, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
+    }
+  }
+}
+
+// -----
+
+// Where a rank accumulates its share, the share of each micro-batch's gradient is added to it.
+// CHECK-LABEL: func.func @block.add
+// CHECK-SAME: %[[SUM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "accumulator"}
+// CHECK-SAME: %[[TERM:.*]]: tensor<128xf32, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "scattered"}
+// CHECK: %[[MORE:.*]] = model.accumulate %[[SUM]], %[[TERM]]
+// CHECK: return %[[MORE]]
+module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0}} {
+  exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64} {
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, whole_gradient_offset = 0 : i64} {
+      exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
     }
   }
 }

@@ -88,3 +88,36 @@ module attributes {dist.mesh = #dist.mesh<tp = 1>, exec.generation} {
     return
   }
 }
+
+// -----
+
+!w = tensor<4x6xf32, #model.dims<hidden, ffn>>
+
+// Under ZeRO-3 a rank keeps half of the parameters, of the accumulator and of the state; whole ones have regions of their
+// own.
+// CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64, whole_stored_bytes = 1024 : i64}
+// CHECK: exec.bucket "block.plain" attributes {elements = 256 : i64, {{.*}}part_elements = 128 : i64, {{.*}}whole_gradient_offset = 0 : i64, whole_stored_offset = 0 : i64}
+module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}} {
+  func.func @block(
+      %w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>},
+      %dw: !w {model.role = "accumulator", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
+      attributes {model.segment, model.parameters = {w = {initializer = "zeros"}}} {
+    return
+  }
+}
+
+// -----
+
+!w = tensor<4x6xf32, #model.dims<hidden, ffn>>
+
+// Under ZeRO-2 parameters are whole.
+// CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64}
+// CHECK: exec.bucket "block.plain" attributes {{.*}}whole_gradient_offset = 0 : i64}
+module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}} {
+  func.func @block(
+      %w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>},
+      %dw: !w {model.role = "accumulator", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
+      attributes {model.segment, model.parameters = {w = {initializer = "zeros"}}} {
+    return
+  }
+}

@@ -10,7 +10,7 @@
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
 #include "planner/answer/explain.h"
-#include "planner/model/cost.h"
+#include "planner/model/segment.h"
 #include "planner/search.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -56,7 +56,7 @@ public:
       plan.ep = pick({1, 2, 4});
       plan.pp = pick({1, 2});
       plan.tp = pick({1, 2});
-      plan.splitsExperts = run.pins.expertTensorParallel.value_or(true);
+      plan.splitsExperts = run.pins.splitsExperts.value_or(true);
     }
     plan.microBatchSize = pick({1, 2, 3, 5, 6, 12});
     plan.microBatches = plan.pp * pick({1, 2});
@@ -451,7 +451,7 @@ TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
   MLIRContext context;
   ChosenPlan chosen = choosePlan(context, run);
   ASSERT_TRUE(chosen.plan) << chosen.reason;
-  EXPECT_TRUE(planner::isExecutable(*chosen.plan));
+  EXPECT_TRUE(capabilityOf(run).runs(*chosen.plan));
   EXPECT_EQ(chosen.plan->ranks(), run.cluster.devices());
   EXPECT_EQ(chosen.plan->globalBatch(), run.globalBatch);
   // Hardly more memory than that plan needs: another one, or the same, must still fit.

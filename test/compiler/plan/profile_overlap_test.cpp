@@ -2,7 +2,7 @@
 #include "compiler/driver.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/profile_model.h"
-#include "planner/model/cost.h"
+#include "planner/model/segment.h"
 #include "planner/search.h"
 
 #include <gtest/gtest.h>

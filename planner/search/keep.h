@@ -2,37 +2,11 @@
 // selective ones, taken in one order, so that a choice is two numbers for each kind.
 #pragma once
 
-#include "planner/model/memory.h"
-#include "planner/model/simulate.h"
+#include "planner/model/stage.h"
 
-#include <span>
 #include <vector>
 
 namespace espalier::planner {
-
-/// A chunk's layers: first .. first + count - 1.
-struct LayerRange {
-  int first = 0, count = 0;
-};
-
-/// How many layers of one kind repeat work on a stage: the first `full` in their order, then `selective`.
-struct RepeatedLayers {
-  int full = 0, selective = 0;
-};
-
-/// The layers of a stage that are of one kind.
-struct LikeLayers {
-  int kind = 0;
-  std::vector<int> chunks; ///< of each, in the order in which they repeat work
-};
-
-/// The layers of a stage by kind, in rising order of kinds. Layers repeat work in the order of their places in their
-/// chunks, the first of every chunk before the second of any, so that chunks repeat as evenly as they can.
-std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks);
-
-/// What each layer of each chunk keeps. `repeated`: of each kind on the stage, in rising order; empty: none do.
-std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span<const LayerRange> chunks,
-                                               const std::vector<RepeatedLayers> &repeated);
 
 /// What a stage has for what its layers keep.
 struct StageRoom {

@@ -1,69 +1,23 @@
 // Kind by kind: every choice so far with every pair of numbers of the next kind. What is worse in time and in bytes is
 // dropped on the way, so that few are left where kinds are few.
-#include "planner/search/repeat_choices.h"
+#include "planner/search/keep.h"
 
-#include "planner/search/stage_options.h"
+#include "planner/search/keep_bound.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <ranges>
 #include <tuple>
 
 namespace espalier::planner {
 
 namespace {
 
-// What the layer at a place in the order in which those of its kind repeat work keeps.
-Recompute keptAt(const RepeatedLayers &repeated, int place) {
-  return place < repeated.full                        ? Recompute::Full
-         : place < repeated.full + repeated.selective ? Recompute::Selective
-                                                      : Recompute::None;
-}
-
-// Calls visit(chunk, place in the chunk, kind) for all layers of a stage in the order in which they repeat work.
-template <typename Visit> void visitLayers(const CostTable &costs, std::span<const LayerRange> chunks, Visit visit) {
-  int most = 0;
-  for (const LayerRange &chunk : chunks)
-    most = std::max(most, chunk.count);
-  for (int place = 0; place < most; ++place)
-    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
-      if (place < chunks[chunk].count)
-        visit(static_cast<int>(chunk), place, costs.layerKinds[chunks[chunk].first + place]);
-}
-
-} // namespace
-
-std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks) {
-  std::vector<LikeLayers> kinds;
-  visitLayers(costs, chunks, [&](int chunk, int, int kind) {
-    auto place = std::ranges::lower_bound(kinds, kind, {}, &LikeLayers::kind);
-    if (place == kinds.end() || place->kind != kind)
-      place = kinds.insert(place, {kind, {}});
-    place->chunks.push_back(chunk);
-  });
-  return kinds;
-}
-
-std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span<const LayerRange> chunks,
-                                               const std::vector<RepeatedLayers> &repeated) {
-  std::vector<std::vector<Recompute>> kept;
-  for (const LayerRange &chunk : chunks)
-    kept.emplace_back(chunk.count);
-  if (repeated.empty())
-    return kept;
-  std::vector<LikeLayers> kinds = layersByKind(costs, chunks);
-  std::vector<int> seen(kinds.size());
-  visitLayers(costs, chunks, [&](int chunk, int place, int kind) {
-    auto index = std::ranges::lower_bound(kinds, kind, {}, &LikeLayers::kind) - kinds.begin();
-    kept[chunk][place] = keptAt(repeated[index], seen[index]++);
-  });
-  return kept;
-}
-
-namespace {
-
-constexpr size_t kMostStates = 4096; // over all kinds where they are few
+constexpr double kRounded = 1 + 1e-13; // what fits only by rounding of a choice does not
+constexpr size_t kMostStates = 4096;   // over all kinds where they are few
 constexpr size_t kFewKinds = 8;
 constexpr size_t kLeastStates = 48; // behind each kind
 constexpr size_t kMostGrown = 8192; // of 126 layers of one kind there are 8,128 choices
@@ -98,12 +52,18 @@ public:
   }
 
   RepeatChoices run() {
+    if (chunks == 1 && isOne && !room.areLayersElsewhere && kinds.size() > 1)
+      bound.emplace(costs, kinds, room.held[0][0], room.endsPeakBytes,
+                    room.bytes / kRounded - room.fixedBytes - heldEnds[0]);
+    if (bound)
+      mostStates = kMostStates;
     addKinds();
     RepeatChoices choices;
     choices.fits = areFitting;
     choices.isComplete = isComplete;
     if (!areFitting && kinds.size() > 1) { // what needs least is among all
       onlyFitting = false;
+      bound.reset();
       addKinds();
     }
     for (size_t i = 0; i < states.size(); ++i)
@@ -163,7 +123,7 @@ private:
     for (uint32_t parent = 0; parent < history.back().size(); ++parent) {
       auto fits = [&](int full, int selective) {
         look(parent, {full, selective});
-        return isLast ? mayStay() : !onlyFitting || shareOf(at) <= 1;
+        return isLast ? mayStay() : (!onlyFitting || shareOf(at) <= 1) && (!bound || mayBeFastest());
       };
       if (isLast && !room.areLayersElsewhere)
         growByLeast(fits);
@@ -194,6 +154,11 @@ private:
       fits(full, selective);
       add();
     }
+  }
+
+  bool mayBeFastest() {
+    double bytes = room.held[0][0] * (kept[0] - leastBehind[history.size()]);
+    return bound->mayBeFastest(history.size(), at.total, bytes, at.peakBytes);
   }
 
   // How many layers of the kind a chunk has in each class.
@@ -277,15 +242,14 @@ private:
     return most;
   }
 
-  // Of what there is, on the device or in host memory; what fits only by rounding of a choice does not.
+  // Of what there is, on the device or in host memory.
   double shareOf(const State &state) const {
-    constexpr double rounded = 1 + 1e-13;
     double most = heldBytes(kept.data(), 1), device = most + state.peakBytes, host = room.fixedHostBytes;
     if (room.areLayersElsewhere) {
       device = std::max(mostEnds + state.peakBytes, room.stepBytes) + std::min(most, state.bufferBytes);
-      host = (host + most) * rounded;
+      host = (host + most) * kRounded;
     }
-    double share = (room.fixedBytes + std::max(device, room.stepBytes)) / room.bytes * rounded;
+    double share = (room.fixedBytes + std::max(device, room.stepBytes)) / room.bytes * kRounded;
     return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
@@ -309,7 +273,7 @@ private:
     };
     std::vector<uint32_t> left;
     for (const auto &[key, i] : order)
-      if (std::ranges::none_of(left, [&](uint32_t other) { return covers(other, i); }))
+      if (std::ranges::none_of(std::views::reverse(left), [&](uint32_t other) { return covers(other, i); }))
         left.push_back(i);
     take(left);
   }
@@ -364,7 +328,8 @@ private:
   const StageRoom &room;
   bool isOne;
   size_t chunks, width, mostStates;
-  std::vector<double> heldEnds; // per moment
+  std::optional<KeepBound> bound; // of one chunk whose values stay on the device
+  std::vector<double> heldEnds;   // per moment
   double mostEnds = 0;
   std::vector<State> states;
   std::vector<double> rows;                // of the states

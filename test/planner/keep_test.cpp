@@ -1,11 +1,13 @@
 // What the layers of a stage may keep: every class for each layer by hand, and very many kinds.
-#include "planner/search/repeat_choices.h"
-#include "planner/search/stage_options.h"
+#include "planner/search/keep.h"
+
+#include "planner/model/stage.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -32,6 +34,13 @@ CostTable distinctKinds(std::mt19937 &random, int layers) {
     table.layerKinds.push_back(layer);
     table.kinds.push_back(cost);
   }
+  return table;
+}
+
+// The same on the device: nothing is transferred.
+CostTable onDevice(CostTable table) {
+  for (SegmentCost &cost : table.kinds)
+    cost.forwardTransfer = {};
   return table;
 }
 
@@ -84,7 +93,7 @@ std::vector<LikeLayers> kindsOf(const CostTable &table) {
 } // namespace
 
 // Every choice that fits is covered by one of the list, and each of the list fits and is needed.
-TEST(RepeatChoices, AreAllThatNoneIsBetterThan) {
+TEST(Keep, AreAllThatNoneIsBetterThan) {
   std::mt19937 random(7);
   int infeasible = 0, several = 0;
   for (int trial = 0; trial < 200; ++trial) {
@@ -128,8 +137,87 @@ TEST(RepeatChoices, AreAllThatNoneIsBetterThan) {
   EXPECT_GT(several, 60);
 }
 
+// Of values on the device only the fastest choice counts: that of all numbers of layers in each class.
+TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
+  std::mt19937 random(5);
+  int fitting = 0, mixed = 0;
+  for (int trial = 0; trial < 600; ++trial) {
+    int kinds = 1 + trial % 4;
+    CostTable table = onDevice(distinctKinds(random, kinds));
+    std::vector<int> counts;
+    table.layerKinds.clear();
+    for (int kind = 0; kind < kinds; ++kind) {
+      counts.push_back(1 + static_cast<int>(random() % (kinds == 4 ? 3 : 5)));
+      table.layerKinds.insert(table.layerKinds.end(), counts.back(), kind);
+    }
+    auto layers = static_cast<int>(table.layerKinds.size());
+    StageRoom room = roomFor(15 + 3 * layers * std::uniform_real_distribution<double>(0.5, 7)(random), 1);
+    room.areLayersElsewhere = false;
+    double fastest = std::numeric_limits<double>::infinity();
+    std::vector<RepeatedLayers> repeated;
+    std::function<void(Taken)> choose = [&](Taken sum) {
+      if (repeated.size() == counts.size()) {
+        if (6 + sum.peak + 3 * sum.kept <= room.bytes)
+          fastest = std::min(fastest, sum.forward + sum.backward);
+        return;
+      }
+      int count = counts[repeated.size()];
+      const SegmentCost &cost = table.kinds[repeated.size()];
+      for (int full = 0; full <= count; ++full)
+        for (int selective = 0; full + selective <= count; ++selective) {
+          Taken with = sum;
+          const int some[] = {count - full - selective, selective, full};
+          for (int i = 0; i < 3; ++i) {
+            with.forward += some[i] * segmentSeconds(cost, i).forward;
+            with.backward += some[i] * segmentSeconds(cost, i).backward;
+            with.kept += some[i] * cost.savedBytes[i];
+            with.peak = std::max(with.peak, some[i] > 0 ? peakBytes(cost, i) : 0);
+          }
+          repeated.push_back({full, selective});
+          choose(with);
+          repeated.pop_back();
+        }
+    };
+    choose({});
+    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/true);
+    ASSERT_EQ(choices.fits, fastest < std::numeric_limits<double>::infinity()) << trial;
+    EXPECT_TRUE(choices.isComplete);
+    if (!choices.fits)
+      continue;
+    ++fitting;
+    const RepeatChoice &found = choices.list.at(0);
+    EXPECT_NEAR(found.seconds[0].total(), fastest, 1e-9) << trial;
+    mixed += std::ranges::any_of(found.repeated, [](const RepeatedLayers &r) { return r.full && r.selective; });
+  }
+  EXPECT_GT(fitting, 300);
+  EXPECT_GT(mixed, 20);
+}
+
+// Forty kinds: the bound leaves so few choices that the fastest is found, whose time is at least the bound's.
+TEST(Keep, TheFastestOfManyKindsIsProved) {
+  std::mt19937 random(13);
+  for (int trial = 0; trial < 20; ++trial) {
+    CostTable table = onDevice(distinctKinds(random, 40));
+    StageRoom room = roomFor(15 + 3 * 40 * std::uniform_real_distribution<double>(1.5, 5)(random), 1);
+    room.areLayersElsewhere = false;
+    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/true);
+    ASSERT_TRUE(choices.fits);
+    EXPECT_TRUE(choices.isComplete);
+    Taken sum = taken(table, classesOf(choices.list.at(0)));
+    EXPECT_LE(6 + sum.peak + 3 * sum.kept, room.bytes);
+    for (int layer = 0; layer < 40; ++layer) // no other class of one layer is faster and fits
+      for (int kept = 0; kept < 3; ++kept) {
+        std::vector<int> classes = classesOf(choices.list[0]);
+        classes[layer] = kept;
+        Taken other = taken(table, classes);
+        if (6 + other.peak + 3 * other.kept <= room.bytes)
+          EXPECT_GE(other.forward + other.backward, sum.forward + sum.backward - 1e-9) << trial;
+      }
+  }
+}
+
 // When nothing fits, the least share of what there is.
-TEST(RepeatChoices, NeedLeastWhenNothingFits) {
+TEST(Keep, NeedLeastWhenNothingFits) {
   std::mt19937 random(9);
   for (int trial = 0; trial < 50; ++trial) {
     int layers = 1 + trial % 5;
@@ -152,7 +240,7 @@ TEST(RepeatChoices, NeedLeastWhenNothingFits) {
 }
 
 // Optimizer state alone may be more than host memory has, whatever layers keep on the device.
-TEST(RepeatChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
+TEST(Keep, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
   std::mt19937 random(10);
   CostTable table = distinctKinds(random, 3);
   StageRoom room = roomFor(1000, 8);
@@ -166,7 +254,7 @@ TEST(RepeatChoices, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
 
 // With very many kinds choices are left out, which is said; those that stay fit, and one is no slower than any class
 // for all layers.
-TEST(RepeatChoices, AreBoundedWhereKindsAreVeryMany) {
+TEST(Keep, AreBoundedWhereKindsAreVeryMany) {
   std::mt19937 random(11);
   for (int trial = 0; trial < 20; ++trial) {
     int layers = 40 + trial;

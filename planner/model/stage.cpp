@@ -1,0 +1,188 @@
+#include "planner/model/stage.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace espalier::planner {
+
+ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute) {
+  return {cost.forward.total() + cost.forwardTransfer[recompute],
+          cost.backward.total() + cost.recompute[recompute].total(),
+          cost.weight.total() + cost.weightTransfer[recompute]};
+}
+
+ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
+  ChunkSeconds seconds;
+  for (size_t kind = 0; kind < content.layers.size(); ++kind)
+    for (int recompute = 0; recompute < 3; ++recompute) {
+      int count = content.layers[kind][recompute];
+      if (count == 0)
+        continue;
+      ChunkSeconds one = segmentSeconds(table.kinds[kind], recompute);
+      seconds.forward += count * one.forward;
+      seconds.backward += count * one.backward;
+      seconds.weight += count * one.weight;
+    }
+  return seconds;
+}
+
+PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
+  PhaseSeconds sum;
+  std::array<double, kAxes> hideable{};
+  double backward = 0, hidden = 0;
+  auto add = [&](const SegmentCost &cost, double count) {
+    sum.compute += count * cost.step.compute;
+    sum.hostTransfer += count * cost.step.hostTransfer;
+    backward += count * (cost.backward.total() + cost.weight.total());
+    for (int axis = 0; axis < kAxes; ++axis) {
+      sum.communication[axis] += count * cost.step.communication[axis];
+      hideable[axis] += count * cost.hideableStep[axis];
+      hidden += count * cost.hideableStep[axis];
+    }
+  };
+  for (size_t kind = 0; kind < content.layers.size(); ++kind)
+    for (int count : content.layers[kind])
+      if (count > 0)
+        add(table.kinds[kind], count);
+  if (content.embed)
+    add(table.embed, 1);
+  if (content.head)
+    add(table.head, 1);
+  if (content.embed != content.head)
+    sum.communication[static_cast<int>(Axis::Dp)] += table.tiedSeconds;
+  double exposed = hidden > 0 ? overlappedSeconds(backward, hidden) - backward : 0;
+  for (int axis = 0; axis < kAxes && hidden > 0; ++axis)
+    sum.communication[axis] += exposed * hideable[axis] / hidden;
+  return sum;
+}
+
+ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
+  int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, chunksPerStage, vShape);
+  ChunkSeconds seconds;
+  if (chunk < last && stageOfChunk(chunk + 1, stages, chunksPerStage, vShape) != here)
+    seconds.forward += costs.boundarySeconds;
+  if (chunk > 0 && stageOfChunk(chunk - 1, stages, chunksPerStage, vShape) != here)
+    seconds.backward += costs.boundarySeconds;
+  bool embed = chunk == 0, head = chunk == last;
+  for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
+    if (present) {
+      ChunkSeconds own = segmentSeconds(*cost, 0);
+      seconds.forward += own.forward;
+      seconds.backward += own.backward;
+      seconds.weight += own.weight;
+    }
+  return seconds;
+}
+
+StageContent stageEnds(const Axes &plan, int stage) {
+  StageContent content;
+  int chunks = chunksOf(plan.schedule, plan.virtualStages);
+  content.embed = stage == 0;
+  content.head = stage == (isVShaped(plan.schedule) ? 0 : plan.pp - 1);
+  content.receives = plan.pp > 1 && (stage > 0 || chunks > 1);
+  content.sends = plan.pp > 1 && (stage < plan.pp - 1 || chunks > 1);
+  return content;
+}
+
+int layersOfChunk(const Axes &axes, int stage, int chunk, int layers) {
+  int perStage = chunksOf(axes.schedule, axes.virtualStages), more = layers % perStage;
+  bool isLastFirst = stage == 0 && !isVShaped(axes.schedule);
+  return layers / perStage + (isLastFirst ? chunk >= perStage - more : chunk < more);
+}
+
+std::vector<int> spreadOverChunks(const Axes &axes, const std::vector<int> &totals) {
+  int perStage = chunksOf(axes.schedule, axes.virtualStages);
+  std::vector<int> counts(totals.size() * perStage);
+  for (int stage = 0; stage < axes.pp; ++stage)
+    for (int chunk = 0; chunk < perStage; ++chunk)
+      counts[modelChunk(stage, chunk, axes.pp, isVShaped(axes.schedule))] =
+          layersOfChunk(axes, stage, chunk, totals[stage]);
+  return counts;
+}
+
+int leastLayers(const Problem &problem, const Axes &axes, int stage) {
+  int chunks = chunksOf(axes.schedule, axes.virtualStages);
+  if (chunks == 1)
+    return 1;
+  StageContent ends = stageEnds(axes, stage);
+  return chunks - (ends.embed && problem.embed >= 0) - (ends.head && problem.head >= 0);
+}
+
+int leastLayers(const Problem &problem, const Axes &axes) {
+  int chunks = axes.pp * chunksOf(axes.schedule, axes.virtualStages);
+  return chunks == axes.pp ? chunks : chunks - (problem.embed >= 0) - (problem.head >= 0);
+}
+
+std::vector<int> evenChunks(const Problem &problem, const Axes &axes) {
+  std::vector<int> totals;
+  std::vector<bool> isEnd;
+  for (int stage = 0; stage < axes.pp; ++stage) {
+    StageContent ends = stageEnds(axes, stage);
+    isEnd.push_back(ends.embed || ends.head);
+    totals.push_back(leastLayers(problem, axes, stage));
+  }
+  int left = problem.layerCount() - std::accumulate(totals.begin(), totals.end(), 0);
+  if (left < 0) { // too few for so many chunks
+    left = problem.layerCount();
+    std::ranges::fill(totals, 0);
+  }
+  for (; left > 0; --left) {
+    int least = 0;
+    for (int stage = 1; stage < axes.pp; ++stage)
+      if (std::pair(totals[stage], isEnd[stage]) < std::pair(totals[least], isEnd[least]))
+        least = stage;
+    ++totals[least];
+  }
+  return spreadOverChunks(axes, totals);
+}
+
+namespace {
+
+// What the layer at a place in the order in which those of its kind repeat work keeps.
+Recompute keptAt(const RepeatedLayers &repeated, int place) {
+  return place < repeated.full                        ? Recompute::Full
+         : place < repeated.full + repeated.selective ? Recompute::Selective
+                                                      : Recompute::None;
+}
+
+// Calls visit(chunk, place in the chunk, kind) for all layers of a stage in the order in which they repeat work.
+template <typename Visit> void visitLayers(const CostTable &costs, std::span<const LayerRange> chunks, Visit visit) {
+  int most = 0;
+  for (const LayerRange &chunk : chunks)
+    most = std::max(most, chunk.count);
+  for (int place = 0; place < most; ++place)
+    for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+      if (place < chunks[chunk].count)
+        visit(static_cast<int>(chunk), place, costs.layerKinds[chunks[chunk].first + place]);
+}
+
+} // namespace
+
+std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks) {
+  std::vector<LikeLayers> kinds;
+  visitLayers(costs, chunks, [&](int chunk, int, int kind) {
+    auto place = std::ranges::lower_bound(kinds, kind, {}, &LikeLayers::kind);
+    if (place == kinds.end() || place->kind != kind)
+      place = kinds.insert(place, {kind, {}});
+    place->chunks.push_back(chunk);
+  });
+  return kinds;
+}
+
+std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span<const LayerRange> chunks,
+                                               const std::vector<RepeatedLayers> &repeated) {
+  std::vector<std::vector<Recompute>> kept;
+  for (const LayerRange &chunk : chunks)
+    kept.emplace_back(chunk.count);
+  if (repeated.empty())
+    return kept;
+  std::vector<LikeLayers> kinds = layersByKind(costs, chunks);
+  std::vector<int> seen(kinds.size());
+  visitLayers(costs, chunks, [&](int chunk, int place, int kind) {
+    auto index = std::ranges::lower_bound(kinds, kind, {}, &LikeLayers::kind) - kinds.begin();
+    kept[chunk][place] = keptAt(repeated[index], seen[index]++);
+  });
+  return kept;
+}
+
+} // namespace espalier::planner
