@@ -427,4 +427,5 @@ TEST(Offload, OfDistinctLayersIsThePricedPlan) {
   EXPECT_NEAR(pricePlan(problem, result.plans[0].plan).prediction.stepSeconds, result.plans[0].prediction.stepSeconds,
               1e-8 * result.plans[0].prediction.stepSeconds);
   EXPECT_LE(result.statistics.lowerBoundSeconds, result.plans[0].prediction.stepSeconds);
+  EXPECT_GE(result.statistics.lowerBoundSeconds, 0.85 * result.plans[0].prediction.stepSeconds);
 }
