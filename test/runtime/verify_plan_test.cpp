@@ -89,6 +89,8 @@ const VerifyCase structure[] = {
 const VerifyCase bounds[] = {
     {"BufferLeavesRegion", "touches",
      [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_buffers(0)->set_offset(4096); }},
+    {"PartOfWhatIsWhole", "are no own part over axes 1 of",
+     [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_buffers(0)->set_part(PP); }},
     {"PlaceLeavesArena", "of an arena of",
      [](pb::Plan &p) {
        pb::Stage *stage = p.mutable_stages(0);
