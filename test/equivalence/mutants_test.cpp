@@ -126,6 +126,8 @@ Originals::Originals(size_t stride) {
         all.emplace_back(model, split);
   for (const SplitCase &split : unlikeSplits())
     all.emplace_back(Model{"two_widths", "two_widths", {}}, split);
+  for (const SplitCase &split : expertSplits())
+    all.emplace_back(Model{"mixtral", "mixtral", {}}, split);
   for (size_t i = 0; i < all.size(); i += stride)
     cases.push_back(all[i]);
 }

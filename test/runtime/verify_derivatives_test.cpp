@@ -176,6 +176,15 @@ ToyCall routes() {
   return toy;
 }
 
+ToyCall routesOnDevice() {
+  ToyCall toy;
+  toy.row("forward", {"scores"}, {"ids"}, {}, "choose_experts");
+  toy.row("forward", {"ids"}, {"slots"}, {}, "give_slots");
+  toy.row("forward", {"ids", "slots"}, {"places"}, {}, "find_rows");
+  toy.row("forward", {"ids", "slots", "rows"}, {"stream_out"}, {}, "combine");
+  return toy;
+}
+
 using Change = std::function<void(ToyCall &)>;
 
 struct Case {
@@ -252,6 +261,9 @@ const Case cases[] = {
     {"AnotherOpOnDevice", "instruction 1: is not the derivative of forward, instruction 3", attendsOnDevice,
      draws("backward", 1, 0, 4)},
     {"Routes", "", routes},
+    {"RoutesOnDevice", "", routesOnDevice},
+    {"SlotsForIdsOnDevice", "forward, instruction 3: buffer 0 holds no ids of a route", routesOnDevice,
+     swapsLaunch("forward", 3, 0)},
     {"SlotsForIds", "buffer 0 holds no ids of a route", routes, swaps("forward", 1, 0)},
     {"RouteCrossed", "buffer 1 holds no slots of a route", routes, swaps("forward", 0, 1)},
 };
