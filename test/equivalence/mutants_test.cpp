@@ -130,6 +130,8 @@ Originals::Originals(size_t stride) {
   for (const Model &model : models())
     for (const SplitCase &split : shareSplits())
       all.emplace_back(model, split);
+  for (const SplitCase &split : expertSplits())
+    all.emplace_back(Model{"mixtral", "mixtral", {}}, split);
   const char *part = std::getenv("ESPALIER_MUTANTS_PLANS");
   std::erase_if(all, [&](const auto &one) {
     return part && (one.first.name + "_" + one.second.name).find(part) == std::string::npos;
