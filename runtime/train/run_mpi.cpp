@@ -94,20 +94,33 @@ std::string makeToken() {
 
 /// Where launchers meet: the first one says so itself, others hear it from their ranks.
 std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
+  std::optional<std::string> token = host.notices().find(tokenNotice),
+                             told = host.notices().find(launch::channelNotice);
+  bool isFirst = host.firstRank() == 0;
+  if (!token || (!isFirst && !told))
+    return std::nullopt;
   launch::Meeting meeting{.own = memberOf(program, {host.firstRank()}), .world = program.mesh().ranks()};
-  meeting.isFirst = host.firstRank() == 0;
-  std::optional<std::string> token = host.notices().find(tokenNotice), address;
-  if (!meeting.isFirst)
-    address = host.notices().find(launch::channelNotice);
+  meeting.isFirst = isFirst;
+  std::string address;
+  if (!isFirst)
+    address = *told;
   else if (options.topology && !options.topology->rendezvous.empty())
     address = options.topology->rendezvous;
   else
     address = launch::channelHost(launch::environmentOfProcess(), meeting.own.host) + ":0";
-  if (!token || !address)
-    return std::nullopt;
   meeting.token = *token;
-  meeting.endpoint = launch::parseEndpoint(*address);
+  meeting.endpoint = launch::parseEndpoint(address);
   return meeting;
+}
+
+/// Who was refused nothing itself lets the other one speak: mpirun ends all soon after the first has ended ill.
+RunResult resultOfTold(const ResultFile &results, launch::Launchers &launchers, const RunOptions &options) {
+  try {
+    return resultOf(results);
+  } catch (const ReportedElsewhere &) {
+    awaitSpeaker(launchers, patienceOf(options));
+    throw;
+  }
 }
 
 } // namespace
@@ -130,7 +143,7 @@ RunResult runOverMpi(const Program &program, const RunOptions &options) {
       spawn(host, [&](int) { return MpiRank(program, options, host, results).run(); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
   if (!failure)
-    return resultOf(results);
+    return resultOfTold(results, launchers, options);
   if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())
     launch::endDaemonBehind(getppid());
   if (launchers.speaks())
