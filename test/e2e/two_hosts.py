@@ -51,7 +51,8 @@ process = None
 with tempfile.TemporaryDirectory() as folder:
     agent = pathlib.Path(folder, "agent")
     cases = "".join(f"{address}) name={name};;\n" for address, name in zip(addresses, names))
-    agent.write_text(f'#!/bin/sh\nwhile case $1 in -*);; *) false;; esac; do shift; done\nhost=$1; shift\ncase $host in\n{cases}*) echo "no host $host" >&2; exit 255;;\nesac\n'
+    agent.write_text('#!/bin/sh\nwhile :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n'
+                     f'host=$1; shift\ncase $host in\n{cases}*) echo "no host $host" >&2; exit 255;;\nesac\n'
                      'exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"\n')
     agent.chmod(0o755)
     known = {"first": addresses[0], "second": addresses[1], "agent": str(agent)}
