@@ -1,6 +1,7 @@
 #include "compiler/pipeline/add_transfers.h"
 
 #include "compiler/codegen/kernel_shape.h"
+#include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "planner/model/schedule.h"
 
@@ -89,8 +90,9 @@ uint32_t addAgreement(uint32_t axes, PlanTables &tables) {
   return tables.transfer(std::move(agree));
 }
 
-/// Line 0 takes streams by `shift` stages, line 1 cotangents the other way.
-StreamTransfers addLines(const RegionSizes &regions, int shift, const std::string &suffix, PlanTables &tables) {
+/// Line 0 takes streams by `shift` stages, line 1, which a module that trains has, cotangents the other way.
+StreamTransfers addLines(const RegionSizes &regions, int shift, const std::string &suffix, bool hasBackward,
+                         PlanTables &tables) {
   auto add = [&](const std::string &queue, bool sends, int by, uint32_t line, exec::Region region, int32_t layer) {
     pb::Transfer made = transfer(queue + suffix, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, queue, tables);
     made.set_shift(by);
@@ -102,6 +104,8 @@ StreamTransfers addLines(const RegionSizes &regions, int shift, const std::strin
   StreamTransfers made;
   made.out = add("out", /*sends=*/true, shift, 0, exec::Region::StreamOut, 1);
   made.in = add("in", /*sends=*/false, -shift, 0, exec::Region::StreamIn, 0);
+  if (!hasBackward)
+    return made;
   made.dIn = add("din", /*sends=*/true, -shift, 1, exec::Region::CotangentIn, 0);
   made.dOut = add("dout", /*sends=*/false, shift, 1, exec::Region::CotangentOut, 1);
   return made;
@@ -131,19 +135,21 @@ std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> linePairs(const pb::
 void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
   bool hasCollectives = false;
   module.walk([&](exec::StartOp) { hasCollectives = true; });
-  bool hasLines = plan.pp > 1;
+  bool hasLines = plan.pp > 1, hasBackward = trains(module);
   for (auto [name, occurs] :
        {std::pair("compute", true), std::pair("gradients", plan.ranks() > 1), std::pair("collectives", hasCollectives),
-        std::pair("out", hasLines), std::pair("in", hasLines), std::pair("din", hasLines), std::pair("dout", hasLines),
-        std::pair("to_device", true), std::pair("to_host", true)})
+        std::pair("out", hasLines), std::pair("in", hasLines), std::pair("din", hasLines && hasBackward),
+        std::pair("dout", hasLines && hasBackward), std::pair("to_device", true), std::pair("to_host", true)})
     if (occurs)
       out.add_queues()->set_name(name);
-  pb::Entry &train = *out.add_entries();
-  train.set_name("train_step");
-  train.set_micro_batches(static_cast<uint32_t>(plan.microBatches));
-  for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
-    train.add_finds(static_cast<uint32_t>(region));
-    train.add_writes(static_cast<uint32_t>(region));
+  if (hasBackward) {
+    pb::Entry &train = *out.add_entries();
+    train.set_name("train_step");
+    train.set_micro_batches(static_cast<uint32_t>(plan.microBatches));
+    for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
+      train.add_finds(static_cast<uint32_t>(region));
+      train.add_writes(static_cast<uint32_t>(region));
+    }
   }
   pb::Entry &evaluate = *out.add_entries();
   evaluate.set_name("evaluate");
@@ -189,9 +195,9 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
   if (axes)
     numbers.agree = addAgreement(axes, tables);
   if (plan.pp > 1)
-    numbers.forth = addLines(regions, 1, "", tables);
+    numbers.forth = addLines(regions, 1, "", trains(module), tables);
   if (plan.pp > 1 && planner::isVShaped(plan.schedule))
-    numbers.back = addLines(regions, -1, ".back", tables);
+    numbers.back = addLines(regions, -1, ".back", trains(module), tables);
   return numbers;
 }
 

@@ -10,9 +10,6 @@
 
 namespace espalier {
 
-/// Entries of a plan, by number.
-enum class EntryNumber { TrainStep, Evaluate };
-
 /// Streams and cotangents between stages, of chunks whose stream goes to the next stage, or back to the one before.
 struct StreamTransfers {
   int64_t out = -1, in = -1, dIn = -1, dOut = -1;
@@ -26,7 +23,8 @@ struct StepTransfers {
   int64_t agree = -1;                             ///< sums of all ranks
 };
 
-/// Lists the queues that occur, and the entries. `module` has its programs.
+/// Lists the queues that occur, and the entries: a step where the module trains, and an evaluation. `module` has its
+/// programs.
 void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
 
 /// Adds the values that lay-out-regions has listed in the module.
