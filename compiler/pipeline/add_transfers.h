@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/pipeline/lay_out_regions.h"
+#include "dialects/exec/dialect.h"
 #include "planner/plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -26,6 +27,13 @@ struct StepTransfers {
 /// Lists the queues that occur, and the entries: a step where the module trains, and an evaluation. `module` has its
 /// programs.
 void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
+
+/// Bytes of a value in a region.
+rt::pb::Buffer bufferAt(exec::Region region, uint64_t offset, uint64_t bytes, int64_t value, int32_t layer = 0);
+
+/// A transfer without buffers. It stands on no line of the model file.
+rt::pb::Transfer transferNamed(const std::string &name, rt::pb::Transfer::Kind kind, const std::string &queue,
+                               PlanTables &tables);
 
 /// Adds the values that lay-out-regions has listed in the module.
 void addPassingValues(mlir::ModuleOp module, PlanTables &tables);

@@ -34,15 +34,17 @@ MODELS = {
                    "num_key_value_heads": 2, "max_position_embeddings": 8, "rms_norm_eps": 1e-5,
                    "rope_theta": 500000.0, "tie_word_embeddings": True},
 }
-# Neither finetuned nor in Megatron's form: ours leave no token out with as many slots as tokens, which is what is compared.
+# Neither finetuned nor in Megatron's form. Without the loss that spreads tokens, which transformers adds only where it is
+# asked for the router's scores.
 EXPERTS = {
     "mixtral": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 19, "hidden_size": 24,
                 "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
-                "max_position_embeddings": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
+                "max_position_embeddings": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
+                "router_aux_loss_coef": 0.0},
     "qwen3_moe": {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 19,
                   "hidden_size": 24, "moe_intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 6,
                   "num_key_value_heads": 2, "head_dim": 6, "max_position_embeddings": 8, "num_experts": 4,
-                  "num_experts_per_tok": 2, "norm_topk_prob": True},
+                  "num_experts_per_tok": 2, "norm_topk_prob": True, "router_aux_loss_coef": 0.0},
 }
 # What a file calls the experts' products in place of `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
 EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),

@@ -177,7 +177,9 @@ TEST_F(ConvertTest, PartsOfMegatronFiles) {
   ConvertedModel converted = wideConversion("w");
   converted.rules["mcore"] = {{"w", "w = rows* columns"}};
   converted.model.layers = 0;
-  Path ours = writeNative(converted.model, folder / "ours", {{pb::F32, [] { return countedUp({4, 4096}, 0); }}});
+  std::vector<NewParameter> values(1);
+  values[0].make = [] { return countedUp({4, 4096}, 0); };
+  Path ours = writeNative(converted.model, folder / "ours", values);
   convertToMegatron(converted, ours, folder / "megatron", "mcore", {2, 1, 1});
   MegatronFolder files = openMegatron(folder / "megatron");
   std::vector<CountedSource *> counted;
