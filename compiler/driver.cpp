@@ -120,8 +120,6 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 }
 
 LogicalResult schedule(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
-    return emitError(c.module->getLoc()) << reason;
   return runPasses(c, [](OpPassManager &passes) {
     passes.addPass(createBuildTransfers());
     // How far programs reach into their regions is known now: places are no larger than that.
@@ -144,8 +142,6 @@ LogicalResult emitPrograms(Compilation &c) {
 
 /// Writes the plan: a translation of the last phase's IR, which decides nothing.
 LogicalResult emit(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
-    return emitError(c.module->getLoc()) << reason;
   auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
   if (!flops)
     return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
@@ -178,14 +174,6 @@ std::string print(ModuleOp module) {
 }
 
 } // namespace
-
-std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target) {
-  if (run.model.hasExperts() && target != "cpu")
-    return fmt::format("mixture-of-experts models have no kernels that move tokens to experts on {}, but on cpu; say "
-                       "--target cpu",
-                       target.str());
-  return "";
-}
 
 std::vector<std::string> phaseNames() {
   std::vector<std::string> names;

@@ -173,8 +173,7 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
     if (file.path().extension() == ".yaml")
       configs.insert(file.path().stem());
   for (const std::string &name : configs)
-    if (whyNotExecutable(importConfig(name), "cpu").empty()) // there is an arena to compare with
-      cases.emplace_back(name, 4, 5, std::vector<std::string>());
+    cases.emplace_back(name, 4, 5, std::vector<std::string>());
   for (const auto &[name, count, seed, sets] : cases) {
     double worst = worstMemoryError(name, count, seed, sets);
     std::printf("%s: worst error of %d plans %.3f %%\n", name.c_str(), count, 100 * worst);
