@@ -5,6 +5,7 @@
 #include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
+#include "compiler/plan/forward_terms.h"
 #include "compiler/plan/profile_context.h"
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
@@ -92,8 +93,9 @@ private:
 
 using LiveBytes = std::array<std::vector<Size>, 3>; ///< by recompute policy
 
-/// What lives at once in forward, backward and evaluation of a segment; a policy that it does not have is as `none`.
-LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const SizeReader &sizes) {
+/// What lives at once in forward, backward and evaluation of a segment, or in the last alone; a policy that it does not
+/// have is as `none`.
+LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const SizeReader &sizes, bool evaluates) {
   LiveBytes live;
   for (int policy = 0; policy < 3; ++policy) {
     auto read = [&](const std::string &name) {
@@ -103,7 +105,7 @@ LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const Siz
       return program != nullptr;
     };
     for (const char *phase : {".forward", ".backward"})
-      if (!read(std::string(".") + policies[policy] + phase))
+      if (!evaluates && !read(std::string(".") + policies[policy] + phase))
         read(std::string(".none") + phase);
     read(".evaluate");
     keepLargest(live[policy]);
@@ -127,7 +129,9 @@ std::vector<Size> readStepPeaks(ModuleOp programs, const std::string &segment, c
 
 class Profiler {
 public:
-  Profiler(MLIRContext &context, const RunConfig &run) : context(context), run(run) {}
+  /// `evaluates`: what is read of a run that trains is to tell of one that evaluates.
+  Profiler(MLIRContext &context, const RunConfig &run, bool evaluates)
+      : context(context), run(run), evaluates(evaluates) {}
 
   std::optional<planner::Problem> profile() {
     describe();
@@ -145,6 +149,8 @@ public:
         for (planner::PatternTerms &pattern : (*terms)[kind])
           problem.kinds[kind].patterns.push_back(std::move(pattern));
     }
+    if (evaluates)
+      leaveForward(problem);
     return std::move(problem);
   }
 
@@ -198,7 +204,6 @@ private:
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
     problem.pins = pinsOf(run);
-    problem.executable = whyNotExecutable(run, "cpu").empty();
     describeMachine();
   }
 
@@ -369,7 +374,7 @@ private:
       return {};
     std::vector<LiveBytes> live;
     for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
-      live.push_back(readLiveBytes(build.module(), problem.kinds[kind].name, sizes));
+      live.push_back(readLiveBytes(build.module(), problem.kinds[kind].name, sizes, evaluates));
       if (terms)
         for (planner::PatternTerms &read : (*terms)[kind]) {
           read.workspaceBytes = live.back();
@@ -434,8 +439,11 @@ private:
     problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
       return readsInputs(build.module(), part.kind);
     });
+    SmallVector<StringRef> phases = {"forward", "backward"};
     for (const SegmentRun &part : runs)
-      problem.modelFlops += part.count * readFlops(build.module(), part.kind) / static_cast<double>(sizes.at().samples);
+      problem.modelFlops += part.count *
+                            readFlops(build.module(), part.kind, ArrayRef(phases).take_front(evaluates ? 1 : 2)) /
+                            static_cast<double>(sizes.at().samples);
   }
 
   /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several.
@@ -476,13 +484,18 @@ private:
 
   MLIRContext &context;
   const RunConfig &run;
+  const bool evaluates;
   planner::Problem problem;
 };
 
 } // namespace
 
 std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run) {
-  return Profiler(context, run).profile();
+  if (run.runMode != "eval")
+    return Profiler(context, run, /*evaluates=*/false).profile();
+  RunConfig training = run; // forward is read off it
+  training.runMode = "train";
+  return Profiler(context, training, /*evaluates=*/true).profile();
 }
 
 planner::Pins pinsOf(const RunConfig &run) {
