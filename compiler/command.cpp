@@ -95,10 +95,6 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   std::optional<RunConfig> run = importOrReport(arguments);
   if (!run)
     return UserError;
-  if (std::string reason = whyNotExecutable(*run); !reason.empty() && options.compileTo.empty()) {
-    fmt::print(stderr, "{}: error: {}\n", arguments.file, reason);
-    return UserError;
-  }
   mlir::MLIRContext context;
   printDiagnostics(context);
   ChosenPlan chosen = choosePlan(context, *run, options.target);

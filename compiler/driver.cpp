@@ -11,6 +11,7 @@
 #include "compiler/pipeline/describe_run.h"
 #include "compiler/pipeline/generation.h"
 #include "compiler/plan/apply_plan.h"
+#include "compiler/plan/run_attributes.h"
 #include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
 #include "dialects/register.h"
@@ -48,10 +49,8 @@ LogicalResult runPasses(Compilation &c, llvm::function_ref<void(OpPassManager &)
   return passes.run(*c.module);
 }
 
-bool isGeneration(const RunConfig &run) { return run.runMode == "predict"; }
-
 LogicalResult build(Compilation &c) {
-  if (isGeneration(c.run))
+  if (c.run.runMode == "predict")
     c.module = buildGeneration(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan), generationPhases(c.run.model));
   else
     c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
@@ -63,9 +62,9 @@ LogicalResult build(Compilation &c) {
 }
 
 LogicalResult differentiate(Compilation &c) {
-  bool trains = !isGeneration(c.run);
+  bool hasBackward = trains(*c.module);
   if (failed(runPasses(c, [&](OpPassManager &passes) {
-        if (trains)
+        if (hasBackward)
           passes.addPass(createDifferentiate());
         // Derivative rules are written without regard to each other: shared and unused work goes here, while forward
         // and backward are still one function.
@@ -91,8 +90,9 @@ LogicalResult splitPhases(Compilation &c) {
   return runPasses(c, [&](OpPassManager &passes) {
     // Joint functions say where a parameter and its gradient live; behind the split they are gone.
     passes.addPass(createFormBuckets());
-    if (!isGeneration(c.run)) { // that is built as phases, and has no optimizer
+    if (!generates(*c.module)) // that is built as phases
       passes.addPass(createSplitPhases());
+    if (trains(*c.module)) {
       passes.addPass(createBuildOptimizer());
       // The optimizer's functions repeat constants; what is laid out next should be all that stays.
       passes.addPass(createCSEPass());
@@ -120,8 +120,6 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 }
 
 LogicalResult schedule(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
-    return emitError(c.module->getLoc()) << reason;
   return runPasses(c, [](OpPassManager &passes) {
     passes.addPass(createBuildTransfers());
     // How far programs reach into their regions is known now: places are no larger than that.
@@ -144,8 +142,6 @@ LogicalResult emitPrograms(Compilation &c) {
 
 /// Writes the plan: a translation of the last phase's IR, which decides nothing.
 LogicalResult emit(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
-    return emitError(c.module->getLoc()) << reason;
   auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
   if (!flops)
     return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
@@ -153,7 +149,7 @@ LogicalResult emit(Compilation &c) {
   c.out.set_target(c.options.target);
   emitTables(*c.module, c.out);
   PlanTables tables(c.out);
-  emitBuckets(readSegments(*c.module), /*trains=*/!isGeneration(c.run), tables, c.out);
+  emitBuckets(readSegments(*c.module), trains(*c.module), tables, c.out);
   if (failed(emitPrograms(c)) || failed(emitStages(*c.module, c.out)))
     return failure();
   addCommunicators(c.out);
@@ -178,19 +174,6 @@ std::string print(ModuleOp module) {
 }
 
 } // namespace
-
-std::string whyNotExecutable(const RunConfig &run) {
-  if (run.model.hasExperts() && run.runMode == "predict")
-    return "mixture-of-experts models are trained and evaluated, but do not generate yet: experts' slots are given "
-           "within whole sequences; use run_mode train, finetune or eval";
-  return "";
-}
-
-planner::Capability capabilityOf(const RunConfig &run) {
-  planner::Capability capability;
-  capability.model = whyNotExecutable(run).empty();
-  return capability;
-}
 
 std::vector<std::string> phaseNames() {
   std::vector<std::string> names;

@@ -48,12 +48,6 @@ struct PartitionedModel {
 std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
                                              const planner::Plan &plan);
 
-/// Why no plan of the run can be executed on the target by this version, whatever the split; empty when there are some.
-std::string whyNotExecutable(const RunConfig &run);
-
-/// Which plans of a run the executor can run.
-planner::Capability capabilityOf(const RunConfig &run);
-
 /// Names of the phases, in order.
 std::vector<std::string> phaseNames();
 

@@ -45,7 +45,8 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
   let summary = "Outlines forward, backward and evaluate of each segment and decides what is kept between them";
   let description = [{
     For each policy in a segment's `model.recompute` (none, selective, full) makes `@<segment>.<policy>.forward` and
-    `.backward`, and once `@<segment>.evaluate`, which keeps nothing and is without dropout. Kept values are results of
+    `.backward`, and once `@<segment>.evaluate`, which keeps nothing and is without dropout; with `exec.evaluation` on the
+    module, which is not differentiated then, that alone. Kept values are results of
     forward and arguments of backward with the role `saved`. `dist.keep_collectives` on the module keeps results of
     tensor-parallel sums under every policy. `dist.slice_inputs` keeps the incoming stream of the policy full as its slice
     over these axes, which backward gathers. Gradients of losses arrive in backward as the scalar `loss_scale`; a loss
@@ -131,7 +132,8 @@ def BuildTransfers : Pass<"build-transfers", "::mlir::ModuleOp"> {
   let description = [{
     Adds an `exec.entry` for training and for evaluation, an `exec.transfer` for inputs, scalars, streams between stages and
     each sum, scatter and gather of a bucket, and the `exec.value`s that these move. Names them on `exec.bucket`. A module
-    with `exec.generation` has entries for prefill and decode, with transfers for inputs, streams and logits of each.
+    with `exec.generation` has entries for prefill and decode, with transfers for inputs, streams and logits of each; one
+    with `exec.evaluation` has that for evaluation alone, and nothing moves that is a gradient.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }

@@ -51,6 +51,18 @@ bool namesCluster(const ImportedRun &run) {
                      [](const KeyReport &key) { return key.key == "cluster" || key.key.starts_with("cluster."); });
 }
 
+/// The pins of a run whose own plan is let go: those that its terms hold for, and what an evaluation has no choice of.
+planner::Pins freedPins(const RunConfig &run, const planner::Pins &pins) {
+  planner::Pins freed = pins.profiled();
+  if (run.runMode == "eval") {
+    freed.zero = pins.zero;
+    freed.recompute = pins.recompute;
+    freed.schedule = pins.schedule;
+    freed.virtualStages = pins.virtualStages;
+  }
+  return freed;
+}
+
 class PlanQuestion {
 public:
   explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
@@ -64,9 +76,6 @@ public:
     std::optional<Solved> solved = solve(changed ? *changed : present, options.alternatives);
     if (!solved)
       return UserError;
-    if (!solved->problem.capability.model && !arguments.all)
-      fmt::print(stderr, "{}: note: plans of {} are shown as with --all: none of them can be executed yet\n",
-                 arguments.file, solved->problem.name);
     if (asksWhatIf) {
       leaveHostsIdle(*solved);
       tellFewerHosts(*solved);
@@ -96,6 +105,13 @@ private:
     if (!run)
       return false;
     present = std::move(*run);
+    if (present.runMode == "predict") {
+      fmt::print(stderr,
+                 "{}: error: plans that generate are not searched by time: `espalier compile` takes the one on the "
+                 "fewest devices with room; run_mode: predict → train\n",
+                 arguments.file);
+      return false;
+    }
     asksWhatIf = isOtherCluster || arguments.devices || arguments.loseNodes != 0;
     if (!asksWhatIf && !arguments.pin)
       return readWish(plain);
@@ -144,7 +160,7 @@ private:
       solved.result = searchCompiled(context, run, solved.problem, wanted, arguments.target);
       return solved;
     }
-    solved.problem.pins = solved.problem.pins.profiled();
+    solved.problem.pins = freedPins(run, solved.problem.pins);
     solved.result = planner::search(solved.problem, wanted);
     std::vector<planner::PricedPlan> &plans = solved.result.plans;
     if (!plans.empty())
@@ -249,7 +265,7 @@ private:
       solved.problem = std::move(*problem);
     }
     if (solved.run.isPinned)
-      solved.problem.pins = solved.problem.pins.profiled();
+      solved.problem.pins = freedPins(solved.run, solved.problem.pins);
     planner::SearchOptions all = options;
     all.all = arguments.all || !solved.problem.capability.runs(wish);
     planner::WhyNot answer = planner::whyNot(solved.problem, solved.result, wish, all);

@@ -117,9 +117,8 @@ template <typename Visit> void visitFields(Visit visit) {
   visit("ep", "ep", &Pins::ep, &Axes::ep);
 }
 
-/// What the executor can run; plans beyond it are priced. The compiler says what holds for its model.
+/// What the executor can run; plans beyond it are priced.
 struct Capability {
-  bool model = true; ///< false: it has no code for some op of the model, whatever the plan
   bool zeroWithWeights = false; ///< ZeRO 2 and 3 where weight gradients are actions of their own
   bool offloads = false;
   bool emptyInnerChunks = false; ///< stages and chunks without layers between others
@@ -128,8 +127,7 @@ struct Capability {
   const char *whyNot(const Axes &axes) const;
   const char *whyNot(const Plan &plan) const;
   const char *whyNot(const Pins &pins) const;
-  /// The same, and the model's code.
-  template <typename Asked> bool runs(const Asked &asked) const { return model && !whyNot(asked); }
+  template <typename Asked> bool runs(const Asked &asked) const { return !whyNot(asked); }
 };
 
 /// Bytes on one rank of a stage, by class.

@@ -235,7 +235,7 @@ struct Problem {
   bool layersReadInputs = true; ///< else embed and head alone do
   std::vector<Divisibility> limits;
   int64_t globalBatch = 1; ///< samples per step
-  double modelFlops = 0;   ///< forward and backward of one sample without recompute, for MFU
+  double modelFlops = 0;   ///< of one sample without recompute, for MFU: forward and, where it trains, backward
   double parameters = 0;   ///< elements of the whole model
   int64_t tokensPerSample = 1;
   /// Embed and head share weights: their gradients are summed over stages.

@@ -20,6 +20,8 @@ struct Failure {
   std::string message;    ///< what went wrong
   /// It may follow from another rank's end, as a transfer that fails: any other failure goes before it.
   bool isEcho = false;
+  /// No failure in truth: a second such signal asked the rank to end at once. 0: none.
+  int endSignal = 0;
 
   /// One sentence with all that is known, for people.
   std::string sentence() const;

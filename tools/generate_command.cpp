@@ -128,15 +128,15 @@ int generate(const GenerateWords &words) {
     if (speaks)
       print(words, model, requests, completions);
   };
-  switch (model.comm) {
+  switch (model.run.comm) {
   case rt::Comm::shm:
-    rt::decodeInProcesses(*model.program, *model.weights, model.threads, work);
+    rt::decodeInProcesses(*model.program, *model.weights, model.run, work);
     break;
   case rt::Comm::mpi:
-    rt::decodeOverMpi(*model.program, *model.weights, model.threads, work);
+    rt::decodeOverMpi(*model.program, *model.weights, model.run, work);
     break;
   case rt::Comm::local: {
-    rt::Decoder decoder(*model.program, model.weights.get(), model.threads);
+    rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
     work(decoder, /*speaks=*/true);
   }
   }
@@ -165,6 +165,12 @@ void addGenerateCommand(CLI::App &app, int &exitCode) {
   generateVerb->add_option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text");
   generateVerb->add_option("--stop", request.stop, "end before this text; may be repeated")->allow_extra_args(false);
   generateVerb->add_flag("--processes", words->model.comm.processes, "ranks as processes of this host");
+  rt::RunOptions &run = words->model.run;
+  generateVerb->add_option("--failure-report", run.failureReport,
+                           "of ranks that are processes: write here, as JSON, which one failed, where and why");
+  generateVerb->add_option("--failure-timeout", run.failureSeconds,
+                           "seconds within which all processes of this host have ended after one failed")
+      ->check(CLI::Range(1.0, 3600.0));
   generateVerb->add_flag("--json", words->json, "as JSON");
   generateVerb->callback([words, &exitCode] { exitCode = generate(*words); });
 }

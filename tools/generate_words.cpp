@@ -15,7 +15,7 @@ void addModelOptions(CLI::App &command, ModelWords &words) {
                      "default: the plan's load_checkpoint");
   command.add_option("--device", words.device, "cpu, cuda or emulated; default: what the plan is compiled for")
       ->check(CLI::IsMember({"cpu", "cuda", "emulated"}));
-  command.add_option("--threads", words.threads, "threads per rank; default: cores / ranks")
+  command.add_option("--threads", words.run.threads, "threads per rank; default: cores / ranks")
       ->check(CLI::Range(1, 1024));
   addTokenizerOptions(command, words.tokenizer);
   words.tokenizerGiven = command.get_option("--tokenizer");
@@ -34,16 +34,15 @@ Model openModel(const ModelWords &words) {
   chooseDevice(words.device, plan, words.plan);
   if (words.tokenizerGiven->count() > 0)
     model.tokenizer = rt::openTokenizer(words.tokenizer);
-  rt::RunOptions options;
-  chooseComm(words.comm, plan, words.plan, options);
-  model.comm = options.comm;
-  if (model.comm == rt::Comm::shm && options.topology->isProcessPerRank())
+  model.run = words.run;
+  chooseComm(words.comm, plan, words.plan, model.run);
+  if (model.run.comm == rt::Comm::shm && model.run.topology->isProcessPerRank())
     throw rt::PlanError(
         fmt::format("{}: ranks of a plan for generation are threads, processes by --processes, or those "
                     "of mpirun; this launcher is none of these",
                     words.plan));
-  model.threads = rt::threadsPerRank(words.threads, options.hostRanks(rt::Mesh(plan.mesh()).ranks()));
-  model.program = std::make_unique<rt::Program>(std::move(plan), model.threads);
+  model.run.threads = rt::threadsPerRank(words.run.threads, model.run.hostRanks(rt::Mesh(plan.mesh()).ranks()));
+  model.program = std::make_unique<rt::Program>(std::move(plan), model.run.threads);
   model.weights = std::make_unique<rt::StartingWeights>(*model.program, weights);
   return model;
 }

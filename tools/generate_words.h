@@ -16,8 +16,8 @@ namespace espalier {
 struct ModelWords {
   std::string plan, device;
   std::filesystem::path checkpoint;
-  int threads = 0;
   CommWords comm;
+  rt::RunOptions run; ///< threads, and what is said of failures
   rt::TokenizerOptions tokenizer;
   CLI::Option *tokenizerGiven = nullptr;
 };
@@ -30,8 +30,7 @@ struct Model {
   std::unique_ptr<rt::Program> program;
   std::unique_ptr<rt::StartingWeights> weights;
   std::unique_ptr<rt::Tokenizer> tokenizer; ///< null where none was asked for
-  int threads = 1;                          ///< of each rank
-  rt::Comm comm = rt::Comm::local;          ///< how its ranks talk
+  rt::RunOptions run;                       ///< how its ranks talk, and their threads
 };
 
 /// Throws as the runtime does: PlanError for a plan that trains.

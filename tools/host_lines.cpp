@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <optional>
 #include <poll.h>
+#include <string_view>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -37,6 +38,12 @@ struct HostProcess {
   int input = -1;
   std::optional<int> status;
 };
+
+/// A line more on its standard input.
+void say(HostProcess &process, std::string_view line) {
+  if (process.input >= 0)
+    [[maybe_unused]] ssize_t written = write(process.input, line.data(), line.size());
+}
 
 void closeInput(HostProcess &process) {
   if (process.input >= 0)
@@ -81,7 +88,6 @@ public:
 
 private:
   void reap();
-  void askToEnd(std::chrono::milliseconds patience);
   void takeSignal();
 
   const std::string &command;
@@ -112,22 +118,16 @@ Hosts::~Hosts() {
   sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Hosts::askToEnd(std::chrono::milliseconds patience) {
-  for (HostProcess &process : processes)
-    closeInput(process);
-  if (!end)
-    end = Clock::now() + patience;
-}
-
 void Hosts::takeSignal() {
   signalfd_siginfo info{};
   while (read(signals, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD)
       continue;
-    if (signalsSeen++ > 0)
-      end = Clock::now();
-    result = 128 + static_cast<int>(info.ssi_signo);
-    askToEnd(afterSignal);
+    if (signalsSeen++ == 0)
+      result = 128 + static_cast<int>(info.ssi_signo);
+    for (HostProcess &process : processes)
+      say(process, "end\n");
+    end = Clock::now() + (signalsSeen == 1 ? afterSignal : afterFailure);
   }
 }
 
@@ -147,7 +147,10 @@ void Hosts::reap() {
     if (*process.status == 127)
       fmt::print(stderr, "espalier: error: {}: the command was not found there, or {} here\n", process.address,
                  command);
-    askToEnd(afterFailure);
+    for (HostProcess &other : processes)
+      closeInput(other);
+    if (!end)
+      end = Clock::now() + afterFailure;
   }
 }
 

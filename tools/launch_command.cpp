@@ -1,14 +1,18 @@
 // `espalier launch`: starts a run on the hosts of a file. CPU plans go to mpirun, which starts the hosts itself; for
-// CUDA plans each host gets a line to run by ssh or what takes its place.
+// CUDA plans each host gets a line to run by ssh or what takes its place. mpirun is started on one of the hosts: on a
+// machine without ranks nobody could end it where it waits for a host that does not answer.
 #include "tools/commands.h"
 
+#include "runtime/launch/control_channel.h"
 #include "runtime/launch/rank_table.h"
+#include "runtime/launch/socket.h"
 #include "runtime/mesh.h"
 #include "runtime/plan_file.h"
 #include "tools/host_lines.h"
 #include "tools/mpirun.h"
 #include "tools/quote.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +26,7 @@ using rt::launch::Host;
 
 struct LaunchWords {
   std::string hosts, ssh;
+  bool isHere = false;
   std::vector<std::string> run; ///< "run", "X.plan", ...
 };
 
@@ -51,21 +56,45 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ran
   return runMpirun(std::move(line));
 }
 
-/// What host `node` runs. The token is the first line of its standard input; a second one, or the end, asks for the
-/// run's end.
-std::string lineOf(const LaunchWords &words, int node, size_t nodes, const std::string &rendezvous) {
-  std::vector<std::string> run = {ownFile()};
-  run.insert(run.end(), words.run.begin(), words.run.end());
-  for (const std::string &word : {std::string("--nodes"), std::to_string(nodes), std::string("--node-rank"),
-                                  std::to_string(node), std::string("--rendezvous"), rendezvous})
-    run.push_back(word);
+/// What a host runs to run `command`. The token is the first line of its standard input; a second one, or the end, asks
+/// for the run's end, and a third one for its end at once.
+std::string lineOf(const std::vector<std::string> &command) {
   std::vector<std::string> folder = {std::filesystem::current_path().string()};
   std::string script =
       fmt::format("cd {} && IFS= read -r ESPALIER_TOKEN && export ESPALIER_TOKEN || exit 2; exec 3<&0; "
-                  "{} </dev/null & run=$!; (read -r word; kill $run) <&3 & end=$!; "
+                  "{} </dev/null & run=$!; (read -r word; kill $run; read -r word && kill $run) <&3 & end=$!; "
                   "wait $run; status=$?; kill $end; exit $status",
-                  quote(folder), quote(run));
+                  quote(folder), quote(command));
   return quote(std::vector<std::string>{"sh", "-c", script});
+}
+
+std::string sshOf(const LaunchWords &words) {
+  // Or it would wait for a host that does not answer.
+  return words.ssh.empty() ? "ssh -o ServerAliveInterval=1 -o ServerAliveCountMax=3" : words.ssh;
+}
+
+/// Whether an address or name is this machine's.
+bool isHere(const Host &host) {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) == 0 && host.address == name)
+    return true;
+  try {
+    rt::launch::listenAt({host.address.substr(host.address.find('@') + 1), 0}); // npos + 1: the whole
+    return true;
+  } catch (const rt::launch::ChannelError &) {
+    return false;
+  }
+}
+
+/// The same command on the first host, as this machine is none of them.
+int runFromOutside(const LaunchWords &words, const std::vector<Host> &hosts) {
+  std::vector<std::string> command = {ownFile(), "launch", "--here", "--hosts",
+                                      std::filesystem::absolute(words.hosts).string()};
+  if (!words.ssh.empty())
+    command.insert(command.end(), {"--ssh", words.ssh});
+  command.push_back("--");
+  command.insert(command.end(), words.run.begin(), words.run.end());
+  return runHostLines(sshOf(words), {{hosts.front().address, lineOf(command)}}, makeToken());
 }
 
 int runOverSsh(const LaunchWords &words, const std::vector<Host> &hosts) {
@@ -77,9 +106,15 @@ int runOverSsh(const LaunchWords &words, const std::vector<Host> &hosts) {
                                       host.slots));
   std::string rendezvous = makeRendezvous(hosts.front().address);
   std::vector<HostLine> lines;
-  for (size_t node = 0; node < hosts.size(); ++node)
-    lines.push_back({hosts[node].address, lineOf(words, static_cast<int>(node), hosts.size(), rendezvous)});
-  return runHostLines(words.ssh.empty() ? "ssh" : words.ssh, lines, makeToken());
+  for (size_t node = 0; node < hosts.size(); ++node) {
+    std::vector<std::string> command = {ownFile()};
+    command.insert(command.end(), words.run.begin(), words.run.end());
+    for (const std::string &word : {std::string("--nodes"), std::to_string(hosts.size()), std::string("--node-rank"),
+                                    std::to_string(node), std::string("--rendezvous"), rendezvous})
+      command.push_back(word);
+    lines.push_back({hosts[node].address, lineOf(command)});
+  }
+  return runHostLines(sshOf(words), lines, makeToken());
 }
 
 int launch(const LaunchWords &words) {
@@ -89,9 +124,11 @@ int launch(const LaunchWords &words) {
   rt::pb::Plan plan = rt::readPlan(words.run[1]);
   int ranks = rt::Mesh(plan.mesh()).ranks();
   checkSlots(words, hosts, ranks);
-  if (plan.target() == "cpu")
+  if (plan.target() != "cpu")
+    return runOverSsh(words, hosts);
+  if (words.isHere || std::ranges::any_of(hosts, isHere))
     return runOverMpi(words, hosts, ranks);
-  return runOverSsh(words, hosts);
+  return runFromOutside(words, hosts);
 }
 
 } // namespace
@@ -100,7 +137,10 @@ void addLaunchCommand(CLI::App &app, int &exitCode) {
   CLI::App *verb = app.add_subcommand("launch", "Start a run on several hosts: by mpirun for CPU plans, else by ssh");
   auto words = std::make_shared<LaunchWords>();
   verb->add_option("--hosts", words->hosts, "lines ADDRESS slots=N")->required();
-  verb->add_option("--ssh", words->ssh, "what runs a line on a host: COMMAND ADDRESS LINE; default: ssh");
+  verb->add_option("--ssh", words->ssh, "what runs a line on a host: COMMAND ADDRESS LINE; default: ssh, which asks "
+                   "whether the host lives");
+  verb->add_flag("--here", words->isHere,
+                 "start mpirun on this machine; default: on the first host, where this machine is none of them");
   verb->add_option("command", words->run, "behind --: run X.plan ..., the plan first");
   verb->callback([words, &exitCode] { exitCode = launch(*words); });
 }

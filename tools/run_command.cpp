@@ -3,6 +3,7 @@
 
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/status.h"
+#include "runtime/train/decline.h"
 #include "runtime/train/run.h"
 #include "runtime/train/stop.h"
 #include "runtime/train/summary.h"
@@ -16,6 +17,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unistd.h>
 
 namespace espalier {
@@ -67,12 +69,16 @@ int runPlanFile(RunWords &words) {
   if (rt::findEntry(plan, "prefill"))
     throw rt::PlanError(fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
                                     words.plan, plan.model()));
-  chooseDevice(words.device, plan, words.plan);
   std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
   int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
   words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
   words.options.resumeCommand = resumeCommand();
-  rt::Program program(std::move(plan), words.options.threads);
+  std::optional<rt::Program> prepared;
+  rt::orDecline(words.options, [&] {
+    chooseDevice(words.device, plan, words.plan);
+    prepared.emplace(std::move(plan), words.options.threads);
+  });
+  const rt::Program &program = *prepared;
   std::string level = program.backend().level();
   if (words.options.log)
     fmt::print("{}: {} ranks, {} kernels for {}\n{}", words.plan, program.mesh().ranks(), program.plan().kernels_size(),

@@ -40,10 +40,10 @@ int serveModel(ServeWords &words) {
                                     "--token-file, or listen on 127.0.0.1",
                                     words.options.host));
   Model model = openModel(words.model);
-  if (model.comm != rt::Comm::local)
+  if (model.run.comm != rt::Comm::local)
     throw rt::PlanError(fmt::format("{}: a server has its ranks as threads of one process; start it once, without mpirun",
                                     words.model.plan));
-  rt::Decoder decoder(*model.program, model.weights.get(), model.threads);
+  rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
   words.options.model = model.program->plan().model();
   words.options.stopSignal = [] { return int(endSignal); };
   for (int number : {SIGTERM, SIGINT, SIGHUP})

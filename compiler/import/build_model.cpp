@@ -117,6 +117,8 @@ int64_t SegmentBuilder::dimSize(const std::string &dim) const {
     return sizes.batch;
   if (dim == "seq" && phase)
     return phase->tokens;
+  if (dim == "capacity" && phase) // no token that comes is left out, whatever came before
+    return phase->tokens;
   int64_t size = model.dims.at(dim == "context" ? "seq" : dim);
   if (dim == "vocab")
     size = (size + sizes.vocabularyMultiple - 1) / sizes.vocabularyMultiple * sizes.vocabularyMultiple;
@@ -312,7 +314,7 @@ FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<
 FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> in) {
   Type places = tensor({"choice", "batch", "seq"}, b.getI32Type());
   auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, in[0]);
-  route.setCapacityAttr(b.getI64IntegerAttr(model.dims.at("capacity")));
+  route.setCapacityAttr(b.getI64IntegerAttr(dimSize("capacity")));
   values[op.outputs[1]] = route.getSlots();
   return route.getIds();
 }
@@ -459,6 +461,8 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
   if (phase && hasLoss && phase->tokens > 1 && !segment.streamIn.empty())
     values[segment.streamIn] = oneToken(values[segment.streamIn]);
   for (const OpDescription &op : segment.ops) {
+    if (phase && op.kind == "balance_loss")
+      continue;
     loc = location(op.location);
     auto found = opBuilders().find(op.kind);
     if (found == opBuilders().end())

@@ -58,6 +58,7 @@ struct HfRules {
   std::string modelType, architecture;
   std::vector<HfSize> sizes;
   std::vector<std::pair<std::string, YamlPtr>> only;
+  std::vector<std::pair<std::string, std::string>> implied; ///< sizes that no key says -> of which keys they follow
   std::set<std::string> ignored;
 };
 
@@ -91,6 +92,9 @@ std::optional<HfRules> readRules(const Architecture &architecture) {
   if (const YamlNode *only = root->find("only"))
     for (const YamlEntry &entry : only->entries)
       rules.only.emplace_back(entry.key, entry.value);
+  if (const YamlNode *implied = root->find("implied"))
+    for (const YamlEntry &entry : implied->entries)
+      rules.implied.emplace_back(entry.key, entry.value->text);
   std::vector<std::string> ignored = yamlTexts(root->find("ignored"));
   rules.ignored.insert(ignored.begin(), ignored.end());
   return rules;
@@ -210,11 +214,13 @@ private:
   /// A number of the config, with transformers' default.
   std::optional<double> number(const std::string &key, bool &isKnown) const {
     isKnown = true;
-    if (const Json *value = valueAt(config, key); value && value->is_number())
-      return value->get<double>();
-    for (const HfSize &size : rules.sizes)
-      if (size.key == key && !size.defaultText.empty())
-        return std::strtod(size.defaultText.c_str(), nullptr);
+    auto size = std::ranges::find(rules.sizes, key, &HfSize::key);
+    bool isSize = size != rules.sizes.end();
+    for (const std::string &name : {key, isSize && !size->also.empty() ? size->also : key})
+      if (const Json *value = valueAt(config, name); value && value->is_number())
+        return value->get<double>();
+    if (isSize && !size->defaultText.empty())
+      return std::strtod(size->defaultText.c_str(), nullptr);
     isKnown = false;
     return std::nullopt;
   }
@@ -243,9 +249,18 @@ private:
       for (const std::string &each : size.sizes)
         yaml.put(section + each, size.times.empty() ? scalar(*value) : quotient(size, *value), *key);
     }
+    for (const auto &[size, text] : rules.implied)
+      yaml.put(section + size, fmt::format("{}", valueOf(text)), "as transformers does it: " + text);
     std::string dtype = dtypeOf(config);
     yaml.put(section + "param_init_type", dtype, "torch_dtype");
     yaml.put(section + "compute_dtype", dtype, "torch_dtype");
+  }
+
+  /// An expression over the config's numbers.
+  double valueOf(const std::string &text) const {
+    return evaluateExpression(text, [this](const std::string &name, bool &isKnown) {
+             return number(name, isKnown);
+           }).value.value_or(0);
   }
 
   /// A width over another one that it must be a multiple of.
@@ -272,10 +287,10 @@ private:
       agrees = yamlBool(wanted) == value->get<bool>();
     else if (value->is_string())
       agrees = wanted.text == value->get<std::string>();
+    else if (value->is_array())
+      agrees = value->dump() == flowText(wanted);
     else if (value->is_number() && wanted.isScalar() && !yamlBool(wanted))
-      agrees = evaluateExpression(wanted.text, [this](const std::string &name, bool &isKnown) {
-                 return number(name, isKnown);
-               }).value == value->get<double>();
+      agrees = valueOf(wanted.text) == value->get<double>();
     if (!agrees)
       error(key, fmt::format("{} is {}, {} has only {}", key, value->dump().substr(0, 200), architecture->name,
                              wanted.kind == YamlNode::Kind::Null ? "null" : flowText(wanted)));

@@ -233,6 +233,22 @@ std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
   return files;
 }
 
+void leaveBackward(RunConfig &run) {
+  planner::Pins &pins = run.pins;
+  pins.zero = 0;
+  pins.virtualStages = 1;
+  pins.schedule = planner::Schedule::OneFOneB;
+  pins.recompute = planner::Recompute::None;
+  pins.offloadOptimizer = pins.offloadActivations = pins.offloadParameters = false;
+  run.recompute = {};
+  if (pins.stageLayers && pins.stageLayers->size() != static_cast<size_t>(pins.pp.value_or(1)))
+    pins.stageLayers.reset();
+  if (!run.isPinned)
+    return;
+  run.globalBatch /= pins.microBatches.value_or(1);
+  pins.microBatches = 1;
+}
+
 ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   ImportedRun run;
   run.config.file = file;
@@ -271,6 +287,8 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // the checks of a plan need the model's dimensions
     importParallel(reader, RunReader(*root, run, pinned.get()), options);
+  if (run.config.runMode == "eval")
+    leaveBackward(run.config);
   for (const KeyReport &key : run.keys)
     run.config.places.emplace(key.key, key.where);
   if (run.ok())

@@ -46,6 +46,10 @@ struct ImportedRun {
 /// Reads, checks and resolves a run file. Never throws; all faults are in the result's diagnostics.
 ImportedRun importRun(const std::string &file, const ImportOptions &options = {});
 
+/// Takes out of the pins what a run without backward has not: shares of an optimizer, recompute, what a schedule does
+/// with many micro-batches. Each of its micro-batches goes through all stages by itself.
+void leaveBackward(RunConfig &run);
+
 /// Folders that are searched for models/ and clusters/ after the given ones: those around the run
 /// file, $ESPALIER_CONFIGS, and configs/ beside the folders above the executable.
 std::vector<std::string> configFolders(const std::string &runFile, const std::vector<std::string> &first);

@@ -1,6 +1,7 @@
 #include "compiler/pipeline/add_transfers.h"
 
 #include "compiler/codegen/kernel_shape.h"
+#include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "planner/model/schedule.h"
 
@@ -30,28 +31,6 @@ uint32_t allAxes(const planner::Plan &plan) {
   return axes;
 }
 
-pb::Buffer at(exec::Region region, uint64_t offset, uint64_t bytes, uint32_t value, int32_t layer = 0) {
-  pb::Buffer buffer;
-  buffer.set_region(static_cast<uint32_t>(region));
-  buffer.set_offset(offset);
-  buffer.set_bytes(bytes);
-  buffer.set_value(value);
-  buffer.set_layer(layer);
-  return buffer;
-}
-
-/// It stands on no line of the model file.
-pb::Transfer transfer(const std::string &name, pb::Transfer::Kind kind, const std::string &queue, PlanTables &tables) {
-  pb::Transfer made;
-  pb::Location location;
-  location.set_op(name);
-  made.set_location(tables.location(location));
-  made.set_name(name);
-  made.set_kind(kind);
-  made.set_queue(tables.queue(queue));
-  return made;
-}
-
 /// The scalars as the host sets them; slots are parts of them. Until they agree ranks hold terms of the sums.
 uint32_t addScalars(uint32_t axes, PlanTables &tables) {
   pb::Value all;
@@ -79,29 +58,35 @@ uint32_t addScalars(uint32_t axes, PlanTables &tables) {
 }
 
 uint32_t addAgreement(uint32_t axes, PlanTables &tables) {
-  pb::Transfer agree = transfer("agree", pb::Transfer::ALL_REDUCE, "gradients", tables);
+  pb::Transfer agree = transferNamed("agree", pb::Transfer::ALL_REDUCE, "gradients", tables);
   agree.set_group(tables.group(axes));
   for (uint32_t slot : sumSlots) {
     *agree.add_from() =
-        at(exec::Region::Scalars, uint64_t{slot} * 4, 4, tables.findValue(codegen::scalarName(slot).str()));
-    *agree.add_to() = at(exec::Region::Scalars, uint64_t{slot} * 4, 4, tables.findValue(codegen::agreedName(slot)));
+        bufferAt(exec::Region::Scalars, uint64_t{slot} * 4, 4, tables.findValue(codegen::scalarName(slot).str()));
+    *agree.add_to() =
+        bufferAt(exec::Region::Scalars, uint64_t{slot} * 4, 4, tables.findValue(codegen::agreedName(slot)));
   }
   return tables.transfer(std::move(agree));
 }
 
-/// Line 0 takes streams by `shift` stages, line 1 cotangents the other way.
-StreamTransfers addLines(const RegionSizes &regions, int shift, const std::string &suffix, PlanTables &tables) {
+/// Line 0 takes streams by `shift` stages, line 1, which a module that trains has, cotangents the other way.
+StreamTransfers addLines(const RegionSizes &regions, int shift, const std::string &suffix, bool hasBackward,
+                         PlanTables &tables) {
   auto add = [&](const std::string &queue, bool sends, int by, uint32_t line, exec::Region region, int32_t layer) {
-    pb::Transfer made = transfer(queue + suffix, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, queue, tables);
+    pb::Transfer made =
+        transferNamed(queue + suffix, sends ? pb::Transfer::SEND : pb::Transfer::RECEIVE, queue, tables);
     made.set_shift(by);
     made.set_line(line);
-    pb::Buffer buffer = at(region, 0, regions.streamBytes, tables.findValue(line == 0 ? "stream" : "cotangent"), layer);
+    int64_t value = tables.findValue(line == 0 ? "stream" : "cotangent");
+    pb::Buffer buffer = bufferAt(region, 0, regions.streamBytes, value, layer);
     *(sends ? made.add_from() : made.add_to()) = buffer;
     return static_cast<int64_t>(tables.transfer(std::move(made)));
   };
   StreamTransfers made;
   made.out = add("out", /*sends=*/true, shift, 0, exec::Region::StreamOut, 1);
   made.in = add("in", /*sends=*/false, -shift, 0, exec::Region::StreamIn, 0);
+  if (!hasBackward)
+    return made;
   made.dIn = add("din", /*sends=*/true, -shift, 1, exec::Region::CotangentIn, 0);
   made.dOut = add("dout", /*sends=*/false, shift, 1, exec::Region::CotangentOut, 1);
   return made;
@@ -128,22 +113,46 @@ std::map<uint32_t, std::set<std::pair<uint32_t, uint32_t>>> linePairs(const pb::
 
 } // namespace
 
+pb::Buffer bufferAt(exec::Region region, uint64_t offset, uint64_t bytes, int64_t value, int32_t layer) {
+  pb::Buffer buffer;
+  buffer.set_region(static_cast<uint32_t>(region));
+  buffer.set_offset(offset);
+  buffer.set_bytes(bytes);
+  buffer.set_value(static_cast<uint32_t>(value));
+  buffer.set_layer(layer);
+  return buffer;
+}
+
+pb::Transfer transferNamed(const std::string &name, pb::Transfer::Kind kind, const std::string &queue,
+                           PlanTables &tables) {
+  pb::Transfer made;
+  pb::Location location;
+  location.set_op(name);
+  made.set_location(tables.location(location));
+  made.set_name(name);
+  made.set_kind(kind);
+  made.set_queue(tables.queue(queue));
+  return made;
+}
+
 void addNames(ModuleOp module, const planner::Plan &plan, pb::Plan &out) {
   bool hasCollectives = false;
   module.walk([&](exec::StartOp) { hasCollectives = true; });
-  bool hasLines = plan.pp > 1;
+  bool hasLines = plan.pp > 1, hasBackward = trains(module);
   for (auto [name, occurs] :
        {std::pair("compute", true), std::pair("gradients", plan.ranks() > 1), std::pair("collectives", hasCollectives),
-        std::pair("out", hasLines), std::pair("in", hasLines), std::pair("din", hasLines), std::pair("dout", hasLines),
-        std::pair("to_device", true), std::pair("to_host", true)})
+        std::pair("out", hasLines), std::pair("in", hasLines), std::pair("din", hasLines && hasBackward),
+        std::pair("dout", hasLines && hasBackward), std::pair("to_device", true), std::pair("to_host", true)})
     if (occurs)
       out.add_queues()->set_name(name);
-  pb::Entry &train = *out.add_entries();
-  train.set_name("train_step");
-  train.set_micro_batches(static_cast<uint32_t>(plan.microBatches));
-  for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
-    train.add_finds(static_cast<uint32_t>(region));
-    train.add_writes(static_cast<uint32_t>(region));
+  if (hasBackward) {
+    pb::Entry &train = *out.add_entries();
+    train.set_name("train_step");
+    train.set_micro_batches(static_cast<uint32_t>(plan.microBatches));
+    for (exec::Region region : {exec::Region::Parameters, exec::Region::State}) {
+      train.add_finds(static_cast<uint32_t>(region));
+      train.add_writes(static_cast<uint32_t>(region));
+    }
   }
   pb::Entry &evaluate = *out.add_entries();
   evaluate.set_name("evaluate");
@@ -168,30 +177,30 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
   StepTransfers numbers;
   addPassingValues(module, tables);
   uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
-  pb::Transfer inputs = transfer("tok", pb::Transfer::COPY, "to_device", tables);
+  pb::Transfer inputs = transferNamed("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : inputNames) {
     int64_t value = tables.findValue(name);
     if (value < 0) // no program reads it
       continue;
     RegionSizes::Input input = regions.inputs.at(name);
-    *inputs.add_from() = at(exec::Region::Staged, input.offset, input.bytes, value);
-    *inputs.add_to() = at(exec::Region::Inputs, input.offset, input.bytes, value);
+    *inputs.add_from() = bufferAt(exec::Region::Staged, input.offset, input.bytes, value);
+    *inputs.add_to() = bufferAt(exec::Region::Inputs, input.offset, input.bytes, value);
   }
   numbers.inputs = tables.transfer(std::move(inputs));
-  pb::Transfer set = transfer("set", pb::Transfer::COPY, "to_device", tables);
-  *set.add_from() = at(exec::Region::Settings, 0, scalarBytes, scalars);
-  *set.add_to() = at(exec::Region::Scalars, 0, scalarBytes, scalars);
+  pb::Transfer set = transferNamed("set", pb::Transfer::COPY, "to_device", tables);
+  *set.add_from() = bufferAt(exec::Region::Settings, 0, scalarBytes, scalars);
+  *set.add_to() = bufferAt(exec::Region::Scalars, 0, scalarBytes, scalars);
   numbers.set = tables.transfer(std::move(set));
-  pb::Transfer metrics = transfer("metrics", pb::Transfer::COPY, "to_host", tables);
-  *metrics.add_from() = at(exec::Region::Scalars, 0, scalarBytes, scalars);
-  *metrics.add_to() = at(exec::Region::Results, 0, scalarBytes, scalars);
+  pb::Transfer metrics = transferNamed("metrics", pb::Transfer::COPY, "to_host", tables);
+  *metrics.add_from() = bufferAt(exec::Region::Scalars, 0, scalarBytes, scalars);
+  *metrics.add_to() = bufferAt(exec::Region::Results, 0, scalarBytes, scalars);
   numbers.metrics = tables.transfer(std::move(metrics));
   if (axes)
     numbers.agree = addAgreement(axes, tables);
   if (plan.pp > 1)
-    numbers.forth = addLines(regions, 1, "", tables);
+    numbers.forth = addLines(regions, 1, "", trains(module), tables);
   if (plan.pp > 1 && planner::isVShaped(plan.schedule))
-    numbers.back = addLines(regions, -1, ".back", tables);
+    numbers.back = addLines(regions, -1, ".back", trains(module), tables);
   return numbers;
 }
 

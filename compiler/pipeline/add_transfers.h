@@ -4,14 +4,12 @@
 
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/pipeline/lay_out_regions.h"
+#include "dialects/exec/dialect.h"
 #include "planner/plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
 namespace espalier {
-
-/// Entries of a plan, by number.
-enum class EntryNumber { TrainStep, Evaluate };
 
 /// Streams and cotangents between stages, of chunks whose stream goes to the next stage, or back to the one before.
 struct StreamTransfers {
@@ -26,8 +24,16 @@ struct StepTransfers {
   int64_t agree = -1;                             ///< sums of all ranks
 };
 
-/// Lists the queues that occur, and the entries. `module` has its programs.
+/// Lists the queues that occur, and the entries: a step where the module trains, and an evaluation. `module` has its
+/// programs.
 void addNames(mlir::ModuleOp module, const planner::Plan &plan, rt::pb::Plan &out);
+
+/// Bytes of a value in a region.
+rt::pb::Buffer bufferAt(exec::Region region, uint64_t offset, uint64_t bytes, int64_t value, int32_t layer = 0);
+
+/// A transfer without buffers. It stands on no line of the model file.
+rt::pb::Transfer transferNamed(const std::string &name, rt::pb::Transfer::Kind kind, const std::string &queue,
+                               PlanTables &tables);
 
 /// Adds the values that lay-out-regions has listed in the module.
 void addPassingValues(mlir::ModuleOp module, PlanTables &tables);

@@ -5,7 +5,7 @@
 // subprograms share, scalars. A call writes its stream straight into the next call's saved stream. A stream that
 // backward does not read is not kept: forward passes it on in the two buffers of the cotangents. Where a stage has
 // neighbouring chunks (the turn of a V) the one writes straight into what the other receives. The host arena has what
-// is exchanged with the host, twice.
+// is exchanged with the host, twice. A plan that only evaluates has parameters, inputs, streams, workspace and scalars.
 #include "compiler/pipeline/assign_stages.h"
 
 #include "compiler/pipeline/fold_rounds.h"
@@ -89,17 +89,20 @@ public:
   }
 
   void assign() {
-    std::vector<StageList> lists = expand(&expandSchedule);
+    std::vector<StageList> lists = expand(in.trains ? &expandSchedule : &expandEvaluation);
     for (int stage = 0; stage < in.plan.pp; ++stage)
       assign(stage, callsOf(in.run, in.plan, stage), lists[stage]);
   }
 
   void addLists() {
-    std::vector<StageList> training = expand(&expandSchedule), evaluation = expand(&expandEvaluation);
+    std::vector<StageList> training = in.trains ? expand(&expandSchedule) : std::vector<StageList>();
+    std::vector<StageList> evaluation = expand(&expandEvaluation);
     for (int number = 0; number < in.plan.pp; ++number) {
       Stage &stage = *out.mutable_stages(number);
-      espalier::addLists({in.transfers, in.buckets, terms, out, isVShaped(in.plan.schedule)}, training[number],
-                         evaluation[number], stage);
+      ListInputs inputs{in.transfers, in.buckets, terms, out, isVShaped(in.plan.schedule)};
+      if (in.trains)
+        addTraining(inputs, training[number], stage);
+      addEvaluation(inputs, evaluation[number], stage);
       for (Actions &actions : *stage.mutable_entries())
         foldRounds(stage, static_cast<uint32_t>(in.plan.pp), actions);
     }
@@ -199,7 +202,8 @@ private:
     addLifetime("resident", 1, /*rotates=*/false);
     bool hasInputs =
         llvm::any_of(list.lifetimes, [](const StageLifetime &one) { return one.kind == LifetimeKind::Inputs; });
-    staged = hasInputs ? addLifetime("staged", static_cast<uint32_t>(in.plan.microBatches), /*rotates=*/true) : 0;
+    uint32_t microBatches = in.trains ? static_cast<uint32_t>(in.plan.microBatches) : 1;
+    staged = hasInputs ? addLifetime("staged", microBatches, /*rotates=*/true) : 0;
     auto layers = static_cast<uint32_t>(llvm::count_if(stage.calls(), [&](const Call &call) { return isLayer(call); }));
     bool hasWhole = llvm::any_of(in.segments, [](const SegmentLayout &one) { return one.wholeGradientBytes > 0; });
     wholeLayers = hasWhole && layers > 0 ? addLifetime("whole", std::min(layers, 2u), /*rotates=*/false) : 0;
@@ -266,11 +270,12 @@ private:
       uint64_t SegmentLayout::*bytes;
       bool isWhole = false;
     };
-    for (Class memory : {Class{Region::Parameters, "parameters", &SegmentLayout::parameterBytes},
-                         Class{Region::Gradients, "gradients", &SegmentLayout::gradientBytes},
-                         Class{Region::State, "optimizer", &SegmentLayout::stateBytes},
-                         Class{Region::WholeParameters, "whole", &SegmentLayout::wholeStoredBytes, true},
-                         Class{Region::WholeGradients, "whole", &SegmentLayout::wholeGradientBytes, true}}) {
+    constexpr Class classes[] = {{Region::Parameters, "parameters", &SegmentLayout::parameterBytes},
+                                 {Region::Gradients, "gradients", &SegmentLayout::gradientBytes},
+                                 {Region::State, "optimizer", &SegmentLayout::stateBytes},
+                                 {Region::WholeParameters, "whole", &SegmentLayout::wholeStoredBytes, true},
+                                 {Region::WholeGradients, "whole", &SegmentLayout::wholeGradientBytes, true}};
+    for (const Class &memory : ArrayRef(classes).take_front(in.trains ? std::size(classes) : 1)) {
       uint32_t first = 0;
       std::map<std::string, uint32_t> ofKind;
       for (int index = 0; index < calls; ++index) {
@@ -317,8 +322,8 @@ private:
 
   /// Whether backward, or the gradients of weights behind it, read the stream that came in.
   bool keepsStream(const Call &call) const {
-    return call.programs(static_cast<int>(Role::Backward)) == 0 || reached(call, Role::Backward, Region::StreamIn) > 0 ||
-           readsStreamLate(call);
+    return in.trains && (call.programs(static_cast<int>(Role::Backward)) == 0 ||
+                         reached(call, Role::Backward, Region::StreamIn) > 0 || readsStreamLate(call));
   }
   bool readsStreamLate(const Call &call) const { return reached(call, Role::Weight, Region::StreamIn) > 0; }
 
@@ -416,13 +421,14 @@ private:
           PlaceBuilder::bind(call, kind.region, kept.place, kept.offsets[i]);
       if (hasIn) {
         bindStream(call, Region::StreamIn, i);
-        PlaceBuilder::bind(call, Region::CotangentIn, i == 0 ? at.cotangentIn : cotangents[i % 2]);
       }
+      if (hasIn && in.trains)
+        PlaceBuilder::bind(call, Region::CotangentIn, i == 0 ? at.cotangentIn : cotangents[i % 2]);
       if (hasOut && isLast)
         PlaceBuilder::bind(call, Region::StreamOut, at.sent);
       else if (hasOut)
         bindStream(call, Region::StreamOut, i + 1);
-      if (hasOut)
+      if (hasOut && in.trains)
         PlaceBuilder::bind(call, Region::CotangentOut, isLast ? at.cotangentOut : cotangents[(i + 1) % 2]);
     }
   }
@@ -454,7 +460,7 @@ private:
       exchange.set_call(call);
       *exchange.mutable_buffer() = buffer;
       exchange.set_filled_by_host(isFilled);
-      for (EntryNumber entry : {EntryNumber::TrainStep, EntryNumber::Evaluate})
+      for (int entry = 0; entry < out.entries_size(); ++entry)
         exchange.add_entries(static_cast<uint32_t>(entry));
       return exchange;
     };

@@ -21,6 +21,7 @@ struct StageInputs {
   const RegionSizes &regions;
   const std::vector<BucketTransfers> &buckets; ///< by number
   const StepTransfers &transfers;
+  bool trains; ///< else there is an evaluation alone, without gradients and state
 };
 
 /// Adds the stages without their lists to `out`, which has everything else.

@@ -39,16 +39,17 @@ struct BuildTransfersPass : impl::BuildTransfersBase<BuildTransfersPass> {
     ModuleOp module = getOperation();
     planner::Plan split = readPlan(module);
     std::vector<SegmentLayout> segments = readSegments(module);
-    bool generates = module->hasAttr("exec.generation");
     rt::pb::Plan plan;
-    generates ? addGenerationNames(module, split, plan) : addNames(module, split, plan);
+    generates(module) ? addGenerationNames(module, split, plan) : addNames(module, split, plan);
     PlanTables tables(plan);
-    if (generates) {
+    if (generates(module))
       addGenerationTransfers(module, readRegions(module), split, tables, plan);
+    else
+      addStepTransfers(module, readRegions(module), split, tables);
+    if (!trains(module)) {
       emitBuckets(segments, /*trains=*/false, tables, plan);
       return writeTables(plan, module);
     }
-    addStepTransfers(module, readRegions(module), split, tables);
     std::vector<BucketTransfers> buckets = addBuckets(segments, tables, plan);
     writeTables(plan, module);
     nameTransfers(module, plan, buckets);

@@ -82,6 +82,8 @@ private:
 
   void addLifetimes() {
     int chunks = table.chunksPerStage, last = static_cast<int>(table.stages.size()) * chunks - 1;
+    bool hasBackward = std::ranges::any_of(
+        runs, [](const planner::Action &run) { return run.kind == ActionKind::Backward; });
     out.chunks.resize(chunks);
     for (int chunk = 0; chunk < chunks; ++chunk) {
       int model = modelChunk(chunk);
@@ -91,13 +93,13 @@ private:
           out.lifetimes.push_back({.kind = kind, .chunk = chunk});
       };
       add(LifetimeKind::Inputs, options.everyChunkHasInputs || model == 0 || model == last);
-      add(LifetimeKind::Saved, true);
-      add(LifetimeKind::SavedForWeights, table.splitsBackward);
-      add(LifetimeKind::SavedByBackward, table.splitsBackward);
+      add(LifetimeKind::Saved, hasBackward);
+      add(LifetimeKind::SavedForWeights, hasBackward && table.splitsBackward);
+      add(LifetimeKind::SavedByBackward, hasBackward && table.splitsBackward);
       add(LifetimeKind::Out, model < last && !isTurn(chunk));
       add(LifetimeKind::In, model > 0);
-      add(LifetimeKind::DIn, model > 0 && !isTurn(chunk - 1));
-      add(LifetimeKind::DOut, model < last);
+      add(LifetimeKind::DIn, hasBackward && model > 0 && !isTurn(chunk - 1));
+      add(LifetimeKind::DOut, hasBackward && model < last);
     }
     for (int chunk = 0; chunk + 1 < chunks; ++chunk)
       if (isTurn(chunk)) {

@@ -2,8 +2,6 @@
 
 #include "compiler/pipeline/add_transfers.h"
 
-#include "dialects/exec/dialect.h"
-
 #include <algorithm>
 
 using namespace mlir;
@@ -42,25 +40,11 @@ public:
 
 private:
   pb::Buffer at(exec::Region region, uint64_t offset, int64_t value, int32_t layer = 0) const {
-    pb::Buffer buffer;
-    buffer.set_region(static_cast<uint32_t>(region));
-    buffer.set_offset(offset);
-    buffer.set_bytes(bytesOf(out.values(static_cast<int>(value))));
-    buffer.set_value(static_cast<uint32_t>(value));
-    buffer.set_layer(layer);
-    return buffer;
+    return bufferAt(region, offset, bytesOf(out.values(static_cast<int>(value))), value, layer);
   }
 
-  /// It stands on no line of the model file.
   pb::Transfer transfer(const std::string &name, pb::Transfer::Kind kind, const std::string &queue) {
-    pb::Transfer made;
-    made.set_name(name + "." + phase);
-    pb::Location location;
-    location.set_op(made.name());
-    made.set_location(tables.location(location));
-    made.set_kind(kind);
-    made.set_queue(tables.queue(queue));
-    return made;
+    return transferNamed(name + "." + phase, kind, queue, tables);
   }
 
   void addInputs() {

@@ -171,6 +171,9 @@ private:
     exchange.set_call(static_cast<uint32_t>(index));
     *exchange.mutable_buffer() = buffer;
     exchange.set_filled_by_host(buffer.region() == static_cast<uint32_t>(Region::Staged));
+    if (uint32_t replicas = (in.plan.dp > 1 ? exec::axisBit("dp") : 0) | (in.plan.ep > 1 ? exec::axisBit("ep") : 0);
+        replicas != 0 && exchange.split().empty())
+      exchange.add_split(replicas);
     exchange.add_entries(static_cast<uint32_t>(entry));
   }
 

@@ -6,6 +6,7 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/passes.h"
 #include "compiler/pipeline/add_buckets.h"
+#include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -263,7 +264,7 @@ struct LayOutRegionsPass : impl::LayOutRegionsBase<LayOutRegionsPass> {
     ModuleOp module = getOperation();
     std::vector<SegmentLayout> segments = readSegments(module);
     RegionLayout layout(module, segments);
-    if (!module->hasAttr("exec.generation"))
+    if (!generates(module))
       layout.placeInputs(module);
     for (auto function : module.getOps<func::FuncOp>())
       if (failed(layout.place(function)))

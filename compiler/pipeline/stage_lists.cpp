@@ -388,12 +388,16 @@ private:
 
 } // namespace
 
-void addLists(const ListInputs &inputs, const StageList &training, const StageList &evaluation, Stage &stage) {
-  Actions train, evaluate;
-  ListBuilder(inputs, training, stage, train).train();
-  ListBuilder(inputs, evaluation, stage, evaluate).evaluate();
-  *stage.add_entries() = std::move(train);
-  *stage.add_entries() = std::move(evaluate);
+void addTraining(const ListInputs &inputs, const StageList &list, Stage &stage) {
+  Actions actions;
+  ListBuilder(inputs, list, stage, actions).train();
+  *stage.add_entries() = std::move(actions);
+}
+
+void addEvaluation(const ListInputs &inputs, const StageList &list, Stage &stage) {
+  Actions actions;
+  ListBuilder(inputs, list, stage, actions).evaluate();
+  *stage.add_entries() = std::move(actions);
 }
 
 } // namespace espalier

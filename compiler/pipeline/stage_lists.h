@@ -19,8 +19,10 @@ struct ListInputs {
   bool vShape = false;                                 ///< streams of second chunks go back
 };
 
-/// Appends both entries to `stage`, whose calls, chunks and lifetimes are there: a chunk of the stage per chunk of the
-/// lists, and behind them that of the call `step`.
-void addLists(const ListInputs &inputs, const StageList &training, const StageList &evaluation, rt::pb::Stage &stage);
+/// Appends the entry of a step to `stage`, whose calls, chunks and lifetimes are there: a chunk of the stage per chunk of
+/// the list, and behind them that of the call `step`.
+void addTraining(const ListInputs &inputs, const StageList &list, rt::pb::Stage &stage);
+/// The same of an evaluation.
+void addEvaluation(const ListInputs &inputs, const StageList &list, rt::pb::Stage &stage);
 
 } // namespace espalier

@@ -23,7 +23,8 @@ namespace {
 class StageReader {
 public:
   LogicalResult read(ModuleOp module) {
-    generates = module->hasAttr("exec.generation");
+    isGeneration = generates(module);
+    hasBackward = trains(module);
     split = readPlan(module);
     run.model.runs = readRuns(module);
     segments = readSegments(module);
@@ -32,22 +33,22 @@ public:
       return failure();
     emitTables(module, plan);
     PlanTables tables(plan);
-    emitBuckets(segments, /*trains=*/!generates, tables, plan);
+    emitBuckets(segments, hasBackward, tables, plan);
     for (auto [index, transfer] : llvm::enumerate(plan.transfers()))
       numbers.try_emplace(transfer.name(), index);
-    generates ? findPhases() : findTransfers();
+    isGeneration ? findPhases() : findTransfers();
     return emitSubprograms(module, plan, /*emitObjects=*/false);
   }
 
   int stages() const { return split.pp; }
 
-  void assign() { generates ? assignGeneration(generationInputs(), plan) : assignStages(inputs(), plan); }
-  void expand() { generates ? expandGeneration(generationInputs(), plan) : expandStages(inputs(), plan); }
+  void assign() { isGeneration ? assignGeneration(generationInputs(), plan) : assignStages(inputs(), plan); }
+  void expand() { isGeneration ? expandGeneration(generationInputs(), plan) : expandStages(inputs(), plan); }
 
   rt::pb::Plan plan;
 
 private:
-  StageInputs inputs() const { return {run, split, segments, regions, buckets, transfers}; }
+  StageInputs inputs() const { return {run, split, segments, regions, buckets, transfers, hasBackward}; }
   GenerationInputs generationInputs() const { return {run, split, segments, regions, phases}; }
 
   /// Stages are made of what earlier passes have listed.
@@ -108,7 +109,8 @@ private:
   std::vector<BucketTransfers> buckets;
   StepTransfers transfers;
   std::vector<PhaseTransfers> phases; ///< by entry
-  bool generates = false;             ///< then `phases` say what moves, else `transfers` and `buckets`
+  bool isGeneration = false;          ///< then `phases` say what moves, else `transfers` and `buckets`
+  bool hasBackward = false;
   std::map<std::string, uint32_t> numbers; ///< of transfers
 };
 

@@ -1,5 +1,6 @@
 #include "compiler/plan/choose_generation.h"
 
+#include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
 
 #include <algorithm>
@@ -9,21 +10,15 @@ namespace espalier {
 
 namespace {
 
-/// What a plan for training has and one for generation has not.
+/// What a plan for training has and one for generation has not. Texts are spread over the replicas.
 planner::Plan generationPlan(RunConfig run, int tp, int pp) {
   run.pins.tp = tp;
   run.pins.pp = pp;
-  run.pins.microBatchSize = run.pins.microBatchSize.value_or(run.globalBatch);
+  int64_t replicas = run.pins.dp.value_or(1) * run.pins.ep.value_or(1);
+  run.pins.microBatchSize = run.pins.microBatchSize.value_or(std::max<int64_t>(1, run.globalBatch / replicas));
   run.pins.microBatches = 1;
-  run.pins.zero = 0;
-  run.pins.virtualStages = 1;
-  run.pins.schedule = planner::Schedule::OneFOneB;
-  run.pins.recompute = planner::Recompute::None;
   run.pins.sequenceParallel = false;
-  run.pins.offloadOptimizer = run.pins.offloadActivations = run.pins.offloadParameters = false;
-  run.recompute = {};
-  if (run.pins.stageLayers && run.pins.stageLayers->size() != static_cast<size_t>(pp))
-    run.pins.stageLayers.reset();
+  leaveBackward(run);
   return pinnedPlan(run);
 }
 
@@ -36,18 +31,18 @@ bool divides(const RunConfig &run, int tp) {
 
 ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
   const planner::Pins &pins = run.pins;
-  for (auto [name, size] : {std::pair("data_parallel", pins.dp.value_or(1)),
-                            std::pair("context_parallel", pins.cp.value_or(1)),
-                            std::pair("expert_parallel", pins.ep.value_or(1))})
-    if (size > 1)
-      return {std::nullopt,
-              fmt::format("error: run_mode predict splits a model over tp and pp only; {}: {} → 1", name, size),
-              true};
+  if (int cp = pins.cp.value_or(1); cp > 1)
+    return {std::nullopt,
+            fmt::format("error: run_mode predict does not split sequences: each step of decoding has one new token of "
+                        "a text, and its cache lies whole; context_parallel: {} → 1",
+                        cp),
+            true};
   if (run.isPinned)
     return {generationPlan(run, pins.tp.value_or(1), pins.pp.value_or(1)), "", false};
   double limit = run.cluster.memoryBytes;
   std::optional<planner::Plan> smallest;
-  for (int ranks = 1; ranks <= run.cluster.devices(); ranks *= 2)
+  int replicas = pins.dp.value_or(1) * pins.ep.value_or(1);
+  for (int ranks = 1; ranks * replicas <= run.cluster.devices(); ranks *= 2)
     for (int tp = ranks; tp >= 1; tp /= 2) {
       int pp = ranks / tp;
       bool isFree = pins.tp.value_or(tp) == tp && pins.pp.value_or(pp) == pp;

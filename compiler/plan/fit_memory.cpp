@@ -40,7 +40,9 @@ planner::Plan withRecompute(planner::Plan plan, planner::Recompute recompute) {
 std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
   std::vector<Change> changes;
   auto add = [&](std::string name, planner::Plan changed) { changes.push_back({std::move(name), std::move(changed)}); };
-  if (plan.zero == 0 && plan.replicas() * plan.cp > 1) {
+  bool trains = run.runMode != "eval" && run.runMode != "predict"; // else nothing is kept that could be made again
+  auto full = [&](const char *joint) { return trains ? std::string("recompute=full") + joint : std::string(); };
+  if (trains && plan.zero == 0 && plan.replicas() * plan.cp > 1) {
     planner::Plan zero = plan;
     zero.zero = 1;
     add("zero=1", zero);
@@ -50,13 +52,15 @@ std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
     sequence.sequenceParallel = true;
     add("use_seq_parallel: True", sequence);
   }
-  add("recompute=selective", withRecompute(plan, planner::Recompute::Selective));
-  add("recompute=full", withRecompute(plan, planner::Recompute::Full));
+  if (trains) {
+    add("recompute=selective", withRecompute(plan, planner::Recompute::Selective));
+    add("recompute=full", withRecompute(plan, planner::Recompute::Full));
+  }
   for (int64_t size = plan.microBatchSize / 2; size >= 1 && plan.microBatchSize % size == 0; size /= 2) {
     planner::Plan smaller = withRecompute(plan, planner::Recompute::Full);
     smaller.microBatchSize = size;
     smaller.microBatches = plan.microBatches * plan.microBatchSize / size;
-    add(fmt::format("recompute=full and micro-batches of {}", size), smaller);
+    add(full(" and ") + fmt::format("micro-batches of {}", size), smaller);
   }
   // Replicas become ranks of another axis, with as many samples in all.
   auto tradeReplicas = [&](int planner::Plan::*axis, const char *name, auto divides) {
@@ -65,7 +69,7 @@ std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
       traded.*axis = plan.*axis * times;
       traded.dp = plan.dp / times;
       traded.microBatches = plan.microBatches * times;
-      add(fmt::format("recompute=full, dp={} and {}={}", traded.dp, name, traded.*axis), traded);
+      add(full(", ") + fmt::format("dp={} and {}={}", traded.dp, name, traded.*axis), traded);
     }
   };
   const std::map<std::string, int64_t> &dims = run.model.dims;
@@ -202,7 +206,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 }
 
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
-  if (const char *what = capabilityOf(run).whyNot(run.pins))
+  if (const char *what = planner::Capability().whyNot(run.pins))
     return {std::nullopt, fmt::format("error: {} cannot be executed yet; `espalier plan` prices them", what), true};
   if (run.runMode == "predict")
     return chooseGeneration(context, run, target);

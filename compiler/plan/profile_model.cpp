@@ -5,6 +5,7 @@
 #include "compiler/passes.h"
 #include "compiler/plan/apply_plan.h"
 #include "compiler/plan/choose_plan.h"
+#include "compiler/plan/forward_terms.h"
 #include "compiler/plan/profile_context.h"
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
@@ -94,8 +95,9 @@ private:
 
 using LiveBytes = std::array<std::vector<Size>, 3>; ///< by recompute policy
 
-/// What lives at once in forward, backward and evaluation of a segment; a policy that it does not have is as `none`.
-LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const SizeReader &sizes) {
+/// What lives at once in forward, backward and evaluation of a segment, or in the last alone; a policy that it does not
+/// have is as `none`.
+LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const SizeReader &sizes, bool evaluates) {
   LiveBytes live;
   for (int policy = 0; policy < 3; ++policy) {
     auto read = [&](const std::string &name) {
@@ -105,7 +107,7 @@ LiveBytes readLiveBytes(ModuleOp programs, const std::string &segment, const Siz
       return program != nullptr;
     };
     for (const char *phase : {".forward", ".backward"})
-      if (!read(std::string(".") + policies[policy] + phase))
+      if (!evaluates && !read(std::string(".") + policies[policy] + phase))
         read(std::string(".none") + phase);
     read(".evaluate");
     keepLargest(live[policy]);
@@ -129,8 +131,9 @@ std::vector<Size> readStepPeaks(ModuleOp programs, const std::string &segment, c
 
 class Profiler {
 public:
-  Profiler(MLIRContext &context, const RunConfig &run, const std::string &target)
-      : context(context), run(run), target(target) {}
+  /// `evaluates`: what is read of a run that trains is to tell of one that evaluates.
+  Profiler(MLIRContext &context, const RunConfig &run, const std::string &target, bool evaluates)
+      : context(context), run(run), target(target), evaluates(evaluates) {}
 
   std::optional<planner::Problem> profile() {
     describe();
@@ -148,6 +151,8 @@ public:
         for (planner::PatternTerms &pattern : (*terms)[kind])
           problem.kinds[kind].patterns.push_back(std::move(pattern));
     }
+    if (evaluates)
+      leaveForward(problem);
     return std::move(problem);
   }
 
@@ -201,7 +206,6 @@ private:
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
     problem.pins = run.pins;
-    problem.capability = capabilityOf(run);
     describeMachine();
   }
 
@@ -372,7 +376,7 @@ private:
       return {};
     std::vector<LiveBytes> live;
     for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
-      live.push_back(readLiveBytes(build.module(), problem.kinds[kind].name, sizes));
+      live.push_back(readLiveBytes(build.module(), problem.kinds[kind].name, sizes, evaluates));
       if (terms)
         for (planner::PatternTerms &read : (*terms)[kind]) {
           read.workspaceBytes = live.back();
@@ -437,8 +441,11 @@ private:
     problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
       return readsInputs(build.module(), part.kind);
     });
+    SmallVector<StringRef> phases = {"forward", "backward"};
     for (const SegmentRun &part : runs)
-      problem.modelFlops += part.count * readFlops(build.module(), part.kind) / static_cast<double>(sizes.at().samples);
+      problem.modelFlops += part.count *
+                            readFlops(build.module(), part.kind, ArrayRef(phases).take_front(evaluates ? 1 : 2)) /
+                            static_cast<double>(sizes.at().samples);
   }
 
   /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several. Of
@@ -486,13 +493,18 @@ private:
   MLIRContext &context;
   const RunConfig &run;
   const std::string target;
+  const bool evaluates;
   planner::Problem problem;
 };
 
 } // namespace
 
 std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target) {
-  return Profiler(context, run, target).profile();
+  if (run.runMode != "eval")
+    return Profiler(context, run, target, /*evaluates=*/false).profile();
+  RunConfig training = run; // forward is read off it
+  training.runMode = "train";
+  return Profiler(context, training, target, /*evaluates=*/true).profile();
 }
 
 } // namespace espalier

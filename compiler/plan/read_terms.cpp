@@ -451,10 +451,10 @@ bool readsInputs(ModuleOp module, StringRef segment) {
   return false;
 }
 
-double readFlops(ModuleOp fused, StringRef segment) {
+double readFlops(ModuleOp fused, StringRef segment, ArrayRef<StringRef> phases) {
   double flops = 0;
-  for (const char *phase : {".none.forward", ".none.backward"})
-    fused.lookupSymbol<func::FuncOp>((segment + phase).str()).walk([&](Operation *op) {
+  for (StringRef phase : phases)
+    fused.lookupSymbol<func::FuncOp>((segment + ".none." + phase).str()).walk([&](Operation *op) {
       auto costed = dyn_cast<CostedOp>(op);
       if (costed && costed.isExpensive())
         flops += costed.flops();

@@ -25,7 +25,8 @@ planner::Monomial readInputBytes(mlir::ModuleOp module, const SizeReader &sizes)
 /// Whether any function of a segment reads an input.
 bool readsInputs(mlir::ModuleOp module, llvm::StringRef segment);
 
-/// Floating-point operations of matrix products and attention in forward and backward of one micro-batch on one rank.
-double readFlops(mlir::ModuleOp fused, llvm::StringRef segment);
+/// Floating-point operations of matrix products and attention in the given phases ("forward", "backward") of one
+/// micro-batch on one rank.
+double readFlops(mlir::ModuleOp fused, llvm::StringRef segment, llvm::ArrayRef<llvm::StringRef> phases);
 
 } // namespace espalier

@@ -99,11 +99,17 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   module->setAttr("exec.optimizer", optimizerAttribute(b, run));
   if (run.runMode == "predict")
     module->setAttr("exec.generation", b.getUnitAttr());
+  if (run.runMode == "eval")
+    module->setAttr("exec.evaluation", b.getUnitAttr());
   for (const SegmentDescription &segment : run.model.segments)
     for (const std::string &name : {segment.kind, segment.kind + ".decode"}) // generation has no joint function
       if (auto function = module.lookupSymbol<func::FuncOp>(name))
         function->setAttr("model.parameters", parametersAttribute(b, segment));
 }
+
+bool generates(ModuleOp module) { return module->hasAttr("exec.generation"); }
+
+bool trains(ModuleOp module) { return !generates(module) && !module->hasAttr("exec.evaluation"); }
 
 planner::Plan readPlan(ModuleOp module) {
   planner::Plan plan;

@@ -14,6 +14,11 @@ namespace espalier {
 /// Sets these attributes, and on each segment `model.parameters`: what a parameter's argument does not say of it.
 void setRunAttributes(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan);
 
+/// Whether the module is of `run_mode: predict`: prefill and decode in place of a step.
+bool generates(mlir::ModuleOp module);
+/// Whether it has a backward pass and an optimizer: neither generation nor an evaluation has them.
+bool trains(mlir::ModuleOp module);
+
 /// The plan, as far as passes behind the partition need it. Its mesh is that of `dist.mesh`.
 planner::Plan readPlan(mlir::ModuleOp module);
 

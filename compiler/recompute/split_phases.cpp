@@ -5,6 +5,7 @@
 // in two by the same means: what only gradients of weights need is a phase of its own, and what crosses is saved again.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
+#include "compiler/plan/run_attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
@@ -331,7 +332,17 @@ public:
       : joint(joint), body(joint.getBody().front()), keepCollectives(keepCollectives), sliceAxes(sliceAxes),
         mesh(mesh) {}
 
-  LogicalResult run() {
+  /// Without backward there is an evaluation alone.
+  LogicalResult run(bool hasBackward) {
+    if (hasBackward && failed(emitPolicies()))
+      return failure();
+    emitEvaluation(Phases(joint, Policy::Full, /*keepCollectives=*/false));
+    joint.erase();
+    return success();
+  }
+
+private:
+  LogicalResult emitPolicies() {
     auto policies = joint->getAttrOfType<ArrayAttr>("model.recompute");
     OpBuilder b(joint);
     if (!policies)
@@ -350,12 +361,9 @@ public:
       if (!weight.isEmpty())
         emitWeight(phases, weight, prefix + ".weight");
     }
-    emitEvaluation(Phases(joint, Policy::Full, /*keepCollectives=*/false));
-    joint.erase();
     return success();
   }
 
-private:
   static std::optional<Policy> policyOf(StringRef name) {
     return llvm::StringSwitch<std::optional<Policy>>(name)
         .Case("none", Policy::None)
@@ -520,9 +528,10 @@ struct SplitPhasesPass : impl::SplitPhasesBase<SplitPhasesPass> {
     bool keepCollectives = getOperation()->hasAttr("dist.keep_collectives");
     auto sliceAxes = getOperation()->getAttrOfType<ArrayAttr>("dist.slice_inputs");
     auto mesh = getOperation()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+    bool hasBackward = trains(getOperation());
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
       if (function->hasAttr("model.segment") &&
-          failed(SegmentSplitter(function, keepCollectives, sliceAxes, mesh).run()))
+          failed(SegmentSplitter(function, keepCollectives, sliceAxes, mesh).run(hasBackward)))
         return signalPassFailure();
   }
 };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstring>
 #include <ctime>
 #include <linux/futex.h>
 #include <new>
@@ -39,12 +38,6 @@ public:
 private:
   Board &board;
 };
-
-template <size_t Size> void write(std::array<char, Size> &to, const std::string &from) {
-  size_t length = std::min(from.size(), Size - 1);
-  std::memcpy(to.data(), from.data(), length);
-  to[length] = 0;
-}
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t),
               "the futex is the number itself");
@@ -86,14 +79,7 @@ void Board::sleep(int rank, uint32_t seen) {
 
 void Board::abort(const Failure &failure) noexcept {
   if (!first.isClaimed.exchange(true, std::memory_order_acq_rel)) {
-    first.rank = failure.rank;
-    first.stage = failure.stage;
-    first.step = failure.step;
-    first.isEcho = failure.isEcho;
-    write(first.action, failure.action);
-    write(first.subprogram, failure.subprogram);
-    write(first.op, failure.op);
-    write(first.message, failure.message);
+    pack(failure, first.failure);
     first.isWritten.store(true, std::memory_order_release);
   }
   isStopped.store(true, std::memory_order_seq_cst);
@@ -104,16 +90,7 @@ void Board::abort(const Failure &failure) noexcept {
 std::optional<Failure> Board::failure() const {
   if (!first.isWritten.load(std::memory_order_acquire))
     return std::nullopt;
-  Failure failure;
-  failure.rank = first.rank;
-  failure.stage = first.stage;
-  failure.step = first.step;
-  failure.isEcho = first.isEcho;
-  failure.action = first.action.data();
-  failure.subprogram = first.subprogram.data();
-  failure.op = first.op.data();
-  failure.message = first.message.data();
-  return failure;
+  return unpack(first.failure);
 }
 
 Group *Board::findGroup(std::span<const int> members, uint32_t queue, SharedMemory &memory) {

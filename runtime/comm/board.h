@@ -6,13 +6,13 @@
 #pragma once
 
 #include "runtime/comm/collectives.h"
+#include "runtime/comm/packed_failure.h"
 #include "runtime/launch/notices.h"
 #include "runtime/launch/status_page.h"
 
 #include <array>
 #include <atomic>
 #include <optional>
-#include <string>
 
 namespace espalier::rt {
 
@@ -60,14 +60,10 @@ struct alignas(64) Bell {
   std::atomic<uint32_t> rings{0}, sleepers{0};
 };
 
-/// The first failure, with texts cut where they do not fit.
+/// The first failure.
 struct FailureRecord {
   std::atomic<bool> isClaimed{false}, isWritten{false};
-  int rank = -1, stage = -1;
-  int64_t step = -1;
-  bool isEcho = false;
-  std::array<char, 512> action{}, subprogram{}, op{};
-  std::array<char, 8192> message{};
+  PackedFailure failure;
 };
 
 struct Board {

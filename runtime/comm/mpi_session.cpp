@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fmt/format.h>
 #include <thread>
 
@@ -15,35 +14,6 @@ constexpr int firstCollectiveTag = firstLineTag + lines;
 
 /// How long ranks that have stopped wait for others: where their launchers tell all of the stop, not for their news.
 constexpr std::chrono::milliseconds patience{1500}, patienceOfTold{200};
-
-template <size_t Size> void write(std::array<char, Size> &to, const std::string &from) {
-  size_t length = std::min(from.size(), Size - 1);
-  std::memcpy(to.data(), from.data(), length);
-  to[length] = 0;
-}
-
-/// A text that came in a message: it may lack its end.
-template <size_t Size> std::string read(const std::array<char, Size> &from) {
-  return {from.begin(), std::ranges::find(from, 0)};
-}
-
-FailureMessage pack(const Failure &failure) {
-  FailureMessage message{};
-  message.rank = failure.rank;
-  message.stage = failure.stage;
-  message.step = failure.step;
-  message.isEcho = failure.isEcho;
-  write(message.action, failure.action);
-  write(message.subprogram, failure.subprogram);
-  write(message.op, failure.op);
-  write(message.message, failure.message);
-  return message;
-}
-
-Failure unpack(const FailureMessage &message) {
-  return {message.rank,     message.stage,         message.step,        read(message.action), read(message.subprogram),
-          read(message.op), read(message.message), message.isEcho != 0};
-}
 
 void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
@@ -172,7 +142,7 @@ void MpiWorld::Session::abort(const Failure &failure) noexcept {
     if (isStopped())
       return;
     first = failure;
-    told = pack(failure);
+    pack(failure, told);
     MpiMessages messages(context, /*isSynchronous=*/false);
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != rank)

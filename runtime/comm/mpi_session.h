@@ -3,21 +3,13 @@
 
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/mpi_messages.h"
+#include "runtime/comm/packed_failure.h"
 #include "runtime/comm/process_memory.h"
 
-#include <array>
 #include <deque>
 #include <list>
 
 namespace espalier::rt {
-
-/// A failure as a message, with texts cut where they do not fit.
-struct FailureMessage {
-  int rank, stage, isEcho;
-  int64_t step;
-  std::array<char, 512> action, subprogram, op;
-  std::array<char, 8192> message;
-};
 
 struct MpiWorld::Session {
   explicit Session(const World *host);
@@ -50,7 +42,7 @@ private:
   std::list<std::pair<std::vector<int>, MpiMessages>>
       announcements;                      ///< of groups numbered here, until they are through
   std::deque<std::vector<int>> announced; ///< of groups numbered elsewhere
-  FailureMessage heard, told;
+  PackedFailure heard, told;
   MpiMessages news; ///< into `heard`
 };
 

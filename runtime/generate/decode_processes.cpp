@@ -1,14 +1,12 @@
 #include "runtime/generate/decode_processes.h"
 
-#include "runtime/comm/mpi.h"
 #include "runtime/crash_report.h"
-#include "runtime/describe_place.h"
 #include "runtime/launch/processes.h"
 #include "runtime/memory_check.h"
 #include "runtime/train/failure_report.h"
+#include "runtime/train/mpi_rank.h"
 #include "runtime/train/run_processes.h"
-
-#include <fmt/format.h>
+#include "runtime/train/watched_run.h"
 
 namespace espalier::rt {
 namespace {
@@ -31,43 +29,48 @@ bool decodeAs(const Program &program, const StartingWeights &weights, const Rank
 
 } // namespace
 
-void decodeInProcesses(const Program &program, const StartingWeights &weights, int threads, const DecodingWork &work) {
+void decodeInProcesses(const Program &program, const StartingWeights &weights, const RunOptions &options,
+                       const DecodingWork &work) {
   int ranks = program.mesh().ranks();
-  requireMemory(program, threads, freeMemory(), ranks);
+  requireMemory(program, options.threads, freeMemory(), ranks);
   ShmWorld world(ranks, sharedBytesOf(program) + ranks * LogitsGather::bytes(program));
   std::vector<Process> processes = spawn(world, [&](int rank) {
     auto abort = [&](const Failure &failure) { world.abort(failure); };
     onCrash(abort);
     RankPlace place{.rank = rank,
-                    .threads = threads,
-                    .spins = spinsFor(ranks * threads),
+                    .threads = options.threads,
+                    .spins = spinsFor(ranks * options.threads),
                     .open = [&, rank] { return world.communicator(rank); },
                     .abort = abort,
                     .page = &world.page(rank)};
     return decodeAs(program, weights, place, work) ? 0 : 1;
   });
-  Supervision how;
-  how.describe = [&](int rank, Failure &failure) {
-    describePlace(program.plan(), program.mesh().stage(rank), world.page(rank), failure);
-  };
-  if (std::optional<Failure> failure = supervise(processes, world, how))
-    throw RankFailure(*failure, waitingRanks(program, world, /*first=*/0, failure->rank));
+  std::optional<RankFailure> failure = watchRun(program, options, world, processes, {});
+  if (!failure)
+    return;
+  writeFailureReport(program, options, *failure);
+  throw *failure;
 }
 
-void decodeOverMpi(const Program &program, const StartingWeights &weights, int threads, const DecodingWork &work) {
-  MpiWorld world;
-  if (int ranks = program.mesh().ranks(); world.ranks() != ranks)
-    throw PlanError(fmt::format("MPI has {} processes, the plan {} ranks; start as many", world.ranks(), ranks));
-  RankPlace place{.rank = world.rank(),
-                  .threads = threads,
-                  .open = [&] { return world.communicator(); },
-                  .abort = [&](const Failure &failure) { world.abort(failure); }};
-  if (decodeAs(program, weights, place, work))
-    return;
-  std::optional<Failure> failure = world.failure();
-  if (failure && failure->rank == world.rank())
-    throw RankFailure(*failure);
-  throw ReportedElsewhere(1);
+void decodeOverMpi(const Program &program, const StartingWeights &weights, const RunOptions &options,
+                   const DecodingWork &work) {
+  auto live = [&](MpiPlace &at) {
+    RankPlace place{.rank = at.world.rank(),
+                    .threads = options.threads,
+                    .open = [&] { return std::move(at.communicator); },
+                    .abort = at.abort,
+                    .page = &at.page};
+    bool isDone = decodeAs(program, weights, place, work);
+    if (isDone)
+      at.results.write({});
+    return isDone;
+  };
+  try {
+    launchMpiRank(program, options, live);
+  } catch (const RankFailure &failure) { // in the process that speaks
+    writeFailureReport(program, options, failure);
+    throw;
+  }
 }
 
 } // namespace espalier::rt

@@ -9,13 +9,17 @@
 namespace espalier::rt {
 
 GenerationSizes::GenerationSizes(const pb::Plan &plan)
-    : sequences(static_cast<uint32_t>(plan.settings().micro_batch_size())),
+    : ofReplica(static_cast<uint32_t>(plan.settings().micro_batch_size())),
+      sequences(ofReplica * static_cast<uint32_t>(dataReplicas(Mesh(plan.mesh())))),
       context(static_cast<int64_t>(plan.settings().sequence())),
       promptTokens(static_cast<int64_t>(plan.settings().prompt_tokens())),
       vocabulary(static_cast<int64_t>(plan.settings().vocabulary())) {}
 
 DecodingRank::DecodingRank(const Program &program, const RankPlace &place, const StartingWeights *weights)
-    : stage(program.plan().stages(program.mesh().stage(place.rank))), theCommunicator(place.open()),
+    : stage(program.plan().stages(program.mesh().stage(place.rank))),
+      sequences(GenerationSizes(program.plan()).ofReplica),
+      firstSequence(sequences * static_cast<uint32_t>(dataReplica(program.mesh(), place.rank))),
+      theCommunicator(place.open()),
       pool(place.threads, place.spins),
       device(program.backend().open(stage, {*theCommunicator, pool, place.spins, place.device})) {
   theExecutor.emplace(program, place.rank, *device, place.page);
@@ -39,13 +43,17 @@ void DecodingRank::fill(const pb::Exchange &exchange, uint32_t index, int64_t to
   std::string_view name = std::string_view(exchange.name()).substr(0, exchange.name().find('.'));
   std::span<std::byte> memory = theExecutor->exchange(index);
   std::vector<int32_t> values(memory.size() / sizeof(int32_t), name == "positions" ? -1 : 0);
-  for (const Feed &feed : feeds)
+  for (const Feed &feed : feeds) {
+    if (feed.sequence < firstSequence || feed.sequence >= firstSequence + sequences)
+      continue;
+    size_t sequence = feed.sequence - firstSequence;
     if (name == "rows")
-      values[feed.sequence] = static_cast<int32_t>(feed.tokens.size()) - 1;
+      values[sequence] = static_cast<int32_t>(feed.tokens.size()) - 1;
     else
       for (size_t i = 0; i < feed.tokens.size(); ++i)
-        values[feed.sequence * static_cast<size_t>(tokens) + i] =
+        values[sequence * static_cast<size_t>(tokens) + i] =
             name == "tokens" ? feed.tokens[i] : static_cast<int32_t>(feed.position + static_cast<int64_t>(i));
+  }
   std::memcpy(memory.data(), values.data(), memory.size());
 }
 
@@ -56,11 +64,12 @@ std::span<const std::byte> DecodingRank::logits() {
 
 void placeLogits(const Program &program, int rank, std::span<const std::byte> part, std::span<float> all) {
   GenerationSizes sizes(program.plan());
-  auto columns = static_cast<int64_t>(part.size() / sizeof(float)) / sizes.sequences;
+  auto columns = static_cast<int64_t>(part.size() / sizeof(float)) / sizes.ofReplica;
   int64_t first = columns * program.mesh().index(rank, TP);
   int64_t count = std::clamp<int64_t>(sizes.vocabulary - first, 0, columns);
-  for (int64_t sequence = 0; sequence < sizes.sequences && count > 0; ++sequence)
-    std::memcpy(&all[static_cast<size_t>(sequence * sizes.vocabulary + first)],
+  int64_t before = int64_t{sizes.ofReplica} * dataReplica(program.mesh(), rank);
+  for (int64_t sequence = 0; sequence < sizes.ofReplica && count > 0; ++sequence)
+    std::memcpy(&all[static_cast<size_t>((before + sequence) * sizes.vocabulary + first)],
                 part.data() + static_cast<size_t>(sequence * columns) * sizeof(float),
                 static_cast<size_t>(count) * sizeof(float));
 }

@@ -21,7 +21,8 @@ struct Feed {
 struct GenerationSizes {
   explicit GenerationSizes(const pb::Plan &plan);
 
-  uint32_t sequences;   ///< that it works on at once
+  uint32_t ofReplica;   ///< sequences that one replica works on
+  uint32_t sequences;   ///< of all replicas, one replica's behind the other's
   int64_t context;      ///< tokens that a sequence may have
   int64_t promptTokens; ///< of a sequence that prefill takes at most
   int64_t vocabulary;
@@ -35,8 +36,8 @@ public:
   /// Goes through an entry with all ranks: at most one feed for each sequence, room for `tokens` of each.
   void run(uint32_t entry, int64_t tokens, std::span<const Feed> feeds);
 
-  /// Those that the last entry left: [sequences, columns] of its part of the padded vocabulary; empty on ranks that
-  /// have none.
+  /// Those that the last entry left of the replica's sequences: [sequences, columns] of its part of the padded
+  /// vocabulary; empty on ranks that have none.
   std::span<const std::byte> logits();
 
   Communicator &communicator() { return *theCommunicator; }
@@ -46,13 +47,14 @@ private:
   void fill(const pb::Exchange &exchange, uint32_t index, int64_t tokens, std::span<const Feed> feeds);
 
   const pb::Stage &stage;
+  const uint32_t sequences, firstSequence; ///< of this rank's replica
   const std::unique_ptr<Communicator> theCommunicator;
   ThreadPool pool;
   std::unique_ptr<Device> device;
   std::optional<Executor> theExecutor;
 };
 
-/// Copies the part of the logits that `rank` has to their places in [sequences, vocabulary].
+/// Copies the part of the logits that `rank` has, of its replica's sequences, to their places in [sequences, vocabulary].
 void placeLogits(const Program &program, int rank, std::span<const std::byte> part, std::span<float> all);
 
 /// Bytes of the part that each rank of the last stage has.

@@ -3,6 +3,7 @@
 #include "runtime/launch/socket.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,7 +42,8 @@ Json jsonOf(const Member &member) {
           {"version", member.version},
           {"ranks", member.ranks},
           {"host", member.host},
-          {"pid", member.pid}};
+          {"pid", member.pid},
+          {"refusal", member.refusal}};
 }
 
 Member memberOf(const Json &json) {
@@ -49,9 +51,11 @@ Member memberOf(const Json &json) {
   try {
     Member member{json.at("plan").get<std::string>(), json.at("version").get<std::string>(),
                   json.at("ranks").get<std::vector<int>>(), json.at("host").get<std::string>(),
-                  json.at("pid").get<int64_t>()};
+                  json.at("pid").get<int64_t>(), json.at("refusal").get<std::string>()};
     bool areRanks = std::ranges::all_of(member.ranks, [](int rank) { return rank >= 0 && rank < mostRanks; });
-    if (!areRanks || member.host.size() > mostText || member.planHash.size() > mostText)
+    bool areTexts = std::ranges::all_of(std::array{&member.host, &member.planHash, &member.refusal},
+                                        [](const std::string *text) { return text->size() <= mostText; });
+    if (!areRanks || !areTexts)
       throw FrameError("describes itself with impossible ranks or names");
     return member;
   } catch (const nlohmann::json::exception &) {
@@ -148,6 +152,7 @@ struct ControlServer::State {
     Digest nonce;
     Clock::time_point since;
     std::optional<Member> member;
+    Member refused; ///< who it said that it is, where it was not let in
   };
 
   Socket listener;
@@ -155,6 +160,7 @@ struct ControlServer::State {
   std::vector<Member> all; ///< this one first
   int world;
   std::set<int> ranks; ///< that have somebody
+  std::set<int> come;  ///< those of whoever said who it is, let in or not
   std::map<int, Peer> peers;
   int next = 0;
 
@@ -168,7 +174,8 @@ struct ControlServer::State {
                  FrameOpener(joinKey(token, nonce), Direction::ToServer), std::nullopt, "", ""},
                 nonce,
                 Clock::now(),
-                std::nullopt};
+                std::nullopt,
+                {}};
       peer.connection.unsent =
           FrameSealer(helloKey(token), Direction::ToClient).seal({MessageKind::Hello, textOf(nonce)});
       peer.connection.flush();
@@ -179,6 +186,9 @@ struct ControlServer::State {
   /// Why a member cannot be one; empty where it can.
   std::string whyNot(const Member &member) const {
     const Member &own = all.front();
+    for (const Member *one : {&own, &member})
+      if (!one->refusal.empty())
+        return fmt::format("{} cannot take part: {}", one->host, one->refusal);
     if (member.version != own.version)
       return fmt::format("{} runs Espalier {}, the first host runs {}", member.host, member.version, own.version);
     if (member.planHash != own.planHash)
@@ -205,8 +215,10 @@ struct ControlServer::State {
     Digest session = sessionKey(token, peer.nonce, clientNonce);
     peer.connection.opener.changeKey(session);
     peer.connection.sealer.emplace(session, Direction::ToClient);
+    come.insert(member.ranks.begin(), member.ranks.end());
     if (std::string why = whyNot(member); !why.empty()) {
       peer.connection.send({MessageKind::Refusal, why});
+      peer.refused = member;
       throw FrameError(why);
     }
     peer.connection.send({MessageKind::Hello, ""}); // let in
@@ -241,8 +253,10 @@ struct ControlServer::State {
         continue;
       }
       ControlEvent event{peer.member ? ControlEvent::Lost : ControlEvent::Refused, entry->first, {}, {}, ""};
-      event.member = peer.member.value_or(Member{});
-      event.text = fmt::format("{} {}", peer.connection.address, peer.connection.error);
+      event.member = peer.member.value_or(peer.refused);
+      bool hasSaidWho = !peer.refused.ranks.empty(); // then the error names it
+      event.text = hasSaidWho ? peer.connection.error
+                              : fmt::format("{} {}", peer.connection.address, peer.connection.error);
       events.push_back(std::move(event));
       entry = peers.erase(entry);
     }
@@ -256,6 +270,7 @@ ControlServer::ControlServer(const Endpoint &endpoint, std::string token, Member
   state->listener = listenAt(endpoint);
   state->token = std::move(token);
   state->ranks.insert(own.ranks.begin(), own.ranks.end());
+  state->come = state->ranks;
   state->all.push_back(std::move(own));
   state->world = world;
 }
@@ -265,6 +280,8 @@ ControlServer::~ControlServer() = default;
 uint16_t ControlServer::port() const { return portOf(state->listener); }
 
 bool ControlServer::isComplete() const { return static_cast<int>(state->ranks.size()) == state->world; }
+
+bool ControlServer::haveAllCome() const { return static_cast<int>(state->come.size()) >= state->world; }
 
 std::vector<Member> ControlServer::members() const { return state->all; }
 

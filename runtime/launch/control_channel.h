@@ -37,6 +37,7 @@ struct Member {
   std::vector<int> ranks;        ///< that it starts
   std::string host;
   int64_t pid = 0;
+  std::string refusal = ""; ///< why its ranks cannot run; empty where they can
   bool operator==(const Member &) const = default;
 };
 
@@ -46,7 +47,7 @@ struct ControlEvent {
     Joined,   ///< `peer` is a member now
     Received, ///< `message` from `peer`
     Lost,     ///< the connection of a member has ended; `text` says how
-    Refused,  ///< somebody was not let in; `text` says who and why
+    Refused,  ///< somebody was not let in; `text` says who and why, `member` who it was where it knows the token
   };
   Kind kind = Received;
   int peer = -1; ///< a number of the server's; -1 at a client
@@ -59,7 +60,8 @@ struct ControlEvent {
 class ControlServer {
 public:
   /// Listens on the endpoint's address alone (port 0: any free one). `own` is the first host's launcher itself: others
-  /// must run its plan, with none of its ranks, all below `world`. Throws ChannelError.
+  /// must run its plan, with none of its ranks, all below `world`. Where `own` has a refusal nobody is let in: all are
+  /// told why. Throws ChannelError.
   ControlServer(const Endpoint &endpoint, std::string token, Member own, int world);
   ~ControlServer();
 
@@ -70,6 +72,8 @@ public:
   std::vector<ControlEvent> poll(Milliseconds wait);
   /// Whether every rank is somebody's.
   bool isComplete() const;
+  /// Whether every rank's launcher has come, let in or not.
+  bool haveAllCome() const;
   /// All members, this one first, then as they came.
   std::vector<Member> members() const;
   void send(int peer, const Message &message);
@@ -84,7 +88,7 @@ private:
 class ControlClient {
 public:
   /// Connects and joins, trying again until `timeout` while nobody listens. Throws ChannelError: nobody there, another
-  /// token, or refused, with the server's reason.
+  /// token, or refused, with the server's reason; so is one whose ranks cannot run.
   ControlClient(const Endpoint &endpoint, std::string token, const Member &own, Milliseconds timeout);
   ~ControlClient();
 

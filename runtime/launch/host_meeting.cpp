@@ -122,11 +122,11 @@ void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
   for (int rank : ranks)
     missing.erase(rank);
   // Told once all have come, or those that come later would wait for nobody.
-  std::string fault;
+  Fault fault{own.refusal};
   while (!missing.empty()) {
     pause(listener.number(), ask);
-    if (Clock::now() > end && fault.empty())
-      fault = fmt::format("rank {} has not come: {} of {} ranks of this host have", *missing.begin(),
+    if (Clock::now() > end && fault.text.empty())
+      fault.text = fmt::format("rank {} has not come: {} of {} ranks of this host have", *missing.begin(),
                           topology.world - missing.size(), topology.world);
     if (Clock::now() > end)
       break;
@@ -135,17 +135,19 @@ void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
       continue;
     Guest guest = welcome(std::move(socket), own, fault);
     for (int rank : guest.ranks)
-      if (missing.erase(rank) == 0 && fault.empty())
-        fault = fmt::format("two processes say that they are rank {}", rank);
+      if (missing.erase(rank) == 0 && fault.text.empty())
+        fault.text = fmt::format("two processes say that they are rank {}", rank);
     if (!guest.ranks.empty())
       guests.push_back(std::move(guest));
   }
-  if (!fault.empty())
-    throw LaunchError(fault);
+  if (fault.isToldThere)
+    throw ReportedElsewhere(2);
+  if (!fault.text.empty())
+    throw LaunchError(fault.text);
 }
 
 /// Who is there; without ranks where it has gone again. The first fault stays.
-HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, std::string &fault) {
+HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, Fault &fault) {
   timeval second{1, 0}; // who connects says at once who it is
   setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
   std::optional<Packet> packet = receive(socket);
@@ -157,8 +159,10 @@ HostMeeting::Guest HostMeeting::welcome(Socket socket, const Member &own, std::s
   } catch (const std::exception &) {
     return {};
   }
-  if (fault.empty() && (member.version != own.version || member.planHash != own.planHash))
-    fault = fmt::format("rank {} has another plan (hash {}, rank 0's is {}); give all the same file",
+  if (fault.text.empty() && !member.refusal.empty())
+    fault = {member.refusal, /*isToldThere=*/true};
+  if (fault.text.empty() && (member.version != own.version || member.planHash != own.planHash))
+    fault.text = fmt::format("rank {} has another plan (hash {}, rank 0's is {}); give all the same file",
                         fmt::join(member.ranks, ", "), member.planHash, own.planHash);
   return {std::move(socket), member.ranks};
 }

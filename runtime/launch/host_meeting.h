@@ -13,8 +13,9 @@ namespace espalier::rt::launch {
 class HostMeeting {
 public:
   /// The process with rank 0 waits for the others, the others for it, for `patience` at most. `stopSignal`: asked
-  /// meanwhile, may be empty. Throws LaunchError where somebody does not come or means another run, and
-  /// ReportedElsewhere where the first process has said so or a signal came.
+  /// meanwhile, may be empty. Throws LaunchError where somebody does not come or means another run, or `own` is refused
+  /// something at the first, and ReportedElsewhere where the first process has said so, another one is refused something,
+  /// or a signal came.
   HostMeeting(const Topology &topology, const Member &own, Milliseconds patience, std::function<int()> stopSignal = {});
   ~HostMeeting();
 
@@ -39,7 +40,11 @@ private:
   };
   void receiveGuests(const Topology &topology, const Member &own);
   void visitFirst(const Topology &topology, const Member &own);
-  Guest welcome(Socket socket, const Member &own, std::string &fault);
+  struct Fault {
+    std::string text;
+    bool isToldThere = false; ///< the process that has it says so
+  };
+  Guest welcome(Socket socket, const Member &own, Fault &fault);
   bool pause(int handle, int milliseconds);
 
   std::vector<int> ranks; ///< of this process

@@ -24,7 +24,8 @@ std::string printFailure(const Failure &failure, const std::map<int, std::string
     list.push_back({rank, transfer});
   Json json = {{"rank", failure.rank},     {"stage", failure.stage},           {"step", failure.step},
                {"action", failure.action}, {"subprogram", failure.subprogram}, {"op", failure.op},
-               {"message", failure.message}, {"echo", failure.isEcho},         {"waiting", list}};
+               {"message", failure.message}, {"echo", failure.isEcho},         {"end_signal", failure.endSignal},
+               {"waiting", list}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -48,6 +49,7 @@ std::pair<Failure, std::map<int, std::string>> parseFailure(const std::string &t
     failure.op = json.at("op");
     failure.message = json.at("message");
     failure.isEcho = json.at("echo");
+    failure.endSignal = json.at("end_signal");
     return {failure, parseWaits(json.at("waiting"))};
   } catch (const nlohmann::json::exception &error) {
     throw FrameError(fmt::format("tells of a failure in unknown words: {}", error.what()));
@@ -138,7 +140,7 @@ void Launchers::hear(const ControlEvent &event) {
     miss(event.peer, peers[event.peer].member, event.text);
     break;
   case ControlEvent::Refused:
-    fmt::print(stderr, "espalier: warning: not let into this run: {}\n", event.text);
+    refuse(event);
     break;
   }
 }
@@ -204,6 +206,19 @@ void Launchers::miss(int number, const Member &member, const std::string &how) {
   failure.rank = member.ranks.empty() ? 0 : member.ranks.front();
   failure.message = fmt::format("its launcher on {} is lost: {}",
                                 member.pid ? fmt::format("{} (process {})", member.host, member.pid) : member.host, how);
+  verdict.consider(failure);
+}
+
+/// A host of this run that is not let in is missed by all ranks, unless they are complete without it. Strangers do not
+/// know the token, and end nothing.
+void Launchers::refuse(const ControlEvent &event) {
+  if (event.member.ranks.empty() || isRosterTold) {
+    fmt::print(stderr, "espalier: warning: not let into this run: {}\n", event.text);
+    return;
+  }
+  Failure failure;
+  failure.rank = event.member.ranks.front();
+  failure.message = event.text;
   verdict.consider(failure);
 }
 

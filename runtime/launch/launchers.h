@@ -64,6 +64,8 @@ public:
 
   /// Whether all ranks of the run have a launcher that was heard of.
   bool isComplete() const { return !roster.empty(); }
+  /// At the first one: whether all have come, let in or not.
+  bool haveAllCome() const { return !server || server->haveAllCome(); }
   /// At the first one: the ranks that have none, in words.
   std::string missing() const;
 
@@ -78,6 +80,7 @@ private:
   void greet(int peer, const Member &member);
   void hearMessage(int from, const Message &message);
   void miss(int peer, const Member &member, const std::string &how);
+  void refuse(const ControlEvent &event);
   void countSilence();
   void carryNotices();
   void carry(int from, const Message &notice);

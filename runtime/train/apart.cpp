@@ -30,9 +30,9 @@ void requireNone(Agreement &agreement, int rank, const std::optional<Refusal> &o
 } // namespace
 
 void prepareApart(std::optional<PreparedRun> &prepared, const Program &program, const RunOptions &options,
-                  Agreement &agreement, int rank) {
+                  Agreement &agreement, int rank, const std::optional<RunData> &data) {
   ProcessPlace place{.hostRanks = options.hostRanks(program.mesh().ranks()), .hasFirst = rank == 0};
-  auto prepare = [&] { prepared.emplace(program, options, place); };
+  auto prepare = [&] { prepared.emplace(program, options, place, data); };
   requireNone(agreement, rank, rank == 0 ? refusalOf(prepare) : std::nullopt);
   bool hasToken = prepared && prepared->checkpoints;
   place.token = agreement.first(rank > 0 ? "" : hasToken ? prepared->checkpoints->token() : "none");

@@ -38,8 +38,8 @@ private:
   bool hasBar = false;   ///< the cursor stands behind a progress bar
 };
 
-/// FLOP/s that `threads` threads of this machine reach in an f32 matrix product, measured for some
-/// 50 ms.
+/// FLOP/s that `threads` threads of this machine reach in an f32 matrix product, the best of three
+/// measurements within some 80 ms.
 double measurePeakFlops(int threads);
 
 } // namespace espalier::rt

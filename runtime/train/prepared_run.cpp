@@ -93,11 +93,12 @@ std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOpti
   return std::make_unique<StartingWeights>(program, from, run);
 }
 
-/// Peak FLOP/s of this host's ranks; 0 where they are not known or nobody asks.
+/// Peak FLOP/s of all ranks, where other hosts are as fast as this one; 0 where they are not known or nobody asks.
 double peakFlops(const Program &program, int threads, const ProcessPlace &place) {
   if (!place.token.empty() || program.plan().target() != "cpu" || program.plan().settings().flops_per_step() <= 0)
     return 0;
-  return measurePeakFlops(std::min(cores(), place.hostRanks * threads));
+  double hosts = static_cast<double>(program.mesh().ranks()) / place.hostRanks;
+  return hosts * measurePeakFlops(std::min(cores(), place.hostRanks * threads));
 }
 
 /// Those of a process without rank 0 write nothing.
@@ -112,16 +113,24 @@ RunOptions optionsAt(const ProcessPlace &place, const RunOptions &wanted) {
 
 } // namespace
 
-PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const ProcessPlace &place)
+RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place) {
+  if (!place.isMemoryChecked)
+    requireMemory(program, threadsPerRank(options.threads, place.hostRanks), freeMemory(), place.hostRanks);
+  RunData data{openTraining(program, options), nullptr};
+  bool isOne = isForEvaluation(program.plan().settings()) && !options.heldOut;
+  data.heldOut = isOne ? data.training : openHeldOut(program, options);
+  return data;
+}
+
+PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const ProcessPlace &place,
+                         const std::optional<RunData> &opened)
     : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
       spins(spinsFor(place.hostRanks * threads)),
-      training((requireMemory(program, threads, freeMemory(), place.hostRanks), openTraining(program, wanted))),
-      heldOut(isForEvaluation(program.plan().settings()) && !wanted.heldOut ? training : openHeldOut(program, wanted)),
+      data(opened ? *opened : openData(program, wanted, place)),
       start(openStart(program, wanted, place.token)),
-      checkpoints(openCheckpoints(program, wanted, place.token)), context{program,           options, *training,
-                                                                          heldOut.get(),     0,       Metrics(options),
-                                                                          Gatherer(program), {},      checkpoints.get(),
-                                                                          start.get(),       {}} {
+      checkpoints(openCheckpoints(program, wanted, place.token)),
+      context{program, options, *data.training,    data.heldOut.get(), 0,           Metrics(options), Gatherer(program),
+              {},      checkpoints.get(), start.get(),        {}} {
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   context.peakFlops = peakFlops(program, threads, place);
 }

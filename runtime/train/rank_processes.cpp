@@ -35,11 +35,17 @@ void requireRecordsOnly(const RunOptions &options) {
                     "--comm local");
 }
 
-launch::Member memberOf(const Program &program, const std::vector<int> &ranks) {
+launch::Member describeProcess(const std::vector<int> &ranks) {
   char name[256] = {};
+  return {.ranks = ranks, .host = gethostname(name, sizeof name - 1) == 0 ? name : "", .pid = getpid()};
+}
+
+launch::Member memberOf(const Program &program, const std::vector<int> &ranks) {
   std::string bytes = planFileBytes(program.plan());
-  return {checksumText(std::as_bytes(std::span(bytes))), program.plan().compiler(), ranks,
-          gethostname(name, sizeof name - 1) == 0 ? name : "", getpid()};
+  launch::Member own = describeProcess(ranks);
+  own.planHash = checksumText(std::as_bytes(std::span(bytes)));
+  own.version = program.plan().compiler();
+  return own;
 }
 
 } // namespace espalier::rt

@@ -18,7 +18,11 @@ void requireDevices(const Program &program, const RunOptions &options, std::span
 /// Throws PlanError for what processes cannot bring home.
 void requireRecordsOnly(const RunOptions &options);
 
-/// What this launcher of `ranks` says of itself to the others.
+/// What a launcher of `ranks` says of itself to the others: who it is, and which plan it has.
+launch::Member describeProcess(const std::vector<int> &ranks);
 launch::Member memberOf(const Program &program, const std::vector<int> &ranks);
+
+/// How long processes that were started apart wait for each other.
+constexpr launch::Milliseconds startTogether{60000};
 
 } // namespace espalier::rt

@@ -4,6 +4,7 @@
 #include "runtime/comm/hosts.h"
 #include "runtime/crash_report.h"
 #include "runtime/train/apart.h"
+#include "runtime/train/decline.h"
 #include "runtime/train/failure_report.h"
 #include "runtime/train/rank.h"
 #include "runtime/train/rank_processes.h"
@@ -18,8 +19,8 @@
 namespace espalier::rt {
 namespace {
 
-/// How long hosts wait for each other to start, and at the end for the others' last words.
-constexpr launch::Milliseconds startTogether{60000}, endTogether{2000};
+/// How long hosts wait at the end for the others' last words.
+constexpr launch::Milliseconds endTogether{2000};
 
 class HostsRun {
 public:
@@ -41,6 +42,7 @@ private:
   launch::Launchers launchers;
   std::deque<launch::RankLine> lines; ///< the ranks' ends
   std::deque<ResultFile> results;     ///< by rank of this process
+  std::optional<RunData> data;
   std::optional<PreparedRun> prepared;
 };
 
@@ -69,8 +71,12 @@ HostsRun::HostsRun(const Program &program, const RunOptions &options)
       host(static_cast<int>(topology.ranks.size()), sharedBytes(program, topology.ranks.size()),
            topology.ranks.front()),
       launchers([this] { return std::optional(meeting()); }, host.notices(), patience) {
-  requireRecordsOnly(options);
-  requireDevices(program, options, topology.ranks);
+  orDecline(options, [&] {
+    requireRecordsOnly(options);
+    requireDevices(program, options, topology.ranks);
+    // Once for all ranks of this process: they are forked from it.
+    data = openData(program, options, {.hostRanks = options.hostRanks(topology.world)});
+  });
   shareStopSignal();
   meet();
   std::vector<launch::RankLine> own;
@@ -93,7 +99,8 @@ launch::Meeting HostsRun::meeting() const {
   return meeting;
 }
 
-/// Until all ranks have a launcher. What is wrong here is the user's to mend: no rank has begun.
+/// Until all ranks have a launcher. What is wrong here is the user's to mend: no rank has begun. Who comes after that
+/// hears of it too, or it would wait for nobody.
 void HostsRun::meet() {
   auto signal = [&] { return options.stopSignal ? options.stopSignal() : 0; };
   auto isOver = [&] { return launchers.isComplete() || launchers.failure() || signal() != 0; };
@@ -101,8 +108,14 @@ void HostsRun::meet() {
   takeTurns(launchers, patience, looksIn(startTogether), isOver);
   if (int received = signal())
     throw ReportedElsewhere(128 + received);
-  if (std::optional<Failure> failure = launchers.failure())
-    throw PlanError(failure->message);
+  if (std::optional<Failure> failure = launchers.failure()) {
+    PlanError error(failure->message);
+    if (launchers.haveAllCome())
+      throw error;
+    printAtOnce(error);
+    takeTurns(launchers, patience, looksIn(startTogether), [&] { return launchers.haveAllCome() || signal() != 0; });
+    throw ReportedElsewhere(2);
+  }
   if (!launchers.isComplete())
     throw PlanError(fmt::format("ranks {} have not come within {} seconds: has every host been started, with this "
                                 "rendezvous ({})?",
@@ -114,7 +127,7 @@ int HostsRun::runProcess(size_t index) {
   int rank = topology.ranks[index];
   std::unique_ptr<Communicator> communicator = openHosts(host, rank, topology.world, std::move(lines[index]));
   Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
-  prepareApart(prepared, program, options, agreement, rank);
+  prepareApart(prepared, program, options, agreement, rank, data);
   bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins,
                                             deviceOf(options, rank), [&] { return std::move(communicator); },
                                             [&](const Failure &failure) { host.abort(failure); }, [] {},

@@ -1,143 +1,29 @@
-// Every process that mpirun or srun started forks its rank and watches it, so that a rank that was killed or stopped is
-// told by somebody who lives. The ranks talk over MPI; their launchers talk over the control channel, whose address and
-// token rank 0 says to all ranks as soon as MPI has begun.
-//
 // Every rank opens what the run needs for itself. Rank 0 does it first, as it holds the checkpoints' folder; what any
 // rank is refused ends all of them, and one says why.
-#include "runtime/comm/mpi.h"
-#include "runtime/crash_report.h"
-#include "runtime/launch/channel_address.h"
-#include "runtime/launch/mpi_daemon.h"
+#include "runtime/status.h"
 #include "runtime/train/apart.h"
-#include "runtime/train/failure_report.h"
-#include "runtime/train/rank.h"
-#include "runtime/train/rank_processes.h"
+#include "runtime/train/mpi_rank.h"
 #include "runtime/train/run_processes.h"
-#include "runtime/train/stop.h"
 #include "runtime/train/watched_run.h"
 
-#include <algorithm>
-#include <fmt/format.h>
-#include <unistd.h>
-
 namespace espalier::rt {
-namespace {
-
-/// What a launcher and its rank share besides the rank's page: none of the rank's operands.
-constexpr size_t sharedBytes = size_t{1} << 16;
-constexpr const char *tokenNotice = ".token";
-
-/// The life of one rank, in a process of its own.
-class MpiRank {
-public:
-  MpiRank(const Program &program, const RunOptions &options, ShmWorld &host, const ResultFile &results)
-      : program(program), options(options), host(host), results(results) {}
-
-  int run() {
-    return runTold(results, [&] { return work(); });
-  }
-
-private:
-  int work();
-  void tellChannel(Agreement &agreement, int rank);
-
-  const Program &program;
-  const RunOptions &options;
-  ShmWorld &host;
-  const ResultFile &results;
-  std::optional<PreparedRun> prepared;
-};
-
-int MpiRank::work() {
-  onCrash([&](const Failure &failure) { host.abort(failure); });
-  MpiWorld world(&host);
-  int rank = world.rank(), ranks = program.mesh().ranks();
-  if (world.ranks() != ranks)
-    throw PlanError(fmt::format("MPI has {} processes, the plan {} ranks; start as many", world.ranks(), ranks));
-  std::unique_ptr<Communicator> communicator = world.communicator();
-  Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
-  tellChannel(agreement, rank);
-  prepareApart(prepared, program, options, agreement, rank);
-  auto abort = [&](const Failure &failure) {
-    host.abort(failure);
-    world.abort(failure);
-  };
-  bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, {rank},
-                                            [&] { return std::move(communicator); }, abort, [] {}, &host.page(0)});
-  if (std::optional<Failure> heard = world.failure())
-    host.abort(*heard); // or the launcher would take this rank's end for the first failure
-  if (isDone)
-    leaveResult(*prepared, rank, results);
-  return isDone ? 0 : 1;
-}
-
-/// The address and the token of the control channel, from rank 0's launcher to all others.
-void MpiRank::tellChannel(Agreement &agreement, int rank) {
-  std::string mine;
-  if (rank == 0)
-    mine = host.notices().find(launch::channelNotice).value_or("") + " " +
-           host.notices().find(tokenNotice).value_or("");
-  std::string told = agreement.first(mine);
-  size_t end = told.find(' ');
-  if (rank == 0)
-    return;
-  host.notices().post(tokenNotice, told.substr(end + 1));
-  host.notices().post(launch::channelNotice, told.substr(0, end));
-}
-
-std::string makeToken() {
-  std::string token;
-  for (uint8_t byte : launch::makeNonce())
-    token += fmt::format("{:02x}", byte);
-  return token;
-}
-
-/// Where launchers meet: the first one says so itself, others hear it from their ranks.
-std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
-  launch::Meeting meeting{.own = memberOf(program, {host.firstRank()}), .world = program.mesh().ranks()};
-  meeting.isFirst = host.firstRank() == 0;
-  std::optional<std::string> token = host.notices().find(tokenNotice), address;
-  if (!meeting.isFirst)
-    address = host.notices().find(launch::channelNotice);
-  else if (options.topology && !options.topology->rendezvous.empty())
-    address = options.topology->rendezvous;
-  else
-    address = launch::channelHost(launch::environmentOfProcess(), meeting.own.host) + ":0";
-  if (!token || !address)
-    return std::nullopt;
-  meeting.token = *token;
-  meeting.endpoint = launch::parseEndpoint(*address);
-  return meeting;
-}
-
-} // namespace
 
 RunResult runOverMpi(const Program &program, const RunOptions &options) {
   if (options.keepGradients || options.keepParameters)
     throw PlanError("--dump-gradients and --dump-parameters gather in one process; run without mpirun");
-  int rank = options.topology ? options.topology->ranks.front()
-                              : launch::launchedRank(launch::environmentOfProcess());
-  ShmWorld host(/*ranks=*/1, sharedBytes, rank);
-  ResultFile results;
-  shareStopSignal();
-  launch::Launchers launchers([&] { return meetingOf(program, options, host); }, host.notices(),
-                              launcherPatienceOf(options));
-  if (rank == 0) {
-    host.notices().post(tokenNotice, makeToken());
-    launchers.turn(/*isLook=*/false); // listens, before the rank asks where
-  }
-  std::vector<Process> processes =
-      spawn(host, [&](int) { return MpiRank(program, options, host, results).run(); });
-  std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
-  if (!failure)
-    return resultOf(results);
-  if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())
-    launch::endDaemonBehind(getppid());
-  if (launchers.speaks())
-    throw *failure;
-  writeFailureReport(program, options, *failure);
-  awaitSpeaker(launchers, patienceOf(options));
-  throw ReportedElsewhere(1);
+  return launchMpiRank(program, options, [&](MpiPlace &place) {
+    int rank = place.world.rank();
+    auto kept = std::make_shared<std::optional<PreparedRun>>();
+    place.kept = kept;
+    std::optional<PreparedRun> &prepared = *kept;
+    prepareApart(prepared, program, options, place.agreement, rank);
+    bool isDone = runRank(prepared->context, {rank, /*isFirstHere=*/true, prepared->threads, prepared->spins, {rank},
+                                              [&] { return std::move(place.communicator); }, place.abort, [] {},
+                                              &place.page});
+    if (isDone)
+      leaveResult(*prepared, rank, place.results);
+    return isDone;
+  });
 }
 
 } // namespace espalier::rt

@@ -4,6 +4,7 @@
 
 #include "runtime/crash_report.h"
 #include "runtime/launch/host_meeting.h"
+#include "runtime/train/decline.h"
 #include "runtime/train/failure_report.h"
 #include "runtime/train/prepared_run.h"
 #include "runtime/train/rank.h"
@@ -18,9 +19,6 @@
 
 namespace espalier::rt {
 namespace {
-
-/// How long processes that were started apart wait for each other.
-constexpr launch::Milliseconds startTogether{60000};
 
 /// Ranks of this host, a part of which this process has, together with others that were started beside it.
 class HostRun {
@@ -54,8 +52,10 @@ std::vector<int> ranksOf(const Program &program, const RunOptions &options) {
 
 HostRun::HostRun(const Program &program, const RunOptions &options)
     : program(program), options(options), ranks(ranksOf(program, options)) {
-  requireRecordsOnly(options);
-  requireDevices(program, options, ranks);
+  orDecline(options, [&] {
+    requireRecordsOnly(options);
+    requireDevices(program, options, ranks);
+  });
   shareStopSignal();
   if (options.topology && !options.topology->meeting.empty())
     meeting.emplace(*options.topology, memberOf(program, ranks), startTogether, options.stopSignal);
@@ -81,7 +81,10 @@ void HostRun::visit() {
   world = ShmWorld::join(gift.file);
   try {
     prepared.emplace(program, options,
-                     ProcessPlace{.hostRanks = program.mesh().ranks(), .token = gift.words, .hasFirst = false});
+                     ProcessPlace{.hostRanks = program.mesh().ranks(),
+                                  .token = gift.words,
+                                  .hasFirst = false,
+                                  .isMemoryChecked = true});
   } catch (const std::exception &error) {
     world->claimTelling();
     abortFor([&](const Failure &failure) { world->abort(failure); }, ranks.front(), nullptr, error);

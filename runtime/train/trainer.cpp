@@ -170,8 +170,11 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) const {
   record.learningRate = outcome.learningRate;
   record.seconds = seconds;
   record.tokensPerSecond = settings.global_batch() * settings.sequence() / seconds;
-  if (context.peakFlops > 0)
-    record.mfu = settings.flops_per_step() / seconds / context.peakFlops;
+  if (context.peakFlops > 0) {
+    double rate = settings.flops_per_step() / seconds;
+    context.peakFlops = std::max(context.peakFlops, rate); // the machine was busy while its peak was measured
+    record.mfu = rate / context.peakFlops;
+  }
   record.lossScale = state.lossScale;
   record.labels = outcome.tokens;
   record.isApplied = outcome.isApplied;

@@ -12,10 +12,16 @@
 namespace espalier::rt {
 namespace {
 
-/// Ends that are no failure of the run: whoever is asked to end a second time does so at once, and all do with it; so
-/// do all where rank 0 ended because nobody reads its lines.
-void endAsRanksDid(const RunOptions &options, std::span<const Process> processes) {
-  int signal = options.stopSignal ? options.stopSignal() : 0;
+/// The signal of which a second one ended the process at once; 0 for none.
+int endSignalOf(const RunOptions &options, const Process &process) {
+  bool wasAsked = options.stopSignal && options.stopSignal() != 0;
+  int code = process.status && WIFEXITED(*process.status) ? WEXITSTATUS(*process.status) : 0;
+  return wasAsked && code > 128 ? code - 128 : 0;
+}
+
+/// Ends that are no failure of the run: where one rank of any host was asked to end at once, all do; so do all where
+/// rank 0 ended because nobody reads its lines.
+void endAsRanksDid(const Failure &failure, std::span<const Process> processes) {
   auto hasNoReader = [](const Process &process) {
     return process.status && WIFSIGNALED(*process.status) && WTERMSIG(*process.status) == SIGPIPE;
   };
@@ -23,11 +29,8 @@ void endAsRanksDid(const RunOptions &options, std::span<const Process> processes
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);
   }
-  auto wasAsked = [&](const Process &process) {
-    return process.status && WIFEXITED(*process.status) && WEXITSTATUS(*process.status) == 128 + signal;
-  };
-  if (signal != 0 && std::ranges::any_of(processes, wasAsked))
-    _exit(128 + signal);
+  if (failure.endSignal != 0)
+    _exit(128 + failure.endSignal);
 }
 
 } // namespace
@@ -54,6 +57,8 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
   if (others.launchers)
     how.patience.stoppingLooks = std::min(how.patience.stoppingLooks, stoppingLooks);
   how.describe = [&](int rank, Failure &failure) {
+    if (auto own = std::ranges::find(processes, rank, &Process::rank); own != processes.end())
+      failure.endSignal = endSignalOf(options, *own);
     describePlace(program.plan(), program.mesh().stage(world.firstRank() + rank), world.page(rank), failure);
   };
   std::optional<Failure> failure = supervise(processes, world, how);
@@ -62,7 +67,7 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
       others.launchers->leave();
     return std::nullopt;
   }
-  endAsRanksDid(options, processes);
+  endAsRanksDid(*failure, processes);
   std::vector<Waiting> waiting = waitingRanks(program, world, world.firstRank(), failure->rank);
   if (others.launchers)
     return settle(*others.launchers, std::move(waiting), how.patience);

@@ -9,7 +9,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export ESPALIER_TWO_HOSTS_SECONDS=600
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
+export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24 OMPI_MCA_oob_tcp_if_include=10.0.0.0/24
 
 # Its ranks need more than what cpu_local takes from a laptop.
 sed 's/^memory_bytes: 2GB/memory_bytes: 5GB/; s/^name: cpu_local/name: cpu_large/' "$root/configs/clusters/cpu_local.yaml" \
@@ -20,7 +20,7 @@ steps=(run "$scratch/857m.plan" --data mock --steps 2)
 espalier "${steps[@]}" --metrics "$scratch/threads.jsonl"
 espalier "${steps[@]}" --processes --metrics "$scratch/processes.jsonl"
 python3 "$root/test/e2e/same_metrics.py" "$scratch/threads.jsonl" "$scratch/processes.jsonl"
-printf '10.77.0.1 slots=2\n10.77.0.2 slots=2\n' >"$scratch/hosts"
+printf '10.0.0.1 slots=2\n10.0.0.2 slots=2\n' >"$scratch/hosts"
 "$root/test/e2e/two_hosts.py" espalier launch --hosts "$scratch/hosts" --ssh '{agent}' -- "${steps[@]}" \
   --metrics "$scratch/hosts.jsonl"
 python3 "$root/test/e2e/same_metrics.py" "$scratch/threads.jsonl" "$scratch/hosts.jsonl"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs a command on the first of two hosts, which are network namespaces with a cable between them.
+"""Runs a command on the first of two hosts, or on a machine that is none of them: network namespaces, of which the
+third one has a switch and a cable from each of the others.
 
-Usage: two_hosts.py [--after STEPS cut|die|kill] COMMAND ...
-In the command {first} and {second} are the hosts' addresses and {agent} is a program that runs a line on a host, as ssh
-does: agent ADDRESS LINE .... After so many lines of steps the cable is cut, every process of the second host dies, or the last rank of STATUS behind
---status in the command is killed.
+Usage: two_hosts.py [--outside] [--after STEPS cut|die|kill] COMMAND ...
+In the command {first} and {second} are the hosts' addresses, 10.0.0.1 and 10.0.0.2, and {agent} is a program that runs a
+line on a host, as ssh does: agent [OPTION ...] ADDRESS LINE .... After so many lines of steps the first host's cable is
+cut, every process of the second host dies, or the last rank of STATUS behind --status in the command is killed.
 Prints the command's output, then, where something was done to it, whether it took more than 5 seconds to end, and
-always which processes are left on each host, and `exit CODE`."""
+always which processes are left on each host and the machine outside, and `exit CODE`."""
 import contextlib
 import json
 import os
@@ -36,10 +37,13 @@ def kill_all(host):
             os.kill(pid, signal.SIGKILL)
 
 
-names = [f"espalier-{os.getpid()}-{letter}" for letter in "ab"]
+names = [f"espalier-{os.getpid()}-{letter}" for letter in "abc"]
+first, second, outside = names
 cables = [f"es{os.getpid()}{letter}" for letter in "ab"]
-addresses = ["10.77.0.1", "10.77.0.2"]
+addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 words = sys.argv[1:]
+home = outside if words[0] == "--outside" else first
+words = words[words[0] == "--outside":]
 steps, fate = (int(words[1]), words[2]) if words[0] == "--after" else (0, "")
 words = words[3:] if fate else words
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what is made below goes
@@ -47,21 +51,25 @@ process = None
 with tempfile.TemporaryDirectory() as folder:
     agent = pathlib.Path(folder, "agent")
     cases = "".join(f"{address}) name={name};;\n" for address, name in zip(addresses, names))
-    agent.write_text(f'#!/bin/sh\nhost=$1; shift\ncase $host in\n{cases}*) echo "no host $host" >&2; exit 255;;\nesac\n'
+    agent.write_text('#!/bin/sh\nwhile :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n'
+                     f'host=$1; shift\ncase $host in\n{cases}*) echo "no host $host" >&2; exit 255;;\nesac\n'
                      'exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"\n')
     agent.chmod(0o755)
     known = {"first": addresses[0], "second": addresses[1], "agent": str(agent)}
     for name in known:
         words = [word.replace("{" + name + "}", known[name]) for word in words]
     try:
-        ip("link", "add", cables[0], "type", "veth", "peer", "name", cables[1])
-        for name, cable, address in zip(names, cables, addresses):
+        for name in names:
             ip("netns", "add", name)
-            ip("link", "set", cable, "netns", name)
-            for line in (f"addr add {address}/24 dev {cable}", f"link set {cable} up", "link set lo up"):
+        ip("-n", outside, "link", "add", "switch", "type", "bridge")
+        for name, cable in zip(names, cables):
+            ip("-n", name, "link", "add", cable, "type", "veth", "peer", "name", cable, "netns", outside)
+            ip("-n", outside, "link", "set", cable, "master", "switch", "up")
+        for name, device, address in zip(names, [*cables, "switch"], addresses):
+            for line in (f"addr add {address}/24 dev {device}", f"link set {device} up", "link set lo up"):
                 ip("-n", name, *line.split())
-        process = subprocess.Popen(["ip", "netns", "exec", names[0], "unshare", "--uts", "sh", "-c",
-                                    f'hostname {names[0]}; exec "$@"', "sh", *words],
+        process = subprocess.Popen(["ip", "netns", "exec", home, "unshare", "--uts", "sh", "-c",
+                                    f'hostname {home}; exec "$@"', "sh", *words],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         seen = 0
         while fate and seen < steps and (line := process.stdout.readline()):
@@ -69,9 +77,9 @@ with tempfile.TemporaryDirectory() as folder:
             seen += "step " in line and " loss " in line
         begin = time.monotonic()
         if fate == "cut":
-            ip("-n", names[0], "link", "set", cables[0], "down")
+            ip("-n", first, "link", "set", cables[0], "down")
         elif fate == "die":
-            kill_all(names[1])
+            kill_all(second)
         elif fate == "kill":
             os.kill(json.loads(pathlib.Path(words[words.index("--status") + 1]).read_text())[-1]["pid"], signal.SIGKILL)
         print(process.communicate(timeout=float(os.environ.get("ESPALIER_TWO_HOSTS_SECONDS", "120")))[0], end="")
@@ -85,4 +93,3 @@ with tempfile.TemporaryDirectory() as folder:
         for name in names:
             kill_all(name)
             ip("netns", "del", name, check=False)
-        ip("link", "del", cables[0], check=False)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers' own tiny GPT-2 and Llama say, greedily: an oracle for generation.
+"""What transformers' own tiny GPT-2, Llama, Mixtral and Qwen3-MoE say, greedily: an oracle for generation.
 
     generation_reference.py                          writes generation.json beside this file
     generation_reference.py --write DIR NAME         saves the model NAME, in float32
@@ -18,15 +18,16 @@ import sys
 import torch
 import transformers
 
-from transformers_reference import MODELS, model_of
+from transformers_reference import EXPERTS, MODELS, model_of
 
+ALL = MODELS | EXPERTS
 CONTEXT = 96
 PROMPTS = [[3], [1, 2, 3, 4, 5], [(7 * i * i + 3 * i) % 19 for i in range(70)]]
 TOKENS = 24
 
 
 def config_of(name):
-    config = dict(MODELS[name])
+    config = dict(ALL[name])
     config["n_positions" if config["model_type"] == "gpt2" else "max_position_embeddings"] = CONTEXT
     return config
 
@@ -62,7 +63,7 @@ def main():
         sys.exit(0 if said == entry["tokens"] else f"says {said}, transformers {entry['tokens']}")
     made = {"made_by": f"generation_reference.py with transformers {transformers.__version__}, "
                        f"torch {torch.__version__}"}
-    text = json.dumps(made | {name: entry_of(name) for name in MODELS})
+    text = json.dumps(made | {name: entry_of(name) for name in ALL})
     pathlib.Path(__file__).with_name("generation.json").write_text(text + "\n")
 
 

@@ -116,13 +116,32 @@ TEST_P(Generation, SaysWhatTransformersSays) {
   EXPECT_EQ(model.greedy(subject.prompts(), static_cast<int64_t>(expected[0].size())), expected);
 }
 
+/// The batch spread over replicas, of which one has a text more than the other.
+std::vector<std::string> replicas(const char *axis, int tp, int pp) {
+  std::vector<std::string> sets = axes(tp, pp);
+  sets.back() = fmt::format("cluster=cpu_local:1x{}", 2 * tp * pp);
+  for (std::string word : {"parallel.parallel_mode=1", "runner_config.batch_size=2",
+                           "parallel_config.data_parallel=2"})
+    sets.push_back(word);
+  sets.push_back(fmt::format("parallel_config.{}=2", axis));
+  return sets;
+}
+
+std::string nameOf(const testing::TestParamInfo<Generation::ParamType> &info) {
+  return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Splits, Generation,
-                         testing::Combine(testing::Values("gpt2", "llama", "llama_tied"),
+                         testing::Combine(testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2", axes(2, 1)},
-                                                          Split{"pp2", axes(1, 2)}, Split{"tp2pp2", axes(2, 2)})),
-                         [](const auto &info) {
-                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
-                         });
+                                                          Split{"pp2", axes(1, 2)}, Split{"tp2pp2", axes(2, 2)},
+                                                          Split{"dp2", replicas("data_parallel", 1, 1)})),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(Experts, Generation,
+                         testing::Combine(testing::Values("mixtral", "qwen3_moe"),
+                                          testing::Values(Split{"ep2", replicas("expert_parallel", 1, 1)},
+                                                          Split{"ep2tp2pp2", replicas("expert_parallel", 2, 2)})),
+                         nameOf);
 
 /// A token after the other from the cache, and all of them at once in another sequence: the same logits.
 TEST(Cache, GivesTheLogitsOfTheWholeText) {
@@ -176,12 +195,13 @@ TEST(Generator, SaysWhatItCannotServe) {
   EXPECT_EQ(reason({.prompt = {1}, .sampling = {.topK = -1}}), "top_k is -1, needs to be at least 0");
 }
 
-TEST(ChooseGeneration, RefusesReplicas) {
+TEST(ChooseGeneration, RefusesSplitSequences) {
   ImportedRun run = subjectOf("gpt2").run(
-      {"parallel.parallel_mode=1", "parallel_config.data_parallel=2", "cluster=cpu_local:1x2"});
+      {"parallel.parallel_mode=1", "parallel_config.context_parallel=2", "cluster=cpu_local:1x2"});
   mlir::MLIRContext context;
   EXPECT_EQ(chooseGeneration(context, run.config).reason,
-            "error: run_mode predict splits a model over tp and pp only; data_parallel: 2 → 1");
+            "error: run_mode predict does not split sequences: each step of decoding has one new token of a text, and "
+            "its cache lies whole; context_parallel: 2 → 1");
 }
 
 } // namespace

@@ -29,7 +29,7 @@ generates() { # NAME: greedily what a live transformers says, under one rank and
       "$python" "$root/test/golden/generation_reference.py" --check "$1"
   done
 }
-for model in gpt2 llama llama_tied; do
+for model in gpt2 llama llama_tied mixtral qwen3_moe; do
   cd "$scratch"
   generates $model
   "$python" "$root/test/golden/transformers_reference.py" --write $model.hf $model
@@ -38,8 +38,12 @@ for model in gpt2 llama llama_tied; do
   "$espalier" convert $model.ours $model.back --to hf --model $model.yaml --reference $model.hf
   diff -r $model.hf $model.back
   "$espalier" convert $model.ours $model.bins --to hf --model $model.yaml --format bin --shards 3
-  "$espalier" convert $model.ours $model.megatron --to megatron --model $model.yaml --tp 2 --pp 2
-  "$espalier" convert $model.megatron $model.third --to espalier --model $model.yaml
+  case $model in
+    mixtral | qwen3_moe) mv $model.ours $model.third ;; # no names of Megatron's
+    *)
+      "$espalier" convert $model.ours $model.megatron --to megatron --model $model.yaml --tp 2 --pp 2
+      "$espalier" convert $model.megatron $model.third --to espalier --model $model.yaml ;;
+  esac
   "$espalier" convert $model.third $model.tensors --to hf --model $model.yaml --shards 2
   for form in bins tensors; do
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model
@@ -47,11 +51,17 @@ for model in gpt2 llama llama_tied; do
 done
 # What generation said of our export, a live transformers says of the folder that it loads (docs/from_huggingface.md).
 "$python" "$root/test/golden/exported_generation.py" "$espalier" "$root" "$scratch/exported"
+# The lines of docs/cluster.md with the real torchrun, where hosts can be made.
+if unshare --net --uts true 2>/dev/null; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  TORCHRUN=$root/build-oracles/bin/torchrun ESPALIER_TWO_HOSTS_SECONDS=400 "$root/test/e2e/two_hosts.py" \
+    "$python" "$root/test/e2e/cluster_page.py" "$build" "$root" "$scratch/cluster" '{agent}' | grep -x "exit 0"
+fi
 # A parquet file as docs/from_megatron.md reads one: rows in order, and a column that is not there refused.
 "$python" "$root/test/golden/parquet_oracle.py" "$root/tools/parquet_to_jsonl.py" "$scratch/rows.parquet"
-# Finetuned from each form, by ranks and by transformers; the numbers of FinetunesTheSame, made anew.
+# Finetuned from each form, by ranks and by transformers; the numbers of the test, made anew.
 "$python" "$root/test/golden/transformers_reference.py" --agrees
-"$build/test/bin/transformers_test" --gtest_filter='*FinetunesTheSame*'
+"$build/test/bin/transformers_test" --gtest_filter='*Finetuning*'
 cd "$scratch"
 "$espalier" compile "$root/configs/tiny_gpt.yaml" -o train.plan --cluster cpu_local:1x1 --set parallel_config.data_parallel=1 \
   --set parallel_config.model_parallel=1 --set parallel_config.pipeline_stage=1

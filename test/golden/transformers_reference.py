@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""transformers' own GPT-2 and Llama, tiny, with weights that are a formula: an oracle for conversions.
+"""transformers' own GPT-2, Llama, Mixtral and Qwen3-MoE, tiny, with weights that are a formula: an oracle for conversions.
 
     transformers_reference.py                    writes transformers.json beside this file
     transformers_reference.py --write DIR NAME   saves the model NAME, in float32
@@ -34,6 +34,21 @@ MODELS = {
                    "num_key_value_heads": 2, "max_position_embeddings": 8, "rms_norm_eps": 1e-5,
                    "rope_theta": 500000.0, "tie_word_embeddings": True},
 }
+# Neither finetuned nor in Megatron's form. Without the loss that spreads tokens, which transformers adds only where it is
+# asked for the router's scores.
+EXPERTS = {
+    "mixtral": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+                "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+                "max_position_embeddings": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
+                "router_aux_loss_coef": 0.0},
+    "qwen3_moe": {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 19,
+                  "hidden_size": 24, "moe_intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 6,
+                  "num_key_value_heads": 2, "head_dim": 6, "max_position_embeddings": 8, "num_experts": 4,
+                  "num_experts_per_tok": 2, "norm_topk_prob": True, "router_aux_loss_coef": 0.0},
+}
+# What a file calls the experts' products in place of `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
+EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
+                "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
 def loss_of(model):
@@ -61,13 +76,35 @@ def finetune_losses(model):
     return losses
 
 
+def formula(name, shape):
+    numbers = initial_values(TRAINING["seed"], name, tuple(shape), "normal", 0.3)
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def weights_of(kind, name, shape):
+    """The values of a parameter by the names of the file, which has each expert's products one by one."""
+    if kind not in EXPERT_NAMES:
+        return formula(name, shape)
+    layer, gate, up, down = EXPERT_NAMES[kind]
+    place = name.replace("mlp", layer)
+    if name.endswith("gate_up_proj"):
+        half = (shape[1] // 2, shape[2])
+        return torch.stack([torch.cat([formula(place.replace("gate_up_proj", f"{expert}.{part}.weight"), half)
+                                       for part in (gate, up)]) for expert in range(shape[0])])
+    if name.endswith("experts.down_proj"):
+        return torch.stack([formula(place.replace("down_proj", f"{expert}.{down}.weight"), shape[1:])
+                            for expert in range(shape[0])])
+    return formula(place, shape)
+
+
 def model_of(config):
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(config["model_type"], **values))
+    if hasattr(model, "set_experts_implementation"):  # the others know no float64
+        model.set_experts_implementation("eager")
     for name, parameter in model.named_parameters():  # a tied one once, under its first name
-        numbers = initial_values(TRAINING["seed"], name, tuple(parameter.shape), "normal", 0.3)
-        parameter.data = torch.tensor(numbers, dtype=torch.float64)
+        parameter.data = weights_of(config["model_type"], name, tuple(parameter.shape))
     model.tie_weights()
     return model
 
@@ -95,6 +132,7 @@ def main():
         sys.exit(0 if abs(loss - golden) <= 1e-7 * golden and not any(info.values()) else f"{folder}: differs; {info}")
     entries = {name: {"config": config, "loss": loss_of(model_of(config)),
                       "finetune": finetune_losses(model_of(config))} for name, config in MODELS.items()}
+    entries |= {name: {"config": config, "loss": loss_of(model_of(config))} for name, config in EXPERTS.items()}
     made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, "
                        f"torch {torch.__version__}"}
     file.write_text(json.dumps(made | entries, indent=1) + "\n")

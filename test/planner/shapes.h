@@ -132,7 +132,6 @@ inline Problem withExperts(Problem problem, int experts) {
         }
     }
   problem.limits.push_back({"expert", experts, Axis::Ep});
-  problem.capability.model = false;
   return problem;
 }
 

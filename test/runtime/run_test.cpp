@@ -86,6 +86,17 @@ TEST(Run, GradientsMatchTheOracle) {
   EXPECT_NEAR(result.steps[0].gradNorm, std::sqrt(squares), 1e-5 * std::sqrt(squares));
 }
 
+/// A peak that was measured on a busy machine is no peak: here every step is faster than any machine.
+TEST(Run, NoStepHasMoreThanThePeak) {
+  pb::Plan plan = samplePlan({});
+  plan.mutable_settings()->set_flops_per_step(1e18);
+  RunResult result = runPlan(Program(plan), runOptions({}, 3));
+  for (const StepRecord &step : result.steps) {
+    EXPECT_GT(step.mfu, 0);
+    EXPECT_LE(step.mfu, 1);
+  }
+}
+
 TEST(Run, LossFalls) {
   SampleOptions options;
   RunOptions run = runOptions(options, 60);

@@ -15,7 +15,9 @@
 #include <nlohmann/json.hpp>
 #include <poll.h>
 #include <random>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -32,10 +34,12 @@ constexpr const char *caseVariable = "ESPALIER_SOAK_CASE", *folderVariable = "ES
 /// Far more than a run takes that does not hang.
 constexpr std::chrono::seconds hangs{60};
 
-/// What happens to a run.
-enum Event { Throws, Crashes, Killed, Stopped, NoMemory, DiskFull, Late, Suspended, events };
-constexpr const char *eventNames[] = {"exception", "crash",     "killed", "stopped",
-                                      "no memory", "disk full", "late",   "suspended"};
+/// What happens to a run. A limit of memory is the system's, and so is a disk: a small one where one can be mounted, else
+/// a limit of files.
+enum Event { Throws, Crashes, Killed, Stopped, NoMemory, MemoryLimit, DiskFull, Late, Suspended, events };
+constexpr const char *eventNames[] = {"exception",    "crash",     "killed", "stopped",  "no memory",
+                                      "memory limit", "disk full", "late",   "suspended"};
+constexpr size_t smallDisk = 8 << 20;
 
 struct Case {
   uint64_t seed = 0;
@@ -100,9 +104,43 @@ Case caseOf(uint64_t seed) {
   return chosen;
 }
 
+/// Before other processes are started: the checkpoints' folder is a disk of its own. Does nothing where the system
+/// forbids it.
+void mountSmallDisk(const fs::path &checkpoints) {
+  fs::create_directories(checkpoints);
+  if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0)
+    mount("none", checkpoints.c_str(), "tmpfs", 0, fmt::format("size={}", smallDisk).c_str());
+}
+
+/// Takes all that is left of the small disk; where there is none, limits files to more than a report and less than a
+/// checkpoint.
+void fillDisk(const fs::path &checkpoints, int rank) {
+  struct statvfs disk = {};
+  if (statvfs(checkpoints.c_str(), &disk) != 0 || disk.f_blocks * disk.f_frsize > smallDisk) {
+    rlimit small{8192, 8192};
+    setrlimit(RLIMIT_FSIZE, &small);
+    return;
+  }
+  std::ofstream filler(checkpoints / fmt::format("filler-{}", rank), std::ios::binary);
+  for (std::string block(1 << 16, 'x'); filler.write(block.data(), static_cast<std::streamsize>(block.size()));)
+    filler.flush();
+}
+
+/// Asks for more than the system gives from now on.
+void exhaustMemory() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlim_t size = pages * sysconf(_SC_PAGESIZE);
+  rlimit taken{size, size};
+  setrlimit(RLIMIT_AS, &taken);
+  std::vector<std::unique_ptr<char[]>> all;
+  for (;;)
+    all.push_back(std::make_unique<char[]>(1 << 26));
+}
+
 RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
   constexpr Fault::Kind kinds[] = {Fault::Exception, Fault::Crash,     Fault::Kill, Fault::Stop,
-                                   Fault::Memory,    Fault::Exception, Fault::Sleep};
+                                   Fault::Memory,    Fault::Exception, Fault::Exception, Fault::Sleep};
   RunOptions run;
   run.comm = chosen.comm;
   run.dataset = sampleData(chosen.plan.features, 64);
@@ -110,17 +148,21 @@ RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
   run.threads = 1;
   run.failureReport = folder / "report.json";
   run.failureSeconds = 3;
-  if (chosen.event < DiskFull || chosen.event == Late)
+  if (chosen.event < MemoryLimit || chosen.event == Late)
     run.fault = Fault{chosen.rank, chosen.step, chosen.action, /*instruction=*/0, kinds[chosen.event]};
   if (chosen.event == DiskFull) {
     run.checkpoint = folder / "checkpoints";
     run.saveEvery = 1;
-    run.inspect = [step = chosen.step](const Executor &executor) {
-      rlimit small{8192, 8192}; // more than a report, less than a checkpoint
+    run.inspect = [step = chosen.step, folder = run.checkpoint](const Executor &executor) {
       if (executor.step == step)
-        setrlimit(RLIMIT_FSIZE, &small);
+        fillDisk(folder, executor.rankProgram().rank);
     };
   }
+  if (chosen.event == MemoryLimit)
+    run.inspect = [&chosen](const Executor &executor) {
+      if (executor.step == chosen.step && executor.rankProgram().rank == chosen.rank)
+        exhaustMemory();
+    };
   if (chosen.event == Suspended) // long enough to be found at work
     run.inspect = [](const Executor &) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
   return run;
@@ -152,6 +194,8 @@ pid_t start(const Case &chosen, const fs::path &folder) {
   setpgid(0, 0);
   std::freopen((folder / "log").c_str(), "w", stdout);
   dup2(STDOUT_FILENO, STDERR_FILENO);
+  if (chosen.event == DiskFull)
+    mountSmallDisk(folder / "checkpoints");
   if (chosen.comm != Comm::mpi)
     live(chosen, folder);
   setenv(caseVariable, std::to_string(chosen.seed).c_str(), 1);
@@ -222,15 +266,18 @@ std::string wrongIn(const Case &chosen, const Json &report) {
                                     "its process was killed by signal 9",
                                     "it was stopped",
                                     "the system refuses more memory",
-                                    "File too large"};
+                                    "the system refuses more memory",
+                                    ""};
   std::string cause = report.at("cause");
   bool isCrash = chosen.event == Crashes && cause.starts_with("bad address");
   if (!isCrash && cause.find(causes[chosen.event]) == std::string::npos)
     return "another cause";
   if (report.at("waiting").size() != static_cast<size_t>(chosen.ranks() - 1))
     return "not all others wait";
-  if (chosen.event == DiskFull)
-    return "";
+  bool isDisk = cause.find("No space left on device") != std::string::npos ||
+                cause.find("File too large") != std::string::npos;
+  if (chosen.event == DiskFull || chosen.event == MemoryLimit)
+    return chosen.event == MemoryLimit || isDisk ? "" : "another cause";
   std::string action = report.at("action").is_null() ? "" : report.at("action");
   if (report.at("rank") != chosen.rank || report.at("step") != chosen.step + 1 ||
       !action.starts_with(fmt::format("action {} of train_step", chosen.action)))

@@ -6,6 +6,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -55,6 +56,10 @@ public:
 
   const std::map<std::string, ListedTensor> &tensors() const override { return listed; }
   std::vector<std::byte> read(const std::string &name) const override { return file->read(values.at(name)->tensor); }
+  bool readsParts(const std::string &name) const override { return isRowMajor(values.at(name)->tensor); }
+  void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const override {
+    file->readPart(values.at(name)->tensor, begin, bytes);
+  }
   std::string placeOf(const std::string &) const override { return file->path().string(); }
 
 private:
@@ -189,13 +194,26 @@ std::vector<std::byte> TorchFile::read(const PickleTensor &tensor) const {
     else
       content.readParts(place.at, place.bytes,
                         [&](uint64_t, std::span<const std::byte> part) { crc = zipChecksum(crc, part); });
-    if (crc != *place.crc)
-      throw PlanError(fmt::format("{}: damaged: storage '{}' does not fit its checksum", content.path().string(),
-                                  tensor.storage.key));
+    requireChecksum(tensor.storage, crc);
   }
   if (!isRowMajor(tensor))
     return gathered(tensor, bytes);
   return bytes;
+}
+
+void TorchFile::readPart(const PickleTensor &tensor, uint64_t begin, std::span<std::byte> bytes) const {
+  const Place &place = places.at(tensor.storage.key);
+  uint64_t size = tensor.storage.element.bytes;
+  assert(isRowMajor(tensor) && begin + bytes.size() <= tensor.elements() * size);
+  content.read(place.at + tensor.offset * size + begin, bytes);
+  if (place.crc && bytes.size() == place.bytes)
+    requireChecksum(tensor.storage, zipChecksum(0, bytes));
+}
+
+void TorchFile::requireChecksum(const PickleStorage &storage, uint32_t found) const {
+  if (found != *places.at(storage.key).crc)
+    throw PlanError(fmt::format("{}: damaged: storage '{}' does not fit its checksum", content.path().string(),
+                                storage.key));
 }
 
 std::unique_ptr<WeightSource> openTorchFile(const std::filesystem::path &path) {

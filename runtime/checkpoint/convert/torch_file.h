@@ -19,6 +19,8 @@ public:
   const std::filesystem::path &path() const { return content.path(); }
   /// The elements of a tensor in row-major order.
   std::vector<std::byte> read(const PickleTensor &tensor) const;
+  /// Of a row-major tensor the bytes from `begin` on; the checksum of its storage is compared where these are all of it.
+  void readPart(const PickleTensor &tensor, uint64_t begin, std::span<std::byte> bytes) const;
 
 private:
   struct Place {
@@ -28,6 +30,7 @@ private:
   void openZip();
   void openOld();
   void place(const PickleStorage &storage, const Place &place);
+  void requireChecksum(const PickleStorage &storage, uint32_t found) const;
 
   RegularFile content;
   std::optional<Pickle> pickle;

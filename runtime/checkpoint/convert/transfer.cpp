@@ -189,7 +189,7 @@ std::vector<std::byte> makeBox(const WeightParameter &parameter, const Recipe &r
 }
 
 bool readsParts(const Recipe &recipe) {
-  auto reads = [](const Cover &cover) { return cover.source->readsParts(); };
+  auto reads = [](const Cover &cover) { return cover.source->readsParts(cover.name); };
   return std::ranges::all_of(recipe.covers, reads) && std::ranges::all_of(recipe.repeats, reads);
 }
 

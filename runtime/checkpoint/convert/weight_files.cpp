@@ -5,7 +5,6 @@
 #include "runtime/status.h"
 
 #include <algorithm>
-#include <cassert>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -25,7 +24,7 @@ public:
     readPart(name, 0, bytes);
     return bytes;
   }
-  bool readsParts() const override { return true; }
+  bool readsParts(const std::string &) const override { return true; }
   void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const override {
     file.file().read(file.headerBytes() + places.at(name) + begin, bytes);
   }
@@ -51,9 +50,7 @@ public:
   }
   const std::map<std::string, ListedTensor> &tensors() const override { return listed; }
   std::vector<std::byte> read(const std::string &name) const override { return owners.at(name)->read(name); }
-  bool readsParts() const override {
-    return std::ranges::all_of(sources, [](const auto &source) { return source->readsParts(); });
-  }
+  bool readsParts(const std::string &name) const override { return owners.at(name)->readsParts(name); }
   void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const override {
     owners.at(name)->readPart(name, begin, bytes);
   }
@@ -66,10 +63,6 @@ private:
 };
 
 } // namespace
-
-void WeightSource::readPart(const std::string &, uint64_t, std::span<std::byte>) const {
-  assert(false && "this source reads no parts");
-}
 
 std::unique_ptr<WeightSource> openSafetensors(const std::filesystem::path &file) {
   return std::make_unique<SafetensorsSource>(file);

@@ -25,10 +25,11 @@ public:
   virtual const std::map<std::string, ListedTensor> &tensors() const = 0;
   /// The elements in row-major order, whatever strides the file has. Throws PlanError.
   virtual std::vector<std::byte> read(const std::string &name) const = 0;
-  /// Whether a part can be read alone: not where it has to be gathered, or a checksum covers more.
-  virtual bool readsParts() const { return false; }
-  /// Fills `bytes` with those from `begin` on, where it reads parts. Throws PlanError.
-  virtual void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const;
+  /// Whether a part of a tensor can be read alone: not where it has to be gathered by strides.
+  virtual bool readsParts(const std::string &name) const = 0;
+  /// Fills `bytes` with those from `begin` on, where it reads parts. A checksum is compared where all that it covers is
+  /// read. Throws PlanError.
+  virtual void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const = 0;
   /// The file that holds it, for errors.
   virtual std::string placeOf(const std::string &name) const = 0;
 };

@@ -131,7 +131,7 @@ TEST(HfConfig, NamesWhatItCannotExpress) {
               HasSubstr("head_dim is 8, llama has only hidden_size / num_attention_heads"));
   EXPECT_THAT(errorsOf(llama(), "attention_bias", true), HasSubstr("attention_bias is true, llama has only false"));
   EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
-              AllOf(HasSubstr("no model file is for model_type 'lama', there are gpt2, llama"),
+              AllOf(HasSubstr("no model file is for model_type 'lama', there are gpt2, llama, mixtral, qwen3_moe"),
                     HasSubstr("did you mean 'llama'?")));
 }
 
@@ -186,15 +186,43 @@ TEST(HfConfig, AgreesWithTheModel) {
   EXPECT_THAT(damaged.render(), HasSubstr("is no config.json of this model"));
 }
 
-// mixtral.yaml has none.
+// A model file of the user's own may have none.
 TEST(HfConfig, ModelFilesWithoutIt) {
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("espalier-hf-" + std::to_string(getpid()) + "-models");
+  std::filesystem::create_directories(folder / "models");
+  std::ofstream own(folder / "models/mixtral.yaml");
+  std::ifstream shipped(ESPALIER_SOURCE_DIR "/configs/models/mixtral.yaml");
+  for (std::string line; std::getline(shipped, line) && line != "hf_config:";)
+    own << line << '\n';
+  own.close();
   ImportOptions options;
-  options.searchPath = configs;
+  options.searchPath = {folder.string()};
+  options.searchPath.insert(options.searchPath.end(), configs.begin(), configs.end());
   ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/mixtral_8x7b.yaml", options);
   Diagnostics diagnostics;
   EXPECT_EQ(hfConfigText(run, "float32", diagnostics), "");
   EXPECT_THAT(diagnostics.render(),
               HasSubstr("mixtral.yaml: error: has no `hf_config:`, by which a config.json is written"));
+  std::filesystem::remove_all(folder);
+}
+
+// As many slots as tokens follow from the numbers of experts, whatever transformers' version calls them.
+TEST(HfConfig, ExpertsLeaveNoTokenOut) {
+  Json config = {{"model_type", "qwen3_moe"}, {"vocab_size", 19},        {"hidden_size", 24},
+                 {"num_hidden_layers", 2},    {"num_attention_heads", 6}, {"num_key_value_heads", 2},
+                 {"head_dim", 6},             {"num_experts_per_tok", 2}, {"moe_intermediate_size", 12},
+                 {"norm_topk_prob", true},    {"mlp_only_layers", Json::array()}, {"max_position_embeddings", 8}};
+  for (const char *experts : {"num_experts", "num_local_experts"}) {
+    Json named = config;
+    named[experts] = 5;
+    EXPECT_THAT(imported(named).yaml, HasSubstr("capacity_factor: 2.5")) << experts;
+    ImportedRun run = runOf(named);
+    ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+    EXPECT_EQ(run.config.model.dims.at("capacity"), 8);
+  }
+  EXPECT_THAT(errorsOf(config, "mlp_only_layers", {1}), HasSubstr("mlp_only_layers is [1], qwen3_moe has only []"));
+  EXPECT_THAT(errorsOf(config, "decoder_sparse_step", 2), HasSubstr("decoder_sparse_step is 2, qwen3_moe has only 1"));
 }
 
 // What a user tries first.

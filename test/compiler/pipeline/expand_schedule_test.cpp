@@ -169,9 +169,16 @@ tok0/0 in0/0 | F0/0 | out0/0 in1/0
 tok1/0 in1/0 | F1/0 |
 out0/0 |  |
 )");
-  // The same lifetimes at the same indices as in training, whose places it uses.
+  // Of the lifetimes of training those of forward, in one slot.
   StageList training = expandSchedule(table, {.everyChunkHasInputs = true})[0];
-  EXPECT_EQ(lists[0].chunks, training.chunks);
+  for (int chunk : {0, 1})
+    for (LifetimeKind kind : {LifetimeKind::Inputs, LifetimeKind::Saved, LifetimeKind::Out, LifetimeKind::In,
+                              LifetimeKind::DIn, LifetimeKind::DOut}) {
+      bool isOfForward = kind == LifetimeKind::Inputs || kind == LifetimeKind::Out || kind == LifetimeKind::In;
+      EXPECT_EQ(lists[0].lifetimeOf(chunk, kind) >= 0, isOfForward && training.lifetimeOf(chunk, kind) >= 0);
+    }
+  for (const StageLifetime &lifetime : lists[0].lifetimes)
+    EXPECT_EQ(lifetime.slots, 1);
 }
 
 /// All faults of the lists of a schedule, of training and of evaluation.

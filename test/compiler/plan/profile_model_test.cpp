@@ -69,6 +69,11 @@ public:
     while (positions % plan.cp || plan.dp * plan.cp > 12); // so many shares of so small a model
     plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
     plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
+    if (run.runMode == "eval") {
+      plan.zero = 0;
+      plan.microBatches = 1;
+      plan.sliceRecomputedInputs = false;
+    }
     if (interleaves) {
       plan.pp = pick({2, 3, 4});
       plan.microBatches = plan.pp * pick({1, 2, 3, 5});
@@ -169,8 +174,7 @@ TEST(ProfileModel, MemoryOfRandomPlansIsThatOfTheCompiledArena) {
     if (file.path().extension() == ".yaml")
       configs.insert(file.path().stem());
   for (const std::string &name : configs)
-    if (whyNotExecutable(importConfig(name)).empty()) // there is an arena to compare with
-      cases.emplace_back(name, 4, 5, std::vector<std::string>());
+    cases.emplace_back(name, 4, 5, std::vector<std::string>());
   for (const auto &[name, count, seed, sets] : cases) {
     double worst = worstMemoryError(name, count, seed, sets);
     std::printf("%s: worst error of %d plans %.3f %%\n", name.c_str(), count, 100 * worst);
@@ -193,6 +197,47 @@ TEST(ProfileModel, MemoryOfSeveralChunksIsThatOfTheCompiledArena) {
     double worst = worstMemoryError("tiny_gpt", 15, 6, sets, /*interleaves=*/true);
     std::printf("interleaved: worst error of 15 plans %.3f %%\n", 100 * worst);
   }
+}
+
+/// Parameters, inputs, streams and what a forward pass works with: neither gradients nor an optimizer nor kept values.
+TEST(ProfileModel, MemoryOfEvaluationsIsThatOfTheCompiledArena) {
+  for (const char *name : {"tiny_gpt", "gpt2_124m", "llama2_7b", "mixtral_8x7b"}) {
+    double worst = worstMemoryError(name, 10, 7, {"run_mode=eval"});
+    std::printf("%s: worst error of 10 evaluations %.3f %%\n", name, 100 * worst);
+  }
+}
+
+/// The bytes of each class of an evaluation, by the sizes of the model.
+TEST(ProfileModel, AnEvaluationHoldsParametersAndForwardAlone) {
+  auto stageOf = [](const char *mode) {
+    RunConfig run = importConfig("gpt2_124m", {std::string("run_mode=") + mode, "parallel_config.data_parallel=1",
+                                               "parallel_config.micro_batch_num=4", "runner_config.batch_size=2",
+                                               "model.model_config.param_init_type=float32",
+                                               "model.model_config.compute_dtype=float32"});
+    MLIRContext context;
+    CompileOptions sizesOnly;
+    sizesOnly.emitKernels = false;
+    std::optional<Compiled> compiled = compileRun(context, run, pinnedPlan(run), sizesOnly);
+    EXPECT_TRUE(compiled);
+    return compiled->plan.stages(0);
+  };
+  rt::pb::Stage training = stageOf("train"), evaluation = stageOf("eval");
+  double parameters = bytesOf(evaluation, "parameters");
+  EXPECT_EQ(parameters, bytesOf(training, "parameters"));
+  EXPECT_NEAR(parameters, 4 * 124.44e6, 0.5e6); // with 47 rows of padding of the vocabulary
+  EXPECT_EQ(bytesOf(training, "gradients"), parameters);
+  EXPECT_EQ(bytesOf(training, "optimizer"), 2 * parameters);
+  EXPECT_EQ(bytesOf(evaluation, "gradients") + bytesOf(evaluation, "optimizer"), 0);
+  constexpr double tokens = 2 * 1024, stream = tokens * 768 * 4, logits = tokens * 50304 * 4;
+  EXPECT_EQ(bytesOf(evaluation, "inputs"), 4 * tokens * 4);
+  EXPECT_EQ(bytesOf(evaluation, "activations"), 0); // nothing is kept from layer to layer
+  EXPECT_EQ(bytesOf(evaluation, "boundary"), 2 * stream);
+  EXPECT_GE(bytesOf(evaluation, "workspace"), logits);
+  EXPECT_LE(bytesOf(evaluation, "workspace"), logits + 2 * stream);
+  double sum = bytesOf(evaluation, "scalars");
+  for (const char *name : {"parameters", "inputs", "boundary", "workspace"})
+    sum += bytesOf(evaluation, name);
+  EXPECT_EQ(static_cast<double>(evaluation.arena_bytes(rt::pb::DEVICE)), sum);
 }
 
 class Workspaces : public testing::TestWithParam<std::string> {};
@@ -451,7 +496,7 @@ TEST(ChoosePlan, AFreeRunGetsAnExecutablePlanWhoseArenaFits) {
   MLIRContext context;
   ChosenPlan chosen = choosePlan(context, run);
   ASSERT_TRUE(chosen.plan) << chosen.reason;
-  EXPECT_TRUE(capabilityOf(run).runs(*chosen.plan));
+  EXPECT_TRUE(planner::Capability().runs(*chosen.plan));
   EXPECT_EQ(chosen.plan->ranks(), run.cluster.devices());
   EXPECT_EQ(chosen.plan->globalBatch(), run.globalBatch);
   // Hardly more memory than that plan needs: another one, or the same, must still fit.

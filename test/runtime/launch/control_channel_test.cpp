@@ -198,6 +198,30 @@ TEST_F(ChannelTest, OtherPlansVersionsAndRanksAreNamed) {
   reason(beyond);
 }
 
+TEST_F(ChannelTest, WhoCannotTakePartSaysWhy) {
+  Member own = member({2, 3}, "second", "unknown");
+  own.refusal = "no device";
+  auto joining = join(own);
+  const ControlEvent &refused = await(ControlEvent::Refused);
+  EXPECT_EQ(refused.text, "second cannot take part: no device");
+  EXPECT_EQ(refused.member, own);
+  EXPECT_THAT(reason(joining), HasSubstr("second cannot take part: no device"));
+  EXPECT_FALSE(server.isComplete());
+  EXPECT_TRUE(server.haveAllCome());
+}
+
+TEST_F(ChannelTest, AFirstHostThatCannotTakePartSaysWhyToAll) {
+  Member own = member({0, 1}, "first");
+  own.refusal = "no device";
+  ControlServer refused({"127.0.0.1", 0}, "token", own, 4);
+  endpoint.port = refused.port();
+  auto joining = join(member({2, 3}, "second"));
+  while (!refused.haveAllCome())
+    refused.poll(Milliseconds(20));
+  EXPECT_THAT(reason(joining), HasSubstr("first cannot take part: no device"));
+  EXPECT_FALSE(refused.isComplete());
+}
+
 TEST_F(ChannelTest, StrangersAndReplaysAreNamed) {
   std::string error, recorded;
   Socket stranger = connectTo(endpoint, 1000);

@@ -106,6 +106,35 @@ TEST(HostMeeting, AnotherPlanIsRefused) {
             "rank 1 has another plan (hash 5678, rank 0's is 1234); give all the same file");
 }
 
+TEST(HostMeeting, WhoCannotTakePartTellsByItself) {
+  EXPECT_THROW(refusalOfFirst([] {
+                 Member own = member(1);
+                 own.refusal = "no device";
+                 HostMeeting(place(1, 2), own, amply);
+               }),
+               ReportedElsewhere);
+}
+
+TEST(HostMeeting, TheFirstThatCannotTakePartLetsNobodyWait) {
+  pid_t child = fork();
+  if (child == 0) {
+    try {
+      HostMeeting(place(1, 2), member(1), amply).take();
+    } catch (const ReportedElsewhere &error) {
+      _exit(error.status);
+    }
+    _exit(0);
+  }
+  Topology topology = place(0, 2);
+  topology.meeting = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), getpid());
+  Member own = member(0);
+  own.refusal = "no device";
+  EXPECT_THROW(HostMeeting(topology, own, amply), LaunchError);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
 TEST(HostMeeting, ARankComesOnce) {
   EXPECT_EQ(refusalOfFirst([] {
               HostMeeting stranger(place(7, 2), member(7), amply);

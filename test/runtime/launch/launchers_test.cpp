@@ -4,6 +4,7 @@
 
 #include "runtime/launch/channel_address.h"
 
+#include <csignal>
 #include <future>
 #include <gmock/gmock.h>
 
@@ -183,13 +184,41 @@ TEST_F(LaunchersTest, NoticesReachAllHostsLateOnesToo) {
   EXPECT_EQ(hosts[2].notices->find("nccl"), "an id");
 }
 
-TEST_F(LaunchersTest, WhoIsNotLetInFails) {
-  join(0, 2);
-  join(1, 2, "another");
-  ASSERT_TRUE(hosts[1].launchers->failure());
-  EXPECT_EQ(hosts[1].launchers->failure()->rank, 1);
-  EXPECT_THAT(hosts[1].launchers->failure()->message, HasSubstr("host1 has another plan"));
+/// Nobody waits for it in vain, whether it comes before the others or after them.
+TEST_F(LaunchersTest, WhoIsNotLetInFailsAndAllWithIt) {
+  join(0, 4);
+  join(1, 4);
+  join(2, 4, "another");
+  turn(2);
+  for (int rank : {0, 1, 2}) {
+    ASSERT_TRUE(hosts[rank].launchers->failure()) << rank;
+    EXPECT_EQ(hosts[rank].launchers->failure()->rank, 2);
+    EXPECT_THAT(hosts[rank].launchers->failure()->message, HasSubstr("host2 has another plan"));
+  }
+  EXPECT_FALSE(hosts[0].launchers->haveAllCome());
+  join(3, 4);
+  turn(2);
+  EXPECT_TRUE(hosts[0].launchers->haveAllCome());
+  ASSERT_TRUE(hosts[3].launchers->failure());
+  EXPECT_THAT(hosts[3].launchers->failure()->message, HasSubstr("host2 has another plan"));
+}
+
+TEST_F(LaunchersTest, WhoIsNotLetInLaterEndsNothing) {
+  joinAll(2);
+  join(2, 2);
+  EXPECT_THAT(hosts[2].launchers->failure()->message, HasSubstr("host2 starts rank 2, the plan has 2"));
+  turn(3, /*without=*/2);
   EXPECT_FALSE(hosts[0].launchers->failure());
+  EXPECT_FALSE(hosts[1].launchers->failure());
+}
+
+TEST_F(LaunchersTest, AnEndOnPurposeIsToldAsOne) {
+  joinAll(2);
+  Failure asked = failureOf(1, "its process ended with status 143");
+  asked.endSignal = SIGTERM;
+  hosts[1].launchers->report(asked);
+  turn(2);
+  EXPECT_EQ(hosts[0].launchers->failure()->endSignal, SIGTERM);
 }
 
 TEST(Notices, AreFewAndShort) {

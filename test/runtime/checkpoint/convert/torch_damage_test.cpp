@@ -1,8 +1,5 @@
 // Files of torch.save by hand: views, files of the time before zips, and what overlaps or comes twice.
-#include "test/runtime/checkpoint/convert/convert_fixture.h"
-
-#include "runtime/checkpoint/convert/torch_file.h"
-#include "runtime/checkpoint/convert/zip.h"
+#include "test/runtime/checkpoint/convert/torch_fixture.h"
 
 namespace espalier::rt {
 namespace {
@@ -10,27 +7,7 @@ namespace {
 using testing::HasSubstr;
 using std::string_literals::operator""s;
 
-class TorchByHand : public ConvertTest {
-protected:
-  /// A zip of these entries.
-  Path zipOf(const std::vector<std::pair<std::string, std::string>> &entries) const {
-    Path path = folder / "z.pt";
-    AtomicFile file(path.string());
-    ZipWriter zip(file);
-    for (const auto &[name, text] : entries)
-      zip.add(name, std::as_bytes(std::span(text)));
-    zip.finish();
-    file.commit();
-    return path;
-  }
-  static std::string says(const Path &file) {
-    return errorOf([&] {
-      auto source = openTorchFile(file);
-      for (const auto &[name, tensor] : source->tensors())
-        source->read(name);
-    });
-  }
-};
+class TorchByHand : public TorchTest {};
 
 /// {"a": columns 1 and 2 of a [3, 3], transposed}
 const std::string view = "}X\1\0\0\0actorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\n"

@@ -1,15 +1,12 @@
 // Files of torch.save: our own, those of a real torch, and damaged ones.
-#include "test/runtime/checkpoint/convert/convert_fixture.h"
-
-#include "runtime/checkpoint/convert/torch_file.h"
-#include "runtime/checkpoint/convert/zip.h"
+#include "test/runtime/checkpoint/convert/torch_fixture.h"
 
 namespace espalier::rt {
 namespace {
 
 using testing::HasSubstr;
 
-class Torch : public ConvertTest {
+class Torch : public TorchTest {
 protected:
   static std::vector<std::byte> floats(const std::vector<float> &numbers) {
     auto bytes = std::as_bytes(std::span(numbers));
@@ -21,24 +18,6 @@ protected:
     std::vector<WrittenTensor> tensors = {{"a", pb::F32, {2, 3}, [] { return floats({1, 2, 3, 4, 5, 6}); }}};
     writeTorchFile(folder / name, tensors);
     return folder / name;
-  }
-  /// A zip of these entries.
-  Path zipOf(const std::vector<std::pair<std::string, std::string>> &entries) const {
-    Path path = folder / "z.pt";
-    AtomicFile file(path.string());
-    ZipWriter zip(file);
-    for (const auto &[name, text] : entries)
-      zip.add(name, std::as_bytes(std::span(text)));
-    zip.finish();
-    file.commit();
-    return path;
-  }
-  static std::string says(const Path &file) {
-    return errorOf([&] {
-      auto source = openTorchFile(file);
-      for (const auto &[name, tensor] : source->tensors())
-        source->read(name);
-    });
   }
   /// The file with some bytes replaced.
   std::string changedSays(const std::string &text, size_t at, const std::string &bytes) const {

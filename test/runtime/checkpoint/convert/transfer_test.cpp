@@ -1,5 +1,6 @@
 // A box of a parameter comes out of other systems' tensors as it does of the whole, and little more than it is read.
 #include "runtime/checkpoint/convert/transfer.h"
+#include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/comm/comm.h"
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
@@ -11,55 +12,71 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Tensors in memory; element e of tensor number t is 1000 t + e. Counts what is read.
+/// A source of which what is read is counted.
 class CountedSource : public WeightSource {
 public:
-  explicit CountedSource(std::span<const ForeignTensor> tensors) {
-    for (const ForeignTensor &tensor : tensors) {
-      if (tensor.isDerived)
-        continue;
-      uint64_t count = tensorBytes(tensor.shape, pb::F32) / 4;
-      listed[tensor.names[0]] = {pb::F32, "", tensor.shape, count * 4};
-      std::vector<float> &numbers = values[tensor.names[0]];
-      numbers.resize(count);
-      std::iota(numbers.begin(), numbers.end(), static_cast<float>(1000 * listed.size()));
-    }
-  }
-  const std::map<std::string, ListedTensor> &tensors() const override { return listed; }
+  explicit CountedSource(std::unique_ptr<WeightSource> given) : source(std::move(given)) {}
+
+  const std::map<std::string, ListedTensor> &tensors() const override { return source->tensors(); }
   std::vector<std::byte> read(const std::string &name) const override {
-    std::vector<std::byte> bytes(listed.at(name).bytes);
-    readPart(name, 0, bytes);
-    return bytes;
+    bytesRead += tensors().at(name).bytes;
+    return source->read(name);
   }
-  bool readsParts() const override { return true; }
+  bool readsParts(const std::string &name) const override { return source->readsParts(name); }
   void readPart(const std::string &name, uint64_t begin, std::span<std::byte> bytes) const override {
-    std::span<const std::byte> all = std::as_bytes(std::span(values.at(name)));
-    ASSERT_LE(begin + bytes.size(), all.size());
-    std::memcpy(bytes.data(), all.data() + begin, bytes.size());
     bytesRead += bytes.size();
+    source->readPart(name, begin, bytes);
   }
-  std::string placeOf(const std::string &) const override { return "memory"; }
+  std::string placeOf(const std::string &name) const override { return source->placeOf(name); }
 
   mutable uint64_t bytesRead = 0;
-  std::map<std::string, std::vector<float>> values;
 
 private:
-  std::map<std::string, ListedTensor> listed;
+  const std::unique_ptr<WeightSource> source;
 };
+
+/// The bytes of floats that count up from `first`.
+std::vector<std::byte> countedUp(const std::vector<int64_t> &shape, float first) {
+  std::vector<float> numbers(tensorBytes(shape, pb::F32) / 4);
+  std::iota(numbers.begin(), numbers.end(), first);
+  auto bytes = std::as_bytes(std::span(numbers));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// A file of `form` with a system's tensors; element e of the first is 1000 + e, of the next 2000 + e.
+std::unique_ptr<WeightSource> fileOf(const std::string &form, const std::filesystem::path &path,
+                                     std::span<const ForeignTensor> tensors) {
+  std::vector<WrittenTensor> written;
+  for (const ForeignTensor &tensor : tensors)
+    if (!tensor.isDerived)
+      written.push_back({tensor.names[0], pb::F32, tensor.shape, [shape = tensor.shape, n = written.size() + 1] {
+                           return countedUp(shape, static_cast<float>(1000 * n));
+                         }});
+  if (form == "bin")
+    writeTorchFile(path, written);
+  else
+    writeSafetensorsInTurn(path, written, {});
+  return form == "bin" ? openTorchFile(path) : openSafetensors(path);
+}
+
+std::vector<float> boxOf(const NewParameter &parameter, const std::vector<int64_t> &offsets,
+                         const std::vector<int64_t> &sizes) {
+  std::vector<std::byte> bytes = parameter.makeBox(offsets, sizes);
+  std::vector<float> numbers(bytes.size() / 4);
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
+}
 
 /// A model with the tensors that one file of a system holds.
 struct Held {
-  explicit Held(ConvertedModel given, const std::string &system)
+  Held(ConvertedModel given, const std::string &system, const std::string &form, const std::filesystem::path &path)
       : converted(std::move(given)), names(converted.names(system)),
-        tensors(names.tensors({0, converted.model.layers, true, true, {}}, 0, {})), source(tensors),
-        parameters(parametersOf(names, {{&source, tensors}})) {}
+        tensors(names.tensors({0, converted.model.layers, true, true, {}}, 0, {})),
+        source(fileOf(form, path, tensors)), parameters(parametersOf(names, {{&source, tensors}})) {}
 
   std::vector<float> box(size_t parameter, const std::vector<int64_t> &offsets, const std::vector<int64_t> &sizes) {
     source.bytesRead = 0;
-    std::vector<std::byte> bytes = parameters[parameter].makeBox(offsets, sizes);
-    std::vector<float> numbers(bytes.size() / 4);
-    std::memcpy(numbers.data(), bytes.data(), bytes.size());
-    return numbers;
+    return boxOf(parameters[parameter], offsets, sizes);
   }
 
   const ConvertedModel converted;
@@ -69,12 +86,17 @@ struct Held {
   const std::vector<NewParameter> parameters;
 };
 
-class BoxesOf : public ConvertTest {};
+class BoxesOf : public ConvertTest, public testing::WithParamInterface<const char *> {
+protected:
+  Held held(ConvertedModel converted, const std::string &system = "hf") const {
+    return Held(std::move(converted), system, GetParam(), folder / "weights");
+  }
+};
 
 // Every half along every dimension of every parameter: fused, transposed and split in groups.
-TEST_F(BoxesOf, AreThoseOfTheWhole) {
+TEST_P(BoxesOf, AreThoseOfTheWhole) {
   for (const char *system : {"hf", "mcore"}) {
-    Held held(smallConversion(), system);
+    Held held = this->held(smallConversion(), system);
     for (size_t p = 0; p < held.parameters.size(); ++p) {
       const WeightParameter &parameter = held.converted.model.parameters[p];
       std::vector<int64_t> none(parameter.sizes.size(), 0);
@@ -110,15 +132,15 @@ ConvertedModel wideConversion(const std::string &rule) {
   return converted;
 }
 
-TEST_F(BoxesOf, ReadTheBytesThatTheyHave) {
-  Held held(wideConversion("w"), "hf");
+TEST_P(BoxesOf, ReadTheBytesThatTheyHave) {
+  Held held = this->held(wideConversion("w"));
   held.box(0, {1, 0}, {2, 4096}); // rows lie side by side
   EXPECT_EQ(held.source.bytesRead, 2u * 4096 * 4);
   held.box(0, {0, 1024}, {4, 1024}); // a quarter of each row
   EXPECT_EQ(held.source.bytesRead, 4u * 1024 * 4);
   held.box(0, {0, 0}, {4, 4000}); // less than a page apart: in one go
   EXPECT_EQ(held.source.bytesRead, (3u * 4096 + 4000) * 4);
-  Held transposed(wideConversion("w = columns rows"), "hf");
+  Held transposed = this->held(wideConversion("w = columns rows"));
   EXPECT_EQ(transposed.box(0, {0, 1024}, {4, 1024})[1], 1000 + 4 * 1025);
   EXPECT_EQ(transposed.source.bytesRead, 4u * 1024 * 4);
   transposed.box(0, {0, 0}, {1, 4096}); // every fourth element
@@ -126,15 +148,54 @@ TEST_F(BoxesOf, ReadTheBytesThatTheyHave) {
 }
 
 // What a second tensor holds again is compared where it is read.
-TEST_F(BoxesOf, CompareWhatComesTwice) {
+TEST_P(BoxesOf, CompareWhatComesTwice) {
   ConvertedModel converted = wideConversion("w");
   converted.model.ties["again"] = "embed.w";
   converted.rules["hf"].push_back({"again", "tied w"});
-  Held held(std::move(converted), "hf");
-  held.source.values["again"] = held.source.values["w"];
-  held.source.values["again"][4096] = -1;
-  held.box(0, {0, 0}, {1, 4096});
-  EXPECT_THAT(errorOf([&] { held.box(0, {1, 0}, {1, 4096}); }), HasSubstr("memory: tensor 'again' differs from w"));
+  Held held = this->held(std::move(converted)); // 1000 + e, and 2000 + e
+  EXPECT_THAT(errorOf([&] { held.box(0, {1, 0}, {1, 4096}); }), HasSubstr("weights: tensor 'again' differs from w"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, BoxesOf, testing::Values("safetensors", "bin"),
+                         [](const auto &info) { return std::string(info.param); });
+
+/// Of a storage that is read whole the checksum is compared; of a part it cannot be.
+TEST_F(ConvertTest, PartsOfADamagedTorchFile) {
+  Held held(wideConversion("w"), "hf", "bin", folder / "weights");
+  std::string text = readAll(folder / "weights");
+  float last = 1000 + 4 * 4096 - 1;
+  size_t at = text.find(std::string(reinterpret_cast<const char *>(&last), sizeof(last)));
+  ASSERT_NE(at, std::string::npos);
+  text[at] ^= 1;
+  write(folder / "weights", text);
+  EXPECT_EQ(held.box(0, {1, 0}, {1, 4096})[0], 1000 + 4096);
+  EXPECT_THAT(errorOf([&] { held.box(0, {0, 0}, {4, 4096}); }), HasSubstr("damaged: storage '0' does not fit"));
+}
+
+/// A tensor rank of a Megatron folder takes what it needs of the files of its own, whatever tp they were written for.
+TEST_F(ConvertTest, PartsOfMegatronFiles) {
+  ConvertedModel converted = wideConversion("w");
+  converted.rules["mcore"] = {{"w", "w = rows* columns"}};
+  converted.model.layers = 0;
+  std::vector<NewParameter> values(1);
+  values[0].make = [] { return countedUp({4, 4096}, 0); };
+  Path ours = writeNative(converted.model, folder / "ours", values);
+  convertToMegatron(converted, ours, folder / "megatron", "mcore", {2, 1, 1});
+  MegatronFolder files = openMegatron(folder / "megatron");
+  std::vector<CountedSource *> counted;
+  for (MegatronChunk &chunk : files.chunks) {
+    auto source = std::make_unique<CountedSource>(std::move(chunk.weights));
+    counted.push_back(source.get());
+    chunk.weights = std::move(source);
+  }
+  NameMap names = converted.names("mcore");
+  std::vector<NewParameter> parameters = parametersOf(names, heldTensors(files, names));
+  EXPECT_EQ(boxOf(parameters[0], {1, 1024}, {1, 1024})[0], 4096 + 1024); // of the first rank's file alone
+  EXPECT_EQ(counted[0]->bytesRead, 1024u * 4);
+  EXPECT_EQ(counted[1]->bytesRead, 0u);
+  EXPECT_EQ(boxOf(parameters[0], {1, 0}, {2, 4096}).size(), 2u * 4096); // one row of each
+  EXPECT_EQ(counted[0]->bytesRead, (1024u + 4096) * 4);
+  EXPECT_EQ(counted[1]->bytesRead, 4096u * 4);
 }
 
 } // namespace

@@ -1,0 +1,72 @@
+#include "runtime/train/decline.h"
+
+#include "runtime/data/data_error.h"
+#include "runtime/launch/host_meeting.h"
+#include "runtime/status.h"
+#include "runtime/train/rank_processes.h"
+#include "runtime/train/told_result.h"
+
+#include <fmt/format.h>
+
+namespace espalier::rt {
+namespace {
+
+using namespace launch;
+
+/// The first host tells each that comes, the others tell the first one.
+void declineHosts(const RunOptions &options, const Member &own) {
+  Endpoint endpoint = parseEndpoint(options.topology->rendezvous);
+  if (own.ranks.front() != 0) {
+    ControlClient(endpoint, options.token, own, startTogether);
+    return;
+  }
+  ControlServer server(endpoint, options.token, own, options.topology->world);
+  auto end = std::chrono::steady_clock::now() + startTogether;
+  auto isStopped = [&] { return options.stopSignal && options.stopSignal() != 0; };
+  while (!server.haveAllCome() && !isStopped() && std::chrono::steady_clock::now() < end)
+    server.poll(Milliseconds(100));
+}
+
+void decline(const RunOptions &options, const std::string &why) {
+  Member own = describeProcess(options.topology->ranks);
+  own.refusal = why.substr(0, 4000); // as much as others read
+  try {
+    if (options.comm == Comm::hosts)
+      declineHosts(options, own);
+    else
+      HostMeeting(*options.topology, own, startTogether, options.stopSignal);
+  } catch (const std::exception &) {
+    // Refused as it must be, or there is nobody to tell.
+  }
+}
+
+/// Whether others wait for this process before ranks begin. Those of mpirun end with it.
+bool isAwaited(const RunOptions &options) {
+  if (!options.topology)
+    return false;
+  bool hasNeighbours = options.comm == Comm::shm && !options.topology->meeting.empty();
+  return hasNeighbours || (options.comm == Comm::hosts && !options.topology->rendezvous.empty());
+}
+
+} // namespace
+
+void printAtOnce(const std::exception &error) {
+  bool hasPlace = dynamic_cast<const DataError *>(&error) != nullptr; // of its own
+  fmt::print(stderr, "{}{}\n", hasPlace ? "" : "espalier: error: ", error.what());
+  std::fflush(stderr);
+}
+
+void orDecline(const RunOptions &options, const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const std::exception &error) {
+    if (!isAwaited(options))
+      throw;
+    printAtOnce(error);
+    int status = Refusal::current().status;
+    decline(options, error.what());
+    throw ReportedElsewhere(status);
+  }
+}
+
+} // namespace espalier::rt

@@ -1,0 +1,127 @@
+// The ranks talk over MPI; their launchers talk over the control channel, whose address and token rank 0 says to all
+// ranks as soon as MPI has begun.
+#include "runtime/train/mpi_rank.h"
+
+#include "runtime/crash_report.h"
+#include "runtime/launch/channel_address.h"
+#include "runtime/launch/mpi_daemon.h"
+#include "runtime/train/apart.h"
+#include "runtime/train/failure_report.h"
+#include "runtime/train/rank_processes.h"
+#include "runtime/train/stop.h"
+#include "runtime/train/watched_run.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace espalier::rt {
+namespace {
+
+/// What a launcher and its rank share besides the rank's page: none of the rank's operands.
+constexpr size_t sharedBytes = size_t{1} << 16;
+constexpr const char *tokenNotice = ".token";
+
+/// The address and the token of the control channel, from rank 0's launcher to all others.
+void tellChannel(ShmWorld &host, Agreement &agreement, int rank) {
+  std::string mine;
+  if (rank == 0)
+    mine = host.notices().find(launch::channelNotice).value_or("") + " " +
+           host.notices().find(tokenNotice).value_or("");
+  std::string told = agreement.first(mine);
+  size_t end = told.find(' ');
+  if (rank == 0)
+    return;
+  host.notices().post(tokenNotice, told.substr(end + 1));
+  host.notices().post(launch::channelNotice, told.substr(0, end));
+}
+
+/// The life of one rank, in a process of its own: the status of that process.
+int liveAsRank(const Program &program, ShmWorld &host, const ResultFile &results, const MpiWork &work) {
+  onCrash([&](const Failure &failure) { host.abort(failure); });
+  std::shared_ptr<void> kept;
+  MpiWorld world(&host);
+  int ranks = program.mesh().ranks();
+  if (world.ranks() != ranks)
+    throw PlanError(fmt::format("MPI has {} processes, the plan {} ranks; start as many", world.ranks(), ranks));
+  std::unique_ptr<Communicator> communicator = world.communicator();
+  Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
+  tellChannel(host, agreement, world.rank());
+  auto abort = [&](const Failure &failure) {
+    host.abort(failure);
+    world.abort(failure);
+  };
+  MpiPlace place{world, agreement, host.page(0), std::move(communicator), abort, results, kept};
+  bool isDone = work(place);
+  if (std::optional<Failure> heard = world.failure())
+    host.abort(*heard); // or the launcher would take this rank's end for the first failure
+  return isDone ? 0 : 1;
+}
+
+std::string makeToken() {
+  std::string token;
+  for (uint8_t byte : launch::makeNonce())
+    token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+/// Where launchers meet: the first one says so itself, others hear it from their ranks.
+std::optional<launch::Meeting> meetingOf(const Program &program, const RunOptions &options, ShmWorld &host) {
+  std::optional<std::string> token = host.notices().find(tokenNotice),
+                             told = host.notices().find(launch::channelNotice);
+  bool isFirst = host.firstRank() == 0;
+  if (!token || (!isFirst && !told))
+    return std::nullopt;
+  launch::Meeting meeting{.own = memberOf(program, {host.firstRank()}), .world = program.mesh().ranks()};
+  meeting.isFirst = isFirst;
+  std::string address;
+  if (!isFirst)
+    address = *told;
+  else if (options.topology && !options.topology->rendezvous.empty())
+    address = options.topology->rendezvous;
+  else
+    address = launch::channelHost(launch::environmentOfProcess(), meeting.own.host) + ":0";
+  meeting.token = *token;
+  meeting.endpoint = launch::parseEndpoint(address);
+  return meeting;
+}
+
+/// Who was refused nothing itself lets the other one speak: mpirun ends all soon after the first has ended ill.
+RunResult resultOfTold(const ResultFile &results, launch::Launchers &launchers, const RunOptions &options) {
+  try {
+    return resultOf(results);
+  } catch (const ReportedElsewhere &) {
+    awaitSpeaker(launchers, patienceOf(options));
+    throw;
+  }
+}
+
+} // namespace
+
+RunResult launchMpiRank(const Program &program, const RunOptions &options, const MpiWork &work) {
+  int rank = options.topology ? options.topology->ranks.front()
+                              : launch::launchedRank(launch::environmentOfProcess());
+  ShmWorld host(/*ranks=*/1, sharedBytes, rank);
+  ResultFile results;
+  shareStopSignal();
+  launch::Launchers launchers([&] { return meetingOf(program, options, host); }, host.notices(),
+                              launcherPatienceOf(options));
+  if (rank == 0) {
+    host.notices().post(tokenNotice, makeToken());
+    launchers.turn(/*isLook=*/false); // listens, before the rank asks where
+  }
+  std::vector<Process> processes = spawn(
+      host, [&](int) { return runTold(results, [&] { return liveAsRank(program, host, results, work); }); });
+  std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
+  if (!failure)
+    return resultOfTold(results, launchers, options);
+  if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())
+    launch::endDaemonBehind(getppid());
+  if (launchers.speaks())
+    throw *failure;
+  writeFailureReport(program, options, *failure);
+  awaitSpeaker(launchers, patienceOf(options));
+  throw ReportedElsewhere(1);
+}
+
+} // namespace espalier::rt

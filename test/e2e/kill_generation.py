@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Kills the process of a rank while texts are generated. Usage: kill_generation.py TEXT RANK COMMAND ...
+
+The command continues each line of TEXT many times over. The process of a rank is the child of another process of the
+command: of the one that mpirun started as RANK, or the child number RANK of the command itself. Prints what the command
+wrote and `in time, none left, exit CODE`."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def children(pid):
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def rank_process(pid, rank, starts):
+    """`starts`: the command starts programs of which each has a rank's process as its child."""
+    found = children(pid)
+    if not starts:
+        return found[rank] if len(found) > rank else None
+    for starter in found:
+        variables = pathlib.Path(f"/proc/{starter}/environ").read_bytes().split(b"\0")
+        ranks = children(starter)
+        if f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables and ranks:
+            return ranks[0]
+    return None
+
+
+def fields(pid):
+    """Of its stat from the state on; none where it is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def runs(pid):
+    """One that has ended and was not waited for does not."""
+    return fields(pid)[:1] not in ([], ["Z"])
+
+
+def seconds(pid):
+    return sum(map(int, fields(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+text, rank, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+with tempfile.NamedTemporaryFile("w") as prompts, tempfile.TemporaryFile("w+") as told:
+    line = pathlib.Path(text).read_text().split()[0][:8]
+    prompts.write(f"{line}\n" * 100000)
+    prompts.flush()
+    process = subprocess.Popen([*command, "--file", prompts.name], stdout=told, stderr=subprocess.STDOUT, text=True)
+    starts = "espalier" not in command[0]
+    target, limit = None, time.monotonic() + 60
+    while time.monotonic() < limit and (target is None or seconds(target) < 1):  # then it decodes
+        time.sleep(0.1)
+        target = rank_process(process.pid, rank, starts)
+    others = [each for child in children(process.pid) for each in [child, *children(child)]]
+    begin = time.monotonic()
+    os.kill(target, signal.SIGKILL)
+    process.wait(timeout=60)
+    took = time.monotonic() - begin
+    time.sleep(0.1)
+    left = [pid for pid in others if runs(pid)]
+    told.seek(0)
+    print(told.read(), end="")
+    print("in time," if took < 5 else f"after {took:.1f} seconds,", f"{left} left," if left else "none left,",
+          f"exit {process.returncode}")
