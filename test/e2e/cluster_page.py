@@ -3,8 +3,8 @@
 
 Usage: cluster_page.py BUILD SOURCE_DIR FOLDER AGENT
 Those with an address are typed there, all of a group at once; others one after the other on this host, which is the first.
-ssh is the agent here, torchrun and srun are start_ranks.py unless TORCHRUN names a real one. Prints the commands of a
-group, and the topology that each run found."""
+ssh is the agent here, torchrun and srun are start_ranks.py. Prints the commands of a group, and the topology that each
+run found."""
 import os
 import pathlib
 import re
@@ -68,7 +68,7 @@ tools.mkdir(parents=True)
 (folder / "configs").symlink_to(source / "configs")
 ranks = source / "test/e2e/start_ranks.py"
 for name, line in (("ssh", agent), ("srun", f"{sys.executable} {ranks} srun"),
-                   ("torchrun", os.environ.get("TORCHRUN") or f"{sys.executable} {ranks} torchrun")):
+                   ("torchrun", f"{sys.executable} {ranks} torchrun")):
     (tools / name).write_text(f'#!/bin/sh\nexec {line} "$@"\n')
     (tools / name).chmod(0o755)
 os.environ |= {"PATH": f"{tools}:{build}/bin:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(build / "emulator"),

@@ -51,12 +51,10 @@ for model in gpt2 llama llama_tied mixtral qwen3_moe; do
 done
 # What generation said of our export, a live transformers says of the folder that it loads (docs/from_huggingface.md).
 "$python" "$root/test/golden/exported_generation.py" "$espalier" "$root" "$scratch/exported"
-# The lines of docs/cluster.md with the real torchrun, where hosts can be made.
-if unshare --net --uts true 2>/dev/null; then
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  TORCHRUN=$root/build-oracles/bin/torchrun ESPALIER_TWO_HOSTS_SECONDS=400 "$root/test/e2e/two_hosts.py" \
-    "$python" "$root/test/e2e/cluster_page.py" "$build" "$root" "$scratch/cluster" '{agent}' | grep -x "exit 0"
-fi
+# A line of docs/cluster.md with the real torchrun.
+"$espalier" compile "$root/configs/tiny_gpt.yaml" -o "$scratch/ranks.plan"
+"$root/build-oracles/bin/torchrun" --nproc-per-node 8 --no-python "$espalier" run "$scratch/ranks.plan" --data mock \
+  --steps 2 | grep "done after step 2 of 2"
 # A parquet file as docs/from_megatron.md reads one: rows in order, and a column that is not there refused.
 "$python" "$root/test/golden/parquet_oracle.py" "$root/tools/parquet_to_jsonl.py" "$scratch/rows.parquet"
 # Finetuned from each form, by ranks and by transformers; the numbers of the test, made anew.
