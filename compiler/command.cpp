@@ -77,18 +77,27 @@ std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
   return std::move(imported.config);
 }
 
+void addTarget(CLI::App &verb, std::string &target) {
+  verb.add_option("--target", target, "what to compile for: cpu (default) or cuda");
+}
+
+/// Says what is wrong where it is none.
+bool isTarget(const std::string &target, const std::string &file) {
+  bool isKnown = target == "cpu" || target == "cuda";
+  if (!isKnown)
+    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu and cuda\n", file, target);
+  return isKnown;
+}
+
 int compileVerb(const RunArguments &arguments, const std::string &output, const CompileOptions &options) {
-  if (options.target != "cpu" && options.target != "cuda") {
-    fmt::print(stderr, "{}: error: target '{}' is not known; this build compiles for cpu and cuda\n", arguments.file,
-               options.target);
+  if (!isTarget(options.target, arguments.file))
     return UserError;
-  }
   std::optional<RunConfig> run = importOrReport(arguments);
   if (!run)
     return UserError;
   mlir::MLIRContext context;
   printDiagnostics(context);
-  ChosenPlan chosen = choosePlan(context, *run);
+  ChosenPlan chosen = choosePlan(context, *run, options.target);
   if (!chosen.plan) {
     fmt::print(stderr, "{}: {}\n", arguments.file, chosen.reason);
     return chosen.isInputError ? UserError : NothingFits;
@@ -159,7 +168,7 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenK
   CLI::App *compile = app.add_subcommand("compile", "compile a run file into a run plan");
   addRunArguments(*compile, arguments.file, arguments.import);
   CLI::Option *to = compile->add_option("-o,--output", output, "the run plan to write");
-  compile->add_option("--target", options.target, "what to compile for: cpu (default) or cuda");
+  addTarget(*compile, options.target);
   compile->add_option("--emit-kernels", options.kernelFolder, "folder for the plan's kernels: LEVEL.ptx or LEVEL.so");
   CLI::Option *stop = compile->add_option("--compile-to", options.compileTo, "stop after a phase and print its IR")
                           ->check(CLI::IsMember(phaseNames()));
@@ -182,6 +191,7 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenK
 
   PlanArguments planArguments;
   CLI::App *plan = addPlanVerb(app, planArguments);
+  addTarget(*plan, planArguments.target);
   ArgsArguments argsArguments;
   CLI::App *importArgs = addImportArgsVerb(app, argsArguments);
 
@@ -191,7 +201,7 @@ extern "C" int espalierCompilerMain(int argc, char **argv, const espalier::OpenK
     return reportParseError(app, error);
   }
   if (plan->parsed())
-    return planVerb(planArguments);
+    return isTarget(planArguments.target, planArguments.file) ? planVerb(planArguments) : UserError;
   if (importArgs->parsed())
     return importArgsVerb(argsArguments);
   if (explain->parsed())

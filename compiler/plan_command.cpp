@@ -152,7 +152,7 @@ private:
     RunConfig profiled = run;
     if (run.pins.pinned)
       profiled.pins.cp.reset(); // the planner's choice may split the sequence
-    std::optional<planner::Problem> problem = profileModel(context, profiled);
+    std::optional<planner::Problem> problem = profileModel(context, profiled, arguments.target);
     if (!problem)
       return std::nullopt;
     Solved solved{run, std::move(*problem), {}, {}};
@@ -160,7 +160,7 @@ private:
     wanted.alternatives = alternatives;
     wanted.all = arguments.all || !planner::isExecutable(solved.problem, solved.problem.pins);
     if (!run.pins.pinned) {
-      solved.result = searchCompiled(context, run, solved.problem, wanted);
+      solved.result = searchCompiled(context, run, solved.problem, wanted, arguments.target);
       return solved;
     }
     solved.problem.pins = freedPins(run, solved.problem.pins);
@@ -262,7 +262,7 @@ private:
     bool otherExperts =
         wished->pins.expertTensorParallel.value_or(true) != solved.run.pins.expertTensorParallel.value_or(true);
     if (otherVocabulary || otherExperts) {
-      std::optional<planner::Problem> problem = profileModel(context, *wished);
+      std::optional<planner::Problem> problem = profileModel(context, *wished, arguments.target);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);

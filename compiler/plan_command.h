@@ -11,6 +11,7 @@ namespace espalier {
 struct PlanArguments {
   std::string file;
   ImportOptions import; ///< --cluster and --set
+  std::string target = "cpu";
   bool all = false;     ///< also plans that cannot be executed yet
   bool json = false;
   std::optional<int> devices;        ///< what if the cluster had so many

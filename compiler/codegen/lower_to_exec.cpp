@@ -13,14 +13,21 @@ namespace {
 
 struct LowerToExecPass : impl::LowerToExecBase<LowerToExecPass> {
   void runOnOperation() override {
-    codegen::KernelTable kernels(getOperation());
-    codegen::SegmentLayout layout;
-    SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
-    for (func::FuncOp function : functions)
-      if (!function.isDeclaration() && failed(codegen::ProgramBuilder(function, kernels, layout).build()))
-        return signalPassFailure();
+    if (failed(codegen::lowerToExec(getOperation(), /*sources=*/nullptr)))
+      signalPassFailure();
   }
 };
 
 } // namespace
+
+LogicalResult codegen::lowerToExec(ModuleOp module, SourcePositions *sources) {
+  KernelTable kernels(module);
+  SegmentLayout layout;
+  SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+  for (func::FuncOp function : functions)
+    if (!function.isDeclaration() && failed(ProgramBuilder(function, kernels, layout, sources).build()))
+      return failure();
+  return success();
+}
+
 } // namespace espalier

@@ -155,8 +155,10 @@ int64_t SegmentLayout::place(StringRef segment, StringRef region, StringRef name
   return entry->second;
 }
 
-ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout)
-    : function(function), kernels(kernels), layout(layout), builder(function.getLoc(), function.getContext()),
+ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout,
+                               SourcePositions *sources)
+    : function(function), kernels(kernels), layout(layout), sources(sources),
+      builder(function.getLoc(), function.getContext()),
       isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())), shapes(function, layout.shapes) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
@@ -465,11 +467,16 @@ LogicalResult ProgramBuilder::build() {
   shareKept();
   builder.setInsertionPoint(function);
   auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr);
-  builder.setInsertionPointToStart(&program.getBody().emplaceBlock());
-  for (Operation &op : function.getBody().front().without_terminator()) {
+  Block &instructions = program.getBody().emplaceBlock();
+  builder.setInsertionPointToStart(&instructions);
+  for (auto [position, op] : llvm::enumerate(function.getBody().front().without_terminator())) {
     builder.setLoc(op.getLoc());
+    Operation *before = instructions.empty() ? nullptr : &instructions.back();
     if (failed(lowerOp(&op)))
       return failure();
+    Operation *made = before ? before->getNextNode() : instructions.empty() ? nullptr : &instructions.front();
+    for (; sources && made; made = made->getNextNode())
+      sources->try_emplace(made, position);
   }
   builder.setLoc(function.getBody().front().getTerminator()->getLoc());
   for (auto &[value, target] : copies) {

@@ -48,9 +48,16 @@ private:
 /// Bytes of a tensor.
 int64_t tensorBytes(mlir::Type type);
 
+/// Of each instruction the place, in its function, of the op that it was made from.
+using SourcePositions = llvm::DenseMap<mlir::Operation *, int>;
+
+/// Replaces every function of the module by its program. `sources` may be null.
+mlir::LogicalResult lowerToExec(mlir::ModuleOp module, SourcePositions *sources);
+
 class ProgramBuilder {
 public:
-  ProgramBuilder(mlir::func::FuncOp function, KernelTable &kernels, SegmentLayout &layout);
+  ProgramBuilder(mlir::func::FuncOp function, KernelTable &kernels, SegmentLayout &layout,
+                 SourcePositions *sources = nullptr);
 
   /// Replaces the function by its program. Errors are reported on the op that cannot be lowered.
   mlir::LogicalResult build();
@@ -144,6 +151,7 @@ private:
   mlir::func::FuncOp function;
   KernelTable &kernels;
   SegmentLayout &layout;
+  SourcePositions *sources;
   mlir::ImplicitLocOpBuilder builder;
   bool isCuda;
   ValueShapes shapes;

@@ -29,7 +29,7 @@ bool divides(const RunConfig &run, int tp) {
 
 } // namespace
 
-ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run) {
+ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
   const PlanPins &pins = run.pins;
   if (int cp = pins.cp.value_or(1); cp > 1)
     return {std::nullopt,
@@ -49,7 +49,7 @@ ChosenPlan chooseGeneration(mlir::MLIRContext &context, const RunConfig &run) {
       if (!isFree || !divides(run, tp) || pp > run.model.layerCount())
         continue;
       planner::Plan plan = generationPlan(run, tp, pp);
-      std::optional<uint64_t> bytes = arenaBytes(context, run, plan);
+      std::optional<uint64_t> bytes = arenaBytes(context, run, plan, target);
       if (!bytes)
         return {std::nullopt, "error: the model cannot be partitioned", true};
       if (limit <= 0 || static_cast<double>(*bytes) <= limit)

@@ -93,8 +93,10 @@ std::string fitWithoutMargin(const ClusterConfig &cluster, double bytes) {
   return "; fits with " + planner::withoutMargin(all);
 }
 
-std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
+std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                   const std::string &target) {
   CompileOptions sizesOnly;
+  sizesOnly.target = target;
   sizesOnly.emitKernels = false;
   std::optional<Compiled> compiled = compileRun(context, run, plan, sizesOnly);
   if (!compiled)
@@ -117,7 +119,7 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
                                  planner::describeBytes(limit), describePlan(plan), classes);
   text += fitWithoutMargin(run.cluster, static_cast<double>(stage.arena_bytes(rt::pb::DEVICE)));
   for (const Change &change : changesOf(run, plan))
-    if (std::optional<uint64_t> bytes = arenaBytes(context, run, change.plan); bytes && *bytes <= limit)
+    if (auto bytes = arenaBytes(context, run, change.plan, compiled.target()); bytes && *bytes <= limit)
       return text +
              fmt::format("; fits with {} ({})", change.name, planner::describeBytes(static_cast<double>(*bytes)));
   return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
@@ -137,7 +139,7 @@ ChosenPlan nothingFits(const planner::SearchResult &result) {
 
 /// Relaxations that need the model to be profiled anew: its terms hold for these pins only.
 void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::SearchOptions options,
-                     planner::SearchResult &result) {
+                     const std::string &target, planner::SearchResult &result) {
   bool isBare = result.relaxations.empty(); // then what these allow beside other changes is told, too
   options.diagnose = options.relax = isBare;
   options.alternatives = 0;
@@ -145,7 +147,7 @@ void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::
   auto attempt = [&](bool isPinned, const char *name, void (*free)(PlanPins &)) {
     RunConfig freed = run;
     free(freed.pins);
-    std::optional<planner::Problem> problem = isPinned ? profileModel(context, freed) : std::nullopt;
+    std::optional<planner::Problem> problem = isPinned ? profileModel(context, freed, target) : std::nullopt;
     if (!problem)
       return;
     std::string change = std::string(name) + " left to the planner";
@@ -166,7 +168,7 @@ void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::
 } // namespace
 
 planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig &run, const planner::Problem &given,
-                                     const planner::SearchOptions &options) {
+                                     const planner::SearchOptions &options, const std::string &target) {
   constexpr int attempts = 4;
   planner::Problem problem = given;
   double limit = run.cluster.memoryBytes;
@@ -174,7 +176,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
   for (int attempt = 0; attempt < attempts; ++attempt) {
     result = planner::search(problem, options);
     if (result.plans.empty() && result.errors.empty() && options.diagnose && options.relax)
-      tryProfiledPins(context, run, options, result);
+      tryProfiledPins(context, run, options, target, result);
     double excess = 1;
     for (planner::PricedPlan &priced : result.plans) {
       priced.plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
@@ -185,7 +187,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
       planner::PricedPlan &priced = result.plans[i];
       if (!priced.plan.executable)
         return result; // for reading only
-      std::optional<uint64_t> bytes = arenaBytes(context, run, priced.plan);
+      std::optional<uint64_t> bytes = arenaBytes(context, run, priced.plan, target);
       if (bytes && static_cast<double>(*bytes) <= limit) {
         result.plans.erase(result.plans.begin(), result.plans.begin() + static_cast<std::ptrdiff_t>(i));
         return result;
@@ -203,17 +205,17 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
   return result;
 }
 
-ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run) {
+ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target) {
   if (const char *what = planner::whyNotExecutable(pinsOf(run)))
     return {std::nullopt, fmt::format("error: {} cannot be executed yet; `espalier plan` prices them", what), true};
   if (run.runMode == "predict")
-    return chooseGeneration(context, run);
+    return chooseGeneration(context, run, target);
   if (run.pins.pinned)
     return {pinnedPlan(run), "", false};
-  std::optional<planner::Problem> problem = profileModel(context, run);
+  std::optional<planner::Problem> problem = profileModel(context, run, target);
   if (!problem)
     return {std::nullopt, "error: the model cannot be partitioned", true};
-  planner::SearchResult result = searchCompiled(context, run, *problem, {});
+  planner::SearchResult result = searchCompiled(context, run, *problem, {}, target);
   if (!result.errors.empty())
     return {std::nullopt, "error: " + join(result.errors), true};
   if (result.plans.empty())

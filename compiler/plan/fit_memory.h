@@ -17,8 +17,9 @@ namespace espalier {
 /// but no more than there are; else empty.
 std::string fitWithoutMargin(const ClusterConfig &cluster, double bytes);
 
-/// Bytes of the fullest stage's arena once the plan is compiled; nothing when it does not compile.
-std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan);
+/// Bytes of the fullest stage's arena once the plan is compiled for `target`; nothing when it does not compile.
+std::optional<uint64_t> arenaBytes(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                   const std::string &target);
 
 struct ChosenPlan {
   std::optional<planner::Plan> plan;
@@ -26,13 +27,13 @@ struct ChosenPlan {
   bool isInputError = false; ///< the run file contradicts itself, as against: nothing fits
 };
 
-/// The search, with its best plan compiled to see that its arena fits: where the estimate was too low, the next plans
-/// are tried, then a search with less memory. Plans that cannot be executed are not compiled.
+/// The search, with its best plan compiled for `target` to see that its arena fits: where the estimate was too low, the
+/// next plans are tried, then a search with less memory. Plans that cannot be executed are not compiled.
 planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig &run, const planner::Problem &problem,
-                                     const planner::SearchOptions &options);
+                                     const planner::SearchOptions &options, const std::string &target);
 
 /// The pinned plan, or the fastest one of the planner's search that fits.
-ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run);
+ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target = "cpu");
 
 /// Empty when every stage's arena fits the device. Otherwise the fullest stage's bytes by class, the limit, and the
 /// cheapest change of the plan that fits, found by compiling it.

@@ -60,10 +60,12 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
 class Build {
 public:
   /// What runs once per step is left out on request: its functions would be fused and planned for nothing.
-  Build(MLIRContext &context, const RunConfig &run, const ProfilePoint &point, bool hasStep) : context(context) {
+  Build(MLIRContext &context, const RunConfig &run, const std::string &target, const ProfilePoint &point, bool hasStep)
+      : context(context) {
     model = partitionRun(context, run, planAt(run, point));
     if (!model)
       return;
+    (*model->module)->setAttr("exec.target", StringAttr::get(&context, target));
     if (!hasStep)
       for (const SegmentLayout &segment : model->segments)
         for (const char *step : stepFunctions)
@@ -130,8 +132,8 @@ std::vector<Size> readStepPeaks(ModuleOp programs, const std::string &segment, c
 class Profiler {
 public:
   /// `evaluates`: what is read of a run that trains is to tell of one that evaluates.
-  Profiler(MLIRContext &context, const RunConfig &run, bool evaluates)
-      : context(context), run(run), evaluates(evaluates) {}
+  Profiler(MLIRContext &context, const RunConfig &run, const std::string &target, bool evaluates)
+      : context(context), run(run), target(target), evaluates(evaluates) {}
 
   std::optional<planner::Problem> profile() {
     describe();
@@ -362,14 +364,14 @@ private:
   /// Builds the model at one point; adds its terms to `terms` unless that is null. What lives at once, by kind; empty
   /// where the model cannot be built.
   std::vector<LiveBytes> profilePoint(MLIRContext &where, const ProfilePoint &point, Terms *terms) {
-    Build build(where, run, point, /*hasStep=*/terms && point.cp == 1);
+    Build build(where, run, target, point, /*hasStep=*/terms && point.cp == 1);
     if (build.isBroken())
       return {};
     SizeReader sizes(run.model, problem.dimensions, point);
     if (terms && point.zero == 0 && point.tp == 1 && point.ep == 1 && point.cp == 1)
       describeModel(build, sizes);
-    if (terms)
-      addTerms(build, point, *terms);
+    if (terms && !addTerms(build, point, *terms))
+      return {};
     if (failed(build.lower()))
       return {};
     std::vector<LiveBytes> live;
@@ -446,16 +448,21 @@ private:
                             static_cast<double>(sizes.at().samples);
   }
 
-  /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several.
-  void addTerms(Build &build, const ProfilePoint &point, Terms &terms) {
+  /// Terms of each segment at one point; where tied parameters exist, those with one stage and those with several. Of
+  /// GPUs what is priced is what their programs move.
+  bool addTerms(Build &build, const ProfilePoint &point, Terms &terms) {
     SizeReader sizes(run.model, problem.dimensions, point);
+    std::optional<EmittedWork> emitted;
+    if (exec::isCuda(build.module()) && !(emitted = EmittedWork::read(build.module(), sizes)))
+      return false;
     for (const SegmentLayout &segment : build.segments()) {
       bool hasTied =
           llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
       for (bool manyStages : {false, true}) {
         if (manyStages && !hasTied)
           continue;
-        planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages);
+        const EmittedWork *work = emitted ? &*emitted : nullptr;
+        planner::PatternTerms read = readTerms(build.module(), segment, sizes, manyStages, work);
         if (hasTied)
           read.pattern.pp = manyStages;
         read.pattern.tensorRanks = point.tp;
@@ -470,6 +477,7 @@ private:
         terms[kindOf(segment.kind)].push_back(std::move(read));
       }
     }
+    return true;
   }
 
   /// Read where tensor ranks are one, so that the share of each holds for any number of them.
@@ -484,18 +492,19 @@ private:
 
   MLIRContext &context;
   const RunConfig &run;
+  const std::string target;
   const bool evaluates;
   planner::Problem problem;
 };
 
 } // namespace
 
-std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run) {
+std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target) {
   if (run.runMode != "eval")
-    return Profiler(context, run, /*evaluates=*/false).profile();
+    return Profiler(context, run, target, /*evaluates=*/false).profile();
   RunConfig training = run; // forward is read off it
   training.runMode = "train";
-  return Profiler(context, training, /*evaluates=*/true).profile();
+  return Profiler(context, training, target, /*evaluates=*/true).profile();
 }
 
 planner::Pins pinsOf(const RunConfig &run) {

@@ -111,8 +111,9 @@ std::string signature(Operation *op) {
 
 class TermReader {
 public:
-  TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep)
-      : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep) {}
+  TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
+             const EmittedWork *emitted)
+      : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep), emitted(emitted) {}
 
   planner::PatternTerms read() {
     readPhase(function(".none.forward"), Phase::Forward);
@@ -147,9 +148,22 @@ private:
     return term;
   }
 
+  /// The kernels and copies that do an op's work; one kernel where it is not known what is emitted.
+  std::vector<EmittedPiece> piecesOf(Operation *op) const {
+    if (emitted)
+      return emitted->of(op).vec();
+    return {{op->getName().stripDialect().str(), trafficOf(op)}};
+  }
+
   /// Everything read and written; a table is read only where it is looked up.
   Size trafficOf(Operation *op) const {
     Size bytes;
+    if (emitted) {
+      for (const EmittedPiece &piece : emitted->of(op))
+        for (const Monomial &part : piece.bytes)
+          add(bytes, part);
+      return bytes;
+    }
     for (Value operand : op->getOperands())
       if (!isa<model::EmbedOp>(op))
         add(bytes, sizes.bytes(operand.getType()));
@@ -244,8 +258,8 @@ private:
       else if (isSingle(&op))
         terms.compute.push_back(at(singleTerm(&op, phase), positions.lookup(&op)));
       else if (movesBytes(&op))
-        terms.compute.push_back(
-            at(memoryTerm(op.getName().stripDialect().str(), phase, trafficOf(&op)), positions.lookup(&op)));
+        for (EmittedPiece &piece : piecesOf(&op))
+          terms.compute.push_back(at(memoryTerm(piece.name, phase, std::move(piece.bytes)), positions.lookup(&op)));
     }
   }
 
@@ -397,6 +411,7 @@ private:
   const SegmentLayout &segment;
   const SizeReader &sizes;
   bool tiedStep;
+  const EmittedWork *emitted;
   planner::PatternTerms terms;
   Size stepBytes;
   /// By kind, axis, whether over experts and whether beside the last backward.
@@ -405,8 +420,9 @@ private:
 
 } // namespace
 
-planner::PatternTerms readTerms(ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep) {
-  return TermReader(fused, segment, sizes, tiedStep).read();
+planner::PatternTerms readTerms(ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
+                                const EmittedWork *emitted) {
+  return TermReader(fused, segment, sizes, tiedStep, emitted).read();
 }
 
 Size readStreamBytes(ModuleOp module, const SizeReader &sizes) {

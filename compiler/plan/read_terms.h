@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/pipeline/segment_layout.h"
+#include "compiler/plan/emitted_work.h"
 #include "compiler/plan/read_sizes.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -10,9 +11,10 @@
 namespace espalier {
 
 /// Fills compute, collectives, parameters and saved bytes of the terms of one segment; peaks are left empty. Without
-/// `tiedStep` the work once per step of tied parameters is left out: their owner on the same stage does it.
+/// `tiedStep` the work once per step of tied parameters is left out: their owner on the same stage does it. Bytes are
+/// those of `emitted`; where it is null those of each op's operands and results.
 planner::PatternTerms readTerms(mlir::ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes,
-                                bool tiedStep);
+                                bool tiedStep, const EmittedWork *emitted);
 
 /// Bytes of the stream that a segment returns, empty when no segment does.
 planner::Size readStreamBytes(mlir::ModuleOp module, const SizeReader &sizes);

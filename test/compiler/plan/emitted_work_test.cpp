@@ -1,0 +1,102 @@
+// What the planner is told of a program for GPUs against the launches and calls of the compiled plan.
+#include "compiler/driver.h"
+#include "compiler/import/import_run.h"
+#include "compiler/plan/profile_model.h"
+#include "planner/model/cost.h"
+
+#include <gtest/gtest.h>
+
+using namespace espalier;
+
+namespace {
+
+namespace pb = rt::pb;
+
+/// Of one subprogram.
+struct Work {
+  double bytes = 0;
+  int kernels = 0; ///< products and attention are not counted
+};
+
+Work workOf(const pb::Plan &plan, const std::string &name) {
+  Work work;
+  bool isThere = false;
+  for (const pb::Subprogram &subprogram : plan.subprograms()) {
+    if (subprogram.name() != name)
+      continue;
+    isThere = true;
+    for (const pb::Instruction &instruction : subprogram.instructions()) {
+      if (instruction.has_call()) {
+        const pb::LibraryCall &call = instruction.call();
+        for (const pb::Buffer &buffer : call.buffers())
+          work.bytes += static_cast<double>(buffer.bytes());
+        if (call.store() != pb::OVERWRITE)
+          work.bytes += static_cast<double>(call.buffers(call.buffers_size() - 1).bytes());
+        work.kernels += call.function() != pb::LibraryCall::MATMUL;
+      }
+      if (!instruction.has_launch())
+        continue;
+      const pb::Kernel &kernel = plan.kernels(static_cast<int>(instruction.launch().kernel()));
+      work.kernels += !kernel.shape().starts_with("attention");
+      for (int i = 0; i < kernel.operands_size(); ++i) {
+        bool isOnce = kernel.operands(i).access() <= pb::Operand::WRITE;
+        work.bytes += static_cast<double>(instruction.launch().buffers(i).bytes()) * (isOnce ? 1 : 2);
+      }
+    }
+  }
+  EXPECT_TRUE(isThere) << name;
+  return work;
+}
+
+class EmittedWorkOf : public testing::TestWithParam<const char *> {};
+
+INSTANTIATE_TEST_SUITE_P(Models, EmittedWorkOf, testing::Values("gpt2_124m", "llama2_7b"),
+                         [](const auto &info) { return std::string(info.param); });
+
+/// One term for each kernel, and their bytes together, of a layer forward and backward, whatever the micro-batch. What
+/// sums of columns leave per block of rows counts as often as micro-batches of two samples have blocks: hence the bound.
+TEST_P(EmittedWorkOf, LayersIsThatOfTheCompiledPlan) {
+  ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + GetParam() + ".yaml");
+  ASSERT_TRUE(imported.ok()) << imported.diagnostics.render();
+  const RunConfig &run = imported.config;
+  mlir::MLIRContext context;
+  std::optional<planner::Problem> problem = profileModel(context, run, "cuda");
+  ASSERT_TRUE(problem);
+  for (int tp : {1, 2})
+    for (int64_t samples : {1, 3}) {
+      planner::Plan plan;
+      plan.tp = tp;
+      plan.microBatchSize = samples;
+      plan.vocabParallel = run.pins.vocabParallel.value_or(true);
+      int layers = run.model.layerCount();
+      plan.stages = {{0, layers, std::vector<planner::Recompute>(layers, planner::Recompute::None)}};
+      CompileOptions options;
+      options.target = "cuda";
+      options.emitKernels = false;
+      std::optional<Compiled> compiled = compileRun(context, run, plan, options);
+      ASSERT_TRUE(compiled);
+      auto block = std::ranges::find(problem->kinds, "block", &planner::SegmentKind::name);
+      ASSERT_NE(block, problem->kinds.end());
+      auto terms = std::ranges::find_if(block->patterns,
+                                        [&](const auto &pattern) { return planner::matches(pattern.pattern, plan); });
+      ASSERT_NE(terms, block->patterns.end());
+      std::vector<double> symbols = planner::symbolValues(*problem, plan);
+      for (bool isForward : {true, false}) {
+        Work priced;
+        for (const planner::ComputeTerm &term : terms->compute) {
+          bool isOfPhase = isForward ? term.phase == planner::Phase::Forward
+                                     : term.phase == planner::Phase::Backward || term.phase == planner::Phase::Weight;
+          if (!isOfPhase)
+            continue;
+          priced.bytes += planner::evaluate(term.bytes, symbols);
+          priced.kernels += term.kind == planner::ComputeClass::Memory;
+        }
+        Work emitted = workOf(compiled->plan, isForward ? "block.none.forward" : "block.none.backward");
+        EXPECT_EQ(priced.kernels, emitted.kernels) << tp << " tensor ranks, forward " << isForward;
+        EXPECT_NEAR(priced.bytes, emitted.bytes, 0.015 * emitted.bytes)
+            << tp << " tensor ranks, " << samples << " samples, forward " << isForward;
+      }
+    }
+}
+
+} // namespace
