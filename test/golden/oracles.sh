@@ -21,7 +21,7 @@ generates() { # NAME: greedily what a live transformers says, under one rank and
   "$espalier" import-hf "$1".long -o "$1".long.yaml 2>/dev/null
   "$espalier" convert "$1".long "$1".weights --to espalier --model "$1".long.yaml
   for split in 1x1 2x2; do
-    "$espalier" compile "$1".long.yaml -o "$1".plan --set run_mode=predict --set runner_config.batch_size=3 \
+    "$espalier" compile "$1".long.yaml -o "$1".plan --set run_mode=predict --set runner_config.batch_size=3 --set parallel.parallel_mode=1 \
       --set parallel_config.model_parallel=${split%x*} --set parallel_config.pipeline_stage=${split#*x} \
       --cluster cpu_local:1x$((${split%x*} * ${split#*x}))
     "$python" "$root/test/golden/generation_reference.py" --prompts | sed 's/.*/--tokens "&"/' |

@@ -54,6 +54,8 @@ EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
 def loss_of(model):
     """Mean over the positions that count, in float64."""
     tokens, labels, weights = (torch.tensor(part) for part in batch_of(0, SIZES))
+    if hasattr(model, "set_experts_implementation"):  # the others know no float64
+        model.set_experts_implementation("eager")
     with torch.no_grad():
         logits = model.double().eval()(tokens).logits
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
@@ -101,8 +103,6 @@ def model_of(config):
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(config["model_type"], **values))
-    if hasattr(model, "set_experts_implementation"):  # the others know no float64
-        model.set_experts_implementation("eager")
     for name, parameter in model.named_parameters():  # a tied one once, under its first name
         parameter.data = weights_of(config["model_type"], name, tuple(parameter.shape))
     model.tie_weights()
