@@ -16,6 +16,8 @@ public:
 
 private:
   void measure(const pb::Subprogram &subprogram);
+  void checkParts();
+  void checkPart(const std::string &name, const pb::Buffer &buffer);
   void checkGuards(const pb::Subprogram &subprogram, int64_t &workspace);
   void checkPlaces(int stage);
   void checkMemory(int stage);
@@ -41,6 +43,7 @@ private:
 void Bounds::check() {
   for (const pb::Subprogram &subprogram : plan.subprograms())
     measure(subprogram);
+  checkParts();
   for (int stage = 0; stage < plan.stages_size(); ++stage) {
     checkPlaces(stage);
     checkMemory(stage);
@@ -57,6 +60,8 @@ void Bounds::measure(const pb::Subprogram &subprogram) {
   for (int i = 0; i < subprogram.instructions_size(); ++i)
     forEachBuffer(plan, subprogram.instructions(i), [&](const pb::Buffer &buffer) {
       Range bytes = bytesOf(buffer, plan, mesh);
+      if (buffer.part())
+        checkPart(instructionName(plan, subprogram, i), buffer);
       if (bytes.least < 0)
         add("{}: reads {} bytes before the beginning of {}", instructionName(plan, subprogram, i), -bytes.least,
             plan.regions(static_cast<int>(buffer.region())));
@@ -65,6 +70,35 @@ void Bounds::measure(const pb::Subprogram &subprogram) {
   for (int region = 0; region < plan.regions_size(); ++region)
     if (plan.regions(region) == "workspace")
       checkGuards(subprogram, ends[static_cast<size_t>(region)]);
+}
+
+void Bounds::checkParts() {
+  for (const pb::Transfer &transfer : plan.transfers())
+    for (const auto *buffers : {&transfer.from(), &transfer.to()})
+      for (const pb::Buffer &buffer : *buffers)
+        checkPart(fmt::format("transfer '{}'", transfer.name()), buffer);
+  for (const pb::Bucket &bucket : plan.buckets()) {
+    std::string name = fmt::format("bucket '{}'", bucket.name());
+    checkPart(name, bucket.stored());
+    checkPart(name, bucket.gradient());
+    for (const pb::Buffer &buffer : bucket.state())
+      checkPart(name, buffer);
+  }
+}
+
+/// An own part is one of all that its value has, or a value of which each rank has its own.
+void Bounds::checkPart(const std::string &name, const pb::Buffer &buffer) {
+  uint32_t axes = mesh.divided(buffer.part());
+  if (axes == 0)
+    return;
+  const pb::Value &value = plan.values(static_cast<int>(buffer.value()));
+  int64_t whole = product({static_cast<int64_t>(value.elements()), widthOf(value.type())});
+  int64_t bytes = static_cast<int64_t>(buffer.bytes());
+  bool isOfAll = product({bytes, mesh.count(axes)}) == whole;
+  bool isOwn = bytes == whole && (axes & ~mesh.divided(value.split())) == 0;
+  if (!isOfAll && !isOwn)
+    add("{}: {} bytes are no own part over axes {} of '{}', which has {} and is split over {}", name, bytes, axes,
+        value.name(), whole, mesh.divided(value.split()));
 }
 
 /// What lies behind the last buffer must be bound too: a guard counts as touched.

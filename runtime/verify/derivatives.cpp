@@ -45,6 +45,7 @@ private:
   void checkBackward(const Attention &attention);
   void checkRotations();
   void checkRoutes(const TraceStep &step);
+  std::string_view shapeOf(const TraceStep &step) const;
   Parameters before(const Attention &attention, int operand) const {
     return trace.before(attention.step->uses[static_cast<size_t>(operand)]);
   }
@@ -235,14 +236,22 @@ void Derivatives::checkRotations() {
       add(*steps.front(), "is the only rotation with the base {}", base);
 }
 
-/// Experts' rows are moved by the ids and slots that a route has given, each in its place.
+std::string_view Derivatives::shapeOf(const TraceStep &step) const {
+  return step.instruction->has_launch()
+             ? std::string_view(plan.kernels(static_cast<int>(step.instruction->launch().kernel())).shape())
+             : std::string_view();
+}
+
+/// Experts' rows are moved by the ids and slots that a route has given, each in its place. A device makes slots of ids.
 void Derivatives::checkRoutes(const TraceStep &step) {
   pb::LibraryCall::Function function = step.instruction->call().function();
-  bool isMove = function == pb::LibraryCall::DISPATCH || function == pb::LibraryCall::COMBINE;
-  for (int i = 0; isMove && i < 2; ++i) {
-    auto [writer, place] = trace.writerOf(step.uses[static_cast<size_t>(i)]);
-    bool isRoute = writer && writer->instruction->call().function() == pb::LibraryCall::ROUTE;
-    if (!isRoute || place != i + 1)
+  bool isCall = function == pb::LibraryCall::DISPATCH || function == pb::LibraryCall::COMBINE;
+  bool isLaunch = shapeOf(step) == "combine" || shapeOf(step) == "find_rows";
+  for (size_t i = 0; (isCall || isLaunch) && i < std::min<size_t>(step.uses.size(), 2); ++i) {
+    auto [writer, place] = trace.writerOf(step.uses[i]);
+    bool isOfCall = writer && writer->instruction->call().function() == pb::LibraryCall::ROUTE;
+    bool isOfLaunch = writer && shapeOf(*writer) == (i == 0 ? "choose_experts" : "give_slots");
+    if (isCall ? !isOfCall || place != static_cast<int>(i) + 1 : !isOfLaunch)
       add(step, "buffer {} holds no {} of a route", i, i == 0 ? "ids" : "slots");
   }
 }

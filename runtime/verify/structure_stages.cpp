@@ -1,4 +1,6 @@
 // Rule A, the stages: lifetimes, places, calls, chunks and lists of actions.
+#include "runtime/abi.h"
+#include "runtime/program.h"
 #include "runtime/verify/limits.h"
 #include "runtime/verify/rules.h"
 
@@ -20,6 +22,7 @@ private:
   void checkCall(const pb::Stage &stage, const pb::Call &call);
   void checkChunks(const pb::Stage &stage);
   void checkExchange(const pb::Stage &stage, const pb::Exchange &exchange);
+  void checkScalars(const pb::Stage &stage);
   void checkLayers();
   void checkBlocks(const pb::Stage &stage, const pb::Entry &entry, const pb::Actions &actions);
   void checkAction(const pb::Stage &stage, const pb::Action &action);
@@ -91,6 +94,7 @@ void Stages::checkStage(const pb::Stage &stage) {
   checkChunks(stage);
   for (const pb::Exchange &exchange : stage.exchanges())
     checkExchange(stage, exchange);
+  checkScalars(stage);
 }
 
 void Stages::checkPlace(const pb::Stage &stage, const pb::Place &place) {
@@ -165,6 +169,21 @@ void Stages::checkExchange(const pb::Stage &stage, const pb::Exchange &exchange)
       add("exchange '{}' is split over {}, which is no set of axes", exchange.name(), axes);
   for (uint32_t entry : exchange.entries())
     index(entry, plan.entries_size(), "entry");
+}
+
+/// A trainer tells each stage the scalars of a step and reads its results, whichever entry it runs.
+void Stages::checkScalars(const pb::Stage &stage) {
+  for (const char *entry : {"train_step", "evaluate"}) {
+    std::optional<uint32_t> number = findEntry(plan, entry);
+    for (const char *exchanged : {"scalars", "results"}) {
+      std::optional<uint32_t> found = number ? findExchange(stage, exchanged) : std::nullopt;
+      const pb::Exchange *exchange = found ? &stage.exchanges(static_cast<int>(*found)) : nullptr;
+      bool isRight = exchange && exchange->buffer().bytes() == sizeof(Scalars) &&
+                     std::ranges::count(exchange->entries(), *number) > 0;
+      if (number && !isRight)
+        add("does not exchange '{}', {} bytes, in {}", exchanged, sizeof(Scalars), entry);
+    }
+  }
 }
 
 /// Layers of all stages are 0 .. n-1, each once. Those between the first and the last repeat: a stage says how many it

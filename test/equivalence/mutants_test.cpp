@@ -127,6 +127,8 @@ Originals::Originals(size_t stride) {
         all.emplace_back(model, split);
   for (const SplitCase &split : unlikeSplits())
     all.emplace_back(Model{"two_widths", "two_widths", {}}, split);
+  for (const SplitCase &split : expertSplits())
+    all.emplace_back(Model{"mixtral", "mixtral", {}}, split);
   for (const Model &model : models())
     for (const SplitCase &split : shareSplits())
       all.emplace_back(model, split);

@@ -272,7 +272,7 @@ TEST(Run, RefusesPlansThatDoNotTrain) {
   EXPECT_THAT(refusal(halveSamples),
               testing::HasSubstr("the plan's input 'tokens' has 96 bytes of I32, samples give 48 of I32"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 3)->set_name("sums"); }),
-              testing::HasSubstr("the plan does not exchange 'results', 64 bytes, on each stage"));
+              testing::HasSubstr("stage 0: does not exchange 'results', 64 bytes, in train_step"));
   EXPECT_THAT(refusal([&](pb::Plan &plan) { plan.mutable_entries(1)->set_name("decode"); }),
               testing::HasSubstr("the plan has no entry 'evaluate': it is none for training"));
 }

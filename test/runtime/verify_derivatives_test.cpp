@@ -42,9 +42,9 @@ public:
   void product(const std::string &to, const std::string &a, const std::string &b, const std::string &c) {
     call(to, pb::LibraryCall::MATMUL, {a, b, c}, {1, 1, 1, 1});
   }
-  /// A row kernel that draws the bits of some ops.
+  /// A row kernel, or one of another shape, that draws the bits of some ops.
   void row(const std::string &to, const std::vector<std::string> &reads, const std::vector<std::string> &writes,
-           std::initializer_list<int64_t> draws);
+           std::initializer_list<int64_t> draws, const char *shape = "row");
   void attend(const std::string &to, bool isForward, double rate);
 
   std::string faults() const {
@@ -87,11 +87,11 @@ uint32_t ToyCall::value(const std::string &name) {
 }
 
 void ToyCall::row(const std::string &to, const std::vector<std::string> &reads, const std::vector<std::string> &writes,
-                  std::initializer_list<int64_t> draws) {
+                  std::initializer_list<int64_t> draws, const char *shape) {
   pb::Launch &launch = *program(to).add_instructions()->mutable_launch();
   launch.set_kernel(static_cast<uint32_t>(plan.kernels_size()));
   pb::Kernel &kernel = *plan.add_kernels();
-  kernel.set_shape("row");
+  kernel.set_shape(shape);
   for (const auto *names : {&reads, &writes})
     for (const std::string &name : *names) {
       kernel.add_operands()->set_access(names == &reads ? pb::Operand::READ : pb::Operand::WRITE);
@@ -152,12 +152,36 @@ ToyCall attends() {
   return toy;
 }
 
+/// Attention as cuda has it: a kernel forward, one for the derivatives of keys and values, one for that of queries.
+ToyCall attendsOnDevice() {
+  ToyCall toy;
+  for (const char *weight : {"q", "k", "v"})
+    toy.product("forward", "stream", weight, std::string("x") + weight);
+  toy.row("forward", {"xq", "xk", "xv", "step"}, {"out", "lse"}, {3}, "attention_forward");
+  toy.row("backward", {"out", "cotangent"}, {"delta"}, {}, "attention_delta");
+  std::vector<std::string> reads = {"xq", "xk", "xv", "lse", "cotangent", "delta", "step"};
+  toy.row("backward", reads, {"dk", "dv"}, {3}, "attention_key_gradient");
+  toy.row("backward", reads, {"dq"}, {3}, "attention_query_gradient");
+  for (const char *weight : {"q", "k", "v"})
+    toy.product("backward", "stream", std::string("d") + weight, std::string(weight) + ".gradient");
+  return toy;
+}
+
 /// Rows of tokens go to experts and back.
 ToyCall routes() {
   ToyCall toy;
   toy.call("forward", pb::LibraryCall::ROUTE, {"scores", "ids", "slots"}, {1, 1, 1, 1, 1});
   toy.call("forward", pb::LibraryCall::DISPATCH, {"ids", "slots", "stream", "rows"}, {1, 1, 1, 1, 1, 1, 0});
   toy.call("forward", pb::LibraryCall::COMBINE, {"ids", "slots", "rows", "stream_out"}, {1, 1, 1, 1, 1, 1, 0});
+  return toy;
+}
+
+ToyCall routesOnDevice() {
+  ToyCall toy;
+  toy.row("forward", {"scores"}, {"ids"}, {}, "choose_experts");
+  toy.row("forward", {"ids"}, {"slots"}, {}, "give_slots");
+  toy.row("forward", {"ids", "slots"}, {"places"}, {}, "find_rows");
+  toy.row("forward", {"ids", "slots", "rows"}, {"stream_out"}, {}, "combine");
   return toy;
 }
 
@@ -178,6 +202,12 @@ Change swaps(const char *program, int instruction, int buffer) {
   return [=](ToyCall &toy) {
     auto &call = *toy.program(program).mutable_instructions(instruction)->mutable_call();
     call.mutable_buffers()->SwapElements(buffer, buffer + 1);
+  };
+}
+Change swapsLaunch(const char *program, int instruction, int buffer) {
+  return [=](ToyCall &toy) {
+    auto &launch = *toy.program(program).mutable_instructions(instruction)->mutable_launch();
+    launch.mutable_buffers()->SwapElements(buffer, buffer + 1);
   };
 }
 Change turns(const char *program, int instruction, int64_t isInverse) {
@@ -223,7 +253,17 @@ const Case cases[] = {
     {"TurnedForthBackward", "backward, instruction 1: turns a cotangent forth", attends, turns("backward", 1, 0)},
     {"AnotherBase", "is the only rotation with the base 500", attends,
      [](ToyCall &toy) { attention(toy, "backward", 1).set_floats(0, 500); }},
+    {"AttendsOnDevice", "", attendsOnDevice},
+    {"KeysForQueriesOnDevice", "has other queries than forward, instruction 3", attendsOnDevice,
+     swapsLaunch("backward", 2, 0)},
+    {"DerivativesCrossedOnDevice", "makes of the derivative of keys one of something else", attendsOnDevice,
+     swapsLaunch("backward", 1, 7)},
+    {"AnotherOpOnDevice", "instruction 1: is not the derivative of forward, instruction 3", attendsOnDevice,
+     draws("backward", 1, 0, 4)},
     {"Routes", "", routes},
+    {"RoutesOnDevice", "", routesOnDevice},
+    {"SlotsForIdsOnDevice", "forward, instruction 3: buffer 0 holds no ids of a route", routesOnDevice,
+     swapsLaunch("forward", 3, 0)},
     {"SlotsForIds", "buffer 0 holds no ids of a route", routes, swaps("forward", 1, 0)},
     {"RouteCrossed", "buffer 1 holds no slots of a route", routes, swaps("forward", 0, 1)},
 };

@@ -49,6 +49,8 @@ const VerifyCase structure[] = {
      [](pb::Plan &p) { p.mutable_objects()->RemoveLast(); }},
     {"LevelTwice", "for [x86-64, x86-64-v4, x86-64-v4], for cpu it has them for",
      [](pb::Plan &p) { p.mutable_objects(1)->set_level("x86-64-v4"); }},
+    {"ResultsOfNoStage", "stage 1: does not exchange 'results', 64 bytes, in evaluate",
+     [](pb::Plan &p) { p.mutable_stages(1)->mutable_exchanges()->rbegin()->mutable_entries()->RemoveLast(); }},
     {"StageMissing", "stages on a mesh", [](pb::Plan &p) { p.mutable_stages()->RemoveLast(); }},
     {"Batch", "the global batch of", [](pb::Plan &p) { p.mutable_settings()->set_global_batch(7); }},
     {"KernelIndex", "kernel 99 of", [](pb::Plan &p) { launchOf(p, "block.forward")->set_kernel(99); }},
@@ -87,6 +89,8 @@ const VerifyCase structure[] = {
 const VerifyCase bounds[] = {
     {"BufferLeavesRegion", "touches",
      [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_buffers(0)->set_offset(4096); }},
+    {"PartOfWhatIsWhole", "are no own part over axes 1 of",
+     [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_buffers(0)->set_part(PP); }},
     {"PlaceLeavesArena", "of an arena of",
      [](pb::Plan &p) {
        pb::Stage *stage = p.mutable_stages(0);
