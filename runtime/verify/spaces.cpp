@@ -118,8 +118,7 @@ std::optional<Dims> Space::spaceOfAll() const {
 
 std::string Space::faultOf(size_t rows) {
   for (int i = 0; i < launch.buffers_size(); ++i) {
-    bool isPartialSum = kernel.shape() == "column" && kernel.operands(i).access() != pb::Operand::READ;
-    if (std::string found = isPartialSum ? "" : faultOfOperand(i, rows); !found.empty())
+    if (std::string found = isPartialSum(kernel, i) ? "" : faultOfOperand(i, rows); !found.empty())
       return found;
   }
   if (std::string found = faultOfBlocks(); !found.empty())
@@ -308,6 +307,11 @@ std::string Space::faultOfSizes() const {
 }
 
 } // namespace
+
+bool isPartialSum(const pb::Kernel &kernel, int operand) {
+  const pb::Operand &sum = kernel.operands(operand);
+  return kernel.shape() == "column" && sum.access() == pb::Operand::WRITE && sum.reach_size() > 0 && sum.reach(0) == 0;
+}
 
 std::string faultOfSpace(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch) {
   return Space(plan, mesh, launch).fault();

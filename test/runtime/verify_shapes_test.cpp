@@ -275,10 +275,17 @@ TEST_F(Launches, AddUpEachRowOnce) {
   kernel.set_scalars(3);
   kernel.mutable_operands(1)->set_walk(0);
   *launch.mutable_buffers(1) = toy("v");
+  *launch.mutable_buffers(2) = toy("v"); // the sums: a row per block
+  kernel.mutable_operands(2)->add_reach(0);
   launch.clear_scalars();
   for (int64_t number : {128, 24, 6})
     launch.add_scalars()->set_constant(number);
   launch.set_extent(4);
+  EXPECT_EQ(fault(), "");
+  kernel.mutable_operands(2)->set_reach(0, 2); // a result of the rows beside them
+  kernel.mutable_operands(2)->add_reach(1);
+  EXPECT_NE(fault().find("buffer 2 holds [vocab 128 over 16] of"), std::string::npos) << fault();
+  *launch.mutable_buffers(2) = toy("bsv");
   EXPECT_EQ(fault(), "");
   launch.mutable_scalars(2)->set_constant(5); // 24 rows in 4 blocks of 5
   EXPECT_NE(fault().find("4 blocks of 5 rows are not 24 rows once each"), std::string::npos) << fault();
