@@ -86,7 +86,7 @@ int compileVerb(const RunArguments &arguments, const std::string &output, const 
   std::optional<RunConfig> run = importOrReport(arguments);
   if (!run)
     return UserError;
-  if (std::string reason = whyNotExecutable(*run, options.target); !reason.empty() && options.compileTo.empty()) {
+  if (std::string reason = whyNotExecutable(*run); !reason.empty() && options.compileTo.empty()) {
     fmt::print(stderr, "{}: error: {}\n", arguments.file, reason);
     return UserError;
   }

@@ -120,7 +120,7 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 }
 
 LogicalResult schedule(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
+  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
   return runPasses(c, [](OpPassManager &passes) {
     passes.addPass(createBuildTransfers());
@@ -144,7 +144,7 @@ LogicalResult emitPrograms(Compilation &c) {
 
 /// Writes the plan: a translation of the last phase's IR, which decides nothing.
 LogicalResult emit(Compilation &c) {
-  if (std::string reason = whyNotExecutable(c.run, c.options.target); !reason.empty())
+  if (std::string reason = whyNotExecutable(c.run); !reason.empty())
     return emitError(c.module->getLoc()) << reason;
   auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
   if (!flops)
@@ -179,11 +179,7 @@ std::string print(ModuleOp module) {
 
 } // namespace
 
-std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target) {
-  if (run.model.hasExperts() && target != "cpu")
-    return fmt::format("mixture-of-experts models have no kernels that move tokens to experts on {}, but on cpu; say "
-                       "--target cpu",
-                       target.str());
+std::string whyNotExecutable(const RunConfig &run) {
   if (run.model.hasExperts() && run.runMode == "predict")
     return "mixture-of-experts models are trained and evaluated, but do not generate yet: experts' slots are given "
            "within whole sequences; use run_mode train, finetune or eval";

@@ -49,7 +49,7 @@ std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const R
                                              const planner::Plan &plan);
 
 /// Why no plan of the run can be executed on the target by this version, whatever the split; empty when there are some.
-std::string whyNotExecutable(const RunConfig &run, llvm::StringRef target);
+std::string whyNotExecutable(const RunConfig &run);
 
 /// Names of the phases, in order.
 std::vector<std::string> phaseNames();

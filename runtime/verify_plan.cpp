@@ -21,6 +21,7 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
   verifyLayout(plan, mesh, errors);
   verifyShardings(plan, mesh, errors);
   verifyShapes(plan, mesh, errors);
+  verifyDerivatives(plan, mesh, errors);
   if (!errors.empty())
     return errors.list;
   verifyData(plan, mesh, errors);

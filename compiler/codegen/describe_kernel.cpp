@@ -231,6 +231,41 @@ void describeSegments(exec::KernelOp op, Description &kernel) {
   kernel.add(begins ? pb::Operand::ADD : pb::Operand::UPDATE, pb::F32, table);
 }
 
+void describeRoute(exec::KernelOp op, Description &kernel) {
+  using namespace cuda;
+  Reach places = {scalar(RouteChoices), scalar(RouteBatch), scalar(RouteSeq)};
+  if (op.getShape() == "choose_experts")
+    kernel.read(dataType(typeParameter(op, "type")), {extent, scalar(RouteExperts)});
+  else
+    kernel.read(pb::I32, places);
+  kernel.write(pb::I32, places);
+}
+
+/// find_rows, dispatch and combine, of which the last writes rows of tokens.
+void describeMove(exec::KernelOp op, Description &kernel) {
+  using namespace cuda;
+  Reach places = {scalar(MoveChoices), scalar(MoveBatch), scalar(MoveSeq)}, tokens = places;
+  Reach experts = {scalar(MoveExperts), scalar(MoveBatch), scalar(MoveCapacity), scalar(MoveHidden)};
+  auto type = [&](StringRef name) { return dataType(typeParameter(op, name)); };
+  bool isDispatch = op.getShape() == "dispatch";
+  if (isDispatch)
+    kernel.read(pb::I32, {extent});
+  else
+    for (int i = 0; i < 2; ++i)
+      kernel.read(pb::I32, places);
+  if (op.getShape() == "find_rows") {
+    kernel.write(pb::I32, {extent, scalar(MoveCapacity)});
+    return;
+  }
+  if (!op.getParameters()->contains("has_choice"))
+    tokens.erase(tokens.begin());
+  tokens.push_back(scalar(MoveHidden));
+  kernel.read(type("from"), isDispatch ? tokens : experts);
+  if (op.getParameters()->contains("weights"))
+    kernel.read(type("weights"), places);
+  kernel.write(type("to"), {extent, scalar(MoveHidden)});
+}
+
 void describeRope(exec::KernelOp op, Description &kernel) {
   kernel.read(dataType(cuda::typeParameter(op, "from")), {extent, scalar(0), scalar(1)});
   kernel.read(pb::I32, {extent});
@@ -277,6 +312,11 @@ Describe describerOf(StringRef shape) {
                                                        {"order_tokens", describeOrderTokens},
                                                        {"sum_segments", describeSegments},
                                                        {"join_segments", describeSegments},
+                                                       {"choose_experts", describeRoute},
+                                                       {"give_slots", describeRoute},
+                                                       {"find_rows", describeMove},
+                                                       {"dispatch", describeMove},
+                                                       {"combine", describeMove},
                                                        {"rope", describeRope},
                                                        {"square_blocks", describeSquareBlocks},
                                                        {"add_squares", describeAddSquares},

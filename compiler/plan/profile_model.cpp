@@ -198,7 +198,7 @@ private:
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
     problem.pins = pinsOf(run);
-    problem.executable = whyNotExecutable(run, "cpu").empty();
+    problem.executable = whyNotExecutable(run).empty();
     describeMachine();
   }
 

@@ -100,6 +100,9 @@ void verifyShardings(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors)
 /// K: values have the dims that parameters, transfers, launches and calls make of them.
 void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
+/// L: a call's subprograms agree on random bits, attentions, rotations and routes.
+void verifyDerivatives(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+
 /// C, F, J: each byte is followed through every subprogram and every stage's lists.
 void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace espalier::rt::verify {
 namespace {
@@ -24,7 +23,6 @@ private:
   void checkLaunch(const pb::Launch &launch, const std::string &name);
   void checkSum(const pb::Buffer &parts, const pb::Buffer &sum, const std::string &name);
   void checkLocation(const pb::Instruction &instruction, const std::string &name);
-  void checkMarks(int stage, const pb::Call &call);
   const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
   template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
     errors.add(fmt::format(format, std::forward<Args>(args)...));
@@ -54,9 +52,6 @@ void ShapeRule::check() {
     checkTransfer(transfer);
   for (const pb::Subprogram &subprogram : plan.subprograms())
     checkSubprogram(subprogram);
-  for (int stage = 0; stage < plan.stages_size(); ++stage)
-    for (const pb::Call &call : plan.stages(stage).calls())
-      checkMarks(stage, call);
 }
 
 void ShapeRule::checkValue(const pb::Value &value) {
@@ -197,52 +192,6 @@ void ShapeRule::checkLocation(const pb::Instruction &instruction, const std::str
   auto told = kernels.find(plan.locations(static_cast<int>(instruction.location())).op());
   if (told != kernels.end() && told->second != instruction.launch().kernel())
     add("{}: runs {}", name, plan.kernels(static_cast<int>(instruction.launch().kernel())).symbol());
-}
-
-/// Forward and backward draw the same random bits and have the same constants: whatever the subprograms of a call name,
-/// they name twice.
-void ShapeRule::checkMarks(int stage, const pb::Call &call) {
-  struct Mark {
-    int draws = 0;
-    std::set<double> scales, rates;
-    std::set<bool> masks;
-  };
-  std::map<int64_t, Mark> marks; // by op
-  std::map<double, int> thetas;
-  auto visit = [&](const pb::Instruction &instruction) {
-    const pb::LibraryCall &library = instruction.call();
-    const pb::Launch &launch = instruction.launch();
-    const pb::Kernel *kernel = instruction.has_launch() ? &plan.kernels(static_cast<int>(launch.kernel())) : nullptr;
-    for (int i = 0; kernel && i < kernel->uses_size(); ++i)
-      if (kernel->uses(i) == pb::Kernel::STREAM && !kernel->shape().starts_with("attention"))
-        ++marks[launch.scalars(i).constant()].draws;
-    bool attends = library.function() == pb::LibraryCall::ATTENTION_FORWARD ||
-                   library.function() == pb::LibraryCall::ATTENTION_BACKWARD;
-    if (instruction.has_call() && attends && !library.scalars().empty()) {
-      Mark &mark = marks[library.scalars(0).constant()];
-      double rate = library.floats_size() > 1 ? library.floats(1) : 0;
-      mark.draws += rate > 0;
-      if (rate > 0)
-        mark.rates.insert(rate);
-      mark.scales.insert(library.floats_size() > 0 ? library.floats(0) : 0);
-      mark.masks.insert(library.causal());
-    }
-    if (library.function() == pb::LibraryCall::ROPE && instruction.has_call() && library.floats_size() > 0)
-      ++thetas[library.floats(0)];
-  };
-  for (uint32_t program : call.programs())
-    if (program > 0)
-      std::ranges::for_each(plan.subprograms(static_cast<int>(program) - 1).instructions(), visit);
-  std::string name = fmt::format("stage {}, {}", stage, call.name());
-  for (const auto &[id, mark] : marks) {
-    if (mark.draws == 1)
-      add("{}: random bits of op {} are drawn once, and not again backward", name, id);
-    if (mark.scales.size() > 1 || mark.rates.size() > 1 || mark.masks.size() > 1)
-      add("{}: attention {} has two scales, rates or masks", name, id);
-  }
-  for (auto [theta, count] : thetas)
-    if (count == 1)
-      add("{}: only one rotation has the base {}", name, theta);
 }
 
 } // namespace

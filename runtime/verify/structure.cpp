@@ -7,6 +7,7 @@
 #include "runtime/verify/limits.h"
 #include "runtime/verify/rules.h"
 
+#include <algorithm>
 #include <set>
 
 namespace espalier::rt::verify {
@@ -25,6 +26,7 @@ private:
   void checkCommunicator(const pb::Communicator &communicator);
   void checkTransfer(const pb::Transfer &transfer);
   void checkKernel(const pb::Kernel &kernel);
+  void checkLevels();
   void checkObject(const pb::Object &object);
   void checkSubprogram(const pb::Subprogram &subprogram);
   void checkInstruction(const pb::Instruction &instruction, const std::string &name);
@@ -121,8 +123,7 @@ void Structure::checkTables() {
     checkTransfer(transfer);
   for (const pb::Kernel &kernel : plan.kernels())
     checkKernel(kernel);
-  if (!plan.kernels().empty() && plan.objects().empty())
-    add("the plan has {} kernels and no kernel object", plan.kernels_size());
+  checkLevels();
   for (const pb::Object &object : plan.objects())
     checkObject(object);
   for (const pb::Bucket &bucket : plan.buckets())
@@ -213,6 +214,17 @@ void Structure::checkKernel(const pb::Kernel &kernel) {
     index(operand.slot(), int64_t(ScalarSlotCount) + 1, "slot", name);
     count(operand.reach_size(), maxFactors, "factors", name);
   }
+}
+
+/// Each level once, so that a machine runs the same code whatever became of the file: another level's rounds otherwise.
+void Structure::checkLevels() {
+  std::vector<std::string_view> levels;
+  for (const pb::Object &object : plan.objects())
+    levels.push_back(object.level());
+  bool isWhole = plan.target() == "cuda" ? levels.size() == 1 : std::ranges::equal(levels, cpuLevels);
+  if (!plan.kernels().empty() && !isWhole)
+    add("the plan has {} kernels for [{}], for {} it has them for [{}]", plan.kernels_size(), fmt::join(levels, ", "),
+        plan.target(), plan.target() == "cuda" ? "one sm_" : fmt::format("{}", fmt::join(cpuLevels, ", ")));
 }
 
 void Structure::checkObject(const pb::Object &object) {

@@ -7,6 +7,9 @@ namespace {
 constexpr auto none = planner::Recompute::None, selective = planner::Recompute::Selective,
                full = planner::Recompute::Full;
 
+/// Of a model whose heads have a width of their own.
+std::vector<std::string> wideHeads() { return {"model.model_config.head_dim=8"}; }
+
 } // namespace
 
 std::vector<std::string> dropoutSets() {
@@ -39,6 +42,7 @@ const std::vector<EmulatedRow> &planRows() {
       {"llama_accumulate2", "llama", {}, {.microBatches = 2}},
       {"llama_full", "llama", {}, {.recompute = full}},
       {"llama_selective", "llama", {}, {.microBatches = 4, .recompute = selective}},
+      {"mixtral_accumulate2_full", "mixtral", {}, {.microBatches = 2, .recompute = full}},
   };
   return rows;
 }
@@ -52,6 +56,11 @@ const std::vector<EmulatedRow> &splitRows() {
       {"gpt2_tp2_sequence", "gpt2", dropoutSets(), {.tp = 2, .sequenceParallel = true}},
       {"llama_dp2_pp2_full", "llama", {}, {.dp = 2, .pp = 2, .microBatches = 2, .recompute = full}},
       {"llama_tp2_pp2_zero1", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}},
+      {"mixtral_ep2", "mixtral", {}, {.ep = 2}},
+      {"mixtral_dp2_ep2_zero1", "mixtral", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
+      {"mixtral_tp2_ep2_whole", "mixtral", {}, {.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true}},
+      {"qwen3_moe_tp2_ep2", "qwen3_moe", wideHeads(), {.tp = 2, .ep = 2, .sequenceParallel = true}},
+      {"qwen3_moe_pp2", "qwen3_moe", wideHeads(), {.pp = 2, .microBatches = 2, .recompute = selective}},
   };
   return rows;
 }
@@ -64,6 +73,10 @@ std::vector<EmulatedRow> allRows() {
         rows.push_back({model.name + "_" + split.name, model.file, model.sets, split});
   for (const SplitCase &split : unlikeSplits())
     rows.push_back({"two_widths_" + split.name, "two_widths", {}, split});
+  for (const SplitCase &split : expertSplits()) {
+    rows.push_back({"mixtral_" + split.name, "mixtral", {}, split});
+    rows.push_back({"qwen3_moe_" + split.name, "qwen3_moe", wideHeads(), split});
+  }
   return rows;
 }
 

@@ -1,6 +1,6 @@
 // Mixture-of-experts models: every kind of plan, compiled and interpreted, against the unsplit model in the interpreter,
 // losses and every gradient of each step. The capacity is too small for all tokens, so that dropping must agree, too.
-#include "test/equivalence/training.h"
+#include "test/equivalence/splits.h"
 
 #include "runtime/train/run.h"
 
@@ -13,7 +13,6 @@ namespace espalier {
 namespace {
 
 constexpr int64_t steps = 10;
-constexpr auto selective = planner::Recompute::Selective, full = planner::Recompute::Full;
 
 const TrainingRecord &unsplit() {
   static const TrainingRecord record = [] {
@@ -44,39 +43,8 @@ TEST_P(Experts, InterpretedTrainLikeTheUnsplitModel) {
   expectEqualTraining(trainInterpreted(run, planOf(run, GetParam()), steps), unsplit());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Plans, Experts,
-    testing::Values(
-        SplitCase{.name = "one"}, SplitCase{.name = "accumulate2", .microBatches = 2},
-        SplitCase{.name = "selective", .recompute = selective},
-        SplitCase{.name = "full", .microBatches = 2, .recompute = full}, SplitCase{.name = "dp2", .dp = 2},
-        SplitCase{.name = "dp2_zero1", .dp = 2, .zero = 1}, SplitCase{.name = "tp2", .tp = 2},
-        SplitCase{.name = "tp2_sp", .tp = 2, .sequenceParallel = true},
-        SplitCase{.name = "pp2", .pp = 2, .microBatches = 4},
-        SplitCase{.name = "pp2_zero_bubble",
-                  .pp = 2,
-                  .microBatches = 4,
-                  .schedule = planner::Schedule::ZeroBubbleH1},
-        SplitCase{.name = "ep2", .ep = 2}, SplitCase{.name = "ep2_accumulate2", .ep = 2, .microBatches = 2},
-        SplitCase{.name = "ep4", .ep = 4}, SplitCase{.name = "tp2_ep2", .tp = 2, .ep = 2},
-        SplitCase{.name = "tp2_ep2_sp", .tp = 2, .ep = 2, .sequenceParallel = true},
-        SplitCase{.name = "tp2_whole", .tp = 2, .splitsExperts = false},
-        SplitCase{.name = "tp2_ep2_whole", .tp = 2, .ep = 2, .splitsExperts = false},
-        SplitCase{.name = "tp2_ep2_whole_sp_full",
-                  .tp = 2,
-                  .ep = 2,
-                  .splitsExperts = false,
-                  .sequenceParallel = true,
-                  .recompute = full},
-        SplitCase{.name = "dp2_tp2_ep2_whole_zero1", .dp = 2, .tp = 2, .ep = 2, .splitsExperts = false, .zero = 1},
-        SplitCase{.name = "dp2_ep2", .dp = 2, .ep = 2}, SplitCase{.name = "ep2_zero1", .ep = 2, .zero = 1},
-        SplitCase{.name = "dp2_ep2_zero1", .dp = 2, .ep = 2, .zero = 1},
-        SplitCase{.name = "ep2_selective", .ep = 2, .recompute = selective},
-        SplitCase{.name = "dp2_ep2_full", .dp = 2, .ep = 2, .recompute = full},
-        SplitCase{.name = "tp2_ep2_full_keep", .tp = 2, .ep = 2, .recompute = full, .keepCollectives = true},
-        SplitCase{.name = "pp2_ep2", .pp = 2, .ep = 2, .microBatches = 2},
-        SplitCase{.name = "dp2_tp2_pp2_ep2_zero1", .dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1}),
-    [](const auto &info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Plans, Experts, testing::ValuesIn(expertSplits()),
+                         [](const auto &info) { return info.param.name; });
 
 /// With equal experts all shares are as likely: each of the two layers adds about its factor, whatever the plan.
 /// Without the factor nothing is added, and the router's gradient is another.

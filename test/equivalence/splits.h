@@ -25,4 +25,7 @@ const std::vector<SplitCase> &contextSplits();
 /// Splits of a model whose layers are of two kinds.
 const std::vector<SplitCase> &unlikeSplits();
 
+/// Splits of a mixture of experts.
+const std::vector<SplitCase> &expertSplits();
+
 } // namespace espalier

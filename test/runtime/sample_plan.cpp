@@ -3,6 +3,7 @@
 #include "test/runtime/sample_plan_builder.h"
 
 #include "runtime/abi.h"
+#include "runtime/device/cpu/kernel_object.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -132,9 +133,12 @@ void SamplePlanBuilder::addSettings() {
 
 void SamplePlanBuilder::addKernels() {
   std::ifstream object(ESPALIER_TOY_KERNELS, std::ios::binary);
-  pb::Object *code = plan.add_objects();
-  code->set_level("x86-64");
-  code->set_code(std::string(std::istreambuf_iterator<char>(object), std::istreambuf_iterator<char>()));
+  std::string code{std::istreambuf_iterator<char>(object), std::istreambuf_iterator<char>()};
+  for (std::string_view level : cpuLevels) {
+    pb::Object *made = plan.add_objects();
+    made->set_level(std::string(level));
+    made->set_code(code);
+  }
   for (const ToyKernel &toy : toyKernels) {
     pb::Kernel *kernel = plan.add_kernels();
     kernel->set_symbol(toy.symbol);

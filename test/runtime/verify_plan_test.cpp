@@ -45,6 +45,10 @@ pb::Launch *launchOf(pb::Plan &p, const char *program, int i = 0) {
 const VerifyCase structure[] = {
     {"Version", "plan version 1, this runtime reads 2; compile it again", [](pb::Plan &p) { p.set_version(1); }},
     {"Target", "target 'tpu'", [](pb::Plan &p) { p.set_target("tpu"); }},
+    {"LevelMissing", "for [x86-64, x86-64-v3], for cpu it has them for [x86-64, x86-64-v3, x86-64-v4]",
+     [](pb::Plan &p) { p.mutable_objects()->RemoveLast(); }},
+    {"LevelTwice", "for [x86-64, x86-64-v4, x86-64-v4], for cpu it has them for",
+     [](pb::Plan &p) { p.mutable_objects(1)->set_level("x86-64-v4"); }},
     {"StageMissing", "stages on a mesh", [](pb::Plan &p) { p.mutable_stages()->RemoveLast(); }},
     {"Batch", "the global batch of", [](pb::Plan &p) { p.mutable_settings()->set_global_batch(7); }},
     {"KernelIndex", "kernel 99 of", [](pb::Plan &p) { launchOf(p, "block.forward")->set_kernel(99); }},

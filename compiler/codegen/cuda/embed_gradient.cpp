@@ -56,10 +56,6 @@ private:
   Expr total(Expr row) { return counter(row + rowsPerOrderBlock * warps); }
   /// Tokens of rows before the block's, by warp.
   Expr before(Expr warp) { return counter(warp + rowsPerOrderBlock * (warps + 1)); }
-  Expr ballot(Expr condition) {
-    return {f, f.intrinsic("llvm.nvvm.vote.ballot.sync", f.b.getI32Type(), {f.integer(-1), condition.get()})};
-  }
-  Expr ones(Expr bits) { return {f, f.b.create<LLVM::CtPopOp>(bits.get())}; }
   void syncWarp() { f.intrinsic("llvm.nvvm.bar.warp.sync", {}, f.integer(-1)); }
 
   void clearRows() {
@@ -89,7 +85,7 @@ private:
   void count() {
     Variable earlier(integer(0));
     visit([&](Expr, Expr row) {
-      earlier.set(earlier.get() + ones(ballot((row >= 0) & (row < beginRow))));
+      earlier.set(earlier.get() + Expr(f, f.countOnes(f.ballot(((row >= 0) & (row < beginRow)).get()))));
       when(isMine(row), [&] {
         Expr place = counter(warp, row - beginRow);
         f.b.create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::add, place.get(), f.integer(1),
@@ -123,7 +119,7 @@ private:
 
   void place() {
     visit([&](Expr token, Expr row) {
-      Expr mine = ballot(isMine(row));
+      Expr mine(f, f.ballot(isMine(row).get()));
       when(mine != 0, [&] { placeSome(token, row, mine); });
     });
   }

@@ -112,6 +112,12 @@ Value KernelFunction::shuffleFrom(Value x, Value lane) {
   return intrinsic(name, x.getType(), {integer(-1), x, lane, integer(31)});
 }
 
+Value KernelFunction::ballot(Value condition) {
+  return intrinsic("llvm.nvvm.vote.ballot.sync", b.getI32Type(), {integer(-1), condition});
+}
+
+Value KernelFunction::countOnes(Value bits) { return b.create<LLVM::CtPopOp>(bits); }
+
 Value KernelFunction::reduceWarp(Value x, Reduction reduction, int lanes) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) {
     Value other = shuffleXor(x, mask);

@@ -42,6 +42,9 @@ public:
   /// The value that lane `lane ^ mask` (of `lane`) has, f32 or i32; all lanes of the warp take part.
   mlir::Value shuffleXor(mlir::Value x, int mask);
   mlir::Value shuffleFrom(mlir::Value x, mlir::Value lane);
+  /// The lanes of the warp for which `condition` holds, as bits; all take part.
+  mlir::Value ballot(mlir::Value condition);
+  mlir::Value countOnes(mlir::Value bits);
   /// Over groups of `lanes` neighbours (a power of two up to 32), in a fixed order; each of them gets the result.
   mlir::Value reduceWarp(mlir::Value x, Reduction reduction, int lanes = 32);
   /// Over each `warps` neighbouring warps of the block, whose threads all take part; each gets the result. `scratch`: 4

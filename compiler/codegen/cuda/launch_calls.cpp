@@ -55,6 +55,10 @@ public:
       embed();
     else if (call.function == "embed_gradient")
       embedGradient();
+    else if (call.function == "route")
+      route();
+    else if (call.function == "dispatch" || call.function == "combine")
+      moveRows(/*isDispatch=*/call.function == "dispatch");
     else if (call.function == "rope")
       rope();
     else if (call.function == "squared_norm")
@@ -236,6 +240,47 @@ private:
     join.buffers = {ids, order, partial, table};
     join.outputs = 1;
     add(std::move(join));
+  }
+
+  void route() { // sizes: batch, seq, experts, choices, capacity
+    int64_t tokens = call.sizes[0] * call.sizes[1];
+    SpecialLaunch choose{.shape = "choose_experts", .geometry = geometry(256, 8),
+                         .buffers = {call.buffers[0], call.buffers[1]}, .extent = tokens};
+    for (int64_t size : call.sizes)
+      choose.scalars.push_back(scalar(size));
+    SpecialLaunch give = choose;
+    choose.parameters.set("type", TypeAttr::get(call.elements[0]));
+    add(std::move(choose));
+    give.shape = "give_slots";
+    give.buffers = {call.buffers[1], call.buffers[2]};
+    give.extent = call.sizes[2] * call.sizes[0];
+    add(std::move(give));
+  }
+
+  void moveRows(bool isDispatch) { // sizes: choices, batch, seq, hidden, experts, capacity, rows by choice
+    int64_t choices = call.sizes[0], batch = call.sizes[1], seq = call.sizes[2], hidden = call.sizes[3];
+    int64_t experts = call.sizes[4], capacity = call.sizes[5], ofTokens = (call.sizes[6] ? choices : 1) * batch * seq;
+    SpecialLaunch move{.shape = isDispatch ? "dispatch" : "combine", .geometry = geometry(256, 8),
+                       .buffers = call.buffers, .extent = isDispatch ? experts * batch * capacity : ofTokens};
+    for (int64_t size : ArrayRef(call.sizes).drop_back())
+      move.scalars.push_back(scalar(size));
+    if (isDispatch) {
+      exec::BufferAttr places =
+          scratch(builder.getI32Type(), {experts, batch, capacity}, {"expert", "batch", "capacity"});
+      add({.shape = "find_rows", .geometry = geometry(256, 1), .buffers = {call.buffers[0], call.buffers[1], places},
+           .scalars = move.scalars, .extent = experts * batch});
+      move.buffers.erase(move.buffers.begin());
+      move.buffers.front() = places;
+    }
+    move.parameters.set("from", TypeAttr::get(call.elements[2]));
+    move.parameters.set("to", TypeAttr::get(call.elements.back()));
+    if (call.elements.size() == 5)
+      move.parameters.set("weights", TypeAttr::get(call.elements[3]));
+    if (call.sizes[6])
+      move.parameters.set("has_choice", builder.getUnitAttr());
+    move.parameters.set("width", builder.getI64IntegerAttr(
+                                     widthFor({call.buffers[2], call.buffers.back()}, hidden, 8)));
+    add(std::move(move));
   }
 
   void rope() {

@@ -22,6 +22,11 @@ mlir::LogicalResult buildEmbed(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildOrderTokens(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildSumSegments(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildJoinSegments(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildChooseExperts(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildGiveSlots(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildFindRows(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildDispatch(KernelFunction &f, exec::KernelOp kernel);
+mlir::LogicalResult buildCombine(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildRope(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildSquareBlocks(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel);
@@ -46,6 +51,12 @@ constexpr int64_t cacheWarps = 4; ///< of a query in attend_cache
 
 /// Scalars of keep_rows and attend_cache, in this order.
 enum CacheScalar : unsigned { CacheBatch, CacheTokens, CacheKvHeads, CacheGroup, CacheHeadDim, CacheContext };
+
+/// Scalars of choose_experts and give_slots, in this order.
+enum RouteScalar : unsigned { RouteBatch, RouteSeq, RouteExperts, RouteChoices, RouteCapacity };
+
+/// Scalars of find_rows, dispatch and combine, in this order.
+enum MoveScalar : unsigned { MoveChoices, MoveBatch, MoveSeq, MoveHidden, MoveExperts, MoveCapacity };
 
 /// The grid of attention_delta.
 exec::GeometryAttr deltaGeometry(mlir::MLIRContext *context, mlir::Type element, int64_t headDim);

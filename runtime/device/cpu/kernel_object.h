@@ -4,7 +4,9 @@
 #include "runtime/abi.h"
 #include "runtime/plan.pb.h"
 
+#include <array>
 #include <string>
+#include <string_view>
 
 namespace espalier::rt {
 
@@ -29,6 +31,9 @@ private:
   void *handle = nullptr;
   std::string chosen;
 };
+
+/// What plans have code for, in this order.
+inline constexpr std::array<std::string_view, 3> cpuLevels = {"x86-64", "x86-64-v3", "x86-64-v4"};
 
 /// 1, 3 or 4 for "x86-64", "x86-64-v3", "x86-64-v4"; 0 for any other name.
 int levelNumber(const std::string &level);

@@ -1,7 +1,7 @@
 """Every kernel of every run file that compiles for cuda, through ptxas. Usage: ptxas.py PTXAS CONFIGS FOLDER
 
-Prints a line per run file. Fails where ptxas refuses a text or spills registers at the bounds that kernels state, and
-where fewer run files compile than there are dense models.
+Prints a line per run file. Fails where one does not compile, and where ptxas refuses a text or spills registers at the
+bounds that kernels state.
 """
 import pathlib
 import re
@@ -9,10 +9,6 @@ import subprocess
 import sys
 
 ARCHITECTURES = ("sm_80", "sm_90")
-# Exit codes of `espalier compile` for run files that are not to be executed: no device of theirs holds a plan, or
-# there are no kernels for the model yet.
-NOT_EXECUTED = (2, 3)
-LEAST_COMPILED = 6
 
 
 def check(ptxas, text):
@@ -34,25 +30,19 @@ def check(ptxas, text):
 
 
 def main(ptxas, configs, folder):
-    compiled, faults = 0, 0
+    faults = 0
     for run in sorted(pathlib.Path(configs).glob("*.yaml")):
         target = pathlib.Path(folder) / run.stem
         done = subprocess.run(["espalier", "compile", str(run), "--target", "cuda", "-o", f"{target}.plan",
                                "--emit-kernels", str(target)], capture_output=True, text=True, check=False)
-        if done.returncode in NOT_EXECUTED:
-            print(f"{run.name}: not compiled: {done.stderr.strip().splitlines()[-1]}")
-            continue
         if done.returncode:
             print(f"{run.name}: error: {done.stderr}")
             faults += 1
             continue
-        compiled += 1
         found = check(ptxas, str(target / "sm_80.ptx"))
         faults += len(found)
         print(f"{run.name}: {'accepted' if not found else chr(10).join(found)}")
-    if compiled < LEAST_COMPILED:
-        print(f"error: only {compiled} run files compile")
-    return faults > 0 or compiled < LEAST_COMPILED
+    return faults > 0
 
 
 if __name__ == "__main__":

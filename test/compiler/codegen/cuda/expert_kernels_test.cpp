@@ -1,0 +1,171 @@
+// The kernels for GPUs that choose experts and move rows there and back, run by the emulator and compared with the
+// runtime's for CPUs.
+#include "test/compiler/codegen/cuda/call_machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace espalier::test {
+
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::Not;
+
+std::string saved(const std::string &name) { return " {model.role = \"saved\", model.name = \"" + name + "\"}"; }
+
+struct Route {
+  int64_t batch = 2, seq = 37, experts = 5, choices = 2, capacity = 11;
+  std::string type = "f32";
+
+  CallMachine machine() const {
+    std::string tokens = std::to_string(batch) + "x" + std::to_string(seq) + "x";
+    std::string scores =
+        "tensor<" + tokens + std::to_string(experts) + "x" + type + ", #model.dims<batch, seq, router>>";
+    std::string places = "tensor<" + std::to_string(choices) + "x" + tokens + "i32, #model.dims<choice, batch, seq>>";
+    return CallMachine("func.func @block.forward(%x: " + scores + saved("scores") + ") -> (" + places + saved("ids") +
+                       ", " + places + saved("slots") + ") {\n %i, %s = model.route %x {capacity = " +
+                       std::to_string(capacity) + " : i64} : (" + scores + ") -> (" + places + ", " + places +
+                       ")\n return %i, %s : " + places + ", " + places + "\n}");
+  }
+};
+
+/// `levels`: so many different scores; few of them make many equal ones.
+void checkRoute(const Route &route, int levels) {
+  CallMachine machine = route.machine();
+  std::mt19937 random(1);
+  for (double &score : machine.values("scores"))
+    score = static_cast<double>(random() % static_cast<unsigned>(levels)) - levels / 2;
+  EXPECT_THAT(machine.kernels(), ElementsAre("choose_experts", "give_slots"));
+  machine.run({});
+  EXPECT_EQ(machine.cuda("ids"), machine.cpu("ids"));
+  EXPECT_EQ(machine.cuda("slots"), machine.cpu("slots"));
+}
+
+TEST(RouteKernels, FewExperts) { checkRoute({}, 100); }
+TEST(RouteKernels, EqualScores) { checkRoute({.experts = 70, .choices = 5, .capacity = 3}, 3); }
+TEST(RouteKernels, MoreExpertsThanLanes) {
+  checkRoute({.batch = 1, .experts = 128, .choices = 8, .capacity = 4}, 9999);
+}
+TEST(RouteKernels, AllExpertsOfATokenInBf16) { checkRoute({.experts = 4, .choices = 4, .type = "bf16"}, 7); }
+TEST(RouteKernels, LongSequences) { checkRoute({.batch = 1, .seq = 600, .experts = 3, .capacity = 300}, 50); }
+
+/// Whatever a model that has come to nonsense scores, ids stay within the experts.
+TEST(RouteKernels, WhatIsNoNumberComesLast) {
+  Route route{.batch = 1, .seq = 3, .experts = 3, .choices = 3, .capacity = 3};
+  CallMachine machine = route.machine();
+  double nan = std::nan(""), infinity = HUGE_VAL;
+  machine.values("scores") = {nan, 1, 2, /**/ nan, nan, nan, /**/ -infinity, nan, infinity};
+  machine.runCuda({});
+  EXPECT_THAT(machine.cuda("ids"), ElementsAre(2, 0, 2, /**/ 1, 1, 0, /**/ 0, 2, 1));
+}
+
+struct Moved {
+  bool isDispatch = true, hasChoice = false, hasWeights = false;
+  int64_t hidden = 24;
+  std::string from = "f32", to = "f32";
+
+  static constexpr int64_t choices = 2, batch = 2, seq = 9, experts = 3, capacity = 5;
+
+  std::string tensor(const std::string &sizes, const std::string &type, const std::string &dims) const {
+    return "tensor<" + sizes + "x" + type + ", #model.dims<" + dims + ">>";
+  }
+
+  CallMachine machine() const {
+    std::string depth = "x" + std::to_string(hidden), places = tensor("2x2x9", "i32", "choice, batch, seq");
+    std::string weights = tensor("2x2x9", "f32", "choice, batch, seq"), choice = hasChoice ? "choice, " : "";
+    auto ofTokens = [&](const std::string &type) {
+      return tensor((hasChoice ? "2x2x9" : "2x9") + depth, type, choice + "batch, seq, hidden");
+    };
+    auto ofExperts = [&](const std::string &type) {
+      return tensor("3x2x5" + depth, type, "expert, batch, capacity, hidden");
+    };
+    std::string x = isDispatch ? ofTokens(from) : ofExperts(from), y = isDispatch ? ofExperts(to) : ofTokens(to);
+    std::string arguments =
+        "%i: " + places + saved("ids") + ", %s: " + places + saved("slots") + ", %x: " + x + saved("x");
+    std::string types = places + ", " + places + ", " + x;
+    if (hasWeights) {
+      arguments += ", %w: " + weights + saved("weights");
+      types += ", " + weights;
+    }
+    return CallMachine("func.func @block.forward(" + arguments + ") -> (" + y + saved("y") + ") {\n %y = model." +
+                       (isDispatch ? "dispatch" : "combine") + " %i, %s, %x" + (hasWeights ? ", %w" : "") + " : (" +
+                       types + ") -> " + y + "\n return %y : " + y + "\n}");
+  }
+};
+
+/// Each sample's choices take slots of their experts in order; a token that comes too late has none.
+void givePlaces(CallMachine &machine) {
+  std::mt19937 random(3);
+  for (int64_t sample = 0; sample < Moved::batch; ++sample) {
+    std::vector<int> taken(Moved::experts, 0);
+    for (int64_t choice = 0; choice < Moved::choices; ++choice)
+      for (int64_t position = 0; position < Moved::seq; ++position) {
+        auto at = static_cast<size_t>((choice * Moved::batch + sample) * Moved::seq + position);
+        auto expert = static_cast<size_t>(random() % (choice == 0 ? 3 : 2));
+        machine.values("ids")[at] = static_cast<double>(expert);
+        machine.values("slots")[at] = taken[expert] < Moved::capacity ? taken[expert] : -1;
+        ++taken[expert];
+      }
+  }
+}
+
+void checkMove(const Moved &move) {
+  CallMachine machine = move.machine();
+  givePlaces(machine);
+  EXPECT_THAT(machine.values("slots"), testing::Contains(-1));
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (double &value : machine.values("x"))
+    value = normal(random);
+  if (move.hasWeights)
+    for (double &value : machine.values("weights"))
+      value = normal(random);
+  if (move.isDispatch)
+    EXPECT_THAT(machine.kernels(), ElementsAre("find_rows", "dispatch"));
+  else
+    EXPECT_THAT(machine.kernels(), ElementsAre("combine"));
+  machine.run({});
+  EXPECT_THAT(machine.cuda("y"), Not(Each(0)));
+  // Without weights rows are moved bit by bit; a sum of two products may be rounded once less.
+  double bound = !move.hasWeights && move.from == move.to ? 0 : move.to == "f32" ? 1e-6 : 0x1p-7;
+  for (size_t i = 0; i < machine.cpu("y").size(); ++i)
+    ASSERT_NEAR(machine.cuda("y")[i], machine.cpu("y")[i], bound * (1 + std::abs(machine.cpu("y")[i]))) << i;
+}
+
+TEST(DispatchKernels, RowsOfTokens) { checkMove({}); }
+TEST(DispatchKernels, RowsOfChoices) { checkMove({.hasChoice = true, .hidden = 9}); }
+TEST(DispatchKernels, WeighedInBf16) { checkMove({.hasWeights = true, .hidden = 296, .from = "bf16", .to = "bf16"}); }
+TEST(DispatchKernels, WeighedRowsOfChoices) {
+  checkMove({.hasChoice = true, .hasWeights = true, .from = "f16", .to = "f32"});
+}
+TEST(CombineKernel, AddsUpChoices) { checkMove({.isDispatch = false}); }
+TEST(CombineKernel, WeighedInBf16) {
+  checkMove({.isDispatch = false, .hasWeights = true, .from = "bf16", .to = "bf16"});
+}
+TEST(CombineKernel, RowsOfChoicesOfOddLength) { checkMove({.isDispatch = false, .hasChoice = true, .hidden = 7}); }
+TEST(CombineKernel, WeighedRowsOfChoices) {
+  checkMove({.isDispatch = false, .hasChoice = true, .hasWeights = true, .from = "f32", .to = "f16"});
+}
+
+/// What a damaged table could name is not read and not written.
+TEST(DispatchKernels, PlacesOutsideOfTheSizesDoNotMove) {
+  for (bool isDispatch : {true, false}) {
+    CallMachine machine = Moved{.isDispatch = isDispatch}.machine();
+    givePlaces(machine);
+    machine.values("ids")[2] = 1000;
+    machine.values("ids")[4] = -5;
+    machine.values("slots")[6] = 5;
+    for (double &value : machine.values("x"))
+      value = 1;
+    machine.run({});
+    EXPECT_EQ(machine.cuda("y"), machine.cpu("y"));
+  }
+}
+
+} // namespace
+} // namespace espalier::test
