@@ -49,6 +49,9 @@ std::string Space::fault() {
   bool isSized = kernel.uses().empty() || static_cast<uint32_t>(kernel.uses_size()) == kernel.scalars();
   if (!isSized)
     return fmt::format("{} scalars, of which {} are said to be something", kernel.scalars(), kernel.uses_size());
+  int sums = launch.buffers_size() / 2;
+  if (kernel.shape() == "reduce_parts" && (launch.scalars_size() == 0 || scalar(0) != sums))
+    return fmt::format("has the parts of {} sums, as many as scalar 0 must say", sums);
   bool walks = std::ranges::any_of(kernel.operands(), [](const pb::Operand &operand) { return operand.walk() > 0; });
   if (kernel.space() == 0 && !walks)
     return faultOfScalars(0);
