@@ -47,7 +47,10 @@ LogicalResult placeValues(KernelShape &shape) {
     if (isa<model::ReduceSumOp, model::ReduceMaxOp>(op)) {
       bool isColumn = reducesLeading(&op);
       int64_t kept = tensorOf(op.getResult(0)).getRank();
-      if (iterationSpace(&op) != withElement(shape.space, iterationSpace(&op).getElementType()) ||
+      // A sum over rows is known only once all blocks of rows are.
+      bool isReadHere =
+          isColumn && llvm::any_of(op.getUsers(), [](Operation *user) { return !isa<exec::YieldOp>(user); });
+      if (isReadHere || iterationSpace(&op) != withElement(shape.space, iterationSpace(&op).getElementType()) ||
           kept != (isColumn ? shape.space.getRank() - shape.split : shape.split) || (isColumn && shape.kind != "column"))
         return failure();
       level = isColumn ? Level::Full : Level::Row;

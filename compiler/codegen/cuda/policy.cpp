@@ -133,9 +133,9 @@ void chooseColumn(const KernelShape &shape, Policy &policy) {
   policy.rowThreads = warp;
   policy.threads = columnThreads;
   if (reductions > 0) {
-    policy.vectors = llvm::divideCeil(loads, reducedRowThreads);
+    policy.vectors = llvm::divideCeil(loads, mostRowThreads);
     policy.rowThreads = llvm::alignTo(llvm::divideCeil(loads, policy.vectors), warp);
-    policy.threads = reducedRowThreads / policy.rowThreads * policy.rowThreads;
+    policy.threads = std::max(1, int(reducedRowThreads) / policy.rowThreads) * policy.rowThreads;
   }
   int64_t tile = int64_t(policy.rowThreads) * policy.vectors * policy.vector;
   int64_t groups = policy.threads / policy.rowThreads;
