@@ -49,7 +49,7 @@ LogicalResult placeValues(KernelShape &shape) {
       int64_t kept = tensorOf(op.getResult(0)).getRank();
       // A sum over rows is known only once all blocks of rows are.
       bool isReadHere =
-          isColumn && llvm::any_of(op.getUsers(), [](Operation *user) { return !isa<exec::YieldOp>(user); });
+          isColumn && llvm::any_of(op.getUsers(), [](Operation *user) { return !user->hasTrait<OpTrait::IsTerminator>(); });
       if (isReadHere || iterationSpace(&op) != withElement(shape.space, iterationSpace(&op).getElementType()) ||
           kept != (isColumn ? shape.space.getRank() - shape.split : shape.split) || (isColumn && shape.kind != "column"))
         return failure();
