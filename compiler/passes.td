@@ -95,7 +95,8 @@ def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups element-wise ops and reductions into exec.fused, one per kernel";
   let description = [{
     Row groups (norms, softmax, bias and activation, dropout and residual) grow along producers and consumers; sums
-    over rows become column groups that compute their operands again where that reads little.
+    over rows become column groups that compute their operands again where that reads little, or join the row group that
+    reads or makes the same tensors.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }

@@ -288,7 +288,8 @@ public:
       if (stored[output].isOverrun())
         return llvm::formatv("writes past the end of its result {0}", output);
       for (size_t i = 0; i < result.values.size(); ++i) {
-        double got = sumOfBlocks(stored[output], result, i), want = result.values[i];
+        double got = kernel.shape().isSummed(output) ? sumOfBlocks(stored[output], result, i) : stored[output].read(i);
+        double want = result.values[i];
         if (!(std::abs(got - want) <= bound))
           return llvm::formatv(
               "gives {0} at element {1} of its result {2}, the interpreter {3}; roundings explain {4:e}", got, i,
@@ -339,8 +340,9 @@ private:
       scalars[2] = blockRows;
       blocks = extent = llvm::divideCeil(shape.rows, blockRows);
       for (auto [output, bytes] : llvm::enumerate(outputs))
-        bytes = Bytes(RankedTensorType::get({blocks, wanted[output].type.getNumElements()},
-                                            Float32Type::get(wanted[output].type.getContext())));
+        if (shape.isSummed(output))
+          bytes = Bytes(RankedTensorType::get({blocks, wanted[output].type.getNumElements()},
+                                              Float32Type::get(wanted[output].type.getContext())));
     }
     for (const Accumulation &sum : shape.accumulations) {
       outputs[sum.output].write(inputs[sum.operand].values);
@@ -367,7 +369,9 @@ private:
 
   double roundingBound() const {
     const KernelShape &shape = kernel.shape();
-    int64_t terms = shape.kind == "row" ? shape.columns : shape.kind == "column" ? shape.rows : 0;
+    bool isColumn = shape.kind == "column";
+    int64_t terms =
+        (shape.kind == "row" || shape.hasRowWork() ? shape.columns : 0) + (isColumn ? shape.rows : 0);
     double largest = 0, roundings = 0x1p-23 * static_cast<double>(terms + wanted.size());
     for (size_t output = 0; output < shape.outputs.size(); ++output)
       if (Type element = wanted[output].type.getElementType(); element.getIntOrFloatBitWidth() == 16)

@@ -83,13 +83,14 @@ void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
   }
 }
 
-/// What a result reaches: a column kernel leaves a row of sums per block.
-Reach reachOfOutput(const KernelShape &shape, const Access &access) {
-  if (shape.kind == "column")
+/// What a result reaches: of sums over rows there is a row per block.
+Reach reachOfOutput(const KernelShape &shape, unsigned output) {
+  const Access &access = shape.outputs[output];
+  if (shape.isSummed(output))
     return {extent, scalar(0)};
   Reach reach;
   if (access.isDense && shape.kind != "flat")
-    reach.push_back(extent);
+    reach.push_back(shape.kind == "column" ? scalar(1) : extent);
   if (access.columns)
     reach.push_back(shape.kind == "flat" ? extent : scalar(0));
   return reach;
@@ -114,10 +115,11 @@ void describeShape(const KernelShape &shape, Description &kernel) {
   for (int64_t slot : shape.slots)
     kernel.read(slot == rt::Step ? pb::I32 : pb::F32, {}).set_slot(static_cast<uint32_t>(slot) + 1);
   auto stored = shape.body->getTerminator()->getOperands();
-  for (auto [index, access] : llvm::enumerate(shape.outputs)) {
-    pb::DataType type = shape.kind == "column" ? pb::F32 : elementOf(stored[index]);
-    pb::Operand &operand = kernel.write(type, reachOfOutput(shape, access));
-    if (shape.kind != "column")
+  for (unsigned index = 0; index < shape.outputs.size(); ++index) {
+    bool isSummed = shape.isSummed(index);
+    pb::Operand &operand =
+        kernel.write(isSummed ? pb::F32 : elementOf(stored[index]), reachOfOutput(shape, index));
+    if (!isSummed)
       isSpace(stored[index].getType(), kernel.message.operands_size() - 1);
     for (auto [input, number] : llvm::enumerate(numbers))
       if (number >= 0 && mayShare(shape, index, input))
@@ -282,8 +284,11 @@ void describeAddSquares(exec::KernelOp op, Description &kernel) {
 }
 
 void describeReduceParts(exec::KernelOp op, Description &kernel) {
-  kernel.read(pb::F32, {scalar(1), scalar(0)});
-  kernel.store(pb::F32, {scalar(0)}, cuda::destinationOf(op), /*first=*/2);
+  int64_t sums = cuda::integerParameter(op, "buffers") / 2;
+  for (int64_t sum = 0; sum < sums; ++sum)
+    kernel.read(pb::F32, {scalar(2), scalar(1)});
+  for (int64_t sum = 0; sum < sums; ++sum)
+    kernel.store(pb::F32, {scalar(1)}, cuda::destinationOf(op), /*first=*/3);
 }
 
 void describeUpdateScalars(exec::KernelOp, Description &kernel) {

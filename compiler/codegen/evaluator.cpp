@@ -244,21 +244,25 @@ void Evaluator::storeOutput(unsigned index, Value value) {
   Value position;
   if (!access.columns)
     position = access.isDense ? currentRow : lanes.integer(0);
-  else if (access.isDense && shape.kind == "row")
+  else if (access.isDense && shape.kind != "flat")
     position = densePosition();
   else
     position = lanes.fromColumn(cursor.column);
   lanes.store(value, arguments.outputs[index], position, elementOf(shape.body->getTerminator()->getOperand(index)));
 }
 
+Value Evaluator::termOf(unsigned index) {
+  return lanes.asFloat(at(shape.body->getTerminator()->getOperand(index).getDefiningOp()->getOperand(0)));
+}
+
 PassWork workOf(const KernelShape &shape, int pass) {
   PassWork work;
   for (Operation &op : shape.body->without_terminator())
-    if (isa<model::ReduceSumOp, model::ReduceMaxOp>(op) && shape.passes.lookup(op.getOperand(0)) == pass)
+    if (reducesTrailing(&op) && shape.passes.lookup(op.getOperand(0)) == pass)
       work.reductions.push_back(&op);
   for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
     if (shape.levels.lookup(value) == Level::Full && shape.passes.lookup(value) == pass)
-      work.outputs.push_back(index);
+      (shape.isSummed(index) ? work.sums : work.outputs).push_back(index);
   return work;
 }
 

@@ -47,6 +47,8 @@ public:
   mlir::Value knownAt(mlir::Value value) const { return fullValues.lookup(value); }
   /// Stores output `index` at the cursor (full) or at the row.
   void storeOutput(unsigned index, mlir::Value value);
+  /// At the cursor, what the row adds to output `index`, a sum over the rows; in f32.
+  mlir::Value termOf(unsigned index);
   mlir::Value scalar(unsigned index) { return arguments.scalars[index]; }
   mlir::Value outputBase(unsigned index) { return arguments.outputs[index]; }
   /// Later passes read these values from the output that an earlier pass stored.
@@ -74,11 +76,12 @@ private:
   Cursor cursor;
 };
 
-/// What one pass over the columns of a row does: the reductions whose operands exist in it, and full outputs.
+/// What one pass over the columns of a row does: the reductions whose operands exist in it, full outputs, and those that
+/// are sums over the rows.
 struct PassWork {
   llvm::SmallVector<mlir::Operation *> reductions;
-  llvm::SmallVector<unsigned> outputs;
-  bool isEmpty() const { return reductions.empty() && outputs.empty(); }
+  llvm::SmallVector<unsigned> outputs, sums;
+  bool isEmpty() const { return reductions.empty() && outputs.empty() && sums.empty(); }
 };
 PassWork workOf(const KernelShape &shape, int pass);
 

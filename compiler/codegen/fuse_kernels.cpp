@@ -1,16 +1,13 @@
 // Grows groups of ops that become one kernel each. Row groups first, along producer and consumer; then sums over rows
-// become column groups that compute their operands again where that reads little. Numbers and small operands are
-// cloned into every group that uses them, so that they never force a kernel of their own.
-#include "compiler/codegen/fusion_graph.h"
+// become column groups that compute their operands again where that reads little, or join a row group. Numbers and small
+// operands are cloned into every group that uses them, so that they never force a kernel of their own.
+#include "compiler/codegen/kernel_nodes.h"
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/passes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SmallPtrSet.h"
-
-#include <set>
 
 using namespace mlir;
 
@@ -23,27 +20,7 @@ using namespace codegen;
 
 namespace {
 
-/// Tensors of full size that a column kernel may read for one sum before the sum's operand is rather stored once.
-constexpr int maximalLeaves = 3;
-
 int64_t elements(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
-
-bool isNumberOp(Operation *op) { return isa<model::ConstantOp, model::ScalarOp>(op); }
-
-/// Ops so cheap that each user computes them again: numbers, arithmetic on numbers, and conversions and sums of small
-/// arguments that the user broadcasts.
-bool isSinkable(Operation *op) {
-  if (isNumberOp(op))
-    return true;
-  if (!isa<ElementwiseOp>(op))
-    return false;
-  bool isNumber = iterationSpace(op).getRank() == 0;
-  bool isCheap = isa<model::ConvertOp, model::BroadcastOp, model::NegOp, model::AddOp, model::SubOp, model::MulOp>(op);
-  return (isNumber || isCheap) && llvm::all_of(op->getOperands(), [&](Value operand) {
-           Operation *producer = operand.getDefiningOp();
-           return producer ? isSinkable(producer) : !isNumber;
-         });
-}
 
 bool isSunkInto(Operation *op, Operation *user) {
   return isFusable(user) && (isNumberOp(op) || iterationSpace(op).getRank() < iterationSpace(user).getRank() ||
@@ -134,208 +111,7 @@ void growGroups(FusionGraph &graph) {
   }
 }
 
-/// One kernel to be: a row group, or sums over rows with clones of what they read.
-struct Node {
-  SmallVector<Operation *> members;
-  SmallVector<Value> outputs;
-  bool isKernel = false;
-};
-
-/// Splits the function into nodes.
-class NodeBuilder {
-public:
-  explicit NodeBuilder(const FusionGraph &graph) : graph(graph) {}
-
-  std::vector<Node> build() {
-    for (Operation *op : graph.ops())
-      if (reducesLeading(op))
-        addColumnSum(op);
-      else if (!isFusable(op))
-        addPlain(op);
-    markLive();
-    for (Operation *op : graph.ops())
-      if (isFusable(op) && graph.members(graph.groupOf(op)).front() == op)
-        addRowGroup(graph.groupOf(op));
-    return std::move(nodes);
-  }
-
-private:
-  void addPlain(Operation *op) {
-    Node node;
-    node.members = {op};
-    nodes.push_back(std::move(node));
-  }
-
-  /// Whether the value is in memory whatever column sums do: something else than a sum over rows, outside its group,
-  /// reads it.
-  bool isMaterialized(Value value) {
-    Operation *producer = value.getDefiningOp();
-    if (!producer || !isFusable(producer))
-      return true;
-    return llvm::any_of(value.getUsers(), [&](Operation *user) {
-      return !reducesLeading(user) && graph.groupOf(user) != graph.groupOf(producer);
-    });
-  }
-
-  /// The ops between materialized values and the operand of a sum.
-  llvm::SetVector<Operation *> coneOf(Operation *sum, llvm::SetVector<Value> &leaves) {
-    llvm::SetVector<Operation *> cone;
-    SmallVector<Value> pending = {sum->getOperand(0)};
-    while (!pending.empty()) {
-      Value value = pending.pop_back_val();
-      Operation *op = value.getDefiningOp();
-      bool isRepeated =
-          op && (isSinkable(op) || (!isMaterialized(value) && (isa<ElementwiseOp>(op) || isa<model::MaskTailOp>(op)) &&
-                                    elements(value) == elements(sum->getOperand(0))));
-      if (!isRepeated) {
-        leaves.insert(value);
-        continue;
-      }
-      if (cone.insert(op))
-        llvm::append_range(pending, op->getOperands());
-    }
-    return cone;
-  }
-
-  void addColumnSum(Operation *sum) {
-    llvm::SetVector<Value> leaves;
-    llvm::SetVector<Operation *> cone = coneOf(sum, leaves);
-    int64_t large = llvm::count_if(leaves, [&](Value leaf) { return elements(leaf) == elements(sum->getOperand(0)); });
-    Node node;
-    node.isKernel = true;
-    node.outputs = {sum->getResult(0)};
-    if (large <= maximalLeaves)
-      node.members.assign(cone.begin(), cone.end());
-    node.members.push_back(sum);
-    sortMembers(node);
-    if (!buildCandidate(node.members, node.outputs))
-      node.members = {sum};
-    if (!joinColumnNode(node, leaves))
-      nodes.push_back(std::move(node));
-  }
-
-  /// Sums over the same rows that read the same large tensor share one pass over it.
-  bool joinColumnNode(const Node &node, const llvm::SetVector<Value> &leaves) {
-    for (Node &other : nodes) {
-      bool isNeighbour =
-          other.isKernel && reducesLeading(other.members.back()) && llvm::any_of(other.members, [&](Operation *op) {
-            return llvm::any_of(op->getOperands(), [&](Value operand) {
-              return leaves.contains(operand) && elements(operand) == elements(node.members.back()->getOperand(0));
-            });
-          });
-      // Sums that end in accumulators have no path to each other.
-      bool areIndependent = isNeighbour && llvm::all_of(other.outputs, endsInAccumulator) &&
-                            llvm::all_of(node.outputs, endsInAccumulator);
-      if (!areIndependent)
-        continue;
-      Node joined = other;
-      for (Operation *op : node.members)
-        if (!llvm::is_contained(joined.members, op))
-          joined.members.push_back(op);
-      llvm::append_range(joined.outputs, node.outputs);
-      sortMembers(joined);
-      if (!buildCandidate(joined.members, joined.outputs))
-        continue;
-      other = std::move(joined);
-      return true;
-    }
-    return false;
-  }
-
-  static bool endsInAccumulator(Value value) {
-    return llvm::all_of(value.getUsers(), [](Operation *user) { return isa<model::AccumulateOp>(user); });
-  }
-
-  void sortMembers(Node &node) {
-    llvm::sort(node.members, [&](Operation *a, Operation *b) { return graph.position(a) < graph.position(b); });
-  }
-
-  /// What the nodes so far read, and what that needs inside of row groups.
-  void markLive() {
-    for (const Node &node : nodes) {
-      llvm::SmallPtrSet<Operation *, 16> inside(node.members.begin(), node.members.end());
-      for (Operation *op : node.members)
-        for (Value operand : op->getOperands())
-          if (!inside.contains(operand.getDefiningOp()))
-            need(operand, -1);
-    }
-    while (!pending.empty()) {
-      Operation *op = pending.pop_back_val();
-      for (Value operand : op->getOperands())
-        need(operand, graph.groupOf(op));
-    }
-  }
-
-  void need(Value value, int group) {
-    Operation *op = value.getDefiningOp();
-    if (!op || !isFusable(op))
-      return;
-    if (graph.groupOf(op) != group)
-      read.insert(value);
-    if (live.insert(op).second)
-      pending.push_back(op);
-  }
-
-  void addRowGroup(int group) {
-    Node node;
-    node.isKernel = true;
-    for (Operation *op : graph.members(group)) {
-      if (!live.contains(op))
-        continue;
-      node.members.push_back(op);
-      if (read.contains(op->getResult(0)))
-        node.outputs.push_back(op->getResult(0));
-    }
-    if (!node.members.empty())
-      nodes.push_back(std::move(node));
-  }
-
-  const FusionGraph &graph;
-  std::vector<Node> nodes;
-  llvm::DenseSet<Value> read;
-  llvm::DenseSet<Operation *> live;
-  SmallVector<Operation *> pending;
-};
-
-/// Nodes in an order in which each stands after what it reads, otherwise by the position of its last op.
-SmallVector<unsigned> orderNodes(const std::vector<Node> &nodes, const FusionGraph &graph) {
-  llvm::DenseMap<Value, unsigned> makers;
-  for (auto [index, node] : llvm::enumerate(nodes)) {
-    if (node.isKernel)
-      for (Value output : node.outputs)
-        makers[output] = index;
-    else
-      for (Value result : node.members.front()->getResults())
-        makers[result] = index;
-  }
-  std::vector<std::set<unsigned>> users(nodes.size());
-  std::vector<unsigned> missing(nodes.size(), 0);
-  for (auto [index, node] : llvm::enumerate(nodes)) {
-    llvm::SmallPtrSet<Operation *, 16> inside(node.members.begin(), node.members.end());
-    for (Operation *op : node.members)
-      for (Value operand : op->getOperands())
-        if (auto maker = makers.find(operand); maker != makers.end() && !inside.contains(operand.getDefiningOp()) &&
-                                               users[maker->second].insert(index).second)
-          ++missing[index];
-  }
-  std::set<std::pair<unsigned, unsigned>> ready;
-  auto add = [&](unsigned index) { ready.insert({graph.position(nodes[index].members.back()), index}); };
-  for (unsigned index = 0; index < nodes.size(); ++index)
-    if (missing[index] == 0)
-      add(index);
-  SmallVector<unsigned> order;
-  while (!ready.empty()) {
-    unsigned index = ready.begin()->second;
-    ready.erase(ready.begin());
-    order.push_back(index);
-    for (unsigned user : users[index])
-      if (--missing[user] == 0)
-        add(user);
-  }
-  return order;
-}
-
-LogicalResult createFused(const Node &node, OpBuilder &builder, IRMapping &mapping) {
+LogicalResult createFused(const KernelNode &node, OpBuilder &builder, IRMapping &mapping) {
   std::optional<Candidate> candidate = buildCandidate(node.members, node.outputs);
   if (!candidate)
     return node.members.back()->emitOpError("has no kernel: its operands lie in no way along rows and columns");
@@ -365,11 +141,11 @@ LogicalResult fuseFunction(func::FuncOp function) {
   sinkSmallOps(function);
   FusionGraph graph(function);
   growGroups(graph);
-  std::vector<Node> nodes = NodeBuilder(graph).build();
+  std::vector<KernelNode> nodes = buildNodes(graph);
   Block &block = function.getBody().front();
   OpBuilder builder = OpBuilder::atBlockEnd(&block);
   IRMapping mapping;
-  for (unsigned index : orderNodes(nodes, graph)) {
+  for (unsigned index : orderNodes(nodes)) {
     if (nodes[index].isKernel) {
       if (failed(createFused(nodes[index], builder, mapping)))
         return failure();

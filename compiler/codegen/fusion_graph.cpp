@@ -24,6 +24,21 @@ bool isAccumulatedByProducer(Operation *op) {
   return isa<model::ContractOp, model::EmbedGradOp>(producer) || reducesLeading(producer);
 }
 
+bool isNumberOp(Operation *op) { return isa<model::ConstantOp, model::ScalarOp>(op); }
+
+bool isSinkable(Operation *op) {
+  if (isNumberOp(op))
+    return true;
+  if (!isa<ElementwiseOp>(op))
+    return false;
+  bool isNumber = iterationSpace(op).getRank() == 0;
+  bool isCheap = isa<model::ConvertOp, model::BroadcastOp, model::NegOp, model::AddOp, model::SubOp, model::MulOp>(op);
+  return (isNumber || isCheap) && llvm::all_of(op->getOperands(), [&](Value operand) {
+           Operation *producer = operand.getDefiningOp();
+           return producer ? isSinkable(producer) : !isNumber;
+         });
+}
+
 bool isFusable(Operation *op) {
   if (isa<model::AccumulateOp>(op))
     return !isAccumulatedByProducer(op);
@@ -62,12 +77,11 @@ static SmallVector<std::pair<std::string, int64_t>> splitsFor(ArrayRef<Operation
   int64_t rank = 0;
   for (Operation *op : members)
     rank = std::max(rank, iterationSpace(op).getRank());
-  for (Operation *op : members) {
-    if (reducesLeading(op))
-      return {{"column", rank - cast<RankedTensorType>(op->getResult(0).getType()).getRank()}};
-    if (reducesTrailing(op))
-      return {{"row", cast<RankedTensorType>(op->getResult(0).getType()).getRank()}};
-  }
+  auto kept = [](Operation *op) { return cast<RankedTensorType>(op->getResult(0).getType()).getRank(); };
+  if (auto sum = llvm::find_if(members, reducesLeading); sum != members.end())
+    return {{"column", rank - kept(*sum)}};
+  if (auto reduction = llvm::find_if(members, reducesTrailing); reduction != members.end())
+    return {{"row", kept(*reduction)}};
   for (Operation *op : members)
     if (isa<model::PickOp, model::PickGradOp, model::MaskTailOp>(op))
       return {{"row", rank - 1}};

@@ -26,6 +26,13 @@ struct Candidate {
 /// Whether a kernel can hold the op: element-wise ops, row reductions and what looks at columns.
 bool isFusable(mlir::Operation *op);
 
+/// Whether the op is a number: a constant or a slot of the scalars.
+bool isNumberOp(mlir::Operation *op);
+
+/// Ops so cheap that each user computes them again: numbers, arithmetic on numbers, and conversions and sums of small
+/// arguments that the user broadcasts.
+bool isSinkable(mlir::Operation *op);
+
 /// Whether an accumulation is done by the library call (or the second phase of a column sum) that makes its operand.
 bool isAccumulatedByProducer(mlir::Operation *op);
 

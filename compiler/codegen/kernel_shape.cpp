@@ -5,6 +5,7 @@
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
+#include "llvm/ADT/Sequence.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -44,8 +45,13 @@ LogicalResult placeValues(KernelShape &shape) {
     if (!space)
       return failure();
     if (isa<model::ReduceSumOp, model::ReduceMaxOp>(op)) {
-      bool isColumn = shape.kind == "column";
-      if (iterationSpace(&op) != withElement(shape.space, iterationSpace(&op).getElementType()))
+      bool isColumn = reducesLeading(&op);
+      int64_t kept = tensorOf(op.getResult(0)).getRank();
+      // A sum over rows is known only once all blocks of rows are.
+      bool isReadHere =
+          isColumn && llvm::any_of(op.getUsers(), [](Operation *user) { return !user->hasTrait<OpTrait::IsTerminator>(); });
+      if (isReadHere || iterationSpace(&op) != withElement(shape.space, iterationSpace(&op).getElementType()) ||
+          kept != (isColumn ? shape.space.getRank() - shape.split : shape.split) || (isColumn && shape.kind != "column"))
         return failure();
       level = isColumn ? Level::Full : Level::Row;
       pass += isColumn ? 0 : 1;
@@ -266,6 +272,21 @@ StringRef scalarName(int64_t slot) {
 
 std::string agreedName(int64_t slot) { return scalarName(slot).str() + ".agreed"; }
 
+/// A thread of a GPU, and the nearest cache of a CPU, hold this many sums over rows beside a row that is reduced.
+constexpr int64_t mostSumsBesideRow = 8192;
+
+/// What a column kernel may be besides sums over rows: full results and reductions of rows that stay at hand.
+static bool canSumRows(const KernelShape &shape) {
+  int64_t sums = 0;
+  for (unsigned output = 0; output < shape.outputs.size(); ++output) {
+    if (!shape.isSummed(output) && !(shape.outputs[output].isDense && shape.outputs[output].columns))
+      return false;
+    sums += shape.isSummed(output);
+  }
+  bool picks = llvm::any_of(shape.body->without_terminator(), [](Operation &op) { return isa<model::PickOp>(op); });
+  return !picks && (shape.lastPass == 0 || sums * shape.columns <= mostSumsBesideRow);
+}
+
 FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split) {
   KernelShape shape;
   shape.body = &body;
@@ -308,13 +329,13 @@ FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split)
   for (Value value : body.getTerminator()->getOperands()) {
     auto access = accessOf(value.getType(), shape.space, split);
     bool isOnce = access && !access->isDense && shape.rows == 1 && kind != "flat";
-    bool isReduced = access && kind == "column" && access->columns;
+    bool isReduced = access && kind == "column" && value.getDefiningOp() && reducesLeading(value.getDefiningOp());
     bool isNumber = access && access->isScalar() && shape.rows == 1 && (kind != "flat" || shape.columns == 1);
     if (!access || (!access->isDense && !isOnce && !isReduced && !isNumber))
       return failure();
     shape.outputs.push_back(*access);
   }
-  if (failed(findAccumulations(shape)))
+  if (failed(findAccumulations(shape)) || (kind == "column" && !canSumRows(shape)))
     return failure();
   return shape;
 }
@@ -325,6 +346,16 @@ bool KernelShape::isAccumulator(unsigned operand) const {
 
 unsigned KernelShape::bufferCount() const {
   return operands.size() - accumulations.size() + slots.size() + outputs.size();
+}
+
+bool KernelShape::isSummed(unsigned output) const {
+  Operation *op = body->getTerminator()->getOperand(output).getDefiningOp();
+  return kind == "column" && op && reducesLeading(op);
+}
+
+bool KernelShape::hasRowWork() const {
+  return kind == "column" && (lastPass > 0 || llvm::any_of(llvm::seq<unsigned>(0, outputs.size()),
+                                                           [&](unsigned output) { return !isSummed(output); }));
 }
 
 std::string KernelShape::key() const {

@@ -54,7 +54,7 @@ struct KernelShape {
   mlir::Block *body = nullptr;
   mlir::RankedTensorType space;
   int64_t split = 0;
-  std::string kind;                   ///< row, column, flat
+  std::string kind;                   ///< row, column (sums over rows, maybe beside the work of a row kernel), flat
   int64_t rows = 1, columns = 1;      ///< of this instance
   llvm::SmallVector<Access> operands; ///< one per argument of the body
   llvm::SmallVector<Access> outputs;  ///< one per yielded value
@@ -73,6 +73,10 @@ struct KernelShape {
   /// Whether an operand has no buffer of its own.
   bool isAccumulator(unsigned operand) const;
   unsigned bufferCount() const;
+  /// Whether an output is a sum over the rows: the kernel leaves one row of it per block of rows.
+  bool isSummed(unsigned output) const;
+  /// Whether a column kernel does the work of a row kernel, too.
+  bool hasRowWork() const;
 };
 
 /// Analyzes `body` (of an exec.fused or exec.kernel). Fails silently when it cannot be a kernel of that shape.

@@ -170,7 +170,7 @@ void ProgramBuilder::updateScalars(double maxGradNorm) {
 }
 
 /// The kernel that does nothing but add a bias along `columns` to the product, where the bias is there before it; null
-/// for none. cuBLASLt adds it on the way and rounds once; the CPU's products have no epilogue.
+/// for none. The product adds it on the way and rounds once.
 exec::FusedOp ProgramBuilder::biasOf(model::ContractOp op, ArrayRef<StringAttr> columns) {
   auto fused = op.getResult().hasOneUse() ? dyn_cast<exec::FusedOp>(*op.getResult().user_begin()) : exec::FusedOp();
   if (!fused || fused.getInputs().size() != 2 || fused.getNumResults() != 1)
@@ -198,7 +198,7 @@ LogicalResult ProgramBuilder::lowerContract(Operation *op) {
   call.function = "matmul";
   call.add(place(product->a), elementOf(product->a));
   call.add(place(product->b), elementOf(product->b));
-  exec::FusedOp fused = isCuda && product->batch.empty() ? biasOf(contract, product->n) : exec::FusedOp();
+  exec::FusedOp fused = product->batch.empty() ? biasOf(contract, product->n) : exec::FusedOp();
   if (fused) {
     Value bias = fused.getInputs()[fused.getInputs()[0] == contract.getResult() ? 1 : 0];
     call.add(place(fused.getResult(0)), elementOf(contract.getResult()));

@@ -90,7 +90,7 @@ bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
   auto bits = [](Value value) {
     return cast<RankedTensorType>(value.getType()).getElementType().getIntOrFloatBitWidth();
   };
-  if (shape.kind == "column" || bits(stored) != bits(argument) || to.columns != from.columns ||
+  if (shape.isSummed(output) || bits(stored) != bits(argument) || to.columns != from.columns ||
       to.isDense != from.isDense || !to.terms.empty() || !from.terms.empty())
     return false;
   // A value of the row is stored before the columns that later outputs walk over.
@@ -358,16 +358,29 @@ exec::BufferAttr ProgramBuilder::destination(Value result, NamedAttrList &flags)
   return place(result);
 }
 
-/// Rounds of the second phase: one sum of partial rows per output.
-void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<exec::BufferAttr> parts, int64_t blocks, int64_t columns) {
-  for (auto [result, part] : llvm::zip_equal(op.getResults(), parts)) {
+/// The second phase: partial rows are added up for each of the results `sums`, on GPUs by one launch for those that are
+/// stored alike.
+void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<unsigned> sums, ArrayRef<exec::BufferAttr> outputs,
+                              int64_t blocks, int64_t columns) {
+  std::vector<Call> calls;
+  for (unsigned sum : sums) {
     Call call;
     call.function = "reduce_parts";
-    call.add(part, builder.getF32Type());
-    call.add(destination(result, call.flags), builder.getF32Type());
+    call.outputs = 0;
     call.sizes = {blocks, columns};
-    emit(call);
+    exec::BufferAttr target = destination(op.getResult(sum), call.flags);
+    bool isAlike = isCuda && !calls.empty() && calls.back().flags == call.flags &&
+                   calls.back().buffers.back().getBucket() == target.getBucket();
+    if (!isAlike)
+      calls.push_back(std::move(call));
+    Call &joined = calls.back();
+    joined.buffers.insert(joined.buffers.begin() + joined.outputs, outputs[sum]);
+    joined.buffers.push_back(target);
+    joined.elements.append(2, builder.getF32Type());
+    ++joined.outputs;
   }
+  for (const Call &call : calls)
+    emit(call);
 }
 
 LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
@@ -401,8 +414,10 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     shape.scalars[2] = constantScalar(builder.getContext(), blockRows);
   }
   SmallVector<int64_t> inPlace;
+  SmallVector<unsigned> sums;
   for (auto [index, result] : llvm::enumerate(op.getResults())) {
-    if (shape.kind == "column") {
+    if (shape.isSummed(index)) {
+      sums.push_back(index);
       auto type = cast<RankedTensorType>(result.getType());
       ValueShape whole = shapes.of(result);
       outputs.push_back(newBuffer(partialSums(type, extent)));
@@ -433,8 +448,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
       builder.getI64IntegerAttr(extent), builder.getI64IntegerAttr(grain),
       inPlace.empty() ? nullptr : builder.getDenseI64ArrayAttr(inPlace));
   waitFor(launch);
-  if (shape.kind == "column")
-    sumParts(op, outputs, extent, shape.columns);
+  sumParts(op, sums, outputs, extent, shape.columns);
   return success();
 }
 

@@ -110,7 +110,8 @@ private:
                                             mlir::Location loc);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerFused(exec::FusedOp op);
-  void sumParts(exec::FusedOp op, llvm::ArrayRef<exec::BufferAttr> parts, int64_t blocks, int64_t columns);
+  void sumParts(exec::FusedOp op, llvm::ArrayRef<unsigned> sums, llvm::ArrayRef<exec::BufferAttr> outputs,
+                int64_t blocks, int64_t columns);
   /// Where a result goes, and how: an accumulation that only follows is done by the producer.
   exec::BufferAttr destination(mlir::Value result, mlir::NamedAttrList &flags);
 

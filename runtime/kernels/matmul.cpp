@@ -56,8 +56,9 @@ class Matmul final : public LibraryKernel {
 public:
   Matmul(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops, int threads)
       : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
-    CallReader reader(call, types, {.buffers = 3, .sizes = 4});
-    if (call.epilogue() != pb::LibraryCall::NONE)
+    hasBias_ = call.epilogue() == pb::LibraryCall::BIAS;
+    CallReader reader(call, types, {.buffers = hasBias_ ? 4 : 3, .sizes = 4});
+    if (call.epilogue() != pb::LibraryCall::NONE && !hasBias_)
       reader.refuse("has an epilogue, which this target has not");
     m_ = reader.size(0);
     n_ = reader.size(1);
@@ -69,6 +70,12 @@ public:
     reader.holds(0, {batch_, m_, k_}, bytesOf(a_));
     reader.holds(1, {batch_, k_, n_}, bytesOf(b_));
     reader.holds(2, {batch_, m_, n_}, bytesOf(c_));
+    if (hasBias_) {
+      if (k_ == 0 || batch_ != 1 || call.store() != pb::OVERWRITE)
+        reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
+      reader.expect(3, c_);
+      reader.holds(3, {n_}, bytesOf(c_));
+    }
     Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1),
                                  hasFewRows()         ? kLargestOfFewRows
                                  : c_ == Storage::F32 ? kLargest
@@ -109,6 +116,8 @@ public:
     task.n = columns.end - columns.begin;
     task.k = k_;
     task.accumulate = arguments.adds;
+    if (hasBias_)
+      task.bias = static_cast<const char *>(arguments.buffers[3]) + columns.begin * bytesOf(c_);
     task.scratch = threadScratch;
     task.isUnpacked = hasFewRows();
     loops_.gemm(task);
@@ -126,7 +135,7 @@ private:
   }
 
   const cpu::Loops &loops_;
-  bool transposeA_, transposeB_, rowsFastest_ = false;
+  bool transposeA_, transposeB_, rowsFastest_ = false, hasBias_ = false;
   int64_t m_, n_, k_, batch_;
   Storage a_, b_, c_;
   Pieces down_, across_;

@@ -66,8 +66,8 @@ std::string Product::fault() {
     return "is no attention and masks later positions";
   if ((call.transpose_a() || call.transpose_b()) && call.function() != Call::MATMUL)
     return "transposes what is no product's operand";
-  if (call.epilogue() != Call::NONE && (call.function() != Call::MATMUL || plan.target() == "cpu"))
-    return "has an epilogue, which only products on cuda have";
+  if (call.epilogue() != Call::NONE && call.function() != Call::MATMUL)
+    return "has an epilogue, which only products have";
   if (!draws && !hasRow && !call.scalars().empty())
     return fmt::format("has {} scalars and takes none", call.scalars_size());
   if (call.function() == Call::UPDATE_SCALARS)

@@ -154,8 +154,9 @@ void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {
   }
   if (std::string fault = faultOfSpace(plan, mesh, launch); !fault.empty())
     return add("{}: {}", name, fault);
-  if (kernel.shape() == "reduce_parts")
-    checkSum(launch.buffers(0), launch.buffers(1), name);
+  int sums = kernel.shape() == "reduce_parts" ? launch.buffers_size() / 2 : 0; // parts of each, then the sums
+  for (int i = 0; i < sums; ++i)
+    checkSum(launch.buffers(i), launch.buffers(sums + i), name);
   if (kernel.shape() != "column" || kernel.space() == 0)
     return;
   std::optional<Dims> space = shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
@@ -166,7 +167,7 @@ void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {
     axes |= (*space)[d].split;
   }
   for (int i = 0; i < launch.buffers_size(); ++i)
-    if (kernel.operands(i).access() == pb::Operand::WRITE)
+    if (isPartialSum(kernel, i))
       summed[launch.buffers(i).value()] = axes;
 }
 

@@ -49,6 +49,9 @@ std::string Space::fault() {
   bool isSized = kernel.uses().empty() || static_cast<uint32_t>(kernel.uses_size()) == kernel.scalars();
   if (!isSized)
     return fmt::format("{} scalars, of which {} are said to be something", kernel.scalars(), kernel.uses_size());
+  int sums = launch.buffers_size() / 2;
+  if (kernel.shape() == "reduce_parts" && (launch.scalars_size() == 0 || scalar(0) != sums))
+    return fmt::format("has the parts of {} sums, as many as scalar 0 must say", sums);
   bool walks = std::ranges::any_of(kernel.operands(), [](const pb::Operand &operand) { return operand.walk() > 0; });
   if (kernel.space() == 0 && !walks)
     return faultOfScalars(0);
@@ -118,8 +121,7 @@ std::optional<Dims> Space::spaceOfAll() const {
 
 std::string Space::faultOf(size_t rows) {
   for (int i = 0; i < launch.buffers_size(); ++i) {
-    bool isPartialSum = kernel.shape() == "column" && kernel.operands(i).access() != pb::Operand::READ;
-    if (std::string found = isPartialSum ? "" : faultOfOperand(i, rows); !found.empty())
+    if (std::string found = isPartialSum(kernel, i) ? "" : faultOfOperand(i, rows); !found.empty())
       return found;
   }
   if (std::string found = faultOfBlocks(); !found.empty())
@@ -308,6 +310,11 @@ std::string Space::faultOfSizes() const {
 }
 
 } // namespace
+
+bool isPartialSum(const pb::Kernel &kernel, int operand) {
+  const pb::Operand &sum = kernel.operands(operand);
+  return kernel.shape() == "column" && sum.access() == pb::Operand::WRITE && sum.reach_size() > 0 && sum.reach(0) == 0;
+}
 
 std::string faultOfSpace(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch) {
   return Space(plan, mesh, launch).fault();

@@ -275,13 +275,40 @@ TEST_F(Launches, AddUpEachRowOnce) {
   kernel.set_scalars(3);
   kernel.mutable_operands(1)->set_walk(0);
   *launch.mutable_buffers(1) = toy("v");
+  *launch.mutable_buffers(2) = toy("v"); // the sums: a row per block
+  kernel.mutable_operands(2)->add_reach(0);
   launch.clear_scalars();
   for (int64_t number : {128, 24, 6})
     launch.add_scalars()->set_constant(number);
   launch.set_extent(4);
   EXPECT_EQ(fault(), "");
+  kernel.mutable_operands(2)->set_reach(0, 2); // a result of the rows beside them
+  kernel.mutable_operands(2)->add_reach(1);
+  *launch.mutable_buffers(2) = toy("sv");
+  EXPECT_NE(fault().find("buffer 2 holds [seq 6, vocab 128 over 16] of"), std::string::npos) << fault();
+  *launch.mutable_buffers(2) = toy("bsv");
+  EXPECT_EQ(fault(), "");
   launch.mutable_scalars(2)->set_constant(5); // 24 rows in 4 blocks of 5
   EXPECT_NE(fault().find("4 blocks of 5 rows are not 24 rows once each"), std::string::npos) << fault();
+}
+
+TEST_F(Launches, AddUpAsManySumsAsTheyHave) {
+  pb::Kernel &kernel = *toy.plan.mutable_kernels(0);
+  kernel.set_shape("reduce_parts");
+  kernel.clear_uses();
+  kernel.clear_operands();
+  kernel.set_space(0);
+  launch.mutable_buffers()->Clear();
+  for (const char *dims : {"bv", "bv", "v", "v"}) { // the parts of two sums, and these
+    kernel.add_operands();
+    *launch.add_buffers() = toy(dims);
+  }
+  launch.clear_scalars();
+  for (int64_t number : {2, 128, 4})
+    launch.add_scalars()->set_constant(number);
+  EXPECT_EQ(fault(), "");
+  launch.mutable_scalars(0)->set_constant(1);
+  EXPECT_NE(fault().find("has the parts of 2 sums, as many as scalar 0 must say"), std::string::npos) << fault();
 }
 
 TEST(Origins, AreThoseOfTheMeshOrder) {

@@ -65,6 +65,15 @@ TEST(PtxPlayer, LoopsRunAsOftenAsTheirNumbersSay) {
   }
 }
 
+// A division of 64 bits by a constant is the high half of a product: a loop of 21 / 5 rounds.
+TEST(PtxPlayer, HighHalvesOfWideProductsCountRounds) {
+  std::string text = walk;
+  std::string_view bound = "setp.lt.s64 \t%p1, %rd3, 1;";
+  text.insert(text.find(bound), "mul.hi.u64 \t%rd8, %rd3, -3689348814741910323;\n\tshr.u64 \t%rd3, %rd8, 2;\n\t");
+  PtxCounts counts = countLaunch(readPtx(text).at("walk_0"), {1, 1, 64, 2, {21, 1}});
+  EXPECT_THAT(counts.read, ElementsAre(64.0 * 4 * 8, 0.0));
+}
+
 TEST(PtxPlayer, BlocksThatAreAlikeCountAlikeHoweverFewArePlayed) {
   PtxCounts one = countWalk(3, 1), many = countWalk(3, 1000);
   EXPECT_NEAR(many.slots, 1000 * one.slots, 1e-9 * many.slots);

@@ -108,7 +108,9 @@ std::optional<uint64_t> Lane::compute(const PtxInstruction &op, const std::array
   if (base == "sub")
     return a - b;
   if (base == "mul" || base == "mad") {
-    uint64_t product = op.opcode.find(".hi") != std::string_view::npos ? (a * b) >> width : bits(sa) * bits(sb);
+    bool isHigh = op.opcode.find(".hi") != std::string_view::npos;
+    uint64_t product =
+        isHigh ? static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> width) : bits(sa) * bits(sb);
     return base == "mad" ? product + c : product;
   }
   if (base == "div")

@@ -67,16 +67,20 @@ Value emitTiles(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes,
 
 } // namespace
 
+std::pair<Value, Value> rowsOfBlock(Evaluator &evaluator, CpuLanes &lanes, Value block) {
+  auto &b = lanes.b;
+  Value first = b.create<arith::MulIOp>(block, evaluator.scalar(2));
+  return {first, b.create<arith::MinSIOp>(b.create<arith::AddIOp>(first, evaluator.scalar(2)), evaluator.scalar(1))};
+}
+
 void buildColumnKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
   auto &b = lanes.b;
   evaluator.emitScalars();
   auto blocks = b.create<scf::ForOp>(begin, end, lanes.integer(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(blocks.getBody());
-  Value index = blocks.getInductionVar();
-  Value first = b.create<arith::MulIOp>(index, evaluator.scalar(2));
-  Value last = b.create<arith::MinSIOp>(b.create<arith::AddIOp>(first, evaluator.scalar(2)), evaluator.scalar(1));
-  Block block{index, first, last};
+  auto [first, last] = rowsOfBlock(evaluator, lanes, blocks.getInductionVar());
+  Block block{blocks.getInductionVar(), first, last};
   Value column = emitTiles(evaluator, shape, lanes, block, lanes.integer(0), lanes.target.lanes, unrolledVectors);
   column = emitTiles(evaluator, shape, lanes, block, column, lanes.target.lanes, 1);
   emitTiles(evaluator, shape, lanes, block, column, 1, 1);

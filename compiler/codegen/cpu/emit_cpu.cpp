@@ -48,7 +48,10 @@ void buildKernel(ImplicitLocOpBuilder &builder, StringRef symbol, const KernelSh
   auto arguments = KernelArguments::read(
       shape, [&](unsigned i) { return read(pointer, 0, i); }, [&](unsigned i) { return read(integer, 1, i); });
   Evaluator evaluator(shape, lanes, std::move(arguments));
-  auto build = shape.kind == "row" ? buildRowKernel : shape.kind == "flat" ? buildFlatKernel : buildColumnKernel;
+  auto build = shape.kind == "row"    ? buildRowKernel
+               : shape.kind == "flat" ? buildFlatKernel
+               : shape.hasRowWork()   ? buildSummingRowKernel
+                                      : buildColumnKernel;
   build(evaluator, shape, lanes, function.getArgument(2), function.getArgument(3));
   builder.create<LLVM::ReturnOp>(ValueRange());
 }

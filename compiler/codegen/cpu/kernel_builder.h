@@ -43,6 +43,12 @@ void buildFlatKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &l
                      mlir::Value end);
 void buildColumnKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, mlir::Value begin,
                        mlir::Value end);
+/// Of column kernels that do the work of rows, too.
+void buildSummingRowKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, mlir::Value begin,
+                           mlir::Value end);
+
+/// First and last + 1 row of a block of a column kernel.
+std::pair<mlir::Value, mlir::Value> rowsOfBlock(Evaluator &evaluator, CpuLanes &lanes, mlir::Value block);
 
 /// Replaces math.exp, log, tanh and erf on f32 by polynomials: no call of a library remains.
 void expandMath(mlir::Operation *root);

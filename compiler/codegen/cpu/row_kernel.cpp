@@ -1,7 +1,8 @@
 // Row kernels: for each row as many passes over its columns as reductions depend on each other. Pass p holds the
 // reductions whose operands need p earlier ones; cheap expressions are computed again in every pass, values that an
 // earlier pass stored are read back.
-// Flat kernels are one row without reductions, cut anywhere.
+// Flat kernels are one row without reductions, cut anywhere. Column kernels that do the work of rows are row kernels
+// over the rows of a block, each of which adds to the block's sums.
 #include "compiler/codegen/cpu/kernel_builder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,9 +14,27 @@ namespace espalier::codegen {
 
 namespace {
 
+/// The row of sums that the rows at hand add to, and whether this one is the first of them; null: there are none.
+struct RowOfSums {
+  Value number, isFirst;
+};
+
+/// Adds a row's terms to the sums of its block.
+void addTerms(Evaluator &evaluator, CpuLanes &lanes, const RowOfSums &row, ArrayRef<unsigned> sums, Value column,
+              ArrayRef<Value> terms) {
+  auto &b = lanes.b;
+  for (auto [sum, term] : llvm::zip_equal(sums, terms)) {
+    Value place = b.create<arith::AddIOp>(b.create<arith::MulIOp>(row.number, evaluator.scalar(0)), column);
+    int width = widthOf(term);
+    Value before = lanes.load(evaluator.outputBase(sum), place, b.getF32Type(), width);
+    before = b.create<arith::SelectOp>(lanes.splat(row.isFirst, width), lanes.number(0, width), before);
+    lanes.store(b.create<arith::AddFOp>(before, term), evaluator.outputBase(sum), place, b.getF32Type());
+  }
+}
+
 /// One loop over columns [from, to) in steps of `width`; returns the running reductions.
 SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const PassWork &work,
-                              int pass, Value from, Value to, int width, ValueRange initial) {
+                              int pass, const RowOfSums &sums, Value from, Value to, int width, ValueRange initial) {
   auto &b = lanes.b;
   auto loop = b.create<scf::ForOp>(from, to, lanes.integer(width), initial);
   OpBuilder::InsertionGuard guard(b);
@@ -25,11 +44,14 @@ SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, Cp
   for (auto [reduction, sum] : llvm::zip_equal(work.reductions, loop.getRegionIterArgs()))
     running.push_back(combine(lanes, reduction, sum, lanes.asFloat(evaluator.at(reduction->getOperand(0)))));
   // Everything is read before anything is stored: an output may lie in the place of an input.
-  SmallVector<Value> outputs;
+  SmallVector<Value> outputs, terms;
   for (unsigned output : work.outputs)
     outputs.push_back(evaluator.at(shape.body->getTerminator()->getOperand(output)));
+  for (unsigned output : work.sums)
+    terms.push_back(evaluator.termOf(output));
   for (auto [output, value] : llvm::zip_equal(work.outputs, outputs))
     evaluator.storeOutput(output, value);
+  addTerms(evaluator, lanes, sums, work.sums, loop.getInductionVar(), terms);
   if (!running.empty()) // a loop without results has its terminator already
     b.create<scf::YieldOp>(running);
   return SmallVector<Value>(loop.getResults());
@@ -37,7 +59,7 @@ SmallVector<Value> columnLoop(Evaluator &evaluator, const KernelShape &shape, Cp
 
 /// Vectors over the columns that fill them, then one by one; leaves the reductions with the evaluator.
 void emitPass(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, const PassWork &work, int pass,
-              Value from, Value to) {
+              const RowOfSums &sums, Value from, Value to) {
   auto &b = lanes.b;
   int width = lanes.target.lanes;
   SmallVector<Value> initial;
@@ -46,39 +68,62 @@ void emitPass(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, c
   Value count = b.create<arith::SubIOp>(to, from);
   Value tail = b.create<arith::AndIOp>(count, lanes.integer(width - 1));
   Value middle = b.create<arith::SubIOp>(to, tail);
-  SmallVector<Value> running = columnLoop(evaluator, shape, lanes, work, pass, from, middle, width, initial);
+  SmallVector<Value> running = columnLoop(evaluator, shape, lanes, work, pass, sums, from, middle, width, initial);
   for (auto [reduction, value] : llvm::zip_equal(work.reductions, running))
     value = combineLanes(lanes, reduction, value);
-  running = columnLoop(evaluator, shape, lanes, work, pass, middle, to, 1, running);
+  running = columnLoop(evaluator, shape, lanes, work, pass, sums, middle, to, 1, running);
   for (auto [reduction, value] : llvm::zip_equal(work.reductions, running))
     evaluator.setOnce(reduction->getResult(0), value);
 }
 
-} // namespace
-
-void buildRowKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
-  auto &b = lanes.b;
-  evaluator.emitScalars();
+/// Values that an earlier pass stores are read back.
+void setStored(Evaluator &evaluator, const KernelShape &shape) {
   for (auto [index, value] : llvm::enumerate(shape.body->getTerminator()->getOperands()))
     if (shape.levels.lookup(value) == Level::Full && shape.outputs[index].isDense && !isa<BlockArgument>(value))
       evaluator.setStored(value, index);
+}
+
+/// Rows [begin, end); `block`: of what their sums are, null where there are none.
+void emitRows(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end, Value block) {
+  auto &b = lanes.b;
   auto rows = b.create<scf::ForOp>(begin, end, lanes.integer(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(rows.getBody());
   evaluator.setRow(rows.getInductionVar());
+  RowOfSums sums{block, block ? Value(b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, rows.getInductionVar(), begin))
+                              : Value()};
   for (int pass = 0; pass <= shape.lastPass; ++pass) {
     emitRowValues(evaluator, shape, pass);
     storeRowValues(evaluator, shape, pass);
     PassWork work = workOf(shape, pass);
     if (!work.isEmpty())
-      emitPass(evaluator, shape, lanes, work, pass, lanes.integer(0), evaluator.scalar(0));
+      emitPass(evaluator, shape, lanes, work, pass, sums, lanes.integer(0), evaluator.scalar(0));
   }
+}
+
+} // namespace
+
+void buildRowKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
+  evaluator.emitScalars();
+  setStored(evaluator, shape);
+  emitRows(evaluator, shape, lanes, begin, end, /*block=*/{});
+}
+
+void buildSummingRowKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
+  auto &b = lanes.b;
+  evaluator.emitScalars();
+  setStored(evaluator, shape);
+  auto blocks = b.create<scf::ForOp>(begin, end, lanes.integer(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(blocks.getBody());
+  auto [first, last] = rowsOfBlock(evaluator, lanes, blocks.getInductionVar());
+  emitRows(evaluator, shape, lanes, first, last, blocks.getInductionVar());
 }
 
 void buildFlatKernel(Evaluator &evaluator, const KernelShape &shape, CpuLanes &lanes, Value begin, Value end) {
   evaluator.emitScalars();
   storeRowValues(evaluator, shape, 0);
-  emitPass(evaluator, shape, lanes, workOf(shape, 0), 0, begin, end);
+  emitPass(evaluator, shape, lanes, workOf(shape, 0), 0, /*sums=*/{}, begin, end);
 }
 
 } // namespace espalier::codegen

@@ -1,6 +1,9 @@
-// Sums over the rows, the first of two phases: each block of rows gives one row of partial sums. How rows are cut
-// depends on sizes alone.
+// Sums over the rows, the first of two phases: each block of rows gives one row of partial sums. Groups of threads take
+// the rows of a block in turns, each thread the same columns of all; how rows are cut depends on sizes alone. Beside the
+// sums a kernel may do what row kernels do, with rows that stay in registers.
 #include "compiler/codegen/cuda/shape_kernels.h"
+
+#include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -11,23 +14,45 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-/// Rows that a warp has loaded before it adds them up.
-constexpr int rowsInFlight = 4;
+/// Rows that a group has loaded before it adds them up; fewer where they have results besides.
+constexpr int rowsInFlight = 4, fullRowsInFlight = 2;
 
 class ColumnKernel {
 public:
   explicit ColumnKernel(const ShapeBuilder &builder)
       : shape(builder.shape), policy(builder.policy), function(builder.function), lanes(builder.lanes),
-        evaluator(builder.evaluator), b(builder.function.b), warps(policy.threads / 32) {}
+        evaluator(builder.evaluator), b(builder.function.b), groups(policy.threads / policy.rowThreads),
+        reductions(llvm::count_if(shape.body->without_terminator(), [](Operation &op) { return reducesTrailing(&op); })) {
+    for (unsigned output = 0; output < shape.outputs.size(); ++output)
+      if (shape.isSummed(output))
+        sums.push_back(output);
+  }
 
   void build();
 
 private:
-  SmallVector<Value> sumRows();
-  SmallVector<Value> addRows(Value first, Value from, Value to, int count, ValueRange initial);
-  SmallVector<Value> addRow(Value row, SmallVector<Value> running);
-  void addWarps(ArrayRef<Value> sums);
+  /// A full result at a vector of a row.
+  struct Result {
+    unsigned output, vector;
+    int pass;
+    Value value;
+  };
+  /// A row of a group; `exists`: null for always.
+  struct Row {
+    Value number, exists;
+  };
+  void setColumns();
+  void holdWarp();
+  void emitPass(const Row &row, int pass, SmallVector<Value> &running, SmallVector<Result> &results);
+  SmallVector<Value> addRows(ArrayRef<Row> rows, SmallVector<Value> running);
+  Value reduceThreads(Operation *reduction, int number, Value value);
+  SmallVector<Value> sumInTurns(Value begin, Value end);
+  SmallVector<Value> sumTogether(Value begin, Value end);
+  SmallVector<Value> loopOverRows(Value first, Value from, Value to, int count, ValueRange initial);
+  void addGroups(ArrayRef<Value> running);
   Value index(Value wide) { return b.create<arith::ExtUIOp>(b.getI64Type(), wide); }
+  Value compare(arith::CmpIPredicate predicate, Value a, Value x) { return b.create<arith::CmpIOp>(predicate, a, x); }
+  int64_t tile() const { return int64_t(policy.rowThreads) * policy.vectors * policy.vector; }
 
   const KernelShape &shape;
   const Policy &policy;
@@ -35,91 +60,203 @@ private:
   CudaLanes &lanes;
   Evaluator &evaluator;
   ImplicitLocOpBuilder &b;
-  int warps;
-  Value firstColumn, columns; ///< of the block, of all; i32
-  Value column;               ///< of the thread; 0, whose sums are dropped, where it is beyond the last
+  const int groups, reductions;
+  SmallVector<unsigned> sums;        ///< which outputs are
+  Value group, firstColumn, columns; ///< the thread's group; of the block, of all; i32
+  SmallVector<Value> place, column;  ///< of the thread's vectors, in the block's tile and of all; 0 beyond the last
+  SmallVector<Value> isInside;       ///< of all columns; null: always
+  /// Full operands as loaded, per vector of the row at hand.
+  SmallVector<llvm::MapVector<Value, Value>> held;
 };
 
-SmallVector<Value> ColumnKernel::addRow(Value row, SmallVector<Value> running) {
-  evaluator.setRow(row);
-  emitRowValues(evaluator, shape, 0);
-  evaluator.setCursor({column, policy.vector, 0});
-  for (auto [output, sum] : llvm::zip_equal(shape.body->getTerminator()->getOperands(), running)) {
-    Value x = lanes.asFloat(evaluator.at(output.getDefiningOp()->getOperand(0)));
-    sum = b.create<arith::AddFOp>(sum, x);
+void ColumnKernel::setColumns() {
+  columns = lanes.toColumn(evaluator.scalar(0));
+  Value thread = function.threadIndex();
+  group = b.create<arith::DivUIOp>(thread, function.integer(policy.rowThreads));
+  Value lane = b.create<arith::RemUIOp>(thread, function.integer(policy.rowThreads));
+  firstColumn = policy.columnsPerBlock == 0
+                    ? function.integer(0)
+                    : Value(b.create<arith::MulIOp>(function.blockY(), function.integer(policy.columnsPerBlock)));
+  Value first = b.create<arith::MulIOp>(lane, function.integer(policy.vector));
+  for (int i = 0; i < policy.vectors; ++i) {
+    Value offset = function.integer(int64_t(i) * policy.rowThreads * policy.vector);
+    place.push_back(b.create<arith::AddIOp>(first, offset));
+    Value own = b.create<arith::AddIOp>(firstColumn, place.back());
+    isInside.push_back(policy.isWhole ? Value() : compare(arith::CmpIPredicate::slt, own, columns));
+    column.push_back(policy.isWhole ? own
+                                    : Value(b.create<arith::SelectOp>(isInside.back(), own, function.integer(0))));
   }
+}
+
+/// Lanes that store go other ways than those that do not, for a while: they come to a barrier together.
+void ColumnKernel::holdWarp() { function.intrinsic("llvm.nvvm.bar.warp.sync", {}, function.integer(-1)); }
+
+Value ColumnKernel::reduceThreads(Operation *reduction, int number, Value value) {
+  Reduction kind = isa<model::ReduceSumOp>(reduction) ? Reduction::Add : Reduction::Max;
+  value = combineLanes(lanes, reduction, value);
+  if (policy.rowThreads == 32)
+    return function.reduceWarp(value, kind);
+  Value offset = function.integer(int64_t(number) * policy.threads / 32);
+  Value scratch = function.address(function.shared(), offset, b.getF32Type());
+  // Two scratches in turns have a barrier between a read and the next write.
+  if (reductions == 1)
+    function.barrier();
+  return function.reduceWarps(value, kind, policy.rowThreads / 32, scratch);
+}
+
+/// What a pass over a row does, but for the stores.
+void ColumnKernel::emitPass(const Row &row, int pass, SmallVector<Value> &running, SmallVector<Result> &results) {
+  PassWork work = workOf(shape, pass);
+  SmallVector<Value> reduced(work.reductions.size());
+  for (int i = 0; i < policy.vectors; ++i) {
+    evaluator.setCursor({column[i], policy.vector, pass});
+    for (auto [argument, known] : held[i])
+      evaluator.setAt(argument, known);
+    for (auto [reduction, value] : llvm::zip_equal(work.reductions, reduced)) {
+      Value x = lanes.asFloat(evaluator.at(reduction->getOperand(0)));
+      if (isInside[i])
+        x = b.create<arith::SelectOp>(isInside[i], x, neutral(lanes, reduction, policy.vector));
+      value = value ? combine(lanes, reduction, value, x) : x;
+    }
+    for (unsigned output : work.outputs)
+      results.push_back({output, unsigned(i), pass, evaluator.at(shape.body->getTerminator()->getOperand(output))});
+    for (unsigned output : work.sums) {
+      Value x = evaluator.termOf(output);
+      if (row.exists)
+        x = b.create<arith::SelectOp>(row.exists, x, lanes.number(0, policy.vector));
+      Value &sum = running[(llvm::find(sums, output) - sums.begin()) * policy.vectors + i];
+      sum = b.create<arith::AddFOp>(sum, x);
+    }
+    for (BlockArgument argument : shape.body->getArguments())
+      if (Value known = evaluator.knownAt(argument))
+        held[i][argument] = known;
+  }
+  int number = 0;
+  for (Operation &op : shape.body->without_terminator()) {
+    auto found = llvm::find(work.reductions, &op);
+    if (found != work.reductions.end())
+      evaluator.setOnce(op.getResult(0), reduceThreads(&op, number, reduced[found - work.reductions.begin()]));
+    number += reducesTrailing(&op);
+  }
+}
+
+/// Adds rows to the running sums and stores their results. All loads come before the stores: an output may lie in the
+/// place of an input.
+SmallVector<Value> ColumnKernel::addRows(ArrayRef<Row> rows, SmallVector<Value> running) {
+  SmallVector<SmallVector<Result>> results(rows.size());
+  for (auto [row, found] : llvm::zip_equal(rows, results)) {
+    evaluator.setRow(row.number);
+    held.assign(policy.vectors, {});
+    for (int pass = 0; pass <= shape.lastPass; ++pass) {
+      emitRowValues(evaluator, shape, pass);
+      emitPass(row, pass, running, found);
+    }
+  }
+  for (auto [row, found] : llvm::zip_equal(rows, results)) {
+    evaluator.setRow(row.number);
+    for (const Result &result : found) {
+      evaluator.setCursor({column[result.vector], policy.vector, result.pass});
+      Value inside = isInside[result.vector];
+      lanes.mask = inside && row.exists ? Value(b.create<arith::AndIOp>(inside, row.exists))
+                   : inside             ? inside
+                                        : row.exists;
+      evaluator.storeOutput(result.output, result.value);
+    }
+  }
+  lanes.mask = {};
+  if (reductions > 0)
+    holdWarp();
   return running;
 }
 
-/// Adds the rows `first + i * warps` for i from `from` up to `to`, `count` of them per round.
-SmallVector<Value> ColumnKernel::addRows(Value first, Value from, Value to, int count, ValueRange initial) {
+/// Adds the rows `first + i * groups` for i from `from` up to `to`, `count` of them per round.
+SmallVector<Value> ColumnKernel::loopOverRows(Value first, Value from, Value to, int count, ValueRange initial) {
   auto loop = b.create<scf::ForOp>(from, to, function.integer(count, 64), initial);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> running(loop.getRegionIterArgs());
+  SmallVector<Row> rows;
   for (int i = 0; i < count; ++i) {
     Value number = b.create<arith::AddIOp>(loop.getInductionVar(), function.integer(i, 64));
-    Value offset = b.create<arith::MulIOp>(number, function.integer(warps, 64));
-    running = addRow(b.create<arith::AddIOp>(first, offset), running);
+    Value offset = b.create<arith::MulIOp>(number, function.integer(groups, 64));
+    rows.push_back({b.create<arith::AddIOp>(first, offset), {}});
   }
-  b.create<scf::YieldOp>(running);
+  b.create<scf::YieldOp>(addRows(rows, SmallVector<Value>(loop.getRegionIterArgs())));
   return SmallVector<Value>(loop.getResults());
 }
 
-/// The warp's rows of the block, in order.
-SmallVector<Value> ColumnKernel::sumRows() {
-  Value blockRows = evaluator.scalar(2), rows = evaluator.scalar(1);
-  Value begin = b.create<arith::MulIOp>(function.blockBegin(), blockRows);
-  Value end = b.create<arith::MinSIOp>(b.create<arith::AddIOp>(begin, blockRows), rows);
-  Value first = b.create<arith::AddIOp>(begin, index(function.warpIndex()));
-  Value zero = function.integer(0, 64);
+/// Each group its rows of the block, in order.
+SmallVector<Value> ColumnKernel::sumInTurns(Value begin, Value end) {
+  int inFlight = shape.hasRowWork() ? fullRowsInFlight : rowsInFlight;
+  Value first = b.create<arith::AddIOp>(begin, index(group)), zero = function.integer(0, 64);
   Value left = b.create<arith::MaxSIOp>(b.create<arith::SubIOp>(end, first), zero);
-  Value count = b.create<arith::DivUIOp>(b.create<arith::AddIOp>(left, function.integer(warps - 1, 64)),
-                                         function.integer(warps, 64));
-  Value most = b.create<arith::AndIOp>(count, function.integer(-int64_t(rowsInFlight), 64));
-  SmallVector<Value> sums(shape.outputs.size(), lanes.number(0, policy.vector));
-  sums = addRows(first, zero, most, rowsInFlight, sums);
-  return addRows(first, most, count, 1, sums);
+  Value count = b.create<arith::DivUIOp>(b.create<arith::AddIOp>(left, function.integer(groups - 1, 64)),
+                                         function.integer(groups, 64));
+  Value most = b.create<arith::AndIOp>(count, function.integer(-int64_t(inFlight), 64));
+  SmallVector<Value> running(sums.size() * policy.vectors, lanes.number(0, policy.vector));
+  running = loopOverRows(first, zero, most, inFlight, running);
+  return loopOverRows(first, most, count, 1, running);
 }
 
-/// One thread per column adds up the warps' sums, [output, warp, column] in shared memory.
-void ColumnKernel::addWarps(ArrayRef<Value> sums) {
-  Type number = b.getF32Type();
-  Value memory = function.shared();
-  Value warp = b.create<arith::MulIOp>(function.warpIndex(), function.integer(policy.columnsPerBlock));
-  Value place =
-      b.create<arith::AddIOp>(warp, b.create<arith::MulIOp>(function.laneIndex(), function.integer(policy.vector)));
-  auto part = [&](size_t output, int warp, Value at) -> Value {
-    int64_t offset = (static_cast<int64_t>(output) * warps + warp) * policy.columnsPerBlock;
-    return b.create<arith::AddIOp>(at, function.integer(offset));
-  };
-  for (auto [output, sum] : llvm::enumerate(sums))
-    lanes.store(sum, memory, part(output, 0, place), number);
-  function.barrier();
-  Value thread = function.threadIndex(), column = b.create<arith::AddIOp>(firstColumn, thread);
-  Value isMine = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, thread, function.integer(policy.columnsPerBlock));
-  Value isColumn = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, column, columns);
-  auto guarded = b.create<scf::IfOp>(b.create<arith::AndIOp>(isMine, isColumn), /*withElseRegion=*/false);
+/// The same where rows are reduced, in rounds in which all threads take part; in the last one some groups have no row
+/// and go through the motions with the last one of all.
+SmallVector<Value> ColumnKernel::sumTogether(Value begin, Value end) {
+  Value first = b.create<arith::AddIOp>(begin, index(group)), zero = function.integer(0, 64);
+  Value blockRows = b.create<arith::SubIOp>(end, begin), each = function.integer(groups, 64);
+  Value rounds = b.create<arith::DivUIOp>(blockRows, each);
+  SmallVector<Value> running(sums.size() * policy.vectors, lanes.number(0, policy.vector));
+  running = loopOverRows(first, zero, rounds, 1, running);
+  if (groups == 1)
+    return running;
+  Value done = b.create<arith::MulIOp>(rounds, each);
+  auto rest = b.create<scf::IfOp>(ValueRange(running).getTypes(),
+                                  compare(arith::CmpIPredicate::slt, done, blockRows), /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(&guarded.getThenRegion().front());
+  b.setInsertionPointToStart(rest.elseBlock());
+  b.create<scf::YieldOp>(running);
+  b.setInsertionPointToStart(rest.thenBlock());
+  Value row = b.create<arith::AddIOp>(first, done), exists = compare(arith::CmpIPredicate::slt, row, end);
+  Value last = b.create<arith::SubIOp>(end, function.integer(1, 64));
+  b.create<scf::YieldOp>(addRows({{b.create<arith::MinSIOp>(row, last), exists}}, running));
+  return SmallVector<Value>(rest.getResults());
+}
+
+/// Of each sum in turn: one thread per column adds up what the groups have, [group, column] in shared memory.
+void ColumnKernel::addGroups(ArrayRef<Value> running) {
+  Type number = b.getF32Type();
+  Value memory = function.shared(), thread = function.threadIndex();
   Value row = b.create<arith::MulIOp>(function.blockBegin(), evaluator.scalar(0));
-  for (size_t output = 0; output < sums.size(); ++output) {
-    Value sum = function.load(memory, part(output, 0, thread), number);
-    for (int i = 1; i < warps; ++i)
-      sum = function.add(sum, function.load(memory, part(output, i, thread), number));
-    function.store(sum, evaluator.outputBase(output), b.create<arith::AddIOp>(row, index(column)), number);
+  Value groupBegin = b.create<arith::MulIOp>(group, function.integer(tile()));
+  holdWarp();
+  auto pieces = static_cast<int>(llvm::divideCeil(tile(), policy.threads));
+  for (auto [position, output] : llvm::enumerate(sums)) {
+    if (position > 0 || reductions > 0)
+      function.barrier(); // what was there has been read
+    for (int i = 0; i < policy.vectors; ++i)
+      lanes.store(running[position * policy.vectors + i], memory, b.create<arith::AddIOp>(groupBegin, place[i]), number);
+    function.barrier();
+    for (int piece = 0; piece < pieces; ++piece) {
+      Value own = b.create<arith::AddIOp>(thread, function.integer(int64_t(piece) * policy.threads));
+      Value at = b.create<arith::AddIOp>(firstColumn, own);
+      Value isMine = compare(arith::CmpIPredicate::ult, own, function.integer(tile()));
+      Value isColumn = compare(arith::CmpIPredicate::slt, at, columns);
+      auto guarded = b.create<scf::IfOp>(b.create<arith::AndIOp>(isMine, isColumn), /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(guarded.thenBlock());
+      Value sum = function.load(memory, own, number);
+      for (int i = 1; i < groups; ++i)
+        sum = function.add(sum,
+                           function.load(memory, b.create<arith::AddIOp>(own, function.integer(i * tile())), number));
+      function.store(sum, evaluator.outputBase(output), b.create<arith::AddIOp>(row, index(at)), number);
+    }
   }
 }
 
 void ColumnKernel::build() {
   evaluator.emitScalars();
-  columns = lanes.toColumn(evaluator.scalar(0));
-  firstColumn = b.create<arith::MulIOp>(function.blockY(), function.integer(policy.columnsPerBlock));
-  Value lane = b.create<arith::MulIOp>(function.laneIndex(), function.integer(policy.vector));
-  column = b.create<arith::AddIOp>(firstColumn, lane);
-  Value isColumn = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, column, columns);
-  column = b.create<arith::SelectOp>(isColumn, column, function.integer(0));
-  addWarps(sumRows());
+  setColumns();
+  Value begin = b.create<arith::MulIOp>(function.blockBegin(), evaluator.scalar(2));
+  Value end = b.create<arith::MinSIOp>(b.create<arith::AddIOp>(begin, evaluator.scalar(2)), evaluator.scalar(1));
+  addGroups(reductions > 0 ? sumTogether(begin, end) : sumInTurns(begin, end));
 }
 
 } // namespace

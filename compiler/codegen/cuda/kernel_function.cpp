@@ -126,14 +126,17 @@ Value KernelFunction::reduceWarp(Value x, Reduction reduction, int lanes) {
   return x;
 }
 
-Value KernelFunction::reduceBlock(Value x, Reduction reduction, Value scratch) {
-  auto warps = static_cast<int>(geometry.getThreads() / 32);
+Value KernelFunction::reduceWarps(Value x, Reduction reduction, int warps, Value scratch) {
   x = reduceWarp(x, reduction);
   if (warps == 1)
     return x;
   // Every lane writes the same number to its warp's place, so that no thread goes another way.
   store(x, scratch, warpIndex(), b.getF32Type());
   barrier();
+  if (warps < geometry.getThreads() / 32) {
+    Value first = b.create<arith::RemUIOp>(warpIndex(), integer(warps));
+    scratch = address(scratch, b.create<arith::SubIOp>(warpIndex(), first), b.getF32Type());
+  }
   // Lanes in groups, each with the numbers of all warps: every lane ends with the whole sum.
   auto group = static_cast<int>(llvm::PowerOf2Ceil(warps));
   Value place = b.create<arith::AndIOp>(laneIndex(), integer(group - 1));

@@ -47,9 +47,9 @@ public:
   mlir::Value countOnes(mlir::Value bits);
   /// Over groups of `lanes` neighbours (a power of two up to 32), in a fixed order; each of them gets the result.
   mlir::Value reduceWarp(mlir::Value x, Reduction reduction, int lanes = 32);
-  /// Over the block, whose threads all take part; each gets the result. `scratch`: 4 bytes of shared memory per warp,
-  /// free for others after a further barrier.
-  mlir::Value reduceBlock(mlir::Value x, Reduction reduction, mlir::Value scratch);
+  /// Over each `warps` neighbouring warps of the block, whose threads all take part; each gets the result. `scratch`: 4
+  /// bytes of shared memory per warp of the block, free for others after a further barrier.
+  mlir::Value reduceWarps(mlir::Value x, Reduction reduction, int warps, mlir::Value scratch);
 
   // Memory: `index` in elements, i32 or i64.
   mlir::Value address(mlir::Value base, mlir::Value index, mlir::Type element);

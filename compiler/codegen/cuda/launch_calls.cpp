@@ -322,12 +322,13 @@ private:
     add(std::move(sum));
   }
 
-  void reduceParts() {
+  void reduceParts() { // in y one block per sum
     int64_t threads = 256;
     SpecialLaunch launch{.shape = "reduce_parts",
-                         .geometry = geometry(threads, cuda::columnsPerPartsBlock, 0, threads * 4),
+                         .geometry = geometry(threads, cuda::columnsPerPartsBlock, /*columns=*/1, threads * 4),
                          .buffers = call.buffers,
-                         .scalars = {scalar(call.sizes[1]), scalar(call.sizes[0])},
+                         .outputs = call.outputs,
+                         .scalars = {scalar(call.outputs), scalar(call.sizes[1]), scalar(call.sizes[0])},
                          .extent = call.sizes[1]};
     setDestination(launch);
     add(std::move(launch));

@@ -23,10 +23,10 @@ constexpr int64_t heldElements = 32;
 constexpr int64_t loadsInFlight = 4, narrowLoadsInFlight = 8;
 /// Threads of a block of small rows, of a flat kernel, and where a row is walked over.
 constexpr int64_t blockThreads = 128, flatThreads = 256, longRowThreads = 512;
-/// Shared memory that a block has without asking for more.
-constexpr int64_t mostSharedBytes = 48 << 10;
-/// Column kernels: warps of a block, which take its rows in turns, and blocks in all.
-constexpr int64_t columnWarps = 8, leastRows = 32, mostBlocks = 128;
+/// Column kernels: threads of a block, of which groups take its rows in turns; rows of a block, and blocks in all. Where
+/// rows are reduced, a block has whole rows, and there are no others beside it.
+constexpr int64_t columnThreads = 256, leastRows = 32, mostBlocks = 128;
+constexpr int64_t reducedRowThreads = 512, leastReducedRows = 8, mostReducedBlocks = 256;
 
 int64_t elementBytes(Type type) { return cast<RankedTensorType>(type).getElementType().getIntOrFloatBitWidth() / 8; }
 
@@ -37,9 +37,9 @@ int chooseVector(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, 
     for (auto [argument, access, buffer] : llvm::zip(shape.body->getArguments(), shape.operands, operands))
       if (shape.levels.lookup(argument) == Level::Full)
         use(elementBytes(argument.getType()), buffer);
-    // Column kernels store their partial sums one by one.
-    for (auto [value, buffer] : llvm::zip(shape.body->getTerminator()->getOperands(), outputs))
-      if (shape.levels.lookup(value) == Level::Full && shape.kind != "column")
+    // Sums over rows are stored one by one, or in f32 at multiples of the vector.
+    for (auto [index, value, buffer] : llvm::enumerate(shape.body->getTerminator()->getOperands(), outputs))
+      if (shape.levels.lookup(value) == Level::Full && !shape.isSummed(index))
         use(elementBytes(value.getType()), buffer);
   };
   visit([&](int64_t bytes, exec::BufferAttr) { largest = std::max(largest, bytes); });
@@ -87,8 +87,7 @@ int64_t countHeld(const KernelShape &shape) {
 }
 
 int64_t countReductions(const KernelShape &shape) {
-  return llvm::count_if(shape.body->without_terminator(),
-                        [](Operation &op) { return isa<model::ReduceSumOp, model::ReduceMaxOp>(op); });
+  return llvm::count_if(shape.body->without_terminator(), [](Operation &op) { return reducesTrailing(&op); });
 }
 
 /// Whether blocks can share a row: nothing of it is needed by all of its columns, and a picked column is not
@@ -128,6 +127,23 @@ void chooseRow(const KernelShape &shape, Policy &policy) {
     policy.sharedBytes = countReductions(shape) * policy.threads / warp * 4;
 }
 
+/// Warps as wide as their loads, side by side; or whole rows, as few vectors of them per thread as there is room for.
+void chooseColumn(const KernelShape &shape, Policy &policy) {
+  int64_t reductions = countReductions(shape), loads = llvm::divideCeil(shape.columns, policy.vector);
+  policy.rowThreads = warp;
+  policy.threads = columnThreads;
+  if (reductions > 0) {
+    policy.vectors = llvm::divideCeil(loads, mostRowThreads);
+    policy.rowThreads = llvm::alignTo(llvm::divideCeil(loads, policy.vectors), warp);
+    policy.threads = std::max(1, int(reducedRowThreads) / policy.rowThreads) * policy.rowThreads;
+  }
+  int64_t tile = int64_t(policy.rowThreads) * policy.vectors * policy.vector;
+  int64_t groups = policy.threads / policy.rowThreads;
+  policy.isWhole = shape.columns % tile == 0;
+  policy.columnsPerBlock = reductions > 0 ? 0 : tile;
+  policy.sharedBytes = std::max(groups * tile * 4, reductions * policy.threads / warp * 4);
+}
+
 } // namespace
 
 bool isAligned(exec::BufferAttr buffer, int64_t bytes) {
@@ -140,7 +156,9 @@ bool isAligned(exec::BufferAttr buffer, int64_t bytes) {
 }
 
 int64_t rowsPerColumnBlock(const KernelShape &shape) {
-  return std::max(leastRows, static_cast<int64_t>(llvm::divideCeil(shape.rows, mostBlocks)));
+  bool isReduced = countReductions(shape) > 0;
+  int64_t blocks = isReduced ? mostReducedBlocks : mostBlocks;
+  return std::max<int64_t>(isReduced ? leastReducedRows : leastRows, llvm::divideCeil(shape.rows, blocks));
 }
 
 Policy choosePolicy(const KernelShape &shape, ArrayRef<exec::BufferAttr> operands, ArrayRef<exec::BufferAttr> outputs) {
@@ -153,12 +171,7 @@ Policy choosePolicy(const KernelShape &shape, ArrayRef<exec::BufferAttr> operand
     policy.vectors = policy.vector == 1 ? loadsInFlight : 1;
     policy.extentPerBlock = int64_t(policy.threads) * policy.vector * policy.vectors;
   } else {
-    policy.threads = warp * columnWarps;
-    auto sharedBytes = [&] { return static_cast<int64_t>(shape.outputs.size()) * policy.threads * policy.vector * 4; };
-    while (policy.vector > 1 && sharedBytes() > mostSharedBytes)
-      policy.vector /= 2;
-    policy.columnsPerBlock = warp * policy.vector;
-    policy.sharedBytes = sharedBytes();
+    chooseColumn(shape, policy);
   }
   return policy;
 }

@@ -8,10 +8,10 @@ namespace espalier::codegen::cuda {
 
 struct Policy {
   int vector = 1;       ///< columns that a thread loads at once
-  int rowThreads = 1;   ///< row: threads of one row; all of a block, or a power of two within a warp
-  int vectors = 1;      ///< that a thread has in hand before it computes; row: of one row, column: 1, flat: any
+  int rowThreads = 1;   ///< of one row: row: all of a block, or a power of two within a warp; column: some warps
+  int vectors = 1;      ///< that a thread has in hand before it computes; row and column: of one row, flat: any
   bool isHeld = false;  ///< row: `vectors` are all that a block has of it and stay in registers between passes
-  bool isWhole = false; ///< row: the columns are a multiple of what the threads have in hand
+  bool isWhole = false; ///< row, column: the columns are a multiple of what the threads of a row have in hand
   int threads = 256;
   int64_t extentPerBlock = 1, columnsPerBlock = 0, sharedBytes = 0;
 

@@ -161,8 +161,9 @@ Value RowKernel::reduceThreads(Operation *reduction, Value value) {
   value = combineLanes(lanes, reduction, value);
   if (policy.rowThreads <= 32)
     return function.reduceWarp(value, kind, policy.rowThreads);
-  Value offset = function.integer(int64_t(reductions++) * policy.threads / 32);
-  return function.reduceBlock(value, kind, function.address(function.shared(), offset, b.getF32Type()));
+  int warps = policy.threads / 32;
+  Value offset = function.integer(int64_t(reductions++) * warps);
+  return function.reduceWarps(value, kind, warps, function.address(function.shared(), offset, b.getF32Type()));
 }
 
 /// Of the block's tile, where blocks share a row.

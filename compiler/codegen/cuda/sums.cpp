@@ -72,14 +72,12 @@ LogicalResult buildAddSquares(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// out = or += the sum of parts. A warp has 32 columns of every eighth part; eight sums are added in order. Buffers:
-/// parts (f32 [parts, n]), out (f32 [n]). Scalars: n, parts, whether it is the first term if it accumulates. Extent: n.
-LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
+/// Adds up column `column` of `parts`: warp w every eighth part from w on, then the eight sums in order.
+static void reduceColumn(KernelFunction &f, Expr parts, Expr out, Expr column, exec::KernelOp kernel) {
   constexpr int64_t warps = 8, atOnce = 4;
   Type f32 = f.b.getF32Type();
-  Expr parts(f, f.buffer(0)), out(f, f.buffer(1)), n(f, f.scalar(0)), count(f, f.scalar(1));
+  Expr n(f, f.scalar(1)), count(f, f.scalar(2)), isColumn = column < n;
   Expr lane(f, f.laneIndex()), warp(f, f.warpIndex()), zero(f, f.number(0));
-  Expr column = Expr(f, f.blockBegin()) + wide(lane), isColumn = column < n;
   Variable sum(zero);
   loop(wide(warp), count, warps * atOnce, [&](Expr first) {
     std::vector<Variable> loaded;
@@ -100,7 +98,7 @@ LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
       Variable before(zero);
       Expr adds(f, f.integer(1, 1));
       if (destination == Destination::AddUnlessFirst)
-        adds = Expr(f, f.scalar(2)) == 0;
+        adds = Expr(f, f.scalar(3)) == 0;
       when(adds, [&] { before.set(loadValue(place, f32)); });
       total = before.get();
     }
@@ -108,6 +106,16 @@ LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
       total = total + loadValue(sharedAt(f, (lane + i * 32) * 4), f32);
     storeValue(total, place);
   });
+}
+
+/// out = or += the sum of parts, for several sums. Buffers: parts of each (f32 [parts, n]), then out of each (f32 [n]).
+/// Scalars: how many sums, n, parts, whether it is the first term if it accumulates. Extent: n.
+LogicalResult buildReduceParts(KernelFunction &f, exec::KernelOp kernel) {
+  auto sums = static_cast<unsigned>(integerParameter(kernel, "buffers") / 2);
+  Expr column = Expr(f, f.blockBegin()) + wide(Expr(f, f.laneIndex())), which(f, f.blockY());
+  for (unsigned sum = 0; sum < sums; ++sum)
+    when(which == int64_t(sum),
+         [&] { reduceColumn(f, Expr(f, f.buffer(sum)), Expr(f, f.buffer(sums + sum)), column, kernel); });
   return success();
 }
 

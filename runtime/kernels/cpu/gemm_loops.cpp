@@ -108,6 +108,17 @@ struct Sums {
         to[r * stride + i] = accumulate ? to[r * stride + i] + sum : sum;
       }
   }
+
+  /// Adds a bias to finished sums, which are in the first cache still.
+  void addBias(const float *bias, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
+    for (int64_t r = row; r < row + rows; ++r)
+      for (int64_t n = column; n < column + columns; n += kWidth) {
+        float *to = data + r * stride + n;
+        int64_t count = minimum(kWidth, column + columns - n);
+        storeFirst<Storage::F32>(to, loadFirst<Storage::F32>(to, count) + loadFirst<Storage::F32>(bias + n, count),
+                                 count);
+      }
+  }
 };
 
 /// The products of a task, block of depth by block of depth. While tiles compute, they fetch the
@@ -142,6 +153,8 @@ private:
     int64_t end = minimum(task.m, m0 + kPanels * blocks.rows);
     int64_t units = Paired ? ceilDivide(depth, 2) : depth;
     bool accumulate = k0 > 0 || (task.accumulate && blocks.direct);
+    // Of sums that are rounded, roundSums adds it.
+    const auto *bias = blocks.direct && k0 + depth == task.k ? static_cast<const float *>(task.bias) : nullptr;
     packA<A, Paired>(task.a, task.m, m0, end - m0, blocks.rows, k0, depth, packedA);
     nextRow = end;
     const float *a = packedA;
@@ -154,6 +167,8 @@ private:
         if (m == 0)
           packB<B, Paired>(task.b, k0, depth, n, columns, b);
         sums.run(tile, a, b, units, m, rows, n, columns, accumulate, takeAhead(end, b));
+        if (bias)
+          sums.addBias(bias, m, rows, n, columns);
       }
     }
   }
@@ -197,6 +212,8 @@ template <Storage S> void roundSums(const GemmTask &task, const Sums &sums) {
       Floats value = loadFloats(sums.data + m * sums.stride + n);
       if (task.accumulate)
         value += loadFirst<S>(row + n, count);
+      if (task.bias)
+        value += loadFirst<S>(static_cast<const Element<S> *>(task.bias) + n, count);
       storeFirst<S>(row + n, value, count);
     }
   }
@@ -220,6 +237,8 @@ void multiplyFewRows(const GemmTask &task) {
   withStorage(task.a.storage, [&]<Storage A>() {
     withStorage(task.b.storage, [&]<Storage B>() { addFewRows<A, B>(task, scratch, sums.data, sums.stride); });
   });
+  if (direct && task.bias)
+    sums.addBias(static_cast<const float *>(task.bias), 0, task.m, 0, task.n);
   if (!direct)
     withStorage(task.c.storage, [&]<Storage S>() { roundSums<S>(task, sums); });
 }

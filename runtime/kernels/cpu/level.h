@@ -18,7 +18,7 @@ struct Matrix {
   bool transposed; ///< stored as the transpose of what the product needs
 };
 
-/// c = a b or c += a b, with a [m, k], b [k, n], c [m, n]; `scratch` has gemmScratchBytes().
+/// c = a b or c += a b, with a [m, k], b [k, n], c [m, n], or c = a b + bias; `scratch` has gemmScratchBytes().
 struct GemmTask {
   Matrix a, b, c;
   int64_t m, n, k;
@@ -26,6 +26,7 @@ struct GemmTask {
   void *scratch;
   /// Nothing is packed, for products of few rows. Sums have another order then, so that all tiles of a product say the same.
   bool isUnpacked = false;
+  const void *bias = nullptr; ///< n more, of c's storage
 };
 
 /// Dropout of attention probabilities; see LibraryKernel. No dropout if threshold is 0.

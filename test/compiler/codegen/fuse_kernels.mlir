@@ -37,6 +37,33 @@ func.func @block.none.backward(
   return %sum : tensor<8xf32, #model.dims<hidden>>
 }
 
+// A sum over rows that reads what a row kernel reads, or makes, joins it; what only the sum reads is not stored.
+// CHECK-LABEL: func.func @norm.none.backward
+// CHECK: %[[OUT:.*]]:3 = exec.fused "column" split 2
+// CHECK-DAG: model.reduce_sum %{{.*}} : ({{.*}}) -> tensor<2x4xf32
+// CHECK-DAG: model.reduce_sum %{{.*}} : ({{.*}}) -> tensor<8xf32
+// CHECK: exec.yield %{{.*}}, %{{.*}}, %{{.*}} : tensor<2x4x8xf32
+// CHECK-NOT: exec.fused
+// CHECK: return %[[OUT]]#0
+func.func @norm.none.backward(
+    %x: tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "stream", model.name = "x"},
+    %dy: tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "cotangent", model.name = "out"},
+    %w: tensor<8xf32, #model.dims<hidden>> {model.role = "accumulator", model.name = "w"},
+    %b: tensor<8xf32, #model.dims<hidden>> {model.role = "accumulator", model.name = "b"})
+    -> (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>> {model.role = "cotangent", model.name = "x"},
+        tensor<8xf32, #model.dims<hidden>> {model.role = "accumulator", model.name = "w"},
+        tensor<8xf32, #model.dims<hidden>> {model.role = "accumulator", model.name = "b"}) {
+  %product = model.mul %x, %dy : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  %sum = model.reduce_sum %product : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x4xf32, #model.dims<batch, seq>>
+  %dw = model.reduce_sum %product : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<8xf32, #model.dims<hidden>>
+  %scaled = model.mul %x, %sum : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<2x4xf32, #model.dims<batch, seq>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  %dx = model.sub %dy, %scaled : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>
+  %db = model.reduce_sum %dx : (tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>) -> tensor<8xf32, #model.dims<hidden>>
+  %neww = model.accumulate %w, %dw : (tensor<8xf32, #model.dims<hidden>>, tensor<8xf32, #model.dims<hidden>>) -> tensor<8xf32, #model.dims<hidden>>
+  %newb = model.accumulate %b, %db : (tensor<8xf32, #model.dims<hidden>>, tensor<8xf32, #model.dims<hidden>>) -> tensor<8xf32, #model.dims<hidden>>
+  return %dx, %neww, %newb : tensor<2x4x8xf32, #model.dims<batch, seq, hidden>>, tensor<8xf32, #model.dims<hidden>>, tensor<8xf32, #model.dims<hidden>>
+}
+
 // Without a reduction and with whole operands only, a group is flat; matrix products are not fused.
 // CHECK-LABEL: func.func @mlp.none.forward
 // CHECK: %[[WIDE:.*]] = model.contract

@@ -117,5 +117,76 @@ TEST(Lengths, ColumnsOfOneAndManyBlocks) {
         Compiled(sized(columnSum, rows, columns, type)).check("f.backward", {}, 1e-5);
 }
 
+// Reductions of a row, a result in the place of an input, a sum of what is read and one of what is made.
+const char *normBackward = R"(
+!x = tensor<%Rx%Cx%T, #model.dims<batch, hidden>>
+!f = tensor<%Rx%Cxf32, #model.dims<batch, hidden>>
+!r = tensor<%Rxf32, #model.dims<batch>>
+!h = tensor<%Cxf32, #model.dims<hidden>>
+func.func @f.backward(%x: !x {model.role = "stream", model.name = "x"},
+                      %dy: !x {model.role = "cotangent", model.name = "x"},
+                      %g: !h {model.role = "accumulator", model.name = "g"},
+                      %s: !h {model.role = "accumulator", model.name = "s"})
+    -> (!x {model.role = "cotangent", model.name = "x"}, !h {model.role = "accumulator", model.name = "g"},
+        !h {model.role = "accumulator", model.name = "s"}) {
+  %p = model.mul %x, %dy : (!x, !x) -> !f
+  %sum = model.reduce_sum %p : (!f) -> !r
+  %dg = model.reduce_sum %p : (!f) -> !h
+  %n = model.constant %N : tensor<f32>
+  %mean = model.mul %sum, %n : (!r, tensor<f32>) -> !r
+  %scaled = model.mul %x, %mean : (!x, !r) -> !f
+  %dx = model.sub %dy, %scaled : (!x, !f) -> !x
+  %wide = model.convert %dx : (!x) -> !f
+  %ds = model.reduce_sum %wide : (!f) -> !h
+  %newg = model.accumulate %g, %dg : (!h, !h) -> !h
+  %news = model.accumulate %s, %ds : (!h, !h) -> !h
+  return %dx, %newg, %news : !x, !h, !h
+}
+)";
+
+std::string normOf(int rows, int columns, const std::string &type) {
+  std::string text = sized(normBackward, rows, columns, type);
+  return text.replace(text.find("%N"), 2, std::to_string(1.0 / columns));
+}
+
+TEST(Lengths, SumsBesideTheRowsThatTheyRead) {
+  for (auto [rows, columns] : {std::pair(1, 6), {67, 96}, {67, 260}, {21, 1600}, {5, 4096}}) {
+    Compiled wide(normOf(rows, columns, "f32"));
+    EXPECT_EQ(wide.instructions("f.backward"), "column_0 reduce_parts reduce_parts");
+    wide.check("f.backward", {}, 1e-5);
+    Compiled(normOf(rows, columns, "bf16")).check("f.backward", {}, 2e-2);
+  }
+  EXPECT_EQ(threadsOf(Compiled(normOf(67, 96, "bf16"))), "512 for 1 rows, 0 columns");
+  EXPECT_EQ(threadsOf(Compiled(normOf(67, 4096, "bf16"))), "512 for 1 rows, 0 columns");
+  // More sums than stay at hand beside a row: one of them is a kernel of its own.
+  EXPECT_EQ(Compiled(normOf(2, 8192, "f32")).instructions("f.backward"), "column_0 reduce_parts column_1 reduce_parts");
+}
+
+// A result of the rows and their sum, without a reduction: cut along the columns, too.
+TEST(Lengths, SumsBesideResults) {
+  const char *gate = R"(
+!x = tensor<%Rx%Cx%T, #model.dims<batch, ffn>>
+!f = tensor<%Rx%Cxf32, #model.dims<batch, ffn>>
+!h = tensor<%Cxf32, #model.dims<ffn>>
+func.func @f.backward(%x: !x {model.role = "saved", model.name = "x"},
+                      %dy: !x {model.role = "cotangent", model.name = "y"},
+                      %g: !h {model.role = "accumulator", model.name = "g"})
+    -> (!x {model.role = "cotangent", model.name = "y"}, !h {model.role = "accumulator", model.name = "g"}) {
+  %t = model.tanh %x : (!x) -> !f
+  %dx = model.mul %t, %dy : (!f, !x) -> !x
+  %wide = model.convert %dx : (!x) -> !f
+  %sum = model.reduce_sum %wide : (!f) -> !h
+  %new = model.accumulate %g, %sum : (!h, !h) -> !h
+  return %dx, %new : !x, !h
+}
+)";
+  for (auto [rows, columns] : {std::pair(1, 1), {7, 6}, {300, 96}, {33, 260}, {5, 1024}}) {
+    Compiled wide(sized(gate, rows, columns, "f32"));
+    EXPECT_EQ(wide.instructions("f.backward"), "column_0 reduce_parts");
+    wide.check("f.backward", {}, 1e-5);
+    Compiled(sized(gate, rows, columns, "bf16")).check("f.backward", {}, 2e-2);
+  }
+}
+
 } // namespace
 } // namespace espalier::test

@@ -57,3 +57,16 @@ func.func @gather.forward(%x: !x {model.role = "stream", model.name = "x"},
   %s = model.add %p, %q : (!y, !y) -> !y
   return %s : !y
 }
+
+// A bias that nothing but an addition follows is read by the product itself.
+// CHECK-LABEL: exec.program @bias.forward
+// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.saved.y"{{.*}}value = "bias.parameters.b", element = f32>], function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 8, 8, 1>
+// CHECK-NOT: exec.launch
+func.func @bias.forward(%x: !x {model.role = "stream", model.name = "x"},
+                        %w: !w {model.role = "parameter", model.name = "w"},
+                        %b: tensor<8xf32, #model.dims<ffn>> {model.role = "parameter", model.name = "b"})
+    -> (!y {model.role = "saved", model.name = "y"}) {
+  %0 = model.contract %x, %w : (!x, !w) -> !y
+  %y = model.add %0, %b : (!y, tensor<8xf32, #model.dims<ffn>>) -> !y
+  return %y : !y
+}

@@ -201,6 +201,8 @@ void Machine::matmul(const pb::LibraryCall &call) {
       for (int64_t column = 0; column < n; ++column) {
         char *place = c + ((batch * m + row) * n + column) * sizeOf(type);
         double sum = adds(call) ? load(place, type) : 0;
+        if (call.epilogue() == pb::LibraryCall::BIAS)
+          sum += element(call, 3, column);
         for (int64_t i = 0; i < k; ++i)
           sum += element(call, 0, batch * m * k + (call.transpose_a() ? i * m + row : row * k + i)) *
                  element(call, 1, batch * k * n + (call.transpose_b() ? column * k + i : i * n + column));

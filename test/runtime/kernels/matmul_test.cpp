@@ -8,6 +8,7 @@ struct Product {
   int64_t m, n, k, batch = 1;
   bool transposeA = false, transposeB = false, accumulate = false;
   pb::DataType a = pb::F32, b = pb::F32, c = pb::F32;
+  bool hasBias = false;
 };
 
 CallUnderTest makeCall(const Product &p) {
@@ -18,6 +19,10 @@ CallUnderTest makeCall(const Product &p) {
   test.add(p.a, p.batch * p.m * p.k);
   test.add(p.b, p.batch * p.k * p.n);
   test.add(p.c, p.batch * p.m * p.n);
+  if (p.hasBias) {
+    test.call.set_epilogue(pb::LibraryCall::BIAS);
+    test.add(p.c, p.n);
+  }
   return test;
 }
 
@@ -31,7 +36,7 @@ void expectProduct(const Product &p, const cpu::Loops &loops, int threads = 1) {
   test.run(threads, loops);
   for (int64_t i = 0; i < p.batch * p.m * p.n; ++i) {
     int64_t matrix = i / (p.m * p.n), row = i / p.n % p.m, column = i % p.n;
-    double sum = p.accumulate ? before.at(2, i) : 0, magnitude = std::abs(sum);
+    double sum = p.accumulate ? before.at(2, i) : p.hasBias ? before.at(3, column) : 0, magnitude = std::abs(sum);
     for (int64_t k = 0; k < p.k; ++k) {
       double left = before.at(0, matrix * p.m * p.k + (p.transposeA ? k * p.m + row : row * p.k + k));
       double right = before.at(1, matrix * p.k * p.n + (p.transposeB ? column * p.k + k : k * p.n + column));
@@ -75,6 +80,22 @@ TEST(Matmul, DeepBf16ProductsContinueOverBlocks) {
   });
 }
 
+// Few rows and many, whole tiles and parts of one, depths of one block and of several.
+TEST(Matmul, AddsABiasAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
+      for (Product p : {Product{1, 40, 9}, Product{4, 33, 500}, Product{5, 32, 3}, Product{29, 65, 17},
+                        Product{15, 50, 801}, Product{6, 1, 7}}) {
+        p.a = p.b = p.c = type;
+        p.hasBias = true;
+        expectProduct(p, loops);
+        p.transposeB = true;
+        expectProduct(p, loops);
+      }
+  });
+  expectProduct({301, 515, 130, 1, false, false, false, pb::BF16, pb::BF16, pb::F32, true}, cpu::bestLoops(), 2);
+}
+
 TEST(Matmul, ManyTilesOnTwoThreads) {
   expectProduct({301, 515, 130}, cpu::bestLoops(), 2);
   expectProduct({301, 515, 130, 1, true, true, true, pb::BF16, pb::BF16, pb::F32}, cpu::bestLoops(), 2);
@@ -102,6 +123,9 @@ TEST(Matmul, SameBitsForAnyNumberOfThreads) {
     expectSameBitsForAnyThreads([type] {
       return makeCall({130, 300, 401, 2, false, true, true, type, type, pb::F32});
     });
+  expectSameBitsForAnyThreads([] {
+    return makeCall({130, 300, 401, 1, false, true, false, pb::F32, pb::F32, pb::F32, /*hasBias=*/true});
+  });
 }
 
 } // namespace
