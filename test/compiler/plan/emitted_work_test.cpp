@@ -3,6 +3,7 @@
 #include "compiler/import/import_run.h"
 #include "compiler/plan/profile_model.h"
 #include "planner/model/cost.h"
+#include "planner/model/segment.h"
 
 #include <gtest/gtest.h>
 
