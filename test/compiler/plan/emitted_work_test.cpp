@@ -55,7 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Models, EmittedWorkOf, testing::Values("gpt2_124m", "ll
                          [](const auto &info) { return std::string(info.param); });
 
 /// One term for each kernel, and their bytes together, of a layer forward and backward, whatever the micro-batch. What
-/// sums of columns leave per block of rows counts as often as micro-batches of two samples have blocks: hence the bound.
+/// sums of columns leave per block of rows counts as often as micro-batches of two samples have blocks: hence the bounds.
+/// One sample has half as many where a kernel has not all blocks yet that it may have (leastReducedRows of the policy).
 TEST_P(EmittedWorkOf, LayersIsThatOfTheCompiledPlan) {
   ImportedRun imported = importRun(std::string(ESPALIER_SOURCE_DIR) + "/configs/" + GetParam() + ".yaml");
   ASSERT_TRUE(imported.ok()) << imported.diagnostics.render();
@@ -94,7 +95,7 @@ TEST_P(EmittedWorkOf, LayersIsThatOfTheCompiledPlan) {
         }
         Work emitted = workOf(compiled->plan, isForward ? "block.none.forward" : "block.none.backward");
         EXPECT_EQ(priced.kernels, emitted.kernels) << tp << " tensor ranks, forward " << isForward;
-        EXPECT_NEAR(priced.bytes, emitted.bytes, 0.015 * emitted.bytes)
+        EXPECT_NEAR(priced.bytes, emitted.bytes, (samples == 1 ? 0.03 : 0.015) * emitted.bytes)
             << tp << " tensor ranks, " << samples << " samples, forward " << isForward;
       }
     }
