@@ -99,7 +99,7 @@ struct ParameterTerm {
   bool tied = false;         ///< the head's copy of the embedding: free where both are on one stage
   double optimizerBytes = 8; ///< per element, masters and moments
   bool expert = false;       ///< split over ep: ZeRO has only the other axes of samples left for it
-  double gatheredShare = 1;  ///< ZeRO 3: of the segment's parameters and gradients, what is whole at once
+  double wholeShare = 1;     ///< of what ZeRO holds whole of the segment (see WholeRoom), what is so at once
   bool operator==(const ParameterTerm &) const = default;
 };
 
@@ -156,6 +156,12 @@ struct StreamBuffers {
   bool holdsPassedStream = false;
   /// Chunks of a stage share no room: each holds what it alone has at its fullest moment, and has buffers of its own.
   bool ofEachChunk = false;
+};
+
+/// What ZeRO holds whole of embedding, head and two layers: ZeRO 3 their parameters and gradients.
+enum class WholeRoom {
+  Largest, ///< in the room that the largest of them takes
+  Each,    ///< in places of their own, two layers of each kind in turn; so does the compiler, ZeRO 2 with gradients
 };
 
 /// value % (size of axis * factor) must be 0. Example: heads on tp; seq on cp with factor 2
@@ -231,6 +237,7 @@ struct Problem {
   Size boundaryBytes;
   bool boundaryScatters = false; ///< the stream is sent in tp parts and gathered by the receiver
   StreamBuffers streamBuffers;
+  WholeRoom wholeRoom = WholeRoom::Largest;
   Size inputBytes; ///< tokens and the like, per micro-batch in flight, on the stages that read them
   bool layersReadInputs = true; ///< else embed and head alone do
   std::vector<Divisibility> limits;

@@ -205,6 +205,7 @@ private:
     problem.streamBuffers = {
         .always = 2, .receives = 1, .sends = 2, .sendsInFlight = 0, .ahead = 1, .holdsPassedStream = true,
         .ofEachChunk = true};
+    problem.wholeRoom = planner::WholeRoom::Each;
     problem.pins = run.pins;
     describeMachine();
   }
@@ -281,6 +282,11 @@ private:
     return {1};
   }
 
+  /// Of those that repeat.
+  bool isLayer(size_t kind) const {
+    return static_cast<int>(kind) != problem.embed && static_cast<int>(kind) != problem.head;
+  }
+
   /// The terms of one layout, with and without ZeRO, and with split sequences.
   std::optional<Terms> profilePattern(MLIRContext &where, const Layout &layout) {
     ProfilePoint point{termSamples, profiledReplicas,        layout.tp, layout.ep,
@@ -290,7 +296,7 @@ private:
     points.push_back(point);
     Terms terms(problem.kinds.size());
     if (!profilePoints(where, points, [&](const ProfilePoint &at, size_t kind, planner::PatternTerms read) {
-          addPattern(std::move(read), at, terms[kind]);
+          addPattern(std::move(read), at, isLayer(kind), terms[kind]);
         }))
       return std::nullopt;
     if (layout.ep > 1 && !addWholeExperts(where, point, terms))
@@ -386,15 +392,17 @@ private:
     return live;
   }
 
-  /// ZeRO 3 from ZeRO 1: what moves once per step moves with every micro-batch, beside compute. Parameters are gathered
-  /// for forward and again for backward, gradients are scattered behind backward.
-  static planner::PatternTerms fullySharded(planner::PatternTerms pattern) {
-    pattern.pattern.zero = 3;
+  /// ZeRO 2 and 3 from ZeRO 1: what moves once per step moves with every micro-batch, beside compute. Gradients are
+  /// scattered behind backward; under ZeRO 3 parameters of layers are gathered for forward and again for backward.
+  /// Those of the first and the last segment have places of their own, and are gathered once.
+  static planner::PatternTerms movedOften(planner::PatternTerms pattern, int zero, bool isLayer) {
+    pattern.pattern.zero = zero;
     std::vector<planner::CollectiveTerm> moved;
     for (planner::CollectiveTerm term : pattern.collectives) {
-      bool isGather = term.kind == planner::CollectiveKind::AllGather;
-      if (term.phase == planner::Phase::Step && term.axis == Axis::Dp &&
-          (isGather || term.kind == planner::CollectiveKind::ReduceScatter)) {
+      bool isGather = term.kind == planner::CollectiveKind::AllGather,
+           isMoved = isGather ? zero == 3 && isLayer : term.kind == planner::CollectiveKind::ReduceScatter;
+      if (term.phase == planner::Phase::Step && term.axis == Axis::Dp && isMoved) {
+        term.besideLastBackward = false;
         term.start = -1; // before the first kernel, for its own or another layer
         term.wait = std::numeric_limits<int>::max();
         term.phase = planner::Phase::Backward;
@@ -411,21 +419,22 @@ private:
   }
 
   /// Without replicas there is nothing to shard: the terms without ZeRO hold for it too.
-  static void addPattern(planner::PatternTerms pattern, const ProfilePoint &point,
+  static void addPattern(planner::PatternTerms pattern, const ProfilePoint &point, bool isLayer,
                          std::vector<planner::PatternTerms> &patterns) {
     pattern.pattern.zero = point.zero;
     bool hasReplicas = point.ep > 1; // whatever dp is
     if (point.zero > 0) {
       if (!hasReplicas)
         pattern.pattern.dp = true;
-      patterns.push_back(pattern);
-      patterns.back().pattern.zero = 2; // the same steps; the cost model shards the gradients
-      patterns.push_back(fullySharded(pattern));
+      for (int zero : {2, 3})
+        patterns.push_back(movedOften(pattern, zero, isLayer));
     } else if (!hasReplicas) {
-      planner::PatternTerms alone = pattern;
-      alone.pattern.zero = 1;
-      alone.pattern.dp = false;
-      patterns.push_back(std::move(alone));
+      for (int zero : {1, 2, 3}) {
+        planner::PatternTerms alone = pattern;
+        alone.pattern.zero = zero;
+        alone.pattern.dp = false;
+        patterns.push_back(std::move(alone));
+      }
     }
     patterns.push_back(std::move(pattern));
   }

@@ -207,11 +207,30 @@ double streamCount(const StreamBuffers &buffers, const StageContent &content) {
   return streams + (content.chunks.front().sends ? 0 : 1);
 }
 
+// Of embedding, head and two layers.
+double wholeBytes(const Problem &problem, const CostTable &table, const StageContent &content) {
+  int layers = 0;
+  double ofEachKind = 0, largest = 0;
+  for (size_t kind = 0; kind < content.layers.size(); ++kind) {
+    const auto &counts = content.layers[kind];
+    int count = counts[0] + counts[1] + counts[2];
+    double whole = count > 0 ? table.kinds[kind].wholeBytes : 0;
+    layers += count;
+    ofEachKind += whole;
+    largest = std::max(largest, whole);
+  }
+  double embed = content.embed ? table.embed.wholeBytes : 0, head = content.head ? table.head.wholeBytes : 0;
+  if (problem.wholeRoom == WholeRoom::Largest)
+    return std::max({2 * largest, embed, head});
+  bool isTied = content.embed && content.head && problem.tiedEmbedding;
+  return std::min(layers, 2) * ofEachKind + embed + head - (isTied ? table.head.tiedWholeBytes : 0);
+}
+
 } // namespace
 
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content) {
   StageMemory memory;
-  double step = 0, gathered = 0, optimizerBuffer = 0, parameterBuffer = 0, savedBuffer = 0;
+  double step = 0, optimizerBuffer = 0, parameterBuffer = 0, savedBuffer = 0;
   bool isWithoutLayers = true;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
     for (int recompute = 0; recompute < 3; ++recompute) {
@@ -223,7 +242,6 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       addParameters(memory, cost, count);
       step += count * cost.stepBytes;
       memory.workspace = std::max(memory.workspace, peakBytes(cost, recompute));
-      gathered = std::max(gathered, 2 * cost.gatheredBytes);
       optimizerBuffer = std::max(optimizerBuffer, cost.optimizerBufferBytes);
       parameterBuffer = std::max(parameterBuffer, cost.parameterBufferBytes);
       savedBuffer = std::max(savedBuffer, cost.savedBufferBytes[recompute]);
@@ -236,7 +254,6 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
       addParameters(memory, *cost, 1);
       step += cost->stepBytes;
       memory.workspace = std::max(memory.workspace, peakBytes(*cost, 0));
-      gathered = std::max(gathered, cost->gatheredBytes);
       parameterBuffer = std::max(parameterBuffer, cost->parameterBufferBytes);
     }
   if (content.embed && content.head && problem.tiedEmbedding) {
@@ -245,7 +262,7 @@ StageMemory stageMemory(const Problem &problem, const CostTable &table, const St
     memory.optimizer -= table.head.tiedOptimizerBytes;
   }
   const StreamBuffers &buffers = problem.streamBuffers;
-  memory.communication = table.boundaryBytes * streamCount(buffers, content) + gathered;
+  memory.communication = table.boundaryBytes * streamCount(buffers, content) + wholeBytes(problem, table, content);
   SavedBytes held = content.held ? *content.held : savedBytes(table, content);
   if (!content.held)
     held = {held.layers * content.inFlight, held.ends * content.inFlight};

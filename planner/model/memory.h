@@ -75,8 +75,9 @@ SavedBytes savedBytes(const CostTable &table, const StageContent &content);
 double peakBytes(const SegmentCost &cost, int recompute);
 
 /// Saved values are held `inFlight` times, or as `held` says; workspace is the largest transient of any one segment;
-/// each neighbour costs a buffer for the stream and one for its gradient; ZeRO-3 holds two gathered
-/// layers. What is offloaded counts on the host, its buffers on the device; they are never more than what they replace.
+/// each neighbour costs a buffer for the stream and one for its gradient; what ZeRO holds whole has
+/// room as WholeRoom says. What is offloaded counts on the host, its buffers on the device; they are never more than
+/// what they replace.
 StageMemory stageMemory(const Problem &problem, const CostTable &table, const StageContent &content);
 
 } // namespace espalier::planner

@@ -175,7 +175,15 @@ double largest(const std::vector<Size> &sizes, const std::vector<double> &symbol
 
 double roundedUp(double size, double multiple) { return multiple > 0 ? std::ceil(size / multiple) * multiple : size; }
 
-void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, const Axes &plan, SegmentCost &cost) {
+// Of one element that ZeRO shares, what is whole for a while.
+double wholeBytes(const ParameterTerm &term, int zero, WholeRoom room) {
+  if (zero == 3)
+    return term.parameterBytes + term.gradientBytes;
+  return zero == 2 && room == WholeRoom::Each ? term.gradientBytes : 0;
+}
+
+void addMemory(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols, const Axes &plan,
+               SegmentCost &cost) {
   for (const ParameterTerm &term : terms.parameters) {
     double replicas = static_cast<double>(plan.dp) * plan.cp * (term.expert ? 1 : plan.ep);
     double elements = evaluate(term.elements, symbols);
@@ -187,13 +195,15 @@ void addMemory(const PatternTerms &terms, const std::vector<double> &symbols, co
     cost.parameterBytes += parameters;
     cost.gradientBytes += gradients;
     cost.optimizerBytes += optimizer;
+    bool isShared = replicas > 1 || problem.wholeRoom == WholeRoom::Largest; // which gathers what a rank has alone, too
+    double whole = isShared ? term.wholeShare * room * wholeBytes(term, plan.zero, problem.wholeRoom) : 0;
+    cost.wholeBytes += whole;
     if (term.tied) {
       cost.tiedParameterBytes += parameters;
       cost.tiedGradientBytes += gradients;
       cost.tiedOptimizerBytes += optimizer;
+      cost.tiedWholeBytes += whole;
     }
-    if (plan.zero >= 3)
-      cost.gatheredBytes += term.gatheredShare * room * (term.parameterBytes + term.gradientBytes);
   }
   for (int i = 0; i < 3; ++i) {
     cost.savedBytes[i] = evaluate(terms.savedBytes[i], symbols);
@@ -236,7 +246,7 @@ SegmentCost segmentCost(const Problem &problem, int kind, const Axes &plan, bool
 
   std::vector<double> symbols = symbolValues(problem, plan);
   addTime(problem, *terms, symbols, plan, cost);
-  addMemory(*terms, symbols, plan, cost);
+  addMemory(problem, *terms, symbols, plan, cost);
   return cost;
 }
 

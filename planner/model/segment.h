@@ -24,13 +24,13 @@ struct SegmentCost {
   double parameterBytes = 0, gradientBytes = 0, optimizerBytes = 0; ///< after ZeRO
   double elements = 0;                                              ///< parameters on this rank before ZeRO
   std::array<double, 3> savedBytes{}, forwardPeakBytes{}, backwardPeakBytes{};
-  double tiedParameterBytes = 0, tiedGradientBytes = 0,
-         tiedOptimizerBytes = 0;            ///< part of the above
+  double wholeBytes = 0; ///< ZeRO 2 and 3: what a rank keeps a share of and holds whole for a while
+  double tiedParameterBytes = 0, tiedGradientBytes = 0, tiedOptimizerBytes = 0,
+         tiedWholeBytes = 0;                ///< part of the above
   std::array<double, kAxes> hideableStep{}; ///< once per step, beside the last backward
   std::array<double, 3> workspaceBytes{};
   double stepBytes = 0;     ///< held only while the step runs
   double stepPeakBytes = 0; ///< the largest one
-  double gatheredBytes = 0; ///< ZeRO-3: parameters of the layer while it runs
   /// Device buffers that offloaded state, parameters and kept values go through; 0 where nothing is offloaded.
   double optimizerBufferBytes = 0, parameterBufferBytes = 0;
   std::array<double, 3> savedBufferBytes{};

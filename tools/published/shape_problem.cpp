@@ -253,7 +253,7 @@ private:
     term.gradientBytes = system.gradientBytes;
     term.optimizerBytes = system.optimizerBytes;
     term.tied = tied;
-    term.gatheredShare = system.gatheredShare;
+    term.wholeShare = system.gatheredShare;
     for (const Monomial &part : elements)
       terms.stepBytes.push_back(system.updateBytes * share(part));
     if (reduced) {
