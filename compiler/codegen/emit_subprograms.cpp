@@ -159,7 +159,7 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
 
 /// A buffer of less than the value says nothing of its dims, and buckets are bytes.
 void Emitter::setDims(const codegen::ValueShape &shape, bool isListed, pb::Value &value) {
-  bool isFlat = shape.tensor.getRank() == 1 && dimNames(shape.tensor).front() == "element";
+  bool isFlat = shape.tensor.getRank() == 1 && llvm::is_contained(dimNames(shape.tensor), "element");
   bool isBucket = isListed && isFlat && value.whole() == 0;
   if (isBucket || value.dims_size() > 0 || static_cast<int64_t>(value.elements()) != shape.tensor.getNumElements())
     return;
