@@ -53,6 +53,8 @@ const std::vector<EmulatedRow> &splitRows() {
       {"gpt2_tp2", "gpt2", {}, {.tp = 2}},
       {"gpt2_pp2", "gpt2", {}, {.pp = 2, .microBatches = 4}},
       {"gpt2_dp2_zero1", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 1}},
+      {"gpt2_dp2_zero2", "gpt2", {}, {.dp = 2, .microBatches = 2, .zero = 2}},
+      {"llama_dp2_tp2_zero3_full", "llama", {}, {.dp = 2, .tp = 2, .microBatches = 2, .zero = 3, .recompute = full}},
       {"gpt2_tp2_sequence", "gpt2", dropoutSets(), {.tp = 2, .sequenceParallel = true}},
       {"llama_dp2_pp2_full", "llama", {}, {.dp = 2, .pp = 2, .microBatches = 2, .recompute = full}},
       {"llama_tp2_pp2_zero1", "llama", {}, {.tp = 2, .pp = 2, .microBatches = 4, .zero = 1}},
@@ -68,7 +70,7 @@ const std::vector<EmulatedRow> &splitRows() {
 std::vector<EmulatedRow> allRows() {
   std::vector<EmulatedRow> rows;
   for (const Model &model : models())
-    for (const auto *list : {&splits(), &contextSplits()})
+    for (const auto *list : {&splits(), &contextSplits(), &shareSplits()})
       for (const SplitCase &split : *list)
         rows.push_back({model.name + "_" + split.name, model.file, model.sets, split});
   for (const SplitCase &split : unlikeSplits())
