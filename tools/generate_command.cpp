@@ -135,6 +135,7 @@ int generate(const GenerateWords &words) {
   case rt::Comm::mpi:
     rt::decodeOverMpi(*model.program, *model.weights, model.run, work);
     break;
+  case rt::Comm::hosts: // openModel refuses it
   case rt::Comm::local: {
     rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
     work(decoder, /*speaks=*/true);

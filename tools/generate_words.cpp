@@ -36,10 +36,11 @@ Model openModel(const ModelWords &words) {
     model.tokenizer = rt::openTokenizer(words.tokenizer);
   model.run = words.run;
   chooseComm(words.comm, plan, words.plan, model.run);
-  if (model.run.comm == rt::Comm::shm && model.run.topology->isProcessPerRank())
+  bool isApart = model.run.comm == rt::Comm::shm && model.run.topology->isProcessPerRank();
+  if (isApart || model.run.comm == rt::Comm::hosts)
     throw rt::PlanError(
-        fmt::format("{}: ranks of a plan for generation are threads, processes by --processes, or those "
-                    "of mpirun; this launcher is none of these",
+        fmt::format("{}: ranks of a plan for generation are threads, processes of one host by --processes, or on CPUs "
+                    "those of mpirun; what this launcher starts is none of these",
                     words.plan));
   model.run.threads = rt::threadsPerRank(words.run.threads, model.run.hostRanks(rt::Mesh(plan.mesh()).ranks()));
   model.program = std::make_unique<rt::Program>(std::move(plan), model.run.threads);

@@ -152,7 +152,7 @@ void describeAttention(exec::KernelOp op, Description &kernel) {
   }
   kernel.read(pb::I32, {}).set_slot(rt::Step + 1);
   kernel.message.set_space(1);
-  for (int size = 0; size < FirstPosition; ++size)
+  for (int size = 0; size < int(FirstPosition); ++size)
     kernel.message.add_uses(pb::Kernel::SIZE);
   for (auto use : {pb::Kernel::FIRST_QUERY, pb::Kernel::STREAM, pb::Kernel::FIRST_SAMPLE, pb::Kernel::FIRST_HEAD,
                    pb::Kernel::WHOLE_SEQUENCE, pb::Kernel::SEED})
