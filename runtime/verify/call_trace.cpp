@@ -125,7 +125,7 @@ void CallTrace::followForward(size_t index) {
       continue;
     if (isFound(step, use))
       cotangents.insert(use);
-    if (values[use.value].part == ValueInfo::Stored)
+    if (auto part = values[use.value].part; part == ValueInfo::Stored || part == ValueInfo::Gathered)
       addParameter(step.before, step, use);
     else if (isCotangent(use))
       step.isCotangent = true;
