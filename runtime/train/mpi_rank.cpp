@@ -113,7 +113,8 @@ RunResult launchMpiRank(const Program &program, const RunOptions &options, const
   std::vector<Process> processes = spawn(
       host, [&](int) { return runTold(results, [&] { return liveAsRank(program, host, results, work); }); });
   std::optional<RankFailure> failure = watchRun(program, options, host, processes, {.launchers = &launchers});
-  if (!failure)
+  // A rank that was told why nobody begins may end behind the first launcher, which its own then no longer finds.
+  if (std::optional<ToldResult> told = results.read(); !failure || (told && told->refusal))
     return resultOfTold(results, launchers, options);
   if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())
     launch::endDaemonBehind(getppid());
