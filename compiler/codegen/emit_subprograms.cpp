@@ -8,10 +8,12 @@
 #include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/codegen/value_shapes.h"
+#include "compiler/import/cluster_file.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <map>
@@ -97,6 +99,7 @@ private:
   uint32_t valueOf(exec::BufferAttr buffer);
   void setDims(const codegen::ValueShape &shape, bool isListed, pb::Value &value);
   void agreeOnAxes();
+  void addMatmulAlgorithms();
   uint32_t locationOf(Operation *op);
 
   ModuleOp module;
@@ -297,6 +300,24 @@ void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
   codegen::describeKernel(kernel, message);
 }
 
+/// Products of which the cluster's file has a measured algorithm take it.
+void Emitter::addMatmulAlgorithms() {
+  auto measured = module->getAttrOfType<DictionaryAttr>("exec.matmul_algorithms");
+  if (!measured || !exec::isCuda(module))
+    return;
+  auto products = measured.getAs<DictionaryAttr>("products");
+  for (pb::Subprogram &program : *plan.mutable_subprograms())
+    for (pb::Instruction &instruction : *program.mutable_instructions()) {
+      if (!instruction.has_call() || instruction.call().function() != pb::LibraryCall::MATMUL)
+        continue;
+      pb::LibraryCall &call = *instruction.mutable_call();
+      if (auto algorithm = products.getAs<StringAttr>(productName(plan, call)))
+        call.set_algorithm(llvm::fromHex(algorithm.getValue()));
+      if (!call.algorithm().empty() && plan.libraries_size() == 0)
+        plan.add_libraries(measured.getAs<StringAttr>("library").str());
+    }
+}
+
 LogicalResult Emitter::emit(bool withObjects) {
   plan.set_guard_bytes(guardBytes(module));
   for (auto kernel : module.getOps<exec::KernelOp>()) {
@@ -306,6 +327,7 @@ LogicalResult Emitter::emit(bool withObjects) {
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);
   agreeOnAxes();
+  addMatmulAlgorithms();
   if (kernels.empty() || !withObjects)
     return success();
   return exec::isCuda(module) ? emitText() : emitObjects();
