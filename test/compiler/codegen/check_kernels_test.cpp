@@ -102,6 +102,9 @@ public:
     std::fill(guarded.begin(), guarded.begin() + static_cast<ptrdiff_t>(bytes), '\0');
   }
 
+  void call(const rt::pb::LibraryCall &, std::span<const rt::pb::DataType>, std::span<const std::span<char>>,
+            std::span<const int64_t>, uint32_t) override {}
+
 private:
   size_t excess;
 };
