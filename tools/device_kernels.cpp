@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-constexpr uint64_t arenaBytes = 64 << 20, alignment = 256;
+constexpr uint64_t arenaBytes = 512 << 20, alignment = 256;
 
 rt::pb::Plan kernelsOf(const rt::pb::Plan &plan) {
   rt::pb::Plan kernels;
