@@ -8,6 +8,11 @@ namespace espalier {
 
 namespace {
 
+/// Whether the script alone says the value of a flag: `--save-interval 10 $@` goes on with what the shell was given.
+bool isStated(const GivenFlags &given, const std::string &flag) {
+  return given.isKnown(flag) && given.haveOneValue(flag, flag);
+}
+
 constexpr int64_t mostCount = 1000000000000; // of a flag, and of micro-batches
 
 /// As a shell reads it. A word that would end the line is none.
@@ -59,7 +64,7 @@ void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> en
     path = quotedYaml(path);
   if (!paths.empty())
     yaml.put(section + "data_path", fmt::format("[{}]", fmt::join(paths, ", ")), "--data-path");
-  if (given.isKnown("--split"))
+  if (isStated(given, "--split"))
     if (std::optional<std::string> split = given.value("--split", section + "split"))
       yaml.put(section + "split", quotedYaml(*split), "--split");
   for (auto [flag, key] :
@@ -76,14 +81,14 @@ std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatch
   std::string words;
   auto add = [&](const char *flag, const char *option, int64_t times, int64_t parts) {
     const std::string effect = fmt::format("`espalier run {}`", option);
-    if (!given.isKnown(flag) || given.value(flag, effect) == "0") // never
+    if (!isStated(given, flag) || given.value(flag, effect) == "0") // never
       return;
     if (std::optional<int64_t> count = given.count(flag, effect))
       words += fmt::format(" {} {}", option, std::clamp<int64_t>(*count / parts, 1, mostCount / times) * times);
   };
   add("--train-iters", "--steps", 1, 1);
   add("--train-samples", "--steps", 1, globalBatch);
-  if (given.isKnown("--save"))
+  if (isStated(given, "--save"))
     if (std::optional<std::string> folder = given.value("--save", "`espalier run --checkpoint`"))
       if (std::optional<std::string> word = shellWord(*folder))
         words += " --checkpoint " + *word;
