@@ -8,7 +8,7 @@ namespace espalier {
 
 namespace {
 
-/// Whether the script alone says the value of a flag: `--save-interval 10 $@` goes on with what the shell was given.
+/// Whether the script says one value of a flag; where further words follow, as behind a last flag, it is left out.
 bool isStated(const GivenFlags &given, const std::string &flag) {
   return given.isKnown(flag) && given.haveOneValue(flag, flag);
 }

@@ -379,7 +379,7 @@ TEST(ImportArgs, TheRunOfTheScriptIsALineOfTheRunFile) {
             "espalier run RUN.plan --steps 10 --checkpoint 'my c'");
   EXPECT_EQ(line("--save 'a\nb: c' --save-interval 3"), "espalier run RUN.plan --save-every 3");
   EXPECT_EQ(line("--save $1 --load $1"), "");
-  EXPECT_EQ(line("--train-iters 7 --save-interval 3 $@ 2>&1"), "espalier run RUN.plan --steps 7");
+  EXPECT_EQ(line("--train-iters 7 --save-interval 3 x"), "espalier run RUN.plan --steps 7");
   EXPECT_EQ(line("--skip-train --load w --train-iters 3"), "");
   EXPECT_THAT(errorsOf(small + "--train-iters x"), HasSubstr("--train-iters must be a whole number"));
 }
