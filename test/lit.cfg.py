@@ -35,6 +35,11 @@ if shutil.which("mpirun"):
 if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], stderr=subprocess.DEVNULL).returncode == 0:
     config.available_features.add("netns")
 
+# Daemons of a Slurm that a test starts; skipped where it is not installed.
+slurm = ("munged", "slurmctld", "slurmd", "srun")
+if all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") for program in slurm):
+    config.available_features.add("slurm")
+
 # Fixtures that stand beside the repository; tests that need them are skipped where they are absent.
 shared = os.environ.get("ESPALIER_SHARED", os.path.join(config.source_dir, "..", "shared"))
 if os.path.isdir(shared):

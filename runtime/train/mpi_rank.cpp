@@ -72,7 +72,8 @@ std::optional<launch::Meeting> meetingOf(const Program &program, const RunOption
   bool isFirst = host.firstRank() == 0;
   if (!token || (!isFirst && !told))
     return std::nullopt;
-  launch::Meeting meeting{.own = memberOf(program, {host.firstRank()}), .world = program.mesh().ranks()};
+  launch::Topology own = options.topology.value_or(launch::Topology{.ranks = {host.firstRank()}});
+  launch::Meeting meeting{.own = memberOf(program, own), .world = program.mesh().ranks()};
   meeting.isFirst = isFirst;
   std::string address;
   if (!isFirst)

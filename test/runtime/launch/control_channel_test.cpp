@@ -102,7 +102,8 @@ TEST(EndpointTest, IsHostAndPort) {
 }
 
 Member member(std::vector<int> ranks, std::string host, std::string plan = "hash") {
-  return {std::move(plan), "1", std::move(ranks), std::move(host), 7};
+  int first = ranks.empty() ? 0 : ranks.front();
+  return {std::move(plan), "1", std::move(ranks), std::move(host), 7, "", /*process=*/first >= 2, /*processes=*/2};
 }
 
 class ChannelTest : public testing::Test {
