@@ -19,6 +19,12 @@ config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
 
+# A sanitizer takes the address space and counts its own memory.
+if config.sanitizers:
+    config.available_features.add("sanitizer")
+if config.sanitizers and not config.sanitizes_compiler:
+    config.excludes += ["compiler", "dialects"]
+
 # The assembler of a CUDA toolkit; nothing else needs one.
 ptxas = shutil.which("ptxas", path=os.pathsep.join([os.environ["PATH"], "/usr/local/cuda/bin"]))
 if ptxas:

@@ -5,6 +5,7 @@
 #include "runtime/crash_report.h"
 #include "runtime/train/run.h"
 #include "test/runtime/sample_plan.h"
+#include "test/sanitizer.h"
 
 #include <chrono>
 #include <csignal>
@@ -96,7 +97,8 @@ Case caseOf(uint64_t seed) {
   // Threads die and stand still together: that is no failure of one rank.
   do
     chosen.event = static_cast<Event>(below(events));
-  while (chosen.comm == Comm::local && (chosen.event == Killed || chosen.event == Stopped));
+  while ((chosen.comm == Comm::local && (chosen.event == Killed || chosen.event == Stopped)) ||
+         (isSanitized && chosen.event == MemoryLimit));
   struct Split {
     int pp, dp, tp;
   };
