@@ -24,6 +24,7 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
   verifyDerivatives(plan, mesh, errors);
   if (!errors.empty())
     return errors.list;
+  verifyUses(plan, errors);
   verifyData(plan, mesh, errors);
   verifyOrder(plan, mesh, errors);
   return errors.list;

@@ -7,6 +7,7 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
+#include "compiler/codegen/program_builder.h"
 #include "compiler/codegen/value_shapes.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
@@ -88,6 +89,7 @@ private:
   LogicalResult emitObjects();
   LogicalResult emitText();
   void emitKernel(exec::KernelOp kernel, pb::Kernel &message);
+  void emitUses(exec::KernelOp kernel, pb::Kernel &message);
   void addGeometry(pb::Object &object);
   void emitProgram(exec::ProgramOp program);
   void emitLaunch(exec::LaunchOp launch, pb::Launch &message);
@@ -140,12 +142,9 @@ uint32_t Emitter::locationOf(Operation *op) {
   return tables.location(location);
 }
 
-/// A program's own values have its name before theirs.
 uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
-  StringRef name = buffer.getValue().getValue();
-  bool isOwn = name.consume_front("%");
   pb::Value value;
-  value.set_name(isOwn ? subprogram->name() + "/" + name.str() : name.str());
+  value.set_name(codegen::nameInPlan(subprogram->name(), buffer));
   value.set_type(codegen::dataType(buffer.getElement()));
   uint32_t number = tables.value(value);
   pb::Value &known = *plan.mutable_values(static_cast<int>(number));
@@ -297,6 +296,13 @@ void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
   codegen::describeKernel(kernel, message);
 }
 
+/// The values that its launches hand over, which are numbered once all programs are there.
+void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
+  for (Attribute use : kernel->getAttrOfType<ArrayAttr>(codegen::usesName))
+    for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), cast<ArrayAttr>(use).getAsValueRange<StringAttr>()))
+      operand.add_values(static_cast<uint32_t>(tables.findValue(value.str())));
+}
+
 LogicalResult Emitter::emit(bool withObjects) {
   plan.set_guard_bytes(guardBytes(module));
   for (auto kernel : module.getOps<exec::KernelOp>()) {
@@ -305,6 +311,8 @@ LogicalResult Emitter::emit(bool withObjects) {
   }
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);
+  for (auto kernel : module.getOps<exec::KernelOp>())
+    emitUses(kernel, *plan.mutable_kernels(static_cast<int>(kernels.at(kernel.getSymName().str()))));
   agreeOnAxes();
   if (kernels.empty() || !withObjects)
     return success();

@@ -16,6 +16,9 @@
 
 namespace espalier::codegen {
 
+/// The kernel's attribute that lists the launches which it is compiled for: of each the names of its values, by buffer.
+inline constexpr llvm::StringLiteral usesName = "exec.uses";
+
 /// The kernels of a module, shared by all programs: one per key.
 class KernelTable {
 public:
@@ -114,6 +117,15 @@ private:
                 int64_t blocks, int64_t columns);
   /// Where a result goes, and how: an accumulation that only follows is done by the producer.
   exec::BufferAttr destination(mlir::Value result, mlir::NamedAttrList &flags);
+  /// A launch over `extent` iterations, of which the kernel takes note. The last `outputs` buffers are written.
+  struct Launch {
+    llvm::SmallVector<mlir::Attribute> buffers;
+    int64_t outputs = 1;
+    llvm::SmallVector<mlir::Attribute> scalars;
+    int64_t extent = 1, grain = 1;
+    llvm::SmallVector<int64_t> inPlace; ///< pairs of buffers, as exec.launch has them
+  };
+  void emit(exec::KernelOp kernel, const Launch &launch);
 
   // lower_calls.cpp: library calls.
   mlir::LogicalResult lowerContract(mlir::Operation *op);

@@ -17,6 +17,11 @@ int64_t axisBits(ArrayAttr axes) {
   return bits;
 }
 
+std::string nameInPlan(StringRef program, exec::BufferAttr buffer) {
+  StringRef name = buffer.getValue().getValue();
+  return name.consume_front("%") ? (program + "/" + name).str() : name.str();
+}
+
 void ValueShapes::setSplits(Value value, Splits axes) {
   auto type = cast<RankedTensorType>(value.getType());
   for (auto [name, size, split] : llvm::zip_equal(dimNames(type), type.getShape(), axes))

@@ -26,6 +26,9 @@ inline constexpr llvm::StringLiteral shapesName = "exec.shapes";
 /// The shape of a value in it; nothing where it is not there.
 std::optional<ValueShape> shapeIn(mlir::DictionaryAttr shapes, mlir::StringAttr value);
 
+/// What the plan calls the value in a buffer of a program, whose own values have its name before theirs.
+std::string nameInPlan(llvm::StringRef program, exec::BufferAttr buffer);
+
 /// Shapes of the values that functions hand to each other, by their names in the plan.
 using KeptShapes = std::map<std::string, ValueShape>;
 

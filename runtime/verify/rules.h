@@ -94,6 +94,9 @@ void verifyLayout(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 /// E: launches and library calls give what their kernels declare.
 void verifyKernels(const pb::Plan &plan, PlanErrors &errors);
 
+/// E: launches hand over the values that their kernels were compiled to take.
+void verifyUses(const pb::Plan &plan, PlanErrors &errors);
+
 /// G: transfers change shardings as their kind does.
 void verifyShardings(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
