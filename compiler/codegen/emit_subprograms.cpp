@@ -7,7 +7,6 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
-#include "compiler/codegen/program_builder.h"
 #include "compiler/codegen/value_shapes.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
@@ -166,6 +165,8 @@ void Emitter::setDims(const codegen::ValueShape &shape, bool isListed, pb::Value
     int64_t split = dim < shape.split.size() ? shape.split[dim] : 0;
     value.add_dims(tables.dim(name.str(), shape.tensor.getDimSize(dim), static_cast<uint32_t>(split)));
   }
+  if (!isListed)
+    value.set_partial(value.partial() | static_cast<uint32_t>(shape.partial));
 }
 
 void Emitter::fillBuffer(exec::BufferAttr buffer, pb::Buffer &message) {

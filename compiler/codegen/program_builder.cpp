@@ -168,9 +168,10 @@ exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
                   cast<RankedTensorType>(tensor).getElementType());
 }
 
-exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts, ArrayRef<int64_t> split) {
+exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts,
+                                          const ValueShape &whole) {
   exec::BufferAttr buffer = newBuffer(tensor);
-  shapes.set(buffer.getValue(), shapes.partsOf(part, parts, split));
+  shapes.set(buffer.getValue(), shapes.partsOf(part, parts, whole));
   return buffer;
 }
 
@@ -436,10 +437,9 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     if (shape.isSummed(index)) {
       sums.push_back(index);
       auto type = cast<RankedTensorType>(result.getType());
-      ValueShape whole = shapes.of(result);
       outputs.push_back(newBuffer(partialSums(type, extent)));
       shapes.set(outputs.back().getValue(),
-                 shapes.partsOf(withElement(type, builder.getF32Type()), extent, whole.split));
+                 shapes.partsOf(withElement(type, builder.getF32Type()), extent, shapes.of(result)));
       continue;
     }
     outputs.push_back(place(result));

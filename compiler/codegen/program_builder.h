@@ -16,9 +16,6 @@
 
 namespace espalier::codegen {
 
-/// The kernel's attribute that lists the launches which it is compiled for: of each the names of its values, by buffer.
-inline constexpr llvm::StringLiteral usesName = "exec.uses";
-
 /// The kernels of a module, shared by all programs: one per key.
 class KernelTable {
 public:
@@ -95,7 +92,7 @@ private:
   /// A virtual buffer for one tensor.
   exec::BufferAttr newBuffer(mlir::Type tensor);
   /// One for as many parts as a cut makes, each of the size of `part`, one behind the other.
-  exec::BufferAttr newParts(mlir::Type tensor, mlir::RankedTensorType part, int64_t parts, llvm::ArrayRef<int64_t> split);
+  exec::BufferAttr newParts(mlir::Type tensor, mlir::RankedTensorType part, int64_t parts, const ValueShape &whole);
   mlir::DictionaryAttr shapesOfPlaces();
   /// What a buffer says besides its bytes and its value, as exec.buffer has it.
   struct BufferTraits {

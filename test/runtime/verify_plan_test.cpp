@@ -147,7 +147,7 @@ const VerifyCase kernels[] = {
     {"BufferDropped", "takes", [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_buffers()->RemoveLast(); }},
     {"OperandsSwapped", "buffer 0 holds 'cotangent', toy_block_gradient is not made to take it there",
      [](pb::Plan &p) { launchOf(p, "block.backward")->mutable_buffers()->SwapElements(0, 2); }},
-    {"NoUse", "buffer 0 holds 'saved', toy_block_gradient is not made to take it there",
+    {"NoUse", "buffer 0 holds 'block.saved', toy_block_gradient is not made to take it there",
      [](pb::Plan &p) {
        for (pb::Operand &operand : *p.mutable_kernels(static_cast<int>(launchOf(p, "block.backward")->kernel()))->mutable_operands())
          operand.clear_values();

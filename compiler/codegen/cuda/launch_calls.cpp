@@ -356,7 +356,9 @@ bool ProgramBuilder::launchInstead(const Call &call) {
     emit(kernel, {{launch.buffers.begin(), launch.buffers.end()},
                   launch.outputs,
                   {launch.scalars.begin(), launch.scalars.end()},
-                  launch.extent});
+                  launch.extent,
+                  /*grain=*/1,
+                  /*inPlace=*/{}});
   }
   return !launches.empty();
 }
