@@ -349,11 +349,12 @@ bool ProgramBuilder::launchInstead(const Call &call) {
   for (const SpecialLaunch &launch : launches) {
     exec::KernelOp kernel =
         kernels.special(launch.shape, launch.parameters.getDictionary(builder.getContext()), launch.geometry);
-    SmallVector<Attribute> buffers(launch.buffers.begin(), launch.buffers.end());
-    waitFor(builder.create<exec::LaunchOp>(
-        FlatSymbolRefAttr::get(kernel.getSymNameAttr()), builder.getArrayAttr(buffers),
-        builder.getI64IntegerAttr(launch.outputs), builder.getArrayAttr(launch.scalars),
-        builder.getI64IntegerAttr(launch.extent), builder.getI64IntegerAttr(1), nullptr));
+    emit(kernel, {{launch.buffers.begin(), launch.buffers.end()},
+                  launch.outputs,
+                  {launch.scalars.begin(), launch.scalars.end()},
+                  launch.extent,
+                  /*grain=*/1,
+                  /*inPlace=*/{}});
   }
   return !launches.empty();
 }
