@@ -231,8 +231,9 @@ std::vector<pid_t> descendantsOf(pid_t parent) {
     if (id <= 0)
       continue;
     std::ifstream file(entry.path() / "stat");
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    if (std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %d", &up) == 1)
+    std::string text;
+    std::getline(file, text); // nothing of a process that has gone meanwhile
+    if (text.find(')') != std::string::npos && std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %d", &up) == 1)
       parents[id] = up;
   }
   std::vector<pid_t> found;
