@@ -322,6 +322,7 @@ void ControlServer::broadcast(const Message &message) {
 
 struct ControlClient::State {
   Connection connection;
+  bool isOver = false; ///< nothing will come any more
 };
 
 namespace {
@@ -401,16 +402,20 @@ void ControlClient::addHandles(std::vector<pollfd> &handles) const {
 std::vector<ControlEvent> ControlClient::poll(Milliseconds wait) {
   Connection &connection = state->connection;
   std::vector<ControlEvent> events;
-  if (connection.error.empty()) {
+  if (state->isOver) {
+    std::this_thread::sleep_for(wait);
+    return events;
+  }
+  if (connection.error.empty()) { // else last words may have come together with the answer to Join
     pollfd handle = connection.handle();
     ::poll(&handle, 1, static_cast<int>(wait.count()));
     connection.flush();
-    for (Message &message : connection.receive())
-      events.push_back({ControlEvent::Received, -1, std::move(message), {}, ""});
-    if (!connection.error.empty())
-      events.push_back({ControlEvent::Lost, -1, {}, {}, fmt::format("{} {}", connection.address, connection.error)});
-  } else {
-    std::this_thread::sleep_for(wait);
+  }
+  for (Message &message : connection.receive())
+    events.push_back({ControlEvent::Received, -1, std::move(message), {}, ""});
+  if (!connection.error.empty()) {
+    state->isOver = true;
+    events.push_back({ControlEvent::Lost, -1, {}, {}, fmt::format("{} {}", connection.address, connection.error)});
   }
   return events;
 }

@@ -169,6 +169,29 @@ TEST_F(ChannelTest, MembersMeetAndTalk) {
   EXPECT_EQ(await(ControlEvent::Lost).member.host, "second");
 }
 
+// What a server says at once, before it ends, may come in one read with its answer to Join.
+TEST_F(ChannelTest, LastWordsBehindTheWelcomeAreHeard) {
+  for (int round = 0; round < 50; ++round) {
+    auto first = std::make_unique<ControlServer>(Endpoint{"127.0.0.1", 0}, "token", member({0, 1}, "first"), 4);
+    endpoint.port = first->port();
+    auto joining = join(member({2, 3}, "second"));
+    for (bool isIn = false; !isIn;)
+      for (const ControlEvent &event : first->poll(Milliseconds(20)))
+        isIn |= event.kind == ControlEvent::Joined;
+    first->broadcast({MessageKind::Failure, "rank 0"});
+    first.reset();
+    std::unique_ptr<ControlClient> client = joining.get();
+    std::vector<ControlEvent> heard;
+    while (heard.empty() || heard.back().kind != ControlEvent::Lost) {
+      std::vector<ControlEvent> more = awaitAt(*client);
+      ASSERT_FALSE(more.empty()) << "neither the last words nor the end";
+      heard.insert(heard.end(), more.begin(), more.end());
+    }
+    ASSERT_EQ(heard.size(), 2u);
+    EXPECT_EQ(heard[0].message, (Message{MessageKind::Failure, "rank 0"}));
+  }
+}
+
 TEST_F(ChannelTest, AnotherTokenIsRefusedOnBothSides) {
   auto joining = join(member({2, 3}, "second"), "other");
   while (joining.wait_for(Milliseconds(0)) != std::future_status::ready)
