@@ -318,11 +318,15 @@ void Emitter::addMatmulAlgorithms() {
     }
 }
 
-/// The values that its launches hand over, which are numbered once all programs are there.
+/// The values that its launches hand over, which are numbered once all programs are there. A kernel that no lowering made
+/// names none.
 void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
-  for (Attribute use : kernel->getAttrOfType<ArrayAttr>(codegen::usesName))
-    for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), cast<ArrayAttr>(use).getAsValueRange<StringAttr>()))
+  auto uses = kernel->getAttrOfType<ArrayAttr>(codegen::usesName);
+  for (Attribute use : uses ? uses.getValue() : ArrayRef<Attribute>()) {
+    auto values = cast<ArrayAttr>(use).getAsValueRange<StringAttr>();
+    for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), values))
       operand.add_values(static_cast<uint32_t>(tables.findValue(value.str())));
+  }
 }
 
 LogicalResult Emitter::emit(bool withObjects) {
