@@ -5,6 +5,7 @@
 #include "compiler/write_whole.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +18,7 @@ namespace {
 enum ExitCode { Success = 0, UserError = 2 };
 
 constexpr size_t mostBytes = 1 << 20;
+constexpr uintmax_t mostVocabularyBytes = uintmax_t(1) << 27;
 
 /// The file's text, at most one byte more than is read.
 std::optional<std::string> readBounded(const std::string &file) {
@@ -27,6 +29,25 @@ std::optional<std::string> readBounded(const std::string &file) {
     return std::nullopt;
   text.resize(static_cast<size_t>(stream.gcount()));
   return text;
+}
+
+/// The ids of a vocab.json; nothing where there is no such file.
+std::optional<ScriptVocabulary> readVocabulary(const std::string &file) {
+  std::error_code error;
+  uintmax_t bytes = std::filesystem::file_size(file, error);
+  if (error)
+    return std::nullopt;
+  ScriptVocabulary vocabulary;
+  if (bytes > mostVocabularyBytes)
+    return vocabulary;
+  std::ifstream stream(file, std::ios::binary);
+  nlohmann::json ids = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (!ids.is_object())
+    return vocabulary;
+  vocabulary.ids = static_cast<int64_t>(ids.size());
+  if (auto end = ids.find("<|endoftext|>"); end != ids.end() && end->is_number_unsigned())
+    vocabulary.endOfDocument = end->get<int64_t>();
+  return vocabulary;
 }
 
 /// Devices and layers of the base; false when it has errors, which are printed.
@@ -60,6 +81,7 @@ int importArgsVerb(const ArgsArguments &arguments) {
   }
   ArgsOptions options;
   options.cluster = arguments.cluster;
+  options.readVocabulary = readVocabulary;
   if (!readBase(arguments, options))
     return UserError;
   ImportedArgs imported = importArgs(arguments.file, *text, options);

@@ -21,11 +21,13 @@ std::vector<std::string> verifyPlan(const pb::Plan &plan) {
   verifyLayout(plan, mesh, errors);
   verifyShardings(plan, mesh, errors);
   verifyShapes(plan, mesh, errors);
+  verifyTerms(plan, mesh, errors);
   verifyDerivatives(plan, mesh, errors);
   if (!errors.empty())
     return errors.list;
   verifyData(plan, mesh, errors);
   verifyOrder(plan, mesh, errors);
+  verifyUses(plan, errors);
   return errors.list;
 }
 

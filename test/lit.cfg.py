@@ -19,6 +19,12 @@ config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
 
+# A sanitizer takes the address space and counts its own memory.
+if config.sanitizers:
+    config.available_features.add("sanitizer")
+if config.sanitizers and not config.sanitizes_compiler:
+    config.excludes += ["compiler", "dialects"]
+
 # The assembler of a CUDA toolkit; nothing else needs one.
 ptxas = shutil.which("ptxas", path=os.pathsep.join([os.environ["PATH"], "/usr/local/cuda/bin"]))
 if ptxas:
@@ -34,6 +40,11 @@ if shutil.which("mpirun"):
 # Hosts as network namespaces, which root makes where the system lets it; what needs them is skipped elsewhere.
 if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], stderr=subprocess.DEVNULL).returncode == 0:
     config.available_features.add("netns")
+
+# Daemons of a Slurm that a test starts; skipped where it is not installed.
+slurm = ("munged", "slurmctld", "slurmd", "srun")
+if all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") for program in slurm):
+    config.available_features.add("slurm")
 
 # Fixtures that stand beside the repository; tests that need them are skipped where they are absent.
 shared = os.environ.get("ESPALIER_SHARED", os.path.join(config.source_dir, "..", "shared"))

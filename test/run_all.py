@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs every test of a build folder: GoogleTest programs, then lit. Usage: run_all.py BUILD [FILTER]
 
-Prints each failure with its output and, as the last line, `N passed, M failed, K skipped`.
+FILTER: a part of the programs' names, or lit. Prints each failure with its output and, as the last line, `N passed, M
+failed, K skipped`. What a sanitizer reports counts as a failure, also of a process that its test expects to fail.
 """
 import concurrent.futures
 import json
@@ -12,10 +13,29 @@ import sys
 import tempfile
 
 
+def reporting_to(log):
+    """The environment in which sanitizers write to LOG.PID, whatever reads a process's standard error."""
+    environment = dict(os.environ)
+    for name in ("ASAN_OPTIONS", "TSAN_OPTIONS"):  # the first one's words hold for undefined behaviour and leaks too
+        environment[name] = ":".join(filter(None, [environment.get(name), f"log_path={log}"]))
+    return environment
+
+
+def with_reports(log, counts):
+    """The counts of tests and the text of their failures, with what sanitizers wrote to LOG.PID meanwhile."""
+    reports = [path.read_text(errors="replace")[:8000] for path in sorted(log.parent.glob(log.name + ".*"))]
+    return counts[0], counts[1] + len(reports), counts[2], "\n".join([counts[3], *reports]) if reports else counts[3]
+
+
 def run_program(program, scratch):
     """Returns (passed, failed, skipped, text of the failures) of one GoogleTest program."""
+    log = pathlib.Path(scratch, "reports", program.name)
+    return with_reports(log, count_program(program, scratch, reporting_to(log)))
+
+
+def count_program(program, scratch, environment):
     report = pathlib.Path(scratch, program.name + ".json")
-    environment = dict(os.environ, GTEST_OUTPUT=f"json:{report}")
+    environment["GTEST_OUTPUT"] = f"json:{report}"
     result = subprocess.run([str(program)], env=environment, text=True, errors="replace",
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     try:
@@ -29,28 +49,26 @@ def run_program(program, scratch):
     return len(tests) - len(failed) - len(skipped), len(failed) + crashed, len(skipped), text
 
 
-def run_lit(build):
+def run_lit(build, scratch):
     """Returns (passed, failed, skipped, text) of the lit tests."""
+    log = pathlib.Path(scratch, "reports", "lit")
     prefix = subprocess.run(["llvm-config-19", "--prefix"], text=True, capture_output=True, check=True).stdout.strip()
-    with tempfile.TemporaryDirectory() as scratch:
-        report = pathlib.Path(scratch, "lit.json")
-        result = subprocess.run([sys.executable, f"{prefix}/build/utils/lit/lit.py", "-v", "-o", str(report),
-                                 str(build / "test")], text=True, errors="replace",
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        try:
-            tests = json.loads(report.read_text())["tests"]
-        except (OSError, ValueError):
-            return 0, 1, 0, result.stdout[-8000:]
+    report = pathlib.Path(scratch, "lit.json")
+    result = subprocess.run([sys.executable, f"{prefix}/build/utils/lit/lit.py", "-v", "-o", str(report),
+                             str(build / "test")], env=reporting_to(log), text=True, errors="replace",
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    try:
+        tests = json.loads(report.read_text())["tests"]
+    except (OSError, ValueError):
+        return with_reports(log, (0, 1, 0, result.stdout[-8000:]))
     codes = [t["code"] for t in tests]
     passed = codes.count("PASS")
     skipped = codes.count("UNSUPPORTED")
     text = "\n".join(t["name"] + "\n" + t["output"] for t in tests if t["code"] not in ("PASS", "UNSUPPORTED"))
-    return passed, len(codes) - passed - skipped, skipped, text
+    return with_reports(log, (passed, len(codes) - passed - skipped, skipped, text))
 
 
 def main():
-    # LLVM's allocators, inlined here, poison what the library's own code, built without sanitizer, then hands out.
-    os.environ.setdefault("ASAN_OPTIONS", "allow_user_poisoning=0")
     build = pathlib.Path(sys.argv[1]).resolve()
     wanted = sys.argv[2] if len(sys.argv) > 2 else ""
     programs = sorted(p for p in (build / "test/bin").glob("*_test") if wanted in p.name)
@@ -63,14 +81,17 @@ def main():
             print(counts[3])
 
     with tempfile.TemporaryDirectory() as scratch:
+        os.chmod(scratch, 0o755)  # for tests that become another user
+        pathlib.Path(scratch, "reports").mkdir()
+        os.chmod(pathlib.Path(scratch, "reports"), 0o777)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for program, counts in zip(programs, pool.map(lambda p: run_program(p, scratch), programs)):
                 print(f"{program.name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
                 add(counts)
-    if not wanted:
-        counts = run_lit(build)
-        print(f"lit: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
-        add(counts)
+        if wanted in "lit":
+            counts = run_lit(build, scratch)
+            print(f"lit: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped ")
+            add(counts)
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     return 1 if totals[1] or not totals[0] else 0
 

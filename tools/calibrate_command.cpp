@@ -5,6 +5,9 @@
 #include "tools/commands.h"
 
 #include "runtime/data/atomic_file.h"
+#include "runtime/plan_file.h"
+#include "runtime/status.h"
+#include "runtime/verify_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +23,7 @@ namespace {
 
 struct CalibrateWords {
   std::string output, name, target = "cpu", device;
+  std::vector<std::string> plans;
   int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
   double seconds = 0.1;
 };
@@ -39,7 +43,17 @@ std::string measure(const CalibrateWords &words) {
     return clusterYaml(name, measureMachine(words.ranks, words.seconds));
   if (words.device == "emulated")
     loadEmulatedDevice(/*devices=*/2);
-  return deviceClusterYaml(name, measureDevice(words.seconds));
+  std::vector<rt::pb::Plan> plans;
+  for (const std::string &file : words.plans) {
+    const rt::pb::Plan &plan = plans.emplace_back(rt::readPlan(file));
+    if (std::vector<std::string> errors = rt::verifyPlan(plan); !errors.empty())
+      throw rt::PlanError(fmt::format("{}: {}", file, errors.front()));
+    if (plan.target() != "cuda")
+      throw rt::PlanError(fmt::format("{}: is compiled for {}, whose products have no algorithms to choose from; compile "
+                                      "it with --target cuda",
+                                      file, plan.target()));
+  }
+  return deviceClusterYaml(name, measureDevice(words.seconds, plans));
 }
 
 } // namespace
@@ -53,6 +67,9 @@ void addCalibrateCommand(CLI::App &app, int &) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   calibrate->add_option("--device", words->device, "of --target cuda: cuda (default) or emulated, to try the command")
       ->check(CLI::IsMember({"cuda", "emulated"}));
+  calibrate->add_option("--plan", words->plans,
+                        "of --target cuda: a plan whose products are tried, so that plans compiled with the file have "
+                        "their fastest algorithms");
   calibrate->add_option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores")
       ->check(CLI::Range(1, 256));
   calibrate->add_option("--seconds", words->seconds, "least time of each of a dozen measurements")
@@ -65,6 +82,8 @@ void addCalibrateCommand(CLI::App &app, int &) {
       file.emplace(words->output);
     if (!words->device.empty() && words->target != "cuda")
       throw CLI::ValidationError("--device", "is of --target cuda");
+    if (!words->plans.empty() && words->target != "cuda")
+      throw CLI::ValidationError("--plan", "is of --target cuda");
     std::string text = measure(*words);
     if (!file) {
       fmt::print("{}", text);

@@ -1,6 +1,7 @@
 // One queue of the first device is timed; collectives have a thread for each device, as ranks have.
 #include "tools/calibrate_device.h"
 
+#include "compiler/import/cluster_file.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/movement.h"
@@ -22,6 +23,8 @@ using namespace rt::cuda;
 using rt::Storage;
 
 constexpr int fewestSamples = 5;
+/// Algorithms of a product that are tried.
+constexpr int mostAlgorithms = 16;
 
 /// What is measured on hardware, and what an emulator gets through.
 struct Sizes {
@@ -57,23 +60,77 @@ double timeOnce(Queue &queue, double seconds, const std::function<void()> &work)
   return std::max(best, 1e-9);
 }
 
+/// Operands one after the other.
+struct Places {
+  explicit Places(const MatmulShape &shape)
+      : b(roundUp(shape.bytesOfA())), c(b + roundUp(shape.bytesOfB())), bias(c + roundUp(shape.bytesOfC())),
+        end(bias + roundUp(shape.bytesOfBias())) {}
+  static uint64_t roundUp(int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; }
+  const uint64_t b, c, bias, end;
+};
+
+/// The distinct products of plans by productName(), for operands that lie well.
+using Products = std::map<std::string, MatmulShape>;
+
+Products productsOf(std::span<const rt::pb::Plan> plans) {
+  using rt::pb::LibraryCall;
+  Products products;
+  for (const rt::pb::Plan &plan : plans)
+    for (const rt::pb::Subprogram &program : plan.subprograms())
+      for (const rt::pb::Instruction &instruction : program.instructions()) {
+        const LibraryCall &call = instruction.call();
+        if (!instruction.has_call() || call.function() != LibraryCall::MATMUL)
+          continue;
+        auto typeOf = [&](int buffer) {
+          return static_cast<Storage>(plan.values(static_cast<int>(call.buffers(buffer).value())).type());
+        };
+        MatmulShape shape{.m = call.sizes(0), .n = call.sizes(1), .k = call.sizes(2), .batch = call.sizes(3),
+                          .a = typeOf(0), .b = typeOf(1), .c = typeOf(2)};
+        shape.transposeA = call.transpose_a();
+        shape.transposeB = call.transpose_b();
+        shape.hasBias = call.epilogue() == LibraryCall::BIAS;
+        products.emplace(productName(plan, call), shape);
+      }
+  return products;
+}
+
 /// The first device, at work alone.
 class Trial {
 public:
-  Trial(const Driver &driver, const CublasLt &cublas, double seconds, bool isEmulated)
+  /// With room for products of `products`.
+  Trial(const Driver &driver, const CublasLt &cublas, double seconds, bool isEmulated, const Products &products)
       : context(driver, 0), sizes(sizesFor(isEmulated)), seconds(isEmulated ? 0 : seconds), queue(driver),
-        matmuls(context, cublas), memory(context, queue, roomBytes(), Matmuls::workspaceBytes) {}
+        matmuls(context, cublas), memory(context, queue, roomBytes(products), Matmuls::workspaceBytes) {}
+
+  double productSeconds(const MatmulShape &shape, const MatmulAlgorithm &algorithm, double least) {
+    const Matmuls::Product &product = matmuls.prepare(shape, algorithm);
+    Places places(shape);
+    return timeOnce(queue, least, [&] {
+      matmuls.run(queue, product,
+                  {memory.at(0), memory.at(places.b), memory.at(places.c), memory.at(places.bias)},
+                  /*accumulates=*/false, memory.workspace());
+    });
+  }
 
   double productFlops(Storage inputs, int64_t m, int64_t n, int64_t k) {
     MatmulShape shape{.m = m, .n = n, .k = k, .a = inputs, .b = inputs, .c = inputs};
-    const Matmuls::Product &product = matmuls.prepare(shape);
-    auto roundUp = [](int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; };
-    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB());
-    double taken = timeOnce(queue, seconds, [&] {
-      matmuls.run(queue, product, {memory.at(0), memory.at(b), memory.at(c)}, /*accumulates=*/false,
-                  memory.workspace());
-    });
-    return shape.flops() / taken;
+    return shape.flops() / productSeconds(shape, /*algorithm=*/{}, seconds);
+  }
+
+  MatmulAlgorithms fastestAlgorithms(const Products &products) {
+    MatmulAlgorithms result{.library = matmuls.library(), .products = {}};
+    for (const auto &[name, shape] : products) {
+      double least = INFINITY;
+      for (const MatmulAlgorithm &algorithm : matmuls.recommend(shape, mostAlgorithms))
+        if (double taken = productSeconds(shape, algorithm, seconds / 10); taken < least) {
+          least = taken;
+          std::string &digits = result.products[name];
+          digits.clear();
+          for (unsigned char byte : algorithm)
+            digits += fmt::format("{:02x}", byte);
+        }
+    }
+    return result;
   }
 
   double fastestProduct(Storage inputs) {
@@ -104,10 +161,13 @@ public:
 private:
   /// Products and copies one after the other in the same place. It holds zeros, which draw less power than numbers: on a
   /// device whose clocks depend on that the rates are upper ends.
-  uint64_t roomBytes() const {
+  uint64_t roomBytes(const Products &products) const {
+    uint64_t largest = 0;
+    for (const auto &[name, shape] : products)
+      largest = std::max(largest, Places(shape).end);
     auto squared = [](int64_t size) { return static_cast<uint64_t>(size) * static_cast<uint64_t>(size) * 4; };
     uint64_t layer = 4 * static_cast<uint64_t>(sizes.tokens) * 5 * sizes.hidden + squared(2 * sizes.hidden);
-    return std::max({3 * squared(sizes.products.back()), layer, uint64_t{2} * sizes.copied}) + 1024;
+    return std::max({3 * squared(sizes.products.back()), layer, uint64_t{2} * sizes.copied, largest}) + 1024;
   }
 
   const double seconds;
@@ -173,13 +233,9 @@ void measureLink(const Driver &driver, const Nccl &nccl, const Sizes &sizes, dou
   result.linkBytesPerSecond = 2 * (n - 1) / n * bytes / std::max(large - small, 1e-9);
 }
 
-std::string cublasVersionText(size_t version) {
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-}
-
 } // namespace
 
-MeasuredDevice measureDevice(double seconds) {
+MeasuredDevice measureDevice(double seconds, std::span<const rt::pb::Plan> plans) {
   Driver driver;
   CublasLt cublas;
   MeasuredDevice result;
@@ -189,10 +245,11 @@ MeasuredDevice measureDevice(double seconds) {
   result.devices = countDevices(driver);
   result.multiprocessors = facts.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   result.libraries = fmt::format("driver for CUDA {}.{}, cuBLASLt {}", driver.version / 1000,
-                                 driver.version % 1000 / 10, cublasVersionText(cublas.version));
+                                 driver.version % 1000 / 10, versionText(cublas.version));
   Sizes sizes = sizesFor(result.isEmulated);
   {
-    Trial trial(driver, cublas, seconds, result.isEmulated);
+    Products products = productsOf(plans);
+    Trial trial(driver, cublas, seconds, result.isEmulated, products);
     Context::Bytes memory = trial.context.memory();
     result.memoryBytes = static_cast<double>(memory.total);
     result.f32Flops = trial.fastestProduct(Storage::F32);
@@ -202,10 +259,11 @@ MeasuredDevice measureDevice(double seconds) {
     result.matmulEfficiency = std::min(1.0, layer / result.bf16Flops);
     result.memoryBytesPerSecond = trial.copyRate();
     result.launchSeconds = trial.launchTime();
+    result.algorithms = trial.fastestAlgorithms(products);
   }
   if (result.devices > 1) {
     Nccl nccl;
-    result.libraries += fmt::format(", NCCL {}", ncclVersionText(nccl.version));
+    result.libraries += fmt::format(", NCCL {}", versionText(nccl.version));
     measureLink(driver, nccl, sizes, result.isEmulated ? 0 : seconds, result);
   }
   return result;
@@ -234,6 +292,12 @@ std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &dev
   if (device.devices > 1)
     text += fmt::format("link: {{bandwidth: {:.3g}, latency: {:.3g}}}  # all-reduce of {} KiB and of 64 B over {} devices\n",
                         device.linkBytesPerSecond, device.linkLatencySeconds, sizes.reduced * 4 >> 10, device.devices);
+  if (!device.algorithms.products.empty())
+    text += fmt::format("matmul_algorithms:  # the fastest of up to {} that cuBLASLt recommends\n  library: {}\n"
+                        "  products:\n",
+                        mostAlgorithms, device.algorithms.library);
+  for (const auto &[product, algorithm] : device.algorithms.products)
+    text += fmt::format("    - {{product: \"{}\", algorithm: \"{}\"}}\n", product, algorithm);
   return text;
 }
 

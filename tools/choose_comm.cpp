@@ -121,6 +121,19 @@ void addCommOptions(CLI::App &run, CommWords &words) {
   run.add_flag("--share-devices", words.sharesDevices, "several ranks may use one device");
 }
 
+void chooseMeeting(const CommWords &words, rt::RunOptions &options) {
+  options.token = readToken(words.tokenFile);
+  Topology topology = findMeeting(environmentOfProcess(), launchOptions(words));
+  bool isSlurm = topology.launcher == Topology::Slurm;
+  if (topology.launcher == Topology::Mpi) // which ends all with this process
+    options.comm = rt::Comm::mpi;
+  else if (topology.isOneHost())
+    options.comm = topology.meeting.empty() ? rt::Comm::local : rt::Comm::shm;
+  else // without a secret no others meet but those of CPU plans
+    options.comm = options.token.empty() && isSlurm ? rt::Comm::mpi : rt::Comm::hosts;
+  options.topology = std::move(topology);
+}
+
 std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const std::string &file,
                        rt::RunOptions &options) {
   bool isCuda = plan.target() != "cpu";
@@ -136,7 +149,6 @@ std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const s
   if (options.comm == rt::Comm::mpi || options.comm == rt::Comm::hosts)
     topology.meeting.clear();
   options.sharesDevices = words.sharesDevices;
-  options.token = readToken(words.tokenFile);
   options.log = topology.ranks.front() == 0;
   std::string text = topology.launcher == Topology::Alone ? "" : describe(topology);
   options.topology = std::move(topology);

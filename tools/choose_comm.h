@@ -22,7 +22,11 @@ struct CommWords {
 /// Adds the options that fill `words`.
 void addCommOptions(CLI::App &run, CommWords &words);
 
-/// Sets options.comm, topology and token, and whether this process speaks. Returns the topology in words, to be printed
+/// Before the plan is read: sets options.token and, as far as it needs no plan to know them, options.comm and topology,
+/// so that who waits for this process can be told why it does not come. Throws PlanError.
+void chooseMeeting(const CommWords &words, rt::RunOptions &options);
+
+/// Sets options.comm, topology, and whether this process speaks. Returns the topology in words, to be printed
 /// by rank 0; empty where nothing was said of it. Throws PlanError.
 std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const std::string &file,
                        rt::RunOptions &options);

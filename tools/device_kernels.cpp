@@ -3,6 +3,7 @@
 
 #include "runtime/comm/local.h"
 #include "runtime/device/device.h"
+#include "runtime/kernels/kernels.h"
 #include "runtime/status.h"
 #include "runtime/thread_pool.h"
 #include "tools/choose_device.h"
@@ -14,7 +15,7 @@
 namespace espalier {
 namespace {
 
-constexpr uint64_t arenaBytes = 64 << 20, alignment = 256;
+constexpr uint64_t arenaBytes = 512 << 20, alignment = 256;
 
 rt::pb::Plan kernelsOf(const rt::pb::Plan &plan) {
   rt::pb::Plan kernels;
@@ -57,7 +58,29 @@ public:
       device->copyOut(buffers[i].data(), places[i].offset, buffers[i].size());
   }
 
+  void call(const rt::pb::LibraryCall &call, std::span<const rt::pb::DataType> types,
+            std::span<const std::span<char>> buffers, std::span<const int64_t> scalars, uint32_t seed) override {
+    std::unique_ptr<rt::LibraryKernel> kernel = rt::makeLibraryKernel(call, types, /*threads=*/1);
+    std::vector<void *> places;
+    for (std::span<char> buffer : buffers)
+      places.push_back(buffer.data());
+    std::vector<Line> shared(kernel->sharedScratchBytes() / sizeof(Line) + 1);
+    std::vector<Line> own(kernel->scratchBytesPerThread() / sizeof(Line) + 1);
+    rt::CallArguments arguments{.buffers = places.data(),
+                                .scalars = scalars.data(),
+                                .adds = call.store() == rt::pb::ADD,
+                                .scratch = shared.data(),
+                                .seed = seed};
+    for (int64_t part = 0; part < kernel->parts(); ++part)
+      kernel->run(arguments, part, own.data());
+    kernel->finish(arguments);
+  }
+
 private:
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+
   const rt::pb::Plan plan;
   rt::LocalWorld world;
   std::unique_ptr<rt::Communicator> communicator;

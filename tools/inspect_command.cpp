@@ -145,6 +145,8 @@ void printForPeople(const rt::pb::Plan &plan) {
   for (const rt::pb::Object &object : plan.objects())
     fmt::print(", {} ({} KiB)", object.level(), object.code().size() / 1024);
   fmt::print("\n");
+  for (const std::string &library : plan.libraries())
+    fmt::print("algorithms  of {}, which runs them alone\n", library);
   for (const rt::pb::Input &input : plan.inputs())
     fmt::print("made from   {} {}\n", input.name(), input.sha256());
 }

@@ -61,7 +61,8 @@ void checkTrace(const std::filesystem::path &file) {
     throw rt::PlanError(fmt::format("--trace {}: cannot be written; name a file in a folder that can", file.string()));
 }
 
-int runPlanFile(RunWords &words) {
+/// The plan, if it is one that this command runs as it is asked to.
+rt::pb::Plan readTrainingPlan(const RunWords &words) {
   checkTrace(words.options.trace);
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
@@ -69,12 +70,19 @@ int runPlanFile(RunWords &words) {
   if (rt::findEntry(plan, "prefill"))
     throw rt::PlanError(fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
                                     words.plan, plan.model()));
-  std::string topology = chooseComm(words.comm, plan, words.plan, words.options);
-  int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
-  words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
+  return plan;
+}
+
+int runPlanFile(RunWords &words) {
   words.options.resumeCommand = resumeCommand();
+  std::string topology;
   std::optional<rt::Program> prepared;
+  chooseMeeting(words.comm, words.options);
   rt::orDecline(words.options, [&] {
+    rt::pb::Plan plan = readTrainingPlan(words);
+    topology = chooseComm(words.comm, plan, words.plan, words.options);
+    int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
+    words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
     chooseDevice(words.device, plan, words.plan);
     prepared.emplace(std::move(plan), words.options.threads);
   });

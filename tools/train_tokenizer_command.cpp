@@ -16,7 +16,7 @@ using namespace rt;
 
 struct TrainArguments {
   std::vector<std::string> inputs;
-  std::string output, key = "text";
+  std::string output, vocabFile, mergeFile, key = "text";
   TrainBpeOptions options;
 };
 
@@ -39,6 +39,14 @@ void countFile(const std::string &path, const std::string &key, WordCounts &word
   }
 }
 
+void writeFile(const std::string &path, const std::string &text) {
+  if (path.empty())
+    return;
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 } // namespace
 
 void addTrainTokenizer(CLI::App &data) {
@@ -46,7 +54,14 @@ void addTrainTokenizer(CLI::App &data) {
   CLI::App *command = data.add_subcommand("train-tokenizer", "trains a byte-level BPE on text");
   TrainBpeOptions &options = arguments->options;
   command->add_option("input", arguments->inputs, ".jsonl or text, each also .gz; patterns")->required();
-  command->add_option("--output", arguments->output, "tokenizer.json to write")->required();
+  CLI::Option_group *outputs = command->add_option_group("outputs");
+  outputs->add_option("--output", arguments->output, "tokenizer.json to write");
+  CLI::Option *vocabulary =
+      outputs->add_option("--vocab-file", arguments->vocabFile, "GPT-2's form: vocab.json to write");
+  CLI::Option *merges = outputs->add_option("--merge-file", arguments->mergeFile, "GPT-2's form: merges.txt to write");
+  vocabulary->needs(merges);
+  merges->needs(vocabulary);
+  outputs->require_option(1, 3);
   command->add_option("--vocab-size", options.vocabSize)->check(CLI::Range(257, 100000000));
   command->add_option("--min-frequency", options.minFrequency, "stop at pairs rarer than this")
       ->check(CLI::NonNegativeNumber);
@@ -57,11 +72,11 @@ void addTrainTokenizer(CLI::App &data) {
     for (const std::string &input : expandPatterns(arguments->inputs))
       countFile(input, arguments->key, words);
     TrainedBpe trained = trainBpe(words, arguments->options);
-    AtomicFile file(arguments->output);
-    std::string text = toTokenizerJson(trained);
-    file.write(text.data(), text.size());
-    file.commit();
-    fmt::print("{} tokens, {} merges in {}\n", trained.tokens.size(), trained.merges.size(), arguments->output);
+    writeFile(arguments->output, toTokenizerJson(trained));
+    writeFile(arguments->vocabFile, toVocabJson(trained));
+    writeFile(arguments->mergeFile, toMergeLines(trained));
+    fmt::print("{} tokens, {} merges in {}\n", trained.tokens.size(), trained.merges.size(),
+               arguments->output.empty() ? arguments->vocabFile : arguments->output);
     if (static_cast<int64_t>(trained.tokens.size()) < arguments->options.vocabSize)
       fmt::print(stderr, "the text holds no more pairs: {} of {} tokens were made\n", trained.tokens.size(),
                  arguments->options.vocabSize);

@@ -3,7 +3,8 @@
 // to the largest value that occurs; results of 16 bits are rounded once more when they are stored.
 #include "compiler/codegen/check_kernels.h"
 
-#include "compiler/codegen/guards.h"
+#include "compiler/codegen/check_calls.h"
+#include "compiler/codegen/checked_bytes.h"
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/interpret/eval.h"
 #include "dialects/model/dialect.h"
@@ -40,24 +41,24 @@ public:
   virtual bool run(StringRef symbol, ArrayRef<std::span<char>> buffers, ArrayRef<int64_t> scalars, int64_t extent) = 0;
 };
 
-/// On a device, which `open` gives.
+/// On a device.
 class DeviceCode : public Code {
 public:
-  DeviceCode(const rt::pb::Plan &plan, const OpenKernelRunner &open) : plan(plan), runner(open(plan)) {}
+  DeviceCode(const rt::pb::Plan &plan, KernelRunner &runner) : plan(plan), runner(runner) {}
 
-  std::string level() const override { return runner->level(); }
+  std::string level() const override { return runner.level(); }
   bool run(StringRef symbol, ArrayRef<std::span<char>> buffers, ArrayRef<int64_t> scalars, int64_t extent) override {
     auto found = llvm::find_if(plan.kernels(), [&](const auto &kernel) { return kernel.symbol() == symbol; });
     if (found == plan.kernels().end())
       return false;
-    runner->run(static_cast<uint32_t>(found - plan.kernels().begin()), {buffers.data(), buffers.size()},
+    runner.run(static_cast<uint32_t>(found - plan.kernels().begin()), {buffers.data(), buffers.size()},
                 {scalars.data(), scalars.size()}, extent);
     return true;
   }
 
 private:
   const rt::pb::Plan &plan;
-  std::unique_ptr<KernelRunner> runner;
+  KernelRunner &runner;
 };
 
 /// An object of the plan for this processor, mapped for this check.
@@ -202,47 +203,6 @@ private:
   std::optional<KernelShape> small;
 };
 
-/// A tensor as the kernel sees it, with guard bytes behind it.
-class Bytes {
-public:
-  explicit Bytes(RankedTensorType type)
-      : element(type.getElementType()), count(type.getNumElements()), width(element.getIntOrFloatBitWidth() / 8),
-        bytes(count * width + checkedGuardBytes, pattern) {}
-
-  void write(ArrayRef<double> values) {
-    for (auto [index, value] : llvm::enumerate(values)) {
-      uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(value));
-      if (auto type = dyn_cast<FloatType>(element)) {
-        bool losesInfo;
-        APFloat number(value);
-        number.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &losesInfo);
-        bits = number.bitcastToAPInt().getZExtValue();
-      }
-      std::memcpy(bytes.data() + index * width, &bits, width); // little-endian, as the targets are
-    }
-  }
-
-  double read(int64_t index) const {
-    uint64_t bits = 0;
-    std::memcpy(&bits, bytes.data() + index * width, width);
-    bool losesInfo;
-    APFloat number(cast<FloatType>(element).getFloatSemantics(), APInt(width * 8, bits));
-    number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
-    return number.convertToDouble();
-  }
-
-  bool isOverrun() const {
-    return llvm::any_of(ArrayRef(bytes).drop_front(count * width), [](char byte) { return byte != pattern; });
-  }
-  std::span<char> span() { return bytes; }
-
-private:
-  static constexpr char pattern = '\xA5';
-  Type element;
-  int64_t count, width;
-  std::vector<char> bytes;
-};
-
 /// Inputs, run-time numbers and wanted results of one kernel.
 class Trial {
 public:
@@ -276,10 +236,10 @@ public:
 
   /// Where the code differs from the interpreter, in words; empty where it does not.
   std::string compare(Code &code, StringRef symbol) {
-    std::vector<Bytes> memory;
+    std::vector<CheckedBytes> memory;
     for (const Tensor &input : inputs)
       memory.emplace_back(input.type).write(input.values);
-    std::vector<Bytes> stored;
+    std::vector<CheckedBytes> stored;
     if (!run(code, symbol, memory, stored))
       return "is missing";
     double bound = roundingBound();
@@ -327,7 +287,7 @@ private:
   }
 
   /// False where the code has no such kernel.
-  bool run(Code &code, StringRef symbol, std::vector<Bytes> &memory, std::vector<Bytes> &outputs) {
+  bool run(Code &code, StringRef symbol, std::vector<CheckedBytes> &memory, std::vector<CheckedBytes> &outputs) {
     const KernelShape &shape = kernel.shape();
     SmallVector<int64_t> scalars;
     for (exec::ScalarAttr scalar : shape.scalars)
@@ -341,7 +301,7 @@ private:
       blocks = extent = llvm::divideCeil(shape.rows, blockRows);
       for (auto [output, bytes] : llvm::enumerate(outputs))
         if (shape.isSummed(output))
-          bytes = Bytes(RankedTensorType::get({blocks, wanted[output].type.getNumElements()},
+          bytes = CheckedBytes(RankedTensorType::get({blocks, wanted[output].type.getNumElements()},
                                               Float32Type::get(wanted[output].type.getContext())));
     }
     for (const Accumulation &sum : shape.accumulations) {
@@ -355,12 +315,12 @@ private:
         buffers.push_back(bytes.span());
     for (int64_t slot : shape.slots)
       buffers.emplace_back(reinterpret_cast<char *>(&slots[slot]), sizeof(float));
-    for (Bytes &bytes : outputs)
+    for (CheckedBytes &bytes : outputs)
       buffers.push_back(bytes.span());
     return code.run(symbol, buffers, scalars, extent);
   }
 
-  double sumOfBlocks(const Bytes &stored, const Tensor &result, int64_t i) const {
+  double sumOfBlocks(const CheckedBytes &stored, const Tensor &result, int64_t i) const {
     double sum = 0;
     for (int64_t block = 0; block < blocks; ++block)
       sum += stored.read(block * static_cast<int64_t>(result.values.size()) + i);
@@ -420,8 +380,9 @@ LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan, const Open
   if (plan.kernels_size() == 0)
     return success();
   std::vector<std::unique_ptr<Code>> codes;
-  if (exec::isCuda(module) && open)
-    codes.push_back(std::make_unique<DeviceCode>(plan, open));
+  std::unique_ptr<KernelRunner> runner = exec::isCuda(module) && open ? open(plan) : nullptr;
+  if (runner)
+    codes.push_back(std::make_unique<DeviceCode>(plan, *runner));
   for (const rt::pb::Object &object : plan.objects())
     if (hasLevel(object.level()))
       codes.push_back(std::make_unique<LoadedObject>(object));
@@ -433,6 +394,8 @@ LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan, const Open
     if (hasBody && failed(checkKernel(kernel, codes)))
       result = failure(); // all faults of a plan at once
   }
+  if (runner && failed(checkCalls(module, plan, *runner)))
+    result = failure();
   return result;
 }
 

@@ -1,5 +1,6 @@
 #include "compiler/codegen/describe_kernel.h"
 
+#include "compiler/codegen/body_terms.h"
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
@@ -31,13 +32,19 @@ public:
   }
   pb::Operand &read(pb::DataType type, const Reach &reach) { return add(pb::Operand::READ, type, reach); }
   pb::Operand &write(pb::DataType type, const Reach &reach) { return add(pb::Operand::WRITE, type, reach); }
-  /// Unless the kernel's parameters say otherwise it overwrites; `first` is the scalar that goes with `accumulate`.
-  void store(pb::DataType type, const Reach &reach, cuda::Destination destination, unsigned first) {
+  pb::Operand &sum(pb::DataType type, const Reach &reach) {
     pb::Operand &operand = write(type, reach);
+    operand.set_reduces(true);
+    return operand;
+  }
+  /// Unless the kernel's parameters say otherwise it overwrites; `first` is the scalar that goes with `accumulate`.
+  pb::Operand &store(pb::DataType type, const Reach &reach, cuda::Destination destination, unsigned first) {
+    pb::Operand &operand = sum(type, reach);
     if (destination != cuda::Destination::Overwrite)
       operand.set_access(pb::Operand::ADD);
     if (destination == cuda::Destination::AddUnlessFirst)
       operand.set_unless(scalar(first));
+    return operand;
   }
 
   pb::Kernel &message;
@@ -98,6 +105,8 @@ Reach reachOfOutput(const KernelShape &shape, unsigned output) {
 
 void describeShape(const KernelShape &shape, Description &kernel) {
   SmallVector<int> numbers; // of the operands' buffers
+  BodyTerms terms(shape);
+  kernel.message.set_whole_columns(terms.needsWholeColumns);
   auto isSpace = [&](Type type, int number) {
     if (shape.kind != "flat" && cast<RankedTensorType>(type).getRank() == shape.space.getRank())
       kernel.message.set_space(static_cast<uint32_t>(number) + 1);
@@ -110,6 +119,7 @@ void describeShape(const KernelShape &shape, Description &kernel) {
     pb::Operand &operand = kernel.read(elementOf(argument), reachOf(shape, access, shape.operandScalar[index]));
     if (!access.terms.empty())
       operand.set_walk(scalar(static_cast<unsigned>(shape.operandScalar[index])));
+    operand.set_linear(terms.arguments[index]);
     isSpace(argument.getType(), numbers.back());
   }
   for (int64_t slot : shape.slots)
@@ -119,6 +129,8 @@ void describeShape(const KernelShape &shape, Description &kernel) {
     bool isSummed = shape.isSummed(index);
     pb::Operand &operand =
         kernel.write(isSummed ? pb::F32 : elementOf(stored[index]), reachOfOutput(shape, index));
+    operand.set_linear(terms.results[index]);
+    operand.set_reduces(terms.isReduced[index]);
     if (!isSummed)
       isSpace(stored[index].getType(), kernel.message.operands_size() - 1);
     for (auto [input, number] : llvm::enumerate(numbers))
@@ -147,7 +159,7 @@ void describeAttention(exec::KernelOp op, Description &kernel) {
   bool isForward = op.getShape() == "attention_forward";
   if (!isForward) {
     kernel.read(pb::F32, rows); // lse
-    kernel.read(type, queries); // dout
+    kernel.read(type, queries).set_linear(1); // dout
     kernel.read(pb::F32, rows); // delta
   }
   kernel.read(pb::I32, {}).set_slot(rt::Step + 1);
@@ -161,10 +173,10 @@ void describeAttention(exec::KernelOp op, Description &kernel) {
     kernel.write(type, queries);
     kernel.write(pb::F32, rows);
   } else if (op.getShape() == "attention_query_gradient") {
-    kernel.write(type, queries);
+    kernel.write(type, queries).set_linear(1);
   } else {
-    kernel.write(type, keys);
-    kernel.write(type, keys);
+    for (int i = 0; i < 2; ++i)
+      kernel.sum(type, keys).set_linear(1);
   }
 }
 
@@ -199,9 +211,9 @@ void describeTakeRow(exec::KernelOp op, Description &kernel) {
 }
 
 void describeEmbed(exec::KernelOp op, Description &kernel) {
-  kernel.read(dataType(cuda::typeParameter(op, "from")), {scalar(1), scalar(2)});
+  kernel.read(dataType(cuda::typeParameter(op, "from")), {scalar(1), scalar(2)}).set_linear(1);
   kernel.read(pb::I32, {extent});
-  kernel.write(dataType(cuda::typeParameter(op, "to")), {extent, scalar(2)});
+  kernel.sum(dataType(cuda::typeParameter(op, "to")), {extent, scalar(2)}).set_linear(1);
   kernel.message.set_space(1);
   for (auto use : {pb::Kernel::FIRST_ROW, pb::Kernel::SIZE, pb::Kernel::SIZE})
     kernel.message.add_uses(use);
@@ -222,13 +234,15 @@ void describeSegments(exec::KernelOp op, Description &kernel) {
   for (int i = 0; i < 2; ++i)
     kernel.read(pb::I32, {scalar(2)});
   if (op.getShape() == "join_segments") {
-    kernel.read(pb::F32, partial);
+    kernel.read(pb::F32, partial).set_linear(1);
   } else {
-    kernel.read(dataType(cuda::typeParameter(op, "type")), {scalar(2), scalar(0)});
-    kernel.write(pb::F32, partial);
+    kernel.read(dataType(cuda::typeParameter(op, "type")), {scalar(2), scalar(0)}).set_linear(1);
+    kernel.write(pb::F32, partial).set_linear(1);
   }
   bool begins = cuda::destinationOf(op) == cuda::Destination::Add;
-  kernel.add(begins ? pb::Operand::ADD : pb::Operand::UPDATE, pb::F32, table);
+  pb::Operand &sum = kernel.sum(pb::F32, table);
+  sum.set_access(begins ? pb::Operand::ADD : pb::Operand::UPDATE);
+  sum.set_linear(1);
 }
 
 void describeRoute(exec::KernelOp op, Description &kernel) {
@@ -260,16 +274,16 @@ void describeMove(exec::KernelOp op, Description &kernel) {
   if (!op.getParameters()->contains("has_choice"))
     tokens.erase(tokens.begin());
   tokens.push_back(scalar(MoveHidden));
-  kernel.read(type("from"), isDispatch ? tokens : experts);
+  kernel.read(type("from"), isDispatch ? tokens : experts).set_linear(1);
   if (op.getParameters()->contains("weights"))
     kernel.read(type("weights"), places);
-  kernel.write(type("to"), {extent, scalar(MoveHidden)});
+  kernel.write(type("to"), {extent, scalar(MoveHidden)}).set_linear(1);
 }
 
 void describeRope(exec::KernelOp op, Description &kernel) {
-  kernel.read(dataType(cuda::typeParameter(op, "from")), {extent, scalar(0), scalar(1)});
+  kernel.read(dataType(cuda::typeParameter(op, "from")), {extent, scalar(0), scalar(1)}).set_linear(1);
   kernel.read(pb::I32, {extent});
-  kernel.write(dataType(cuda::typeParameter(op, "to")), {extent, scalar(0), scalar(1)});
+  kernel.write(dataType(cuda::typeParameter(op, "to")), {extent, scalar(0), scalar(1)}).set_linear(1);
 }
 
 void describeSquareBlocks(exec::KernelOp, Description &kernel) {
@@ -286,9 +300,9 @@ void describeAddSquares(exec::KernelOp op, Description &kernel) {
 void describeReduceParts(exec::KernelOp op, Description &kernel) {
   int64_t sums = cuda::integerParameter(op, "buffers") / 2;
   for (int64_t sum = 0; sum < sums; ++sum)
-    kernel.read(pb::F32, {scalar(2), scalar(1)});
+    kernel.read(pb::F32, {scalar(2), scalar(1)}).set_linear(static_cast<uint32_t>(sum) + 1);
   for (int64_t sum = 0; sum < sums; ++sum)
-    kernel.store(pb::F32, {scalar(1)}, cuda::destinationOf(op), /*first=*/3);
+    kernel.store(pb::F32, {scalar(1)}, cuda::destinationOf(op), /*first=*/3).set_linear(static_cast<uint32_t>(sum) + 1);
 }
 
 void describeUpdateScalars(exec::KernelOp, Description &kernel) {

@@ -8,10 +8,12 @@
 #include "compiler/codegen/plan_numbers.h"
 #include "compiler/codegen/plan_tables.h"
 #include "compiler/codegen/value_shapes.h"
+#include "compiler/import/cluster_file.h"
 #include "compiler/passes.h"
 #include "dialects/dist/dialect.h"
 
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <map>
@@ -88,6 +90,7 @@ private:
   LogicalResult emitObjects();
   LogicalResult emitText();
   void emitKernel(exec::KernelOp kernel, pb::Kernel &message);
+  void emitUses(exec::KernelOp kernel, pb::Kernel &message);
   void addGeometry(pb::Object &object);
   void emitProgram(exec::ProgramOp program);
   void emitLaunch(exec::LaunchOp launch, pb::Launch &message);
@@ -97,6 +100,7 @@ private:
   uint32_t valueOf(exec::BufferAttr buffer);
   void setDims(const codegen::ValueShape &shape, bool isListed, pb::Value &value);
   void agreeOnAxes();
+  void addMatmulAlgorithms();
   uint32_t locationOf(Operation *op);
 
   ModuleOp module;
@@ -140,12 +144,9 @@ uint32_t Emitter::locationOf(Operation *op) {
   return tables.location(location);
 }
 
-/// A program's own values have its name before theirs.
 uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
-  StringRef name = buffer.getValue().getValue();
-  bool isOwn = name.consume_front("%");
   pb::Value value;
-  value.set_name(isOwn ? subprogram->name() + "/" + name.str() : name.str());
+  value.set_name(codegen::nameInPlan(subprogram->name(), buffer));
   value.set_type(codegen::dataType(buffer.getElement()));
   uint32_t number = tables.value(value);
   pb::Value &known = *plan.mutable_values(static_cast<int>(number));
@@ -167,6 +168,8 @@ void Emitter::setDims(const codegen::ValueShape &shape, bool isListed, pb::Value
     int64_t split = dim < shape.split.size() ? shape.split[dim] : 0;
     value.add_dims(tables.dim(name.str(), shape.tensor.getDimSize(dim), static_cast<uint32_t>(split)));
   }
+  if (!isListed)
+    value.set_partial(value.partial() | static_cast<uint32_t>(shape.partial));
 }
 
 void Emitter::fillBuffer(exec::BufferAttr buffer, pb::Buffer &message) {
@@ -297,6 +300,31 @@ void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
   codegen::describeKernel(kernel, message);
 }
 
+/// Products of which the cluster's file has a measured algorithm take it.
+void Emitter::addMatmulAlgorithms() {
+  auto measured = module->getAttrOfType<DictionaryAttr>("exec.matmul_algorithms");
+  if (!measured || !exec::isCuda(module))
+    return;
+  auto products = measured.getAs<DictionaryAttr>("products");
+  for (pb::Subprogram &program : *plan.mutable_subprograms())
+    for (pb::Instruction &instruction : *program.mutable_instructions()) {
+      if (!instruction.has_call() || instruction.call().function() != pb::LibraryCall::MATMUL)
+        continue;
+      pb::LibraryCall &call = *instruction.mutable_call();
+      if (auto algorithm = products.getAs<StringAttr>(productName(plan, call)))
+        call.set_algorithm(llvm::fromHex(algorithm.getValue()));
+      if (!call.algorithm().empty() && plan.libraries_size() == 0)
+        plan.add_libraries(measured.getAs<StringAttr>("library").str());
+    }
+}
+
+/// The values that its launches hand over, which are numbered once all programs are there.
+void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
+  for (Attribute use : kernel->getAttrOfType<ArrayAttr>(codegen::usesName))
+    for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), cast<ArrayAttr>(use).getAsValueRange<StringAttr>()))
+      operand.add_values(static_cast<uint32_t>(tables.findValue(value.str())));
+}
+
 LogicalResult Emitter::emit(bool withObjects) {
   plan.set_guard_bytes(guardBytes(module));
   for (auto kernel : module.getOps<exec::KernelOp>()) {
@@ -305,7 +333,10 @@ LogicalResult Emitter::emit(bool withObjects) {
   }
   for (auto program : module.getOps<exec::ProgramOp>())
     emitProgram(program);
+  for (auto kernel : module.getOps<exec::KernelOp>())
+    emitUses(kernel, *plan.mutable_kernels(static_cast<int>(kernels.at(kernel.getSymName().str()))));
   agreeOnAxes();
+  addMatmulAlgorithms();
   if (kernels.empty() || !withObjects)
     return success();
   return exec::isCuda(module) ? emitText() : emitObjects();

@@ -133,7 +133,7 @@ LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
   exec::BufferAttr result = place(gather.getResult());
   exec::BufferAttr gathered = cut.outer == 1 ? result
                                              : newParts(gather.getType(), cast<RankedTensorType>(gather.getX().getType()),
-                                                        cut.parts, shapes.of(gather.getResult()).split);
+                                                        cut.parts, shapes.of(gather.getResult()));
   Type element = elementOf(gather.getX());
   start("all_gather", "sum", gather.getAxes(), element, place(gather.getX()), gathered,
         cast<RankedTensorType>(gather.getType()).getNumElements());
@@ -155,7 +155,7 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
   exec::BufferAttr packed =
       cut.outer == 1 ? whole
                      : newParts(scatter.getX().getType(), cast<RankedTensorType>(scatter.getResult().getType()), cut.parts,
-                                shapes.of(scatter.getX()).split);
+                                shapes.of(scatter.getX()));
   Type element = elementOf(scatter.getX());
   if (cut.outer > 1)
     rearrange(whole, packed, element, {cut.outer, cut.parts, cut.bytes});
@@ -176,9 +176,9 @@ LogicalResult ProgramBuilder::lowerAllToAll(Operation *op) {
   Cut sent = cutOf(from, one, exchange.getSplit()), received = cutOf(to, one, exchange.getConcat());
   exec::BufferAttr x = place(exchange.getX()), result = place(exchange.getResult());
   exec::BufferAttr packed =
-      sent.outer == 1 ? x : newParts(from, one, sent.parts, shapes.of(exchange.getX()).split);
+      sent.outer == 1 ? x : newParts(from, one, sent.parts, shapes.of(exchange.getX()));
   exec::BufferAttr arrived =
-      received.outer == 1 ? result : newParts(to, one, received.parts, shapes.of(exchange.getResult()).split);
+      received.outer == 1 ? result : newParts(to, one, received.parts, shapes.of(exchange.getResult()));
   Type element = elementOf(exchange.getX());
   if (sent.outer > 1)
     rearrange(x, packed, element, {sent.outer, sent.parts, sent.bytes});

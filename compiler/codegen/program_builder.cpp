@@ -168,9 +168,10 @@ exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
                   cast<RankedTensorType>(tensor).getElementType());
 }
 
-exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts, ArrayRef<int64_t> split) {
+exec::BufferAttr ProgramBuilder::newParts(Type tensor, RankedTensorType part, int64_t parts,
+                                          const ValueShape &whole) {
   exec::BufferAttr buffer = newBuffer(tensor);
-  shapes.set(buffer.getValue(), shapes.partsOf(part, parts, split));
+  shapes.set(buffer.getValue(), shapes.partsOf(part, parts, whole));
   return buffer;
 }
 
@@ -358,6 +359,23 @@ exec::BufferAttr ProgramBuilder::destination(Value result, NamedAttrList &flags)
   return place(result);
 }
 
+void ProgramBuilder::emit(exec::KernelOp kernel, const Launch &launch) {
+  SmallVector<Attribute> values;
+  for (Attribute buffer : launch.buffers)
+    values.push_back(builder.getStringAttr(nameInPlan(function.getSymName(), cast<exec::BufferAttr>(buffer))));
+  Attribute use = builder.getArrayAttr(values);
+  auto known = kernel->getAttrOfType<ArrayAttr>(usesName);
+  SmallVector<Attribute> uses(known ? known.getValue() : ArrayRef<Attribute>());
+  if (!llvm::is_contained(uses, use))
+    uses.push_back(use);
+  kernel->setAttr(usesName, builder.getArrayAttr(uses));
+  waitFor(builder.create<exec::LaunchOp>(
+      FlatSymbolRefAttr::get(kernel.getSymNameAttr()), builder.getArrayAttr(launch.buffers),
+      builder.getI64IntegerAttr(launch.outputs), builder.getArrayAttr(launch.scalars),
+      builder.getI64IntegerAttr(launch.extent), builder.getI64IntegerAttr(launch.grain),
+      launch.inPlace.empty() ? nullptr : builder.getDenseI64ArrayAttr(launch.inPlace)));
+}
+
 /// The second phase: partial rows are added up for each of the results `sums`, on GPUs by one launch for those that are
 /// stored alike.
 void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<unsigned> sums, ArrayRef<exec::BufferAttr> outputs,
@@ -419,10 +437,9 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     if (shape.isSummed(index)) {
       sums.push_back(index);
       auto type = cast<RankedTensorType>(result.getType());
-      ValueShape whole = shapes.of(result);
       outputs.push_back(newBuffer(partialSums(type, extent)));
       shapes.set(outputs.back().getValue(),
-                 shapes.partsOf(withElement(type, builder.getF32Type()), extent, whole.split));
+                 shapes.partsOf(withElement(type, builder.getF32Type()), extent, shapes.of(result)));
       continue;
     }
     outputs.push_back(place(result));
@@ -440,14 +457,9 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
   cuda::Policy policy;
   if (isCuda)
     policy = cuda::choosePolicy(shape, inputs, outputs);
-  SmallVector<Attribute> scalars(shape.scalars.begin(), shape.scalars.end());
   llvm::append_range(all, outputs);
-  auto launch = builder.create<exec::LaunchOp>(
-      FlatSymbolRefAttr::get(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr).getSymNameAttr()),
-      builder.getArrayAttr(all), builder.getI64IntegerAttr(outputs.size()), builder.getArrayAttr(scalars),
-      builder.getI64IntegerAttr(extent), builder.getI64IntegerAttr(grain),
-      inPlace.empty() ? nullptr : builder.getDenseI64ArrayAttr(inPlace));
-  waitFor(launch);
+  emit(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr),
+       {all, static_cast<int64_t>(outputs.size()), {shape.scalars.begin(), shape.scalars.end()}, extent, grain, inPlace});
   sumParts(op, sums, outputs, extent, shape.columns);
   return success();
 }

@@ -92,7 +92,7 @@ private:
   /// A virtual buffer for one tensor.
   exec::BufferAttr newBuffer(mlir::Type tensor);
   /// One for as many parts as a cut makes, each of the size of `part`, one behind the other.
-  exec::BufferAttr newParts(mlir::Type tensor, mlir::RankedTensorType part, int64_t parts, llvm::ArrayRef<int64_t> split);
+  exec::BufferAttr newParts(mlir::Type tensor, mlir::RankedTensorType part, int64_t parts, const ValueShape &whole);
   mlir::DictionaryAttr shapesOfPlaces();
   /// What a buffer says besides its bytes and its value, as exec.buffer has it.
   struct BufferTraits {
@@ -114,6 +114,15 @@ private:
                 int64_t blocks, int64_t columns);
   /// Where a result goes, and how: an accumulation that only follows is done by the producer.
   exec::BufferAttr destination(mlir::Value result, mlir::NamedAttrList &flags);
+  /// A launch over `extent` iterations, of which the kernel takes note. The last `outputs` buffers are written.
+  struct Launch {
+    llvm::SmallVector<mlir::Attribute> buffers;
+    int64_t outputs = 1;
+    llvm::SmallVector<mlir::Attribute> scalars;
+    int64_t extent = 1, grain = 1;
+    llvm::SmallVector<int64_t> inPlace; ///< pairs of buffers, as exec.launch has them
+  };
+  void emit(exec::KernelOp kernel, const Launch &launch);
 
   // lower_calls.cpp: library calls.
   mlir::LogicalResult lowerContract(mlir::Operation *op);

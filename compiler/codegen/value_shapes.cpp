@@ -17,6 +17,11 @@ int64_t axisBits(ArrayAttr axes) {
   return bits;
 }
 
+std::string nameInPlan(StringRef program, exec::BufferAttr buffer) {
+  StringRef name = buffer.getValue().getValue();
+  return name.consume_front("%") ? (program + "/" + name).str() : name.str();
+}
+
 void ValueShapes::setSplits(Value value, Splits axes) {
   auto type = cast<RankedTensorType>(value.getType());
   for (auto [name, size, split] : llvm::zip_equal(dimNames(type), type.getShape(), axes))
@@ -32,10 +37,14 @@ void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
       sharding && static_cast<int64_t>(sharding.getDims().size()) == type.getRank()) {
     for (ArrayAttr dim : sharding.getDims())
       axes.push_back(axisBits(dim));
+    for (StringAttr axis : sharding.getPartial())
+      partial[argument] |= exec::axisBit(axis);
     return setSplits(argument, std::move(axes));
   }
-  if (auto found = kept.find(name.str()); found != kept.end() && found->second.tensor == type)
+  if (auto found = kept.find(name.str()); found != kept.end() && found->second.tensor == type) {
+    partial[argument] = found->second.partial;
     return setSplits(argument, found->second.split);
+  }
   for (auto [dim, size] : llvm::zip_equal(dimNames(type), type.getShape()))
     axes.push_back(nominalSplit(dim, size));
   setSplits(argument, std::move(axes));
@@ -95,44 +104,92 @@ int64_t ValueShapes::splitOf(Operation *op, StringAttr name, int64_t size) const
   return known == seen.end() ? nominalSplit(name, size) : known->second;
 }
 
-void ValueShapes::follow() {
-  for (Operation &op : function.getBody().front().without_terminator()) {
+/// Axes over which parts of operands lie, and not those of a result.
+int64_t ValueShapes::lostAxes(Operation *op, Value result) const {
+  auto axesOf = [&](Value value) {
+    int64_t axes = 0;
+    for (int64_t split : splits.lookup(value))
+      axes |= split;
+    return axes;
+  };
+  int64_t axes = 0;
+  for (Value operand : op->getOperands())
+    axes |= axesOf(operand);
+  return axes & ~axesOf(result);
+}
+
+/// Inside as outside; a fused op is what its body is.
+void ValueShapes::followFused(exec::FusedOp fused) {
+  Block &body = fused.getBody().front();
+  for (auto [argument, input] : llvm::zip_equal(body.getArguments(), fused.getInputs())) {
+    splits[argument] = splits.lookup(input);
+    partial[argument] = partial.lookup(input);
+  }
+  follow(body);
+  for (auto [result, stored] : llvm::zip_equal(fused.getResults(), body.getTerminator()->getOperands())) {
+    setSplits(result, splits.lookup(stored));
+    partial[result] = partial.lookup(stored);
+  }
+}
+
+/// What a collective changes is not of its operand's size.
+void ValueShapes::followCollective(Operation *op) {
+  Value x = op->getOperand(0), result = op->getResult(0);
+  Splits before = splits.lookup(x), axes = splits.lookup(result);
+  auto moved = [&](int64_t dim, ArrayAttr by, bool isSplit) {
+    axes[dim] = isSplit ? before[dim] | axisBits(by) : before[dim] & ~axisBits(by);
+  };
+  int64_t terms = partial.lookup(x);
+  if (auto reduce = dyn_cast<dist::AllReduceOp>(op)) {
+    terms &= ~axisBits(reduce.getAxes());
+  } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
+    moved(gather.getDim(), gather.getAxes(), /*isSplit=*/false);
+  } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
+    moved(scatter.getDim(), scatter.getAxes(), /*isSplit=*/true);
+    terms &= ~axisBits(scatter.getAxes());
+  } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
+    moved(slice.getDim(), slice.getAxes(), /*isSplit=*/true);
+  } else if (auto exchange = dyn_cast<dist::AllToAllOp>(op)) {
+    moved(exchange.getSplit(), exchange.getAxes(), /*isSplit=*/true);
+    moved(exchange.getConcat(), exchange.getAxes(), /*isSplit=*/false);
+  }
+  setSplits(result, std::move(axes));
+  partial[result] = terms;
+}
+
+void ValueShapes::follow(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (auto fused = dyn_cast<exec::FusedOp>(op)) {
+      followFused(fused);
+      continue;
+    }
     for (Value result : op.getResults()) {
       auto type = cast<RankedTensorType>(result.getType());
       Splits axes;
       for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape()))
         axes.push_back(splitOf(&op, name, size));
-      // What a collective changes is not of its operand's size.
-      auto moved = [&](int64_t dim, ArrayAttr by, bool isSplit) {
-        Splits before = splits.lookup(op.getOperand(0));
-        axes[dim] = isSplit ? before[dim] | axisBits(by) : before[dim] & ~axisBits(by);
-      };
-      if (auto gather = dyn_cast<dist::AllGatherOp>(op))
-        moved(gather.getDim(), gather.getAxes(), /*isSplit=*/false);
-      else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
-        moved(scatter.getDim(), scatter.getAxes(), /*isSplit=*/true);
-      else if (auto slice = dyn_cast<dist::SliceOp>(op))
-        moved(slice.getDim(), slice.getAxes(), /*isSplit=*/true);
-      else if (auto exchange = dyn_cast<dist::AllToAllOp>(op)) {
-        moved(exchange.getSplit(), exchange.getAxes(), /*isSplit=*/true);
-        moved(exchange.getConcat(), exchange.getAxes(), /*isSplit=*/false);
-      }
       setSplits(result, std::move(axes));
+      int64_t terms = lostAxes(&op, result);
+      for (Value operand : op.getOperands())
+        terms |= partial.lookup(operand);
+      partial[result] = terms;
     }
+    if (isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp, dist::SliceOp>(op))
+      followCollective(&op);
   }
 }
 
 ValueShape ValueShapes::of(Value value) const {
-  return {cast<RankedTensorType>(value.getType()), splits.lookup(value)};
+  return {cast<RankedTensorType>(value.getType()), splits.lookup(value), partial.lookup(value)};
 }
 
-ValueShape ValueShapes::partsOf(RankedTensorType part, int64_t parts, ArrayRef<int64_t> split) const {
+ValueShape ValueShapes::partsOf(RankedTensorType part, int64_t parts, const ValueShape &whole) const {
   SmallVector<int64_t> sizes = {parts}, axes = {0};
   SmallVector<StringAttr> names = {StringAttr::get(part.getContext(), partDim)};
   llvm::append_range(sizes, part.getShape());
   llvm::append_range(names, dimNames(part));
-  llvm::append_range(axes, split);
-  return {namedTensor(sizes, names, part.getElementType()), axes};
+  llvm::append_range(axes, whole.split);
+  return {namedTensor(sizes, names, part.getElementType()), axes, whole.partial};
 }
 
 void ValueShapes::set(StringRef name, ValueShape shape) {
@@ -146,16 +203,18 @@ DictionaryAttr ValueShapes::all() const {
   SmallVector<NamedAttribute> entries;
   for (const auto &[name, shape] : shapes)
     entries.push_back(b.getNamedAttr(
-        name, b.getArrayAttr({TypeAttr::get(shape.tensor), b.getDenseI64ArrayAttr(shape.split)})));
+        name, b.getArrayAttr({TypeAttr::get(shape.tensor), b.getDenseI64ArrayAttr(shape.split),
+                              b.getI64IntegerAttr(shape.partial)})));
   return b.getDictionaryAttr(entries);
 }
 
 std::optional<ValueShape> shapeIn(DictionaryAttr shapes, StringAttr value) {
-  auto pair = shapes ? shapes.getAs<ArrayAttr>(value) : ArrayAttr();
-  if (!pair)
+  auto parts = shapes ? shapes.getAs<ArrayAttr>(value) : ArrayAttr();
+  if (!parts)
     return std::nullopt;
-  return ValueShape{cast<RankedTensorType>(cast<TypeAttr>(pair[0]).getValue()),
-                    SmallVector<int64_t>(cast<DenseI64ArrayAttr>(pair[1]).asArrayRef())};
+  return ValueShape{cast<RankedTensorType>(cast<TypeAttr>(parts[0]).getValue()),
+                    SmallVector<int64_t>(cast<DenseI64ArrayAttr>(parts[1]).asArrayRef()),
+                    cast<IntegerAttr>(parts[2]).getInt()};
 }
 
 } // namespace espalier::codegen

@@ -15,16 +15,24 @@ namespace espalier::codegen {
 /// The dimension of parts that lie one behind the other.
 inline constexpr llvm::StringLiteral partDim = "part";
 
-/// A tensor on one device, and for each dimension the axes over which it lies in parts, as the plan's bits.
+/// A tensor on one device, for each dimension the axes over which it lies in parts, and those over which devices hold
+/// terms of it, as the plan's bits.
 struct ValueShape {
   mlir::RankedTensorType tensor;
   llvm::SmallVector<int64_t> split;
+  int64_t partial = 0;
 };
 
-/// The program's attribute that holds the shapes of its values: by name an array of the tensor's type and its splits.
+/// The program's attribute that holds the shapes of its values: by name an array of the tensor's type, its splits and
+/// the axes of its terms.
 inline constexpr llvm::StringLiteral shapesName = "exec.shapes";
 /// The shape of a value in it; nothing where it is not there.
 std::optional<ValueShape> shapeIn(mlir::DictionaryAttr shapes, mlir::StringAttr value);
+
+/// What the plan calls the value in a buffer of a program, whose own values have its name before theirs.
+std::string nameInPlan(llvm::StringRef program, exec::BufferAttr buffer);
+/// The kernel's attribute that lists the launches which it is compiled for: of each these names, by buffer.
+inline constexpr llvm::StringLiteral usesName = "exec.uses";
 
 /// Shapes of the values that functions hand to each other, by their names in the plan.
 using KeptShapes = std::map<std::string, ValueShape>;
@@ -39,10 +47,11 @@ public:
   /// An argument, which the plan calls `name`: by its dist.sharding, or as the function before left it.
   void addArgument(mlir::BlockArgument argument, llvm::StringRef name);
   /// Goes through the ops: a dimension lies as the operand's of that name and size does, and as collectives change it.
-  void follow();
+  /// What is summed over a dimension in parts leaves terms.
+  void follow() { follow(function.getBody().front()); }
   ValueShape of(mlir::Value value) const;
-  /// So many parts one behind the other, whose dimensions lie over `split`.
-  ValueShape partsOf(mlir::RankedTensorType part, int64_t parts, llvm::ArrayRef<int64_t> split) const;
+  /// So many parts one behind the other, of which each lies as `whole` does.
+  ValueShape partsOf(mlir::RankedTensorType part, int64_t parts, const ValueShape &whole) const;
 
   /// Says what the value called `name` is; the first word counts.
   void set(llvm::StringRef name, ValueShape shape);
@@ -51,6 +60,10 @@ public:
 
 private:
   using Splits = llvm::SmallVector<int64_t>;
+  void follow(mlir::Block &block);
+  void followFused(exec::FusedOp fused);
+  void followCollective(mlir::Operation *op);
+  int64_t lostAxes(mlir::Operation *op, mlir::Value result) const;
   void setSplits(mlir::Value value, Splits splits);
   int64_t splitOf(mlir::Operation *op, mlir::StringAttr name, int64_t size) const;
   int64_t nominalSplit(mlir::StringAttr name, int64_t size) const;
@@ -58,6 +71,7 @@ private:
   mlir::func::FuncOp function;
   KeptShapes &kept;
   llvm::DenseMap<mlir::Value, Splits> splits;
+  llvm::DenseMap<mlir::Value, int64_t> partial;
   std::map<std::pair<std::string, int64_t>, int64_t> seen; ///< by name and size
   std::map<std::string, ValueShape> shapes;
 };

@@ -117,6 +117,20 @@ std::optional<std::string> GivenFlags::value(const std::string &flag, const std:
   return values[0].text;
 }
 
+bool GivenFlags::isKnown(const std::string &flag) const {
+  auto found = given.find(flag);
+  return found != given.end() &&
+         std::ranges::all_of(found->second.values, [](const ShellWord &word) { return word.unknown.empty(); });
+}
+
+std::vector<std::string> GivenFlags::values(const std::string &flag, const std::string &effect) {
+  use(flag, effect);
+  std::vector<std::string> texts;
+  for (const ShellWord &word : given.at(flag).values)
+    texts.push_back(word.text);
+  return texts;
+}
+
 bool GivenFlags::haveOneValue(const std::string &one, const std::string &other) const {
   auto first = given.find(one), second = given.find(other);
   if (first == given.end() || second == given.end() || first->second.values.size() != 1 ||

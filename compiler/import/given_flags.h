@@ -25,11 +25,17 @@ public:
 
   bool isGiven(const std::string &flag) const { return given.count(flag) > 0; }
 
+  /// Whether it is given and no value of it is known to the shell alone.
+  bool isKnown(const std::string &flag) const;
+
   /// A flag without a value.
   bool isSet(const std::string &flag, const std::string &effect);
 
   /// The single value of a flag.
   std::optional<std::string> value(const std::string &flag, const std::string &effect);
+
+  /// All values of a flag that is known.
+  std::vector<std::string> values(const std::string &flag, const std::string &effect);
 
   /// Whether both flags are given, with the same single value: what only the shell knows of it is the same, too.
   bool haveOneValue(const std::string &one, const std::string &other) const;

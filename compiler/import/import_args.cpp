@@ -15,6 +15,7 @@
 #include <numeric>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 namespace espalier {
 
@@ -33,9 +34,16 @@ public:
     writeStart(given, yaml);
     writeParallel();
     writeModel();
+    writeData(given, yaml, endOfDocument());
     writeOptimizer();
+    std::string line = startLine(given, globalBatch, microBatches);
     given.reportRest();
     result.yaml = yaml.text();
+    if (!line.empty())
+      result.yaml =
+          fmt::format("# The script's run, once this file is compiled to RUN.plan; --resume goes on with it:\n"
+                      "#   {}\n{}",
+                      line, result.yaml);
   }
 
 private:
@@ -120,6 +128,7 @@ private:
                   fmt::format("global batch {} is not a multiple of micro-batch size {} · dp {}", batch, micro, dp));
     int64_t batches = std::max<int64_t>(1, batch / (micro * dp));
     globalBatch = batch;
+    microBatches = batches;
     put("runner_config.batch_size", fmt::format("{}", micro), "--micro-batch-size");
     put("runner_config.gradient_accumulation_steps", fmt::format("{}", pp == 1 ? batches : 1), "--global-batch-size");
     put("parallel.parallel_mode", "1");
@@ -394,12 +403,35 @@ private:
     if (stated)
       return *stated + (tokenizer == "NullTokenizer" ? 1 : 0); // and the end of a document
     if (!tokenizer || tokenizer == "GPT2BPETokenizer")
-      return 50257;
+      return vocabularyFile() ? vocabularyFile()->ids : 50257;
     if (tokenizer == "Llama2Tokenizer")
       return 32000;
     given.error("--tokenizer-type",
                 fmt::format("how many ids {} has stands in its files; give --vocab-size", *tokenizer));
     return 1;
+  }
+
+  /// What the script's own vocab.json says of GPT-2's tokenizer; nothing where it is not here.
+  const std::optional<ScriptVocabulary> &vocabularyFile() {
+    if (std::exchange(looksForVocabulary, false) && options.readVocabulary && given.isKnown("--vocab-file")) {
+      std::vector<std::string> files = given.values("--vocab-file", "model.model_config.vocab_size");
+      if (files.size() == 1)
+        ownVocabulary = options.readVocabulary(files[0]);
+      if (ownVocabulary && ownVocabulary->ids == 0)
+        given.error("--vocab-file", fmt::format("{} is no vocab.json: an object of tokens and their ids", files[0]));
+    }
+    return ownVocabulary;
+  }
+
+  /// The token behind a document, where the tokenizer says which.
+  std::optional<int64_t> endOfDocument() {
+    std::string tokenizer =
+        given.value("--tokenizer-type", "model.model_config.vocab_size").value_or("GPT2BPETokenizer");
+    if (tokenizer == "GPT2BPETokenizer")
+      return vocabularyFile() ? vocabularyFile()->endOfDocument : 50256;
+    if (tokenizer == "NullTokenizer" && given.isGiven("--vocab-size"))
+      return vocabulary() - 1;
+    return tokenizer == "Llama2Tokenizer" ? std::optional<int64_t>(2) : std::nullopt;
   }
 
   void writeOptimizer() {
@@ -468,10 +500,12 @@ private:
   ImportedArgs &result;
   RunFileWriter yaml;
   GivenFlags given;
-  int64_t devices = 0, layers = 0, globalBatch = 1;
+  int64_t devices = 0, layers = 0, globalBatch = 1, microBatches = 1;
   int64_t chunks = 1; ///< of each stage
   std::string dtype;
   bool statesDType = true, isFullySharded = false, hasExperts = false, hasHeadNorms = false;
+  bool looksForVocabulary = true;
+  std::optional<ScriptVocabulary> ownVocabulary;
 };
 
 } // namespace

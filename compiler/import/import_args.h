@@ -3,16 +3,27 @@
 
 #include "compiler/import/diagnostics.h"
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace espalier {
+
+/// What a tokenizer's vocab.json says. No ids: the file is there and is none.
+struct ScriptVocabulary {
+  int64_t ids = 0;
+  std::optional<int64_t> endOfDocument;
+};
 
 struct ArgsOptions {
   std::string cluster; ///< NAME:HOSTSxDEVICES, or NAME where the launcher states the devices
   std::string base;    ///< run file whose keys hold where the flags say nothing, as written into base_config
   /// Of the base: devices of its cluster, layers of its model. 0: no base.
   int64_t baseDevices = 0, baseLayers = 0;
+  /// Reads a vocab.json; nothing where the file is not here. Null: no file is looked at.
+  std::function<std::optional<ScriptVocabulary>(const std::string &file)> readVocabulary;
 };
 
 /// What became of one flag.

@@ -55,6 +55,8 @@ public:
       number(*host, "bandwidth", cluster.hostBandwidth);
       count(*host, "devices_per_link", cluster.devicesPerHostLink);
     }
+    if (const YamlNode *measured = child(map, "matmul_algorithms"))
+      algorithms(*measured, cluster.matmulAlgorithms);
   }
 
 private:
@@ -78,6 +80,28 @@ private:
                                                isBytes ? "size such as 80GB, at most 1048576TB" : "positive number",
                                                flowText(*node)));
     target = std::max(target, 1.0); // reported: not once more as missing
+  }
+
+  void algorithms(const YamlNode &map, MatmulAlgorithms &target) {
+    const YamlNode *library = map.find("library"), *products = map.find("products");
+    if (!library || !products || !products->isSequence()) {
+      diagnostics.error(map.where, "matmul_algorithms needs a library and a list of products, as `espalier calibrate "
+                                   "--target cuda --plan` writes them");
+      return;
+    }
+    target.library = library->text;
+    for (const YamlPtr &row : products->items) {
+      const YamlNode *product = row->find("product"), *algorithm = row->find("algorithm");
+      bool isRow = product && algorithm && row->entries.size() == 2;
+      bool isHex = isRow && !algorithm->text.empty() && algorithm->text.size() % 2 == 0 &&
+                   algorithm->text.find_first_not_of("0123456789abcdef") == std::string::npos;
+      if (!isHex)
+        diagnostics.error(row->where, fmt::format("a product needs `product` and `algorithm`, bytes in pairs of the digits "
+                                                  "0 to f, got {}",
+                                                  flowText(*row)));
+      else if (!target.products.emplace(product->text, algorithm->text).second)
+        diagnostics.error(row->where, fmt::format("the product '{}' has an algorithm already", product->text));
+    }
   }
 
   void share(const YamlNode &map, const char *key, double &target, const char *whole) {
@@ -342,6 +366,21 @@ std::optional<ClusterConfig> readClusterFile(const std::string &name, DType comp
     if (value <= 0)
       diagnostics.error(root->where, fmt::format("cluster '{}' has no {}", cluster.name, key));
   return cluster;
+}
+
+std::string productName(const rt::pb::Plan &plan, const rt::pb::LibraryCall &call) {
+  auto matrix = [&](int buffer, int64_t rows, int64_t columns, bool isTransposed) {
+    const rt::pb::Value &value = plan.values(static_cast<int>(call.buffers(buffer).value()));
+    if (isTransposed)
+      std::swap(rows, columns);
+    return fmt::format("{} [{}, {}]{}", rt::pb::DataType_Name(value.type()), rows, columns, isTransposed ? "'" : "");
+  };
+  int64_t m = call.sizes(0), n = call.sizes(1), k = call.sizes(2), batch = call.sizes(3);
+  const rt::pb::Value &result = plan.values(static_cast<int>(call.buffers(2).value()));
+  return fmt::format("{}{} by {} to {}{}", batch == 1 ? "" : fmt::format("{} x ", batch),
+                     matrix(0, m, k, call.transpose_a()), matrix(1, k, n, call.transpose_b()),
+                     rt::pb::DataType_Name(result.type()),
+                     call.epilogue() == rt::pb::LibraryCall::BIAS ? ", bias" : "");
 }
 
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders) {

@@ -55,6 +55,12 @@ struct LossScaleConfig {
   int64_t window = 1000;
 };
 
+/// Algorithms of cuBLASLt that were measured to be the fastest.
+struct MatmulAlgorithms {
+  std::string library;                         ///< whose they are: "cuBLASLt 13.1.0 on sm_90"
+  std::map<std::string, std::string> products; ///< by productName(): its bytes, in hexadecimal digits
+};
+
 /// Devices the plan is made for. At most 12 constants of the devices and the links between them (the peak counts once:
 /// that of the compute dtype), and up to 3 of the host; each with its source in the YAML file.
 struct ClusterConfig {
@@ -76,6 +82,7 @@ struct ClusterConfig {
   /// Bytes of a host, and bytes/s per direction of a link to it that `devicesPerHostLink` share; 0 where not known.
   double hostMemoryBytes = 0, hostBandwidth = 0;
   int devicesPerHostLink = 1;
+  MatmulAlgorithms matmulAlgorithms; ///< may be empty
   int devices() const { return hosts * devicesPerHost; }
 };
 

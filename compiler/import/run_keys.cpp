@@ -265,6 +265,8 @@ constexpr Row parallelKeys[] = {
     {"cluster.host.memory_bytes", T::Bytes, used, "memory of a host; its devices have equal shares"},
     {"cluster.host.bandwidth", T::Number, used, "bytes/s of a link between devices and host memory, per direction"},
     {"cluster.host.devices_per_link", T::Count, used, "devices that share such a link"},
+    {"cluster.matmul_algorithms.library", T::String, used, "the library and device that `calibrate --plan` measured"},
+    {"cluster.matmul_algorithms.products", T::List, used, "its fastest algorithm of each product: {product, algorithm}"},
 };
 
 // Rows of train_dataset; eval_dataset takes the same keys, and both `_task` sections repeat the

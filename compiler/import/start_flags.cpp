@@ -1,6 +1,33 @@
 #include "compiler/import/start_flags.h"
 
+#include <algorithm>
+#include <fmt/format.h>
+#include <utility>
+
 namespace espalier {
+
+namespace {
+
+/// Whether the script says one value of a flag; where further words follow, as behind a last flag, it is left out.
+bool isStated(const GivenFlags &given, const std::string &flag) {
+  return given.isKnown(flag) && given.haveOneValue(flag, flag);
+}
+
+constexpr int64_t mostCount = 1000000000000; // of a flag, and of micro-batches
+
+/// As a shell reads it. A word that would end the line is none.
+std::optional<std::string> shellWord(std::string word) {
+  constexpr const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./";
+  if (word.find_first_of("\r\n") != std::string::npos)
+    return std::nullopt;
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos)
+    return word;
+  for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
+    word.replace(at, 1, "'\\''");
+  return "'" + word + "'";
+}
+
+} // namespace
 
 void writeStart(GivenFlags &given, RunFileWriter &yaml) {
   bool evaluates = given.isSet("--skip-train", "run_mode"), finetunes = given.isSet("--finetune", "run_mode");
@@ -11,6 +38,8 @@ void writeStart(GivenFlags &given, RunFileWriter &yaml) {
   std::optional<std::string> from;
   if (!isOwn)
     from = given.value("--load", "load_checkpoint");
+  else if (given.isKnown("--load"))
+    given.values("--load", "`espalier run --resume`, once there is a checkpoint");
   if (evaluates)
     yaml.put("run_mode", "eval", "--skip-train");
   else if (finetunes)
@@ -22,6 +51,51 @@ void writeStart(GivenFlags &given, RunFileWriter &yaml) {
   yaml.put("load_checkpoint", quotedYaml(*from), "--load");
   if (!evaluates && !finetunes && !isWithoutState)
     yaml.put("resume_training", "True", "--load");
+}
+
+void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> endOfDocument) {
+  const std::string section = "train_dataset.data_loader.config.";
+  std::vector<std::string> paths;
+  if (given.isKnown("--data-path"))
+    paths = given.values("--data-path", section + "data_path");
+  else if (given.isSet("--mock-data", section + "data_path"))
+    paths = {"mock"};
+  for (std::string &path : paths)
+    path = quotedYaml(path);
+  if (!paths.empty())
+    yaml.put(section + "data_path", fmt::format("[{}]", fmt::join(paths, ", ")), "--data-path");
+  if (isStated(given, "--split"))
+    if (std::optional<std::string> split = given.value("--split", section + "split"))
+      yaml.put(section + "split", quotedYaml(*split), "--split");
+  for (auto [flag, key] :
+       {std::pair("--eod-mask-loss", "eod_mask_loss"), {"--reset-position-ids", "reset_position_ids"}})
+    if (endOfDocument && given.isSet(flag, section + key)) {
+      yaml.put(section + "eod", fmt::format("{}", *endOfDocument));
+      yaml.put(section + key, "True", flag);
+    }
+}
+
+std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatches) {
+  if (given.isGiven("--skip-train"))
+    return "";
+  std::string words;
+  auto add = [&](const char *flag, const char *option, int64_t times, int64_t parts) {
+    const std::string effect = fmt::format("`espalier run {}`", option);
+    if (!isStated(given, flag) || given.value(flag, effect) == "0") // never
+      return;
+    if (std::optional<int64_t> count = given.count(flag, effect))
+      words += fmt::format(" {} {}", option, std::clamp<int64_t>(*count / parts, 1, mostCount / times) * times);
+  };
+  add("--train-iters", "--steps", 1, 1);
+  add("--train-samples", "--steps", 1, globalBatch);
+  if (isStated(given, "--save"))
+    if (std::optional<std::string> folder = given.value("--save", "`espalier run --checkpoint`"))
+      if (std::optional<std::string> word = shellWord(*folder))
+        words += " --checkpoint " + *word;
+  add("--save-interval", "--save-every", 1, 1);
+  add("--eval-interval", "--eval-every", 1, 1);
+  add("--eval-iters", "--eval-batches", microBatches, 1); // of each replica
+  return words.empty() ? "" : "espalier run RUN.plan" + words;
 }
 
 } // namespace espalier

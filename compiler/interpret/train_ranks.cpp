@@ -17,7 +17,9 @@ namespace espalier {
 namespace {
 
 /// One call of a stage and the stores of its values. Parameters, accumulators and moments are flat, bucket by bucket as
-/// in the regions of the run plan, so that the optimizer's shares are ranges of them.
+/// in the regions of the run plan, so that the optimizer's shares are ranges of them. Under ZeRO 2 the accumulator is the
+/// rank's share, and what the calls of one micro-batch add to is whole; under ZeRO 3 parameters are the share, and whole
+/// while a call reads them.
 struct LayerState {
   LayerCall call;
   const SegmentLayout *segment = nullptr;
@@ -65,9 +67,9 @@ public:
         if (llvm::Error error = isForward ? forward(action) : waits ? weight(action) : backward(action))
           return error;
         bool isLast = action.kind == (table.splitsBackward ? planner::ActionKind::Weight : planner::ActionKind::Backward);
-        for (LayerState &layer : layersOf(action.chunk))
-          if (isLast)
-            layer.saved.erase(action.microBatch);
+        if (isLast)
+          if (llvm::Error error = endMicroBatch(action))
+            return error;
       }
       if (llvm::Error error = finishStep(step))
         return error;
@@ -157,11 +159,15 @@ private:
       for (double &value : parameters)
         value = roundToElement(storedType(), value);
       auto [first, end] = ownPart(bucket);
+      if (bucket.wholeStoredOffset)
+        parameters.assign(parameters.begin() + first, parameters.begin() + end);
+      if (bucket.wholeGradientOffset)
+        layer.stores["whole accumulator/" + bucket.name].assign(bucket.elements, 0.0);
       layer.stores["state/" + bucket.name + ".master"].assign(master.begin() + first, master.begin() + end);
       layer.stores["state/" + bucket.name + ".moment1"].assign(bucket.partElements, 0.0);
       layer.stores["state/" + bucket.name + ".moment2"].assign(bucket.partElements, 0.0);
       layer.stores["parameter/" + bucket.name] = std::move(parameters);
-      layer.stores["accumulator/" + bucket.name].assign(bucket.elements, 0.0);
+      layer.stores["accumulator/" + bucket.name].assign(bucket.gradientElements(), 0.0);
     }
   }
 
@@ -181,13 +187,34 @@ private:
   /// The store behind a parameter-like argument, and where the argument's part of it begins. `name` is a parameter's, a
   /// bucket's or that of a part of a bucket's state.
   std::pair<std::vector<double> *, int64_t> store(LayerState &layer, const std::string &role, const std::string &name) {
-    if (role == "state")
-      return {&layer.stores.at("state/" + name), 0};
+    if (role == "state" || role == "scattered")
+      return {&layer.stores.at(role + "/" + name), 0};
     bool isBucket = StringRef(name).contains('.');
     const SegmentParameter *parameter = isBucket ? nullptr : &layer.segment->parameter(name);
     const SegmentBucket &bucket = isBucket ? layer.segment->bucket(name) : layer.segment->bucketOf(*parameter);
-    LayerState &owner = bucket.isTiedHere ? *layer.tiedOwner : layer;
-    return {&owner.stores.at(role + "/" + bucket.name), isBucket ? ownPart(bucket).first : parameter->first};
+    bool isPart = bool(role == "parameter" ? bucket.wholeStoredOffset : bucket.wholeGradientOffset);
+    std::string key = (isPart && !isBucket ? "whole " : "") + role + "/" + bucket.name;
+    return {&ownerOf(layer, bucket).stores.at(key), !isBucket ? parameter->first : isPart ? 0 : ownPart(bucket).first};
+  }
+
+  /// The layer of this stage that has the storage of a layer's bucket.
+  static LayerState &ownerOf(LayerState &layer, const SegmentBucket &bucket) {
+    return bucket.isTiedHere ? *layer.tiedOwner : layer;
+  }
+
+  /// Runs a phase of a layer with whole parameters.
+  llvm::Error callWhole(LayerState &layer, const std::string &phase, int64_t microBatch, Tensor &stream) {
+    for (const SegmentBucket &bucket : layer.segment->buckets) {
+      std::map<std::string, std::vector<double>> &stores = ownerOf(layer, bucket).stores;
+      if (bucket.wholeStoredOffset)
+        if (llvm::Error error = gather(bucket, stores.at("parameter/" + bucket.name), stores["whole parameter/" + bucket.name]))
+          return error;
+    }
+    if (llvm::Error error = call(layer, phase, microBatch, stream))
+      return error;
+    for (const SegmentBucket &bucket : layer.segment->buckets)
+      ownerOf(layer, bucket).stores.erase("whole parameter/" + bucket.name);
+    return llvm::Error::success();
   }
 
   /// Runs a phase of a layer: arguments are found and results are put back by role and name.
@@ -285,7 +312,7 @@ private:
     }
     for (LayerState &layer : layersOf(action.chunk)) {
       layer.saved[action.microBatch]["stream"] = stream;
-      if (llvm::Error error = call(layer, layer.call.policy + ".forward", action.microBatch, stream))
+      if (llvm::Error error = callWhole(layer, layer.call.policy + ".forward", action.microBatch, stream))
         return error;
     }
     if (here + 1 < modelChunks())
@@ -303,7 +330,7 @@ private:
       cotangent = std::move(*received);
     }
     for (LayerState &layer : llvm::reverse(layersOf(action.chunk)))
-      if (llvm::Error error = call(layer, layer.call.policy + ".backward", action.microBatch, cotangent))
+      if (llvm::Error error = callWhole(layer, layer.call.policy + ".backward", action.microBatch, cotangent))
         return error;
     if (here > 0)
       send(here, here - 1, action.microBatch, std::move(cotangent));
@@ -315,8 +342,43 @@ private:
     Tensor none;
     for (LayerState &layer : llvm::reverse(layersOf(action.chunk)))
       if (std::string phase = layer.call.policy + ".weight"; module.lookupSymbol(layer.call.kind + "." + phase))
-        if (llvm::Error error = call(layer, phase, action.microBatch, none))
+        if (llvm::Error error = callWhole(layer, phase, action.microBatch, none))
           return error;
+    return llvm::Error::success();
+  }
+
+  /// Nothing reads what the layers of a chunk have saved any more; under ZeRO 2 each rank adds its share of what all have
+  /// made of a gradient.
+  llvm::Error endMicroBatch(const planner::Action &action) {
+    Tensor none;
+    for (LayerState &layer : layersOf(action.chunk)) {
+      layer.saved.erase(action.microBatch);
+      for (const SegmentBucket &bucket : layer.segment->buckets)
+        if (bucket.wholeGradientOffset && !bucket.isTiedHere)
+          if (llvm::Error error = scatter(layer, bucket))
+            return error;
+      if (module.lookupSymbol(layer.call.kind + ".add"))
+        if (llvm::Error error = call(layer, "add", action.microBatch, none))
+          return error;
+    }
+    return llvm::Error::success();
+  }
+
+  /// This rank's share of the sum of all ranks' gradients of one micro-batch.
+  llvm::Error scatter(LayerState &layer, const SegmentBucket &bucket) {
+    std::vector<double> &whole = layer.stores.at("whole accumulator/" + bucket.name);
+    auto parts = exchange(bucket, bucket.shareAxes, {}, "scatter", whole);
+    if (!parts)
+      return parts.takeError();
+    auto [first, end] = ownPart(bucket);
+    std::vector<double> &share = layer.stores["scattered/" + bucket.name];
+    share.assign(bucket.partElements, 0.0);
+    for (const auto &part : *parts)
+      for (int64_t i = first; i < end; ++i)
+        share[i - first] += part->values[i];
+    for (double &value : share)
+      value = roundToElement(Builder(module.getContext()).getF32Type(), value);
+    std::ranges::fill(whole, 0.0);
     return llvm::Error::success();
   }
 
@@ -365,15 +427,20 @@ private:
         Tensor(type, std::move(values)));
   }
 
-  /// Over the stages that hold it and the bucket's axes. Shares of others are summed too: nothing reads them.
+  /// Over the stages that hold it and the bucket's axes, but for those that were summed by micro-batch. Shares of others
+  /// are summed too: nothing reads them.
   llvm::Error sumGradients() {
     Type f32 = Builder(module.getContext()).getF32Type();
     for (LayerState &layer : layers)
       for (const SegmentBucket &bucket : layer.segment->buckets) {
-        if (bucket.isTiedHere || (bucket.partialAxes.empty() && bucket.holders.empty()))
+        Axes axes = bucket.partialAxes;
+        llvm::erase_if(axes, [&](StringAttr axis) {
+          return bucket.wholeGradientOffset && llvm::is_contained(bucket.shareAxes, axis);
+        });
+        if (bucket.isTiedHere || (axes.empty() && bucket.holders.empty()))
           continue;
         std::vector<double> &values = layer.stores.at("accumulator/" + bucket.name);
-        auto parts = exchange(bucket, bucket.partialAxes, bucket.holders, "sum", values);
+        auto parts = exchange(bucket, axes, bucket.holders, "sum", values);
         if (!parts)
           return parts.takeError();
         for (size_t i = 0; i < values.size(); ++i) {
@@ -386,20 +453,27 @@ private:
     return llvm::Error::success();
   }
 
+  /// The shares of a bucket, one behind the other.
+  llvm::Error gather(const SegmentBucket &bucket, std::vector<double> share, std::vector<double> &whole) {
+    auto parts = exchange(bucket, bucket.shareAxes, {}, "gather", std::move(share));
+    if (!parts)
+      return parts.takeError();
+    whole.clear();
+    for (const auto &part : *parts)
+      whole.insert(whole.end(), part->values.begin(), part->values.end());
+    return llvm::Error::success();
+  }
+
   /// Each rank's share of the updated parameters.
   llvm::Error gatherParameters() {
     for (LayerState &layer : layers)
       for (const SegmentBucket &bucket : layer.segment->buckets) {
-        if (bucket.isTiedHere || bucket.shareAxes.empty())
+        if (bucket.isTiedHere || bucket.shareAxes.empty() || bucket.wholeStoredOffset)
           continue;
         std::vector<double> &values = layer.stores.at("parameter/" + bucket.name);
         auto [first, end] = ownPart(bucket);
-        auto parts = exchange(bucket, bucket.shareAxes, {}, "gather", {values.begin() + first, values.begin() + end});
-        if (!parts)
-          return parts.takeError();
-        auto next = values.begin();
-        for (const auto &part : *parts)
-          next = std::copy(part->values.begin(), part->values.end(), next);
+        if (llvm::Error error = gather(bucket, {values.begin() + first, values.begin() + end}, values))
+          return error;
       }
     return llvm::Error::success();
   }
@@ -446,7 +520,7 @@ private:
         forEachElement(parameter, [&, first = first, end = end](int64_t flat, int64_t index) {
           int64_t element = parameter.first + flat;
           if (index >= 0 && element >= first && element < end)
-            whole[index] = local[element] / tokens;
+            whole[index] = local[element - (bucket.wholeGradientOffset ? first : 0)] / tokens;
         });
       }
   }

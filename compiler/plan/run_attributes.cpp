@@ -97,6 +97,14 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   module->setAttr("model.plan", b.getStringAttr(planner::describePlan(plan)));
   module->setAttr("exec.plan", planAttribute(b, plan));
   module->setAttr("exec.optimizer", optimizerAttribute(b, run));
+  if (const MatmulAlgorithms &measured = run.cluster.matmulAlgorithms; !measured.products.empty()) {
+    SmallVector<NamedAttribute> products;
+    for (const auto &[product, algorithm] : measured.products)
+      products.push_back(b.getNamedAttr(product, b.getStringAttr(algorithm)));
+    module->setAttr("exec.matmul_algorithms",
+                    b.getDictionaryAttr({b.getNamedAttr("library", b.getStringAttr(measured.library)),
+                                         b.getNamedAttr("products", b.getDictionaryAttr(products))}));
+  }
   if (run.runMode == "predict")
     module->setAttr("exec.generation", b.getUnitAttr());
   if (run.runMode == "eval")

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <thread>
 
@@ -178,6 +179,14 @@ void MpiCommunicator::fail(std::string message, bool isEcho) {
 
 MpiWorld::MpiWorld(const World *host) : session(std::make_unique<Session>(host)) {}
 MpiWorld::~MpiWorld() = default;
+
+void MpiWorld::endAll(int status) {
+  MpiLibrary library;
+  int level = 0;
+  library.check(library.initThread(nullptr, nullptr, MpiLibrary::serialized, &level), "a beginning");
+  library.abortAll(library.world, status);
+  std::abort();
+}
 
 int MpiWorld::rank() const { return session->rank; }
 int MpiWorld::ranks() const { return session->ranks; }

@@ -19,6 +19,10 @@ public:
   /// Waits for all ranks to come here; after a stop not for long.
   ~MpiWorld();
 
+  /// In place of the constructor where this rank cannot take part: ends all processes that were started, this one too,
+  /// as the others would wait for it in theirs. Throws as the constructor does.
+  [[noreturn]] static void endAll(int status);
+
   int rank() const;
   int ranks() const;
 

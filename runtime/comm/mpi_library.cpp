@@ -25,6 +25,7 @@ MpiLibrary::MpiLibrary(std::string name) {
   resolve(initThread, "MPI_Init_thread");
   resolve(initialized, "MPI_Initialized");
   resolve(finalize, "MPI_Finalize");
+  resolve(abortAll, "MPI_Abort");
   resolve(commRank, "MPI_Comm_rank");
   resolve(commSize, "MPI_Comm_size");
   resolve(commDuplicate, "MPI_Comm_dup");

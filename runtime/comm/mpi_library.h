@@ -25,6 +25,7 @@ struct MpiLibrary {
   int (*initThread)(int *, char ***, int, int *);
   int (*initialized)(int *);
   int (*finalize)();
+  int (*abortAll)(Handle, int); ///< does not return
   int (*commRank)(Handle, int *);
   int (*commSize)(Handle, int *);
   int (*commDuplicate)(Handle, Handle *);

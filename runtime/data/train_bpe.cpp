@@ -175,6 +175,20 @@ void WordCounts::add(std::string_view text) {
 
 TrainedBpe trainBpe(const WordCounts &words, const TrainBpeOptions &options) { return Trainer(words, options).run(); }
 
+std::string toVocabJson(const TrainedBpe &trained) {
+  std::string text;
+  for (size_t id = 0; id < trained.tokens.size(); ++id)
+    text += fmt::format("{}{}: {}", id == 0 ? "{" : ", ", nlohmann::json(trained.tokens[id]).dump(), id);
+  return text + "}\n";
+}
+
+std::string toMergeLines(const TrainedBpe &trained) {
+  std::string text = "#version: 0.2\n";
+  for (auto [left, right] : trained.merges)
+    text += trained.tokens[left] + " " + trained.tokens[right] + "\n";
+  return text;
+}
+
 std::string toTokenizerJson(const TrainedBpe &trained) {
   using Json = nlohmann::ordered_json;
   Json byteLevel = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};

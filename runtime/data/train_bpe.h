@@ -46,4 +46,8 @@ TrainedBpe trainBpe(const WordCounts &words, const TrainBpeOptions &options);
 /// The tokenizer.json of the result, byte for byte what HF's tokenizers saves.
 std::string toTokenizerJson(const TrainedBpe &trained);
 
+/// The same in GPT-2's two files, vocab.json and merges.txt.
+std::string toVocabJson(const TrainedBpe &trained);
+std::string toMergeLines(const TrainedBpe &trained);
+
 } // namespace espalier::rt

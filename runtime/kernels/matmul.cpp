@@ -3,6 +3,7 @@
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace espalier::rt {
 
@@ -76,7 +77,8 @@ public:
       reader.expect(3, c_);
       reader.holds(3, {n_}, bytesOf(c_));
     }
-    Tiling tiling = chooseTiling(m_, n_, k_, std::max<int64_t>(batch_, 1),
+    // Of experts in decoding perhaps one alone has tokens: its product is cut for all threads.
+    Tiling tiling = chooseTiling(m_, n_, k_, hasFewRows() ? 1 : std::max<int64_t>(batch_, 1),
                                  hasFewRows()         ? kLargestOfFewRows
                                  : c_ == Storage::F32 ? kLargest
                                                       : kLargestWithSums,
@@ -116,6 +118,8 @@ public:
     task.n = columns.end - columns.begin;
     task.k = k_;
     task.accumulate = arguments.adds;
+    if (batch_ > 1 && isZero(task))
+      return task.accumulate ? void() : clear(task);
     if (hasBias_)
       task.bias = static_cast<const char *>(arguments.buffers[3]) + columns.begin * bytesOf(c_);
     task.scratch = threadScratch;
@@ -124,6 +128,25 @@ public:
   }
 
 private:
+  /// Whether a holds zeros alone, as the rows of an expert without tokens do: b, its weights, is not read then. Ends
+  /// at the first other byte, so that it costs nothing where there are tokens.
+  static bool isZero(const cpu::GemmTask &task) {
+    int64_t lines = task.a.transposed ? task.k : task.m, width = task.a.transposed ? task.m : task.k;
+    auto bytes = static_cast<size_t>(width * bytesOf(task.a.storage));
+    for (int64_t line = 0; line < lines && bytes > 0; ++line) {
+      const char *row = static_cast<const char *>(task.a.data) + line * task.a.stride * bytesOf(task.a.storage);
+      if (row[0] != 0 || std::memcmp(row, row + 1, bytes - 1) != 0)
+        return false;
+    }
+    return true;
+  }
+
+  static void clear(const cpu::GemmTask &task) {
+    for (int64_t row = 0; row < task.m; ++row)
+      std::memset(static_cast<char *>(task.c.data) + row * task.c.stride * bytesOf(task.c.storage), 0,
+                  static_cast<size_t>(task.n * bytesOf(task.c.storage)));
+  }
+
   /// Of the product, not of a tile: how it is cut depends on the threads, its bits must not.
   bool hasFewRows() const { return m_ <= kLargestOfFewRows.rows; }
 

@@ -43,7 +43,9 @@ Json jsonOf(const Member &member) {
           {"ranks", member.ranks},
           {"host", member.host},
           {"pid", member.pid},
-          {"refusal", member.refusal}};
+          {"refusal", member.refusal},
+          {"process", member.process},
+          {"processes", member.processes}};
 }
 
 Member memberOf(const Json &json) {
@@ -51,11 +53,13 @@ Member memberOf(const Json &json) {
   try {
     Member member{json.at("plan").get<std::string>(), json.at("version").get<std::string>(),
                   json.at("ranks").get<std::vector<int>>(), json.at("host").get<std::string>(),
-                  json.at("pid").get<int64_t>(), json.at("refusal").get<std::string>()};
+                  json.at("pid").get<int64_t>(), json.at("refusal").get<std::string>(),
+                  json.at("process").get<int>(), json.at("processes").get<int>()};
     bool areRanks = std::ranges::all_of(member.ranks, [](int rank) { return rank >= 0 && rank < mostRanks; });
     bool areTexts = std::ranges::all_of(std::array{&member.host, &member.planHash, &member.refusal},
                                         [](const std::string *text) { return text->size() <= mostText; });
-    if (!areRanks || !areTexts)
+    bool isOneOfThem = member.process >= 0 && member.process < member.processes && member.processes <= mostRanks;
+    if (!areRanks || !areTexts || !isOneOfThem)
       throw FrameError("describes itself with impossible ranks or names");
     return member;
   } catch (const nlohmann::json::exception &) {
@@ -160,7 +164,7 @@ struct ControlServer::State {
   std::vector<Member> all; ///< this one first
   int world;
   std::set<int> ranks; ///< that have somebody
-  std::set<int> come;  ///< those of whoever said who it is, let in or not
+  std::set<int> come;  ///< the launchers that said who they are, let in or not
   std::map<int, Peer> peers;
   int next = 0;
 
@@ -215,7 +219,7 @@ struct ControlServer::State {
     Digest session = sessionKey(token, peer.nonce, clientNonce);
     peer.connection.opener.changeKey(session);
     peer.connection.sealer.emplace(session, Direction::ToClient);
-    come.insert(member.ranks.begin(), member.ranks.end());
+    come.insert(member.process);
     if (std::string why = whyNot(member); !why.empty()) {
       peer.connection.send({MessageKind::Refusal, why});
       peer.refused = member;
@@ -270,7 +274,7 @@ ControlServer::ControlServer(const Endpoint &endpoint, std::string token, Member
   state->listener = listenAt(endpoint);
   state->token = std::move(token);
   state->ranks.insert(own.ranks.begin(), own.ranks.end());
-  state->come = state->ranks;
+  state->come = {own.process};
   state->all.push_back(std::move(own));
   state->world = world;
 }
@@ -281,7 +285,7 @@ uint16_t ControlServer::port() const { return portOf(state->listener); }
 
 bool ControlServer::isComplete() const { return static_cast<int>(state->ranks.size()) == state->world; }
 
-bool ControlServer::haveAllCome() const { return static_cast<int>(state->come.size()) >= state->world; }
+bool ControlServer::haveAllCome() const { return static_cast<int>(state->come.size()) >= state->all.front().processes; }
 
 std::vector<Member> ControlServer::members() const { return state->all; }
 
@@ -318,6 +322,7 @@ void ControlServer::broadcast(const Message &message) {
 
 struct ControlClient::State {
   Connection connection;
+  bool isOver = false; ///< nothing will come any more
 };
 
 namespace {
@@ -397,16 +402,20 @@ void ControlClient::addHandles(std::vector<pollfd> &handles) const {
 std::vector<ControlEvent> ControlClient::poll(Milliseconds wait) {
   Connection &connection = state->connection;
   std::vector<ControlEvent> events;
-  if (connection.error.empty()) {
+  if (state->isOver) {
+    std::this_thread::sleep_for(wait);
+    return events;
+  }
+  if (connection.error.empty()) { // else last words may have come together with the answer to Join
     pollfd handle = connection.handle();
     ::poll(&handle, 1, static_cast<int>(wait.count()));
     connection.flush();
-    for (Message &message : connection.receive())
-      events.push_back({ControlEvent::Received, -1, std::move(message), {}, ""});
-    if (!connection.error.empty())
-      events.push_back({ControlEvent::Lost, -1, {}, {}, fmt::format("{} {}", connection.address, connection.error)});
-  } else {
-    std::this_thread::sleep_for(wait);
+  }
+  for (Message &message : connection.receive())
+    events.push_back({ControlEvent::Received, -1, std::move(message), {}, ""});
+  if (!connection.error.empty()) {
+    state->isOver = true;
+    events.push_back({ControlEvent::Lost, -1, {}, {}, fmt::format("{} {}", connection.address, connection.error)});
   }
   return events;
 }

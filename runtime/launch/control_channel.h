@@ -38,6 +38,7 @@ struct Member {
   std::string host;
   int64_t pid = 0;
   std::string refusal = ""; ///< why its ranks cannot run; empty where they can
+  int process = 0, processes = 1; ///< its number among the launchers of the run, known without a plan
   bool operator==(const Member &) const = default;
 };
 
@@ -61,7 +62,7 @@ class ControlServer {
 public:
   /// Listens on the endpoint's address alone (port 0: any free one). `own` is the first host's launcher itself: others
   /// must run its plan, with none of its ranks, all below `world`. Where `own` has a refusal nobody is let in: all are
-  /// told why. Throws ChannelError.
+  /// told why, and their ranks may be any. Throws ChannelError.
   ControlServer(const Endpoint &endpoint, std::string token, Member own, int world);
   ~ControlServer();
 
@@ -72,7 +73,7 @@ public:
   std::vector<ControlEvent> poll(Milliseconds wait);
   /// Whether every rank is somebody's.
   bool isComplete() const;
-  /// Whether every rank's launcher has come, let in or not.
+  /// Whether all launchers of the run have come, let in or not.
   bool haveAllCome() const;
   /// All members, this one first, then as they came.
   std::vector<Member> members() const;

@@ -75,6 +75,7 @@ void Launchers::open(const Meeting &meeting) {
       client = std::make_unique<ControlClient>(meeting.endpoint, meeting.token, own, meeting.joinTime);
       peers[-1].member.host = fmt::format("{}:{}", meeting.endpoint.host, meeting.endpoint.port);
       peers[-1].member.ranks = {0};
+      notices.post(joinedNotice, "");
       if (verdict.failure()) // its rank has failed meanwhile
         client->send({MessageKind::Failure, printFailure(*verdict.failure(), {})});
     }

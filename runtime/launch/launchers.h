@@ -29,6 +29,8 @@ struct Meeting {
 constexpr char staysHere = '.';
 /// Posted by the first launcher once it listens: "HOST:PORT".
 constexpr const char *channelNotice = ".channel";
+/// Posted by any other one once it has been let in.
+constexpr const char *joinedNotice = ".joined";
 
 class Launchers {
 public:

@@ -191,7 +191,7 @@ private:
   }
 
   void checkWorld(int world, const std::string &source) const {
-    if (world != plan.ranks)
+    if (plan.ranks != 0 && world != plan.ranks)
       throw LaunchError(fmt::format("{} says {} ranks, {} is a plan for {}: start {}, or compile for {} devices",
                                     source, world, plan.name, plan.ranks, plan.ranks, world));
   }
@@ -254,14 +254,15 @@ private:
 
   /// A process per host: its ranks are neighbours.
   void takeHost(int node, int nodes) {
-    if (plan.ranks % nodes != 0)
+    int ranks = plan.ranks != 0 ? plan.ranks : nodes;
+    if (ranks % nodes != 0)
       throw LaunchError(fmt::format("{} is a plan for {} ranks, which {} nodes cannot share equally; a rank table can "
                                     "say who has how many",
                                     plan.name, plan.ranks, nodes));
     found.node = node;
     found.nodes = nodes;
-    found.world = plan.ranks;
-    found.hostRanks = plan.ranks / nodes;
+    found.world = ranks;
+    found.hostRanks = ranks / nodes;
     found.ranks.resize(found.hostRanks);
     std::iota(found.ranks.begin(), found.ranks.end(), node * found.hostRanks);
     found.devices.resize(found.hostRanks);
@@ -413,6 +414,10 @@ Topology findTopology(const Environment &environment, const LaunchOptions &optio
                                   "HOST:{},... espalier run {}",
                                   plan.name, topology.nodes, plan.ranks, topology.hostRanks, plan.name));
   return topology;
+}
+
+Topology findMeeting(const Environment &environment, const LaunchOptions &options) {
+  return TopologyFinder(environment, options, {.ranks = 0}).find();
 }
 
 std::string describe(const Topology &topology) {

@@ -36,7 +36,7 @@ struct LaunchOptions {
 
 /// What the plan asks for.
 struct PlanNeeds {
-  int ranks = 1;
+  int ranks = 1; ///< 0: not known
   bool isCuda = false;
   std::string name; ///< its file, for errors
 };
@@ -65,10 +65,17 @@ struct Topology {
 
   bool isOneHost() const { return nodes == 1 && hostRanks == world; }
   bool isProcessPerRank() const { return launcher == Mpi || launcher == Torchrun || launcher == Slurm; }
+  /// How many processes were started, and which of them this one is.
+  int processes() const { return isProcessPerRank() ? world : nodes; }
+  int process() const { return isProcessPerRank() ? ranks.front() : node; }
 };
 
 /// The topology, or LaunchError. Whether the host has its devices is the back end's to say.
 Topology findTopology(const Environment &environment, const LaunchOptions &options, const PlanNeeds &plan);
+
+/// What is known of it without a plan: who meets whom and where. A process that has all ranks of its host counts as one
+/// rank. Throws LaunchError.
+Topology findMeeting(const Environment &environment, const LaunchOptions &options);
 
 /// Lines "world 8 (WORLD_SIZE of torchrun)" for people.
 std::string describe(const Topology &topology);

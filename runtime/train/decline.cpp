@@ -1,5 +1,6 @@
 #include "runtime/train/decline.h"
 
+#include "runtime/comm/mpi.h"
 #include "runtime/data/data_error.h"
 #include "runtime/launch/host_meeting.h"
 #include "runtime/status.h"
@@ -27,11 +28,13 @@ void declineHosts(const RunOptions &options, const Member &own) {
     server.poll(Milliseconds(100));
 }
 
-void decline(const RunOptions &options, const std::string &why) {
-  Member own = describeProcess(options.topology->ranks);
+void decline(const RunOptions &options, const std::string &why, int status) {
+  Member own = describeProcess(*options.topology);
   own.refusal = why.substr(0, 4000); // as much as others read
   try {
-    if (options.comm == Comm::hosts)
+    if (options.comm == Comm::mpi)
+      MpiWorld::endAll(status);
+    else if (options.comm == Comm::hosts)
       declineHosts(options, own);
     else
       HostMeeting(*options.topology, own, startTogether, options.stopSignal);
@@ -40,12 +43,13 @@ void decline(const RunOptions &options, const std::string &why) {
   }
 }
 
-/// Whether others wait for this process before ranks begin. Those of mpirun end with it.
+/// Whether others wait for this process before ranks begin. Those of mpirun end with it, those of srun wait in MPI.
 bool isAwaited(const RunOptions &options) {
   if (!options.topology)
     return false;
   bool hasNeighbours = options.comm == Comm::shm && !options.topology->meeting.empty();
-  return hasNeighbours || (options.comm == Comm::hosts && !options.topology->rendezvous.empty());
+  bool isInSlurm = options.comm == Comm::mpi && options.topology->launcher == Topology::Slurm;
+  return hasNeighbours || isInSlurm || (options.comm == Comm::hosts && !options.topology->rendezvous.empty());
 }
 
 } // namespace
@@ -64,7 +68,7 @@ void orDecline(const RunOptions &options, const std::function<void()> &work) {
       throw;
     printAtOnce(error);
     int status = Refusal::current().status;
-    decline(options, error.what());
+    decline(options, error.what(), status);
     throw ReportedElsewhere(status);
   }
 }

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <thread>
 #include <unistd.h>
 
 namespace espalier::rt {
@@ -22,7 +23,8 @@ namespace {
 constexpr size_t sharedBytes = size_t{1} << 16;
 constexpr const char *tokenNotice = ".token";
 
-/// The address and the token of the control channel, from rank 0's launcher to all others.
+/// The address and the token of the control channel, from rank 0's launcher to all others. Ranks begin only once their
+/// launchers hear each other: one that came later than a failure would find nobody, and take that for the failure.
 void tellChannel(ShmWorld &host, Agreement &agreement, int rank) {
   std::string mine;
   if (rank == 0)
@@ -34,6 +36,11 @@ void tellChannel(ShmWorld &host, Agreement &agreement, int rank) {
     return;
   host.notices().post(tokenNotice, told.substr(end + 1));
   host.notices().post(launch::channelNotice, told.substr(0, end));
+  while (!host.notices().find(launch::joinedNotice)) {
+    if (host.isStopped())
+      throw RankStopped();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 /// The life of one rank, in a process of its own: the status of that process.
@@ -72,7 +79,9 @@ std::optional<launch::Meeting> meetingOf(const Program &program, const RunOption
   bool isFirst = host.firstRank() == 0;
   if (!token || (!isFirst && !told))
     return std::nullopt;
-  launch::Meeting meeting{.own = memberOf(program, {host.firstRank()}), .world = program.mesh().ranks()};
+  launch::Topology own = options.topology.value_or(launch::Topology());
+  own.ranks = {host.firstRank()};
+  launch::Meeting meeting{.own = memberOf(program, own), .world = program.mesh().ranks()};
   meeting.isFirst = isFirst;
   std::string address;
   if (!isFirst)

@@ -35,14 +35,20 @@ void requireRecordsOnly(const RunOptions &options) {
                     "--comm local");
 }
 
-launch::Member describeProcess(const std::vector<int> &ranks) {
+launch::Member describeProcess(const launch::Topology &topology) {
   char name[256] = {};
-  return {.ranks = ranks, .host = gethostname(name, sizeof name - 1) == 0 ? name : "", .pid = getpid()};
+  launch::Member own;
+  own.ranks = topology.ranks;
+  own.host = gethostname(name, sizeof name - 1) == 0 ? name : "";
+  own.pid = getpid();
+  own.process = topology.process();
+  own.processes = topology.processes();
+  return own;
 }
 
-launch::Member memberOf(const Program &program, const std::vector<int> &ranks) {
+launch::Member memberOf(const Program &program, const launch::Topology &topology) {
   std::string bytes = planFileBytes(program.plan());
-  launch::Member own = describeProcess(ranks);
+  launch::Member own = describeProcess(topology);
   own.planHash = checksumText(std::as_bytes(std::span(bytes)));
   own.version = program.plan().compiler();
   return own;

@@ -18,9 +18,9 @@ void requireDevices(const Program &program, const RunOptions &options, std::span
 /// Throws PlanError for what processes cannot bring home.
 void requireRecordsOnly(const RunOptions &options);
 
-/// What a launcher of `ranks` says of itself to the others: who it is, and which plan it has.
-launch::Member describeProcess(const std::vector<int> &ranks);
-launch::Member memberOf(const Program &program, const std::vector<int> &ranks);
+/// What a launcher says of itself to the others: who it is, and which plan it has.
+launch::Member describeProcess(const launch::Topology &topology);
+launch::Member memberOf(const Program &program, const launch::Topology &topology);
 
 /// How long processes that were started apart wait for each other.
 constexpr launch::Milliseconds startTogether{60000};

@@ -92,7 +92,7 @@ HostsRun::HostsRun(const Program &program, const RunOptions &options)
 launch::Meeting HostsRun::meeting() const {
   launch::Meeting meeting{.endpoint = launch::parseEndpoint(topology.rendezvous),
                           .token = options.token,
-                          .own = memberOf(program, topology.ranks)};
+                          .own = memberOf(program, topology)};
   meeting.world = topology.world;
   meeting.isFirst = topology.ranks.front() == 0;
   meeting.joinTime = startTogether;

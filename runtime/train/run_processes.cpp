@@ -58,7 +58,7 @@ HostRun::HostRun(const Program &program, const RunOptions &options)
   });
   shareStopSignal();
   if (options.topology && !options.topology->meeting.empty())
-    meeting.emplace(*options.topology, memberOf(program, ranks), startTogether, options.stopSignal);
+    meeting.emplace(*options.topology, memberOf(program, *options.topology), startTogether, options.stopSignal);
   if (hasFirst())
     open();
   else

@@ -75,9 +75,6 @@ bool isSame(const pb::Affine &a, const pb::Affine &b);
 /// "constant: 3 layer: 256".
 std::string textOf(const pb::Affine &affine);
 
-/// Whether an operand has a row of sums per block of rows: what a column kernel writes as often as it iterates.
-bool isPartialSum(const pb::Kernel &kernel, int operand);
-
 /// What is wrong with a launch's sizes and scalars by the dims of its operands; empty where nothing is.
 std::string faultOfSpace(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch);
 /// The same for a library call, its transposition and its constants.

@@ -104,7 +104,7 @@ void FrontEnd::addCall(const pb::LibraryCall &call, Step &step) const {
     step.operands.push_back(values.operandOf(call.workspace(), Access::Write));
 }
 
-/// The norm is one call, or a kernel that squares and one behind it that adds the squares, and knows the weight.
+/// The norm is one call, or a kernel that squares and those behind it that add these squares, and know the weight.
 double FrontEnd::squareWeight(const pb::Subprogram &subprogram, int instruction) const {
   const pb::Instruction &source = subprogram.instructions(instruction);
   if (source.call().function() == pb::LibraryCall::SQUARED_NORM && source.has_call())
@@ -114,10 +114,18 @@ double FrontEnd::squareWeight(const pb::Subprogram &subprogram, int instruction)
   };
   if (!source.has_launch() || kernelOf(instruction).shape() != "square_blocks")
     return 0;
-  for (int i = instruction + 1; i < subprogram.instructions_size(); ++i)
-    if (subprogram.instructions(i).has_launch() && kernelOf(i).shape() == "add_squares")
-      return kernelOf(i).norm_weight();
-  return 0;
+  uint32_t squares = source.launch().buffers(1).value();
+  double weight = 0;
+  for (int i = instruction + 1; i < subprogram.instructions_size(); ++i) {
+    if (!subprogram.instructions(i).has_launch())
+      continue;
+    const pb::Launch &launch = subprogram.instructions(i).launch();
+    if (kernelOf(i).shape() == "square_blocks" && launch.buffers(1).value() == squares)
+      break;
+    if (kernelOf(i).shape() == "add_squares" && launch.buffers(0).value() == squares)
+      weight += kernelOf(i).norm_weight();
+  }
+  return weight;
 }
 
 /// Of a value that is written piece by piece the first piece is where it begins.

@@ -149,7 +149,38 @@ void Kernels::checkCall(const pb::LibraryCall &call) {
     add("{} adds to nothing", function);
 }
 
+/// The operand that does not hold what a use of the kernel says, by the use that is most alike; none: -1.
+int otherOperand(const pb::Kernel &kernel, const pb::Launch &launch) {
+  int uses = kernel.operands().empty() ? 0 : kernel.operands(0).values_size();
+  int most = -1, other = launch.buffers().empty() ? -1 : 0;
+  for (int use = 0; use < uses && other >= 0; ++use) {
+    int alike = 0, firstOther = -1;
+    for (int i = 0; i < launch.buffers_size(); ++i) {
+      bool isAlike = kernel.operands(i).values(use) == launch.buffers(i).value();
+      alike += isAlike;
+      if (!isAlike && firstOther < 0)
+        firstOther = i;
+    }
+    if (alike > most)
+      most = alike, other = firstOther;
+  }
+  return other;
+}
+
 } // namespace
+
+void verifyUses(const pb::Plan &plan, PlanErrors &errors) {
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    for (int i = 0; i < subprogram.instructions_size(); ++i) {
+      if (!subprogram.instructions(i).has_launch())
+        continue;
+      const pb::Launch &launch = subprogram.instructions(i).launch();
+      const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+      if (int other = otherOperand(kernel, launch); other >= 0)
+        errors.add(fmt::format("{}: buffer {} holds '{}', {} is not made to take it there", instructionName(plan, subprogram, i),
+                               other, plan.values(static_cast<int>(launch.buffers(other).value())).name(), kernel.symbol()));
+    }
+}
 
 void verifyKernels(const pb::Plan &plan, PlanErrors &errors) { Kernels(plan, errors).check(); }
 

@@ -30,7 +30,6 @@ private:
   std::string updateScalars();
   std::string scalars(const std::vector<pb::Affine> &wanted) const;
   std::string sizes(const std::vector<int64_t> &wanted) const;
-  std::string terms(int buffer, uint32_t axes) const;
   std::string unlike(int a, int b) const {
     return fmt::format("buffers {} and {} hold {} and {}", a, b, textOf(dims[static_cast<size_t>(a)]),
                        textOf(dims[static_cast<size_t>(b)]));
@@ -46,13 +45,6 @@ private:
   const pb::LibraryCall &call;
   std::vector<Dims> dims; ///< by buffer
 };
-
-uint32_t axesOf(const Dims &dims) {
-  uint32_t axes = 0;
-  for (const Dim &dim : dims)
-    axes |= dim.split;
-  return axes;
-}
 
 Dims prefix(const Dims &dims, size_t count) {
   return Dims(dims.begin(), dims.begin() + static_cast<int64_t>(std::min(count, dims.size())));
@@ -131,16 +123,6 @@ std::string Product::scalars(const std::vector<pb::Affine> &wanted) const {
   return "";
 }
 
-/// Of a gradient: a sum over what lies in parts over `axes` leaves terms over them.
-std::string Product::terms(int buffer, uint32_t axes) const {
-  const pb::Value &value = plan.values(static_cast<int>(call.buffers(buffer).value()));
-  uint32_t partial = mesh.divided(value.partial());
-  return value.additions() == 0 || (axes & ~partial) == 0
-             ? ""
-             : fmt::format("'{}' is a sum over what lies in parts over {}, and is partial over {}", value.name(), axes,
-                           partial);
-}
-
 /// c = op(a) op(b): batch is what all three have, m and n what c has of one, k what a and b have and c has not.
 std::string Product::matmul() {
   const Dims &a = of(0), &b = of(1), &c = of(2);
@@ -159,8 +141,6 @@ std::string Product::matmul() {
                        isPlainA ? "not " : "", isPlainB ? "not " : "", textOf(c));
   if (call.buffers_size() > 3 && of(3) != n)
     return unlike(2, 3);
-  if (std::string fault = terms(2, axesOf(k)); !fault.empty())
-    return fault;
   return sizes({elementsOf(m), elementsOf(n), elementsOf(k), elementsOf(batch)});
 }
 
@@ -204,8 +184,6 @@ std::string Product::embed(bool isForward) {
   const Dims &table = of(isForward ? 0 : 2), &ids = of(isForward ? 1 : 0), &rows = of(isForward ? 2 : 1);
   if (table.size() != 2 || rows != joined({ids, {table[1]}}))
     return fmt::format("rows {} of a table {} for {}", textOf(rows), textOf(table), textOf(ids));
-  if (std::string fault = terms(2, isForward ? table[0].split : axesOf(ids)); !fault.empty())
-    return fault;
   std::string fault = sizes({elementsOf(ids), table[0].size, table[1].size});
   return fault.empty() ? scalars({shapes.origin(table[0])}) : fault;
 }

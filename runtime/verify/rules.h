@@ -94,8 +94,13 @@ void verifyLayout(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 /// E: launches and library calls give what their kernels declare.
 void verifyKernels(const pb::Plan &plan, PlanErrors &errors);
 
+/// E: launches hand over the values that their kernels were compiled to take.
+void verifyUses(const pb::Plan &plan, PlanErrors &errors);
+
 /// G: transfers change shardings as their kind does.
 void verifyShardings(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
+/// G: instructions add up what ranks hold terms of, and leave terms of what they add up over parts.
+void verifyTerms(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);
 
 /// K: values have the dims that parameters, transfers, launches and calls make of them.
 void verifyShapes(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors);

@@ -21,7 +21,6 @@ private:
   void checkTransfer(const pb::Transfer &transfer);
   void checkSubprogram(const pb::Subprogram &subprogram);
   void checkLaunch(const pb::Launch &launch, const std::string &name);
-  void checkSum(const pb::Buffer &parts, const pb::Buffer &sum, const std::string &name);
   void checkLocation(const pb::Instruction &instruction, const std::string &name);
   const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
   template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
@@ -34,7 +33,6 @@ private:
   PlanErrors &errors;
   std::map<std::string, uint32_t> kernels;                           ///< by symbol
   std::map<std::pair<uint32_t, uint64_t>, std::vector<int>> pieces; ///< by root and first element
-  std::map<uint32_t, uint32_t> summed; ///< of the subprogram at hand: axes of the rows that partial sums add up
 };
 
 void ShapeRule::check() {
@@ -126,7 +124,6 @@ void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
 }
 
 void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
-  summed.clear();
   for (int i = 0; i < subprogram.instructions_size(); ++i) {
     const pb::Instruction &instruction = subprogram.instructions(i);
     std::string name = instructionName(plan, subprogram, i);
@@ -134,11 +131,8 @@ void ShapeRule::checkSubprogram(const pb::Subprogram &subprogram) {
     if (instruction.has_launch()) {
       checkLaunch(instruction.launch(), name);
     } else if (instruction.has_call()) {
-      const pb::LibraryCall &call = instruction.call();
-      if (std::string fault = faultOfProduct(plan, mesh, call); !fault.empty())
+      if (std::string fault = faultOfProduct(plan, mesh, instruction.call()); !fault.empty())
         add("{}: {}", name, fault);
-      else if (call.function() == pb::LibraryCall::REDUCE_PARTS)
-        checkSum(call.buffers(0), call.buffers(1), name);
     }
   }
 }
@@ -153,32 +147,7 @@ void ShapeRule::checkLaunch(const pb::Launch &launch, const std::string &name) {
       add("{}: buffer {} holds '{}', it must hold slot {} of the scalars", name, i, value.name(), slot - 1);
   }
   if (std::string fault = faultOfSpace(plan, mesh, launch); !fault.empty())
-    return add("{}: {}", name, fault);
-  int sums = kernel.shape() == "reduce_parts" ? launch.buffers_size() / 2 : 0; // parts of each, then the sums
-  for (int i = 0; i < sums; ++i)
-    checkSum(launch.buffers(i), launch.buffers(sums + i), name);
-  if (kernel.shape() != "column" || kernel.space() == 0)
-    return;
-  std::optional<Dims> space = shapes.of(launch.buffers(static_cast<int>(kernel.space()) - 1));
-  uint32_t axes = 0;
-  int64_t rows = 1;
-  for (size_t d = 0; space && d < space->size() && rows < launch.scalars(1).constant(); ++d) {
-    rows *= (*space)[d].size;
-    axes |= (*space)[d].split;
-  }
-  for (int i = 0; i < launch.buffers_size(); ++i)
-    if (isPartialSum(kernel, i))
-      summed[launch.buffers(i).value()] = axes;
-}
-
-/// A gradient has terms over the axes that split the rows that were added up for it.
-void ShapeRule::checkSum(const pb::Buffer &parts, const pb::Buffer &sum, const std::string &name) {
-  auto found = summed.find(parts.value());
-  const pb::Value &value = valueOf(sum);
-  uint32_t partial = mesh.divided(value.partial());
-  if (found != summed.end() && value.additions() > 0 && (found->second & ~partial))
-    add("{}: '{}' is a sum over what lies in parts over {}, and is partial over {}", name, value.name(), found->second,
-        partial);
+    add("{}: {}", name, fault);
 }
 
 /// What a person reads about an instruction is what it runs.

@@ -12,6 +12,12 @@ struct Term {
   int64_t divisor, modulus, stride;
 };
 
+/// Whether an operand has a row of sums per block of rows: what a column kernel writes as often as it iterates.
+bool isPartialSum(const pb::Kernel &kernel, int operand) {
+  const pb::Operand &sum = kernel.operands(operand);
+  return kernel.shape() == "column" && sum.access() == pb::Operand::WRITE && sum.reach_size() > 0 && sum.reach(0) == 0;
+}
+
 class Space {
 public:
   Space(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch)
@@ -120,6 +126,9 @@ std::optional<Dims> Space::spaceOfAll() const {
 }
 
 std::string Space::faultOf(size_t rows) {
+  for (size_t d = rows; kernel.whole_columns() && d < space.size(); ++d)
+    if (space[d].split)
+      return fmt::format("goes on with sums over the columns {}, which lie in parts", textOf(slice(rows, space.size())));
   for (int i = 0; i < launch.buffers_size(); ++i) {
     if (std::string found = isPartialSum(kernel, i) ? "" : faultOfOperand(i, rows); !found.empty())
       return found;
@@ -310,11 +319,6 @@ std::string Space::faultOfSizes() const {
 }
 
 } // namespace
-
-bool isPartialSum(const pb::Kernel &kernel, int operand) {
-  const pb::Operand &sum = kernel.operands(operand);
-  return kernel.shape() == "column" && sum.access() == pb::Operand::WRITE && sum.reach_size() > 0 && sum.reach(0) == 0;
-}
 
 std::string faultOfSpace(const pb::Plan &plan, const Mesh &mesh, const pb::Launch &launch) {
   return Space(plan, mesh, launch).fault();

@@ -213,6 +213,10 @@ void Structure::checkKernel(const pb::Kernel &kernel) {
     index(operand.walk(), int64_t(kernel.scalars()) + 1, "scalar", name);
     index(operand.slot(), int64_t(ScalarSlotCount) + 1, "slot", name);
     count(operand.reach_size(), maxFactors, "factors", name);
+    if (operand.values_size() != kernel.operands(0).values_size())
+      add("{}: its operands have {} and {} uses", name, kernel.operands(0).values_size(), operand.values_size());
+    for (uint32_t value : operand.values())
+      index(value, plan.values_size(), "value", name);
   }
 }
 

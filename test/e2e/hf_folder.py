@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes a folder as transformers does: a Llama of two layers with weights that are a formula. Usage: hf_folder.py DIR
-[small]: every element another number, or small ones that can be trained."""
+[small|large]: every element another number, or small ones that can be trained, or 115 MB of zeros."""
 import json
 import pathlib
 import struct
@@ -14,10 +14,12 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "hidden_act"
 
 if "small" in sys.argv:
     CONFIG["vocab_size"] = 260  # bytes and what ends a document
+if "large" in sys.argv:
+    CONFIG.update(hidden_size=512, intermediate_size=1024, num_attention_heads=8, num_hidden_layers=12, vocab_size=2000)
 
 
 def shapes():
-    hidden, ffn, kv = CONFIG["hidden_size"], CONFIG["intermediate_size"], 4
+    hidden, ffn, kv = CONFIG["hidden_size"], CONFIG["intermediate_size"], CONFIG["hidden_size"] // CONFIG["num_attention_heads"] * 2
     yield "model.embed_tokens.weight", (CONFIG["vocab_size"], hidden)
     for layer in range(CONFIG["num_hidden_layers"]):
         at = f"model.layers.{layer}."
@@ -39,10 +41,13 @@ def main():
         count = 1
         for size in shape:
             count *= size
-        numbers = [1000.0 * number + element for element in range(count)]
-        if "small" in sys.argv:
-            numbers = [value * 7919 % 2003 / 2003 - 0.5 for value in numbers]
-        values = struct.pack(f"<{count}f", *numbers)
+        if "large" in sys.argv:
+            values = bytes(4 * count)
+        else:
+            numbers = [1000.0 * number + element for element in range(count)]
+            if "small" in sys.argv:
+                numbers = [value * 7919 % 2003 / 2003 - 0.5 for value in numbers]
+            values = struct.pack(f"<{count}f", *numbers)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     text = json.dumps(header, separators=(",", ":")).encode()

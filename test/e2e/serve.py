@@ -54,7 +54,9 @@ def check_answers(server):
         status, text = server.ask(refused)
         assert status == 400 and json.loads(text)["error"]["message"], (refused, status, text)
     assert server.ask(json.dumps(body))[0] == 200
-    print(f"{len(REFUSED)} bodies are refused, and the server lives")
+    assert server.ask(json.dumps({"prompt": "a" * (1 << 20)}))[0] == 413
+    assert server.ask(json.dumps(body))[0] == 200
+    print(f"{len(REFUSED)} bodies and one that is too long are refused, and the server lives")
 
 
 def check_bound():

@@ -1,6 +1,7 @@
-// The double of libcublasLt.so.13: descriptors, a heuristic with one algorithm, products put into a stream of the
+// The double of libcublasLt.so.13: descriptors, a heuristic with two algorithms, products put into a stream of the
 // double of libcuda.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -89,16 +90,33 @@ Algorithm choose(const Product &product, const Preference &preference) {
   return algorithm;
 }
 
-bool fits(const Algorithm &algorithm, const Product &product) {
+/// Whether it is an algorithm of ours, and one for products of these shapes and types.
+bool isFor(const Algorithm &algorithm, const Product &product) {
   Algorithm own = choose(product, {});
+  bool isSound = algorithm.workspaceBytes == 0 || algorithm.workspaceBytes == product.rows() * product.columns() * 4;
+  for (uint32_t alignment : algorithm.alignments)
+    isSound = isSound && std::has_single_bit(alignment) && alignment <= 16;
+  return isSound && algorithm.magic == own.magic && algorithm.typeA == own.typeA && algorithm.typeD == own.typeD &&
+         algorithm.epilogue == own.epilogue && algorithm.rows == own.rows && algorithm.columns == own.columns &&
+         algorithm.depth == own.depth;
+}
+
+bool fits(const Algorithm &algorithm, const Product &product) {
   const uint64_t addresses[] = {product.addressA, product.addressB, product.beta != 0 ? product.addressC : 0,
                                 product.addressD};
   for (int i = 0; i < 4; ++i)
     if (algorithm.alignments[i] && addresses[i] % algorithm.alignments[i])
       return false;
-  return algorithm.magic == own.magic && algorithm.typeA == own.typeA && algorithm.typeD == own.typeD &&
-         algorithm.epilogue == own.epilogue && algorithm.rows == own.rows && algorithm.columns == own.columns &&
-         algorithm.depth == own.depth;
+  return isFor(algorithm, product);
+}
+
+cublasLtMatmulHeuristicResult_t resultOf(const Algorithm &algorithm) {
+  cublasLtMatmulHeuristicResult_t result = {};
+  std::memcpy(&result.algo, &algorithm, sizeof algorithm);
+  result.workspaceSize = algorithm.workspaceBytes;
+  result.state = CUBLAS_STATUS_SUCCESS;
+  result.wavesCount = 1;
+  return result;
 }
 
 bool describe(Product &product, cublasLtHandle_t handle, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
@@ -258,12 +276,30 @@ EMULATOR_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h
   if (cublasStatus_t status = product.check(); status != CUBLAS_STATUS_SUCCESS)
     return status;
   Algorithm algorithm = choose(product, *preference);
-  results[0] = {};
-  std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);
-  results[0].workspaceSize = algorithm.workspaceBytes;
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  results[0].wavesCount = 1;
-  *found = 1;
+  results[(*found)++] = resultOf(algorithm);
+  if (wanted > 1 && algorithm.workspaceBytes > 0) {
+    algorithm.workspaceBytes = 0;
+    results[(*found)++] = resultOf(algorithm);
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+EMULATOR_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                                       const cublasLtMatmulAlgo_t *given,
+                                                       cublasLtMatmulHeuristicResult_t *result) {
+  std::lock_guard held(lock);
+  Product product;
+  if (!describe(product, handle, description, a, b, c, d) || !given || !result)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (cublasStatus_t status = product.check(); status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  Algorithm algorithm;
+  std::memcpy(&algorithm, given, sizeof algorithm);
+  if (!isFor(algorithm, product))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  *result = resultOf(algorithm);
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -233,6 +233,32 @@ TEST_F(CublasLt, RefusesWhatTheRealOneRefuses) {
   EXPECT_EQ(cublasLtMatmulDescDestroy(nullptr), CUBLAS_STATUS_INVALID_VALUE);
 }
 
+/// What a caller kept of an algorithm is taken again, and no bit of it may have changed.
+TEST_F(CublasLt, AlgorithmsAreCheckedBitByBit) {
+  layouts(CUDA_R_32F, CUDA_R_32F, 3, 3, 3, 2, 3, 2);
+  cublasLtMatmulHeuristicResult_t results[4] = {}, checked = {};
+  int found = 0;
+  ASSERT_EQ(cublasLtMatmulAlgoGetHeuristic(handle, description, a, b, d, d, preference, 4, results, &found),
+            CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(found, 2);
+  for (int i = 0; i < found; ++i) {
+    cublasLtMatmulAlgo_t algorithm = results[i].algo;
+    EXPECT_EQ(cublasLtMatmulAlgoCheck(handle, description, a, b, d, d, &algorithm, &checked), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(checked.workspaceSize, i == 0 ? 24u : 0u);
+    for (int bit = 0; bit < 512; ++bit) {
+      algorithm.data[bit / 64] ^= uint64_t(1) << bit % 64;
+      EXPECT_EQ(cublasLtMatmulAlgoCheck(handle, description, a, b, d, d, &algorithm, &checked),
+                CUBLAS_STATUS_INVALID_VALUE)
+          << bit;
+      algorithm.data[bit / 64] ^= uint64_t(1) << bit % 64;
+    }
+  }
+  set(a, CUBLASLT_MATRIX_LAYOUT_COLS, uint64_t(2));
+  set(b, CUBLASLT_MATRIX_LAYOUT_ROWS, uint64_t(2));
+  EXPECT_EQ(cublasLtMatmulAlgoCheck(handle, description, a, b, d, d, &results[0].algo, &checked),
+            CUBLAS_STATUS_INVALID_VALUE); // another depth
+}
+
 TEST_F(CublasLt, ProductsTakePartInTheOrderOfStreams) {
   layouts(CUDA_R_32F, CUDA_R_32F, 4, 3, 3, 2, 4, 2);
   CUstream other;

@@ -21,7 +21,8 @@ struct Site {
 };
 
 /// What says nothing about how data moves: settings, text, code, provenance, what people read; where a table goes by
-/// numbers, and constants of kernels, which only the numbers that come out can tell.
+/// numbers, constants of kernels and the grid that their code is written for, which only the numbers that come out can
+/// tell.
 bool isSkipped(const FieldDescriptor *field) {
   static const std::set<std::string> names = {"Plan.version",         "Plan.settings",
                                               "Plan.inputs",          "Plan.locations",
@@ -29,7 +30,8 @@ bool isSkipped(const FieldDescriptor *field) {
                                               "Plan.parameter_count", "Plan.memory_limit_bytes",
                                               "Plan.guard_bytes",     "Mesh.ranks_per_host",
                                               "Instruction.location", "Transfer.location",
-                                              "Communicator.bytes",   "Plan.predicted_step_seconds"};
+                                              "Communicator.bytes",   "Plan.predicted_step_seconds",
+                                              "Object.geometry"};
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING || field->containing_type()->name() == "Initialization")
     return true;
   return names.count(field->containing_type()->name() + "." + field->name()) > 0;

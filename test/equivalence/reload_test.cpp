@@ -36,7 +36,7 @@ constexpr const char *names[] = {"accumulate2",
                                  "tp2_pp2_cp2_zero1_sp"};
 
 const SplitCase &splitNamed(const std::string &name) {
-  for (const auto *list : {&splits(), &contextSplits(), &shareSplits()})
+  for (const auto *list : {&splits(), &contextSplits(), &shareSplits(), &chunkSplits()})
     for (const SplitCase &split : *list)
       if (split.name == name)
         return split;
@@ -45,7 +45,8 @@ const SplitCase &splitNamed(const std::string &name) {
 
 class Reload : public testing::Test {
 protected:
-  explicit Reload(const std::string &model = "gpt2") : run(equivalenceRun(model)), data(equivalenceData(run)) {
+  explicit Reload(const std::string &model = "gpt2", const std::vector<std::string> &sets = {})
+      : run(equivalenceRun(model, sets)), data(equivalenceData(run)) {
     fs::path memory = "/dev/shm"; // what is flushed to a disk takes its time
     folder =
         (fs::is_directory(memory) ? memory : fs::temp_directory_path()) / fmt::format("espalier-reload-{}", getpid());
@@ -133,6 +134,20 @@ TEST_F(ReloadExperts, EachPlanGoesOnWithEachOthersCheckpoint) {
                        .ep = 2,
                        .splitsExperts = false,
                        .microBatches = 2}});
+}
+
+/// Schedules whose stages have several chunks, so that neighbouring layers lie on unlike ranks.
+class ReloadChunks : public Reload {
+protected:
+  ReloadChunks() : Reload("gpt2", {"model.model_config.num_layers=7"}) {}
+};
+
+TEST_F(ReloadChunks, EachPlanGoesOnWithEachOthersCheckpoint) {
+  std::vector<SplitCase> cases = {splitNamed("dp2_zero1")};
+  for (const char *name :
+       {"pp2_zero_bubble_v", "pp4_chunks2_mixed_recompute", "dp2_tp2_pp2_chunks3_zero1", "dp2_pp2_chunks2_zero3"})
+    cases.push_back(splitNamed(name));
+  expectAllGoOnAlike(cases);
 }
 
 TEST_F(Reload, EachPlanGoesOnWithEachOthersCheckpoint) {

@@ -38,12 +38,8 @@ for model in gpt2 llama llama_tied mixtral qwen3_moe; do
   "$espalier" convert $model.ours $model.back --to hf --model $model.yaml --reference $model.hf
   diff -r $model.hf $model.back
   "$espalier" convert $model.ours $model.bins --to hf --model $model.yaml --format bin --shards 3
-  case $model in
-    mixtral | qwen3_moe) mv $model.ours $model.third ;; # no names of Megatron's
-    *)
-      "$espalier" convert $model.ours $model.megatron --to megatron --model $model.yaml --tp 2 --pp 2
-      "$espalier" convert $model.megatron $model.third --to espalier --model $model.yaml ;;
-  esac
+  "$espalier" convert $model.ours $model.megatron --to megatron --model $model.yaml --tp 2 --pp 2
+  "$espalier" convert $model.megatron $model.third --to espalier --model $model.yaml
   "$espalier" convert $model.third $model.tensors --to hf --model $model.yaml --shards 2
   for form in bins tensors; do
     "$python" "$root/test/golden/transformers_reference.py" --check $model.$form $model

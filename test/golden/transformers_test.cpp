@@ -7,10 +7,13 @@
 
 #include "compiler/driver.h"
 #include "runtime/checkpoint/convert/convert.h"
+#include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/parameter_block.h"
 #include "runtime/train/run.h"
 
+#include <cstring>
 #include <fmt/format.h>
+#include <regex>
 #include <unistd.h>
 
 namespace espalier {
@@ -23,6 +26,23 @@ protected:
   Transformers() { fs::create_directories(place); }
   ~Transformers() override { fs::remove_all(place); }
 
+  nlohmann::json golden() const {
+    return nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
+  }
+
+  /// The run file of the model's config.json, with these settings over it.
+  ImportedRun imported(const std::string &cluster, const std::vector<std::string> &sets = {}) const {
+    ImportedHf hf = importHfConfig("config.json", golden()["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
+    EXPECT_EQ(hf.diagnostics.render(), "");
+    std::ofstream(runFile) << hf.yaml << "cluster: " << cluster << "\n";
+    ImportOptions options;
+    options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+    options.sets = sets;
+    ImportedRun run = importRun(runFile, options);
+    EXPECT_TRUE(run.ok()) << run.diagnostics.render();
+    return run;
+  }
+
   static Values valuesOf(const rt::WeightModel &model, const fs::path &checkpoint) {
     rt::NativeSource source(model, checkpoint);
     Values values;
@@ -33,25 +53,19 @@ protected:
   }
 
   const fs::path place = fs::temp_directory_path() / fmt::format("espalier-transformers-{}", getpid());
+  const std::string runFile = place / "run.yaml";
 };
 
 TEST_P(Transformers, LosesTheSame) {
-  nlohmann::json golden = nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
-  ImportedHf hf = importHfConfig("config.json", golden["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
-  ASSERT_EQ(hf.diagnostics.render(), "");
-  const std::string runFile = place / "run.yaml";
-  std::ofstream(runFile) << hf.yaml << "cluster: cpu_local:1x1\n";
-  ImportOptions options;
-  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
-  ImportedRun run = importRun(runFile, options);
-  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  ImportedRun run = imported("cpu_local:1x1");
+  ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);
   writeFormulaWeights(converted, place / "hf");
   fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
   nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
   GoldenModel model(numbers, runFile, valuesOf(converted.model, ours));
   // All but its GPT-2 compute norms and rotary angles in float32, whatever the type of the model.
-  double expected = golden["loss"], tolerance = run.config.model.name == "gpt2" ? 1e-9 : 1e-7;
+  double expected = golden()["loss"], tolerance = run.config.model.name == "gpt2" ? 1e-9 : 1e-7;
   EXPECT_NEAR(model.firstStep(/*isExact=*/true), expected, tolerance * expected);
   // And through Megatron's form and back nothing has moved.
   for (const char *names : {"mcore", "legacy"}) {
@@ -85,23 +99,11 @@ class Finetuning : public Transformers {};
 
 /// Finetuned from each form that its weights can have, it loses what transformers does, step by step.
 TEST_P(Finetuning, LosesTheSame) {
-  nlohmann::json golden = nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
-  const std::string runFile = place / "run.yaml";
-  std::ofstream(runFile)
-      << importHfConfig("config.json", golden["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"}).yaml
-      << "cluster: cpu_local:1x4\n";
-  ImportOptions options;
-  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
-  options.sets = {"lr_schedule.learning_rate=0.01",
-                  "optimizer.beta1=0.9",
-                  "optimizer.beta2=0.95",
-                  "optimizer.eps=1e-6",
-                  "optimizer.weight_decay=0",
-                  "runner_wrapper.use_clip_grad=False",
-                  "run_mode=finetune",
-                  "load_checkpoint=" + (place / "hf").string()};
-  ImportedRun run = importRun(runFile, options);
-  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+  ImportedRun run =
+      imported("cpu_local:1x4", {"lr_schedule.learning_rate=0.01", "optimizer.beta1=0.9", "optimizer.beta2=0.95",
+                                 "optimizer.eps=1e-6", "optimizer.weight_decay=0", "runner_wrapper.use_clip_grad=False",
+                                 "run_mode=finetune", "load_checkpoint=" + (place / "hf").string()});
+  ASSERT_TRUE(run.ok());
   rt::ConvertedModel converted = convertedModel(run);
   writeFormulaWeights(converted, place / "hf");
   fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
@@ -122,17 +124,80 @@ TEST_P(Finetuning, LosesTheSame) {
     steps.threads = 1;
     steps.load = *form ? place / form : fs::path();
     rt::RunResult result = rt::runPlan(program, steps);
-    ASSERT_EQ(result.steps.size(), golden["finetune"].size());
-    for (size_t i = 0; i < result.steps.size(); ++i)
-      EXPECT_NEAR(result.steps[i].loss, double(golden["finetune"][i]), 1e-5 * double(golden["finetune"][i]))
-          << "from '" << form << "', step " << i;
+    std::vector<double> expected = golden()["finetune"];
+    ASSERT_EQ(result.steps.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(result.steps[i].loss, expected[i], 1e-5 * expected[i]) << "from '" << form << "', step " << i;
   }
+}
+
+class MegatronExperts : public Transformers {
+protected:
+  static std::vector<float> floatsOf(const rt::WeightSource &source, const std::string &name) {
+    std::vector<std::byte> bytes = source.read(name);
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  /// Rows [begin, end) of transformers' tensor of rows of `width`, of these columns alone.
+  static std::vector<float> formula(const std::string &name, int64_t begin, int64_t end, int64_t width,
+                                    int64_t column) {
+    std::vector<float> values;
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t i = column; i < width; ++i)
+        values.push_back(static_cast<float>(rt::initialValue(42, name, rt::InitialKind::Normal, 0.3, row * width + i)));
+    return values;
+  }
+};
+
+/// A rank of two has the second half of the gate's rows and of the other's, one expert after the other; as grouped
+/// products name them they are read, too.
+TEST_P(MegatronExperts, AreWhatTransformersHas) {
+  ImportedRun run = imported("cpu_local:1x1");
+  ASSERT_TRUE(run.ok());
+  rt::ConvertedModel converted = convertedModel(run);
+  writeFormulaWeights(converted, place / "hf");
+  fs::path ours = rt::convertToNative(converted, rt::WeightSystem::Hf, place / "hf", place / "ours");
+  rt::convertToMegatron(converted, ours, place / "mcore", "mcore", {2, 1, 1});
+  const fs::path iteration = place / "mcore/iter_0000001";
+  auto open = [&](const char *rank) {
+    return rt::openTorchEntry(std::make_shared<const rt::TorchFile>(iteration / rank / "model_optim_rng.pt"), "model");
+  };
+  std::unique_ptr<rt::WeightSource> source = open("mp_rank_01");
+  bool isMixtral = std::string(GetParam()) == "mixtral";
+  const std::string layer = isMixtral ? "model.layers.1.block_sparse_moe." : "model.layers.1.mlp.";
+  const std::string expert = layer + "experts.2.", theirs = "decoder.layers.1.mlp.experts.local_experts.2.";
+  const int64_t hidden = 24, ffn = isMixtral ? 20 : 12, half = ffn / 2;
+  std::vector<float> first = formula(expert + (isMixtral ? "w1" : "gate_proj") + ".weight", half, ffn, hidden, 0);
+  std::vector<float> up = formula(expert + (isMixtral ? "w3" : "up_proj") + ".weight", half, ffn, hidden, 0);
+  first.insert(first.end(), up.begin(), up.end());
+  EXPECT_EQ(floatsOf(*source, theirs + "linear_fc1.weight"), first);
+  EXPECT_EQ(floatsOf(*source, theirs + "linear_fc2.weight"),
+            formula(expert + (isMixtral ? "w2" : "down_proj") + ".weight", 0, hidden, ffn, half));
+  EXPECT_EQ(floatsOf(*source, "decoder.layers.1.mlp.router.weight"), formula(layer + "gate.weight", 0, 4, hidden, 0));
+
+  for (const char *rank : {"mp_rank_00", "mp_rank_01"}) {
+    std::unique_ptr<rt::WeightSource> before = open(rank);
+    std::vector<rt::WrittenTensor> tensors;
+    for (const auto &[name, listed] : before->tensors()) {
+      std::string grouped =
+          std::regex_replace(name, std::regex("local_experts\\.([0-9]+)\\.(linear_fc[12]\\.weight)"), "$2$1");
+      tensors.push_back(
+          {grouped, listed.type, listed.shape, [source = before.get(), name = name] { return source->read(name); }});
+    }
+    fs::create_directories(place / "grouped" / rank);
+    rt::writeTorchModel(place / "grouped" / rank / "model_optim_rng.pt",
+                        std::vector<rt::TorchNumber>{{"checkpoint_version", 3, /*isWhole=*/false}}, tensors);
+  }
+  fs::path back = rt::convertToNative(converted, rt::WeightSystem::Megatron, place / "grouped", place / "back");
+  EXPECT_EQ(valuesOf(converted.model, back), valuesOf(converted.model, ours));
 }
 
 std::string nameOf(const testing::TestParamInfo<const char *> &info) { return info.param; }
 
 INSTANTIATE_TEST_SUITE_P(Models, Transformers,
                          testing::Values("gpt2", "llama", "llama_tied", "mixtral", "qwen3_moe"), nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, MegatronExperts, testing::Values("mixtral", "qwen3_moe"), nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, Finetuning, testing::Values("gpt2", "llama", "llama_tied"), nameOf);
 
 } // namespace

@@ -28,7 +28,7 @@ TransferShape shapeOf(pb::Transfer::Kind kind) {
 int checkCommunicators() {
   Driver driver;
   Nccl nccl;
-  fmt::print("{} NCCL in {}\n", ncclVersionText(nccl.version), nccl.library.path());
+  fmt::print("{} NCCL in {}\n", versionText(nccl.version), nccl.library.path());
   Context context(driver, /*ordinal=*/0);
   Queue queue(driver);
   Staging staging(driver);

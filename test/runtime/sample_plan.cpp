@@ -329,6 +329,7 @@ pb::Plan SamplePlanBuilder::build() {
   blockPrograms();
   headPrograms();
   stepProgram();
+  addUses();
   addEntries();
   for (int i = 0; i < o.pp; ++i)
     addStage(i);

@@ -127,6 +127,7 @@ private:
 
   // sample_plan_programs.cpp
   pb::Subprogram *subprogram(const std::string &name);
+  void addUses();
   pb::Launch *launch(pb::Subprogram *to, Kernel kernel, int64_t extent, int64_t grain);
   void scalar(pb::Launch *to, int64_t constant, int64_t perTp = 0);
   void isFirst(pb::Launch *to, const ToyBucket &bucket);

@@ -19,6 +19,16 @@ pb::Launch *SamplePlanBuilder::launch(pb::Subprogram *to, Kernel kernel, int64_t
   return launch;
 }
 
+/// Kernels are made for the launches that there are.
+void SamplePlanBuilder::addUses() {
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    for (const pb::Instruction &instruction : subprogram.instructions())
+      for (int i = 0; i < instruction.launch().buffers_size(); ++i)
+        plan.mutable_kernels(static_cast<int>(instruction.launch().kernel()))
+            ->mutable_operands(i)
+            ->add_values(instruction.launch().buffers(i).value());
+}
+
 void SamplePlanBuilder::scalar(pb::Launch *to, int64_t constant, int64_t perTp) {
   pb::Affine *scalar = to->add_scalars();
   scalar->set_constant(constant);

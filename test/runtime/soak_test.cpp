@@ -1,9 +1,11 @@
 // Failures of every kind, at random places of random plans, on every back end: each ends all ranks with status 1 and a
-// report that names the first; and runs that are only late, or suspended as a whole, end well. ESPALIER_SOAK says how
-// many, ESPALIER_SOAK_SEED where to begin, ESPALIER_SOAK_ONLY the one to repeat; each prints its own number.
+// report that names the first; and runs that are only late, or suspended as a whole, end well. Most of a run's time is
+// waiting, so several are under way at once. ESPALIER_SOAK says how many in all, ESPALIER_SOAK_SEED where to begin,
+// ESPALIER_SOAK_ONLY the one to repeat; each prints its own number.
 #include "runtime/crash_report.h"
 #include "runtime/train/run.h"
 #include "test/runtime/sample_plan.h"
+#include "test/sanitizer.h"
 
 #include <chrono>
 #include <csignal>
@@ -11,10 +13,12 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <poll.h>
 #include <random>
+#include <set>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -33,6 +37,10 @@ using Json = nlohmann::json;
 constexpr const char *caseVariable = "ESPALIER_SOAK_CASE", *folderVariable = "ESPALIER_SOAK_FOLDER";
 /// Far more than a run takes that does not hang.
 constexpr std::chrono::seconds hangs{60};
+/// How long a run is suspended: longer than the patience of its watchers.
+constexpr std::chrono::milliseconds suspension{3500};
+/// Runs under way at once, for each core.
+constexpr int runsPerCore = 4;
 
 /// What happens to a run. A limit of memory is the system's, and so is a disk: a small one where one can be mounted, else
 /// a limit of files.
@@ -52,9 +60,12 @@ struct Case {
 
   int ranks() const { return plan.dp * plan.tp * plan.pp; }
   bool isFailure() const { return event < Late; }
+  std::string kind() const {
+    return fmt::format("{} over {}", eventNames[event],
+                       comm == Comm::local ? "threads" : comm == Comm::shm ? "processes" : "mpirun");
+  }
   std::string text() const {
-    return fmt::format("ESPALIER_SOAK_ONLY={}: {} over {}, pp {} dp {} tp {}, rank {}, step {}, action {}", seed,
-                       eventNames[event], comm == Comm::local ? "threads" : comm == Comm::shm ? "processes" : "mpirun",
+    return fmt::format("ESPALIER_SOAK_ONLY={}: {}, pp {} dp {} tp {}, rank {}, step {}, action {}", seed, kind(),
                        plan.pp, plan.dp, plan.tp, rank, step + 1, action);
   }
 };
@@ -86,7 +97,8 @@ Case caseOf(uint64_t seed) {
   // Threads die and stand still together: that is no failure of one rank.
   do
     chosen.event = static_cast<Event>(below(events));
-  while (chosen.comm == Comm::local && (chosen.event == Killed || chosen.event == Stopped));
+  while ((chosen.comm == Comm::local && (chosen.event == Killed || chosen.event == Stopped)) ||
+         (isSanitized && chosen.event == MemoryLimit));
   struct Split {
     int pp, dp, tp;
   };
@@ -163,8 +175,12 @@ RunOptions optionsOf(const Case &chosen, const fs::path &folder) {
       if (executor.step == chosen.step && executor.rankProgram().rank == chosen.rank)
         exhaustMemory();
     };
-  if (chosen.event == Suspended) // long enough to be found at work
-    run.inspect = [](const Executor &) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+  if (chosen.event == Suspended) // says that it is at work, and is long enough to be found there
+    run.inspect = [step = chosen.step, folder](const Executor &executor) {
+      if (executor.step == step)
+        std::ofstream(folder / "working").flush();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    };
   return run;
 }
 
@@ -215,8 +231,9 @@ std::vector<pid_t> descendantsOf(pid_t parent) {
     if (id <= 0)
       continue;
     std::ifstream file(entry.path() / "stat");
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    if (std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %d", &up) == 1)
+    std::string text;
+    std::getline(file, text); // nothing of a process that has gone meanwhile
+    if (text.find(')') != std::string::npos && std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %d", &up) == 1)
       parents[id] = up;
   }
   std::vector<pid_t> found;
@@ -229,29 +246,14 @@ std::vector<pid_t> descendantsOf(pid_t parent) {
   return found;
 }
 
-/// Stops all processes of the run for longer than the patience of its watchers, as Ctrl-Z or a closed lid do.
-void suspend(pid_t run) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  std::vector<pid_t> all = descendantsOf(run);
-  for (pid_t process : all)
-    kill(process, SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
-  for (pid_t process : all)
-    kill(process, SIGCONT);
-}
-
-/// How it ended; none where it hangs.
-std::optional<int> await(pid_t run) {
-  int handle = static_cast<int>(syscall(SYS_pidfd_open, run, 0));
-  pollfd wait{handle, POLLIN, 0};
-  bool hasEnded = poll(&wait, 1, std::chrono::milliseconds(hangs).count()) == 1;
-  if (!hasEnded)
+/// Stops all processes of the run, as Ctrl-Z or a closed lid do; those, too, that are being started. Returns them.
+std::set<pid_t> stopAll(pid_t run) {
+  std::set<pid_t> stopped;
+  for (size_t before = 1; stopped.size() != std::exchange(before, stopped.size());)
     for (pid_t process : descendantsOf(run))
-      kill(process, SIGKILL);
-  int status = 0;
-  waitpid(run, &status, 0);
-  close(handle);
-  return hasEnded ? std::optional(status) : std::nullopt;
+      if (stopped.insert(process).second)
+        kill(process, SIGSTOP);
+  return stopped;
 }
 
 std::string textOf(const fs::path &file) {
@@ -307,19 +309,77 @@ struct Tally {
   double seconds = 0, longest = 0;
 };
 
-/// Runs a case to its end; its seconds.
-double run(const Case &chosen) {
-  std::string pattern = (fs::temp_directory_path() / "espalier_soak_XXXXXX").string();
-  fs::path folder = mkdtemp(pattern.data());
+/// A run under way.
+class Running {
+public:
+  explicit Running(const Case &chosen) : chosen(chosen) {
+    std::string pattern = (fs::temp_directory_path() / "espalier_soak_XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+    process = start(chosen, folder);
+    handle = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  }
+
+  pollfd ending() const { return {handle, POLLIN, 0}; }
+
+  /// Suspends a run that is to be and lets it go on; whether the run has ended, or has hung and was ended.
+  bool turn() {
+    auto age = Clock::now() - begin;
+    if (chosen.event == Suspended && stopped.empty() && isToBeSuspended(age)) {
+      stopped = stopAll(process);
+      resumes = Clock::now() + suspension;
+    } else if (resumes && Clock::now() > *resumes) {
+      resumes.reset();
+      for (pid_t one : stopped)
+        kill(one, SIGCONT);
+    }
+    pollfd end = ending();
+    if (poll(&end, 1, 0) == 1)
+      return hasEnded = true;
+    if (age < hangs)
+      return false;
+    for (pid_t one : descendantsOf(process))
+      kill(one, SIGKILL);
+    return true;
+  }
+
+  /// Once it has ended: says what is wrong with that.
+  void finish(Tally &tally) {
+    int status = 0;
+    waitpid(process, &status, 0);
+    close(handle);
+    std::string wrong = judge(chosen, hasEnded ? std::optional(status) : std::nullopt, folder);
+    EXPECT_EQ(wrong, "") << chosen.text() << "\n" << textOf(folder / "report.json") << textOf(folder / "log");
+    fs::remove_all(folder);
+    std::chrono::duration<double> seconds = Clock::now() - begin;
+    ++tally.runs;
+    tally.seconds += seconds.count();
+    tally.longest = std::max(tally.longest, seconds.count());
+  }
+
+  const Case chosen;
+
+private:
+  /// Some while they begin, others at a step.
+  bool isToBeSuspended(Clock::duration age) const {
+    bool atBegin = chosen.step == 0 && chosen.action % 2 == 0;
+    return atBegin ? age > std::chrono::milliseconds(200) : fs::exists(folder / "working");
+  }
+
+  fs::path folder;
   Clock::time_point begin = Clock::now();
-  pid_t child = start(chosen, folder);
-  if (chosen.event == Suspended)
-    suspend(child);
-  std::string wrong = judge(chosen, await(child), folder);
-  std::chrono::duration<double> seconds = Clock::now() - begin;
-  EXPECT_EQ(wrong, "") << chosen.text() << "\n" << textOf(folder / "report.json") << textOf(folder / "log");
-  fs::remove_all(folder);
-  return seconds.count();
+  pid_t process = -1;
+  int handle = -1;
+  bool hasEnded = false;
+  std::set<pid_t> stopped;
+  std::optional<Clock::time_point> resumes;
+};
+
+/// Until one of the runs has ended, or a moment has passed.
+void await(const std::list<Running> &runs) {
+  std::vector<pollfd> ends;
+  for (const Running &run : runs)
+    ends.push_back(run.ending());
+  poll(ends.data(), ends.size(), /*milliseconds=*/20);
 }
 
 TEST(Soak, EveryFailureEndsAllAndNothingElseDoes) {
@@ -328,22 +388,28 @@ TEST(Soak, EveryFailureEndsAllAndNothingElseDoes) {
   uint64_t first = numberOf("ESPALIER_SOAK_SEED", 1), count = numberOf("ESPALIER_SOAK", 40);
   if (std::getenv("ESPALIER_SOAK_ONLY"))
     first = numberOf("ESPALIER_SOAK_ONLY", 1), count = 1;
+  size_t atOnce = runsPerCore * std::max(1u, std::thread::hardware_concurrency());
   std::map<std::string, Tally> tallies;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
-    Case chosen = caseOf(seed);
-    if (std::getenv("ESPALIER_SOAK_SHOW"))
-      fmt::print("{}\n", chosen.text()), std::fflush(stdout);
-    double seconds = run(chosen);
-    Tally &tally = tallies[fmt::format("{}, {}", chosen.comm == Comm::local ? "threads"
-                                                 : chosen.comm == Comm::shm ? "processes"
-                                                                            : "mpirun",
-                                       eventNames[chosen.event])];
-    ++tally.runs;
-    tally.seconds += seconds;
-    tally.longest = std::max(tally.longest, seconds);
+  std::list<Running> runs;
+  for (uint64_t seed = first; seed < first + count || !runs.empty();) {
+    if (seed < first + count && runs.size() < atOnce) {
+      Case chosen = caseOf(seed++);
+      if (std::getenv("ESPALIER_SOAK_SHOW"))
+        fmt::print("{}\n", chosen.text());
+      std::fflush(nullptr); // or the run would write what is buffered
+      runs.emplace_back(chosen);
+      continue;
+    }
+    await(runs);
+    for (auto run = runs.begin(); run != runs.end();)
+      if (run->turn()) {
+        run->finish(tallies[run->chosen.kind()]);
+        run = runs.erase(run);
+      } else
+        ++run;
   }
   for (const auto &[name, tally] : tallies)
-    fmt::print("{:24} {:6} runs, mean {:.2f} s, longest {:.2f} s\n", name, tally.runs, tally.seconds / tally.runs,
+    fmt::print("{:27} {:6} runs, mean {:.2f} s, longest {:.2f} s\n", name, tally.runs, tally.seconds / tally.runs,
                tally.longest);
 }
 

@@ -78,7 +78,12 @@ const VerifyCase bytes[] = {
     {"WithoutGradient", "updates a bucket without its gradient",
      [](pb::Plan &p) { *launchOf(p, "embed.update")->mutable_buffers(1) = launchOf(p, "embed.update")->buffers(2); }},
     {"PieceOnly", "where another value lies at byte",
-     [](pb::Plan &p) { launchOf(p, "head.forward", 3)->mutable_buffers(0)->set_value(numberOf(p, "head.loss")); }},
+     [](pb::Plan &p) {
+       pb::Launch *launch = launchOf(p, "head.forward", 3);
+       launch->mutable_buffers(0)->set_value(numberOf(p, "head.loss"));
+       // Else the terms are refused before their bytes are.
+       p.mutable_kernels(static_cast<int>(launch->kernel()))->mutable_operands(0)->set_linear(1);
+     }},
 };
 
 const VerifyCase flights[] = {

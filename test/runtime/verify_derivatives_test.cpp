@@ -152,6 +152,15 @@ ToyCall attends() {
   return toy;
 }
 
+/// As ZeRO 3 has it: calls read weights that were gathered from own parts.
+ToyCall attendsGathered() {
+  ToyCall toy = attends();
+  pb::Bucket &bucket = *toy.plan.mutable_buckets(0);
+  *bucket.mutable_whole_stored() = bucket.stored();
+  *bucket.mutable_stored() = toy.buffer("own");
+  return toy;
+}
+
 /// Attention as cuda has it: a kernel forward, one for the derivatives of keys and values, one for that of queries.
 ToyCall attendsOnDevice() {
   ToyCall toy;
@@ -253,6 +262,11 @@ const Case cases[] = {
     {"TurnedForthBackward", "backward, instruction 1: turns a cotangent forth", attends, turns("backward", 1, 0)},
     {"AnotherBase", "is the only rotation with the base 500", attends,
      [](ToyCall &toy) { attention(toy, "backward", 1).set_floats(0, 500); }},
+    {"AttendsGathered", "", attendsGathered},
+    {"KeysForQueriesGathered", "backward, instruction 0: has other queries than forward, instruction 5", attendsGathered,
+     swaps("backward", 0, 0)},
+    {"DerivativesCrossedGathered", "makes of the derivative of queries one of something else", attendsGathered,
+     swaps("backward", 0, 7)},
     {"AttendsOnDevice", "", attendsOnDevice},
     {"KeysForQueriesOnDevice", "has other queries than forward, instruction 3", attendsOnDevice,
      swapsLaunch("backward", 2, 0)},

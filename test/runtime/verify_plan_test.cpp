@@ -145,6 +145,15 @@ const VerifyCase kernels[] = {
     {"Extent", "the kernel reaches",
      [](pb::Plan &p) { launchOf(p, "block.forward")->set_extent(launchOf(p, "block.forward")->extent() + 1); }},
     {"BufferDropped", "takes", [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_buffers()->RemoveLast(); }},
+    {"OperandsSwapped", "buffer 0 holds 'cotangent', toy_block_gradient is not made to take it there",
+     [](pb::Plan &p) { launchOf(p, "block.backward")->mutable_buffers()->SwapElements(0, 2); }},
+    {"NoUse", "buffer 0 holds 'block.saved', toy_block_gradient is not made to take it there",
+     [](pb::Plan &p) {
+       for (pb::Operand &operand : *p.mutable_kernels(static_cast<int>(launchOf(p, "block.backward")->kernel()))->mutable_operands())
+         operand.clear_values();
+     }},
+    {"HalfAUse", "its operands have",
+     [](pb::Plan &p) { p.mutable_kernels(0)->mutable_operands(1)->clear_values(); }},
     {"OtherType", "holds I32, toy_block takes F32", [](pb::Plan &p) { valueOf(p, "stream")->set_type(pb::I32); }},
     {"SizeByCoordinate", "is a size and differs",
      [](pb::Plan &p) { launchOf(p, "block.forward")->mutable_scalars(0)->set_tp(1); }},

@@ -1,71 +1,12 @@
 // Rule K: sizes, transposition, walks and origins follow from named dimensions. A case is one call or launch that is
 // right, one change, and the words that must come.
-#include "runtime/verify/dims.h"
+#include "test/runtime/toy_shapes.h"
 
 #include <functional>
 #include <gtest/gtest.h>
 
 namespace espalier::rt::verify {
 namespace {
-
-/// dp 2, tp 2; no two dims have one size.
-class Toy {
-public:
-  Toy() {
-    plan.mutable_mesh()->set_pp(1);
-    plan.mutable_mesh()->set_dp(2);
-    plan.mutable_mesh()->set_cp(1);
-    plan.mutable_mesh()->set_ep(1);
-    plan.mutable_mesh()->set_tp(2);
-    plan.mutable_mesh()->set_ranks_per_host(8);
-    plan.set_target("cpu");
-    plan.mutable_settings()->set_vocabulary(250);
-    for (auto [name, size, split] : {std::tuple("batch", 4, DP), std::tuple("seq", 6, Axis(0)), std::tuple("hidden", 16, Axis(0)),
-                                     std::tuple("ffn", 20, TP), std::tuple("vocab", 128, TP), std::tuple("heads", 2, TP),
-                                     std::tuple("head_dim", 5, Axis(0)), std::tuple("part", 2, Axis(0)),
-                                     std::tuple("seq", 3, TP), std::tuple("seq", 3, Axis(0)),
-                                     std::tuple("choice", 3, Axis(0)), std::tuple("router", 8, Axis(0)),
-                                     std::tuple("expert", 8, Axis(0)), std::tuple("capacity", 7, Axis(0)),
-                                     std::tuple("expert", 4, TP)}) {
-      pb::Dim &dim = *plan.add_dims();
-      dim.set_name(name);
-      dim.set_size(static_cast<uint64_t>(size));
-      dim.set_split(split);
-    }
-  }
-
-  /// A buffer that holds a new value of these dims: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d (head_dim),
-  /// p(art), q (part of seq), r (one that was gathered), c(hoice), x (router), e(xpert), a (capacity), g (part of expert).
-  pb::Buffer operator()(const std::string &dims, uint32_t partial = 0) {
-    pb::Buffer buffer;
-    buffer.set_value(static_cast<uint32_t>(plan.values_size()));
-    pb::Value &value = *plan.add_values();
-    value.set_name(dims);
-    value.set_elements(1);
-    value.set_partial(partial);
-    for (char letter : dims) {
-      auto number = static_cast<int>(std::string("bshfvndpqrcxeag").find(letter));
-      value.add_dims(static_cast<uint32_t>(number));
-      value.set_elements(value.elements() * plan.dims(number).size());
-    }
-    buffer.set_bytes(value.elements() * 4);
-    return buffer;
-  }
-
-  pb::LibraryCall call(pb::LibraryCall::Function function, std::initializer_list<pb::Buffer> buffers,
-                       std::initializer_list<int64_t> sizes) {
-    pb::LibraryCall call;
-    call.set_function(function);
-    for (const pb::Buffer &buffer : buffers)
-      *call.add_buffers() = buffer;
-    for (int64_t size : sizes)
-      call.add_sizes(size);
-    return call;
-  }
-
-  Mesh mesh() const { return Mesh(plan.mesh()); }
-  pb::Plan plan;
-};
 
 struct CallCase {
   const char *name, *expected; ///< empty: nothing is wrong
@@ -74,10 +15,6 @@ struct CallCase {
 
 pb::LibraryCall product(Toy &toy) {
   return toy.call(pb::LibraryCall::MATMUL, {toy("bsh"), toy("hf"), toy("bsf")}, {24, 20, 16, 1});
-}
-/// k lies in parts over tp.
-pb::LibraryCall partialProduct(Toy &toy, uint32_t partial) {
-  return toy.call(pb::LibraryCall::MATMUL, {toy("bsf"), toy("fh"), toy("bsh", partial)}, {24, 16, 20, 1});
 }
 pb::LibraryCall slice(Toy &toy) {
   pb::LibraryCall call = toy.call(pb::LibraryCall::COPY, {toy("bsh"), toy("bqh")}, {4, 384, 192});
@@ -119,13 +56,6 @@ const CallCase calls[] = {
      }},
     {"OperandsCrossed", "have no product", [](Toy &toy) {
        return toy.call(pb::LibraryCall::MATMUL, {toy("bsh"), toy("fv"), toy("bsf")}, {24, 20, 16, 1});
-     }},
-    {"Partial", "", [](Toy &toy) { return partialProduct(toy, TP); }},
-    {"SumForgotten", "is a sum over what lies in parts over 16, and is partial over 0",
-     [](Toy &toy) {
-       pb::LibraryCall call = partialProduct(toy, 0);
-       toy.plan.mutable_values(static_cast<int>(call.buffers(2).value()))->set_additions(1);
-       return call;
      }},
     {"Scalar", "has 1 scalars and takes none", [](Toy &toy) {
        pb::LibraryCall call = product(toy);
@@ -264,6 +194,13 @@ TEST_F(Launches, BeginWhereTheirPartDoes) {
 TEST_F(Launches, HaveTheRowsOfTheSpace) {
   launch.set_extent(12);
   EXPECT_NE(fault().find("12 rows and 128 columns are not those of"), std::string::npos) << fault();
+}
+
+/// A softmax over a vocabulary in parts would be one of this rank's part.
+TEST_F(Launches, SeeWholeColumnsWhereTheyGoOnWithASum) {
+  toy.plan.mutable_kernels(0)->set_whole_columns(true);
+  EXPECT_NE(fault().find("goes on with sums over the columns [vocab 128 over 16], which lie in parts"), std::string::npos)
+      << fault();
 }
 
 TEST_F(Launches, AddUpEachRowOnce) {

@@ -1,8 +1,9 @@
 // Library calls that GPUs have no library for become launches of kernels: which kernel, on which grid, with which
 // buffers and scalars. The kernels' heads say what they want of both.
+#include "compiler/codegen/cuda/launch_calls.h"
+
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
-#include "compiler/codegen/program_builder.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -14,17 +15,7 @@ namespace {
 
 using cuda::AttentionConfig;
 using cuda::AttentionPass;
-
-/// One kernel launch.
-struct SpecialLaunch {
-  StringRef shape = {};
-  NamedAttrList parameters = {};
-  exec::GeometryAttr geometry = {};
-  SmallVector<exec::BufferAttr> buffers = {}; ///< the last `outputs` are written
-  int64_t outputs = 1;
-  SmallVector<Attribute> scalars = {};
-  int64_t extent = 1;
-};
+using cuda::SpecialLaunch;
 
 /// The most neighbours, up to `limit`, that can be read at once from rows of `length` elements.
 int64_t widthFor(ArrayRef<exec::BufferAttr> buffers, int64_t length, int64_t limit) {
@@ -348,16 +339,22 @@ private:
 
 } // namespace
 
+SmallVector<SpecialLaunch> cuda::launchesOf(const ProgramBuilder::Call &call, MLIRContext *context,
+                                            function_ref<exec::BufferAttr(Type)> newBuffer) {
+  return Launches(call, context, newBuffer).make();
+}
+
 bool ProgramBuilder::launchInstead(const Call &call) {
-  auto launches = Launches(call, builder.getContext(), [this](Type type) { return newBuffer(type); }).make();
+  auto launches = cuda::launchesOf(call, builder.getContext(), [this](Type type) { return newBuffer(type); });
   for (const SpecialLaunch &launch : launches) {
     exec::KernelOp kernel =
         kernels.special(launch.shape, launch.parameters.getDictionary(builder.getContext()), launch.geometry);
-    SmallVector<Attribute> buffers(launch.buffers.begin(), launch.buffers.end());
-    waitFor(builder.create<exec::LaunchOp>(
-        FlatSymbolRefAttr::get(kernel.getSymNameAttr()), builder.getArrayAttr(buffers),
-        builder.getI64IntegerAttr(launch.outputs), builder.getArrayAttr(launch.scalars),
-        builder.getI64IntegerAttr(launch.extent), builder.getI64IntegerAttr(1), nullptr));
+    emit(kernel, {{launch.buffers.begin(), launch.buffers.end()},
+                  launch.outputs,
+                  {launch.scalars.begin(), launch.scalars.end()},
+                  launch.extent,
+                  /*grain=*/1,
+                  /*inPlace=*/{}});
   }
   return !launches.empty();
 }

@@ -96,10 +96,28 @@ Clearing readZero(const pb::LibraryCall &call, Types types) {
   return {reader.size(0)};
 }
 
-LibraryCall prepare(const pb::LibraryCall &call, Types types, const RegionBits &regions, Matmuls &matmuls) {
+/// The algorithm that the plan has for a product, for the library at hand alone. They are measured for operands that lie
+/// well; for others cuBLASLt is asked.
+MatmulAlgorithm algorithmOf(const pb::Plan &plan, const pb::LibraryCall &call, const MatmulShape &shape,
+                            const Matmuls &matmuls) {
+  if (call.algorithm().empty())
+    return {};
+  const std::string &library = plan.libraries(static_cast<int>(call.library()));
+  if (library != matmuls.library())
+    throw PlanError(fmt::format("the plan has algorithms of {}, here is {}; compile it again, with a cluster file that "
+                                "`espalier calibrate --target cuda --plan` made here or without matmul_algorithms",
+                                library, matmuls.library()));
+  bool isAligned = std::ranges::all_of(shape.alignments, [](uint32_t bytes) { return bytes == mostAlignment; });
+  return isAligned ? call.algorithm() : MatmulAlgorithm();
+}
+
+LibraryCall prepare(const pb::Plan &plan, const pb::LibraryCall &call, const RegionBits &regions, Matmuls &matmuls) {
+  std::vector<pb::DataType> types = typesOf(plan, call);
   switch (call.function()) {
-  case pb::LibraryCall::MATMUL:
-    return &matmuls.prepare(readMatmul(call, types, regions));
+  case pb::LibraryCall::MATMUL: {
+    MatmulShape shape = readMatmul(call, types, regions);
+    return &matmuls.prepare(shape, algorithmOf(plan, call, shape, matmuls));
+  }
   case pb::LibraryCall::COPY:
     return readCopy(call, types);
   case pb::LibraryCall::REARRANGE:
@@ -139,8 +157,7 @@ LibraryCalls::LibraryCalls(const pb::Plan &plan, Matmuls &matmuls) {
       if (!subprogram.instructions(i).has_call())
         continue;
       try {
-        const pb::LibraryCall &call = subprogram.instructions(i).call();
-        prepared[i] = prepare(call, typesOf(plan, call), regions, matmuls);
+        prepared[i] = prepare(plan, subprogram.instructions(i).call(), regions, matmuls);
       } catch (const std::invalid_argument &error) {
         throw PlanError(fmt::format("{}, instruction {}: {}", subprogram.name(), i, error.what()));
       } catch (const PlanError &error) {

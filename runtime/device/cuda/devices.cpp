@@ -143,7 +143,7 @@ std::string describeDevices(const Driver &driver, int ncclVersion, const pb::Pla
       throw PlanError(fmt::format(
           "ranks {} would share CUDA device {}, which NCCL {} refuses; take NCCL {} or newer, or "
           "a device for each",
-          fmt::join(use.ranks, " and "), ordinal, ncclVersionText(ncclVersion), ncclVersionText(oldestSharingNccl)));
+          fmt::join(use.ranks, " and "), ordinal, versionText(ncclVersion), versionText(oldestSharingNccl)));
     context.requireFree(use.arenaBytes, use.workspaceBytes);
     text += fmt::format("CUDA device {} ({}): rank{} {}, {:.2f} of {:.2f} GiB\n", ordinal, context.describe(),
                         use.ranks.size() > 1 ? "s" : "", fmt::join(use.ranks, ", "),

@@ -47,7 +47,7 @@ std::span<const std::string> withNcclSettings(std::span<const std::string> names
 
 } // namespace
 
-std::string ncclVersionText(int version) {
+std::string versionText(size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
@@ -155,7 +155,7 @@ Nccl::Nccl(std::span<const std::string> names) : library("NCCL", withNcclSetting
     throw PlanError(fmt::format("NCCL ({}) does not tell its version: {}", library.path(), text(status)));
   if (version < oldestNccl)
     throw PlanError(fmt::format("NCCL ({}) has version {}, the plan needs {} or newer", library.path(),
-                                ncclVersionText(version), ncclVersionText(oldestNccl)));
+                                versionText(version), versionText(oldestNccl)));
 #define NCCL(name, parameters)                                                                                         \
   this->name = {reinterpret_cast<decltype(this->name)::Function>(library.resolve(#name)), #name, this};
 #include "runtime/device/cuda/symbols.def"

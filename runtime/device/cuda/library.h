@@ -93,7 +93,7 @@ struct Nccl : NcclTexts {
   int version = 0; ///< 22809: 2.28.9
 };
 
-/// "2.28.9" for 22809
-std::string ncclVersionText(int version);
+/// As cuBLASLt and NCCL count: "13.1.0" for 130100.
+std::string versionText(size_t version);
 
 } // namespace espalier::rt::cuda

@@ -5,6 +5,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace espalier::rt::cuda {
@@ -96,8 +97,8 @@ public:
     setBatch(cublas, c, shape.m * shape.n);
   }
 
-  /// Takes the algorithm that cuBLASLt puts first; false where it has none.
-  bool choose(const CublasLt &cublas, cublasLtHandle_t handle) {
+  /// What cuBLASLt recommends, best first; at most `most`.
+  std::vector<cublasLtMatmulAlgo_t> recommend(const CublasLt &cublas, cublasLtHandle_t handle, int most) const {
     Preference preference(cublas.cublasLtMatmulPreferenceDestroy,
                           [&](auto to) { cublas.cublasLtMatmulPreferenceCreate(to); });
     auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto &value) {
@@ -110,12 +111,30 @@ public:
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.alignments[0]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.alignments[2]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.alignments[2]);
-    cublasLtMatmulHeuristicResult_t result = {};
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
     int found = 0;
-    cublasStatus_t status = cublas.cublasLtMatmulAlgoGetHeuristic.answer(handle, description, b, a, c, c, preference,
-                                                                         /*requested=*/1, &result, &found);
-    algorithm = result.algo;
-    return status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    if (cublas.cublasLtMatmulAlgoGetHeuristic.answer(handle, description, b, a, c, c, preference, most, results.data(),
+                                                     &found) != CUBLAS_STATUS_SUCCESS)
+      return {};
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    for (int i = 0; i < found; ++i)
+      if (results[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
+        algorithms.push_back(results[static_cast<size_t>(i)].algo);
+    return algorithms;
+  }
+
+  /// Takes the algorithm that the plan has. What is wrong with it; empty for nothing.
+  std::string take(const CublasLt &cublas, cublasLtHandle_t handle, const MatmulAlgorithm &given) {
+    if (given.size() != sizeof(algorithm))
+      return fmt::format("has {} bytes, it wants {}", given.size(), sizeof(algorithm));
+    std::memcpy(&algorithm, given.data(), sizeof(algorithm));
+    cublasLtMatmulHeuristicResult_t result = {};
+    if (cublasStatus_t status = cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);
+        status != CUBLAS_STATUS_SUCCESS)
+      return "is none for it: " + cublas.text(status);
+    if (result.workspaceSize > workspaceBytes)
+      return fmt::format("needs a workspace of {} bytes, there are {}", result.workspaceSize, workspaceBytes);
+    return "";
   }
 
   /// Before each run: the description holds the bias's address.
@@ -149,15 +168,34 @@ Matmuls::~Matmuls() {
   cublas.cublasLtDestroy.answer(handle);
 }
 
-const Matmuls::Product &Matmuls::prepare(const MatmulShape &shape) {
-  if (auto found = products.find(shape); found != products.end())
+const Matmuls::Product &Matmuls::prepare(const MatmulShape &shape, const MatmulAlgorithm &algorithm) {
+  if (auto found = products.find({shape, algorithm}); found != products.end())
     return *found->second;
   auto made = std::make_unique<Product>(cublas, shape);
   bool needsNone = made->isEmpty() || shape.k == 0;
-  if (!needsNone && !made->choose(cublas, handle))
-    throw PlanError(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} MiB",
-                                cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20));
-  return *products.emplace(shape, std::move(made)).first->second;
+  if (!algorithm.empty()) {
+    if (std::string fault = made->take(cublas, handle, algorithm); !fault.empty())
+      throw PlanError(fmt::format("the algorithm of {} for the product of {} {}; compile the plan again", library(),
+                                  shape.describe(), fault));
+  } else if (!needsNone) {
+    std::vector<cublasLtMatmulAlgo_t> first = made->recommend(cublas, handle, /*most=*/1);
+    if (first.empty())
+      throw PlanError(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} MiB",
+                                  cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20));
+    made->algorithm = first.front();
+  }
+  return *products.emplace(std::pair(shape, algorithm), std::move(made)).first->second;
+}
+
+std::vector<MatmulAlgorithm> Matmuls::recommend(const MatmulShape &shape, int most) const {
+  std::vector<MatmulAlgorithm> all;
+  for (const cublasLtMatmulAlgo_t &algorithm : Product(cublas, shape).recommend(cublas, handle, most))
+    all.emplace_back(reinterpret_cast<const char *>(&algorithm), sizeof(algorithm));
+  return all;
+}
+
+std::string Matmuls::library() const {
+  return fmt::format("cuBLASLt {} on {}", versionText(cublas.version), context.architecture());
 }
 
 const MatmulShape &Matmuls::shapeOf(const Product &product) { return product.shape; }
@@ -183,7 +221,8 @@ void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &op
 
 void Matmuls::warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdeviceptr workspace) const {
   auto roundUp = [](int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; };
-  for (const auto &[shape, product] : products) {
+  for (const auto &[key, product] : products) {
+    const MatmulShape &shape = key.first;
     uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB()), bias = c + roundUp(shape.bytesOfC());
     if (bias + shape.bytesOfBias() <= roomBytes)
       run(queue, *product, {room, room + b, room + c, room + bias}, /*accumulates=*/false, workspace);

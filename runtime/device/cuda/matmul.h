@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt: sums in f32 (never TF32), one algorithm per distinct product, chosen when the plan is
-// loaded and the same in every step, within a workspace of fixed size.
+// Matrix products by cuBLASLt: sums in f32 (never TF32), one algorithm per distinct product, the plan's or else chosen
+// when the plan is loaded, the same in every step and within a workspace of fixed size.
 #pragma once
 
 #include "runtime/device/cuda/context.h"
@@ -9,6 +9,8 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace espalier::rt::cuda {
 
@@ -34,6 +36,9 @@ struct MatmulShape {
   std::string describe() const;
 };
 
+/// The bytes in which cuBLASLt's callers keep an algorithm; empty: the one that it puts first.
+using MatmulAlgorithm = std::string;
+
 struct MatmulOperands {
   CUdeviceptr a, b, c, bias = 0;
 };
@@ -51,9 +56,13 @@ public:
 
   class Product;
 
-  /// The product of this shape; shapes that were prepared before are looked up. Throws PlanError where cuBLASLt has no
-  /// algorithm for it.
-  const Product &prepare(const MatmulShape &shape);
+  /// The product of this shape; what was prepared before is looked up. Throws PlanError where cuBLASLt has no algorithm
+  /// for it, or the given one is none for it.
+  const Product &prepare(const MatmulShape &shape, const MatmulAlgorithm &algorithm = {});
+  /// Up to `most` algorithms for it, that which cuBLASLt puts first before the others.
+  std::vector<MatmulAlgorithm> recommend(const MatmulShape &shape, int most) const;
+  /// Whose algorithms they are: "cuBLASLt 13.1.0 on sm_90".
+  std::string library() const;
   static const MatmulShape &shapeOf(const Product &product);
 
   /// Enqueues it. `accumulates`: adds to c. `workspace`: workspaceBytes, used by `queue` alone.
@@ -68,7 +77,7 @@ private:
   const Context &context;
   const CublasLt &cublas;
   cublasLtHandle_t handle = nullptr;
-  std::map<MatmulShape, std::unique_ptr<Product>> products;
+  std::map<std::pair<MatmulShape, MatmulAlgorithm>, std::unique_ptr<Product>> products;
 };
 
 } // namespace espalier::rt::cuda

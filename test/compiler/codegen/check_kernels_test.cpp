@@ -32,14 +32,27 @@ func.func @block.forward(%x: !x {model.role = "stream", model.name = "x"},
 }
 )";
 
+// A kernel that stands for a call of the runtime's.
+const char *rotation = R"(
+!x = tensor<2x5x2x8xf32, #model.dims<batch, seq, heads, head_dim>>
+!p = tensor<2x5xi32, #model.dims<batch, seq>>
+module attributes {exec.target = "cuda"} {
+func.func @block.forward(%x: !x {model.role = "saved", model.name = "x"}, %p: !p {model.role = "saved", model.name = "p"})
+    -> (!x {model.role = "saved", model.name = "y"}) {
+  %y = model.rope %x, %p {theta = 100.0 : f64} : (!x, !p) -> !x
+  return %y : !x
+}
+}
+)";
+
 class CheckKernels : public testing::Test {
 protected:
-  CheckKernels() {
+  explicit CheckKernels(const char *source = scaledResidual) {
     DialectRegistry registry;
     registerDialects(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
-    module = parseSourceString<ModuleOp>(scaledResidual, &context);
+    module = parseSourceString<ModuleOp>(source, &context);
     PassManager passes(&context);
     addCodegenPasses(passes);
     EXPECT_TRUE(succeeded(passes.run(*module)));
@@ -102,6 +115,9 @@ public:
     std::fill(guarded.begin(), guarded.begin() + static_cast<ptrdiff_t>(bytes), '\0');
   }
 
+  void call(const rt::pb::LibraryCall &, std::span<const rt::pb::DataType>, std::span<const std::span<char>>,
+            std::span<const int64_t>, uint32_t) override {}
+
 private:
   size_t excess;
 };
@@ -115,6 +131,46 @@ TEST_F(CheckKernels, OfADeviceAreRunThere) {
   EXPECT_THAT(check(device(0)), HasSubstr("'row_0' at sm_0 gives 0.00 at element "));
   EXPECT_THAT(check(device(1)), HasSubstr("'row_0' at sm_0 writes past the end of its result 0"));
   EXPECT_THAT(check(), HasSubstr("nothing here runs the plan's kernels"));
+}
+
+/// A device that does nothing, and a runtime whose calls clear their last buffer.
+class IdleDevice : public KernelRunner {
+public:
+  explicit IdleDevice(size_t excess) : excess(excess) {}
+  std::string level() const override { return "sm_0"; }
+  void run(uint32_t, std::span<const std::span<char>> buffers, std::span<const int64_t>, int64_t) override {
+    std::span<char> last = buffers.back();
+    std::fill(last.end() - checkedGuardBytes, last.end() - checkedGuardBytes + static_cast<ptrdiff_t>(excess), '\0');
+  }
+  void call(const rt::pb::LibraryCall &call, std::span<const rt::pb::DataType> types,
+            std::span<const std::span<char>> buffers, std::span<const int64_t>, uint32_t) override {
+    EXPECT_EQ(call.function(), rt::pb::LibraryCall::ROPE);
+    EXPECT_EQ(types.size(), 3u);
+    std::span<char> last = buffers.back();
+    std::fill(last.begin(), last.end() - checkedGuardBytes, '\0');
+  }
+
+private:
+  size_t excess; ///< bytes that it clears behind the last buffer
+};
+
+class CheckCalls : public CheckKernels {
+protected:
+  CheckCalls() : CheckKernels(rotation) {}
+  std::string checkOn(size_t excess) {
+    return check([excess](const rt::pb::Plan &) { return std::make_unique<IdleDevice>(excess); });
+  }
+};
+
+TEST_F(CheckCalls, AreComparedWithTheRuntimesOwn) {
+  EXPECT_THAT(checkOn(0), testing::ContainsRegex("'rope_0' at sm_0 gives -?0\\.[0-9]+ at element 0 of buffer 2 of rope, "
+                                                 "the runtime's own kernel 0.00"));
+  EXPECT_THAT(checkOn(1), HasSubstr("'rope_0' at sm_0 writes past the end of buffer 2 of rope"));
+}
+
+TEST_F(CheckCalls, KernelsOfNoCallAreTold) {
+  kernel().setShape("rotate");
+  EXPECT_THAT(checkOn(0), HasSubstr("'rope_0' stands for a library call that is not checked"));
 }
 
 } // namespace

@@ -29,7 +29,7 @@ func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !
   return %r#0, %r#1, %r#2 : !q, !k, !k
 }
 
-// CHECK: exec.kernel @[[$FORWARD]] "attention_forward" split 0 attributes {geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 6 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
+// CHECK: exec.kernel @[[$FORWARD]] "attention_forward" split 0 attributes {exec.uses = {{\[\["block.saved.q", "block.saved.k", "block.saved.v", .*\]\]}}, geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 6 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
 }
 
 // -----

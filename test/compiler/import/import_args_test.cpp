@@ -244,7 +244,7 @@ TEST(ImportArgs, LlamaNeedsAllOfItsMarks) {
 }
 
 TEST(ImportArgs, EveryFlagIsAccountedFor) {
-  ImportedArgs args = importText(small + "--save $1 --log-interval 10 --rampup-batch-size 2 2 100");
+  ImportedArgs args = importText(small + "--save $1 --log-interval 10 --rampup-batch-size 2 2 100 --split 8,1,1");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   std::map<std::string, bool> used;
   for (const FlagReport &flag : args.flags) {
@@ -252,7 +252,8 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
     EXPECT_FALSE(flag.effect.empty()) << flag.flag;
     EXPECT_EQ(flag.where.line, 1);
   }
-  EXPECT_EQ(used.size(), 10u);
+  EXPECT_EQ(used.size(), 11u);
+  EXPECT_TRUE(used["--split"]);
   EXPECT_TRUE(used["--num-layers"]);
   EXPECT_FALSE(used["--save"]);
   EXPECT_FALSE(used["--rampup-batch-size"]);
@@ -347,6 +348,57 @@ TEST(ImportArgs, WhatAScriptStartsFrom) {
   // How it is started again, which its first start passes over.
   EXPECT_THAT(yaml("--load v --save v"), Not(HasSubstr("load_checkpoint")));
   EXPECT_THAT(errorsOf(small + "--finetune"), HasSubstr("--finetune without --load has no weights to start from"));
+}
+
+TEST(ImportArgs, DataOfTheScriptAreThoseOfTheRunFile) {
+  auto yaml = [](const std::string &flags) { return importText(small + flags).yaml; };
+  EXPECT_THAT(yaml("--data-path ./a --split 949,50,1"),
+              AllOf(HasSubstr("data_path: ['./a']"), HasSubstr("split: '949,50,1'")));
+  EXPECT_THAT(yaml("--data-path 0.7 a 0.3 b"), HasSubstr("data_path: ['0.7', 'a', '0.3', 'b']"));
+  EXPECT_THAT(yaml("--mock-data"), HasSubstr("data_path: ['mock']"));
+  EXPECT_THAT(yaml("--eod-mask-loss"), AllOf(HasSubstr("eod: 50256"), HasSubstr("eod_mask_loss: True")));
+  EXPECT_THAT(yaml("--reset-position-ids --tokenizer-type NullTokenizer --vocab-size 99"),
+              AllOf(HasSubstr("eod: 99"), HasSubstr("reset_position_ids: True")));
+  // What the shell alone knows is named when the run starts.
+  ImportedArgs args = importText(small + "--data-path $1 --split $2");
+  EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_THAT(args.yaml, Not(HasSubstr("train_dataset")));
+}
+
+// 16 samples in micro-batches of 1, by one replica.
+TEST(ImportArgs, TheRunOfTheScriptIsALineOfTheRunFile) {
+  auto line = [](const std::string &flags) {
+    std::string yaml = importText(small + flags).yaml;
+    return yaml.starts_with("#")
+               ? yaml.substr(yaml.find("espalier run"), yaml.find("\nseed") - yaml.find("espalier run"))
+               : "";
+  };
+  EXPECT_EQ(line("--train-iters 100 --save ./c --load ./c --save-interval 10 --eval-interval 5 --eval-iters 2"),
+            "espalier run RUN.plan --steps 100 --checkpoint ./c --save-every 10 --eval-every 5 --eval-batches 32");
+  EXPECT_EQ(line("--train-samples 160 --save \"my c\" --eval-iters 0"),
+            "espalier run RUN.plan --steps 10 --checkpoint 'my c'");
+  EXPECT_EQ(line("--save 'a\nb: c' --save-interval 3"), "espalier run RUN.plan --save-every 3");
+  EXPECT_EQ(line("--save $1 --load $1"), "");
+  EXPECT_EQ(line("--train-iters 7 --save-interval 3 x"), "espalier run RUN.plan --steps 7");
+  EXPECT_EQ(line("--skip-train --load w --train-iters 3"), "");
+  EXPECT_THAT(errorsOf(small + "--train-iters x"), HasSubstr("--train-iters must be a whole number"));
+}
+
+TEST(ImportArgs, TheVocabularyIsThatOfTheScriptsFile) {
+  ArgsOptions options;
+  options.cluster = "a100_80g_selene:1x4";
+  options.readVocabulary = [](const std::string &file) -> std::optional<ScriptVocabulary> {
+    return file == "v.json" ? std::optional(ScriptVocabulary{2000, 7})
+           : file == "x"    ? std::optional(ScriptVocabulary{})
+                            : std::nullopt;
+  };
+  auto imported = [&](const std::string &flags) { return importArgs("x.sh", small + flags, options); };
+  EXPECT_THAT(imported("--vocab-file v.json --eod-mask-loss").yaml,
+              AllOf(HasSubstr("vocab_size: 2000"), HasSubstr("eod: 7")));
+  EXPECT_THAT(imported("--vocab-file elsewhere.json").yaml, HasSubstr("vocab_size: 50257"));
+  EXPECT_THAT(imported("--vocab-file v.json --vocab-size 3000").yaml, HasSubstr("vocab_size: 3000"));
+  EXPECT_THAT(imported("--vocab-file x").diagnostics.render(),
+              HasSubstr("error: x is no vocab.json: an object of tokens and their ids"));
 }
 
 TEST(ImportArgs, ExpertsThatAreNotBuiltAreRefused) {

@@ -306,6 +306,15 @@ INSTANTIATE_TEST_SUITE_P(
               "cluster 'cpu_local' has no memory_bytes beyond the reserved ones and the margin"},
         Fault{{"cluster={base: cpu_local, memory_bytes: 9999999999GB}"},
               "memory_bytes must be a size such as 80GB, at most 1048576TB, got 9999999999GB"},
+        Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt}}"},
+              "matmul_algorithms needs a library and a list of products, as `espalier calibrate --target cuda --plan` "
+              "writes them"},
+        Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt, products: [{product: a, algorithm: 0g}]}}"},
+              "a product needs `product` and `algorithm`, bytes in pairs of the digits 0 to f, got {product: a, "
+              "algorithm: 0g}"},
+        Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt, products: [{product: a, algorithm: 0f}, "
+               "{product: a, algorithm: 0e}]}}"},
+              "the product 'a' has an algorithm already"},
         Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
         Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
               "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));

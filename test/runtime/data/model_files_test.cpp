@@ -256,6 +256,16 @@ TEST(TrainBpe, TheFileOpensAndRoundTrips) {
   std::vector<int32_t> ids = tokenizer->encode(text);
   EXPECT_LT(ids.size(), text.size());
   EXPECT_EQ(tokenizer->decode(ids), text);
+  // GPT-2's two files say the same.
+  spit(scratch.path("vocab.json"), toVocabJson(trainBpe(words, options)));
+  spit(scratch.path("merges.txt"), toMergeLines(trainBpe(words, options)));
+  TokenizerOptions gpt2;
+  gpt2.kind = "gpt2";
+  gpt2.vocabFile = scratch.path("vocab.json");
+  gpt2.mergeFile = scratch.path("merges.txt");
+  auto other = openTokenizer(gpt2);
+  EXPECT_EQ(other->eodToken(), 0);
+  EXPECT_EQ(other->encode(text), ids);
 }
 
 } // namespace

@@ -371,6 +371,16 @@ TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
             begin + "has a bias, which wants k above 0, one matrix and a result that is overwritten");
 }
 
+TEST(CudaBackend, AlgorithmsOfAnotherLibraryAreRefused) {
+  EXPECT_THAT(refusal([](pb::Plan &plan) {
+                plan.add_libraries("cuBLASLt 1.2.3 on sm_90");
+                plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->set_algorithm("kept");
+              }),
+              MatchesRegex("sample, instruction 0: the plan has algorithms of cuBLASLt 1.2.3 on sm_90, here is cuBLASLt "
+                           "[0-9.]+ on sm_[0-9]+; compile it again, with a cluster file that `espalier calibrate "
+                           "--target cuda --plan` made here or without matmul_algorithms"));
+}
+
 TEST(CudaBackend, ProductsOfTwoTypesAreRefusedWithTheirPlace) {
   EXPECT_THAT(refusal([](pb::Plan &plan) {
                 plan.mutable_subprograms(0)->mutable_instructions(0)->mutable_call()->mutable_buffers(1)->set_value(1);

@@ -436,6 +436,37 @@ TEST_F(Products, OfTwoTypesAreRefusedWithTheirShape) {
                            "transposed to f32 on .* sm_[0-9]+ within a workspace of 32 MiB"));
 }
 
+/// All that cuBLASLt recommends compute the same, and are told apart from its default.
+TEST_F(Products, AlgorithmsOfThePlanAreTaken) {
+  MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = Storage::BF16, .b = Storage::BF16, .c = Storage::BF16};
+  std::vector<float> a = values(48 * 40, 1), b = values(40 * 24, 2);
+  write(placeA, stored(a, shape.a));
+  write(placeB, stored(b, shape.b));
+  std::vector<uint8_t> want = stored(reference(shape, a, b, std::vector<float>(48 * 24)), shape.c);
+  std::vector<MatmulAlgorithm> algorithms = matmuls.recommend(shape, /*most=*/4);
+  ASSERT_FALSE(algorithms.empty());
+  for (const MatmulAlgorithm &algorithm : algorithms) {
+    const Matmuls::Product &product = matmuls.prepare(shape, algorithm);
+    EXPECT_EQ(&product, &matmuls.prepare(shape, algorithm));
+    EXPECT_NE(&product, &matmuls.prepare(shape));
+    write(placeC, std::vector<uint8_t>(want.size(), 0xA5));
+    matmuls.run(queue, product, {memory.at(placeA), memory.at(placeB), memory.at(placeC)}, /*accumulates=*/false,
+                memory.workspace());
+    EXPECT_EQ(read<uint8_t>(placeC, want.size()), want);
+  }
+}
+
+TEST_F(Products, AlgorithmsThatAreNoneAreRefused) {
+  MatmulShape shape = {.m = 48, .n = 24, .k = 40};
+  auto refused = [&](const MatmulAlgorithm &algorithm) {
+    return errorOf([&] { matmuls.prepare(shape, algorithm); });
+  };
+  std::string begin = "the algorithm of cuBLASLt [0-9.]+ on sm_[0-9]+ for the product of f32 \\[48, 40\\] by f32 "
+                      "\\[40, 24\\] to f32 ";
+  EXPECT_THAT(refused(MatmulAlgorithm(63, 'x')), MatchesRegex(begin + "has 63 bytes, it wants 64; compile the plan again"));
+  EXPECT_THAT(refused(MatmulAlgorithm(64, '\xff')), MatchesRegex(begin + "is none for it: .+; compile the plan again"));
+}
+
 TEST_F(Products, OfIntegersAreRefused) {
   MatmulShape shape = {.m = 8, .n = 8, .k = 8, .a = Storage::I32};
   EXPECT_EQ(errorOf([&] { matmuls.prepare(shape); }), "a matrix product wants f32, bf16 or f16, got i32");

@@ -118,6 +118,43 @@ TEST(Matmul, OverwritesWhateverWasThere) {
     ASSERT_FALSE(std::isnan(test.at(2, i)));
 }
 
+// The middle expert has no tokens. Its weights are no numbers: read, they would spoil its result.
+TEST(Matmul, AMatrixOfZerosIsMultipliedWithoutReadingTheOther) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (pb::DataType type : {pb::F32, pb::BF16})
+      for (int64_t m : {1, 3, 40})
+        for (int layout = 0; layout < 8; ++layout) {
+          Product p{m, 70, 33, 3, (layout & 1) != 0, (layout & 2) != 0, (layout & 4) != 0, type, type, type};
+          CallUnderTest test = makeCall(p);
+          for (int64_t i = m * 33; i < 2 * m * 33; ++i)
+            setValue(test.buffers[0], type, i, 0);
+          for (int64_t i = 33 * 70; i < 2 * 33 * 70; ++i)
+            setValue(test.buffers[1], type, i, NAN);
+          CallUnderTest before = test;
+          test.run(2, loops);
+          for (int64_t i = 0; i < 3 * m * 70; ++i)
+            if (bool isEmpty = i / (m * 70) == 1; isEmpty)
+              ASSERT_EQ(test.at(2, i), p.accumulate ? before.at(2, i) : 0);
+            else
+              ASSERT_FALSE(std::isnan(test.at(2, i)));
+        }
+  });
+}
+
+// One row of it has a token, the last element of all.
+TEST(Matmul, AMatrixThatIsNearlyZeroIsMultiplied) {
+  for (bool transposeA : {false, true}) {
+    CallUnderTest test = makeCall({3, 20, 9, 2, transposeA});
+    for (int64_t i = 0; i < 2 * 27 - 1; ++i)
+      setValue(test.buffers[0], pb::F32, i, 0);
+    test.run(1);
+    for (int64_t column = 0; column < 20; ++column) {
+      ASSERT_EQ(test.at(2, 80 + column), 0);
+      ASSERT_EQ(test.at(2, 100 + column), static_cast<float>(test.at(0, 53) * test.at(1, 180 + 8 * 20 + column)));
+    }
+  }
+}
+
 TEST(Matmul, SameBitsForAnyNumberOfThreads) {
   for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
     expectSameBitsForAnyThreads([type] {

@@ -102,7 +102,8 @@ TEST(EndpointTest, IsHostAndPort) {
 }
 
 Member member(std::vector<int> ranks, std::string host, std::string plan = "hash") {
-  return {std::move(plan), "1", std::move(ranks), std::move(host), 7};
+  int first = ranks.empty() ? 0 : ranks.front();
+  return {std::move(plan), "1", std::move(ranks), std::move(host), 7, "", /*process=*/first >= 2, /*processes=*/2};
 }
 
 class ChannelTest : public testing::Test {
@@ -166,6 +167,29 @@ TEST_F(ChannelTest, MembersMeetAndTalk) {
   client.reset();
   EXPECT_THAT(await(ControlEvent::Lost).text, HasSubstr("closed by the other side"));
   EXPECT_EQ(await(ControlEvent::Lost).member.host, "second");
+}
+
+// What a server says at once, before it ends, may come in one read with its answer to Join.
+TEST_F(ChannelTest, LastWordsBehindTheWelcomeAreHeard) {
+  for (int round = 0; round < 50; ++round) {
+    auto first = std::make_unique<ControlServer>(Endpoint{"127.0.0.1", 0}, "token", member({0, 1}, "first"), 4);
+    endpoint.port = first->port();
+    auto joining = join(member({2, 3}, "second"));
+    for (bool isIn = false; !isIn;)
+      for (const ControlEvent &event : first->poll(Milliseconds(20)))
+        isIn |= event.kind == ControlEvent::Joined;
+    first->broadcast({MessageKind::Failure, "rank 0"});
+    first.reset();
+    std::unique_ptr<ControlClient> client = joining.get();
+    std::vector<ControlEvent> heard;
+    while (heard.empty() || heard.back().kind != ControlEvent::Lost) {
+      std::vector<ControlEvent> more = awaitAt(*client);
+      ASSERT_FALSE(more.empty()) << "neither the last words nor the end";
+      heard.insert(heard.end(), more.begin(), more.end());
+    }
+    ASSERT_EQ(heard.size(), 2u);
+    EXPECT_EQ(heard[0].message, (Message{MessageKind::Failure, "rank 0"}));
+  }
 }
 
 TEST_F(ChannelTest, AnotherTokenIsRefusedOnBothSides) {

@@ -27,6 +27,8 @@ protected:
   void join(int rank, int world, const std::string &plan = "plan") {
     Meeting meeting{.token = "token", .own = {plan, "1", {rank}, "host" + std::to_string(rank), 100 + rank}};
     meeting.world = world;
+    meeting.own.process = rank;
+    meeting.own.processes = std::max(world, rank + 1);
     meeting.isFirst = rank == 0;
     meeting.endpoint = rank == 0 ? Endpoint{"127.0.0.1", 0} : parseEndpoint(*hosts[0].notices->find(channelNotice));
     Host &host = hosts[rank];

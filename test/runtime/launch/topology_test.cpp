@@ -181,6 +181,25 @@ TEST(TopologyTest, ContradictionsAreRefused) {
   EXPECT_THAT(refusal({}, nodes(2, 0, ""), cuda(8)), HasSubstr("needs --rendezvous HOST:PORT"));
 }
 
+// A process whose plan cannot be read says so where the others wait.
+TEST(TopologyTest, WhoMeetsWhomIsKnownWithoutAPlan) {
+  Topology rank = findMeeting(torchrun(5, 8, 1), {});
+  EXPECT_THAT(rank.ranks, ElementsAre(5));
+  EXPECT_EQ(rank.process(), 5);
+  EXPECT_EQ(rank.processes(), 8);
+  EXPECT_EQ(rank.rendezvous, "10.0.0.1:29501");
+  EXPECT_FALSE(rank.isOneHost());
+  Topology host = findMeeting({}, nodes(3, 2, "10.0.0.1:4000"));
+  EXPECT_EQ(host.process(), 2);
+  EXPECT_EQ(host.processes(), 3);
+  EXPECT_EQ(host.rendezvous, "10.0.0.1:4000");
+  LaunchOptions options = table({{"10.0.0.1", 2, {}}, {"10.0.0.2", 6, {}}});
+  options.serverId = "10.0.0.2";
+  EXPECT_EQ(findMeeting({}, options).process(), 1);
+  EXPECT_EQ(findMeeting({}, options).processes(), 2);
+  EXPECT_TRUE(findMeeting({}, {}).isOneHost());
+}
+
 TEST(TopologyTest, HalfOfAnOptionIsRefused) {
   LaunchOptions options;
   options.nodeRank = 1;

@@ -1,0 +1,61 @@
+// Memory of a kernel that is checked.
+#pragma once
+
+#include "compiler/codegen/guards.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace espalier::codegen {
+
+/// A tensor as the kernel sees it, with guard bytes behind it.
+class CheckedBytes {
+public:
+  explicit CheckedBytes(mlir::RankedTensorType type) : CheckedBytes(type.getElementType(), type.getNumElements()) {}
+  CheckedBytes(mlir::Type element, int64_t count)
+      : element(element), count(count), width(element.getIntOrFloatBitWidth() / 8),
+        bytes(count * width + checkedGuardBytes, pattern) {}
+
+  void write(llvm::ArrayRef<double> values) {
+    for (auto [index, value] : llvm::enumerate(values)) {
+      uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(value));
+      if (auto type = mlir::dyn_cast<mlir::FloatType>(element)) {
+        bool losesInfo;
+        llvm::APFloat number(value);
+        number.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+        bits = number.bitcastToAPInt().getZExtValue();
+      }
+      std::memcpy(bytes.data() + index * width, &bits, width); // little-endian, as the targets are
+    }
+  }
+
+  double read(int64_t index) const {
+    uint64_t bits = 0;
+    std::memcpy(&bits, bytes.data() + index * width, width);
+    if (element.isInteger())
+      return static_cast<int32_t>(bits);
+    bool losesInfo;
+    llvm::APFloat number(mlir::cast<mlir::FloatType>(element).getFloatSemantics(), llvm::APInt(width * 8, bits));
+    number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+    return number.convertToDouble();
+  }
+
+  bool isOverrun() const {
+    return llvm::any_of(llvm::ArrayRef(bytes).drop_front(count * width), [](char byte) { return byte != pattern; });
+  }
+  std::span<char> span() { return bytes; }
+  mlir::Type type() const { return element; }
+  int64_t size() const { return count; } ///< elements
+
+private:
+  static constexpr char pattern = '\xA5';
+  mlir::Type element;
+  int64_t count, width;
+  std::vector<char> bytes;
+};
+
+} // namespace espalier::codegen

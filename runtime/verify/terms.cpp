@@ -1,0 +1,135 @@
+// Rule G through instructions: what ranks hold terms of is only added up, and what is added up over parts leaves terms.
+#include "runtime/verify/dims.h"
+#include "runtime/verify/library_functions.h"
+
+#include <algorithm>
+#include <map>
+
+namespace espalier::rt::verify {
+namespace {
+
+/// A buffer of an instruction as a sum sees it.
+struct Use {
+  const pb::Buffer *buffer;
+  pb::Operand::Access access;
+  uint32_t linear; ///< as Operand.linear
+  bool reduces;    ///< as Operand.reduces
+
+  bool isRead() const { return access == pb::Operand::READ || access == pb::Operand::UPDATE; }
+};
+
+class Terms {
+public:
+  Terms(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors)
+      : plan(plan), mesh(mesh), shapes(plan, mesh), errors(errors) {}
+
+  void check(const pb::Instruction &instruction, const std::string &name);
+
+private:
+  std::vector<Use> usesOf(const pb::Instruction &instruction) const;
+  void readTerms(const std::vector<Use> &uses, bool isProduct);
+  void checkResult(const Use &use, uint32_t read, bool isProduct);
+  uint32_t axesOf(const pb::Buffer &buffer) const;
+  const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
+  uint32_t partialOf(const pb::Buffer &buffer) const { return mesh.divided(valueOf(buffer).partial()) & ~uint32_t(PP); }
+  template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
+    errors.add(name + ": " + fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const pb::Plan &plan;
+  const Mesh &mesh;
+  Shapes shapes;
+  PlanErrors &errors;
+  std::string name;                   ///< of the instruction at hand
+  std::map<uint32_t, uint32_t> terms; ///< its operands': axes by number of Operand.linear
+};
+
+/// Axes over which a value lies in parts.
+uint32_t Terms::axesOf(const pb::Buffer &buffer) const {
+  uint32_t axes = valueOf(buffer).split() | buffer.part();
+  for (const Dim &dim : shapes.of(buffer).value_or(Dims()))
+    axes |= dim.split;
+  return mesh.divided(axes) & ~uint32_t(PP);
+}
+
+std::vector<Use> Terms::usesOf(const pb::Instruction &instruction) const {
+  std::vector<Use> uses;
+  if (instruction.has_launch()) {
+    const pb::Kernel &kernel = plan.kernels(static_cast<int>(instruction.launch().kernel()));
+    for (int i = 0; i < kernel.operands_size(); ++i) {
+      const pb::Operand &operand = kernel.operands(i);
+      uses.push_back({&instruction.launch().buffers(i), operand.access(), operand.linear(), operand.reduces()});
+    }
+  } else if (instruction.has_call()) {
+    std::vector<OperandRule> rules = operandsOf(instruction.call()).value_or(std::vector<OperandRule>());
+    for (size_t i = 0; i < rules.size(); ++i)
+      uses.push_back({&instruction.call().buffers(static_cast<int>(i)), rules[i].access, rules[i].linear, rules[i].reduces});
+  }
+  return uses;
+}
+
+void Terms::check(const pb::Instruction &instruction, const std::string &its) {
+  name = its;
+  bool isCall = instruction.has_call();
+  std::vector<Use> uses = usesOf(instruction);
+  auto isKnown = [&](const Use &use) { return shapes.of(*use.buffer).has_value(); };
+  if (!std::ranges::all_of(uses, isKnown))
+    return; // of buckets, and of plans made by hand, nothing says over what their elements lie
+  readTerms(uses, /*isProduct=*/isCall);
+  uint32_t read = 0;
+  for (const Use &use : uses)
+    read |= use.isRead() ? axesOf(*use.buffer) : 0;
+  bool addsBias = isCall && instruction.call().epilogue() != pb::LibraryCall::NONE;
+  for (const Use &use : uses)
+    if (!use.isRead()) {
+      checkResult(use, read, isCall);
+      if (addsBias && partialOf(*use.buffer))
+        add("adds a bias to terms of '{}'", valueOf(*use.buffer).name());
+    }
+}
+
+/// Only what is linear takes terms: all of what is added up alike, and one factor of a product.
+void Terms::readTerms(const std::vector<Use> &uses, bool isProduct) {
+  terms.clear();
+  for (const Use &use : uses) {
+    if (use.access != pb::Operand::READ)
+      continue;
+    uint32_t partial = partialOf(*use.buffer);
+    const std::string &value = valueOf(*use.buffer).name();
+    if (partial && (use.linear == 0 || valueOf(*use.buffer).reduction() != pb::SUM))
+      add("takes terms of '{}' over {} for the sum", value, partial);
+    auto [known, isNew] = terms.emplace(use.linear, partial);
+    if (!isNew && use.linear > 0 && known->second != partial)
+      add("adds up '{}', of which ranks hold terms over {}, and others over {}", value, partial, known->second);
+  }
+  terms.erase(0);
+  auto factors = std::ranges::count_if(terms, [](const auto &entry) { return entry.second != 0; });
+  if (isProduct && factors > 1)
+    add("multiplies terms by terms");
+}
+
+/// A result is partial over what its operands are, and where it is a sum over what they lie in parts over.
+void Terms::checkResult(const Use &use, uint32_t read, bool isProduct) {
+  const pb::Value &value = valueOf(*use.buffer);
+  uint32_t partial = partialOf(*use.buffer), wanted = use.reduces ? read & ~axesOf(*use.buffer) : 0, passed = 0;
+  for (auto [number, axes] : terms)
+    passed |= isProduct || number == use.linear ? axes : 0;
+  wanted |= passed;
+  // What each rank counts is told apart by a weight in the kernel where it counts the same.
+  bool isStatistic = use.access == pb::Operand::ADD && value.additions() == 0;
+  if (isStatistic ? (wanted & ~partial) != 0 : wanted != partial)
+    add("makes terms of '{}' over {}, and it is partial over {}", value.name(), wanted, partial);
+  if (passed && value.reduction() != pb::SUM)
+    add("adds up terms of '{}', of which the greatest is wanted", value.name());
+}
+
+} // namespace
+
+void verifyTerms(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
+  Terms terms(plan, mesh, errors);
+  for (const pb::Subprogram &subprogram : plan.subprograms())
+    for (int i = 0; i < subprogram.instructions_size(); ++i)
+      terms.check(subprogram.instructions(i), instructionName(plan, subprogram, i));
+}
+
+} // namespace espalier::rt::verify
