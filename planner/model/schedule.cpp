@@ -1,15 +1,10 @@
-// Builders of schedule tables. ZB-V has no closed form: it is the greedy schedule of unit actions
-// under the memory limit of 1F1B, which keeps the published order of preference (backward, forward,
-// weight).
+// Builders of schedule tables. ZB-V has no closed form: it is the greedy schedule of unit actions under the memory limit
+// of 1F1B, which keeps the published order of preference (backward, forward, weight).
 #include "planner/model/schedule.h"
-
-#include "planner/model/simulate.h"
 
 #include <algorithm>
 #include <cassert>
 #include <functional>
-#include <map>
-#include <tuple>
 
 namespace espalier::planner {
 
@@ -340,33 +335,6 @@ HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, 
     break;
   }
   return mostHeld(buildSchedule(schedule, stages, microBatches, virtualStages), stage);
-}
-
-std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches) {
-  std::vector<std::string> faults;
-  int kinds = table.splitsBackward ? 3 : 2;
-  for (size_t stage = 0; stage < table.stages.size(); ++stage) {
-    std::map<std::tuple<int, int, int>, int> position; // (micro-batch, chunk, kind) -> index
-    const std::vector<Action> &actions = table.stages[stage];
-    for (size_t i = 0; i < actions.size(); ++i) {
-      int kind = static_cast<int>(actions[i].kind);
-      std::string name = "stage " + std::to_string(stage) + " action " + std::to_string(i);
-      if (!position.emplace(std::tuple(actions[i].microBatch, actions[i].chunk, kind), i).second)
-        faults.push_back(name + " is executed twice");
-      if (kind > 0 && !position.count({actions[i].microBatch, actions[i].chunk, kind - 1}))
-        faults.push_back(name + " runs before what it needs");
-    }
-    size_t wanted = static_cast<size_t>(microBatches) * table.chunksPerStage * kinds;
-    if (position.size() != wanted)
-      faults.push_back("stage " + std::to_string(stage) + " has " + std::to_string(position.size()) +
-                       " distinct actions, wanted " + std::to_string(wanted));
-  }
-  if (faults.empty()) {
-    size_t chunks = table.stages.size() * table.chunksPerStage;
-    if (!play(table, std::vector<ChunkSeconds>(chunks, {1, 1, 1})).finished)
-      faults.push_back("stages wait for each other");
-  }
-  return faults;
 }
 
 } // namespace espalier::planner

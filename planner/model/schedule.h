@@ -77,8 +77,4 @@ HeldChunks mostHeld(const ScheduleTable &table, int stage);
 inline constexpr int kRepeatedBatches = 3; ///< times p: warm-up, what repeats itself, cool-down
 HeldChunks mostHeld(Schedule schedule, int stage, int stages, int microBatches, int virtualStages);
 
-/// Faults of a table: an action missing or twice, a backward before its forward, a dependency
-/// cycle. Empty when it is sound.
-std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches);
-
 } // namespace espalier::planner

@@ -6,6 +6,7 @@
 #include "planner/search/boundaries.h"
 #include "planner/search/bounds.h"
 #include "planner/search/climb.h"
+#include "planner/search/cut_table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +30,8 @@ public:
       : problem(problem), stageOptions(stageOptions), player(stageOptions), choices(problem, stageOptions, player),
         axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
         perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
-        budget(isQuick ? kQuickBudget : budget), places(choices, stages, layers) {}
+        budget(isQuick ? kQuickBudget : budget), places(choices, stages, layers),
+        table(choices, player, places, stages) {}
 
   SplitResult run(double limitSeconds) {
     limit = std::min(limitSeconds, kLongest);
@@ -47,9 +49,7 @@ public:
     slowDown(counts, chosen);
     for (int64_t plays = 1; (!isQuick || plays < kQuickPlays) && next(counts, chosen); ++plays)
       play(counts, chosen);
-    for (const Known &known : cuts)
-      if (!known.rest.empty())
-        low = std::max(low, std::min(known.rest[0][0], narrowedTo));
+    low = std::max(low, std::min(table.leastSeconds(), narrowedTo));
     if (!choices.isComplete())
       low = relaxed;
     result.spent = isQuick ? 0 : given - budget;
@@ -138,7 +138,7 @@ private:
       for (const StageOption *option : options)
         result.repeated.push_back(option->repeated);
     }
-    cuts.push_back({std::move(cut), {}, {}});
+    table.add(std::move(cut));
   }
 
   // The critical paths of a split on which one stage after the other takes twice as long: without them splits with a
@@ -149,7 +149,7 @@ private:
       return;
     budget -= player.actions() * slowed;
     for (int i = 0; i < slowed; ++i)
-      cuts.push_back({player.play(optionsOf(counts, chosen), /*slow=*/i * stages / slowed), {}, {}});
+      table.add(player.play(optionsOf(counts, chosen), /*slow=*/i * stages / slowed));
   }
 
   // The next split, nearest to the last, that no cut rules out below the best. False when there is none, or the budget
@@ -175,110 +175,26 @@ private:
       if (!places.narrow(target))
         return false;
       narrowedTo = target;
-      open.clear();
-      for (int stage = 0; stage <= stages; ++stage)
-        open.emplace_back(places.width(stage), true);
       places.findMost(target);
-      for (Known &known : cuts)
-        known.rest.clear();
+      table.reset();
     }
-    bool isAnyClosed = true;
-    for (int round = 0; round < kRounds && isAnyClosed; ++round) {
-      isAnyClosed = false;
-      for (Known &known : cuts) {
-        if (round == 0 && !known.rest.empty())
-          continue;
-        tabulate(known);
-        if (known.rest[0][0] > target)
-          return false;
-        isAnyClosed = (isNew && !isQuick && close(known)) || isAnyClosed;
-      }
+    for (int round = 0; round < kRounds; ++round) {
+      budget -= table.tabulate() / 8;
+      if (table.leastSeconds() > target)
+        return false;
+      if (!isNew || isQuick || !table.close(target))
+        break;
     }
-    return true;
-  }
-
-  struct Known {
-    Cut cut;
-    std::vector<std::vector<double>> own;  ///< [stage][count - fewest]: under any choice, at least; layers alike
-    std::vector<std::vector<double>> rest; ///< [stage][first - lowest]: of the stage and those behind it, at least
-  };
-
-  // What a cut takes on a stage at least, under any choice.
-  double leastOf(Known &known, int stage, int first, int count) {
-    if (choices.areUnlike())
-      return leastOf(known.cut, stage, first, count);
-    if (known.own.empty())
-      known.own.resize(stages);
-    std::vector<double> &own = known.own[stage];
-    size_t place = count - places.fewest(stage);
-    if (own.size() <= place)
-      own.resize(place + 1, -1);
-    if (own[place] < 0)
-      own[place] = leastOf(known.cut, stage, first, count);
-    return own[place];
-  }
-
-  double leastOf(const Cut &cut, int stage, int first, int count) {
-    double least = kInfinity;
-    for (const StageOption &option : choices.of(stage, first, count))
-      if (option.fits)
-        least = std::min(least, player.seconds(cut, stage, option));
-    return least;
-  }
-
-  void tabulate(Known &known) {
-    known.rest.assign(stages + 1, {});
-    for (int stage = stages; stage >= 0; --stage)
-      known.rest[stage].assign(places.width(stage), kInfinity);
-    known.rest[stages][0] = 0;
-    for (int stage = stages - 1; stage >= 0; --stage)
-      for (int first = places.lowest(stage); first <= places.highest(stage); ++first) {
-        if (!open[stage][first - places.lowest(stage)])
-          continue;
-        double &rest = known.rest[stage][first - places.lowest(stage)];
-        int least = places.least(stage, first), most = places.most(stage, first);
-        for (int count = least; count <= most; ++count) {
-          double behind = known.rest[stage + 1][first + count - places.lowest(stage + 1)];
-          if (behind < rest)
-            rest = std::min(rest, leastOf(known, stage, first, count) + behind);
-        }
-        budget -= std::max(0, most - least) / 8;
-      }
-  }
-
-  // Closes the boundaries by which a cut is too long for the target. Whether there were any.
-  bool close(Known &known) {
-    std::vector<double> above = {0}, below;
-    bool isAny = false;
-    for (int stage = 0; stage < stages; ++stage) {
-      below.assign(places.width(stage + 1), kInfinity);
-      for (int first = places.lowest(stage); first <= places.highest(stage); ++first) {
-        size_t place = first - places.lowest(stage);
-        if (!open[stage][place])
-          continue;
-        if (above[place] + known.rest[stage][place] > target) {
-          open[stage][place] = false;
-          isAny = true;
-          continue;
-        }
-        int least = places.least(stage, first), most = places.most(stage, first);
-        for (int count = least; count <= most; ++count) {
-          double &next = below[first + count - places.lowest(stage + 1)];
-          if (open[stage + 1][first + count - places.lowest(stage + 1)] && above[place] < next)
-            next = std::min(next, above[place] + leastOf(known, stage, first, count));
-        }
-      }
-      std::swap(above, below);
-    }
-    return isAny;
+    budget -= table.tabulate() / 8;
+    return table.leastSeconds() <= target;
   }
 
   // Depth first over stages, counts nearest to those of the last split first. Leaves what it finds in its arguments.
   bool descend(std::vector<int> &counts, std::vector<size_t> &chosen) {
     near = counts;
     found.clear(), foundChosen.clear();
-    strictest = cuts.size() - 1;
-    sums.assign(stages + 1, std::vector<double>(cuts.size()));
+    strictest = table.size() - 1;
+    sums.assign(stages + 1, std::vector<double>(table.size()));
     if (!descend(0))
       return false;
     counts = found, chosen = foundChosen;
@@ -291,47 +207,56 @@ private:
       return false;
     if (stage == stages)
       return true;
-    int least = places.least(stage, first), most = places.most(stage, first);
-    std::vector<int> order(std::max(most - least + 1, 0));
-    std::iota(order.begin(), order.end(), least);
-    std::ranges::sort(order, {}, [&](int count) { return std::pair(std::abs(count - near[stage]), count); });
-    for (int count : order) {
-      if (!open[stage + 1][first + count - places.lowest(stage + 1)])
+    int least = places.least(stage, first), most = places.most(stage, first), here = near[stage];
+    auto goOn = [&](int count) { return count >= least && count <= most && descend(stage, first, count); };
+    for (int away = 0; away <= std::max(here - least, most - here); ++away)
+      if (goOn(here - away) || (away > 0 && goOn(here + away)))
+        return true;
+    return false;
+  }
+
+  // With so many layers on a stage.
+  bool descend(int stage, int first, int count) {
+    if (!table.isOpen(stage + 1, first + count) ||
+        !mayFollow(stage, first + count, table.least(stage, first, count)))
+      return false;
+    const std::vector<StageOption> &options = choices.of(stage, first, count);
+    for (size_t choice = 0; choice < options.size(); ++choice) {
+      bool isOnly = options.size() == 1; // whose cuts are those
+      if (!options[choice].fits ||
+          !(isOnly || mayFollow(stage, first + count, table.of(stage, first, count, choice))))
         continue;
-      if (!mayFollow(stage, first + count, [&](Known &cut) { return leastOf(cut, stage, first, count); }))
-        continue;
-      const std::vector<StageOption> &options = choices.of(stage, first, count);
-      for (size_t choice = 0; choice < options.size(); ++choice) {
-        auto seconds = [&](Known &cut) { return player.seconds(cut.cut, stage, options[choice]); };
-        bool isOnly = options.size() == 1; // whose cuts are those
-        if (!options[choice].fits || !(isOnly || mayFollow(stage, first + count, seconds)))
-          continue;
-        found.push_back(count), foundChosen.push_back(choice);
-        if (descend(first + count))
-          return true;
-        found.pop_back(), foundChosen.pop_back();
-      }
+      found.push_back(count), foundChosen.push_back(choice);
+      if (descend(first + count))
+        return true;
+      found.pop_back(), foundChosen.pop_back();
     }
     return false;
   }
 
-  // Whether no cut is too long that takes so much on a stage whose layers end before `end`; notes what they take so
-  // far. The cut that ruled out the last one is asked first.
-  template <typename Seconds> bool mayFollow(int stage, int end, Seconds seconds) {
-    const std::vector<double> &above = sums[stage];
-    std::vector<double> &with = sums[stage + 1];
-    auto isTooLong = [&](size_t i) {
-      --budget;
-      with[i] = above[i] + seconds(cuts[i]);
-      return with[i] + cuts[i].rest[stage + 1][end - places.lowest(stage + 1)] > target;
-    };
-    if (isTooLong(strictest))
+  // Whether no cut is too long that takes `own` on a stage whose layers end before `end`; notes what all take so far.
+  // The cut that ruled out the last one is asked first.
+  bool mayFollow(int stage, int end, const double *own) {
+    const double *above = sums[stage].data(), *rest = table.rest(stage + 1, end);
+    double *with = sums[stage + 1].data();
+    --budget;
+    if (above[strictest] + own[strictest] + rest[strictest] > target)
       return false;
-    for (size_t i = 0; i < cuts.size(); ++i)
-      if (isTooLong(i)) {
-        strictest = i;
-        return false;
+    constexpr size_t block = 16;
+    for (size_t first = 0; first < table.size(); first += block) {
+      size_t last = std::min(first + block, table.size());
+      budget -= static_cast<int64_t>(last - first);
+      bool isTooLong = false;
+      for (size_t i = first; i < last; ++i) {
+        with[i] = above[i] + own[i];
+        isTooLong |= with[i] + rest[i] > target;
       }
+      if (!isTooLong)
+        continue;
+      for (strictest = first; with[strictest] + rest[strictest] <= target;)
+        ++strictest;
+      return false;
+    }
     return true;
   }
 
@@ -347,8 +272,7 @@ private:
   double low = 0; // no split ends by it
   double target = 0, narrowedTo = -1;
   Boundaries places;
-  std::vector<std::vector<char>> open; // [stage][first - lowest]: no cut is too long there, as far as is known
-  std::vector<Known> cuts;
+  CutTable table;
   std::vector<int> near, found; // layers of each stage: of the last split, of the descent
   std::vector<size_t> foundChosen;
   std::vector<std::vector<double>> sums; // [stage][cut]: on the stages above

@@ -19,8 +19,13 @@ constexpr size_t lineBytes = 64, pageBytes = 4096;
 /// Addresses kept for the board: groups, lines and posts take some 100 KB per rank, mostly untouched.
 size_t boardBytes(int ranks) { return (size_t{64} + ranks) << 20; }
 
-/// Where processes that were started apart map what they share: far from where programs, libraries and heaps lie.
+/// Where processes that were started apart map what they share: far from where programs, libraries and heaps lie, and, in
+/// a build with ThreadSanitizer, in the part of the addresses that it leaves to programs.
+#if defined(__has_feature) && __has_feature(thread_sanitizer)
+constexpr uintptr_t agreedAddress = 0x7e9000000000;
+#else
 constexpr uintptr_t agreedAddress = uintptr_t{1} << 45;
+#endif
 
 [[noreturn]] void refuse(size_t bytes, const char *why) {
   throw MemoryError(fmt::format("the system refuses {} bytes that processes share: {}", bytes, why));

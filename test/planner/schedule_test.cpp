@@ -1,10 +1,46 @@
 // Every table holds each action once, in an order that ends, and no more micro-batches than
 // promised.
 #include "planner/model/schedule.h"
+#include "planner/model/simulate.h"
 
 #include <gtest/gtest.h>
+#include <map>
+#include <tuple>
 
 using namespace espalier::planner;
+
+namespace {
+
+/// Faults of a table: an action missing or twice, a backward before its forward, a dependency cycle. Empty when it is
+/// sound.
+std::vector<std::string> checkSchedule(const ScheduleTable &table, int microBatches) {
+  std::vector<std::string> faults;
+  int kinds = table.splitsBackward ? 3 : 2;
+  for (size_t stage = 0; stage < table.stages.size(); ++stage) {
+    std::map<std::tuple<int, int, int>, int> position; // (micro-batch, chunk, kind) -> index
+    const std::vector<Action> &actions = table.stages[stage];
+    for (size_t i = 0; i < actions.size(); ++i) {
+      int kind = static_cast<int>(actions[i].kind);
+      std::string name = "stage " + std::to_string(stage) + " action " + std::to_string(i);
+      if (!position.emplace(std::tuple(actions[i].microBatch, actions[i].chunk, kind), i).second)
+        faults.push_back(name + " is executed twice");
+      if (kind > 0 && !position.count({actions[i].microBatch, actions[i].chunk, kind - 1}))
+        faults.push_back(name + " runs before what it needs");
+    }
+    size_t wanted = static_cast<size_t>(microBatches) * table.chunksPerStage * kinds;
+    if (position.size() != wanted)
+      faults.push_back("stage " + std::to_string(stage) + " has " + std::to_string(position.size()) +
+                       " distinct actions, wanted " + std::to_string(wanted));
+  }
+  if (faults.empty()) {
+    size_t chunks = table.stages.size() * table.chunksPerStage;
+    if (!play(table, std::vector<ChunkSeconds>(chunks, {1, 1, 1})).finished)
+      faults.push_back("stages wait for each other");
+  }
+  return faults;
+}
+
+} // namespace
 
 TEST(Schedule, AllTablesAreSound) {
   for (Schedule schedule : kSchedules)
