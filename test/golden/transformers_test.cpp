@@ -43,12 +43,19 @@ protected:
     return run;
   }
 
+  static std::vector<float> floatsOf(std::span<const std::byte> bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
   static Values valuesOf(const rt::WeightModel &model, const fs::path &checkpoint) {
     rt::NativeSource source(model, checkpoint);
     Values values;
-    for (size_t i = 0; i < model.parameters.size(); ++i)
-      for (uint64_t e = 0; e < model.parameters[i].elements(); ++e)
-        values[model.parameters[i].name].push_back(rt::loadElement(rt::pb::F32, source.read(i)->data(), e));
+    for (size_t i = 0; i < model.parameters.size(); ++i) {
+      std::vector<float> read = floatsOf(*source.read(i));
+      values[model.parameters[i].name].assign(read.begin(), read.end());
+    }
     return values;
   }
 
@@ -133,12 +140,6 @@ TEST_P(Finetuning, LosesTheSame) {
 
 class MegatronExperts : public Transformers {
 protected:
-  static std::vector<float> floatsOf(const rt::WeightSource &source, const std::string &name) {
-    std::vector<std::byte> bytes = source.read(name);
-    std::vector<float> values(bytes.size() / sizeof(float));
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
   /// Rows [begin, end) of transformers' tensor of rows of `width`, of these columns alone.
   static std::vector<float> formula(const std::string &name, int64_t begin, int64_t end, int64_t width,
                                     int64_t column) {
@@ -171,10 +172,11 @@ TEST_P(MegatronExperts, AreWhatTransformersHas) {
   std::vector<float> first = formula(expert + (isMixtral ? "w1" : "gate_proj") + ".weight", half, ffn, hidden, 0);
   std::vector<float> up = formula(expert + (isMixtral ? "w3" : "up_proj") + ".weight", half, ffn, hidden, 0);
   first.insert(first.end(), up.begin(), up.end());
-  EXPECT_EQ(floatsOf(*source, theirs + "linear_fc1.weight"), first);
-  EXPECT_EQ(floatsOf(*source, theirs + "linear_fc2.weight"),
+  EXPECT_EQ(floatsOf(source->read(theirs + "linear_fc1.weight")), first);
+  EXPECT_EQ(floatsOf(source->read(theirs + "linear_fc2.weight")),
             formula(expert + (isMixtral ? "w2" : "down_proj") + ".weight", 0, hidden, ffn, half));
-  EXPECT_EQ(floatsOf(*source, "decoder.layers.1.mlp.router.weight"), formula(layer + "gate.weight", 0, 4, hidden, 0));
+  EXPECT_EQ(floatsOf(source->read("decoder.layers.1.mlp.router.weight")),
+            formula(layer + "gate.weight", 0, 4, hidden, 0));
 
   for (const char *rank : {"mp_rank_00", "mp_rank_01"}) {
     std::unique_ptr<rt::WeightSource> before = open(rank);

@@ -30,9 +30,9 @@ struct Target {
   int (*run)(Bytes, size_t);
 };
 inline const std::vector<Target> &targets() {
-  static const std::vector<Target> all = {{"index", fuzzIndex}, {"gpt2", fuzzGpt2},
-                                          {"hf", fuzzHf},       {"sentencepiece", fuzzSentencepiece},
-                                          {"jsonl", fuzzJsonl}, {"scanner", fuzzScanner}};
+  static const std::vector<Target> all = {{"data_index", fuzzIndex}, {"data_gpt2", fuzzGpt2},
+                                          {"data_hf", fuzzHf},       {"data_sentencepiece", fuzzSentencepiece},
+                                          {"data_jsonl", fuzzJsonl}, {"data_scanner", fuzzScanner}};
   return all;
 }
 
