@@ -22,7 +22,11 @@ thread_local const Executor *running = nullptr;
 std::function<void(const Failure &)> teller; ///< empty: standard error
 
 void tell(const std::string &message, const char *before) {
-  Failure failure = running ? running->describe(message) : Failure{.message = message};
+  Failure failure;
+  if (running)
+    failure = running->describe(message);
+  else
+    failure.message = message;
   if (teller)
     return teller(failure);
   std::string text = before + (running ? failure.sentence() : message) + "\n";

@@ -62,7 +62,7 @@ struct ListOptions {
   bool everyChunkHasInputs = false;
   /// Whether the backward of a chunk of a stage reads the stream that came in: what it does not read is free after the
   /// chunk's forward. Without it all do.
-  std::function<bool(int stage, int chunk)> readsStreamAgain;
+  std::function<bool(int stage, int chunk)> readsStreamAgain = nullptr;
   /// Slots of each received stream beyond those in flight, so that the next one arrives beside the RUNs of this one.
   /// Where a send would have to wait for a receive there are more in any case.
   int streamsAhead = 1;

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <set>
+#include <tuple>
 
 using namespace mlir;
 
@@ -98,7 +99,9 @@ public:
       b.create<exec::RegionOp>(module.getLoc(), exec::stringifyRegion(region), holds, offset, bytes);
     };
     std::vector<std::pair<std::string, RegionSizes::Input>> inputs(sizes.inputs.begin(), sizes.inputs.end());
-    llvm::stable_sort(inputs, [](const auto &a, const auto &b) { return a.second.offset < b.second.offset; });
+    llvm::sort(inputs, [](const auto &a, const auto &b) {
+      return std::tie(a.second.offset, a.first) < std::tie(b.second.offset, b.first);
+    });
     for (const auto &[name, input] : inputs)
       add(exec::Region::Inputs, name, input.offset, input.bytes);
     for (const auto &[key, bytes] : sizes.savedBytes)

@@ -148,7 +148,9 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path &file, Links links)
   } catch (const PlanError &problem) {
     refuse(file, problem.what());
   }
-  std::ranges::stable_sort(entries, {}, [](const TensorEntry &entry) { return std::pair(entry.begin, entry.bytes); });
+  std::ranges::sort(entries, {}, [](const TensorEntry &entry) {
+    return std::tuple(entry.begin, entry.bytes, std::string_view(entry.name));
+  });
   requireCover();
 }
 

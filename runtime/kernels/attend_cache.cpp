@@ -17,12 +17,12 @@ public:
     CallReader reader(call, types, {.buffers = 7, .sizes = 6, .floats = 1});
     batch_ = reader.size(0);
     kvHeads_ = reader.size(2);
-    task_ = {.storage = reader.floating(0),
-             .tokens = reader.size(1),
-             .group = reader.size(3),
-             .headDim = reader.size(4, 1),
-             .context = reader.size(5, 1),
-             .scale = static_cast<float>(reader.real(0))};
+    task_.storage = reader.floating(0);
+    task_.tokens = reader.size(1);
+    task_.group = reader.size(3);
+    task_.headDim = reader.size(4, 1);
+    task_.context = reader.size(5, 1);
+    task_.scale = static_cast<float>(reader.real(0));
     if (task_.headDim > cpu::kLargestHead)
       reader.refuse("head_dim is " + std::to_string(task_.headDim) + ", needs to be at most " +
                     std::to_string(cpu::kLargestHead));

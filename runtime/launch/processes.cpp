@@ -134,6 +134,17 @@ void waitForNews(std::span<Process> processes, std::vector<Neighbour> &neighbour
     }
 }
 
+/// The failure of those who wait for launchers that do not come. It follows from whatever holds them.
+Failure lonely(const ShmWorld &world, const Supervision &how) {
+  Failure failure;
+  failure.rank = world.firstRank();
+  failure.isEcho = true;
+  failure.message = fmt::format("not all ranks have begun within {} seconds: one ended before, or their hosts do not "
+                                "reach each other",
+                                how.meetingLooks * how.patience.lookMilliseconds / 1000);
+  return failure;
+}
+
 /// Passes failures on, from this host to the others and back.
 void exchange(launch::Launchers &others, ShmWorld &world, bool &isReported, bool isLook) {
   std::optional<Failure> own = world.failure();
@@ -216,7 +227,7 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
   std::vector<Neighbour> neighbours = how.neighbours, gone;
   std::optional<Failure> seen; // stands in where a rank was killed while it reported
   bool isReported = false;
-  int stopping = 0;
+  int stopping = 0, apart = 0;
   while (std::ranges::any_of(processes, isRunning)) {
     waitForNews(processes, neighbours, gone, others, looks.millisecondsLeft());
     bool isLook = looks.isOver();
@@ -233,6 +244,8 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
       if (!seen)
         seen = std::move(failure);
     }
+    if (others && isLook && !others->isComplete() && ++apart == how.meetingLooks && !world.isStopped())
+      world.abort(lonely(world, how));
     if (others)
       exchange(*others, world, isReported, isLook);
     if (world.isStopped() && isLook && ++stopping >= how.patience.stoppingLooks)

@@ -5,6 +5,7 @@
 #include "runtime/launch/launchers.h"
 #include "runtime/launch/watch.h"
 
+#include <climits>
 #include <functional>
 #include <sys/types.h>
 
@@ -37,6 +38,7 @@ struct Supervision {
   Patience patience = {};
   std::vector<Neighbour> neighbours = {};
   launch::Launchers *others = nullptr; ///< of other hosts; null for none
+  int meetingLooks = INT_MAX;          ///< for which `others` may take to be complete; then these ranks stop
   /// Completes what was seen of a rank, given by its number in the world, that could not say itself where it stood.
   std::function<void(int rank, Failure &failure)> describe = [](int, Failure &) {};
 };

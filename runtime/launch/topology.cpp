@@ -417,7 +417,7 @@ Topology findTopology(const Environment &environment, const LaunchOptions &optio
 }
 
 Topology findMeeting(const Environment &environment, const LaunchOptions &options) {
-  return TopologyFinder(environment, options, {.ranks = 0}).find();
+  return TopologyFinder(environment, options, {.ranks = 0, .name = ""}).find();
 }
 
 std::string describe(const Topology &topology) {

@@ -125,6 +125,9 @@ RunResult launchMpiRank(const Program &program, const RunOptions &options, const
   // A rank that was told why nobody begins may end behind the first launcher, which its own then no longer finds.
   if (std::optional<ToldResult> told = results.read(); !failure || (told && told->refusal))
     return resultOfTold(results, launchers, options);
+  // Where ranks never met, the report is another's, of whose end this is the echo.
+  if (failure->failure.isEcho && !launchers.isComplete())
+    throw std::runtime_error(failure->what());
   if (options.topology && options.topology->launcher == launch::Topology::Mpi && !options.topology->isOneHost())
     launch::endDaemonBehind(getppid());
   if (launchers.speaks())

@@ -2,6 +2,7 @@
 
 #include "runtime/describe_place.h"
 #include "runtime/train/failure_report.h"
+#include "runtime/train/rank_processes.h"
 
 #include <algorithm>
 #include <csignal>
@@ -56,6 +57,7 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
   constexpr int stoppingLooks = 3;
   if (others.launchers)
     how.patience.stoppingLooks = std::min(how.patience.stoppingLooks, stoppingLooks);
+  how.meetingLooks = static_cast<int>(startTogether / launch::Milliseconds(how.patience.lookMilliseconds));
   how.describe = [&](int rank, Failure &failure) {
     if (auto own = std::ranges::find(processes, rank, &Process::rank); own != processes.end())
       failure.endSignal = endSignalOf(options, *own);

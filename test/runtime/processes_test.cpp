@@ -129,6 +129,24 @@ TEST(Processes, WhoDoesNotStopIsKilled) {
   EXPECT_LT(Clock::now() - begin, seconds(5));
 }
 
+TEST(Processes, WhoMeetsNobodyGivesUp) {
+  ShmWorld world(1, operandBytes, /*first=*/3);
+  constexpr Patience patience{.stoppingLooks = 2};
+  launch::Launchers others([] { return std::optional<launch::Meeting>(); }, world.notices(), patience);
+  std::vector<Process> processes = spawn(world, [](int) {
+    std::this_thread::sleep_for(seconds(60));
+    return 0;
+  });
+  std::optional<Failure> failure =
+      supervise(processes, world, {.patience = patience, .others = &others, .meetingLooks = 10});
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 3);
+  EXPECT_TRUE(failure->isEcho);
+  EXPECT_EQ(failure->message, "not all ranks have begun within 1 seconds: one ended before, or their hosts do not "
+                              "reach each other");
+  EXPECT_TRUE(WIFSIGNALED(*processes[0].status));
+}
+
 /// About a millisecond of one core.
 void compute() {
   volatile float value = 1;

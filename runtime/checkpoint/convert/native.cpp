@@ -112,7 +112,7 @@ std::filesystem::path writeNative(const WeightModel &model, const std::filesyste
     piece.offsets.resize(piece.sizes.size());
     piece.end = piece.boxElements();
     entries.push_back({piece.kind + "/" + piece.name, piece.type, piece.shape, end, piece.bytes()});
-    shard.pieces.push_back({piece, end, ""});
+    shard.pieces.push_back({.piece = piece, .at = end, .checksum = "", .blocks = ""});
     end += piece.bytes();
   }
   std::string header = safetensorsHeader(entries, {});

@@ -90,10 +90,10 @@ TEST(AttendCache, HasTheSameBitsForAnyThreads) {
 }
 
 TEST(AttendCache, SaysWhatDoesNotFit) {
-  auto faultOf = [](Shape shape) {
+  auto faultOf = [](int64_t headDim, int64_t context) {
     CallUnderTest call = attend({3, 3, 2, 3, 20, 40}, pb::F32, kPositions);
-    call.call.set_sizes(4, shape.headDim);
-    call.call.set_sizes(5, shape.context);
+    call.call.set_sizes(4, headDim);
+    call.call.set_sizes(5, context);
     try {
       call.run(1);
     } catch (const std::invalid_argument &error) {
@@ -101,9 +101,9 @@ TEST(AttendCache, SaysWhatDoesNotFit) {
     }
     return std::string("none");
   };
-  EXPECT_EQ(faultOf({.headDim = 20, .context = 41}),
+  EXPECT_EQ(faultOf(20, 41),
             "library call ATTEND_CACHE: buffer 5 has 19200 bytes, needs 19680");
-  EXPECT_EQ(faultOf({.headDim = 385, .context = 40}),
+  EXPECT_EQ(faultOf(385, 40),
             "library call ATTEND_CACHE: head_dim is 385, needs to be at most 384");
 }
 

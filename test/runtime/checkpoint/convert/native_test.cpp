@@ -33,7 +33,7 @@ protected:
     for (const Box &box : boxes) {
       numbers.push_back(numbersOf(box));
       shard.pieces.push_back(
-          {{"value", "embed.wte", box.type, {5, 6}, box.offsets, box.sizes, box.begin, box.end}, at, ""});
+          {{"value", "embed.wte", box.type, {5, 6}, box.offsets, box.sizes, box.begin, box.end}, at, "", 0, ""});
       at += shard.pieces.back().piece.bytes();
     }
     for (size_t i = 0; i < boxes.size(); ++i) {
