@@ -2,6 +2,7 @@
 // refused with a sentence that names the place.
 #include "runtime/verify_plan.h"
 
+#include "runtime/geometry.h"
 #include "runtime/mesh.h"
 #include "test/runtime/verify_cases.h"
 
@@ -204,6 +205,45 @@ INSTANTIATE_TEST_SUITE_P(Bounds, Refusal, testing::ValuesIn(bounds), nameOf);
 INSTANTIATE_TEST_SUITE_P(Layout, Refusal, testing::ValuesIn(layout), nameOf);
 INSTANTIATE_TEST_SUITE_P(Kernels, Refusal, testing::ValuesIn(kernels), nameOf);
 INSTANTIATE_TEST_SUITE_P(Transfers, Refusal, testing::ValuesIn(transfers), nameOf);
+
+/// The sample plan as one for GPUs: text that says for which grids it is.
+pb::Plan planForGpus() {
+  pb::Plan plan = planOf({"", "", {}});
+  plan.set_target("cuda");
+  plan.clear_objects();
+  pb::Object *object = plan.add_objects();
+  object->set_level("sm_80");
+  for (const pb::Kernel &kernel : plan.kernels()) {
+    pb::Geometry *geometry = object->add_geometry();
+    geometry->set_threads(64);
+    geometry->set_extent_per_block(8);
+    object->mutable_code()->append(geometryLine(kernel.symbol(), 64, 8, 0, 0) + "\n");
+  }
+  return plan;
+}
+
+TEST(VerifyPlan, GridsAreThoseOfTheCode) {
+  ASSERT_THAT(verifyPlan(planForGpus()), IsEmpty());
+  const std::function<void(pb::Geometry &)> changes[] = {
+      [](pb::Geometry &geometry) { geometry.set_threads(32); },
+      [](pb::Geometry &geometry) { geometry.set_extent_per_block(72); },
+      [](pb::Geometry &geometry) { geometry.set_columns_per_block(32); },
+      [](pb::Geometry &geometry) { geometry.set_shared_bytes(256); },
+  };
+  for (const auto &change : changes) {
+    pb::Plan plan = planForGpus();
+    change(*plan.mutable_objects(0)->mutable_geometry(1));
+    EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr(" bytes shared', its code is written for '// " +
+                                                     plan.kernels(1).symbol() + ": a block of 64 threads does 8 ")));
+  }
+}
+
+TEST(VerifyPlan, CodeThatSaysNoGridIsRefused) {
+  pb::Plan plan = planForGpus();
+  plan.mutable_objects(0)->set_code(".version 8.0");
+  EXPECT_THAT(verifyPlan(plan),
+              Contains(HasSubstr("its code is written for '.version 8.0'; compile the plan again")));
+}
 
 /// Any damage to the bytes is refused or harmless to read: no crash, no overflow.
 TEST(VerifyPlan, SurvivesDamagedBytes) {
