@@ -1,7 +1,7 @@
 // A plan that differs in one field is refused, or trains the same bits. Each mutant is tried in a process of its own,
 // as it may do anything; those of plans for GPUs on the emulated device. ESPALIER_MUTANTS: how many;
 // ESPALIER_MUTANTS_SEED, ESPALIER_MUTANTS_FIRST: which; ESPALIER_MUTANTS_PLANS: only of plans with this in their names;
-// ESPALIER_MUTANTS_FIELDS: only of fields; ESPALIER_MUTANTS_SHOW: what else was neither refused nor equal.
+// ESPALIER_MUTANTS_FIELDS: only of fields; ESPALIER_MUTANTS_SHOW: how far it is, and what was neither.
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
@@ -202,6 +202,7 @@ void tryMutants(Originals plans, uint64_t count) {
   std::map<std::string, std::array<int, outcomes>> byKind;
   std::array<int, outcomes> total = {};
   uint64_t seed = setting("ESPALIER_MUTANTS_SEED", 1), first = setting("ESPALIER_MUTANTS_FIRST", 0);
+  bool shows = setting("ESPALIER_MUTANTS_SHOW", 0) != 0;
   for (uint64_t i = first; i < first + count; ++i) {
     // Each mutant has a seed of its own, so that one can be looked at alone.
     std::mt19937 random(static_cast<uint32_t>(seed * 1000003 + i));
@@ -219,8 +220,11 @@ void tryMutants(Originals plans, uint64_t count) {
                                    outcomeNames[outcome], seed, i, mutant.change);
     if (outcome == Different)
       ADD_FAILURE() << text;
-    if (outcome > Equal && setting("ESPALIER_MUTANTS_SHOW", 0))
+    if (outcome > Equal && shows)
       fmt::print("{}", text);
+    if (shows && (i + 1 - first) % 500 == 0)
+      fmt::print("{} mutants: {} refused, {} equal\n", i + 1 - first, total[Refused], total[Equal]);
+    fflush(stdout);
   }
   for (const auto &[kind, numbers] : byKind)
     fmt::print("{:24} {}\n", kind, fmt::join(numbers, " "));
