@@ -127,14 +127,15 @@ void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
   }
 }
 
-/// What the host fills or reads lies in parts as its value does.
+/// Samples and positions that the host fills or reads lie in parts as those of its value do.
 void ShapeRule::checkExchange(const pb::Exchange &exchange) {
   const pb::Value &value = valueOf(exchange.buffer());
   if (value.dims().empty())
     return;
-  for (int d = 0; d < std::max(value.dims_size(), exchange.split_size()); ++d) {
+  int dims = std::min(value.dims_size(), 2);
+  for (int d = 0; d < std::max(dims, exchange.split_size()); ++d) {
     uint32_t told = d < exchange.split_size() ? mesh.divided(exchange.split(d)) : 0;
-    uint32_t wanted = d < value.dims_size() ? mesh.divided(plan.dims(static_cast<int>(value.dims(d))).split()) : 0;
+    uint32_t wanted = d < dims ? mesh.divided(plan.dims(static_cast<int>(value.dims(d))).split()) : 0;
     if (told != wanted)
       add("exchange '{}': is split over {} along dimension {}, value '{}' over {}", exchange.name(), told, d,
           value.name(), wanted);

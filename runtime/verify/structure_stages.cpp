@@ -169,7 +169,9 @@ void Stages::checkExchange(const pb::Stage &stage, const pb::Exchange &exchange)
   if (buffer.offset() > maxBytes || buffer.bytes() > maxBytes || buffer.part() || buffer.has_reads_at())
     add("exchange '{}' has {} bytes at {}", exchange.name(), buffer.bytes(), buffer.offset());
   // What the host reads at the end are the scalars that it has filled, as they have become.
-  std::string_view called = exchange.name() == "results" ? "scalars" : exchange.name();
+  std::string_view called = exchange.name();
+  if (called == "results")
+    called = "scalars";
   if (buffer.value() < static_cast<uint32_t>(plan.values_size()) &&
       plan.values(static_cast<int>(buffer.value())).name() != called)
     add("exchange '{}' has value '{}'", exchange.name(), plan.values(static_cast<int>(buffer.value())).name());

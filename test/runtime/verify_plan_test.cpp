@@ -14,6 +14,7 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 TEST(VerifyPlan, AcceptsGoodPlans) {
   for (bool zero : {false, true})
@@ -251,6 +252,23 @@ TEST(VerifyPlan, CodeThatSaysNoGridIsRefused) {
   plan.mutable_objects(0)->set_code(".version 8.0");
   EXPECT_THAT(verifyPlan(plan),
               Contains(HasSubstr("its code is written for '.version 8.0'; compile the plan again")));
+}
+
+TEST(VerifyPlan, InputsLieInPartsAsTheirValuesDo) {
+  for (uint32_t wrong : {0u, uint32_t(TP)}) {
+    pb::Plan plan = planOf({"", "", {}});
+    pb::Exchange *tokens = plan.mutable_stages(0)->mutable_exchanges(0);
+    pb::Dim *batch = plan.add_dims(), *seq = plan.add_dims();
+    batch->set_size(plan.values(static_cast<int>(tokens->buffer().value())).elements());
+    batch->set_split(DP);
+    seq->set_size(1);
+    for (uint32_t number : {0, 1})
+      plan.mutable_values(static_cast<int>(tokens->buffer().value()))->add_dims(number);
+    EXPECT_THAT(verifyPlan(plan), Not(Contains(HasSubstr("exchange 'tokens'"))));
+    tokens->set_split(0, wrong);
+    EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr("exchange 'tokens': is split over " + std::to_string(wrong) +
+                                                     " along dimension 0, value 'tokens' over 2")));
+  }
 }
 
 /// Any damage to the bytes is refused or harmless to read: no crash, no overflow.
