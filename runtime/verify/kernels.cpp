@@ -1,5 +1,6 @@
 // Rule E: an instruction gives its kernel what that declares: operands and scalars in number, types, and exactly the
 // bytes that the kernel reaches. Generated kernels declare it in the plan, library functions in library_functions.h.
+#include "runtime/geometry.h"
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/rules.h"
 
@@ -15,6 +16,7 @@ public:
   void check();
 
 private:
+  void checkGeometries(const pb::Object &object);
   void checkLaunch(const pb::Launch &launch);
   void checkReach(const pb::Launch &launch, int index);
   void checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index);
@@ -31,6 +33,8 @@ private:
 };
 
 void Kernels::check() {
+  for (const pb::Object &object : plan.objects())
+    checkGeometries(object);
   for (const pb::Subprogram &subprogram : plan.subprograms())
     for (int i = 0; i < subprogram.instructions_size(); ++i) {
       const pb::Instruction &instruction = subprogram.instructions(i);
@@ -40,6 +44,21 @@ void Kernels::check() {
       else if (instruction.has_call())
         checkCall(instruction.call());
     }
+}
+
+/// The code says for which grid it was written, line by line.
+void Kernels::checkGeometries(const pb::Object &object) {
+  std::string_view code = object.code();
+  for (int i = 0; i < object.geometry_size(); ++i) {
+    std::string_view line = code.substr(0, code.find('\n'));
+    code.remove_prefix(std::min(code.size(), line.size() + 1));
+    const pb::Geometry &geometry = object.geometry(i);
+    std::string wanted = geometryLine(plan.kernels(i).symbol(), geometry.threads(), geometry.extent_per_block(),
+                                      geometry.columns_per_block(), geometry.shared_bytes());
+    if (line != wanted)
+      return errors.add(fmt::format("the plan launches '{}', its code is written for '{}'; compile the plan again",
+                                    wanted, line.substr(0, 200)));
+  }
 }
 
 void Kernels::checkLaunch(const pb::Launch &launch) {

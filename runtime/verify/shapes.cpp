@@ -19,6 +19,7 @@ private:
   void checkValue(const pb::Value &value);
   void checkParameters(const pb::Bucket &bucket);
   void checkTransfer(const pb::Transfer &transfer);
+  void checkExchange(const pb::Exchange &exchange);
   void checkSubprogram(const pb::Subprogram &subprogram);
   void checkLaunch(const pb::Launch &launch, const std::string &name);
   void checkLocation(const pb::Instruction &instruction, const std::string &name);
@@ -48,6 +49,9 @@ void ShapeRule::check() {
     checkParameters(bucket);
   for (const pb::Transfer &transfer : plan.transfers())
     checkTransfer(transfer);
+  for (const pb::Stage &stage : plan.stages())
+    for (const pb::Exchange &exchange : stage.exchanges())
+      checkExchange(exchange);
   for (const pb::Subprogram &subprogram : plan.subprograms())
     checkSubprogram(subprogram);
 }
@@ -120,6 +124,21 @@ void ShapeRule::checkTransfer(const pb::Transfer &transfer) {
     }
     if (!isRight)
       add("transfer '{}': makes {} of {}", transfer.name(), textOf(*to), textOf(*from));
+  }
+}
+
+/// Samples and positions that the host fills or reads lie in parts as those of its value do.
+void ShapeRule::checkExchange(const pb::Exchange &exchange) {
+  const pb::Value &value = valueOf(exchange.buffer());
+  if (value.dims().empty())
+    return;
+  int dims = std::min(value.dims_size(), 2);
+  for (int d = 0; d < std::max(dims, exchange.split_size()); ++d) {
+    uint32_t told = d < exchange.split_size() ? mesh.divided(exchange.split(d)) : 0;
+    uint32_t wanted = d < dims ? mesh.divided(plan.dims(static_cast<int>(value.dims(d))).split()) : 0;
+    if (told != wanted)
+      add("exchange '{}': is split over {} along dimension {}, value '{}' over {}", exchange.name(), told, d,
+          value.name(), wanted);
   }
 }
 

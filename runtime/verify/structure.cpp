@@ -22,6 +22,7 @@ public:
 private:
   void checkSettings(const Mesh &mesh);
   void checkTables();
+  void checkNames();
   void checkValue(const pb::Value &value);
   void checkCommunicator(const pb::Communicator &communicator);
   void checkTransfer(const pb::Transfer &transfer);
@@ -104,6 +105,7 @@ void Structure::checkTables() {
     add("the plan lists no queue");
   if (!errors.empty())
     return;
+  checkNames();
   count(plan.dims_size(), maxTable, "dims", "the plan");
   for (const pb::Dim &dim : plan.dims()) {
     number(dim.size(), maxBytes / 4, "size", fmt::format("dim '{}'", dim.name()));
@@ -130,6 +132,21 @@ void Structure::checkTables() {
     checkBucket(bucket);
   for (const pb::Subprogram &subprogram : plan.subprograms())
     checkSubprogram(subprogram);
+}
+
+/// What is found by its name has one of its own.
+void Structure::checkNames() {
+  auto check = [&](const char *what, const auto &table, auto nameOf) {
+    std::set<std::string_view> names;
+    for (const auto &entry : table)
+      if (!names.insert(nameOf(entry)).second)
+        add("two {} are called '{}'", what, nameOf(entry));
+  };
+  auto itself = [](const std::string &name) -> std::string_view { return name; };
+  check("roles", plan.roles(), itself);
+  check("regions", plan.regions(), itself);
+  check("entries", plan.entries(), [](const pb::Entry &entry) -> std::string_view { return entry.name(); });
+  check("kernels", plan.kernels(), [](const pb::Kernel &kernel) -> std::string_view { return kernel.symbol(); });
 }
 
 void Structure::checkAxes(uint32_t axes, const std::string &name) {

@@ -89,8 +89,12 @@ void Stages::checkStage(const pb::Stage &stage) {
       add("lifetime '{}' has {} slots, needs 1 to {}", lifetime.name(), lifetime.slots(), maxSlots);
   for (const pb::Place &place : stage.places())
     checkPlace(stage, place);
-  for (const pb::Call &call : stage.calls())
+  std::set<std::string_view> names;
+  for (const pb::Call &call : stage.calls()) {
     checkCall(stage, call);
+    if (!names.insert(call.name()).second)
+      add("two calls are named '{}'", call.name());
+  }
   checkChunks(stage);
   for (const pb::Exchange &exchange : stage.exchanges())
     checkExchange(stage, exchange);
@@ -164,6 +168,13 @@ void Stages::checkExchange(const pb::Stage &stage, const pb::Exchange &exchange)
   index(buffer.value(), plan.values_size(), "value");
   if (buffer.offset() > maxBytes || buffer.bytes() > maxBytes || buffer.part() || buffer.has_reads_at())
     add("exchange '{}' has {} bytes at {}", exchange.name(), buffer.bytes(), buffer.offset());
+  // What the host reads at the end are the scalars that it has filled, as they have become.
+  std::string_view called = exchange.name();
+  if (called == "results")
+    called = "scalars";
+  if (buffer.value() < static_cast<uint32_t>(plan.values_size()) &&
+      plan.values(static_cast<int>(buffer.value())).name() != called)
+    add("exchange '{}' has value '{}'", exchange.name(), plan.values(static_cast<int>(buffer.value())).name());
   for (uint32_t axes : exchange.split())
     if (axes & ~allAxes)
       add("exchange '{}' is split over {}, which is no set of axes", exchange.name(), axes);
@@ -190,11 +201,15 @@ void Stages::checkScalars(const pb::Stage &stage) {
 /// has, and the first one.
 void Stages::checkLayers() {
   std::set<int32_t> layers;
+  std::set<std::string_view> names;
   name = "the stages";
   for (const pb::Stage &stage : plan.stages())
-    for (const pb::Call &call : stage.calls())
+    for (const pb::Call &call : stage.calls()) {
       if (call.layer() >= 0 && !layers.insert(call.layer()).second)
         add("call layer {} twice", call.layer());
+      if (call.layer() >= 0 && !names.insert(call.name()).second)
+        add("call two layers '{}'", call.name());
+    }
   if (!layers.empty() && *layers.rbegin() + 1 != static_cast<int64_t>(layers.size()))
     return add("call {} layers of {}", layers.size(), *layers.rbegin() + 1);
   for (int i = 0; i < plan.stages_size(); ++i) {

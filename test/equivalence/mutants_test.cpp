@@ -1,7 +1,7 @@
 // A plan that differs in one field is refused, or trains the same bits. Each mutant is tried in a process of its own,
 // as it may do anything; those of plans for GPUs on the emulated device. ESPALIER_MUTANTS: how many;
 // ESPALIER_MUTANTS_SEED, ESPALIER_MUTANTS_FIRST: which; ESPALIER_MUTANTS_PLANS: only of plans with this in their names;
-// ESPALIER_MUTANTS_SHOW: what survived and how it differs.
+// ESPALIER_MUTANTS_FIELDS: only of fields; ESPALIER_MUTANTS_SHOW: how far it is, and what was neither.
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "runtime/verify_plan.h"
@@ -9,8 +9,8 @@
 #include "test/equivalence/mutate.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
+#include <cstring>
 #include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,9 +61,9 @@ struct Verdict {
   size_t trained = 0;
 };
 
-Verdict judge(const rt::pb::Plan &plan, const std::shared_ptr<const rt::Dataset> &data) {
+Verdict judge(rt::pb::Plan &plan, const std::shared_ptr<const rt::Dataset> &data) {
   try {
-    return {Equal, train(plan, data)};
+    return {Equal, train(std::move(plan), data)};
   } catch (const rt::PlanError &) {
     return {Refused};
   } catch (const std::exception &) {
@@ -71,43 +71,67 @@ Verdict judge(const rt::pb::Plan &plan, const std::shared_ptr<const rt::Dataset>
   }
 }
 
-/// Trains in a process of its own, which a device that is there cannot be handed to.
-Verdict tryPlan(const rt::pb::Plan &plan, const std::shared_ptr<const rt::Dataset> &data) {
-  int ends[2];
-  if (pipe(ends) != 0)
-    return {};
-  pid_t child = fork();
-  if (child == 0) {
-    freopen("/dev/null", "w", stderr);
-    alarm(plan.target() == "cuda" ? 200 : 20);
-    Verdict verdict = judge(plan, data);
-    _exit(write(ends[1], &verdict, sizeof verdict) == sizeof verdict ? 0 : 1);
-  }
-  close(ends[1]);
+/// What a process tells of its mutant, each as soon as it is known. No kind: nothing was changed.
+struct Report {
+  Mutant mutant;
   Verdict verdict;
-  int status = 0;
-  bool isTold = read(ends[0], &verdict, sizeof verdict) == sizeof verdict;
-  close(ends[0]);
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status))
-    return {WTERMSIG(status) == SIGALRM ? Endless : Killed};
-  return isTold ? verdict : Verdict();
+};
+
+void tell(int end, const void *bytes, size_t size) {
+  if (write(end, bytes, size) != static_cast<ssize_t>(size))
+    _exit(1);
+}
+
+/// All that a process has told until it ended.
+Report hear(int end) {
+  std::string told;
+  char bytes[4096];
+  for (ssize_t size; (size = read(end, bytes, sizeof bytes)) > 0;)
+    told.append(bytes, static_cast<size_t>(size));
+  size_t kind = told.find('\0'), change = told.find('\0', kind + 1);
+  Report report;
+  if (change == std::string::npos)
+    return report;
+  report.mutant = {told.substr(0, kind), told.substr(kind + 1, change - kind - 1)};
+  if (told.size() - change - 1 == sizeof(Verdict))
+    memcpy(&report.verdict, told.data() + change + 1, sizeof(Verdict));
+  return report;
 }
 
 /// A plan of the suite and what it trains.
 struct Original {
   rt::pb::Plan plan;
   std::shared_ptr<const rt::Dataset> data;
-  size_t trained;
+  std::optional<Mutations> mutations;
+  size_t trained = 0;
 };
 
-/// Where they differ, a line each.
-std::string difference(const rt::pb::Plan &a, const rt::pb::Plan &b) {
-  std::string text;
-  google::protobuf::util::MessageDifferencer differencer;
-  differencer.ReportDifferencesToString(&text);
-  differencer.Compare(a, b);
-  return text.substr(0, 1000);
+/// Trains in a process of its own, which a device that is there cannot be handed to, and which may change the plan.
+Report tryPlan(Original &original, std::mt19937 *random = nullptr) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    return {};
+  pid_t child = fork();
+  if (child == 0) {
+    freopen("/dev/null", "w", stderr);
+    alarm(original.plan.target() == "cuda" ? 600 : 60);
+    std::optional<Mutant> mutant = random ? original.mutations->apply(*random) : Mutant{"none", ""};
+    if (!mutant)
+      _exit(0);
+    tell(ends[1], mutant->kind.c_str(), mutant->kind.size() + 1);
+    tell(ends[1], mutant->change.c_str(), mutant->change.size() + 1);
+    Verdict verdict = judge(original.plan, original.data);
+    tell(ends[1], &verdict, sizeof verdict);
+    _exit(0);
+  }
+  close(ends[1]);
+  Report report = hear(ends[0]);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status))
+    report.verdict = {WTERMSIG(status) == SIGALRM ? Endless : Killed};
+  return report;
 }
 
 /// Plans of the suite, compiled and trained when one of their mutants is drawn.
@@ -123,7 +147,7 @@ public:
 
   size_t size() const { return rows.size(); }
   const std::string &nameOf(size_t index) const { return rows[index].name; }
-  const Original &operator[](size_t index);
+  Original &operator[](size_t index);
 
 private:
   std::string target;
@@ -131,7 +155,7 @@ private:
   std::map<size_t, Original> known;
 };
 
-const Original &Originals::operator[](size_t index) {
+Original &Originals::operator[](size_t index) {
   auto [place, isNew] = known.try_emplace(index);
   Original &original = place->second;
   if (!isNew)
@@ -146,10 +170,12 @@ const Original &Originals::operator[](size_t index) {
     throw std::runtime_error(row.name + " does not compile");
   original.plan = std::move(compiled->plan);
   original.data = equivalenceData(run);
-  Verdict verdict = tryPlan(original.plan, original.data);
+  Verdict verdict = tryPlan(original).verdict;
   if (verdict.outcome != Equal)
     throw std::runtime_error(row.name + " does not train: " + outcomeNames[verdict.outcome]);
   original.trained = verdict.trained;
+  const char *fields = std::getenv("ESPALIER_MUTANTS_FIELDS");
+  original.mutations.emplace(original.plan, fields ? fields : "");
   return original;
 }
 
@@ -176,27 +202,29 @@ void tryMutants(Originals plans, uint64_t count) {
   std::map<std::string, std::array<int, outcomes>> byKind;
   std::array<int, outcomes> total = {};
   uint64_t seed = setting("ESPALIER_MUTANTS_SEED", 1), first = setting("ESPALIER_MUTANTS_FIRST", 0);
+  bool shows = setting("ESPALIER_MUTANTS_SHOW", 0) != 0;
   for (uint64_t i = first; i < first + count; ++i) {
     // Each mutant has a seed of its own, so that one can be looked at alone.
     std::mt19937 random(static_cast<uint32_t>(seed * 1000003 + i));
     size_t index = random() % plans.size();
-    const Original &original = plans[index];
-    rt::pb::Plan plan = original.plan;
-    std::string kind = mutate(plan, random);
-    if (kind.empty() || plan.SerializeAsString() == original.plan.SerializeAsString()) {
+    Original &original = plans[index];
+    auto [mutant, verdict] = tryPlan(original, &random);
+    if (mutant.kind.empty()) {
       --i, ++seed;
       continue;
     }
-    Verdict verdict = tryPlan(plan, original.data);
     Outcome outcome = verdict.outcome == Equal && verdict.trained != original.trained ? Different : verdict.outcome;
-    ++byKind[kind][outcome];
+    ++byKind[mutant.kind][outcome];
     ++total[outcome];
+    std::string text = fmt::format("{} of {}: {} (seed {}, first {})\n{}", mutant.kind, plans.nameOf(index),
+                                   outcomeNames[outcome], seed, i, mutant.change);
     if (outcome == Different)
-      ADD_FAILURE() << kind << " of " << plans.nameOf(index) << " trains something else:\n"
-                    << difference(original.plan, plan);
-    if (outcome > Equal && setting("ESPALIER_MUTANTS_SHOW", 0))
-      fmt::print("{} of {}: {} (seed {}, first {})\n{}", kind, plans.nameOf(index), outcomeNames[outcome], seed, i,
-                 difference(original.plan, plan));
+      ADD_FAILURE() << text;
+    if (outcome > Equal && shows)
+      fmt::print("{}", text);
+    if (shows && (i + 1 - first) % 500 == 0)
+      fmt::print("{} mutants: {} refused, {} equal\n", i + 1 - first, total[Refused], total[Equal]);
+    fflush(stdout);
   }
   for (const auto &[kind, numbers] : byKind)
     fmt::print("{:24} {}\n", kind, fmt::join(numbers, " "));

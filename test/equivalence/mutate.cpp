@@ -1,10 +1,8 @@
 #include "test/equivalence/mutate.h"
 
-#include <fmt/format.h>
 #include <google/protobuf/reflection.h>
-#include <map>
 #include <set>
-#include <vector>
+#include <stdexcept>
 
 namespace espalier {
 namespace {
@@ -13,91 +11,68 @@ namespace pb = rt::pb;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+using Site = Mutations::Site;
 
-/// A field of some message of the plan.
-struct Site {
-  Message *message;
-  const FieldDescriptor *field;
-};
-
-/// What says nothing about how data moves: settings, text, code, provenance, what people read; where a table goes by
-/// numbers, constants of kernels and the grid that their code is written for, which only the numbers that come out can
-/// tell.
+/// What says nothing about how data moves: settings, code, places in files, provenance, what people read, names and
+/// initial values of parameters; where a table goes by numbers and constants of kernels, which only the numbers that come
+/// out can tell.
 bool isSkipped(const FieldDescriptor *field) {
-  static const std::set<std::string> names = {"Plan.version",         "Plan.settings",
-                                              "Plan.inputs",          "Plan.locations",
-                                              "Plan.identity",        "Plan.checksum",
-                                              "Plan.parameter_count", "Plan.memory_limit_bytes",
-                                              "Plan.guard_bytes",     "Mesh.ranks_per_host",
-                                              "Instruction.location", "Transfer.location",
-                                              "Communicator.bytes",   "Plan.predicted_step_seconds",
-                                              "Object.geometry"};
-  if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING || field->containing_type()->name() == "Initialization")
-    return true;
-  return names.count(field->containing_type()->name() + "." + field->name()) > 0;
+  static const std::set<std::string> names = {
+      "Plan.settings",       "Plan.inputs",         "Plan.locations",          "Plan.identity",
+      "Plan.checksum",       "Plan.guard_bytes",    "Plan.parameter_count",    "Plan.memory_limit_bytes",
+      "Mesh.ranks_per_host", "Communicator.bytes",  "Instruction.location",    "Plan.predicted_step_seconds",
+      "Transfer.location",   "Parameter.name",      "Parameter.initialization"};
+  return field->type() == FieldDescriptor::TYPE_BYTES ||
+         names.count(field->containing_type()->name() + "." + field->name()) > 0;
 }
 
-class Mutation {
-public:
-  Mutation(pb::Plan &plan, std::mt19937 &random) : plan(plan), random(random) {}
+/// A line of a report.
+std::string textOf(const Message &message) {
+  bool isLong = message.ByteSizeLong() > 4000;
+  return "  " + (isLong ? message.GetDescriptor()->name() + " of many fields" : message.ShortDebugString()) + "\n";
+}
+
+/// A change of one field.
+struct Change {
+  std::mt19937 &random;
+  const std::vector<Site> &all; ///< those of its kind
+  const Site &site;
 
   std::string apply();
 
 private:
-  void collect(Message &message, const std::string &name);
   size_t below(size_t bound) { return bound ? random() % bound : 0; }
-  std::string shuffle(const Site &site);
-  std::string change(const Site &site, int index);
+  std::string shuffle();
+  std::string setName(int index);
+  std::string setNumber(int index);
   template <typename Number> Number otherNumber(Number number, std::string &how);
-
-  pb::Plan &plan;
-  std::mt19937 &random;
-  std::map<std::string, std::vector<Site>> sites; ///< by message and field
 };
 
-/// `name`: of the message, and of an affine number whose it is.
-void Mutation::collect(Message &message, const std::string &name) {
-  const Reflection &reflection = *message.GetReflection();
-  const auto &descriptor = *message.GetDescriptor();
-  for (int i = 0; i < descriptor.field_count(); ++i) {
-    const FieldDescriptor *field = descriptor.field(i);
-    bool isMessage = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    bool isAbsent = field->is_repeated() ? reflection.FieldSize(message, field) == 0
-                                         : field->has_presence() && !reflection.HasField(message, field);
-    if (isSkipped(field) || isAbsent)
-      continue;
-    if (field->is_repeated() || !isMessage)
-      sites[name + "." + field->name()].push_back({&message, field});
-    if (!isMessage)
-      continue;
-    std::string inner = field->message_type()->name();
-    if (inner == "Affine")
-      inner = name + "." + field->name();
-    for (int k = 0; field->is_repeated() && k < reflection.FieldSize(message, field); ++k)
-      collect(*reflection.MutableRepeatedMessage(&message, field, k), inner);
-    if (!field->is_repeated())
-      collect(*reflection.MutableMessage(&message, field), inner);
-  }
+std::string Change::apply() {
+  const FieldDescriptor *field = site.field;
+  if (field->is_repeated() && (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE || below(2)))
+    return shuffle();
+  int index = field->is_repeated()
+                  ? static_cast<int>(below(site.message->GetReflection()->FieldSize(*site.message, field)))
+                  : -1;
+  return field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ? setName(index) : setNumber(index);
 }
 
-std::string Mutation::apply() {
-  collect(plan, "Plan");
-  auto kind = std::next(sites.begin(), static_cast<int>(below(sites.size())));
-  const Site &site = kind->second[below(kind->second.size())];
-  bool isMessage = site.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-  std::string how;
-  if (site.field->is_repeated() && (isMessage || below(2)))
-    how = shuffle(site);
+/// The name of another one.
+std::string Change::setName(int index) {
+  const Site &other = all[below(all.size())];
+  const Reflection &reflection = *site.message->GetReflection();
+  if (index < 0)
+    reflection.SetString(site.message, site.field, reflection.GetString(*other.message, site.field));
   else
-    how =
-        change(site, site.field->is_repeated()
-                         ? static_cast<int>(below(site.message->GetReflection()->FieldSize(*site.message, site.field)))
-                         : -1);
-  return how.empty() ? "" : kind->first + " " + how;
+    reflection.SetRepeatedString(site.message, site.field, index,
+                                 reflection.GetRepeatedString(*other.message, site.field, static_cast<int>(below(
+                                     reflection.FieldSize(*other.message, site.field)))));
+  return "of another";
 }
 
 /// Drops, doubles or swaps an entry with its neighbour.
-std::string Mutation::shuffle(const Site &site) {
+std::string Change::shuffle() {
   const Reflection &reflection = *site.message->GetReflection();
   int size = reflection.FieldSize(*site.message, site.field), i = static_cast<int>(below(size));
   auto swap = [&](int a, int b) { reflection.SwapElements(site.message, site.field, a, b); };
@@ -122,7 +97,7 @@ std::string Mutation::shuffle(const Site &site) {
   }
 }
 
-template <typename Number> Number Mutation::otherNumber(Number number, std::string &how) {
+template <typename Number> Number Change::otherNumber(Number number, std::string &how) {
   switch (below(5)) {
   case 0:
     how = "+1";
@@ -142,7 +117,7 @@ template <typename Number> Number Mutation::otherNumber(Number number, std::stri
   }
 }
 
-std::string Mutation::change(const Site &site, int index) {
+std::string Change::setNumber(int index) {
   const Reflection &reflection = *site.message->GetReflection();
   Message *message = site.message;
   const FieldDescriptor *field = site.field;
@@ -185,6 +160,47 @@ std::string Mutation::change(const Site &site, int index) {
 
 } // namespace
 
-std::string mutate(rt::pb::Plan &plan, std::mt19937 &random) { return Mutation(plan, random).apply(); }
+Mutations::Mutations(rt::pb::Plan &plan, const std::string &part) {
+  collect(plan, "Plan");
+  std::erase_if(sites, [&](const auto &entry) { return entry.first.find(part) == std::string::npos; });
+  if (sites.empty())
+    throw std::invalid_argument("no field of the plan has '" + part + "' in its name");
+}
+
+/// `name`: of the message, and of an affine number whose it is.
+void Mutations::collect(Message &message, const std::string &name) {
+  const Reflection &reflection = *message.GetReflection();
+  const auto &descriptor = *message.GetDescriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor *field = descriptor.field(i);
+    bool isMessage = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    bool isAbsent = field->is_repeated() ? reflection.FieldSize(message, field) == 0
+                                         : field->has_presence() && !reflection.HasField(message, field);
+    if (isSkipped(field) || isAbsent)
+      continue;
+    if (field->is_repeated() || !isMessage)
+      sites[name + "." + field->name()].push_back({&message, field});
+    if (!isMessage)
+      continue;
+    std::string inner = field->message_type()->name();
+    if (inner == "Affine")
+      inner = name + "." + field->name();
+    for (int k = 0; field->is_repeated() && k < reflection.FieldSize(message, field); ++k)
+      collect(*reflection.MutableRepeatedMessage(&message, field, k), inner);
+    if (!field->is_repeated())
+      collect(*reflection.MutableMessage(&message, field), inner);
+  }
+}
+
+std::optional<Mutant> Mutations::apply(std::mt19937 &random) const {
+  auto kind = std::next(sites.begin(), static_cast<int>(random() % sites.size()));
+  const std::vector<Site> &all = kind->second;
+  const Site &site = all[random() % all.size()];
+  std::string bytes = site.message->SerializeAsString(), before = textOf(*site.message);
+  std::string how = Change{random, all, site}.apply();
+  if (site.message->SerializeAsString() == bytes)
+    return std::nullopt;
+  return Mutant{kind->first + " " + how, before + textOf(*site.message)};
+}
 
 } // namespace espalier

@@ -272,9 +272,13 @@ TEST(Run, RefusesPlansThatDoNotTrain) {
     }
   };
   auto exchange = [](pb::Plan &plan, int index) { return plan.mutable_stages(0)->mutable_exchanges(index); };
-  EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 1)->set_name("images"); }),
+  auto rename = [&](pb::Plan &plan, int index, const char *name) {
+    exchange(plan, index)->set_name(name);
+    plan.mutable_values(static_cast<int>(exchange(plan, index)->buffer().value()))->set_name(name);
+  };
+  EXPECT_THAT(refusal([&](pb::Plan &plan) { rename(plan, 1, "images"); }),
               testing::HasSubstr("the plan wants input 'images'"));
-  EXPECT_THAT(refusal([&](pb::Plan &plan) { exchange(plan, 0)->set_name("loss_weights"); }),
+  EXPECT_THAT(refusal([&](pb::Plan &plan) { rename(plan, 0, "loss_weights"); }),
               testing::HasSubstr("the plan's input 'loss_weights' has 96 bytes of I32, samples give 96 of F32"));
   auto halveSamples = [](pb::Plan &plan) {
     plan.mutable_settings()->set_micro_batch_size(1);

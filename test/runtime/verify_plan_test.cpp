@@ -2,6 +2,7 @@
 // refused with a sentence that names the place.
 #include "runtime/verify_plan.h"
 
+#include "runtime/geometry.h"
 #include "runtime/mesh.h"
 #include "test/runtime/verify_cases.h"
 
@@ -13,6 +14,7 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 TEST(VerifyPlan, AcceptsGoodPlans) {
   for (bool zero : {false, true})
@@ -49,6 +51,14 @@ const VerifyCase structure[] = {
      [](pb::Plan &p) { p.mutable_objects()->RemoveLast(); }},
     {"LevelTwice", "for [x86-64, x86-64-v4, x86-64-v4], for cpu it has them for",
      [](pb::Plan &p) { p.mutable_objects(1)->set_level("x86-64-v4"); }},
+    {"RoleTwice", "two roles are called 'forward'", [](pb::Plan &p) { p.set_roles(1, p.roles(0)); }},
+    {"KernelTwice", "two kernels are called '", [](pb::Plan &p) { p.mutable_kernels(1)->set_symbol(p.kernels(0).symbol()); }},
+    {"CallTwice", "stage 0: two calls are named 'step'",
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(0)->set_name("step"); }},
+    {"LayersOfOneName", "the stages: call two layers 'head'",
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_calls(0)->set_name("head"); }},
+    {"InputOfAnotherName", "exchange 'labels' has value 'tokens'",
+     [](pb::Plan &p) { p.mutable_stages(0)->mutable_exchanges(0)->set_name("labels"); }},
     {"ResultsOfNoStage", "stage 1: does not exchange 'results', 64 bytes, in evaluate",
      [](pb::Plan &p) { p.mutable_stages(1)->mutable_exchanges()->rbegin()->mutable_entries()->RemoveLast(); }},
     {"StageMissing", "stages on a mesh", [](pb::Plan &p) { p.mutable_stages()->RemoveLast(); }},
@@ -204,6 +214,62 @@ INSTANTIATE_TEST_SUITE_P(Bounds, Refusal, testing::ValuesIn(bounds), nameOf);
 INSTANTIATE_TEST_SUITE_P(Layout, Refusal, testing::ValuesIn(layout), nameOf);
 INSTANTIATE_TEST_SUITE_P(Kernels, Refusal, testing::ValuesIn(kernels), nameOf);
 INSTANTIATE_TEST_SUITE_P(Transfers, Refusal, testing::ValuesIn(transfers), nameOf);
+
+/// The sample plan as one for GPUs: text that says for which grids it is.
+pb::Plan planForGpus() {
+  pb::Plan plan = planOf({"", "", {}});
+  plan.set_target("cuda");
+  plan.clear_objects();
+  pb::Object *object = plan.add_objects();
+  object->set_level("sm_80");
+  for (const pb::Kernel &kernel : plan.kernels()) {
+    pb::Geometry *geometry = object->add_geometry();
+    geometry->set_threads(64);
+    geometry->set_extent_per_block(8);
+    object->mutable_code()->append(geometryLine(kernel.symbol(), 64, 8, 0, 0) + "\n");
+  }
+  return plan;
+}
+
+TEST(VerifyPlan, GridsAreThoseOfTheCode) {
+  ASSERT_THAT(verifyPlan(planForGpus()), IsEmpty());
+  const std::function<void(pb::Geometry &)> changes[] = {
+      [](pb::Geometry &geometry) { geometry.set_threads(32); },
+      [](pb::Geometry &geometry) { geometry.set_extent_per_block(72); },
+      [](pb::Geometry &geometry) { geometry.set_columns_per_block(32); },
+      [](pb::Geometry &geometry) { geometry.set_shared_bytes(256); },
+  };
+  for (const auto &change : changes) {
+    pb::Plan plan = planForGpus();
+    change(*plan.mutable_objects(0)->mutable_geometry(1));
+    EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr(" bytes shared', its code is written for '// " +
+                                                     plan.kernels(1).symbol() + ": a block of 64 threads does 8 ")));
+  }
+}
+
+TEST(VerifyPlan, CodeThatSaysNoGridIsRefused) {
+  pb::Plan plan = planForGpus();
+  plan.mutable_objects(0)->set_code(".version 8.0");
+  EXPECT_THAT(verifyPlan(plan),
+              Contains(HasSubstr("its code is written for '.version 8.0'; compile the plan again")));
+}
+
+TEST(VerifyPlan, InputsLieInPartsAsTheirValuesDo) {
+  for (uint32_t wrong : {0u, uint32_t(TP)}) {
+    pb::Plan plan = planOf({"", "", {}});
+    pb::Exchange *tokens = plan.mutable_stages(0)->mutable_exchanges(0);
+    pb::Dim *batch = plan.add_dims(), *seq = plan.add_dims();
+    batch->set_size(plan.values(static_cast<int>(tokens->buffer().value())).elements());
+    batch->set_split(DP);
+    seq->set_size(1);
+    for (uint32_t number : {0, 1})
+      plan.mutable_values(static_cast<int>(tokens->buffer().value()))->add_dims(number);
+    EXPECT_THAT(verifyPlan(plan), Not(Contains(HasSubstr("exchange 'tokens'"))));
+    tokens->set_split(0, wrong);
+    EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr("exchange 'tokens': is split over " + std::to_string(wrong) +
+                                                     " along dimension 0, value 'tokens' over 2")));
+  }
+}
 
 /// Any damage to the bytes is refused or harmless to read: no crash, no overflow.
 TEST(VerifyPlan, SurvivesDamagedBytes) {

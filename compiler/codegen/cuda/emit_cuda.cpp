@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/shape_kernels.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/llvm_pipeline.h"
+#include "runtime/geometry.h"
 
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -64,6 +65,16 @@ FailureOr<OwningOpRef<ModuleOp>> buildKernels(ModuleOp module) {
   return lowered;
 }
 
+/// What the verifier holds the plan's geometries against.
+void printGeometries(ModuleOp module, raw_ostream &stream) {
+  for (auto kernel : module.getOps<exec::KernelOp>()) {
+    exec::GeometryAttr geometry = *kernel.getGeometry();
+    stream << rt::geometryLine(kernel.getSymName().str(), geometry.getThreads(), geometry.getExtentPerBlock(),
+                               geometry.getColumnsPerBlock(), geometry.getSharedBytes())
+           << "\n";
+  }
+}
+
 std::unique_ptr<llvm::TargetMachine> makeTargetMachine(std::string &error) {
   const char *triple = "nvptx64-nvidia-cuda";
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -99,6 +110,7 @@ FailureOr<std::string> emitPtx(ModuleOp module) {
   optimize(*kernels, *machine, /*scalarize=*/true);
   SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
+  printGeometries(module, stream);
   llvm::legacy::PassManager passes;
   if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
     return module.emitError("the target emits no text");

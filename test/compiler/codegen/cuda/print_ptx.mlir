@@ -12,6 +12,8 @@
 
 module attributes {exec.target = "cuda"} {
 
+// The grid of each kernel, which the runtime compares with the plan's.
+// CHECK: // [[FIRST:[a-z]+_[0-9]+]]: a block of {{[0-9]+}} threads does {{[0-9]+}} iterations, {{[0-9]+}} columns, with {{[0-9]+}} bytes shared
 // CHECK: .version 8.0
 // CHECK: .target sm_80
 

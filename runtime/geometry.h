@@ -1,0 +1,18 @@
+// The grid that a GPU kernel's code was written for is said beside the code too: its text begins with a line for each
+// kernel, in the plan's order. A plan whose Geometry says another grid is refused.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace espalier::rt {
+
+/// The line of one kernel, without its end.
+inline std::string geometryLine(const std::string &symbol, int64_t threads, int64_t extentPerBlock,
+                                int64_t columnsPerBlock, int64_t sharedBytes) {
+  return "// " + symbol + ": a block of " + std::to_string(threads) + " threads does " +
+         std::to_string(extentPerBlock) + " iterations, " + std::to_string(columnsPerBlock) + " columns, with " +
+         std::to_string(sharedBytes) + " bytes shared";
+}
+
+} // namespace espalier::rt
