@@ -2,15 +2,14 @@
 """Sends signals to one process of a run, once it has trained some steps. Usage: fail_rank.py SIGNAL[,SIGNAL] RANK COMMAND ...
 
 RANK is that of STATUS behind --status in the command, `starter-of-RANK` the process that started it, or `parent` or
-`group`. Prints the run's output, which processes
-are left, whether it took more than 5 seconds to end, and `exit CODE`."""
+`group`. Prints the run's output, whether it took more than 5 seconds until all its processes had ended, which are left
+then, and `exit CODE`."""
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-
 
 
 def runs(pid):
@@ -20,6 +19,7 @@ def runs(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
 
 def parent_of(pid):
     with open(f"/proc/{pid}/stat") as file:
@@ -49,7 +49,8 @@ for i, number in enumerate(numbers):
     else:
         os.kill(parent_of(ranks[whom[-1]]) if whom.startswith("starter-of-") else ranks.get(whom, process.pid), number)
 print(process.communicate(timeout=60)[0], end="")
+while any(runs(pid) for pid in ranks.values()) and time.monotonic() - begin < 5:
+    time.sleep(0.02)  # those that end with their parent
 print("in time" if time.monotonic() - begin < 5 else "too late")
-time.sleep(0.1)  # what ended with its parent
 print("left:", [rank for rank, pid in ranks.items() if runs(pid)])
 print("exit", process.returncode)
