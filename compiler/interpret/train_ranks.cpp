@@ -411,6 +411,7 @@ private:
   /// What the ranks that differ in `axes` bring of a bucket, and those of `holders` where these are given.
   llvm::Expected<Rendezvous::Parts> exchange(const SegmentBucket &bucket, ArrayRef<StringAttr> axes,
                                              ArrayRef<uint32_t> holders, const char *what, std::vector<double> values) {
+    ++exchanges[what];
     int stages = std::max<int>(1, static_cast<int>(holders.size())), members = 1;
     for (StringAttr axis : axes)
       members *= static_cast<int>(context.axisSize(axis));
@@ -497,7 +498,11 @@ private:
     context.scalars["apply"] = 1;
     if (llvm::Error error = runAll("update"))
       return error;
-    return gatherParameters();
+    if (llvm::Error error = gatherParameters())
+      return error;
+    if (rank == 0)
+      out[step].exchanges = std::exchange(exchanges, {});
+    return llvm::Error::success();
   }
 
   void record(int64_t step, double loss, double norm, double tokens) {
@@ -537,6 +542,7 @@ private:
   std::vector<LayerState> layers;
   std::vector<std::pair<size_t, size_t>> chunks; ///< of the stage: its first layer among `layers`, and how many
   std::map<std::string, double> statistics;
+  std::map<std::string, int64_t> exchanges; ///< of buckets, in this step
 };
 
 } // namespace

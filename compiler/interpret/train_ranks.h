@@ -24,11 +24,12 @@ struct TrainingInputs {
   int64_t steps = 1;
 };
 
-/// One step: mean loss, norm of the mean gradient, and for each global parameter name its mean gradient (unpadded,
-/// row-major).
+/// One step: mean loss, norm of the mean gradient, for each global parameter name its mean gradient (unpadded,
+/// row-major), and how often rank 0 has met others over a bucket: to "sum", "scatter" or "gather".
 struct TrainingStep {
   double loss = 0, gradNorm = 0;
   std::map<std::string, std::vector<double>> gradients;
+  std::map<std::string, int64_t> exchanges;
 };
 
 llvm::Expected<std::vector<TrainingStep>> trainRanks(const PartitionedModel &model, const RunConfig &run,

@@ -68,6 +68,23 @@ INSTANTIATE_TEST_SUITE_P(UnlikePlans, Equivalence,
                                           testing::ValuesIn(unlikeSplits())),
                          nameOf);
 
+/// Nine buckets; the head reads the embedding's too, and each is read forward and backward.
+TEST(Interpreted, MeetsOverBucketsAsOftenAsTheShareOfZeroAsks) {
+  using Counts = std::map<std::string, int64_t>;
+  constexpr int64_t buckets = 9, reads = 2 * (buckets + 1);
+  RunConfig run = equivalenceRun("gpt2");
+  auto meetings = [&](int zero, int64_t microBatches) {
+    SplitCase split{.name = "", .dp = 2, .microBatches = microBatches, .zero = zero};
+    return trainInterpreted(run, planOf(run, split), /*steps=*/2).exchanges;
+  };
+  for (int64_t n : {1, 2}) {
+    EXPECT_EQ(meetings(0, n), std::vector(2, Counts{{"sum", buckets}}));
+    EXPECT_EQ(meetings(1, n), std::vector(2, Counts{{"sum", buckets}, {"gather", buckets}}));
+    EXPECT_EQ(meetings(2, n), std::vector(2, Counts{{"scatter", n * buckets}, {"gather", buckets}}));
+    EXPECT_EQ(meetings(3, n), std::vector(2, Counts{{"scatter", n * buckets}, {"gather", n * reads}}));
+  }
+}
+
 /// Bytes of activations of a rank, all stages together.
 uint64_t activationBytes(const SplitCase &split) {
   RunConfig run = equivalenceRun("gpt2");

@@ -124,6 +124,7 @@ TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan,
     record.losses.push_back(step.loss);
     record.norms.push_back(step.gradNorm);
     record.gradients.push_back(std::move(step.gradients));
+    record.exchanges.push_back(std::move(step.exchanges));
   }
   return record;
 }

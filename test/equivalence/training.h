@@ -31,12 +31,13 @@ struct SplitCase {
   std::vector<planner::Recompute> layerRecompute; ///< of each layer; empty: `recompute` for all
 };
 
-/// What a training run shows: per step loss and norm, the mean gradients by global parameter name and, of a compiled
-/// run, the loss scale after each step and whether the update was applied.
+/// What a training run shows: per step loss and norm, the mean gradients by global parameter name, of a compiled run the
+/// loss scale after each step and whether the update was applied, of an interpreted one how often ranks met over buckets.
 struct TrainingRecord {
   std::vector<double> losses, norms, lossScales;
   std::vector<bool> applied;
   std::vector<std::map<std::string, std::vector<double>>> gradients;
+  std::vector<std::map<std::string, int64_t>> exchanges;
 };
 
 /// Reads test/equivalence/<model>.yaml with overrides ("section.key=value").
