@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
@@ -221,7 +222,8 @@ TEST(Processes, ShareNoMoreThanWasAgreed) {
   EXPECT_THROW(ShmWorld(2, size_t{1} << 50), MemoryError);
 }
 
-/// Lets this process have so few files that the next `more` can be opened and no other one.
+/// Lets this process have so few files that the next `more` can be opened and no other one. Those forked of it have more:
+/// a sanitizer looks at memory through a pipe.
 class FewFiles {
 public:
   explicit FewFiles(int more) {
@@ -230,6 +232,12 @@ public:
     getrlimit(RLIMIT_NOFILE, &before);
     rlimit few{static_cast<rlim_t>(next + more), before.rlim_max};
     setrlimit(RLIMIT_NOFILE, &few);
+    pthread_atfork(nullptr, nullptr, [] {
+      rlimit own{};
+      getrlimit(RLIMIT_NOFILE, &own);
+      own.rlim_cur = own.rlim_max;
+      setrlimit(RLIMIT_NOFILE, &own);
+    });
   }
   ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before); }
 
