@@ -89,16 +89,20 @@ void addConvertCommand(CLI::App &app, int &exitCode) {
       ->required()
       ->check(CLI::IsMember({"espalier", "hf", "megatron"}));
   command->add_option("--model", words->run, "run file of the model")->required();
-  command->add_option("--tp", words->tp, "megatron: tensor-parallel ranks")->check(CLI::Range(1, 100000));
-  command->add_option("--pp", words->pp, "megatron: pipeline stages")->check(CLI::Range(1, 100000));
-  command->add_option("--names", words->names, "megatron: generation of names")
-      ->check(CLI::IsMember({"mcore", "legacy"}));
-  command->add_option("--shards", words->shards, "hf: files of weights; default: of 5 GB each")
-      ->check(CLI::Range(1, 100000));
-  command->add_option("--format", words->format, "hf: form of the files")->check(CLI::IsMember({"safetensors", "bin"}));
-  command->add_option("--reference", words->reference,
-                      "hf: folder whose config, tokenizer files and README are copied");
-  command->callback([words, &exitCode] {
+  CLI::Option_group *megatron = command->add_option_group("megatron", "with --to megatron");
+  megatron->add_option("--tp", words->tp, "tensor-parallel ranks")->check(CLI::Range(1, 100000));
+  megatron->add_option("--pp", words->pp, "pipeline stages")->check(CLI::Range(1, 100000));
+  megatron->add_option("--names", words->names, "generation of names")->check(CLI::IsMember({"mcore", "legacy"}));
+  CLI::Option_group *hf = command->add_option_group("hf", "with --to hf");
+  hf->add_option("--shards", words->shards, "files of weights; default: of 5 GB each")->check(CLI::Range(1, 100000));
+  hf->add_option("--format", words->format, "form of the files")->check(CLI::IsMember({"safetensors", "bin"}));
+  hf->add_option("--reference", words->reference, "folder whose config, tokenizer files and README are copied");
+  command->callback([=, &exitCode] {
+    for (auto [to, group] : {std::pair("megatron", megatron), std::pair("hf", hf)})
+      for (const CLI::Option *option : group->get_options())
+        if (option->count() > 0 && words->to != to)
+          throw rt::PlanError(
+              fmt::format("{} is of --to {}; with --to {} it has no effect", option->get_name(), to, words->to));
     convert(*words);
     exitCode = Success;
   });

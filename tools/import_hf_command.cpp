@@ -7,6 +7,7 @@
 
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/data/atomic_file.h"
+#include "runtime/status.h"
 
 #include <filesystem>
 #include <fmt/format.h>
@@ -22,7 +23,12 @@ struct ImportHfWords {
 };
 
 ExitCode importHf(const ImportHfWords &words) {
-  std::string file = std::filesystem::is_directory(words.folder) ? words.folder + "/config.json" : words.folder;
+  std::string file = words.folder;
+  if (std::filesystem::is_directory(words.folder)) {
+    if (rt::systemAt(words.folder) != rt::WeightSystem::Hf)
+      throw rt::PlanError(fmt::format("{}: is no folder of transformers", words.folder));
+    file += "/config.json";
+  }
   ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
   fmt::print(stderr, "{}", imported.diagnostics.render());
   if (imported.diagnostics.hasErrors())

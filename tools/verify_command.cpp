@@ -20,16 +20,12 @@ struct VerifyWords {
   bool isJson = false;
 };
 
+/// What does not hold of a file that can be read. Throws PlanError where it cannot.
 std::vector<std::string> errorsOf(const std::string &path) {
-  try {
-    if (std::filesystem::is_directory(path)) {
-      std::filesystem::path checkpoint = rt::checkpointAt(path);
-      return rt::shardFaults(checkpoint, rt::readManifest(checkpoint), rt::Depth::EveryByte);
-    }
+  if (!std::filesystem::is_directory(path))
     return rt::verifyPlan(rt::readPlan(path));
-  } catch (const rt::PlanError &error) {
-    return {error.what()};
-  }
+  std::filesystem::path checkpoint = rt::checkpointAt(path);
+  return rt::shardFaults(checkpoint, rt::readManifest(checkpoint), rt::Depth::EveryByte);
 }
 
 void writeResealed(const std::string &from, const std::string &to) {
@@ -44,7 +40,14 @@ ExitCode verifyPath(const VerifyWords &words) {
     writeResealed(words.path, words.reseal);
     return Success;
   }
-  std::vector<std::string> errors = errorsOf(words.path);
+  std::vector<std::string> errors;
+  try {
+    errors = errorsOf(words.path);
+  } catch (const rt::PlanError &error) {
+    if (!words.isJson)
+      throw;
+    errors = {error.what()};
+  }
   if (words.isJson)
     fmt::print("{}\n", nlohmann::ordered_json({{"ok", errors.empty()}, {"errors", errors}}).dump(2));
   else if (errors.empty())

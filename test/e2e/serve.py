@@ -54,7 +54,10 @@ def check_answers(server):
         status, text = server.ask(refused)
         assert status == 400 and json.loads(text)["error"]["message"], (refused, status, text)
     assert server.ask(json.dumps(body))[0] == 200
-    assert server.ask(json.dumps({"prompt": "a" * (1 << 20)}))[0] == 413
+    status, text = server.ask(json.dumps({"prompt": "a" * (1 << 20)}))
+    assert status == 413 and "longer than 1048576 bytes" in text, (status, text)
+    text = subprocess.run(["curl", "-s", f"{server.url}/v1/models"], text=True, stdout=subprocess.PIPE, check=True).stdout
+    assert "GET /v1/models is not served; POST /v1/completions" in text, text
     assert server.ask(json.dumps(body))[0] == 200
     print(f"{len(REFUSED)} bodies and one that is too long are refused, and the server lives")
 

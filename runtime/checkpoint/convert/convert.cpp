@@ -19,6 +19,8 @@ bool hasEntry(const Path &folder, const std::function<bool(const std::string &)>
                              [&](const auto &entry) { return isIt(entry.path().filename().string()); });
 }
 
+bool isMindSpore(const Path &path) { return path.extension() == ".ckpt"; }
+
 /// As transformers calls it.
 std::string typeWord(pb::DataType type) {
   return type == pb::BF16 ? "bfloat16" : type == pb::F16 ? "float16" : "float32";
@@ -49,20 +51,27 @@ void addParameters(const pb::WeightNames::Run &run, int64_t layer, WeightModel &
 
 } // namespace
 
+void refuseDistributed(const Path &folder) {
+  auto isFile = [&](const char *name) { return std::filesystem::exists(folder / name); };
+  if (isFile(".metadata") || isFile("metadata.json") ||
+      hasEntry(folder, [](const std::string &name) { return name.ends_with(".distcp"); }))
+    throw PlanError(
+        fmt::format("{}: a checkpoint of torch's distributed format is not read; let Megatron write it with "
+                    "--ckpt-convert-format torch",
+                    folder.string()));
+}
+
 WeightSystem systemAt(const Path &path) {
   auto isFile = [&](const char *name) { return std::filesystem::exists(path / name); };
-  if (path.extension() == ".ckpt" || hasEntry(path, [](const std::string &name) { return name.ends_with(".ckpt"); }))
+  if (isMindSpore(path) || hasEntry(path, [&](const std::string &name) {
+        return isMindSpore(name) || (name.starts_with("rank_") && hasEntry(path / name, isMindSpore));
+      }))
     throw PlanError(fmt::format("{}: MindSpore's .ckpt files are not read; export them as safetensors "
                                 "(load_ckpt_format of MindFormers 1.3 and later) with the names of transformers",
                                 path.string()));
   if (!std::filesystem::is_directory(path))
     throw PlanError(fmt::format("{}: is no folder", path.string()));
-  if (isFile(".metadata") || isFile("metadata.json") ||
-      hasEntry(path, [](const std::string &name) { return name.ends_with(".distcp"); }))
-    throw PlanError(
-        fmt::format("{}: a checkpoint of torch's distributed format is not read; let Megatron write it with "
-                    "--ckpt-convert-format torch",
-                    path.string()));
+  refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;
   if (isFile("latest_checkpointed_iteration.txt") ||

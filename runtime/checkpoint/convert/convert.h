@@ -10,6 +10,8 @@ enum class WeightSystem { Espalier, Hf, Megatron };
 
 /// What lies at a path. Throws PlanError, with the way out, for what is known and not read, and for what is not known.
 WeightSystem systemAt(const std::filesystem::path &path);
+/// Throws PlanError where the folder holds a checkpoint of torch's distributed format.
+void refuseDistributed(const std::filesystem::path &folder);
 
 /// A model with its rules: "hf", "mcore" and "legacy" as its model file has them.
 struct ConvertedModel {

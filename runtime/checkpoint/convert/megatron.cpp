@@ -1,6 +1,7 @@
 // Ranks are found by their folders' names; everything else a file says of itself is compared with what the model wants.
 #include "runtime/checkpoint/convert/megatron.h"
 
+#include "runtime/checkpoint/convert/convert.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/data/atomic_file.h"
@@ -49,6 +50,7 @@ struct RankFolder {
 
 /// All ranks, ordered by stage and tp rank.
 std::vector<RankFolder> rankFolders(const Path &iteration) {
+  refuseDistributed(iteration);
   static const std::regex form("mp_rank_([0-9]{2,5})(?:_([0-9]{3,5}))?(_[0-9]+)?");
   std::vector<RankFolder> ranks;
   std::error_code error;

@@ -23,6 +23,7 @@ struct Cover {
 struct Recipe {
   std::vector<Cover> covers;  ///< disjoint
   std::vector<Cover> repeats; ///< hold again what the covers hold
+  std::string missing;        ///< what a tensor with a part of it would be called that no holder has
   pb::DataType type = pb::F32;
 };
 
@@ -33,12 +34,21 @@ uint64_t boxElements(const PlacedPart &part) {
   return elements;
 }
 
-/// What a holder's tensors would be called that it has not got.
-std::vector<std::string> missingNames(const HeldTensors &holder, const std::set<std::string> &known) {
-  std::vector<std::string> names;
+/// The tensors that a holder has not got, of those that weights are made of.
+std::vector<const ForeignTensor *> missingTensors(const HeldTensors &holder, const std::set<std::string> &known) {
+  std::vector<const ForeignTensor *> missing;
   for (const ForeignTensor &tensor : holder.tensors)
-    if (std::ranges::none_of(tensor.names, [&](const std::string &name) { return known.contains(name); }))
-      names.insert(names.end(), tensor.names.begin(), tensor.names.end());
+    if (!tensor.isDerived &&
+        std::ranges::none_of(tensor.names, [&](const std::string &name) { return known.contains(name); }))
+      missing.push_back(&tensor);
+  return missing;
+}
+
+/// What they would be called.
+std::vector<std::string> namesOf(const std::vector<const ForeignTensor *> &tensors) {
+  std::vector<std::string> names;
+  for (const ForeignTensor *tensor : tensors)
+    names.insert(names.end(), tensor->names.begin(), tensor->names.end());
   return names;
 }
 
@@ -56,11 +66,15 @@ public:
           if (!tensor.isDerived)
             add(*holder.source, name, tensor);
         }
+    std::vector<const ForeignTensor *> missing = missingTensors(holder, known);
     for (const auto &[name, tensor] : holder.source->tensors())
       if (!known.contains(name))
         throw PlanError(fmt::format("{}: tensor '{}' is none of {}{}: `weights:` of its model file names what is read",
                                     holder.source->placeOf(name), name, model.name,
-                                    nearestText(name, missingNames(holder, known))));
+                                    nearestText(name, namesOf(missing))));
+    for (const ForeignTensor *tensor : missing)
+      for (const PlacedPart &part : tensor->parts)
+        recipes[part.parameter].missing = tensor->names.front();
   }
 
   std::vector<Recipe> finish() {
@@ -70,8 +84,10 @@ public:
       for (const Cover &cover : recipes[i].covers)
         held += boxElements(cover.part);
       if (held != parameter.elements())
-        throw PlanError(fmt::format("no tensor holds {} '{}' of {}", held > 0 ? "all of" : "parameter", parameter.name,
-                                    model.name));
+        throw PlanError(fmt::format("no tensor holds {} '{}' of {}{}", held > 0 ? "all of" : "parameter",
+                                    parameter.name, model.name,
+                                    recipes[i].missing.empty() ? ""
+                                                               : fmt::format("; '{}' is missing", recipes[i].missing)));
     }
     return std::move(recipes);
   }

@@ -25,6 +25,15 @@ bool isEqual(std::string_view a, std::string_view b) {
   return differences == 0;
 }
 
+/// Why what httplib answers by itself is no completion.
+std::string reasonOf(const httplib::Request &request, int status) {
+  if (status == 404)
+    return fmt::format("{} {} is not served; POST /v1/completions and GET /health are", request.method, request.path);
+  if (status == 413)
+    return fmt::format("the body is longer than {} bytes", BodyLimits().bytes);
+  return fmt::format("status {}", status);
+}
+
 class Service {
 public:
   Service(Decoder &decoder, const Tokenizer *tokenizer, const ServerOptions &options)
@@ -45,9 +54,9 @@ public:
     http.Post("/v1/completions", [&](const httplib::Request &request, httplib::Response &response) {
       complete(request, response);
     });
-    http.set_error_handler([](const httplib::Request &, httplib::Response &response) {
+    http.set_error_handler([](const httplib::Request &request, httplib::Response &response) {
       if (response.body.empty())
-        refuse(response, response.status, fmt::format("status {}", response.status));
+        refuse(response, response.status, reasonOf(request, response.status));
     });
   }
 
