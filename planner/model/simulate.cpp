@@ -29,9 +29,6 @@ OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
       microBatches = std::max(microBatches, action.microBatch + 1);
   }
   orderActions(table, microBatches);
-  if (table.chunksPerStage > 1 && finished)
-    unit =
-        longestChain(std::vector<ChunkSeconds>(stages * table.chunksPerStage, {1, 1, 1}), std::vector<double>(stages));
 }
 
 void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches) {

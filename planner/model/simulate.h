@@ -57,9 +57,6 @@ public:
   /// A longest chain of actions and the work once per step behind it.
   Chain longestChain(const std::vector<ChunkSeconds> &chunks, const std::vector<double> &stepSeconds) const;
 
-  /// The longest chain when all actions take equally long; with several chunks per stage.
-  const Chain &unitChain() const { return unit; }
-
   /// mostHeld() of each stage, for V-shaped schedules.
   const std::vector<HeldChunks> &mostHeldOf() const { return held; }
   size_t actions() const { return order.size(); }
@@ -79,7 +76,6 @@ private:
   size_t stages;
   uint32_t slots = 0; ///< ends of actions that others wait for; slot 0 is the start of the step
   std::vector<HeldChunks> held;
-  Chain unit;
   std::vector<Step> order;
 };
 

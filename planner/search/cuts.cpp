@@ -52,8 +52,6 @@ Cut SplitPlayer::play(std::span<const StageOption *const> stages, int slow) {
   return cutOf(schedule().longestChain(seconds, steps));
 }
 
-Cut SplitPlayer::unitCut() { return cutOf(schedule().unitChain()); }
-
 double SplitPlayer::seconds(const Cut &cut, int stage, const StageOption &option) const {
   double sum = cut.edges[stage] + (cut.lastStage == stage ? option.stepSeconds : 0);
   for (int chunk = 0; chunk < perStage; ++chunk)

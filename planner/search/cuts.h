@@ -37,9 +37,6 @@ public:
   /// The critical path when each stage does what its option says; all twice as long on the stage `slow`.
   Cut play(std::span<const StageOption *const> stages, int slow = -1);
 
-  /// A path that is critical when all actions take equally long.
-  Cut unitCut();
-
   /// Seconds of a cut on a stage under an option, at least.
   double seconds(const Cut &cut, int stage, const StageOption &option) const;
 

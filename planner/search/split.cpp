@@ -38,7 +38,7 @@ public:
     given = budget;
     result.lowerBound = std::max(limitSeconds, 0.0);
     double within = limit < kLongest ? limit * kSlack : kLongest;
-    if (!mayEndWithin(within) || !places.narrow(within))
+    if (!places.narrow(within))
       return result;
     low = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, axes,
                        /*chunksAlike=*/stageOptions.hasOneKind() && !choices.isGiven());
@@ -61,26 +61,6 @@ public:
 
 private:
   double best() const { return std::min({limit, result.seconds}) * kSlack; }
-
-  // Whether the path that is critical when all actions are alike may end by `target`: quick, as no choice is looked at.
-  bool mayEndWithin(double target) {
-    if (perStage == 1 || choices.isGiven() || target >= kLongest)
-      return true; // the bound of the work spread evenly has such paths
-    Cut cut = player.unitCut();
-    int left = layers - places.fewest();
-    std::vector<double> sums = {0}, own, more; // of the first stages, by the layers beyond the fewest
-    for (int stage = 0; stage < stages; ++stage) {
-      own.clear();
-      for (int i = 0; i <= left; ++i)
-        own.push_back(choices.leastSecondsOf(cut, stage, places.fewest(stage) + i));
-      more.assign(left + 1, kInfinity);
-      for (size_t i = 0; i < sums.size(); ++i)
-        for (size_t k = 0; i + k < more.size(); ++k)
-          more[i + k] = std::min(more[i + k], sums[i] + own[k]);
-      std::swap(sums, more);
-    }
-    return sums[left] <= target * (1 + 1e-9);
-  }
 
   // The split whose stages, each alone, end earliest, and are as full as each other within that.
   std::vector<int> seed(double within) {

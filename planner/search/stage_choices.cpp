@@ -22,8 +22,6 @@ StageChoices::StageChoices(const Problem &problem, StageOptions &stageOptions, c
   const CostTable &costs = stageOptions.table();
   int from = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
   int to = axes.offloadActivations && !problem.pins.recompute ? 2 : from; // keeping less may be faster
-  for (int kept = from; kept <= to; ++kept)
-    classes.push_back(segmentSeconds(costs.kinds[costs.layerKinds.front()], kept));
   for (int kind : costs.layerKinds) {
     ChunkSeconds least{kInfinity, 0, 0};
     double total = kInfinity;
@@ -61,17 +59,6 @@ double StageChoices::alone(int stage, int first, int count, double target) {
   for (const ChunkSeconds &chunk : option.seconds)
     seconds += chunk.total();
   return wait + m * seconds + option.stepSeconds;
-}
-
-double StageChoices::leastSecondsOf(const Cut &cut, int stage, int count) const {
-  double sum = cut.edges[stage];
-  for (int chunk = 0; chunk < perStage; ++chunk) {
-    double layer = kInfinity;
-    for (const ChunkSeconds &one : classes)
-      layer = std::min(layer, SplitPlayer::seconds(cut.times[player.position(stage, chunk)], one));
-    sum += layersOfChunk(axes, stage, chunk, count) * layer;
-  }
-  return sum;
 }
 
 std::vector<LayerRange> StageChoices::rangesOf(int stage) const {

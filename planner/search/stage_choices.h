@@ -32,9 +32,6 @@ public:
   /// Seconds of one micro-batch in the layers before each, at least.
   const std::vector<double> &workBefore() const { return work; }
 
-  /// What a cut takes at least on so many layers of a stage, without looking at what fits; where all are alike.
-  double leastSecondsOf(const Cut &cut, int stage, int count) const;
-
 private:
   std::vector<LayerRange> rangesOf(int stage) const;
 
@@ -47,7 +44,6 @@ private:
   std::vector<int> totals;                                       // per stage, where chunks are pinned
   std::vector<double> forwards = {0}, work = {0};                // of the layers before each, at least
   double leastSeconds = std::numeric_limits<double>::infinity(); // of any layer
-  std::vector<ChunkSeconds> classes; // of the first layer, under each class that may be fastest in some action
 };
 
 } // namespace espalier::planner
