@@ -71,7 +71,7 @@ Axes SearchSpace::axes(const Candidate &candidate) const {
   return plan;
 }
 
-// Chunks on a stage of any plan of the space; the executor runs one.
+// Chunks on a stage of any plan of the space, at most.
 int SearchSpace::mostChunks(int stages) const {
   const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
   int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount() + 2; // the ends may hold no layer
