@@ -10,6 +10,8 @@
 #include "compiler/plan/profile_model.h"
 #include "compiler/write_whole.h"
 #include "planner/answer/explain.h"
+#include "planner/answer/trace.h"
+#include "planner/answer/why_not.h"
 
 #include "mlir/IR/MLIRContext.h"
 

@@ -84,8 +84,7 @@ private:
 
   /// The rank of this one's coordinates that has a chunk of the model.
   int rankOf(int modelChunk) const {
-    int there = planner::stageOfChunk(modelChunk, plan.pp, static_cast<int>(chunks.size()),
-                                      planner::isVShaped(plan.schedule));
+    int there = planner::stageOfChunk(modelChunk, plan.pp, planner::isVShaped(plan.schedule));
     return rank + (there - stage) * ranksPerStage;
   }
 

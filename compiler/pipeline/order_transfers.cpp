@@ -40,7 +40,7 @@ std::vector<MadeValue> madeValues(const planner::ScheduleTable &table) {
 
 std::vector<std::vector<StageFlight>> orderTransfers(const planner::ScheduleTable &table) {
   int stages = static_cast<int>(table.stages.size()), chunks = stages * table.chunksPerStage;
-  auto stageOf = [&](int chunk) { return planner::stageOfChunk(chunk, stages, table.chunksPerStage, table.vShape); };
+  auto stageOf = [&](int chunk) { return planner::stageOfChunk(chunk, stages, table.vShape); };
   std::vector<std::vector<StageFlight>> order(stages);
   auto add = [&](int chunk, FlightKind kind, int microBatch) {
     order[stageOf(chunk)].push_back({kind, chunk / stages, microBatch});

@@ -4,13 +4,15 @@
 #include "compiler/plan/choose_generation.h"
 #include "compiler/plan/choose_plan.h"
 #include "compiler/plan/profile_model.h"
+#include "planner/answer/diagnose.h"
 #include "planner/answer/explain.h"
 #include "planner/search.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 
-#include <map>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace espalier {
@@ -23,65 +25,6 @@ const rt::pb::Stage &fullestStage(const rt::pb::Plan &plan) {
     if (plan.stages(stage).arena_bytes(rt::pb::DEVICE) > plan.stages(fullest).arena_bytes(rt::pb::DEVICE))
       fullest = stage;
   return plan.stages(fullest);
-}
-
-struct Change {
-  std::string name;
-  planner::Plan plan;
-};
-
-planner::Plan withRecompute(planner::Plan plan, planner::Recompute recompute) {
-  for (planner::StagePlan &stage : plan.stages)
-    stage.recompute.assign(stage.layers, recompute);
-  return plan;
-}
-
-/// Changes that save memory at the same global batch and devices, cheapest in time first.
-std::vector<Change> changesOf(const RunConfig &run, const planner::Plan &plan) {
-  std::vector<Change> changes;
-  auto add = [&](std::string name, planner::Plan changed) { changes.push_back({std::move(name), std::move(changed)}); };
-  bool trains = run.runMode != "eval" && run.runMode != "predict"; // else nothing is kept that could be made again
-  auto full = [&](const char *joint) { return trains ? std::string("recompute=full") + joint : std::string(); };
-  if (trains && plan.zero == 0 && plan.replicas() * plan.cp > 1) {
-    planner::Plan zero = plan;
-    zero.zero = 1;
-    add("zero=1", zero);
-  }
-  if (plan.tp > 1 && !plan.sequenceParallel && run.model.dims.at("seq") % (plan.cp * plan.tp) == 0) {
-    planner::Plan sequence = plan;
-    sequence.sequenceParallel = true;
-    add("use_seq_parallel: True", sequence);
-  }
-  if (trains) {
-    add("recompute=selective", withRecompute(plan, planner::Recompute::Selective));
-    add("recompute=full", withRecompute(plan, planner::Recompute::Full));
-  }
-  for (int64_t size = plan.microBatchSize / 2; size >= 1 && plan.microBatchSize % size == 0; size /= 2) {
-    planner::Plan smaller = withRecompute(plan, planner::Recompute::Full);
-    smaller.microBatchSize = size;
-    smaller.microBatches = plan.microBatches * plan.microBatchSize / size;
-    add(full(" and ") + fmt::format("micro-batches of {}", size), smaller);
-  }
-  // Replicas become ranks of another axis, with as many samples in all.
-  auto tradeReplicas = [&](int planner::Plan::*axis, const char *name, auto divides) {
-    for (int times = 2; times <= plan.dp && plan.dp % times == 0 && divides(plan.*axis * times); times *= 2) {
-      planner::Plan traded = withRecompute(plan, planner::Recompute::Full);
-      traded.*axis = plan.*axis * times;
-      traded.dp = plan.dp / times;
-      traded.microBatches = plan.microBatches * times;
-      add(full(", ") + fmt::format("dp={} and {}={}", traded.dp, name, traded.*axis), traded);
-    }
-  };
-  const std::map<std::string, int64_t> &dims = run.model.dims;
-  const int64_t sequence = dims.count("seq") ? dims.at("seq") : 1;
-  tradeReplicas(&planner::Plan::tp, "tp", [&](int tp) {
-    bool splitsSequence = !plan.sequenceParallel || sequence % (plan.cp * tp) == 0;
-    return splitsSequence && std::ranges::all_of(run.model.tensorParallelDims(),
-                                                 [&](const std::string &dim) { return dims.at(dim) % tp == 0; });
-  });
-  tradeReplicas(&planner::Plan::cp, "cp",
-                [&](int cp) { return sequence % (cp * (plan.sequenceParallel ? plan.tp : 1)) == 0; });
-  return changes;
 }
 
 } // namespace
@@ -118,11 +61,19 @@ std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const
                                  planner::describeBytes(static_cast<double>(stage.arena_bytes(rt::pb::DEVICE))),
                                  planner::describeBytes(limit), describePlan(plan), classes);
   text += fitWithoutMargin(run.cluster, static_cast<double>(stage.arena_bytes(rt::pb::DEVICE)));
-  for (const Change &change : changesOf(run, plan))
-    if (auto bytes = arenaBytes(context, run, change.plan, compiled.target()); bytes && *bytes <= limit)
-      return text +
-             fmt::format("; fits with {} ({})", change.name, planner::describeBytes(static_cast<double>(*bytes)));
-  return text + "; no smaller micro-batch, recompute or tensor split on these devices fits: use more devices";
+  std::optional<planner::Problem> problem = // generation has no choice but its ranks
+      run.runMode == "predict" ? std::nullopt : profileModel(context, run, compiled.target());
+  if (problem) {
+    // As much less than the limit as the estimate of this plan is below what it takes.
+    double estimate = planner::pricePlan(*problem, plan).prediction.peakBytes;
+    double scale = estimate / static_cast<double>(stage.arena_bytes(rt::pb::DEVICE));
+    problem->machine.memoryBytes = static_cast<double>(limit) * std::min(1.0, scale) * 0.995;
+    for (const planner::FreedPins &freed : planner::freePins(*problem, {}))
+      if (auto bytes = arenaBytes(context, run, freed.best.plan, compiled.target()); bytes && *bytes <= limit)
+        return text + fmt::format("; fits with {}: {} ({})", freed.change, describePlan(freed.best.plan),
+                                  planner::describeBytes(static_cast<double>(*bytes)));
+  }
+  return text + "; no other plan of these devices fits: use more devices";
 }
 
 namespace {
@@ -144,24 +95,25 @@ void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::
   options.diagnose = options.relax = isBare;
   options.alternatives = 0;
   std::vector<planner::Relaxation> found;
-  auto attempt = [&](bool isPinned, const char *name, void (*free)(planner::Pins &)) {
-    RunConfig freed = run;
-    free(freed.pins);
-    std::optional<planner::Problem> problem = isPinned ? profileModel(context, freed, target) : std::nullopt;
-    if (!problem)
-      return;
-    std::string change = std::string(name) + " left to the planner";
-    planner::SearchResult without = planner::search(*problem, options);
-    if (!without.plans.empty())
-      found.push_back({change, without.plans.front().prediction.peakBytes});
-    for (const planner::Relaxation &other : without.relaxations)
-      found.push_back({other.change + ", " + change, other.needBytes});
-  };
-  const planner::Pins &pins = run.pins;
-  attempt(!pins.vocabParallel.value_or(true), "vocab_parallel", [](planner::Pins &pins) { pins.vocabParallel.reset(); });
-  attempt(!pins.splitsExperts.value_or(true), "expert_tensor_parallel",
-          [](planner::Pins &pins) { pins.splitsExperts.reset(); });
-  attempt(pins.cp == 1 && !run.model.hasExperts(), "cp", [](planner::Pins &pins) { pins.cp.reset(); });
+  planner::visitFields([&](const char *, const char *name, auto pin, auto field) {
+    if constexpr (!std::is_null_pointer_v<decltype(field)>) {
+      bool isProfiled = run.pins.profiled().*pin && *(run.pins.*pin) != planner::Axes().*field;
+      bool isUnsplit = name == std::string_view("cp") && run.pins.cp == 1 && !run.model.hasExperts();
+      if (!isProfiled && !isUnsplit)
+        return;
+      RunConfig freed = run;
+      (freed.pins.*pin).reset();
+      std::optional<planner::Problem> problem = profileModel(context, freed, target);
+      if (!problem)
+        return;
+      std::string change = planner::leftToPlanner({name});
+      planner::SearchResult without = planner::search(*problem, options);
+      if (!without.plans.empty())
+        found.push_back({change, without.plans.front().prediction.peakBytes});
+      for (const planner::Relaxation &other : without.relaxations)
+        found.push_back({other.change + ", " + change, other.needBytes});
+    }
+  });
   result.relaxations.insert(result.relaxations.begin(), found.begin(), found.end());
 }
 

@@ -36,7 +36,7 @@ planner::SearchResult searchCompiled(mlir::MLIRContext &context, const RunConfig
 ChosenPlan choosePlan(mlir::MLIRContext &context, const RunConfig &run, const std::string &target = "cpu");
 
 /// Empty when every stage's arena fits the device. Otherwise the fullest stage's bytes by class, the limit, and the
-/// cheapest change of the plan that fits, found by compiling it.
+/// cheapest pins to give up (`planner::freePins`) with the plan that fits then, as compiling it shows.
 std::string memoryExcess(mlir::MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
                          const rt::pb::Plan &compiled);
 

@@ -1,5 +1,8 @@
 #include "compiler/plan/print_plan.h"
 
+#include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
+
 #include <nlohmann/json.hpp>
 
 namespace espalier {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/import/run_config.h"
-#include "planner/answer/explain.h"
+#include "planner/answer/why_not.h"
 #include "planner/answer/what_if.h"
 
 #include <string>

@@ -1,8 +1,8 @@
-// Relaxations are tried by searching again with one thing changed, from the cheapest change on.
+// Relaxations are found by searching again with one thing changed, from the cheapest change on.
 #include "planner/answer/diagnose.h"
 
 #include "planner/answer/explain.h"
-#include "planner/search/stage_options.h"
+#include "planner/search/stages.h"
 
 #include <algorithm>
 #include <limits>
@@ -23,8 +23,7 @@ double memoryShare(const Machine &machine, double bytes, double hostBytes) {
 Plan leastPlan(const Problem &problem, const Axes &axes, const std::shared_ptr<ScheduleCache> &schedules,
                double *share) {
   StageOptions options(problem, axes, schedules);
-  LaidStages laid =
-      layStages(options, problem.pins.stageLayers ? *problem.pins.stageLayers : evenChunks(problem, axes));
+  LaidStages laid = layStages(options, evenChunks(problem, axes));
   Plan plan{axes, {}};
   plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
   plan.stages = std::move(laid.stages);
@@ -79,18 +78,18 @@ std::string largestClass(const StageMemory &memory) {
   return std::string(largest->second) + " " + describeBytes(largest->first);
 }
 
-// What the fullest stage of the changed problem's best plan needs, where one fits.
-std::optional<double> bytesOfBest(const Problem &problem, SearchOptions options) {
+// The changed problem's best plan, where one fits.
+std::optional<PricedPlan> bestOf(const Problem &problem, SearchOptions options) {
   options.diagnose = false;
   options.alternatives = 0;
   SearchResult changed = search(problem, options);
-  return changed.plans.empty() ? std::nullopt : std::optional(changed.plans.front().prediction.peakBytes);
+  return changed.plans.empty() ? std::nullopt : std::optional(std::move(changed.plans.front()));
 }
 
 // Searches the changed problem; when it fits, reports what the best plan needs.
 void tryChange(const Problem &problem, const SearchOptions &options, const std::string &change, SearchResult &result) {
-  if (std::optional<double> bytes = bytesOfBest(problem, options))
-    result.relaxations.push_back({change, *bytes});
+  if (std::optional<PricedPlan> best = bestOf(problem, options))
+    result.relaxations.push_back({change, best->prediction.peakBytes});
 }
 
 using Names = std::vector<const char *>; ///< of visitFields()
@@ -113,41 +112,43 @@ Pins without(Pins pins, const Names &names) {
   return pins;
 }
 
-// "a, b and c left to the planner".
-std::string leaving(const Names &names) {
+} // namespace
+
+std::string leftToPlanner(const std::vector<const char *> &names) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i)
     text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + std::string(names[i]);
   return text + " left to the planner";
 }
 
-// Single pins where one is enough, else a set of which each one is needed.
-void tryUnpinning(const Problem &problem, const SearchOptions &options, SearchResult &result) {
-  auto bytesWithout = [&](const Names &names) {
+std::vector<FreedPins> freePins(const Problem &problem, const SearchOptions &options) {
+  auto bestWithout = [&](const Names &names) {
     Problem changed = problem;
     changed.pins = without(problem.pins, names);
-    return bytesOfBest(changed, options);
+    return bestOf(changed, options);
   };
   Names freed = freeable(problem.pins);
-  size_t before = result.relaxations.size();
+  std::vector<FreedPins> list;
   for (const char *name : freed)
-    if (std::optional<double> bytes = bytesWithout({name}))
-      result.relaxations.push_back({leaving({name}), *bytes});
-  if (result.relaxations.size() > before || freed.size() < 2)
-    return;
-  std::optional<double> bytes = bytesWithout(freed);
-  if (!bytes)
-    return;
+    if (std::optional<PricedPlan> best = bestWithout({name}))
+      list.push_back({leftToPlanner({name}), std::move(*best)});
+  if (!list.empty() || freed.size() < 2)
+    return list;
+  std::optional<PricedPlan> best = bestWithout(freed);
+  if (!best)
+    return list;
   for (size_t i = freed.size(); i-- > 0;) { // back in place, the axes first
     Names fewer = freed;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (std::optional<double> still = bytesWithout(fewer)) {
+    if (std::optional<PricedPlan> still = bestWithout(fewer)) {
       freed = std::move(fewer);
-      bytes = still;
+      best = std::move(still);
     }
   }
-  result.relaxations.push_back({leaving(freed), *bytes});
+  return {{leftToPlanner(freed), std::move(*best)}};
 }
+
+namespace {
 
 // What may move to the host under plans that the executor could run otherwise, or under ZeRO 3; more of it only where
 // less is too little.
@@ -218,7 +219,8 @@ void tryWithoutMargin(const Problem &problem, const SearchOptions &options, Sear
 
 void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &result) {
   tryWithoutMargin(problem, options, result);
-  tryUnpinning(problem, options, result);
+  for (const FreedPins &freed : freePins(problem, options))
+    result.relaxations.push_back({freed.change, freed.best.prediction.peakBytes});
   tryOffload(problem, options, result);
   if (!options.all) {
     SearchOptions all = options;
@@ -230,7 +232,7 @@ void tryAll(const Problem &problem, const SearchOptions &options, SearchResult &
     return;
   Problem changed = problem; // neither pins nor devices alone are to blame
   changed.pins = problem.pins.profiled();
-  tryMoreDevices(changed, options, ", " + leaving(freeable(problem.pins)), result);
+  tryMoreDevices(changed, options, ", " + leftToPlanner(freeable(problem.pins)), result);
 }
 
 // The nearest global batches below and above for which there are plans: multiples of a number of replicas that the

@@ -1,43 +1,16 @@
 // Text for people; every number comes from Prediction.
 #include "planner/answer/explain.h"
 
+#include "planner/answer/format.h"
 #include "planner/model/schedule.h"
-#include "planner/search/stage_options.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 namespace espalier::planner {
 
 namespace {
 
 constexpr double kLeastGigabytes = 100 * 0x1p20; // below, bytes are told in a smaller unit
-
-std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
-std::string format(const char *pattern, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof text, pattern, arguments);
-  va_end(arguments);
-  return text;
-}
-
-// The entries of a breakdown with their names, in a fixed order; they sum to the step.
-std::vector<std::pair<std::string, double>> entries(const TimeBreakdown &time) {
-  return {{"compute", time.compute},
-          {"recompute", time.recompute},
-          {"tensor parallel communication", time.tensorCommunication},
-          {"context parallel communication", time.contextCommunication},
-          {"expert parallel communication", time.expertCommunication},
-          {"data parallel communication", time.dataCommunication},
-          {"pipeline communication", time.pipelineCommunication},
-          {"bubble", time.bubble},
-          {"optimizer", time.optimizer},
-          {"host transfer", time.hostTransfer}};
-}
 
 double exposed(const TimeBreakdown &time) {
   return time.tensorCommunication + time.contextCommunication + time.expertCommunication + time.dataCommunication +
@@ -66,6 +39,19 @@ struct Unit {
 Unit unitOf(double bytes) { return bytes < kLeastGigabytes ? Unit{0x1p20, "MB"} : Unit{0x1p30, "GB"}; }
 
 } // namespace
+
+std::vector<std::pair<std::string, double>> timeEntries(const TimeBreakdown &time) {
+  return {{"compute", time.compute},
+          {"recompute", time.recompute},
+          {"tensor parallel communication", time.tensorCommunication},
+          {"context parallel communication", time.contextCommunication},
+          {"expert parallel communication", time.expertCommunication},
+          {"data parallel communication", time.dataCommunication},
+          {"pipeline communication", time.pipelineCommunication},
+          {"bubble", time.bubble},
+          {"optimizer", time.optimizer},
+          {"host transfer", time.hostTransfer}};
+}
 
 std::string describeBytes(double bytes) {
   if (bytes < 100 * 0x1p10)
@@ -123,7 +109,7 @@ std::string describePlan(const PricedPlan &priced) {
 }
 
 std::string whatBinds(const Prediction &prediction) {
-  std::vector<std::pair<std::string, double>> list = entries(prediction.time);
+  std::vector<std::pair<std::string, double>> list = timeEntries(prediction.time);
   list.erase(list.begin()); // compute is what is wanted
   std::sort(list.begin(), list.end(), [](const auto &a, const auto &b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
@@ -142,12 +128,11 @@ std::string whatBinds(const Prediction &prediction) {
   return text;
 }
 
-namespace {
-
-// All plans that are compared have the same one.
 std::string batchLine(const Plan &plan) {
   return format("global batch %lld\n", static_cast<long long>(plan.globalBatch()));
 }
+
+namespace {
 
 std::string planTable(const std::vector<PricedPlan> &plans) {
   double peak = 0;
@@ -203,127 +188,6 @@ std::string explainPlans(const SearchResult &result) {
                      ? "proved best"
                      : format("no plan is faster than %.4g s", result.statistics.lowerBoundSeconds).c_str());
   return text;
-}
-
-WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wish, const SearchOptions &options) {
-  const PricedPlan &chosen = solved.plans.front();
-  Problem wished = problem;
-  wished.pins = problem.pins.with(wish);
-  SearchOptions one = options;
-  one.alternatives = 0;
-  one.relax = one.prove = false; // an answer at once, within the gap of the bounds
-  bool isAsWished = chosen.prediction.fits() && wished.pins.hold(chosen.plan);
-  WhyNot answer;
-  if (isAsWished) {
-    answer.best = chosen;
-    answer.lowerBoundSeconds = solved.statistics.lowerBoundSeconds;
-  }
-  // A plan that the user pinned may be as wished without being the best such plan.
-  if (!isAsWished || !solved.statistics.optimal) {
-    SearchResult result = search(wished, one);
-    bool isFound = !result.plans.empty();
-    if (!isFound && !isAsWished) {
-      answer.violated = result.errors;
-      if (!result.binding.empty())
-        answer.violated.push_back(result.binding);
-      answer.impossible = result.nearest.plan.stages.empty();
-      return answer;
-    }
-    if (isFound)
-      answer.lowerBoundSeconds = std::max(answer.lowerBoundSeconds, result.statistics.lowerBoundSeconds);
-    if (!isAsWished || (isFound && result.plans[0].prediction.stepSeconds < chosen.prediction.stepSeconds))
-      answer.best = result.plans[0];
-  }
-  std::vector<std::pair<std::string, double>> before = entries(chosen.prediction.time);
-  for (auto &[name, seconds] : entries(answer.best.prediction.time)) {
-    double more = seconds - before[answer.items.size()].second;
-    answer.items.emplace_back(name, more);
-  }
-  answer.moreSeconds = answer.best.prediction.stepSeconds - chosen.prediction.stepSeconds;
-  return answer;
-}
-
-std::string printWhyNot(const WhyNot &answer) {
-  std::string text;
-  for (const std::string &reason : answer.violated)
-    text += reason + "\n";
-  if (!answer.violated.empty())
-    return text;
-  text = batchLine(answer.best.plan) + describePlan(answer.best) + "\n";
-  // Four digits of the step, so that differences of short steps are not all 0.0000.
-  int decimals = 4;
-  for (double step = answer.best.prediction.stepSeconds; step > 0 && step < 0.1 && decimals < 9; step *= 10)
-    ++decimals;
-  auto row = [&](double seconds, const std::string &name) {
-    return format("  %+10.*f s  %s\n", decimals, seconds, name.c_str());
-  };
-  for (const auto &[name, seconds] : answer.items)
-    if (std::abs(seconds) > 0.5 * std::pow(10, -decimals))
-      text += row(seconds, name);
-  text += row(answer.moreSeconds, "in all");
-  if (answer.lowerBoundSeconds < answer.best.prediction.stepSeconds * (1 - 1e-8))
-    text += format("no plan as wished is faster than %.4g s, this one takes %.4g s\n", answer.lowerBoundSeconds,
-                   answer.best.prediction.stepSeconds);
-  return text;
-}
-
-namespace {
-
-/// A slice of the trace. Both ends are rounded to nanoseconds: slices that follow each other must not overlap, viewers
-/// drop those that do.
-std::string traceSlice(int stage, int track, const std::string &name, double startSeconds, double endSeconds) {
-  auto start = std::llround(1e9 * startSeconds), duration = std::llround(1e9 * endSeconds) - start;
-  return format(",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%lld.%03lld,\"dur\":%lld.%03lld}", stage,
-                track, name.c_str(), start / 1000, start % 1000, duration / 1000, duration % 1000);
-}
-
-} // namespace
-
-std::string traceJson(const Problem &problem, const Plan &given) {
-  PricedPlan priced = pricePlan(problem, given);
-  const Plan &plan = priced.plan;
-  CostTable table = buildCostTable(problem, plan);
-  ScheduleTable schedule =
-      buildSchedule(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
-  std::vector<ChunkSeconds> chunks;
-  for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
-    StageContent content;
-    content.layers.resize(problem.kinds.size());
-    const StagePlan &stage = plan.stages[chunk];
-    for (int i = 0; i < stage.layers; ++i)
-      ++content.layers[table.layerKinds[stage.firstLayer + i]][static_cast<int>(stage.recompute[i])];
-    ChunkSeconds layers = chunkSeconds(table, content);
-    ChunkSeconds edge = edgeSeconds(table, static_cast<int>(chunk), plan.pp, schedule.chunksPerStage, schedule.vShape);
-    chunks.push_back({layers.forward + edge.forward, layers.backward + edge.backward, layers.weight + edge.weight});
-  }
-  Played played = play(schedule, chunks, /*wantTrace=*/true);
-  static constexpr const char *names[] = {"F", "B", "W"};
-  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  const char *separator = "";
-  for (int stage = 0; stage < plan.pp; ++stage) {
-    text += format("%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"stage %d\"}}",
-                   separator, stage, stage);
-    separator = ",";
-    for (const auto &[track, stream] : {std::pair(0, "micro-batches"), std::pair(1, "once per step")})
-      text += format(",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
-                     stage, track, stream);
-    for (const PlayedAction &action : played.trace[stage])
-      text += traceSlice(
-          stage, 0,
-          format("%s%d.%d", names[static_cast<int>(action.action.kind)], action.action.microBatch, action.action.chunk),
-          action.startSeconds, action.endSeconds);
-    double end = played.endSeconds[stage];
-    StageContent content;
-    content.layers.resize(problem.kinds.size());
-    content.embed = stage == 0;
-    content.head = schedule.vShape ? stage == 0 : stage == plan.pp - 1;
-    for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk)
-      if (stageOfChunk(static_cast<int>(chunk), plan.pp, schedule.chunksPerStage, schedule.vShape) == stage)
-        for (int i = 0; i < plan.stages[chunk].layers; ++i)
-          ++content.layers[table.layerKinds[plan.stages[chunk].firstLayer + i]][0];
-    text += traceSlice(stage, 1, "step", end, end + stepPhase(table, content).total());
-  }
-  return text + "\n]}\n";
 }
 
 } // namespace espalier::planner

@@ -1,8 +1,6 @@
-// Why this plan: the table of the best plans, what binds, and the difference to any other plan,
-// itemised.
+// Why this plan: plans in words, the table of the best ones, and what binds. Every number comes from Prediction.
 #pragma once
 
-#include "planner/model/schedule.h"
 #include "planner/search.h"
 
 #include <string>
@@ -33,28 +31,10 @@ std::string explainPlans(const SearchResult &result);
 /// axis that nothing hides; and how full memory is.
 std::string whatBinds(const Prediction &prediction);
 
-/// Why a wish was not chosen. Either `violated` says what forbids it (with bytes), or `items` are
-/// the seconds that it takes more (negative: less) than the chosen plan, by cause; they sum to
-/// `moreSeconds`.
-struct WhyNot {
-  std::vector<std::string> violated;
-  bool impossible = false; ///< no plan at all is as the wish, whatever the memory: a mistake
-  PricedPlan best;         ///< the best plan that honours the wish, when nothing is violated
-  std::vector<std::pair<std::string, double>> items;
-  double moreSeconds = 0;
-  double lowerBoundSeconds = 0; ///< no plan as wished is faster; below the best plan's step where that is not proved
-};
+/// The parts of a step by name, in a fixed order; they sum to it.
+std::vector<std::pair<std::string, double>> timeEntries(const TimeBreakdown &time);
 
-/// Searches under `wish` (its set fields replace the problem's pins) and compares with the first plan of `solved`, an
-/// answer for the problem's pins whose lower bound holds for them. Settles for a plan that is not proved best where the
-/// proof would take long.
-WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wish, const SearchOptions &options = {});
-
-/// For people.
-std::string printWhyNot(const WhyNot &answer);
-
-/// The simulated step in Chrome's trace event format: one process per stage, one track per stream
-/// (compute, and the work once per step). Times in microseconds.
-std::string traceJson(const Problem &problem, const Plan &plan);
+/// "global batch 64" on a line of its own: all plans that are compared have the same one.
+std::string batchLine(const Plan &plan);
 
 } // namespace espalier::planner

@@ -1,8 +1,7 @@
 #include "planner/answer/what_if.h"
 
 #include "planner/answer/explain.h"
-
-#include <cstdio>
+#include "planner/answer/format.h"
 
 namespace espalier::planner {
 
@@ -25,10 +24,9 @@ double WhatIf::costRatio() const { return devicesAfter / tokenRateRatio() / devi
 namespace {
 
 std::string line(const char *when, int devices, const std::string &machine, const PricedPlan &plan) {
-  char text[256];
-  std::snprintf(text, sizeof text, "%-4s %d devices of %s: %.4g s, %.0f tokens/s, ", when, devices,
-                machine.substr(0, 100).c_str(), plan.prediction.stepSeconds, plan.prediction.tokensPerSecond);
-  return text + describePlan(plan);
+  return format("%-4s %d devices of %s: %.4g s, %.0f tokens/s, ", when, devices, machine.c_str(),
+                plan.prediction.stepSeconds, plan.prediction.tokensPerSecond) +
+         describePlan(plan);
 }
 
 } // namespace
@@ -38,12 +36,9 @@ std::string printWhatIf(const WhatIf &answer) {
                      line("then", answer.devicesAfter, answer.machineAfter, answer.after);
   if (answer.idleDevices > 0)
     text += ", " + std::to_string(answer.idleDevices) + " devices idle";
-  char ratios[200];
-  std::snprintf(ratios, sizeof ratios,
-                "step time x %.4g, tokens/s x %.4g, device seconds per token x %.4g, global batch %lld\n",
-                answer.stepRatio(), answer.tokenRateRatio(), answer.costRatio(),
-                static_cast<long long>(answer.after.plan.globalBatch()));
-  text += std::string("\n") + ratios;
+  text += format("\nstep time x %.4g, tokens/s x %.4g, device seconds per token x %.4g, ", answer.stepRatio(),
+                 answer.tokenRateRatio(), answer.costRatio()) +
+          batchLine(answer.after.plan);
   if (std::optional<WhatIf> best = answer.ofBest())
     text += "with the best plans in place of pinned ones:\n" + printWhatIf(*best);
   return text;

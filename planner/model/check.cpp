@@ -1,4 +1,5 @@
-// All faults of a problem at once, before anything is searched.
+// All faults of a problem at once, before anything is searched; and the constraints that a given plan violates.
+#include "planner/model/stage.h"
 #include "planner/search.h"
 
 #include <algorithm>
@@ -67,6 +68,103 @@ std::vector<std::string> checkProblem(const Problem &problem) {
       faults.push_back("pp is pinned to " + std::to_string(*pins.pp) + ", the pinned stages are " +
                        std::to_string(pins.stageLayers->size()));
   }
+  return faults;
+}
+
+namespace {
+
+const char *axisName(Axis axis) {
+  static constexpr const char *names[] = {"pp", "dp", "cp", "ep", "tp"};
+  return names[static_cast<int>(axis)];
+}
+
+int axisSize(const Plan &plan, Axis axis) {
+  const int sizes[] = {plan.pp, plan.dp, plan.cp, plan.ep, plan.tp};
+  return sizes[static_cast<int>(axis)];
+}
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+void checkAxes(const Problem &problem, const Plan &plan, std::vector<std::string> &faults) {
+  for (Axis axis : {Axis::Cp, Axis::Ep, Axis::Tp}) {
+    bool splittable = false;
+    for (const Divisibility &limit : problem.limits)
+      splittable = splittable || limit.axis == axis;
+    if (axisSize(plan, axis) > 1 && !splittable)
+      faults.push_back(std::string("nothing in the model can be split over ") + axisName(axis));
+  }
+  for (const Divisibility &limit : problem.limits) {
+    int outer = limit.onlySequenceParallel ? plan.cp : limit.timesTensorRanks ? plan.tp : 1;
+    int64_t size = static_cast<int64_t>(axisSize(plan, limit.axis)) * limit.factor * outer;
+    if (axisSize(plan, limit.axis) == 1 || (limit.onlySequenceParallel && !plan.sequenceParallel))
+      continue;
+    if (limit.value % size != 0)
+      faults.push_back(limit.name + " (" + number(limit.value) + ") does not divide by " +
+                       (limit.factor > 1 ? number(limit.factor) + " * " : "") +
+                       (outer > 1 ? (limit.timesTensorRanks ? "tp (" : "cp (") + number(outer) + ") * " : "") +
+                       axisName(limit.axis) + " (" + number(axisSize(plan, limit.axis)) + ")");
+  }
+}
+
+void checkStages(const Problem &problem, const Plan &plan, std::vector<std::string> &faults) {
+  size_t wanted = static_cast<size_t>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
+  if (plan.stages.empty())
+    return;
+  if (plan.stages.size() != wanted) {
+    faults.push_back("the plan lists " + number(plan.stages.size()) + " stages, wanted " + number(wanted));
+    return;
+  }
+  int next = 0;
+  for (const StagePlan &stage : plan.stages) {
+    if (stage.firstLayer != next || stage.layers < 0 || stage.recompute.size() != static_cast<size_t>(stage.layers))
+      faults.push_back("stage at layer " + number(stage.firstLayer) + " does not continue the one before it");
+    next = stage.firstLayer + stage.layers;
+  }
+  if (next != problem.layerCount())
+    faults.push_back("the stages hold " + number(next) + " layers, the model has " + number(problem.layerCount()));
+}
+
+} // namespace
+
+std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
+  std::vector<std::string> faults;
+  if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 || plan.microBatches < 1) {
+    faults.push_back("every axis, the micro-batch size and the number of micro-batches must be at least 1");
+    return faults;
+  }
+  int devices = problem.machine.devices();
+  if (plan.ranks() != devices)
+    faults.push_back("dp * tp * pp * cp * ep is " + number(plan.ranks()) + ", the machine has " + number(devices) +
+                     " devices");
+  if (plan.globalBatch() != problem.globalBatch)
+    faults.push_back(std::string("micro-batch size * micro-batches * dp") + (plan.ep > 1 ? " * ep" : "") + " is " +
+                     number(plan.globalBatch()) + ", the global batch is " + number(problem.globalBatch));
+  checkAxes(problem, plan, faults);
+  if (plan.sequenceParallel && plan.tp == 1)
+    faults.push_back("sequence parallelism needs tp > 1");
+  if (plan.zero < 0 || plan.zero > 3)
+    faults.push_back("the ZeRO stage is " + number(plan.zero) + ", wanted 0 to 3");
+  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
+  const auto &pinned = problem.pins.stageLayers;
+  bool placed = !plan.stages.empty() || (pinned && static_cast<int>(pinned->size()) == chunks); // some without layers
+  if (leastLayers(problem, plan) > problem.layerCount() && !(placed && chunks > plan.pp))
+    faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
+  std::string schedule =
+      whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
+  if (!schedule.empty())
+    faults.push_back(schedule);
+  if (plan.offloads() && !problem.machine.canOffload())
+    faults.push_back("nothing can be offloaded: machine " + problem.machine.name + " has no link to host memory");
+  if (plan.offloadParameters && (plan.zero != 3 || !plan.offloadOptimizer))
+    faults.push_back("parameters are offloaded under ZeRO 3 only, with the optimizer");
+  checkStages(problem, plan, faults);
+  return faults;
+}
+
+std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
+  std::vector<std::string> faults = structuralViolations(problem, plan);
+  if (faults.empty() && !buildCostTable(problem, plan).found)
+    faults.push_back("the model was not profiled for this combination of axes");
   return faults;
 }
 

@@ -1,31 +1,29 @@
 // Sums per class; no class depends on another.
 #include "planner/model/memory.h"
 
-#include "planner/search/parallel.h"
-
 #include <algorithm>
-#include <set>
 
 namespace espalier::planner {
 
 CostTable buildCostTable(const Problem &problem, const Axes &plan) {
-  return std::move(buildCostTables(problem, {plan}, /*threads=*/1).front());
-}
-
-namespace {
-
-// Everything but the kinds of layers.
-CostTable costsWithoutLayers(const Problem &problem, const Axes &plan) {
   CostTable table;
-  bool hasEmbed = true, hasHead = true;
-  table.embed = segmentCost(problem, problem.embed, plan, &hasEmbed);
-  table.head = segmentCost(problem, problem.head, plan, &hasHead);
-  table.found = hasEmbed && hasHead;
-  for (SegmentCost *ends : {&table.embed, &table.head})
-    addOffload(*ends, problem.machine, plan, /*isLayer=*/false);
-  for (const LayerRun &run : problem.layers)
-    table.layerKinds.insert(table.layerKinds.end(), run.count, run.kind);
+  auto costOf = [&](int kind, bool isLayer) {
+    bool isFound = true;
+    SegmentCost cost = segmentCost(problem, kind, plan, &isFound);
+    table.found = table.found && isFound;
+    addOffload(cost, problem.machine, plan, isLayer);
+    return cost;
+  };
+  table.embed = costOf(problem.embed, /*isLayer=*/false);
+  table.head = costOf(problem.head, /*isLayer=*/false);
   table.kinds.resize(problem.kinds.size());
+  std::vector<bool> isCosted(problem.kinds.size());
+  for (const LayerRun &run : problem.layers) {
+    if (!isCosted[run.kind])
+      table.kinds[run.kind] = costOf(run.kind, /*isLayer=*/true);
+    isCosted[run.kind] = true;
+    table.layerKinds.insert(table.layerKinds.end(), run.count, run.kind);
+  }
   std::vector<double> symbols = symbolValues(problem, plan);
   table.boundaryBytes = evaluate(problem.boundaryBytes, symbols) / (plan.sequenceParallel ? plan.tp : 1);
   table.boundarySeconds = boundarySeconds(problem, plan);
@@ -35,31 +33,6 @@ CostTable costsWithoutLayers(const Problem &problem, const Axes &plan) {
   table.passesStream = plan.slicesInputs();
   table.tiedSeconds = tiedEmbeddingSeconds(problem, plan);
   return table;
-}
-
-} // namespace
-
-std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Axes> &plans, int threads) {
-  std::vector<CostTable> tables(plans.size());
-  forEachParallel(plans.size(), threads, [&](size_t i) { tables[i] = costsWithoutLayers(problem, plans[i]); });
-  std::set<int> used;
-  for (const LayerRun &run : problem.layers)
-    used.insert(run.kind);
-  std::vector<int> kinds(used.begin(), used.end());
-  std::vector<std::vector<char>> found(kinds.size()); // per kind and plan
-  forEachParallel(kinds.size(), threads, [&](size_t k) {
-    for (size_t i = 0; i < plans.size(); ++i) {
-      bool isFound = true;
-      SegmentCost &cost = tables[i].kinds[kinds[k]];
-      cost = segmentCost(problem, kinds[k], plans[i], &isFound);
-      addOffload(cost, problem.machine, plans[i], /*isLayer=*/true);
-      found[k].push_back(isFound);
-    }
-  });
-  for (const std::vector<char> &perPlan : found)
-    for (size_t i = 0; i < plans.size(); ++i)
-      tables[i].found = tables[i].found && perPlan[i];
-  return tables;
 }
 
 double peakBytes(const SegmentCost &cost, int recompute) {
@@ -150,7 +123,7 @@ std::vector<ChunkEnds> chunkEnds(const Problem &problem, const Axes &plan, int s
   bool vShape = isVShaped(plan.schedule);
   for (int chunk = 0; chunk < count; ++chunk) {
     int position = modelChunk(stage, chunk, plan.pp, vShape);
-    auto isElsewhere = [&](int other) { return stageOfChunk(other, plan.pp, count, vShape) != stage; };
+    auto isElsewhere = [&](int other) { return stageOfChunk(other, plan.pp, vShape) != stage; };
     chunks.push_back({.inFlight = static_cast<double>(apart.front()[chunk]),
                       .isOuter = position == 0 || position == last,
                       .receives = position > 0 && isElsewhere(position - 1),

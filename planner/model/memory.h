@@ -29,9 +29,6 @@ struct CostTable {
 /// Evaluates all segments for the axes of `plan` (its stages are not looked at).
 CostTable buildCostTable(const Problem &problem, const Axes &plan);
 
-/// The same of several plans with `threads` threads: kind by kind, as the terms of many kinds are long to read.
-std::vector<CostTable> buildCostTables(const Problem &problem, const std::vector<Axes> &plans, int threads);
-
 /// Saved values: of the layers, which may be offloaded, and of what stands at the ends: inputs, embedding and head.
 struct SavedBytes {
   double layers = 0, ends = 0;
@@ -57,7 +54,8 @@ struct StageContent {
 };
 
 /// What a stage holds of its chunks at its fullest moment, when each keeps `chunks` of a micro-batch. Layers that are
-/// offloaded lie elsewhere, so that each of the two has its own moment.
+/// offloaded lie elsewhere, so that each of the two has its own moment. Example: at moments {3, 1} and {2, 2} of
+/// micro-batches in flight, chunks that keep 1 and 4 GB hold 7 and 10 GB: 10 GB.
 SavedBytes heldBytes(const HeldChunks &moments, const std::vector<SavedBytes> &chunks, bool areLayersElsewhere);
 
 /// The moments of a stage whose chunks share no room: one, with the most of each chunk.

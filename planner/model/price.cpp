@@ -1,6 +1,5 @@
-// Prices one given plan by playing its schedule, and says which constraints it violates.
-#include "planner/model/stage.h"
-#include "planner/search.h"
+// Prices one given plan by playing its schedule.
+#include "planner/model/price.h"
 
 #include <algorithm>
 
@@ -8,107 +7,8 @@ namespace espalier::planner {
 
 namespace {
 
-const char *axisName(Axis axis) {
-  static constexpr const char *names[] = {"pp", "dp", "cp", "ep", "tp"};
-  return names[static_cast<int>(axis)];
-}
-
-int axisSize(const Plan &plan, Axis axis) {
-  const int sizes[] = {plan.pp, plan.dp, plan.cp, plan.ep, plan.tp};
-  return sizes[static_cast<int>(axis)];
-}
-
-std::string number(int64_t value) { return std::to_string(value); }
-
-void checkAxes(const Problem &problem, const Plan &plan, std::vector<std::string> &faults) {
-  for (Axis axis : {Axis::Cp, Axis::Ep, Axis::Tp}) {
-    bool splittable = false;
-    for (const Divisibility &limit : problem.limits)
-      splittable = splittable || limit.axis == axis;
-    if (axisSize(plan, axis) > 1 && !splittable)
-      faults.push_back(std::string("nothing in the model can be split over ") + axisName(axis));
-  }
-  for (const Divisibility &limit : problem.limits) {
-    int outer = limit.onlySequenceParallel ? plan.cp : limit.timesTensorRanks ? plan.tp : 1;
-    int64_t size = static_cast<int64_t>(axisSize(plan, limit.axis)) * limit.factor * outer;
-    if (axisSize(plan, limit.axis) == 1 || (limit.onlySequenceParallel && !plan.sequenceParallel))
-      continue;
-    if (limit.value % size != 0)
-      faults.push_back(limit.name + " (" + number(limit.value) + ") does not divide by " +
-                       (limit.factor > 1 ? number(limit.factor) + " * " : "") +
-                       (outer > 1 ? (limit.timesTensorRanks ? "tp (" : "cp (") + number(outer) + ") * " : "") +
-                       axisName(limit.axis) + " (" + number(axisSize(plan, limit.axis)) + ")");
-  }
-}
-
-void checkStages(const Problem &problem, const Plan &plan, std::vector<std::string> &faults) {
-  size_t wanted = static_cast<size_t>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
-  if (plan.stages.empty())
-    return;
-  if (plan.stages.size() != wanted) {
-    faults.push_back("the plan lists " + number(plan.stages.size()) + " stages, wanted " + number(wanted));
-    return;
-  }
-  int next = 0;
-  for (const StagePlan &stage : plan.stages) {
-    if (stage.firstLayer != next || stage.layers < 0 || stage.recompute.size() != static_cast<size_t>(stage.layers))
-      faults.push_back("stage at layer " + number(stage.firstLayer) + " does not continue the one before it");
-    next = stage.firstLayer + stage.layers;
-  }
-  if (next != problem.layerCount())
-    faults.push_back("the stages hold " + number(next) + " layers, the model has " + number(problem.layerCount()));
-}
-
-} // namespace
-
-std::vector<std::string> structuralViolations(const Problem &problem, const Plan &plan) {
-  std::vector<std::string> faults;
-  if (std::min({plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}) < 1 || plan.microBatchSize < 1 || plan.microBatches < 1) {
-    faults.push_back("every axis, the micro-batch size and the number of micro-batches must be at least 1");
-    return faults;
-  }
-  int devices = problem.machine.devices();
-  if (plan.ranks() != devices)
-    faults.push_back("dp * tp * pp * cp * ep is " + number(plan.ranks()) + ", the machine has " + number(devices) +
-                     " devices");
-  if (plan.globalBatch() != problem.globalBatch)
-    faults.push_back(std::string("micro-batch size * micro-batches * dp") + (plan.ep > 1 ? " * ep" : "") + " is " +
-                     number(plan.globalBatch()) + ", the global batch is " + number(problem.globalBatch));
-  checkAxes(problem, plan, faults);
-  if (plan.sequenceParallel && plan.tp == 1)
-    faults.push_back("sequence parallelism needs tp > 1");
-  if (plan.zero < 0 || plan.zero > 3)
-    faults.push_back("the ZeRO stage is " + number(plan.zero) + ", wanted 0 to 3");
-  int chunks = plan.pp * chunksOf(plan.schedule, plan.virtualStages);
-  const auto &pinned = problem.pins.stageLayers;
-  bool placed = !plan.stages.empty() || (pinned && static_cast<int>(pinned->size()) == chunks); // some without layers
-  if (leastLayers(problem, plan) > problem.layerCount() && !(placed && chunks > plan.pp))
-    faults.push_back(number(chunks) + " stages for " + number(problem.layerCount()) + " layers");
-  std::string schedule =
-      whyNotSchedulable(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
-  if (!schedule.empty())
-    faults.push_back(schedule);
-  if (plan.offloads() && !problem.machine.canOffload())
-    faults.push_back("nothing can be offloaded: machine " + problem.machine.name + " has no link to host memory");
-  if (plan.offloadParameters && (plan.zero != 3 || !plan.offloadOptimizer))
-    faults.push_back("parameters are offloaded under ZeRO 3 only, with the optimizer");
-  checkStages(problem, plan, faults);
-  return faults;
-}
-
-std::vector<std::string> violations(const Problem &problem, const Plan &plan) {
-  std::vector<std::string> faults = structuralViolations(problem, plan);
-  if (faults.empty() && !buildCostTable(problem, plan).found)
-    faults.push_back("the model was not profiled for this combination of axes");
-  return faults;
-}
-
-namespace {
-
-void spreadLayers(const Problem &problem, Plan &plan) {
+void layEvenly(const Problem &problem, Plan &plan) {
   std::vector<int> counts = evenChunks(problem, plan);
-  if (problem.pins.stageLayers && problem.pins.stageLayers->size() == counts.size())
-    counts = *problem.pins.stageLayers;
   for (size_t chunk = 0, first = 0; chunk < counts.size(); first += counts[chunk++])
     plan.stages.push_back({static_cast<int>(first), counts[chunk],
                            std::vector<Recompute>(counts[chunk], problem.pins.recompute.value_or(Recompute::None))});
@@ -122,19 +22,9 @@ StageContent chunkContent(const Problem &problem, const CostTable &table, const 
   return content;
 }
 
-// A plan laid out on stages: per chunk in model order, and per stage.
-struct Layout {
-  CostTable table;
-  ScheduleTable schedule;
-  std::vector<StageContent> chunks;
-  std::vector<ChunkSeconds> seconds;
-  std::vector<PhaseSeconds> step;
-  std::vector<StageMemory> memory;
-};
-
 // The stage with the layers of all its chunks, and what these hold at once.
 StageContent stageContent(const Problem &problem, const Plan &plan, const Layout &layout, int stage) {
-  StageContent content;
+  StageContent content = stageEnds(plan, stage);
   content.layers.resize(problem.kinds.size());
   int perStage = layout.schedule.chunksPerStage;
   std::vector<SavedBytes> saved;
@@ -144,14 +34,10 @@ StageContent stageContent(const Problem &problem, const Plan &plan, const Layout
     alone.embed = position == 0;
     alone.head = position + 1 == static_cast<int>(layout.chunks.size());
     saved.push_back(savedBytes(layout.table, alone));
-    content.embed = content.embed || alone.embed;
-    content.head = content.head || alone.head;
     for (size_t kind = 0; kind < content.layers.size(); ++kind)
       for (int recompute = 0; recompute < 3; ++recompute)
         content.layers[kind][recompute] += alone.layers[kind][recompute];
   }
-  content.receives = plan.pp > 1 && (stage > 0 || perStage > 1);
-  content.sends = plan.pp > 1 && (stage < plan.pp - 1 || perStage > 1);
   if (int first = modelChunk(stage, 0, plan.pp, layout.schedule.vShape); plan.stages[first].layers > 0)
     content.first = plan.stages[first].recompute.front();
   content.inFlight = peakInFlight(layout.schedule, stage);
@@ -166,17 +52,17 @@ StageContent stageContent(const Problem &problem, const Plan &plan, const Layout
   return content;
 }
 
+} // namespace
+
 Layout layOut(const Problem &problem, const Plan &plan) {
   Layout layout;
   layout.table = buildCostTable(problem, plan);
   layout.schedule = buildSchedule(plan.schedule, plan.pp, static_cast<int>(plan.microBatches), plan.virtualStages);
   for (size_t chunk = 0; chunk < plan.stages.size(); ++chunk) {
     layout.chunks.push_back(chunkContent(problem, layout.table, plan.stages[chunk]));
-    ChunkSeconds seconds = chunkSeconds(layout.table, layout.chunks.back());
-    ChunkSeconds edge = edgeSeconds(layout.table, static_cast<int>(chunk), plan.pp, layout.schedule.chunksPerStage,
-                                    layout.schedule.vShape);
-    layout.seconds.push_back(
-        {seconds.forward + edge.forward, seconds.backward + edge.backward, seconds.weight + edge.weight});
+    layout.seconds.push_back(chunkSeconds(layout.table, layout.chunks.back()));
+    layout.seconds.back().add(edgeSeconds(layout.table, static_cast<int>(chunk), plan.pp,
+                                          layout.schedule.chunksPerStage, layout.schedule.vShape));
   }
   for (int stage = 0; stage < plan.pp; ++stage) {
     StageContent content = stageContent(problem, plan, layout, stage);
@@ -185,6 +71,8 @@ Layout layOut(const Problem &problem, const Plan &plan) {
   }
   return layout;
 }
+
+namespace {
 
 void addPhase(TimeBreakdown &time, const PhaseSeconds &phase, double times) {
   time.compute += times * phase.compute;
@@ -225,8 +113,7 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
     int perStage = layout.schedule.chunksPerStage;
     int neighbours = 0;
     for (int other : {position - 1, position + 1})
-      neighbours +=
-          other >= 0 && other <= last && stageOfChunk(other, plan.pp, perStage, layout.schedule.vShape) != stage;
+      neighbours += other >= 0 && other <= last && stageOfChunk(other, plan.pp, layout.schedule.vShape) != stage;
     time.pipelineCommunication += m * neighbours * layout.table.boundarySeconds;
   }
   PhaseSeconds step = layout.step[stage];
@@ -240,7 +127,7 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
 
 PricedPlan pricePlan(const Problem &problem, Plan plan) {
   if (plan.stages.empty())
-    spreadLayers(problem, plan);
+    layEvenly(problem, plan);
   Layout layout = layOut(problem, plan);
   Played played = play(layout.schedule, layout.seconds);
   Prediction prediction;

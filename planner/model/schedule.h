@@ -45,7 +45,7 @@ bool isVShaped(Schedule schedule);
 bool splitsBackward(Schedule schedule);
 
 /// Stage of a chunk given in model order (0 .. stages * chunksPerStage - 1).
-int stageOfChunk(int modelChunk, int stages, int chunksPerStage, bool vShape);
+int stageOfChunk(int modelChunk, int stages, bool vShape);
 
 /// Position in model order of the chunk `chunk` of `stage`.
 int modelChunk(int stage, int chunk, int stages, bool vShape);

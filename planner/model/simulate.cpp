@@ -29,9 +29,6 @@ OrderedSchedule::OrderedSchedule(const ScheduleTable &table)
       microBatches = std::max(microBatches, action.microBatch + 1);
   }
   orderActions(table, microBatches);
-  if (table.chunksPerStage > 1 && finished)
-    unit =
-        longestChain(std::vector<ChunkSeconds>(stages * table.chunksPerStage, {1, 1, 1}), std::vector<double>(stages));
 }
 
 void OrderedSchedule::orderActions(const ScheduleTable &table, int microBatches) {
@@ -103,8 +100,8 @@ Played OrderedSchedule::play(const std::vector<ChunkSeconds> &chunks, bool wantT
   return result;
 }
 
-Chain OrderedSchedule::longestChain(const std::vector<ChunkSeconds> &chunks,
-                                    const std::vector<double> &stepSeconds) const {
+CriticalPath OrderedSchedule::criticalPath(const std::vector<ChunkSeconds> &chunks,
+                                           const std::vector<double> &stepSeconds) const {
   constexpr uint32_t none = ~0U;
   std::vector<std::array<double, 3>> durations = durationsOf(chunks);
   std::vector<double> ends(slots), free(stages);
@@ -117,16 +114,16 @@ Chain OrderedSchedule::longestChain(const std::vector<ChunkSeconds> &chunks,
     ends[step.end] = free[step.stage] = start + durations[step.chunk][static_cast<int>(step.action.kind)];
     endedBy[step.end] = lastOf[step.stage] = i;
   }
-  Chain chain;
+  CriticalPath path;
   for (size_t stage = 0; stage < stages; ++stage)
-    if (double seconds = free[stage] + stepSeconds[stage]; seconds > chain.seconds) {
-      chain.seconds = seconds;
-      chain.lastStage = static_cast<int>(stage);
+    if (double seconds = free[stage] + stepSeconds[stage]; seconds > path.seconds) {
+      path.seconds = seconds;
+      path.lastStage = static_cast<int>(stage);
     }
-  chain.times.resize(chunks.size());
-  for (uint32_t i = lastOf[chain.lastStage]; i != none; i = before[i])
-    ++chain.times[order[i].chunk][static_cast<int>(order[i].action.kind)];
-  return chain;
+  path.counts.resize(chunks.size());
+  for (uint32_t i = lastOf[path.lastStage]; i != none; i = before[i])
+    ++path.counts[order[i].chunk][static_cast<int>(order[i].action.kind)];
+  return path;
 }
 
 Played play(const ScheduleTable &table, const std::vector<ChunkSeconds> &chunks, bool wantTrace) {

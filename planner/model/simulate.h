@@ -20,6 +20,9 @@ namespace espalier::planner {
 struct ChunkSeconds {
   double forward = 0, backward = 0, weight = 0;
   double total() const { return forward + backward + weight; }
+  void add(const ChunkSeconds &other, double times = 1) {
+    forward += times * other.forward, backward += times * other.backward, weight += times * other.weight;
+  }
 };
 
 /// One executed action, for traces.
@@ -37,11 +40,11 @@ struct Played {
   std::vector<std::vector<PlayedAction>> trace; ///< per stage, when asked for
 };
 
-/// Actions of which each waits for the one before: whatever the durations, a step is no shorter than their sum and the
-/// work once per step of the stage where they end.
-struct Chain {
-  double seconds = 0;                    ///< under the durations that it is the longest of
-  std::vector<std::array<int, 3>> times; ///< how many actions of each chunk (in model order), by ActionKind
+/// The longest path of actions of which each waits for the one before. Whatever the durations, a step is no shorter
+/// than their sum and the work once per step of the stage where they end.
+struct CriticalPath {
+  double seconds = 0;                     ///< under the durations that it is critical for
+  std::vector<std::array<int, 3>> counts; ///< its actions of each chunk (in model order), by ActionKind
   int lastStage = 0;
 };
 
@@ -54,11 +57,8 @@ public:
   /// chunks[i] belongs to model chunk i.
   Played play(const std::vector<ChunkSeconds> &chunks, bool wantTrace = false) const;
 
-  /// A longest chain of actions and the work once per step behind it.
-  Chain longestChain(const std::vector<ChunkSeconds> &chunks, const std::vector<double> &stepSeconds) const;
-
-  /// The longest chain when all actions take equally long; with several chunks per stage.
-  const Chain &unitChain() const { return unit; }
+  /// The critical path, with the work once per step of the stage where it ends.
+  CriticalPath criticalPath(const std::vector<ChunkSeconds> &chunks, const std::vector<double> &stepSeconds) const;
 
   /// mostHeld() of each stage, for V-shaped schedules.
   const std::vector<HeldChunks> &mostHeldOf() const { return held; }
@@ -79,7 +79,6 @@ private:
   size_t stages;
   uint32_t slots = 0; ///< ends of actions that others wait for; slot 0 is the start of the step
   std::vector<HeldChunks> held;
-  Chain unit;
   std::vector<Step> order;
 };
 

@@ -14,15 +14,9 @@ ChunkSeconds segmentSeconds(const SegmentCost &cost, int recompute) {
 ChunkSeconds chunkSeconds(const CostTable &table, const StageContent &content) {
   ChunkSeconds seconds;
   for (size_t kind = 0; kind < content.layers.size(); ++kind)
-    for (int recompute = 0; recompute < 3; ++recompute) {
-      int count = content.layers[kind][recompute];
-      if (count == 0)
-        continue;
-      ChunkSeconds one = segmentSeconds(table.kinds[kind], recompute);
-      seconds.forward += count * one.forward;
-      seconds.backward += count * one.backward;
-      seconds.weight += count * one.weight;
-    }
+    for (int recompute = 0; recompute < 3; ++recompute)
+      if (int count = content.layers[kind][recompute])
+        seconds.add(segmentSeconds(table.kinds[kind], recompute), count);
   return seconds;
 }
 
@@ -57,20 +51,16 @@ PhaseSeconds stepPhase(const CostTable &table, const StageContent &content) {
 }
 
 ChunkSeconds edgeSeconds(const CostTable &costs, int chunk, int stages, int chunksPerStage, bool vShape) {
-  int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, chunksPerStage, vShape);
+  int last = stages * chunksPerStage - 1, here = stageOfChunk(chunk, stages, vShape);
   ChunkSeconds seconds;
-  if (chunk < last && stageOfChunk(chunk + 1, stages, chunksPerStage, vShape) != here)
+  if (chunk < last && stageOfChunk(chunk + 1, stages, vShape) != here)
     seconds.forward += costs.boundarySeconds;
-  if (chunk > 0 && stageOfChunk(chunk - 1, stages, chunksPerStage, vShape) != here)
+  if (chunk > 0 && stageOfChunk(chunk - 1, stages, vShape) != here)
     seconds.backward += costs.boundarySeconds;
   bool embed = chunk == 0, head = chunk == last;
   for (const auto &[present, cost] : {std::pair(embed, &costs.embed), std::pair(head, &costs.head)})
-    if (present) {
-      ChunkSeconds own = segmentSeconds(*cost, 0);
-      seconds.forward += own.forward;
-      seconds.backward += own.backward;
-      seconds.weight += own.weight;
-    }
+    if (present)
+      seconds.add(segmentSeconds(*cost, 0));
   return seconds;
 }
 
@@ -114,6 +104,9 @@ int leastLayers(const Problem &problem, const Axes &axes) {
 }
 
 std::vector<int> evenChunks(const Problem &problem, const Axes &axes) {
+  size_t chunks = static_cast<size_t>(axes.pp) * chunksOf(axes.schedule, axes.virtualStages);
+  if (problem.pins.stageLayers && problem.pins.stageLayers->size() == chunks)
+    return *problem.pins.stageLayers;
   std::vector<int> totals;
   std::vector<bool> isEnd;
   for (int stage = 0; stage < axes.pp; ++stage) {
@@ -138,14 +131,14 @@ std::vector<int> evenChunks(const Problem &problem, const Axes &axes) {
 
 namespace {
 
-// What the layer at a place in the order in which those of its kind repeat work keeps.
-Recompute keptAt(const RepeatedLayers &repeated, int place) {
-  return place < repeated.full                        ? Recompute::Full
-         : place < repeated.full + repeated.selective ? Recompute::Selective
-                                                      : Recompute::None;
+// What the layer at a place in the order in which those of its kind recompute keeps.
+Recompute keptAt(const RecomputedLayers &recomputed, int place) {
+  return place < recomputed.full                          ? Recompute::Full
+         : place < recomputed.full + recomputed.selective ? Recompute::Selective
+                                                          : Recompute::None;
 }
 
-// Calls visit(chunk, place in the chunk, kind) for all layers of a stage in the order in which they repeat work.
+// Calls visit(chunk, place in the chunk, kind) for all layers of a stage in the order in which they recompute.
 template <typename Visit> void visitLayers(const CostTable &costs, std::span<const LayerRange> chunks, Visit visit) {
   int most = 0;
   for (const LayerRange &chunk : chunks)
@@ -170,17 +163,17 @@ std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const Lay
 }
 
 std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span<const LayerRange> chunks,
-                                               const std::vector<RepeatedLayers> &repeated) {
+                                               const std::vector<RecomputedLayers> &recomputed) {
   std::vector<std::vector<Recompute>> kept;
   for (const LayerRange &chunk : chunks)
     kept.emplace_back(chunk.count);
-  if (repeated.empty())
+  if (recomputed.empty())
     return kept;
   std::vector<LikeLayers> kinds = layersByKind(costs, chunks);
   std::vector<int> seen(kinds.size());
   visitLayers(costs, chunks, [&](int chunk, int place, int kind) {
     auto index = std::ranges::lower_bound(kinds, kind, {}, &LikeLayers::kind) - kinds.begin();
-    kept[chunk][place] = keptAt(repeated[index], seen[index]++);
+    kept[chunk][place] = keptAt(recomputed[index], seen[index]++);
   });
   return kept;
 }

@@ -1,10 +1,11 @@
 // What one stage of a pipeline does: its chunks in each action, what it does once per step, how many layers its chunks
-// have, and which of them repeat work.
+// have, and which of them recompute.
 #pragma once
 
 #include "planner/model/memory.h"
 #include "planner/model/simulate.h"
 
+#include <compare>
 #include <span>
 #include <vector>
 
@@ -42,32 +43,34 @@ int leastLayers(const Problem &problem, const Axes &axes, int stage);
 /// The same of all stages together.
 int leastLayers(const Problem &problem, const Axes &axes);
 
-/// Layers spread evenly over stages, one more first for those between the ends, and over their chunks by rule: per
-/// chunk in model order.
+/// Layers per chunk in model order as they are pinned; else spread evenly over stages, one more first for those between
+/// the ends, and over their chunks by spreadOverChunks(). Example: 10 layers on 4 stages are 2, 3, 3, 2.
 std::vector<int> evenChunks(const Problem &problem, const Axes &axes);
 
 /// A chunk's layers: first .. first + count - 1.
 struct LayerRange {
   int first = 0, count = 0;
+  auto operator<=>(const LayerRange &) const = default;
 };
 
-/// How many layers of one kind repeat work on a stage: the first `full` in their order, then `selective`.
-struct RepeatedLayers {
+/// How many layers of one kind recompute on a stage: the first `full` in their order, then `selective`.
+struct RecomputedLayers {
   int full = 0, selective = 0;
 };
 
 /// The layers of a stage that are of one kind.
 struct LikeLayers {
   int kind = 0;
-  std::vector<int> chunks; ///< of each, in the order in which they repeat work
+  std::vector<int> chunks; ///< of each, in the order in which they recompute
 };
 
-/// The layers of a stage by kind, in rising order of kinds. Layers repeat work in the order of their places in their
-/// chunks, the first of every chunk before the second of any, so that chunks repeat as evenly as they can.
+/// The layers of a stage by kind, in rising order of kinds. Layers recompute in the order of their places in their
+/// chunks, the first of every chunk before the second of any, so that chunks recompute as evenly as they can. Example:
+/// of chunks of 2 and 1 like layers, they are those on chunk 0, 1, 0.
 std::vector<LikeLayers> layersByKind(const CostTable &costs, std::span<const LayerRange> chunks);
 
-/// What each layer of each chunk keeps. `repeated`: of each kind on the stage, in rising order; empty: none do.
+/// What each layer of each chunk keeps. `recomputed`: of each kind on the stage, in rising order; empty: none do.
 std::vector<std::vector<Recompute>> keptLayers(const CostTable &costs, std::span<const LayerRange> chunks,
-                                               const std::vector<RepeatedLayers> &repeated);
+                                               const std::vector<RecomputedLayers> &recomputed);
 
 } // namespace espalier::planner

@@ -2,46 +2,47 @@
 
 namespace espalier::planner {
 
-Boundaries::Boundaries(StageChoices &choices, int stages, int layers)
-    : choices(choices), stages(stages), layers(layers) {
+Boundaries::Boundaries(StageRanges &ranges, int stages, int layers) : ranges(ranges), stages(stages), layers(layers) {
   for (int stage = 0; stage < stages; ++stage)
-    allFewest += fewestOf.emplace_back(choices.fewest(stage));
+    fewestInAll += fewest.emplace_back(ranges.fewestLayers(stage));
 }
 
-// The largest number that is within, from `least` to `most`; -1 when there is none. All below it are within, too.
-template <typename Within> int Boundaries::longest(int least, int most, Within within) {
-  if (most < least || !within(least))
+// The most layers, from `least` to `limit`, with which a stage whose layers begin (or end) at `border` ends by
+// `target`; -1 when there is no such number. Fewer layers take no longer, so bisection finds it.
+int Boundaries::longest(int stage, int least, int limit, bool endsAt, int border, double target) {
+  auto ends = [&](int count) {
+    return ranges.stageBound(stage, endsAt ? border - count : border, count, target) <= target;
+  };
+  if (ranges.arePinned())
+    limit = fewest[stage];
+  if (limit < least || !ends(least))
     return -1;
-  while (least < most) {
-    int middle = least + (most - least + 1) / 2;
-    if (within(middle))
+  while (least < limit) {
+    int middle = least + (limit - least + 1) / 2;
+    if (ends(middle))
       least = middle;
     else
-      most = middle - 1;
+      limit = middle - 1;
   }
   return least;
 }
 
 bool Boundaries::narrow(double target) {
   std::vector<int> low(stages + 1, layers), high(stages + 1, 0);
-  int above = 0, behind = allFewest; // stages' fewest layers
+  int above = 0, below = fewestInAll; // layers that the other stages have at least
   for (int stage = 0; stage < stages; ++stage) {
-    behind -= fewestOf[stage];
-    int most = choices.isGiven() ? fewestOf[stage] : layers - behind - high[stage];
-    auto within = [&](int count) { return choices.alone(stage, high[stage], count, target) <= target; };
-    int count = longest(fewestOf[stage], most, within);
+    below -= fewest[stage];
+    int count = longest(stage, fewest[stage], layers - below - high[stage], /*endsAt=*/false, high[stage], target);
     if (count < 0)
       return false;
     high[stage + 1] = high[stage] + count;
-    above += fewestOf[stage];
+    above += fewest[stage];
   }
   if (high[stages] < layers)
     return false;
   for (int stage = stages - 1; stage > 0; --stage) {
-    above -= fewestOf[stage];
-    int most = choices.isGiven() ? fewestOf[stage] : low[stage + 1] - above;
-    auto within = [&](int count) { return choices.alone(stage, low[stage + 1] - count, count, target) <= target; };
-    int count = longest(fewestOf[stage], most, within);
+    above -= fewest[stage];
+    int count = longest(stage, fewest[stage], low[stage + 1] - above, /*endsAt=*/true, low[stage + 1], target);
     if (count < 0)
       return false;
     low[stage] = low[stage + 1] - count;
@@ -55,14 +56,12 @@ bool Boundaries::narrow(double target) {
   return true;
 }
 
-void Boundaries::findMost(double target) {
-  mostOf.assign(stages, {});
+void Boundaries::tabulateMost(double target) {
+  most.assign(stages, {});
   for (int stage = 0; stage < stages; ++stage)
-    for (int first = from[stage]; first <= to[stage]; ++first) {
-      int most = choices.isGiven() ? fewestOf[stage] : to[stage + 1] - first;
-      auto within = [&](int count) { return choices.alone(stage, first, count, target) <= target; };
-      mostOf[stage].push_back(longest(least(stage, first), most, within));
-    }
+    for (int first = from[stage]; first <= to[stage]; ++first)
+      most[stage].push_back(
+          longest(stage, leastLayers(stage, first), to[stage + 1] - first, /*endsAt=*/false, first, target));
 }
 
 } // namespace espalier::planner

@@ -8,28 +8,27 @@ namespace espalier::planner {
 
 namespace {
 
-// Adds `count` segments with what may be repeated in them.
-void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool repeats, double count,
+// Adds `count` segments, each at its least under any class of recompute that it may have; embedding and head, not
+// `isLayer`, recompute nothing.
+void addSegments(const SegmentCost &cost, const std::optional<Recompute> &pinned, bool isLayer, double count,
                  WorkSum &sum) {
-  double forward = cost.forward.total(), rest = cost.backward.total() + cost.weight.total();
-  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least, passing = least;
-  auto keep = [&](double forward, double seconds) {
+  double least = std::numeric_limits<double>::infinity(), most = 0, saved = least, traversal = least;
+  sum.once += count * cost.step.total();
+  int from = isLayer && pinned ? static_cast<int>(*pinned) : 0, to = isLayer && !pinned ? 2 : from;
+  for (int kept = from; kept <= to; ++kept) {
+    double forward = cost.forward.total() + cost.forwardTransfer[kept];
+    double rest = cost.backward.total() + cost.weight.total();
+    double seconds = forward + rest + cost.recompute[kept].total() + cost.weightTransfer[kept];
     least = std::min(least, seconds);
     most = std::max(most, seconds);
     if (seconds > 0)
       sum.forwardShare = std::min(sum.forwardShare, forward / seconds);
-  };
-  sum.once += count * cost.step.total();
-  for (int kept = 0; kept < 3; ++kept)
-    if (repeats ? !pinned || kept == static_cast<int>(*pinned) : kept == 0) {
-      double first = forward + cost.forwardTransfer[kept];
-      keep(first, first + rest + cost.recompute[kept].total() + cost.weightTransfer[kept]);
-      passing = std::min(passing, first + cost.backward.total() + cost.recompute[kept].total());
-      saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
-    }
+    traversal = std::min(traversal, forward + cost.backward.total() + cost.recompute[kept].total());
+    saved = std::min(saved, cost.keepsSavedOnDevice(kept) ? cost.savedBytes[kept] : 0);
+  }
   sum.work += count * least;
-  sum.passing += count * passing;
-  if (!repeats)
+  sum.traversal += count * traversal;
+  if (!isLayer)
     return;
   sum.layerWork += count * least;
   sum.mostLayerSeconds = std::max(sum.mostLayerSeconds, most);
@@ -69,11 +68,11 @@ WorkSum sumWork(const Problem &problem, const CostTable &table) {
   WorkSum sum;
   sum.boundarySeconds = table.boundarySeconds;
   if (problem.embed >= 0)
-    addSegments(table.embed, problem.pins.recompute, /*repeats=*/false, 1, sum);
+    addSegments(table.embed, problem.pins.recompute, /*isLayer=*/false, 1, sum);
   if (problem.head >= 0)
-    addSegments(table.head, problem.pins.recompute, /*repeats=*/false, 1, sum);
+    addSegments(table.head, problem.pins.recompute, /*isLayer=*/false, 1, sum);
   for (const LayerRun &run : problem.layers)
-    addSegments(table.kinds[run.kind], problem.pins.recompute, /*repeats=*/true, run.count, sum);
+    addSegments(table.kinds[run.kind], problem.pins.recompute, /*isLayer=*/true, run.count, sum);
   return sum;
 }
 
@@ -85,7 +84,7 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
   std::vector<int> chunks; // of a stage at most
   for (const Axes &plan : choices)
     chunks.push_back(mostChunks(plan.pp));
-  auto add = [&](int kind, bool repeats, double count) {
+  auto add = [&](int kind, bool isLayer, double count) {
     SegmentCost plain; // nothing offloaded
     bool isFound = true;
     std::optional<size_t> last;
@@ -100,55 +99,58 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
         continue;
       }
       SegmentCost cost = plain;
-      addOffload(cost, problem.machine, choices[i], /*isLayer=*/repeats);
-      addSegments(cost, problem.pins.recompute, repeats, count, *sums[i]);
+      addOffload(cost, problem.machine, choices[i], /*isLayer=*/isLayer);
+      addSegments(cost, problem.pins.recompute, isLayer, count, *sums[i]);
     }
   };
   for (int edge : {problem.embed, problem.head})
     if (edge >= 0)
-      add(edge, /*repeats=*/false, 1);
+      add(edge, /*isLayer=*/false, 1);
   std::vector<double> layers(problem.kinds.size());
   for (const LayerRun &run : problem.layers)
     layers[run.kind] += run.count;
   for (size_t kind = 0; kind < layers.size(); ++kind)
     if (layers[kind] > 0)
-      add(static_cast<int>(kind), /*repeats=*/true, layers[kind]);
+      add(static_cast<int>(kind), /*isLayer=*/true, layers[kind]);
   return sums;
 }
 
+namespace {
+
+// Transfers of one micro-batch between stages, forward and backward.
 double sentSeconds(const WorkSum &sum, const Axes &axes, int chunks) {
   int pairs = isVShaped(axes.schedule) ? 2 * (axes.pp - 1) : axes.pp > 1 ? axes.pp * chunks - 1 : 0;
   return 2.0 * pairs * sum.boundarySeconds;
 }
 
-namespace {
-
-// Stages of work x_s, in all `work`, and y_s once per step, in all `once`, that end by T where
-// share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, equal chains have
-// z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least (work + once / m).
-double waitingSeconds(double share, double work, double once, double m, double p) {
+// The least T for stages of work x_s, in all `work`, and y_s once per step, in all `once`, where stage s waits for a
+// share of the work above it: share * (x_0 + .. + x_(s-1)) + m x_s + y_s <= T for all s. With z_s = x_s + y_s / m, all
+// are equal for z_s = (T + share / m * once) / m (1 - share / m)^s, whose sum is at least work + once / m. Example:
+// 2 stages, 4 micro-batches, work 3 s, share 1 / 3: stages of 1.565 and 1.435 s end together at 6.261 s, not 6 s.
+double warmUpBound(double share, double work, double once, double m, double p) {
   if (share <= 0)
     return 0;
   return share * (work + once / m) / (1 - std::pow(1 - share / m, p)) - share / m * once;
 }
 
 // Interleaved with any layers on each chunk. Before its first forward of chunk c a stage has had p of each chunk before
-// it, and these come last again in backward, so that a chain enters and leaves stage s by chunk c:
+// it, and these come last again in backward, so that a path enters and leaves stage s by chunk c:
 //     T >= sum over chunks before c of w_0 + .. + w_(p-1) + w_(c,0) + .. + w_(c,s-1) + m w_s - p (what s had of them)
 // Over all s and c the mean is m W / p + sum over i of w_i (p - 1 - i) / (v p), least where the last stages have all
-// they may, T / m: n = m W / T of them. That leaves T >= m W / p + W (n - 1) / (2 v p).
-double interleavedSeconds(double work, double m, double p, double chunks) {
+// they may, T / m: n = m W / T of them. That leaves T >= m W / p + W (n - 1) / (2 v p). Example: W = 8 s, m = 4,
+// p = v = 2: 16.9 s, not 16 s.
+double interleavedBound(double work, double m, double p, double chunks) {
   double each = work / (2 * chunks * p), half = (m * work / p - each) / 2;
   return half + std::sqrt(half * half + each * m * work);
 }
 
 } // namespace
 
-double evenBytes(const WorkSum &sum, const Machine &machine, const Axes &axes) {
+double leastBytes(const WorkSum &sum, const Machine &machine, const Axes &axes) {
   return spreadBytes(sum, machine, leastHeld(axes), axes.pp, chunksOf(axes.schedule, axes.virtualStages));
 }
 
-double evenBound(const WorkSum &sum, const Machine &machine, const Axes &axes, int chunks) {
+double workBound(const WorkSum &sum, const Machine &machine, const Axes &axes, int chunks) {
   if (!mayFit(sum, machine, /*held=*/1, axes.pp, chunks))
     return std::numeric_limits<double>::infinity();
   return (static_cast<double>(axes.microBatches) * sum.work + sum.once) / axes.pp;
@@ -166,20 +168,20 @@ double relaxedBound(const WorkSum &sum, const Machine &machine, const Axes &axes
   if (axes.schedule == Schedule::GPipe)
     return std::max(bound, work * (m + p - 1) / p);
   if (chunks > 1 && !chunksAlike) // a stage's first chunk may have next to nothing
-    return std::max(bound, axes.schedule == Schedule::Interleaved ? interleavedSeconds(work, m, p, chunks)
-                                                                  : sum.passing + sent);
+    return std::max(bound, axes.schedule == Schedule::Interleaved ? interleavedBound(work, m, p, chunks)
+                                                                  : sum.traversal + sent);
   // Stage s waits for the first micro-batch: forwards of the stages above, of one chunk each. Half of what they send
   // goes forward. The V ends where it starts, so its head is not part of the first chunks.
   double share = std::min(sum.forwardShare, sum.boundarySeconds > 0 ? 0.5 : 1) / chunks;
   double first = isVShaped(axes.schedule) ? sum.layerWork + sent : work;
   // Its first chunk has its share, rounded up; on the first stage of interleaved rounded down.
   double less = axes.schedule == Schedule::Interleaved ? (chunks - 1.0) / chunks * sum.mostLayerSeconds : 0;
-  bound = std::max(bound, waitingSeconds(share, first, sum.once, m, p) - less);
+  bound = std::max(bound, warmUpBound(share, first, sum.once, m, p) - less);
   // Without split weights the last backward goes up again to the first stage, which sends none.
   if (axes.schedule == Schedule::OneFOneB)
-    bound = std::max(bound, waitingSeconds(1, work, 0, m, p));
+    bound = std::max(bound, warmUpBound(1, work, 0, m, p));
   if (axes.schedule == Schedule::Interleaved)
-    bound = std::max(bound, waitingSeconds(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds - less);
+    bound = std::max(bound, warmUpBound(1.0 / chunks, work, 0, m, p) - sum.boundarySeconds - less);
   return bound;
 }
 

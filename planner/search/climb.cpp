@@ -12,14 +12,15 @@ namespace espalier::planner {
 namespace {
 
 constexpr int64_t kQuickBudget = 100'000, kMostBudget = 4'000'000;
-constexpr int64_t kOptionWork = 2'000; // what choosing what a layer keeps takes, in actions played
+constexpr int64_t kOptionWork = 2'000; // of choosing what a layer keeps, in actions played
 constexpr double kSlack = 1 - 1e-9;    // for rounding
 
 class Climber {
 public:
   Climber(const Problem &problem, StageOptions &stageOptions, double limit, int64_t budget)
-      : problem(problem), axes(stageOptions.axes()), perStage(chunksOf(axes.schedule, axes.virtualStages)),
-        options(stageOptions), player(stageOptions), limit(limit), budget(budget) {
+      : problem(problem), axes(stageOptions.axes()), perStage(stageOptions.chunksPerStage()),
+        stageOptions(stageOptions), player(stageOptions), limit(limit), budget(budget) {
+    known.resize(axes.pp);
     const CostTable &costs = stageOptions.table();
     int kept = static_cast<int>(problem.pins.recompute.value_or(Recompute::None));
     for (int kind : costs.layerKinds)
@@ -37,14 +38,15 @@ public:
     std::vector<size_t> first(axes.pp);
     play(balanced(), first);
     play(evenChunks(problem, axes), first);
-    for (bool moved = !best.empty(); moved && budget > 0;)
-      moved = moveLayers() || changeChoices();
+    for (bool improved = !best.empty(); improved && budget > 0;)
+      improved = moveLayers() || changeOptions();
     result.spent = given - budget;
     return std::move(result);
   }
 
 private:
-  // Layers of each chunk so that the longest of them is as short as can be.
+  // Layers of each chunk so that the longest chunk is as short as can be: by bisection over its seconds, each chunk
+  // filled up to them.
   std::vector<int> balanced() const {
     std::vector<int> counts;
     auto fill = [&](double most) {
@@ -67,47 +69,53 @@ private:
     return counts;
   }
 
-  const std::vector<StageOption> &optionsOf(int stage, const std::vector<int> &counts) {
-    std::vector<LayerRange> ranges;
-    std::vector<int> key = {stage};
+  // Of a stage whose chunks have their layers where `firstLayers` says.
+  const std::vector<StageOption> &optionsOf(int stage) {
+    ranges.clear();
     for (int chunk = 0; chunk < perStage; ++chunk) {
       int i = player.position(stage, chunk);
-      ranges.push_back({std::accumulate(counts.begin(), counts.begin() + i, 0), counts[i]});
-      key.insert(key.end(), {ranges.back().first, ranges.back().count});
+      ranges.push_back({firstLayers[i], firstLayers[i + 1] - firstLayers[i]});
     }
-    auto [place, isNew] = known.try_emplace(std::move(key));
+    auto [place, isNew] = known[stage].try_emplace(ranges);
     if (isNew) {
       for (const LayerRange &range : ranges)
         budget -= kOptionWork * range.count;
-      place->second = options.choices(stage, ranges);
+      place->second = stageOptions.options(stage, ranges);
     }
     return place->second;
   }
 
-  // Bytes that a stage lacks, as shares of what there is.
-  double overOf(const StageOption &option) const {
+  void placeLayers(const std::vector<int> &counts) {
+    firstLayers.assign(1, 0);
+    for (int count : counts)
+      firstLayers.push_back(firstLayers.back() + count);
+  }
+
+  // Memory that a stage lacks, as a share of what there is.
+  double excessOf(const StageOption &option) const {
     const Machine &machine = problem.machine;
     double onHost = option.hostBytes > 0 ? option.hostBytes / machine.hostShareBytes() - 1 : 0;
     return option.fits ? 0 : std::max({option.bytes / machine.memoryBytes - 1, onHost, 1e-12});
   }
 
-  // Plays a split unless a path of another one rules it out or it does not fit. Whether it is the best so far.
+  // Plays a split unless a cut rules it out or it does not fit. Whether it is the new incumbent.
   bool play(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
-    std::vector<const StageOption *> stages;
-    double over = 0;
+    stages.clear();
+    placeLayers(counts);
+    double excess = 0;
     for (int stage = 0; stage < axes.pp; ++stage) {
-      const std::vector<StageOption> &all = optionsOf(stage, counts);
+      const std::vector<StageOption> &all = optionsOf(stage);
       stages.push_back(&all[std::min(chosen[stage], all.size() - 1)]);
-      over += overOf(*stages.back());
+      excess += excessOf(*stages.back());
     }
-    if (over > 0) { // until one fits, what lacks least room is the best
-      if (over >= leastOver)
+    if (excess > 0) { // until one fits, the split that lacks least memory is the incumbent
+      if (excess >= leastExcess)
         return false;
-      leastOver = over;
-      best = counts, choices = chosen;
+      leastExcess = excess;
+      best = counts, options = chosen;
       return true;
     }
-    leastOver = 0;
+    leastExcess = 0;
     double target = std::min(limit, result.seconds) * kSlack;
     for (const Cut &cut : cuts) {
       double seconds = 0;
@@ -124,16 +132,16 @@ private:
       return false;
     result.seconds = cuts.front().seconds;
     result.counts = best = counts;
-    choices = chosen;
-    result.repeated.clear();
+    options = chosen;
+    result.recomputed.clear();
     for (const StageOption *option : stages)
-      result.repeated.push_back(option->repeated);
+      result.recomputed.push_back(option->recomputed);
     return true;
   }
 
   // A layer from one chunk to another, the chunks between moving along.
   bool moveLayers() {
-    bool moved = false;
+    bool improved = false;
     int last = static_cast<int>(fewest.size()) - 1;
     for (int distance = 1; distance <= last; ++distance)
       for (int first = 0; first + distance <= last && budget > 0; ++first)
@@ -141,37 +149,41 @@ private:
           std::vector<int> counts = best;
           ++counts[to];
           if (--counts[from] >= fewest[from])
-            moved = play(counts, choices) || moved;
+            improved = play(counts, options) || improved;
         }
-    return moved;
+    return improved;
   }
 
-  // Other choices of what a stage repeats.
-  bool changeChoices() {
-    bool moved = false;
+  // Other options of one stage.
+  bool changeOptions() {
+    bool improved = false;
+    placeLayers(best);
     for (int stage = 0; stage < axes.pp; ++stage)
-      for (size_t choice = 0; budget > 0 && choice < optionsOf(stage, best).size(); ++choice) {
-        std::vector<size_t> chosen = choices;
-        if (std::exchange(chosen[stage], choice) != choice)
-          moved = play(best, chosen) || moved;
+      for (size_t option = 0; budget > 0 && option < optionsOf(stage).size(); ++option) {
+        std::vector<size_t> chosen = options;
+        if (std::exchange(chosen[stage], option) != option)
+          improved = play(best, chosen) || improved;
       }
-    return moved;
+    return improved;
   }
 
   const Problem &problem;
   const Axes &axes;
   int perStage;
-  StageOptions &options;
+  StageOptions &stageOptions;
   SplitPlayer player;
   double limit;
   int64_t budget;
   std::vector<double> work = {0}, edges; // seconds of a micro-batch: in the layers before each, beside those of a chunk
   std::vector<int> fewest;               // layers of each chunk
-  std::map<std::vector<int>, std::vector<StageOption>> known; // by stage and ranges
+  std::vector<std::map<std::vector<LayerRange>, std::vector<StageOption>>> known; // per stage, by its chunks
+  std::vector<int> firstLayers;            // of each chunk in the split that is looked at
+  std::vector<LayerRange> ranges;          // of the stage that is looked at
+  std::vector<const StageOption *> stages; // of the split that is looked at
   std::vector<Cut> cuts;
-  double leastOver = std::numeric_limits<double>::infinity();
-  std::vector<int> best;
-  std::vector<size_t> choices; // of each stage under the best
+  double leastExcess = std::numeric_limits<double>::infinity();
+  std::vector<int> best;       // layers of each chunk in the incumbent
+  std::vector<size_t> options; // of each stage in it
   SplitResult result;
 };
 
@@ -181,7 +193,7 @@ SplitResult climb(const Problem &problem, StageOptions &options, double limitSec
   bool isQuick = budget <= 0;
   double bound = relaxedBound(sumWork(problem, options.table()), problem.machine, options.axes(),
                               /*chunksAlike=*/false);
-  // A first look goes on from what beats the limit alone; later on what is slower may climb past it.
+  // A first look only goes on from what beats the limit; later on a slower split may be improved past it.
   constexpr double none = std::numeric_limits<double>::infinity();
   SplitResult result;
   if (bound < limitSeconds)

@@ -1,12 +1,12 @@
-// Unlike layers on several chunks of a stage: each chunk may have any range of them, of which there are too many to go
-// through. Balanced and even splits are improved layer by layer; the bound is that of the work spread evenly.
+// Local search for unlike layers on several chunks of a stage: each chunk may have any range of them, too many to go
+// through. A balanced and an even split are improved one layer at a time; the lower bound is relaxedBound().
 #pragma once
 
 #include "planner/search/split.h"
 
 namespace espalier::planner {
 
-/// A good split, as bestSplit().
+/// A good split, for bestSplit().
 SplitResult climb(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget);
 
 } // namespace espalier::planner

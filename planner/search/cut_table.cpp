@@ -5,28 +5,24 @@
 
 namespace espalier::planner {
 
-namespace {
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-} // namespace
-
-CutTable::CutTable(StageChoices &choices, const SplitPlayer &player, const Boundaries &places, int stages)
-    : choices(choices), player(player), places(places), stages(stages), rows(stages) {}
+CutTable::CutTable(StageRanges &ranges, const SplitPlayer &player, const Boundaries &boundaries, int stages)
+    : ranges(ranges), player(player), boundaries(boundaries), stages(stages), rows(stages) {}
 
 void CutTable::reset() {
   tabulated = 0;
-  rests.assign(stages + 1, {});
+  costsToGo.assign(stages + 1, {});
   open.clear();
   for (int stage = 0; stage <= stages; ++stage) {
-    rests[stage].resize(places.width(stage));
-    open.emplace_back(places.width(stage), true);
+    costsToGo[stage].resize(boundaries.width(stage));
+    open.emplace_back(boundaries.width(stage), true);
   }
 }
 
 CutTable::Row &CutTable::rowOf(int stage, int first, int count) {
   std::vector<std::vector<Row>> &byFirst = rows[stage];
-  size_t place = choices.areUnlike() ? first : 0, size = count;
+  size_t place = ranges.areUnlike() ? first : 0, size = count;
   if (byFirst.size() <= place)
     byFirst.resize(place + 1);
   if (byFirst[place].size() <= size)
@@ -38,83 +34,86 @@ CutTable::Row &CutTable::rowOf(int stage, int first, int count) {
 }
 
 void CutTable::extend(Row &row, int stage, int first, int count) {
-  const std::vector<StageOption> &options = choices.of(stage, first, count);
+  const std::vector<StageOption> &options = ranges.options(stage, first, count);
   size_t from = row.least.size();
   row.least.resize(cuts.size(), kInfinity);
-  row.choices.resize(options.size());
-  for (size_t choice = 0; choice < options.size(); ++choice) {
-    row.choices[choice].resize(cuts.size(), kInfinity);
-    if (!options[choice].fits)
+  row.options.resize(options.size());
+  for (size_t option = 0; option < options.size(); ++option) {
+    row.options[option].resize(cuts.size(), kInfinity);
+    if (!options[option].fits)
       continue;
     for (size_t i = from; i < cuts.size(); ++i) {
-      row.choices[choice][i] = player.seconds(cuts[i], stage, options[choice]);
-      row.least[i] = std::min(row.least[i], row.choices[choice][i]);
+      row.options[option][i] = player.seconds(cuts[i], stage, options[option]);
+      row.least[i] = std::min(row.least[i], row.options[option][i]);
     }
   }
+}
+
+// Calls visit(count, what each cut takes at least on so many layers) for all open boundaries that may follow `first`.
+template <typename Visit> void CutTable::visitOpen(int stage, int first, Visit visit) {
+  int most = boundaries.mostLayers(stage, first);
+  for (int count = boundaries.leastLayers(stage, first); count <= most; ++count)
+    if (isOpen(stage + 1, first + count))
+      visit(count, least(stage, first, count));
 }
 
 int64_t CutTable::tabulate() {
   int64_t sums = 0;
   for (int stage = stages; stage >= 0; --stage)
-    for (int first = places.lowest(stage); first <= places.highest(stage); ++first) {
-      std::vector<double> &here = rests[stage][first - places.lowest(stage)];
+    for (int first = boundaries.lowest(stage); first <= boundaries.highest(stage); ++first) {
+      std::vector<double> &here = costsToGo[stage][first - boundaries.lowest(stage)];
       here.resize(cuts.size());
       std::fill(here.begin() + static_cast<std::ptrdiff_t>(tabulated), here.end(), stage == stages ? 0 : kInfinity);
       if (stage == stages || !isOpen(stage, first))
         continue;
-      int fewest = places.least(stage, first), most = places.most(stage, first);
-      for (int count = fewest; count <= most; ++count) {
-        if (!isOpen(stage + 1, first + count))
-          continue;
-        const double *own = least(stage, first, count), *behind = rest(stage + 1, first + count);
+      visitOpen(stage, first, [&](int count, const double *own) {
+        const double *below = costToGo(stage + 1, first + count);
         for (size_t i = tabulated; i < cuts.size(); ++i)
-          here[i] = std::min(here[i], own[i] + behind[i]);
+          here[i] = std::min(here[i], own[i] + below[i]);
         sums += static_cast<int64_t>(cuts.size() - tabulated);
-      }
+      });
     }
   tabulated = cuts.size();
   return sums;
 }
 
+// Goes down the stages with what each cut takes at least above a boundary; with its cost-to-go that is the least of any
+// split with this boundary.
 bool CutTable::close(double target) {
-  std::vector<std::vector<double>> above = {std::vector<double>(cuts.size())}, below; // [first - lowest][cut]
+  std::vector<std::vector<double>> above = {std::vector<double>(cuts.size())}, next; // [first - lowest][cut]
   bool isAny = false;
   for (int stage = 0; stage < stages; ++stage) {
-    below.assign(places.width(stage + 1), std::vector<double>(cuts.size(), kInfinity));
-    for (int first = places.lowest(stage); first <= places.highest(stage); ++first) {
-      const std::vector<double> &here = above[first - places.lowest(stage)];
-      const double *behind = rest(stage, first);
-      char &isHereOpen = open[stage][first - places.lowest(stage)];
+    next.assign(boundaries.width(stage + 1), std::vector<double>(cuts.size(), kInfinity));
+    for (int first = boundaries.lowest(stage); first <= boundaries.highest(stage); ++first) {
+      if (!isOpen(stage, first))
+        continue;
+      const std::vector<double> &here = above[first - boundaries.lowest(stage)];
+      const double *toGo = costToGo(stage, first);
       bool isTooLong = false;
       for (size_t i = 0; i < cuts.size(); ++i)
-        isTooLong |= here[i] + behind[i] > target;
-      if (isHereOpen && isTooLong) {
-        isHereOpen = false;
+        isTooLong |= here[i] + toGo[i] > target;
+      if (isTooLong) {
+        open[stage][first - boundaries.lowest(stage)] = false;
         isAny = true;
-      }
-      if (!isHereOpen)
         continue;
-      int fewest = places.least(stage, first), most = places.most(stage, first);
-      for (int count = fewest; count <= most; ++count) {
-        if (!isOpen(stage + 1, first + count))
-          continue;
-        std::vector<double> &next = below[first + count - places.lowest(stage + 1)];
-        const double *own = least(stage, first, count);
-        for (size_t i = 0; i < cuts.size(); ++i)
-          next[i] = std::min(next[i], here[i] + own[i]);
       }
+      visitOpen(stage, first, [&](int count, const double *own) {
+        std::vector<double> &there = next[first + count - boundaries.lowest(stage + 1)];
+        for (size_t i = 0; i < cuts.size(); ++i)
+          there[i] = std::min(there[i], here[i] + own[i]);
+      });
     }
-    std::swap(above, below);
+    std::swap(above, next);
   }
   if (isAny)
     tabulated = 0;
   return isAny;
 }
 
-double CutTable::leastSeconds() const {
+double CutTable::lowerBound() const {
   double most = 0;
   for (size_t i = 0; i < tabulated; ++i)
-    most = std::max(most, rests[0][0][i]);
+    most = std::max(most, costsToGo[0][0][i]);
   return most;
 }
 

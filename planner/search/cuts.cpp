@@ -2,19 +2,24 @@
 
 namespace espalier::planner {
 
+namespace {
+
+// Seconds of so many actions of a chunk.
+double pathSeconds(const std::array<double, 3> &counts, const ChunkSeconds &chunk) {
+  return counts[0] * chunk.forward + counts[1] * chunk.backward + counts[2] * chunk.weight;
+}
+
+} // namespace
+
 SplitPlayer::SplitPlayer(const StageOptions &options)
-    : options(options), axes(options.axes()), perStage(chunksOf(axes.schedule, axes.virtualStages)),
-      splits(splitsBackward(axes.schedule)), stageEdges(axes.pp) {
+    : options(options), axes(options.axes()), perStage(options.chunksPerStage()),
+      splits(splitsBackward(axes.schedule)) {
   bool vShape = isVShaped(axes.schedule);
-  for (int i = 0; i < axes.pp * perStage; ++i) {
+  for (int i = 0; i < axes.pp * perStage; ++i)
     edges.push_back(edgeSeconds(options.table(), i, axes.pp, perStage, vShape));
-    stageEdges[stageOfChunk(i, axes.pp, perStage, vShape)] += edges.back().total();
-  }
   for (int stage = 0; stage < axes.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk)
       positions.push_back(modelChunk(stage, chunk, axes.pp, vShape));
-  for (int stage = 0; stage < axes.pp; ++stage)
-    waits.push_back(stage > 0 ? waits.back() + edges[stage - 1].forward : 0);
 }
 
 const OrderedSchedule &SplitPlayer::schedule() {
@@ -24,14 +29,14 @@ const OrderedSchedule &SplitPlayer::schedule() {
 }
 
 // Where weight gradients are part of backward they count as often as it does.
-Cut SplitPlayer::cutOf(const Chain &chain) const {
-  Cut cut{{}, std::vector<double>(axes.pp), chain.lastStage, chain.seconds};
-  for (const std::array<int, 3> &times : chain.times)
-    cut.times.push_back({double(times[0]), double(times[1]), double(splits ? times[2] : times[1])});
+Cut SplitPlayer::cutOf(const CriticalPath &path) const {
+  Cut cut{{}, std::vector<double>(axes.pp), path.lastStage, path.seconds};
+  for (const std::array<int, 3> &counts : path.counts)
+    cut.counts.push_back({double(counts[0]), double(counts[1]), double(splits ? counts[2] : counts[1])});
   for (int stage = 0; stage < axes.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk) {
       int i = position(stage, chunk);
-      cut.edges[stage] += seconds(cut.times[i], edges[i]);
+      cut.edges[stage] += pathSeconds(cut.counts[i], edges[i]);
     }
   return cut;
 }
@@ -49,15 +54,13 @@ Cut SplitPlayer::play(std::span<const StageOption *const> stages, int slow) {
     }
     steps.push_back(stages[stage]->stepSeconds);
   }
-  return cutOf(schedule().longestChain(seconds, steps));
+  return cutOf(schedule().criticalPath(seconds, steps));
 }
-
-Cut SplitPlayer::unitCut() { return cutOf(schedule().unitChain()); }
 
 double SplitPlayer::seconds(const Cut &cut, int stage, const StageOption &option) const {
   double sum = cut.edges[stage] + (cut.lastStage == stage ? option.stepSeconds : 0);
   for (int chunk = 0; chunk < perStage; ++chunk)
-    sum += seconds(cut.times[position(stage, chunk)], option.seconds[chunk]);
+    sum += pathSeconds(cut.counts[position(stage, chunk)], option.seconds[chunk]);
   return sum;
 }
 

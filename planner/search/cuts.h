@@ -5,7 +5,7 @@
 // stage 1 makes it longer by three of its forwards and backwards, wherever the others lie.
 #pragma once
 
-#include "planner/search/stage_options.h"
+#include "planner/search/stages.h"
 
 #include <memory>
 #include <span>
@@ -13,12 +13,12 @@
 
 namespace espalier::planner {
 
-/// A path of every split of one choice of axes.
+/// A path of every split of one choice of axes; its length is a lower bound of their steps.
 struct Cut {
-  std::vector<std::array<double, 3>> times; ///< per chunk in model order: its forwards, backwards, weight gradients
-  std::vector<double> edges;                ///< per stage: what it takes beside the layers
-  int lastStage = 0;                        ///< whose work once per step ends it
-  double seconds = 0;                       ///< of the split that it was critical for
+  std::vector<std::array<double, 3>> counts; ///< per chunk in model order: its forwards, backwards, weight gradients
+  std::vector<double> edges;                 ///< per stage: what the path takes beside the layers
+  int lastStage = 0;                         ///< whose work once per step ends it
+  double seconds = 0;                        ///< step of the split that it was critical for
 };
 
 /// Plays splits of one choice of axes and schedule.
@@ -30,29 +30,17 @@ public:
   /// Position in model order of the chunk `chunk` of `stage`.
   int position(int stage, int chunk) const { return positions[stage * perStage + chunk]; }
 
-  /// What all chunks of a stage cost beside their layers, and what lies above it: its first micro-batch waits for that.
-  double edgeOf(int stage) const { return stageEdges[stage]; }
-  double waitOf(int stage) const { return waits[stage]; }
-
-  /// The critical path when each stage does what its option says; all twice as long on the stage `slow`.
+  /// The critical path when each stage does what its option says; all of it twice as long on the stage `slow`.
   Cut play(std::span<const StageOption *const> stages, int slow = -1);
 
-  /// A path that is critical when all actions take equally long.
-  Cut unitCut();
-
-  /// Seconds of a cut on a stage under an option, at least.
+  /// Seconds of a cut on a stage under an option.
   double seconds(const Cut &cut, int stage, const StageOption &option) const;
-
-  /// Seconds of a cut on one layer of a chunk.
-  static double seconds(const std::array<double, 3> &times, const ChunkSeconds &layer) {
-    return times[0] * layer.forward + times[1] * layer.backward + times[2] * layer.weight;
-  }
 
   int64_t actions() { return static_cast<int64_t>(schedule().actions()); }
 
 private:
   const OrderedSchedule &schedule(); ///< built when it is first asked for
-  Cut cutOf(const Chain &chain) const;
+  Cut cutOf(const CriticalPath &path) const;
 
   const StageOptions &options;
   const Axes &axes;
@@ -60,7 +48,6 @@ private:
   std::vector<int> positions; // [stage * perStage + chunk]
   bool splits;
   std::vector<ChunkSeconds> edges; // per chunk in model order
-  std::vector<double> stageEdges, waits;
   std::shared_ptr<const OrderedSchedule> ordered;
 };
 

@@ -1,5 +1,6 @@
-// Kind by kind: every choice so far with every pair of numbers of the next kind. What is worse in time and in bytes is
-// dropped on the way, so that few are left where kinds are few.
+// Dynamic programming over kinds: every state so far is extended by every choice for the next kind. States that another
+// one dominates in time and bytes are dropped on the way, and with a single chunk those that a Lagrangian bound rules
+// out (keep_bound.h), so that few are left.
 #include "planner/search/keep.h"
 
 #include "planner/search/keep_bound.h"
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <ranges>
 #include <tuple>
@@ -16,25 +16,26 @@ namespace espalier::planner {
 
 namespace {
 
-constexpr double kRounded = 1 + 1e-13; // what fits only by rounding of a choice does not
+constexpr double kRounded = 1 + 1e-13; // what fits only by rounding does not
 constexpr size_t kMostStates = 4096;   // over all kinds where they are few
-constexpr size_t kFewKinds = 8;
-constexpr size_t kLeastStates = 48; // behind each kind
-constexpr size_t kMostGrown = 8192; // of 126 layers of one kind there are 8,128 choices
+constexpr size_t kFewKinds = 8;        // with more of them,
+constexpr size_t kFewStates = 48;      // so many states are left behind each kind
+constexpr size_t kMostExtended = 8192; // of 126 layers of one kind there are 8,128 choices
 
-// A choice for the kinds so far. Its row holds for each chunk forward, backward, weight and what one micro-batch keeps.
+// A choice for the kinds so far. Its row of KeepSearch::rows holds for each chunk the seconds of forward, backward and
+// weight gradients, and the bytes that one micro-batch keeps.
 struct State {
   double total = 0;                      // seconds of all chunks
   double peakBytes = 0, bufferBytes = 0; // largest of any layer
-  uint32_t parent = 0;                   // behind the kind before
-  RepeatedLayers repeated;
+  uint32_t parent = 0;                   // the state for the kinds before
+  RecomputedLayers recomputed;
 };
 
-class RepeatSearch {
+class KeepSearch {
 public:
-  RepeatSearch(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room, bool isOne)
-      : costs(costs), kinds(kinds), room(room), isOne(isOne), chunks(room.ends.size()), width(4 * chunks),
-        mostStates(kinds.size() > kFewKinds ? kLeastStates : kMostStates / std::max<size_t>(kinds.size(), 1)),
+  KeepSearch(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room, bool onlyFastest)
+      : costs(costs), kinds(kinds), room(room), onlyFastest(onlyFastest), chunks(room.ends.size()), width(4 * chunks),
+        mostStates(kinds.size() > kFewKinds ? kFewStates : kMostStates / std::max<size_t>(kinds.size(), 1)),
         kept(chunks) {
     for (const std::vector<int> &moment : room.held) {
       double ends = 0;
@@ -43,28 +44,28 @@ public:
       heldEnds.push_back(ends);
     }
     mostEnds = heldEnds.empty() ? 0 : *std::ranges::max_element(heldEnds);
-    leastBehind.assign((kinds.size() + 1) * chunks, 0);
+    leastAfter.assign((kinds.size() + 1) * chunks, 0);
     for (size_t kind = kinds.size(); kind-- > 0;) {
-      std::copy_n(&leastBehind[(kind + 1) * chunks], chunks, &leastBehind[kind * chunks]);
+      std::copy_n(&leastAfter[(kind + 1) * chunks], chunks, &leastAfter[kind * chunks]);
       for (int chunk : kinds[kind].chunks)
-        leastBehind[kind * chunks + chunk] += std::ranges::min(costs.kinds[kinds[kind].kind].savedBytes);
+        leastAfter[kind * chunks + chunk] += std::ranges::min(costs.kinds[kinds[kind].kind].savedBytes);
     }
   }
 
-  RepeatChoices run() {
-    if (chunks == 1 && isOne && !room.areLayersElsewhere && kinds.size() > 1)
+  KeepChoices run() {
+    if (chunks == 1 && onlyFastest && !room.areLayersElsewhere && kinds.size() > 1)
       bound.emplace(costs, kinds, room.held[0][0], room.endsPeakBytes,
                     room.bytes / kRounded - room.fixedBytes - heldEnds[0]);
     if (bound)
       mostStates = kMostStates;
-    addKinds();
-    RepeatChoices choices;
-    choices.fits = areFitting;
+    solve();
+    KeepChoices choices;
+    choices.fits = anyFits;
     choices.isComplete = isComplete;
-    if (!areFitting && kinds.size() > 1) { // what needs least is among all
-      onlyFitting = false;
+    if (!anyFits && kinds.size() > 1) { // what needs least is among all
+      mustFit = false;
       bound.reset();
-      addKinds();
+      solve();
     }
     for (size_t i = 0; i < states.size(); ++i)
       choices.list.push_back(choiceOf(i));
@@ -72,7 +73,7 @@ public:
   }
 
 private:
-  void addKinds() {
+  void solve() {
     history.clear();
     leastShare = std::numeric_limits<double>::infinity();
     states.assign(1, {});
@@ -80,156 +81,157 @@ private:
     rows.assign(width, 0);
     for (size_t i = 0; i < kinds.size() && !states.empty(); ++i) {
       size_t layers = kinds[i].chunks.size();
-      thin(std::max(kLeastStates, 2 * kMostGrown / ((layers + 1) * (layers + 2))));
+      thin(std::max(kFewStates, 2 * kMostExtended / ((layers + 1) * (layers + 2))));
       isLast = i + 1 == kinds.size();
-      grow(kinds[i]);
-      if (isLast && (isOne || !areFitting)) { // only the fastest is there, or the least
-        at = states.front();
+      extend(kinds[i]);
+      if (isLast && (onlyFastest || !anyFits)) { // only the fastest is there, or the least
+        proposed = states.front();
         states.clear();
         append();
         return;
       }
-      thin(kMostGrown);
-      prune();
+      thin(kMostExtended);
+      dropDominated();
       if (!isLast)
         thin(mostStates);
     }
   }
 
-  void readKind(const LikeLayers &like) {
+  // Makes a kind the present one.
+  void loadKind(const LikeLayers &like) {
     layers = static_cast<int>(like.chunks.size());
     const SegmentCost &cost = costs.kinds[like.kind];
     for (int i = 0; i < 3; ++i) {
       ChunkSeconds seconds = segmentSeconds(cost, i);
-      own[i] = {seconds.forward, seconds.backward, seconds.weight, cost.savedBytes[i]};
-      ownTotals[i] = seconds.total();
-      ownPeaks[i] = planner::peakBytes(cost, i);
-      ownBuffers[i] = cost.savedBufferBytes[i];
+      perLayer[i] = {seconds.forward, seconds.backward, seconds.weight, cost.savedBytes[i]};
+      layerTotals[i] = seconds.total();
+      layerPeaks[i] = planner::peakBytes(cost, i);
+      layerBuffers[i] = cost.savedBufferBytes[i];
     }
-    before.assign((layers + 1) * chunks, 0);
+    firstLayers.assign((layers + 1) * chunks, 0);
     for (int i = 0; i < layers; ++i) {
-      std::copy_n(before.begin() + i * chunks, chunks, before.begin() + (i + 1) * chunks);
-      ++before[(i + 1) * chunks + like.chunks[i]];
+      std::copy_n(firstLayers.begin() + i * chunks, chunks, firstLayers.begin() + (i + 1) * chunks);
+      ++firstLayers[(i + 1) * chunks + like.chunks[i]];
     }
   }
 
-  // Every state with every choice for the layers of a kind. Behind the last kind only what fits, or the least.
-  void grow(const LikeLayers &like) {
-    readKind(like);
+  // Extends every state by every choice for the layers of a kind that may become part of an answer; by the last kind,
+  // by those that fit.
+  void extend(const LikeLayers &like) {
+    loadKind(like);
     history.push_back(std::move(states));
     parentRows = std::move(rows);
     states.clear();
     rows.clear();
     for (uint32_t parent = 0; parent < history.back().size(); ++parent) {
       auto fits = [&](int full, int selective) {
-        look(parent, {full, selective});
-        return isLast ? mayStay() : (!onlyFitting || shareOf(at) <= 1) && (!bound || mayBeFastest());
+        propose(parent, {full, selective});
+        return isLast ? fitsOrNeedsLeast() : (!mustFit || shareOf(proposed) <= 1) && (!bound || mayBeFastest());
       };
       if (isLast && !room.areLayersElsewhere)
-        growByLeast(fits);
+        extendByFewest(fits);
       else
         for (int full = 0; full <= layers; ++full)
           for (int selective = 0; full + selective <= layers; ++selective)
             if (fits(full, selective))
-              add();
+              accept();
     }
   }
 
-  // Where more only repeat more: of each number of layers in full the fewest selective ones that fit.
-  template <typename Fits> void growByLeast(Fits fits) {
+  // Where recomputing less is always faster: for each number of layers in full, the fewest selective ones that fit.
+  template <typename Fits> void extendByFewest(Fits fits) {
     for (int full = 0; full <= layers; ++full) {
       if (fits(full, 0)) {
-        add();
+        accept();
         return;
       }
-      if (isOne && areFitting && at.total >= states.front().total)
+      if (onlyFastest && anyFits && proposed.total >= states.front().total)
         return;
       int low = 0, selective = layers - full;
       if (!fits(full, selective))
         continue;
-      while (selective > low + 1) { // keeping less takes less
+      while (selective > low + 1) { // bisection: keeping less needs less
         int middle = (low + selective) / 2;
         (fits(full, middle) ? selective : low) = middle;
       }
       fits(full, selective);
-      add();
+      accept();
     }
   }
 
   bool mayBeFastest() {
-    double bytes = room.held[0][0] * (kept[0] - leastBehind[history.size()]);
-    return bound->mayBeFastest(history.size(), at.total, bytes, at.peakBytes);
+    double bytes = room.held[0][0] * (kept[0] - leastAfter[history.size()]);
+    return bound->mayBeFastest(history.size(), proposed.total, bytes, proposed.peakBytes);
   }
 
-  // How many layers of the kind a chunk has in each class.
-  std::array<int, 3> countsOf(size_t chunk, const RepeatedLayers &repeated) const {
-    int full = before[repeated.full * chunks + chunk],
-        some = before[(repeated.full + repeated.selective) * chunks + chunk];
-    return {before[layers * chunks + chunk] - some, some - full, full};
+  // How many layers of the present kind a chunk has in each class.
+  std::array<int, 3> countsOf(size_t chunk, const RecomputedLayers &recomputed) const {
+    int full = firstLayers[recomputed.full * chunks + chunk],
+        some = firstLayers[(recomputed.full + recomputed.selective) * chunks + chunk];
+    return {firstLayers[layers * chunks + chunk] - some, some - full, full};
   }
 
-  // Looks at a state with a choice for the next kind: its row is not made before it stays.
-  void look(uint32_t parent, const RepeatedLayers &repeated) {
-    at = history.back()[parent];
-    at.parent = parent;
-    at.repeated = repeated;
-    const int counts[] = {layers - repeated.full - repeated.selective, repeated.selective, repeated.full};
+  // Sets `proposed` and `kept` to a state extended by a choice. It gets a row when it is accepted.
+  void propose(uint32_t parent, const RecomputedLayers &recomputed) {
+    proposed = history.back()[parent];
+    proposed.parent = parent;
+    proposed.recomputed = recomputed;
+    const int counts[] = {layers - recomputed.full - recomputed.selective, recomputed.selective, recomputed.full};
     for (int i = 0; i < 3; ++i)
       if (counts[i] > 0) {
-        at.total += counts[i] * ownTotals[i];
-        at.peakBytes = std::max(at.peakBytes, ownPeaks[i]);
-        at.bufferBytes = std::max(at.bufferBytes, ownBuffers[i]);
+        proposed.total += counts[i] * layerTotals[i];
+        proposed.peakBytes = std::max(proposed.peakBytes, layerPeaks[i]);
+        proposed.bufferBytes = std::max(proposed.bufferBytes, layerBuffers[i]);
       }
-    const double *behind = &leastBehind[history.size() * chunks];
+    const double *behind = &leastAfter[history.size() * chunks];
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
-      std::array<int, 3> here = countsOf(chunk, repeated);
-      kept[chunk] = behind[chunk] + parentRows[parent * width + 4 * chunk + 3] + here[0] * own[0][3] +
-                    here[1] * own[1][3] + here[2] * own[2][3];
+      std::array<int, 3> here = countsOf(chunk, recomputed);
+      kept[chunk] = behind[chunk] + parentRows[parent * width + 4 * chunk + 3] + here[0] * perLayer[0][3] +
+                    here[1] * perLayer[1][3] + here[2] * perLayer[2][3];
     }
   }
 
-  // Whether what is looked at fits. As long as nothing does, what needs least stays as the only state.
-  bool mayStay() {
-    double share = shareOf(at);
-    if (share > 1 && !areFitting && share < leastShare) {
+  // Whether the proposed state fits. As long as none does, the one that needs least is the only state.
+  bool fitsOrNeedsLeast() {
+    double share = shareOf(proposed);
+    if (share > 1 && !anyFits && share < leastShare) {
       leastShare = share;
-      replaceAll();
+      makeOnlyState();
     }
     return share <= 1;
   }
 
-  // One state needs no row.
-  void replaceAll() {
-    states.assign(1, at);
+  void makeOnlyState() {
+    states.assign(1, proposed);
     rows.clear();
   }
 
   void append() {
-    states.push_back(at);
+    states.push_back(proposed);
     rows.resize(states.size() * width);
     double *row = &rows[rows.size() - width];
-    const double *parent = &parentRows[at.parent * width];
+    const double *parent = &parentRows[proposed.parent * width];
     for (size_t chunk = 0; chunk < chunks; ++chunk, row += 4, parent += 4) {
-      std::array<int, 3> here = countsOf(chunk, at.repeated);
+      std::array<int, 3> here = countsOf(chunk, proposed.recomputed);
       for (size_t i = 0; i < 4; ++i)
-        row[i] = parent[i] + here[0] * own[0][i] + here[1] * own[1][i] + here[2] * own[2][i];
+        row[i] = parent[i] + here[0] * perLayer[0][i] + here[1] * perLayer[1][i] + here[2] * perLayer[2][i];
     }
   }
 
-  // Adds what is looked at; it fits. Where only the fastest is wanted it takes the place of a slower one.
-  void add() {
-    if (isLast && isOne) {
-      if (!areFitting || at.total < states.front().total)
-        replaceAll();
+  // Adds the proposed state, which fits. Where only the fastest is wanted it replaces a slower one.
+  void accept() {
+    if (isLast && onlyFastest) {
+      if (!anyFits || proposed.total < states.front().total)
+        makeOnlyState();
     } else {
-      if (isLast && !areFitting)
+      if (isLast && !anyFits)
         states.clear(); // what needs least
       append();
     }
-    areFitting = isLast;
+    anyFits = isLast;
   }
 
-  // What layers hold at the fullest moment, with what is held beside them where that lies in the same memory, when
+  // What layers keep at the fullest moment, with what is kept beside them where that lies in the same memory, when
   // chunk i keeps chunkBytes[stride * i] of a micro-batch.
   double heldBytes(const double *chunkBytes, size_t stride) const {
     double most = 0;
@@ -242,7 +244,7 @@ private:
     return most;
   }
 
-  // Of what there is, on the device or in host memory.
+  // The share of memory that a state needs, on the device or in host memory, whichever is more.
   double shareOf(const State &state) const {
     double most = heldBytes(kept.data(), 1), device = most + state.peakBytes, host = room.fixedHostBytes;
     if (room.areLayersElsewhere) {
@@ -253,14 +255,14 @@ private:
     return host > 0 ? std::max(share, host / room.hostBytes) : share;
   }
 
-  // Drops states that another one is at least as good as in all that counts: time, and before the last kind bytes.
-  void prune() {
+  // Drops dominated states: another one takes no longer in any action and, before the last kind, no more bytes.
+  void dropDominated() {
     std::vector<std::pair<double, uint32_t>> order;
     for (uint32_t i = 0; i < states.size(); ++i)
-      order.emplace_back(onlyFitting ? states[i].total : heldBytes(&rows[i * width + 3], 4), i);
+      order.emplace_back(mustFit ? states[i].total : heldBytes(&rows[i * width + 3], 4), i);
     std::ranges::sort(order);
-    size_t first = onlyFitting ? 0 : 3, last = isLast ? 3 : 4; // of a chunk's part of a row
-    auto covers = [&](uint32_t one, uint32_t other) {
+    size_t first = mustFit ? 0 : 3, last = isLast ? 3 : 4; // of a chunk's part of a row
+    auto dominates = [&](uint32_t one, uint32_t other) {
       if (!isLast &&
           (states[one].peakBytes > states[other].peakBytes || states[one].bufferBytes > states[other].bufferBytes))
         return false;
@@ -273,12 +275,13 @@ private:
     };
     std::vector<uint32_t> left;
     for (const auto &[key, i] : order)
-      if (std::ranges::none_of(std::views::reverse(left), [&](uint32_t other) { return covers(other, i); }))
+      if (std::ranges::none_of(std::views::reverse(left), [&](uint32_t other) { return dominates(other, i); }))
         left.push_back(i);
-    take(left);
+    retain(left);
   }
 
-  // Leaves at most so many: in the order of what they keep the fastest of each part, and that which keeps least.
+  // Leaves at most so many: ordered by bytes and cut into equal parts, the fastest of each part, and the state that
+  // keeps least.
   void thin(size_t most) {
     if (states.size() <= most)
       return;
@@ -296,10 +299,10 @@ private:
       if (fastest != left[0])
         left.push_back(fastest);
     }
-    take(left);
+    retain(left);
   }
 
-  void take(const std::vector<uint32_t> &left) {
+  void retain(const std::vector<uint32_t> &left) {
     std::vector<State> some;
     std::vector<double> someRows;
     for (uint32_t i : left) {
@@ -310,50 +313,51 @@ private:
     rows = std::move(someRows);
   }
 
-  RepeatChoice choiceOf(size_t i) const {
-    RepeatChoice choice;
+  KeepChoice choiceOf(size_t i) const {
+    KeepChoice choice;
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
       const double *row = &rows[i * width + 4 * chunk];
       choice.seconds.push_back({row[0], row[1], row[2]});
     }
-    choice.repeated.resize(kinds.size());
+    choice.recomputed.resize(kinds.size());
     const State *state = &states[i];
     for (size_t kind = kinds.size(); kind-- > 0; state = &history[kind][state->parent])
-      choice.repeated[kind] = state->repeated;
+      choice.recomputed[kind] = state->recomputed;
     return choice;
   }
 
   const CostTable &costs;
   const std::vector<LikeLayers> &kinds;
   const StageRoom &room;
-  bool isOne;
+  bool onlyFastest;
   size_t chunks, width, mostStates;
-  std::optional<KeepBound> bound; // of one chunk whose values stay on the device
-  std::vector<double> heldEnds;   // per moment
+  std::optional<KeepBound> bound; // where one chunk keeps its values on the device
+  std::vector<double> heldEnds;   // per moment: kept beside the layers
   double mostEnds = 0;
   std::vector<State> states;
   std::vector<double> rows;                // of the states
   std::vector<std::vector<State>> history; // the states before each kind
   std::vector<double> parentRows;          // of those before the present kind
-  // The present kind: what one layer takes in each class, and how many of its first layers each chunk has.
+  // The present kind: what one layer takes in each class, and how many of its first layers each chunk has:
+  // firstLayers[n * chunks + chunk] of the first n.
   int layers = 0;
   bool isLast = false;
-  std::array<std::array<double, 4>, 3> own{};
-  std::array<double, 3> ownTotals{}, ownPeaks{}, ownBuffers{};
-  std::vector<int> before;
-  State at;                        // what is looked at
-  std::vector<double> kept;        // of one micro-batch by each chunk, with the least of the kinds that follow
-  std::vector<double> leastBehind; // what the kinds from one on keep at least: [kind * chunks + chunk]
-  bool onlyFitting = true;         // what cannot fit is dropped on the way
-  bool areFitting = false, isComplete = true;
+  std::array<std::array<double, 4>, 3> perLayer{};
+  std::array<double, 3> layerTotals{}, layerPeaks{}, layerBuffers{};
+  std::vector<int> firstLayers;
+  State proposed;
+  std::vector<double> kept;       // of one micro-batch by each chunk, with the least of the kinds that follow
+  std::vector<double> leastAfter; // what the kinds from one on keep at least: [kind * chunks + chunk]
+  bool mustFit = true;            // states that cannot fit are dropped on the way
+  bool anyFits = false, isComplete = true;
   double leastShare = std::numeric_limits<double>::infinity();
 };
 
 } // namespace
 
-RepeatChoices chooseRepeats(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
-                            bool isOne) {
-  return RepeatSearch(costs, kinds, room, isOne).run();
+KeepChoices chooseKept(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
+                       bool onlyFastest) {
+  return KeepSearch(costs, kinds, room, onlyFastest).run();
 }
 
 } // namespace espalier::planner

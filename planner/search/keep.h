@@ -1,5 +1,7 @@
-// What the layers of a stage may keep, in one chunk or several: of each kind of layer a number in full and a number of
-// selective ones, taken in one order, so that a choice is two numbers for each kind.
+// What the layers of a stage keep: the Pareto set of choices that fit. Layers of a kind recompute in one fixed order,
+// so that a choice is two numbers for each kind: how many recompute in full, how many selectively. Example: of 3 like
+// layers there are 10 choices; with 5 GB free, 4 GB kept by a layer under none, 2 GB under selective and 1 GB under
+// full, {full 3, selective 0} fits and {full 1, selective 2} does, which is faster and keeps the whole 5 GB.
 #pragma once
 
 #include "planner/model/stage.h"
@@ -10,7 +12,7 @@ namespace espalier::planner {
 
 /// What a stage has for what its layers keep.
 struct StageRoom {
-  HeldChunks held;                 ///< how many micro-batches of each chunk at its fullest moments
+  HeldChunks held;                 ///< micro-batches in flight of each chunk, at its fullest moments
   std::vector<double> ends;        ///< per chunk, what is kept of a micro-batch beside the layers
   double endsPeakBytes = 0;        ///< the largest transient of embedding and head
   double stepBytes = 0;            ///< once per step, in the place of what is kept and of transients
@@ -21,21 +23,21 @@ struct StageRoom {
   bool areLayersElsewhere = false; ///< what layers keep is offloaded
 };
 
-/// A choice and what it takes.
-struct RepeatChoice {
-  std::vector<RepeatedLayers> repeated; ///< per kind
-  std::vector<ChunkSeconds> seconds;    ///< of the layers of each chunk
+/// A choice and its times.
+struct KeepChoice {
+  std::vector<RecomputedLayers> recomputed; ///< per kind
+  std::vector<ChunkSeconds> seconds;        ///< of the layers of each chunk
 };
 
-struct RepeatChoices {
-  std::vector<RepeatChoice> list; ///< fastest in all first
-  bool fits = false;              ///< that they fit
-  bool isComplete = true;         ///< false: with very many kinds, some were left out
+struct KeepChoices {
+  std::vector<KeepChoice> list; ///< fastest in all first
+  bool fits = false;            ///< that they fit
+  bool isComplete = true;       ///< false: with very many kinds, some were left out
 };
 
-/// Choices that fit: of any two each is faster in some action of some chunk. `isOne`: only the fastest in all. When
-/// nothing fits, that which needs the least share of what there is.
-RepeatChoices chooseRepeats(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
-                            bool isOne);
+/// The Pareto set of choices that fit: each is faster than any other in some action of some chunk. `onlyFastest`: the
+/// fastest in all alone. When nothing fits, the choice that needs the least share of memory.
+KeepChoices chooseKept(const CostTable &costs, const std::vector<LikeLayers> &kinds, const StageRoom &room,
+                       bool onlyFastest);
 
 } // namespace espalier::planner

@@ -5,8 +5,8 @@
 
 namespace espalier::planner {
 
-// The multiplier is one of those at which some layer may as well change its class: the least at which all fits. What is
-// left over there and missing below is what a mixture of both classes would take.
+// The bound is tightest at the least multiplier at which all fits; there some layer may as well change its class, so
+// that only such multipliers are tried: seconds over bytes of two classes.
 KeepBound::KeepBound(const CostTable &costs, const std::vector<LikeLayers> &kinds, int held, double peak,
                      double capacity)
     : costs(costs), kinds(kinds), held(held), leastPeak(peak), capacity(capacity) {
@@ -26,40 +26,41 @@ KeepBound::KeepBound(const CostTable &costs, const std::vector<LikeLayers> &kind
     leastPeak = std::max(leastPeak, least);
   }
   std::ranges::sort(multipliers);
-  auto place = std::ranges::partition_point(
-      multipliers, [&](double some) { return behindAt(some, /*isRoomy=*/false)[0].bytes > capacity - leastPeak; });
+  auto place = std::ranges::partition_point(multipliers, [&](double some) {
+    return completionsAt(some, /*keepsMost=*/false)[0].bytes > capacity - leastPeak;
+  });
   multiplier = place == multipliers.end() ? multipliers.back() : *place;
-  completions = {behindAt(multiplier, /*isRoomy=*/false), behindAt(multiplier, /*isRoomy=*/true),
-                 behindAt(0, /*isRoomy=*/false), behindAt(multipliers.back(), /*isRoomy=*/false)};
+  completions = {completionsAt(multiplier, /*keepsMost=*/false), completionsAt(multiplier, /*keepsMost=*/true),
+                 completionsAt(0, /*keepsMost=*/false), completionsAt(multipliers.back(), /*keepsMost=*/false)};
 }
 
-// Of classes that are equally good the one that keeps most (`isRoomy`) or least.
-std::vector<KeepBound::Behind> KeepBound::behindAt(double multiplier, bool isRoomy) const {
-  std::vector<Behind> behind(kinds.size() + 1);
+// Of classes that are equally good, the one that keeps most or least.
+std::vector<KeepBound::Completion> KeepBound::completionsAt(double multiplier, bool keepsMost) const {
+  std::vector<Completion> after(kinds.size() + 1);
   for (size_t kind = kinds.size(); kind-- > 0;) {
     const SegmentCost &cost = costs.kinds[kinds[kind].kind];
     std::tuple<double, double, int> best{std::numeric_limits<double>::infinity(), 0, 0};
     for (int i = 0; i < 3; ++i) {
-      double bytes = held * cost.savedBytes[i], weighed = segmentSeconds(cost, i).total() + multiplier * bytes;
-      best = std::min(best, {weighed, isRoomy ? -bytes : bytes, i});
+      double bytes = held * cost.savedBytes[i], lagrangian = segmentSeconds(cost, i).total() + multiplier * bytes;
+      best = std::min(best, {lagrangian, keepsMost ? -bytes : bytes, i});
     }
-    auto [weighed, unused, i] = best;
+    auto [lagrangian, unused, i] = best;
     auto layers = static_cast<double>(kinds[kind].chunks.size());
-    behind[kind] = behind[kind + 1];
-    behind[kind].seconds += layers * segmentSeconds(cost, i).total();
-    behind[kind].bytes += layers * held * cost.savedBytes[i];
-    behind[kind].weighed += layers * weighed;
-    behind[kind].peakBytes = std::max(behind[kind].peakBytes, planner::peakBytes(cost, i));
+    after[kind] = after[kind + 1];
+    after[kind].seconds += layers * segmentSeconds(cost, i).total();
+    after[kind].bytes += layers * held * cost.savedBytes[i];
+    after[kind].lagrangian += layers * lagrangian;
+    after[kind].peakBytes = std::max(after[kind].peakBytes, planner::peakBytes(cost, i));
   }
-  return behind;
+  return after;
 }
 
 bool KeepBound::mayBeFastest(size_t next, double seconds, double bytes, double peakBytes) {
-  for (const std::vector<Behind> &behind : completions)
-    if (bytes + behind[next].bytes + std::max(peakBytes, behind[next].peakBytes) <= capacity)
-      fastestKnown = std::min(fastestKnown, seconds + behind[next].seconds);
+  for (const std::vector<Completion> &after : completions)
+    if (bytes + after[next].bytes + std::max(peakBytes, after[next].peakBytes) <= capacity)
+      incumbent = std::min(incumbent, seconds + after[next].seconds);
   double over = bytes + std::max(peakBytes, leastPeak) - capacity;
-  return seconds + completions[0][next].weighed + multiplier * over <= fastestKnown * (1 + 1e-9);
+  return seconds + completions[0][next].lagrangian + multiplier * over <= incumbent * (1 + 1e-9);
 }
 
 } // namespace espalier::planner

@@ -1,5 +1,6 @@
-// Solves the split of layers for each candidate, by rising bound, until the bound passes the best plans. Batches of
-// fixed size see the same best plans whatever the number of threads, so the result does not depend on it.
+// Branch and bound over candidates: the split of layers is solved for each, by rising lower bound, until the bound is
+// above the incumbents. Batches of fixed size see the same incumbents whatever the number of threads, so that the
+// result does not depend on it.
 #include "planner/search.h"
 
 #include "planner/answer/diagnose.h"
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -17,53 +17,38 @@ namespace espalier::planner {
 
 namespace {
 
-using KindKey = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their sizes of axes do
+using Mesh = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their meshes do
 
-KindKey kindOf(const Axes &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
+Mesh meshOf(const Axes &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
 
-// The best plan of each kind; the k-th best of them is the limit that others must beat to be
-// reported.
-class Leaders {
+// The best plan of each mesh; the k-th best of them is what others must beat to be reported.
+class Incumbents {
 public:
-  explicit Leaders(int wanted) : wanted(std::max(wanted, 1)) {}
+  explicit Incumbents(int wanted) : wanted(std::max(wanted, 1)) {}
 
-  // Of equally fast plans of a kind the first in the space is kept.
+  // Of equally fast plans of a mesh the first in the space is kept.
   void offer(const Axes &axes, const SplitResult &result, size_t place) {
-    auto [known, inserted] = best.try_emplace(kindOf(axes), Leader{axes, result, place});
-    Leader &leader = known->second;
-    if (!inserted && std::tie(result.seconds, place) < std::tie(leader.result.seconds, leader.place))
-      leader = {axes, result, place};
+    auto [known, inserted] = best.try_emplace(meshOf(axes), Incumbent{axes, result, place});
+    Incumbent &incumbent = known->second;
+    if (!inserted && std::tie(result.seconds, place) < std::tie(incumbent.result.seconds, incumbent.place))
+      incumbent = {axes, result, place};
   }
 
-  // A plan of a kind that has a leader must beat it; of a new kind, the last that is reported.
+  // A plan must beat that of its mesh, or of a new mesh the last one that is reported.
   double limitFor(const Axes &axes) const {
     double limit = kthSeconds();
-    auto place = best.find(kindOf(axes));
+    auto place = best.find(meshOf(axes));
     return place == best.end() ? limit : std::min(limit, place->second.result.seconds);
   }
 
-  double bestSeconds() const {
-    double seconds = std::numeric_limits<double>::infinity();
-    for (const auto &[key, leader] : best)
-      seconds = std::min(seconds, leader.result.seconds);
-    return seconds;
-  }
-
-  double kthSeconds() const {
-    if (static_cast<int>(best.size()) < wanted)
-      return std::numeric_limits<double>::infinity();
-    std::vector<double> seconds;
-    for (const auto &[key, leader] : best)
-      seconds.push_back(leader.result.seconds);
-    std::ranges::nth_element(seconds, seconds.begin() + wanted - 1);
-    return seconds[wanted - 1];
-  }
+  double bestSeconds() const { return nthSeconds(1); }
+  double kthSeconds() const { return nthSeconds(wanted); }
 
   // Fastest first; of equally fast plans the order of the axes decides.
   std::vector<std::pair<Axes, SplitResult>> sorted() const {
     std::vector<std::pair<Axes, SplitResult>> list;
-    for (const auto &[key, leader] : best)
-      list.emplace_back(leader.axes, leader.result);
+    for (const auto &[mesh, incumbent] : best)
+      list.emplace_back(incumbent.axes, incumbent.result);
     std::sort(list.begin(), list.end(),
               [](const auto &a, const auto &b) { return a.second.seconds < b.second.seconds; });
     if (static_cast<int>(list.size()) > wanted)
@@ -72,58 +57,64 @@ public:
   }
 
 private:
-  struct Leader {
+  double nthSeconds(size_t n) const {
+    std::vector<double> seconds;
+    for (const auto &[mesh, incumbent] : best)
+      seconds.push_back(incumbent.result.seconds);
+    if (seconds.size() < n)
+      return std::numeric_limits<double>::infinity();
+    std::ranges::nth_element(seconds, seconds.begin() + static_cast<std::ptrdiff_t>(n) - 1);
+    return seconds[n - 1];
+  }
+
+  struct Incumbent {
     Axes axes;
     SplitResult result;
     size_t place = 0; // of the candidate
   };
 
   int wanted;
-  std::map<KindKey, Leader> best;
+  std::map<Mesh, Incumbent> best;
 };
 
 // Turns a split into stages with what each layer keeps.
 Plan withStages(const Problem &problem, Axes axes, const SplitResult &split) {
   axes.splitsExperts = problem.pins.splitsExperts.value_or(true);
   StageOptions options(problem, axes);
-  return {axes, layStages(options, split.counts, split.repeated).stages};
+  return {axes, layStages(options, split.counts, split.recomputed).stages};
 }
 
 // Costs of plans with `threads` threads; table i belongs to plans[i]. Plans of the same axes, by `choices`, share a
 // table where their schedules split backward alike.
 std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem, const std::vector<Axes> &plans,
                                                          const std::vector<uint32_t> &choices, int threads) {
-  std::map<std::pair<uint32_t, bool>, size_t> groups; // -> place among those that are built
-  std::vector<Axes> built;
-  std::vector<size_t> groupOf;
-  for (size_t i = 0; i < plans.size(); ++i) {
-    auto [group, isNew] = groups.try_emplace({choices[i], splitsBackward(plans[i].schedule)}, built.size());
-    if (isNew)
-      built.push_back(plans[i]);
-    groupOf.push_back(group->second);
-  }
-  std::vector<std::shared_ptr<const CostTable>> shared;
-  for (CostTable &table : buildCostTables(problem, built, threads))
-    shared.push_back(std::make_shared<const CostTable>(std::move(table)));
-  std::vector<std::shared_ptr<const CostTable>> tables;
-  for (size_t group : groupOf)
-    tables.push_back(shared[group]);
+  std::map<std::pair<uint32_t, bool>, size_t> firsts; // plan that builds the table
+  std::vector<size_t> firstOf;
+  for (size_t i = 0; i < plans.size(); ++i)
+    firstOf.push_back(firsts.try_emplace({choices[i], splitsBackward(plans[i].schedule)}, i).first->second);
+  std::vector<std::shared_ptr<const CostTable>> tables(plans.size());
+  forEachParallel(plans.size(), threads, [&](size_t i) {
+    if (firstOf[i] == i)
+      tables[i] = std::make_shared<const CostTable>(buildCostTable(problem, plans[i]));
+  });
+  for (size_t i = 0; i < plans.size(); ++i)
+    tables[i] = tables[firstOf[i]];
   return tables;
 }
 
-// Two passes in batches of fixed size. The first looks at the first few splits of each candidate; the second goes
-// through what bounds leave open below the best plan.
+// Two passes. The first looks at a few splits of each candidate; the second searches those candidates to the end whose
+// lower bounds are still below the best plan.
 class BranchAndBound {
 public:
   BranchAndBound(const Problem &problem, const SearchOptions &options)
-      : problem(problem), options(options), space(problem, options), leaders(options.alternatives + 1) {}
+      : problem(problem), options(options), space(problem, options), incumbents(options.alternatives + 1) {}
 
   SearchStatistics run() {
     statistics.space = space.plans();
-    solveSpace();
-    proveOpen();
-    statistics.lowerBoundSeconds = std::min(bound, leaders.bestSeconds());
-    statistics.optimal = statistics.lowerBoundSeconds >= leaders.bestSeconds() * (1 - 1e-8);
+    firstPass();
+    secondPass();
+    statistics.lowerBoundSeconds = std::min(bound, incumbents.bestSeconds());
+    statistics.optimal = statistics.lowerBoundSeconds >= incumbents.bestSeconds() * (1 - 1e-8);
     return statistics;
   }
 
@@ -135,22 +126,22 @@ public:
     return list;
   }
 
-  std::vector<std::pair<Axes, SplitResult>> best() const { return leaders.sorted(); }
+  std::vector<std::pair<Axes, SplitResult>> best() const { return incumbents.sorted(); }
 
 private:
   static constexpr size_t batch = 16, mostBatch = 128; // late ones find little, and threads wait for each other less
   static constexpr int64_t leastBudget = 4'000'000;    // actions per candidate
   static constexpr int64_t wholeBudget = 400'000'000;  // of all together, where they are few
-  static constexpr double mostWork = 2e8;              // actions of tables of the first pass
+  static constexpr double mostWork = 2e8;              // actions of schedules of several options in the first pass
   static constexpr double unlikeLayerWork = 1e4;       // what an unlike layer takes to lay on chunks, in actions
   static constexpr int64_t quickBudget = 200'000;      // where nothing is to be proved
   static constexpr size_t quickCandidates = 1000;
 
   using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
-  void solveSpace() {
+  void firstPass() {
     size_t next = 0;
-    for (const Candidate *first; (first = space.at(next)) && first->bound < leaders.kthSeconds();) {
-      if (!options.prove && next >= quickCandidates && leaders.bestSeconds() < bound) {
+    for (const Candidate *first; (first = space.at(next)) && first->bound < incumbents.kthSeconds();) {
+      if (!options.prove && next >= quickCandidates && incumbents.bestSeconds() < bound) {
         bound = first->bound;
         break;
       }
@@ -167,11 +158,11 @@ private:
     std::sort(open.begin(), open.end());
   }
 
-  // Tables of many chunks take long to build and to play: behind some work the candidates that come later are left out,
+  // Schedules of many chunks take long to build and to play: once they took `mostWork`, such candidates are left out,
   // with their bounds. Models of a hundred layers on a thousand devices take less than a fifth of it.
   bool isWorthwhile(const Candidate &candidate) {
     Axes plan = space.axes(candidate);
-    if (!hasSeveralChoices(problem, plan))
+    if (!hasSeveralOptions(problem, plan))
       return true;
     double chunks = static_cast<double>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
     work += 3 * chunks * static_cast<double>(plan.microBatches);
@@ -180,22 +171,14 @@ private:
     return work <= mostWork;
   }
 
-  void proveOpen() {
+  void secondPass() {
+    leaveOut();
     int64_t left = wholeBudget;
-    // A proof of unlike layers on several chunks takes long, and is in vain where such candidates were left out.
-    if (!space.hasOneKind() && bound < leaders.bestSeconds())
-      std::erase_if(open, [&](const auto &one) {
-        bool isLeftOut = hasSeveralChoices(problem, space.axes(*space.at(one.second)));
-        if (isLeftOut)
-          bound = std::min(bound, one.first);
-        return isLeftOut;
-      });
-    if (!options.prove && open.size() > batch) {
-      bound = std::min(bound, open[batch].first);
-      open.resize(batch);
-    }
-    for (size_t begin = 0; begin < open.size() && open[begin].first < leaders.bestSeconds() * (1 - 1e-9);
-         begin += batch) {
+    for (size_t begin = 0; isOpen(begin); begin += batch) {
+      if (left < 0) {
+        bound = std::min(bound, open[begin].first);
+        break;
+      }
       std::vector<size_t> which;
       for (size_t i = begin; i < std::min(begin + batch, open.size()); ++i)
         which.push_back(open[i].second);
@@ -204,15 +187,32 @@ private:
       left -= solveBatch(which, options.prove ? each : quickBudget, /*onlyBest=*/true, unproved);
       for (const auto &[seconds, index] : unproved)
         bound = std::min(bound, seconds);
-      if (left < 0 && begin + batch < open.size()) {
-        bound = std::min(bound, open[begin + batch].first);
-        break;
-      }
     }
   }
 
-  // Looks for plans as fast as those that are reported, or faster than the best alone; what bounds leave open of that
-  // goes to `stillOpen`. Returns the actions that were spent.
+  // Whether the candidate at a place may still be faster than the best.
+  bool isOpen(size_t place) const {
+    return place < open.size() && open[place].first < incumbents.bestSeconds() * (1 - 1e-9);
+  }
+
+  // Leaves candidates out of the second pass, with their bounds: all but the first ones where nothing is to be proved;
+  // and unlike layers on several chunks, as their proof takes long and is in vain where some were left out before.
+  void leaveOut() {
+    if (!space.hasOneKind() && bound < incumbents.bestSeconds())
+      std::erase_if(open, [&](const auto &one) {
+        bool isLeftOut = hasSeveralOptions(problem, space.axes(*space.at(one.second)));
+        if (isLeftOut)
+          bound = std::min(bound, one.first);
+        return isLeftOut;
+      });
+    if (!options.prove && open.size() > batch) {
+      bound = std::min(bound, open[batch].first);
+      open.resize(batch);
+    }
+  }
+
+  // Looks for plans as fast as those that are reported, or faster than the best alone; candidates whose lower bound is
+  // still below that go to `stillOpen`. Returns the actions that were spent.
   int64_t solveBatch(const std::vector<size_t> &which, int64_t budget, bool onlyBest, Open &stillOpen) {
     std::vector<Axes> plans;
     std::vector<uint32_t> choices;
@@ -220,7 +220,7 @@ private:
     for (size_t i : which) {
       choices.push_back(space.at(i)->choice);
       plans.push_back(space.axes(*space.at(i)));
-      limits.push_back(onlyBest ? leaders.bestSeconds() : leaders.limitFor(plans.back()) * (1 + 1e-12));
+      limits.push_back(onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans.back()) * (1 + 1e-12));
     }
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     std::vector<SplitResult> results(plans.size());
@@ -235,10 +235,10 @@ private:
       spent += results[i].spent;
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
-        leaders.offer(plans[i], results[i], which[i]);
+        incumbents.offer(plans[i], results[i], which[i]);
     }
     for (size_t i = 0; i < which.size(); ++i)
-      if (results[i].lowerBound < (onlyBest ? leaders.bestSeconds() : leaders.limitFor(plans[i])))
+      if (results[i].lowerBound < (onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans[i])))
         stillOpen.push_back({results[i].lowerBound, which[i]});
     return spent;
   }
@@ -246,10 +246,10 @@ private:
   const Problem &problem;
   const SearchOptions &options;
   SearchSpace space;
-  Leaders leaders;
+  Incumbents incumbents;
   SearchStatistics statistics;
-  double work = 0;                                        // of candidates with several choices per stage
-  double bound = std::numeric_limits<double>::infinity(); // of what was left unproved
+  double work = 0;                                        // of candidates with several options per stage
+  double bound = std::numeric_limits<double>::infinity(); // of what was left out or unproved
   Open open;                                              // by rising bound after each pass
   std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>();
 };

@@ -1,13 +1,11 @@
-// Enumerates axes, micro-batches and flags; schedules come when a choice is due. A choice of axes is cheap to list and
-// dear to sum, so sums are made in parallel, and by the schedules that a choice has only those are counted.
+// Enumerates axes, micro-batches and flags, and sums the work of each choice in parallel: a choice is cheap to list and
+// dear to sum. Schedules of a choice are enumerated when its bound is due.
 #include "planner/search/space.h"
 
 #include "planner/model/stage.h"
 #include "planner/search/parallel.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace espalier::planner {
 
@@ -48,22 +46,22 @@ SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options)
 }
 
 const Candidate *SearchSpace::at(size_t place) {
-  while (taken.size() <= place) {
-    if (waiting.empty())
+  while (ordered.size() <= place) {
+    if (queue.empty())
       break;
-    Candidate least = waiting.top();
-    waiting.pop();
+    Candidate least = queue.top();
+    queue.pop();
     if (least.schedule == 0)
-      for (const Candidate &candidate : spread(least.choice, *works[least.choice]))
-        waiting.push(candidate);
+      for (const Candidate &candidate : expand(least.choice, *works[least.choice]))
+        queue.push(candidate);
     else
-      taken.push_back(least);
+      ordered.push_back(least);
   }
-  return place < taken.size() ? &taken[place] : nullptr;
+  return place < ordered.size() ? &ordered[place] : nullptr;
 }
 
 double SearchSpace::leastBytes(const Candidate &candidate) const {
-  return evenBytes(*works[candidate.choice], problem.machine, axes(candidate));
+  return planner::leastBytes(*works[candidate.choice], problem.machine, axes(candidate));
 }
 
 Axes SearchSpace::axes(const Candidate &candidate) const {
@@ -73,7 +71,7 @@ Axes SearchSpace::axes(const Candidate &candidate) const {
   return plan;
 }
 
-// Chunks on a stage of any plan of the space; the executor runs one.
+// Chunks on a stage of any plan of the space, at most.
 int SearchSpace::mostChunks(int stages) const {
   const auto &pinned = problem.pins.stageLayers; // chunks without layers make them more than the layers
   int chunks = pinned ? static_cast<int>(pinned->size()) : problem.layerCount() + 2; // the ends may hold no layer
@@ -132,8 +130,8 @@ void SearchSpace::addFlags(Axes plan) {
         const Pins &pins = problem.pins;
         if (vocabParallel != pins.vocabParallel.value_or(true) ||
             (pins.sequenceParallel && *pins.sequenceParallel != sequenceParallel) ||
-            (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
-            !isOffered(zero) || (isNothingShared(plan, zero) && zero < 3))
+            (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) || !isOffered(zero) ||
+            (isNothingShared(plan, zero) && zero < 3))
           continue;
         plan.sequenceParallel = sequenceParallel;
         plan.vocabParallel = vocabParallel;
@@ -177,8 +175,8 @@ void SearchSpace::sumChoices() {
     if (works[choice]) {
       const Axes &plan = choices[choice];
       planCount = std::min(planCount + schedulesOf(plan).plans, 1e300);
-      // Under the least bound of its schedules: work spread evenly, in as many chunks as any has.
-      waiting.push({evenBound(*works[choice], problem.machine, plan, mostChunks(plan.pp)), choice, 0});
+      // Under a bound of all its schedules, with as many chunks as any has.
+      queue.push({workBound(*works[choice], problem.machine, plan, mostChunks(plan.pp)), choice, 0});
     }
 }
 
@@ -226,7 +224,7 @@ void SearchSpace::addSchedule(const Axes &plan, Schedules &schedules) const {
   schedules.plans += pinned ? 1 : binomial(layers - least + parts - 1, parts - 1);
 }
 
-std::vector<Candidate> SearchSpace::spread(uint32_t choice, const WorkSum &work) {
+std::vector<Candidate> SearchSpace::expand(uint32_t choice, const WorkSum &work) {
   Axes plan = choices[choice];
   const Schedules &known = schedulesOf(plan);
   std::vector<Candidate> list;

@@ -1,6 +1,6 @@
-// The space of a search: every choice of axes, micro-batch, flags and schedule under the pins, handed out by rising
-// bound. There are hundreds of thousands, of which a search looks at a few: a choice is not spread over its schedules
-// before its own bound is due.
+// The space of a search: every choice of axes, micro-batch, flags and schedule under the pins, by rising lower bound.
+// There are hundreds of thousands, of which a search looks at a few: a choice is not expanded to its schedules before
+// its own bound is due.
 #pragma once
 
 #include "planner/search.h"
@@ -64,7 +64,7 @@ private:
   int mostChunks(int stages) const;
   const Schedules &schedulesOf(const Axes &plan);
   void addSchedule(const Axes &plan, Schedules &schedules) const;
-  std::vector<Candidate> spread(uint32_t choice, const WorkSum &work);
+  std::vector<Candidate> expand(uint32_t choice, const WorkSum &work);
 
   const Problem &problem;
   bool all; ///< also plans that cannot be executed yet
@@ -75,9 +75,9 @@ private:
   std::vector<std::optional<WorkSum>> works; ///< of each choice for which the model has terms
   std::map<ScheduleKey, Schedules> schedules;
   double planCount = 0;
-  /// Candidates, and choices that are not spread yet under the least bound that any schedule of theirs can have.
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> waiting;
-  std::vector<Candidate> taken; ///< by rising bound
+  /// Candidates, and choices that are not expanded yet under a bound of all their schedules.
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  std::vector<Candidate> ordered; ///< by rising bound
 };
 
 } // namespace espalier::planner

@@ -1,6 +1,6 @@
-// Splits are gone through from the nearest to the last one on, as far as no cut is too long (cuts.h). A split ends by a
-// target only if all cuts do; what is left of a cut behind a stage and the layers above is tabulated, so that most
-// splits are ruled out by their first stages. Each split that is left is played and gives a cut.
+// Branch and bound over splits, with critical paths as cuts (cuts.h). A split ends by a target only if all cuts do.
+// Stage by stage, what the stages above take of each cut and its cost-to-go rule most splits out by their first stages;
+// a split that is left is played and gives a cut. When none is left, the target is a lower bound.
 #include "planner/search/split.h"
 
 #include "planner/search/boundaries.h"
@@ -9,17 +9,14 @@
 #include "planner/search/cut_table.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 namespace espalier::planner {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kQuickPlays = 2, kQuickBudget = 200'000; // of a first look
 constexpr double kSlack = 1 - 1e-9;                        // for rounding
-constexpr double kFineGap = 1e-3;                          // behind which the target is the best itself
+constexpr double kFineGap = 1e-3;                          // below it the target is the incumbent itself
 constexpr int kSlowed = 64; // stages, of very many; with 16, splits of few micro-batches were not proved
 constexpr int kRounds = 3;  // of closing boundaries: what one cut closes makes others longer
 constexpr double kLongest = std::numeric_limits<double>::max();
@@ -27,220 +24,205 @@ constexpr double kLongest = std::numeric_limits<double>::max();
 class SplitSearch {
 public:
   SplitSearch(const Problem &problem, StageOptions &stageOptions, int64_t budget)
-      : problem(problem), stageOptions(stageOptions), player(stageOptions), choices(problem, stageOptions, player),
+      : problem(problem), stageOptions(stageOptions), player(stageOptions), ranges(problem, stageOptions),
         axes(stageOptions.axes()), stages(axes.pp), layers(static_cast<int>(stageOptions.table().layerKinds.size())),
-        perStage(chunksOf(axes.schedule, axes.virtualStages)), isQuick(budget <= 0),
-        budget(isQuick ? kQuickBudget : budget), places(choices, stages, layers),
-        table(choices, player, places, stages) {}
+        isQuick(budget <= 0), budget(isQuick ? kQuickBudget : budget), given(this->budget),
+        boundaries(ranges, stages, layers), table(ranges, player, boundaries, stages) {}
 
   SplitResult run(double limitSeconds) {
     limit = std::min(limitSeconds, kLongest);
-    given = budget;
     result.lowerBound = std::max(limitSeconds, 0.0);
     double within = limit < kLongest ? limit * kSlack : kLongest;
-    if (!mayEndWithin(within) || !places.narrow(within))
+    if (!boundaries.narrow(within))
       return result;
-    low = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, axes,
-                       /*chunksAlike=*/stageOptions.hasOneKind() && !choices.isGiven());
-    double relaxed = low;
-    std::vector<int> counts = seed(within);
-    std::vector<size_t> chosen(stages);
-    play(counts, chosen);
-    slowDown(counts, chosen);
-    for (int64_t plays = 1; (!isQuick || plays < kQuickPlays) && next(counts, chosen); ++plays)
-      play(counts, chosen);
-    low = std::max(low, std::min(table.leastSeconds(), narrowedTo));
-    if (!choices.isComplete())
-      low = relaxed;
+    double relaxed = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, axes,
+                                  /*chunksAlike=*/stageOptions.hasOneKind() && !ranges.arePinned());
+    lowerBound = relaxed;
+    Split split{initialCounts(within), std::vector<size_t>(stages)};
+    play(split);
+    addSlowedCuts(split);
+    for (int64_t plays = 1; (!isQuick || plays < kQuickPlays) && findNext(split); ++plays)
+      play(split);
+    lowerBound = std::max(lowerBound, std::min(table.lowerBound(), narrowedTo));
+    if (!stageOptions.isComplete())
+      lowerBound = relaxed;
     result.spent = isQuick ? 0 : given - budget;
     result.lowerBound = std::min(limitSeconds, result.seconds);
-    if (low < result.lowerBound * kSlack)
-      result.lowerBound = low;
+    if (lowerBound < result.lowerBound * kSlack)
+      result.lowerBound = lowerBound;
     return result;
   }
 
 private:
-  double best() const { return std::min({limit, result.seconds}) * kSlack; }
+  // Layers of each stage, and which of its options it takes.
+  struct Split {
+    std::vector<int> counts;
+    std::vector<size_t> options;
+  };
 
-  // Whether the path that is critical when all actions are alike may end by `target`: quick, as no choice is looked at.
-  bool mayEndWithin(double target) {
-    if (perStage == 1 || choices.isGiven() || target >= kLongest)
-      return true; // the bound of the work spread evenly has such paths
-    Cut cut = player.unitCut();
-    int left = layers - places.fewest();
-    std::vector<double> sums = {0}, own, more; // of the first stages, by the layers beyond the fewest
-    for (int stage = 0; stage < stages; ++stage) {
-      own.clear();
-      for (int i = 0; i <= left; ++i)
-        own.push_back(choices.leastSecondsOf(cut, stage, places.fewest(stage) + i));
-      more.assign(left + 1, kInfinity);
-      for (size_t i = 0; i < sums.size(); ++i)
-        for (size_t k = 0; i + k < more.size(); ++k)
-          more[i + k] = std::min(more[i + k], sums[i] + own[k]);
-      std::swap(sums, more);
-    }
-    return sums[left] <= target * (1 + 1e-9);
-  }
+  double incumbent() const { return std::min({limit, result.seconds}) * kSlack; }
 
-  // The split whose stages, each alone, end earliest, and are as full as each other within that.
-  std::vector<int> seed(double within) {
-    double least = low, most = within;
+  // The split whose longest stage, each alone, is shortest, and with work spread evenly within that.
+  std::vector<int> initialCounts(double within) {
+    double least = lowerBound, most = within;
     for (int i = 0; i < 60 && most > least * (1 + 1e-6); ++i) {
       double middle = most >= kLongest ? 2 * least : (least + most) / 2;
-      (places.narrow(middle) ? most : least) = middle;
+      (boundaries.narrow(middle) ? most : least) = middle;
     }
-    low = std::max(low, std::min(least, best()));
-    return even(most);
+    lowerBound = std::max(lowerBound, std::min(least, incumbent()));
+    return balanced(most);
   }
 
-  // Stages one after the other with an even share of the work that is left, as far as it ends by `target`.
-  std::vector<int> even(double target) {
-    const std::vector<double> &work = choices.workBefore();
+  // Greedy: stages one after the other take an even share of the work that is left, as far as each alone ends by
+  // `target`. Example: 7 s of work left for 2 stages in layers of 2, 2 and 3 s: the next one takes two layers, 4 s, as
+  // that is nearer to 3.5 s than 2 s.
+  std::vector<int> balanced(double target) {
+    const std::vector<double> &work = ranges.workBefore();
     std::vector<int> counts;
-    double edges = 0;
+    double edges = 0; // of the stages left
     for (int stage = 0; stage < stages; ++stage)
-      edges += player.edgeOf(stage);
-    for (int stage = 0, first = 0; stage < stages; first += counts[stage], edges -= player.edgeOf(stage), ++stage) {
-      int least = places.least(stage, first), most = places.highest(stage + 1) - first;
-      if (choices.isGiven())
-        most = least = places.fewest(stage);
-      double share = (work[layers] - work[first] + edges) / (stages - stage) - player.edgeOf(stage);
+      edges += ranges.edgeSeconds(stage);
+    for (int stage = 0, first = 0; stage < stages; first += counts[stage++]) {
+      double share = (work[layers] - work[first] + edges) / (stages - stage) - ranges.edgeSeconds(stage);
+      edges -= ranges.edgeSeconds(stage);
+      int least = boundaries.leastLayers(stage, first), most = boundaries.highest(stage + 1) - first;
+      if (ranges.arePinned())
+        most = least = ranges.fewestLayers(stage);
       auto place = std::ranges::lower_bound(work, work[first] + share);
       int count = std::clamp(static_cast<int>(place - work.begin()) - first, least, std::max(least, most));
       if (count > least && work[first + count] - work[first] - share > share - (work[first + count - 1] - work[first]))
         --count;
-      while (count > least && choices.alone(stage, first, count, target) > target)
+      while (count > least && ranges.stageBound(stage, first, count, target) > target)
         --count;
       counts.push_back(count);
     }
     return counts;
   }
 
-  std::vector<const StageOption *> optionsOf(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
+  std::vector<const StageOption *> optionsOf(const Split &split) {
     std::vector<const StageOption *> list;
-    for (int stage = 0, first = 0; stage < stages; first += counts[stage++])
-      list.push_back(&choices.of(stage, first, counts[stage])[chosen[stage]]);
+    for (int stage = 0, first = 0; stage < stages; first += split.counts[stage++])
+      list.push_back(&ranges.options(stage, first, split.counts[stage])[split.options[stage]]);
     return list;
   }
 
-  // Plays a split, keeps it when it is faster, and notes its critical path.
-  void play(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
-    std::vector<const StageOption *> options = optionsOf(counts, chosen);
+  // Plays a split, keeps it when it is faster, and adds its critical path as a cut.
+  void play(const Split &split) {
+    std::vector<const StageOption *> options = optionsOf(split);
     budget -= player.actions();
     ++result.played;
     Cut cut = player.play(options);
     if (cut.seconds < result.seconds && cut.seconds < limit) {
       result.seconds = cut.seconds;
-      result.counts = choices.isGiven() ? *problem.pins.stageLayers
-                      : perStage == 1   ? counts
-                                        : spreadOverChunks(axes, counts);
-      result.repeated.clear();
+      result.counts = ranges.arePinned() ? *problem.pins.stageLayers : spreadOverChunks(axes, split.counts);
+      result.recomputed.clear();
       for (const StageOption *option : options)
-        result.repeated.push_back(option->repeated);
+        result.recomputed.push_back(option->recomputed);
     }
     table.add(std::move(cut));
   }
 
-  // The critical paths of a split on which one stage after the other takes twice as long: without them splits with a
-  // layer more on some stage are ruled out one by one. Of very many stages some are near enough.
-  void slowDown(const std::vector<int> &counts, const std::vector<size_t> &chosen) {
+  // Adds the critical paths of a split with one stage after the other twice as slow: without them splits with a layer
+  // more on some stage are ruled out one by one. Of very many stages some are near enough.
+  void addSlowedCuts(const Split &split) {
     int slowed = std::min(stages, kSlowed);
     if (isQuick || player.actions() * slowed > budget / 4)
       return;
     budget -= player.actions() * slowed;
     for (int i = 0; i < slowed; ++i)
-      table.add(player.play(optionsOf(counts, chosen), /*slow=*/i * stages / slowed));
+      table.add(player.play(optionsOf(split), /*slow=*/i * stages / slowed));
   }
 
-  // The next split, nearest to the last, that no cut rules out below the best. False when there is none, or the budget
-  // ends; no split ends by `low` then.
-  bool next(std::vector<int> &counts, std::vector<size_t> &chosen) {
-    while (budget > 0 && low < best()) {
-      bool isNear = isQuick || best() - low <= kFineGap * best() || budget < given / 2 || !choices.isComplete();
-      target = isNear ? best() : (low + best()) / 2;
-      bool mayEnd = isWithin();
-      if (mayEnd && descend(counts, chosen))
+  // Finds the split nearest to the last one that no cut rules out below the incumbent. Targets halve the gap, as what
+  // lies far below the incumbent is ruled out by few cuts. False when there is none, or the budget ends.
+  bool findNext(Split &split) {
+    while (budget > 0 && lowerBound < incumbent()) {
+      bool isNear = isQuick || incumbent() - lowerBound <= kFineGap * incumbent() || budget < given / 2 ||
+                    !stageOptions.isComplete();
+      target = isNear ? incumbent() : (lowerBound + incumbent()) / 2;
+      bool isOpen = tightenTo();
+      if (isOpen && descend(split))
         return true;
-      if (mayEnd && budget <= 0)
+      if (isOpen && budget <= 0)
         break;
-      low = target;
+      lowerBound = target;
     }
     return false;
   }
 
-  // Tabulates the cuts within what may end by the target. False when nothing may.
-  bool isWithin() {
+  // Narrows boundaries to the target and tabulates the cuts under it. False when no split may end by it.
+  bool tightenTo() {
     bool isNew = target != narrowedTo;
     if (isNew) {
-      if (!places.narrow(target))
+      if (!boundaries.narrow(target))
         return false;
       narrowedTo = target;
-      places.findMost(target);
+      boundaries.tabulateMost(target);
       table.reset();
     }
     for (int round = 0; round < kRounds; ++round) {
       budget -= table.tabulate() / 8;
-      if (table.leastSeconds() > target)
+      if (table.lowerBound() > target)
         return false;
       if (!isNew || isQuick || !table.close(target))
         break;
     }
     budget -= table.tabulate() / 8;
-    return table.leastSeconds() <= target;
+    return table.lowerBound() <= target;
   }
 
-  // Depth first over stages, counts nearest to those of the last split first. Leaves what it finds in its arguments.
-  bool descend(std::vector<int> &counts, std::vector<size_t> &chosen) {
-    near = counts;
-    found.clear(), foundChosen.clear();
-    strictest = table.size() - 1;
+  // Depth first over stages, numbers of layers nearest to those of the last split first.
+  bool descend(Split &split) {
+    previous = split.counts;
+    prefix = {};
+    lastViolated = table.size() - 1;
     sums.assign(stages + 1, std::vector<double>(table.size()));
     if (!descend(0))
       return false;
-    counts = found, chosen = foundChosen;
+    split = prefix;
     return true;
   }
 
+  // Goes on with the stage below the prefix, whose layers begin at `first`.
   bool descend(int first) {
-    auto stage = static_cast<int>(found.size());
+    auto stage = static_cast<int>(prefix.counts.size());
     if (budget <= 0)
       return false;
     if (stage == stages)
       return true;
-    int least = places.least(stage, first), most = places.most(stage, first), here = near[stage];
-    auto goOn = [&](int count) { return count >= least && count <= most && descend(stage, first, count); };
+    int least = boundaries.leastLayers(stage, first), most = boundaries.mostLayers(stage, first);
+    int here = previous[stage];
+    auto tryCount = [&](int count) { return count >= least && count <= most && descend(stage, first, count); };
     for (int away = 0; away <= std::max(here - least, most - here); ++away)
-      if (goOn(here - away) || (away > 0 && goOn(here + away)))
+      if (tryCount(here - away) || (away > 0 && tryCount(here + away)))
         return true;
     return false;
   }
 
-  // With so many layers on a stage.
+  // Gives the stage so many layers, under each of its options.
   bool descend(int stage, int first, int count) {
-    if (!table.isOpen(stage + 1, first + count) ||
-        !mayFollow(stage, first + count, table.least(stage, first, count)))
+    if (!table.isOpen(stage + 1, first + count) || !mayEnd(stage, first + count, table.least(stage, first, count)))
       return false;
-    const std::vector<StageOption> &options = choices.of(stage, first, count);
-    for (size_t choice = 0; choice < options.size(); ++choice) {
-      bool isOnly = options.size() == 1; // whose cuts are those
-      if (!options[choice].fits ||
-          !(isOnly || mayFollow(stage, first + count, table.of(stage, first, count, choice))))
+    const std::vector<StageOption> &options = ranges.options(stage, first, count);
+    for (size_t option = 0; option < options.size(); ++option) {
+      bool isOnly = options.size() == 1; // which was asked above
+      if (!options[option].fits || !(isOnly || mayEnd(stage, first + count, table.under(stage, first, count, option))))
         continue;
-      found.push_back(count), foundChosen.push_back(choice);
+      prefix.counts.push_back(count), prefix.options.push_back(option);
       if (descend(first + count))
         return true;
-      found.pop_back(), foundChosen.pop_back();
+      prefix.counts.pop_back(), prefix.options.pop_back();
     }
     return false;
   }
 
-  // Whether no cut is too long that takes `own` on a stage whose layers end before `end`; notes what all take so far.
-  // The cut that ruled out the last one is asked first.
-  bool mayFollow(int stage, int end, const double *own) {
-    const double *above = sums[stage].data(), *rest = table.rest(stage + 1, end);
+  // Whether all cuts end by the target when they take `own` on a stage whose layers end before `end`; notes what they
+  // take so far. The cut that was violated last is asked first.
+  bool mayEnd(int stage, int end, const double *own) {
+    const double *above = sums[stage].data(), *toGo = table.costToGo(stage + 1, end);
     double *with = sums[stage + 1].data();
     --budget;
-    if (above[strictest] + own[strictest] + rest[strictest] > target)
+    if (above[lastViolated] + own[lastViolated] + toGo[lastViolated] > target)
       return false;
     constexpr size_t block = 16;
     for (size_t first = 0; first < table.size(); first += block) {
@@ -249,12 +231,12 @@ private:
       bool isTooLong = false;
       for (size_t i = first; i < last; ++i) {
         with[i] = above[i] + own[i];
-        isTooLong |= with[i] + rest[i] > target;
+        isTooLong |= with[i] + toGo[i] > target;
       }
       if (!isTooLong)
         continue;
-      for (strictest = first; with[strictest] + rest[strictest] <= target;)
-        ++strictest;
+      for (lastViolated = first; with[lastViolated] + toGo[lastViolated] <= target;)
+        ++lastViolated;
       return false;
     }
     return true;
@@ -263,28 +245,27 @@ private:
   const Problem &problem;
   StageOptions &stageOptions;
   SplitPlayer player;
-  StageChoices choices;
+  StageRanges ranges;
   const Axes &axes;
-  int stages, layers, perStage;
+  int stages, layers;
   bool isQuick;
-  int64_t budget, given = 0;
-  double limit = kInfinity;
-  double low = 0; // no split ends by it
-  double target = 0, narrowedTo = -1;
-  Boundaries places;
+  int64_t budget, given;
+  double limit = kLongest;
+  double lowerBound = 0;              // no split ends by it
+  double target = 0, narrowedTo = -1; // of boundaries and table
+  Boundaries boundaries;
   CutTable table;
-  std::vector<int> near, found; // layers of each stage: of the last split, of the descent
-  std::vector<size_t> foundChosen;
+  std::vector<int> previous;             // layers of each stage in the last split
+  Split prefix;                          // the first stages, in the descent
   std::vector<std::vector<double>> sums; // [stage][cut]: on the stages above
-  size_t strictest = 0;                  // the cut that ruled the last one out
+  size_t lastViolated = 0;
   SplitResult result;
 };
 
 } // namespace
 
 SplitResult bestSplit(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
-  bool hasChunks = chunksOf(options.axes().schedule, options.axes().virtualStages) > 1;
-  if (hasChunks && !options.hasOneKind() && !problem.pins.stageLayers)
+  if (options.chunksPerStage() > 1 && !options.hasOneKind() && !problem.pins.stageLayers)
     return climb(problem, options, limitSeconds, budget);
   return SplitSearch(problem, options, budget).run(limitSeconds);
 }

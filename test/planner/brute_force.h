@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/search.h"
-#include "planner/search/stage_options.h"
+#include "planner/search/stages.h"
 
 #include <algorithm>
 #include <functional>
@@ -88,7 +88,7 @@ inline std::vector<LayerRange> rangesOf(const std::vector<StagePlan *> &chunks) 
 }
 
 // Every way to repeat any number of layers of each kind.
-inline void repeats(const std::vector<LikeLayers> &kinds, std::vector<RepeatedLayers> &head,
+inline void repeats(const std::vector<LikeLayers> &kinds, std::vector<RecomputedLayers> &head,
                     const std::function<void()> &visit) {
   if (head.size() == kinds.size()) {
     visit();
@@ -122,7 +122,7 @@ inline double bruteForceOverRepeats(const Problem &problem, const Plan &axes, co
       return;
     }
     std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
-    std::vector<RepeatedLayers> head;
+    std::vector<RecomputedLayers> head;
     repeats(layersByKind(costs, rangesOf(chunks)), head, [&] {
       auto classes = keptLayers(costs, rangesOf(chunks), head);
       for (size_t i = 0; i < chunks.size(); ++i)

@@ -1,5 +1,7 @@
 // What is said about a plan: differences sum, refusals have bytes.
 #include "planner/answer/explain.h"
+#include "planner/answer/trace.h"
+#include "planner/answer/why_not.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>

@@ -77,10 +77,10 @@ bool fits(const StageRoom &room, const Taken &sum) {
   return 6 + sum.peak + std::min(3 * sum.kept, sum.buffer) <= room.bytes && 3 * sum.kept <= room.hostBytes;
 }
 
-std::vector<int> classesOf(const RepeatChoice &choice) {
+std::vector<int> classesOf(const KeepChoice &choice) {
   std::vector<int> classes;
-  for (const RepeatedLayers &repeated : choice.repeated) // of one layer each
-    classes.push_back(repeated.full ? 2 : repeated.selective);
+  for (const RecomputedLayers &recomputed : choice.recomputed) // of one layer each
+    classes.push_back(recomputed.full ? 2 : recomputed.selective);
   return classes;
 }
 
@@ -100,8 +100,8 @@ TEST(Keep, AreAllThatNoneIsBetterThan) {
     int layers = 1 + trial % 6;
     CostTable table = distinctKinds(random, layers);
     StageRoom room = roomFor(20 + random() % 30, 4 * layers + random() % (12 * layers));
-    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/false);
-    RepeatChoices one = chooseRepeats(table, kindsOf(table), room, /*isOne=*/true);
+    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/false);
+    KeepChoices one = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true);
     ASSERT_TRUE(choices.isComplete && one.isComplete);
     ASSERT_FALSE(choices.list.empty());
     std::vector<int> classes(layers);
@@ -115,14 +115,14 @@ TEST(Keep, AreAllThatNoneIsBetterThan) {
         continue;
       isAny = true;
       fastest = std::min(fastest, sum.forward + sum.backward);
-      EXPECT_TRUE(std::ranges::any_of(choices.list, [&](const RepeatChoice &choice) {
+      EXPECT_TRUE(std::ranges::any_of(choices.list, [&](const KeepChoice &choice) {
         return choice.seconds[0].forward <= sum.forward + 1e-9 && choice.seconds[0].backward <= sum.backward + 1e-9;
       })) << trial;
     }
     ASSERT_EQ(choices.fits, isAny) << trial;
     infeasible += !isAny;
     several += choices.list.size() > 1;
-    for (const RepeatChoice &choice : choices.list) {
+    for (const KeepChoice &choice : choices.list) {
       Taken sum = taken(table, classesOf(choice));
       EXPECT_EQ(fits(room, sum), isAny) << trial;
       EXPECT_NEAR(choice.seconds[0].forward, sum.forward, 1e-9);
@@ -154,15 +154,15 @@ TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
     StageRoom room = roomFor(15 + 3 * layers * std::uniform_real_distribution<double>(0.5, 7)(random), 1);
     room.areLayersElsewhere = false;
     double fastest = std::numeric_limits<double>::infinity();
-    std::vector<RepeatedLayers> repeated;
+    std::vector<RecomputedLayers> recomputed;
     std::function<void(Taken)> choose = [&](Taken sum) {
-      if (repeated.size() == counts.size()) {
+      if (recomputed.size() == counts.size()) {
         if (6 + sum.peak + 3 * sum.kept <= room.bytes)
           fastest = std::min(fastest, sum.forward + sum.backward);
         return;
       }
-      int count = counts[repeated.size()];
-      const SegmentCost &cost = table.kinds[repeated.size()];
+      int count = counts[recomputed.size()];
+      const SegmentCost &cost = table.kinds[recomputed.size()];
       for (int full = 0; full <= count; ++full)
         for (int selective = 0; full + selective <= count; ++selective) {
           Taken with = sum;
@@ -173,21 +173,21 @@ TEST(Keep, TheFastestOnTheDeviceIsThatOfAllNumbers) {
             with.kept += some[i] * cost.savedBytes[i];
             with.peak = std::max(with.peak, some[i] > 0 ? peakBytes(cost, i) : 0);
           }
-          repeated.push_back({full, selective});
+          recomputed.push_back({full, selective});
           choose(with);
-          repeated.pop_back();
+          recomputed.pop_back();
         }
     };
     choose({});
-    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/true);
+    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true);
     ASSERT_EQ(choices.fits, fastest < std::numeric_limits<double>::infinity()) << trial;
     EXPECT_TRUE(choices.isComplete);
     if (!choices.fits)
       continue;
     ++fitting;
-    const RepeatChoice &found = choices.list.at(0);
+    const KeepChoice &found = choices.list.at(0);
     EXPECT_NEAR(found.seconds[0].total(), fastest, 1e-9) << trial;
-    mixed += std::ranges::any_of(found.repeated, [](const RepeatedLayers &r) { return r.full && r.selective; });
+    mixed += std::ranges::any_of(found.recomputed, [](const RecomputedLayers &r) { return r.full && r.selective; });
   }
   EXPECT_GT(fitting, 300);
   EXPECT_GT(mixed, 20);
@@ -200,7 +200,7 @@ TEST(Keep, TheFastestOfManyKindsIsProved) {
     CostTable table = onDevice(distinctKinds(random, 40));
     StageRoom room = roomFor(15 + 3 * 40 * std::uniform_real_distribution<double>(1.5, 5)(random), 1);
     room.areLayersElsewhere = false;
-    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/true);
+    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true);
     ASSERT_TRUE(choices.fits);
     EXPECT_TRUE(choices.isComplete);
     Taken sum = taken(table, classesOf(choices.list.at(0)));
@@ -223,7 +223,7 @@ TEST(Keep, NeedLeastWhenNothingFits) {
     int layers = 1 + trial % 5;
     CostTable table = distinctKinds(random, layers);
     StageRoom room = roomFor(1, 1);
-    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/trial % 2);
+    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/trial % 2);
     ASSERT_FALSE(choices.fits);
     auto share = [&](const std::vector<int> &classes) {
       Taken sum = taken(table, classes);
@@ -246,10 +246,10 @@ TEST(Keep, DoNotFitWhereHostMemoryIsTooSmallUnderAny) {
   StageRoom room = roomFor(1000, 8);
   room.areLayersElsewhere = false;
   room.fixedHostBytes = 8;
-  EXPECT_TRUE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/true).fits);
+  EXPECT_TRUE(chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true).fits);
   room.fixedHostBytes = 8.5;
-  EXPECT_FALSE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/true).fits);
-  EXPECT_FALSE(chooseRepeats(table, kindsOf(table), room, /*isOne=*/false).fits);
+  EXPECT_FALSE(chooseKept(table, kindsOf(table), room, /*onlyFastest=*/true).fits);
+  EXPECT_FALSE(chooseKept(table, kindsOf(table), room, /*onlyFastest=*/false).fits);
 }
 
 // With very many kinds choices are left out, which is said; those that stay fit, and one is no slower than any class
@@ -260,11 +260,11 @@ TEST(Keep, AreBoundedWhereKindsAreVeryMany) {
     int layers = 40 + trial;
     CostTable table = distinctKinds(random, layers);
     StageRoom room = roomFor(60, 3 * layers * std::uniform_real_distribution<double>(2, 7)(random));
-    RepeatChoices choices = chooseRepeats(table, kindsOf(table), room, /*isOne=*/false);
+    KeepChoices choices = chooseKept(table, kindsOf(table), room, /*onlyFastest=*/false);
     ASSERT_TRUE(choices.fits);
     EXPECT_FALSE(choices.isComplete);
     EXPECT_LT(choices.list.size(), 8192u);
-    for (const RepeatChoice &choice : choices.list)
+    for (const KeepChoice &choice : choices.list)
       EXPECT_TRUE(fits(room, taken(table, classesOf(choice))));
     for (int kept = 0; kept < 3; ++kept) {
       Taken sum = taken(table, std::vector<int>(layers, kept));

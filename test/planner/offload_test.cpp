@@ -1,6 +1,7 @@
 // Optimizer state, parameters and kept values in host memory: times and bytes by hand, and what must hold for every
 // plan.
 #include "planner/answer/explain.h"
+#include "planner/answer/why_not.h"
 #include "planner/model/memory.h"
 #include "planner/search.h"
 #include "planner/search/bounds.h"

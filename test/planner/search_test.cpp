@@ -2,7 +2,7 @@
 #include "planner/model/schedule.h"
 #include "planner/search.h"
 #include "planner/search/bounds.h"
-#include "planner/search/stage_options.h"
+#include "planner/search/stages.h"
 #include "planner/search/split.h"
 #include "test/planner/brute_force.h"
 #include "test/planner/shapes.h"
@@ -181,7 +181,7 @@ TEST(Search, SplitsOfUnlikeLayersAreThoseOfBruteForce) {
     SearchOptions options;
     options.all = true;
     options.relax = false;
-    // From a little less than what is needed with everything repeated.
+    // From a little less than what is needed with everything recomputed.
     problem.machine.memoryBytes =
         leastBytes(problem, options) * std::uniform_real_distribution<double>(0.95, 1.5)(random);
     SearchResult result = search(problem, options);
@@ -332,9 +332,9 @@ void keepByRule(const Problem &problem, std::mt19937 &random, const std::vector<
   StageOptions options(problem, plan);
   for (int stage = 0; stage < plan.pp; ++stage) {
     std::vector<StagePlan *> chunks = chunksOfStage(plan, stage);
-    RepeatedLayers repeated{static_cast<int>(random() % (totals[stage] + 1)), 0};
-    repeated.selective = static_cast<int>(random() % (totals[stage] - repeated.full + 1));
-    auto kept = keptLayers(options.table(), rangesOf(chunks), {repeated});
+    RecomputedLayers recomputed{static_cast<int>(random() % (totals[stage] + 1)), 0};
+    recomputed.selective = static_cast<int>(random() % (totals[stage] - recomputed.full + 1));
+    auto kept = keptLayers(options.table(), rangesOf(chunks), {recomputed});
     for (size_t i = 0; i < chunks.size(); ++i)
       chunks[i]->recompute = kept[i];
   }

@@ -133,7 +133,7 @@ double playedStepSeconds(const OrderedSchedule &schedule, const std::vector<Chun
 
 } // namespace
 
-// The longest chain sums to the step, and to no more than the step under any other durations.
+// The critical path sums to the step, and to no more than the step under any other durations.
 TEST(Simulate, TheLongestChainBoundsAllDurations) {
   std::mt19937 random(17);
   std::uniform_real_distribution<double> length(0.1, 2);
@@ -152,22 +152,22 @@ TEST(Simulate, TheLongestChainBoundsAllDurations) {
       for (double &step : steps)
         step = length(random);
     };
-    auto sum = [&](const Chain &chain) {
-      double seconds = steps[chain.lastStage];
+    auto sum = [&](const CriticalPath &path) {
+      double seconds = steps[path.lastStage];
       for (size_t i = 0; i < chunks.size(); ++i) {
         double backward = chunks[i].backward + (splitsBackward(schedule) ? 0 : chunks[i].weight);
         seconds +=
-            chain.times[i][0] * chunks[i].forward + chain.times[i][1] * backward + chain.times[i][2] * chunks[i].weight;
+            path.counts[i][0] * chunks[i].forward + path.counts[i][1] * backward + path.counts[i][2] * chunks[i].weight;
       }
       return seconds;
     };
     vary();
-    Chain chain = ordered.longestChain(chunks, steps);
+    CriticalPath path = ordered.criticalPath(chunks, steps);
     double seconds = playedStepSeconds(ordered, chunks, steps);
-    EXPECT_NEAR(chain.seconds, seconds, 1e-12 * seconds);
-    EXPECT_NEAR(sum(chain), seconds, 1e-9 * seconds);
+    EXPECT_NEAR(path.seconds, seconds, 1e-12 * seconds);
+    EXPECT_NEAR(sum(path), seconds, 1e-9 * seconds);
     vary();
-    EXPECT_LE(sum(chain), playedStepSeconds(ordered, chunks, steps) * (1 + 1e-12));
+    EXPECT_LE(sum(path), playedStepSeconds(ordered, chunks, steps) * (1 + 1e-12));
     ++compared;
   }
   EXPECT_GT(compared, 500);

@@ -1,5 +1,6 @@
 // Two plans side by side, and what makes a wish impossible.
 #include "planner/answer/explain.h"
+#include "planner/answer/why_not.h"
 #include "planner/answer/what_if.h"
 #include "test/planner/shapes.h"
 

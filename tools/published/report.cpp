@@ -1,12 +1,11 @@
 // Errors are |predicted / measured - 1|.
 #include "tools/published/report.h"
 
+#include "planner/answer/format.h"
 #include "planner/search.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 #include <numeric>
 #include <random>
 
@@ -112,18 +111,6 @@ RankedGroup rankGroup(const std::string &name, const Group &group, double noise)
   if (noise > 0)
     rankDraws(group, noise, result);
   return result;
-}
-
-std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
-std::string format(const char *pattern, ...) {
-  va_list arguments, again;
-  va_start(arguments, pattern);
-  va_copy(again, arguments);
-  std::string text(static_cast<size_t>(std::vsnprintf(nullptr, 0, pattern, arguments)), '\0');
-  std::vsnprintf(text.data(), text.size() + 1, pattern, again);
-  va_end(again);
-  va_end(arguments);
-  return text;
 }
 
 // Says in `reason` why nothing is found.

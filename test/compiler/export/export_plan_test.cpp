@@ -2,6 +2,7 @@
 #include "compiler/export/export_plan.h"
 
 #include "planner/answer/explain.h"
+#include "planner/model/schedule.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>

@@ -128,7 +128,7 @@ std::string compareLines(const planner::ScheduleTable &table, const std::vector<
   int stages = static_cast<int>(lists.size());
   using Line = std::tuple<bool, int, int>; // cotangents, from, to
   std::map<Line, std::vector<Moved>> sent, received;
-  auto stageOf = [&](int chunk) { return planner::stageOfChunk(chunk, stages, table.chunksPerStage, table.vShape); };
+  auto stageOf = [&](int chunk) { return planner::stageOfChunk(chunk, stages, table.vShape); };
   for (int stage = 0; stage < stages; ++stage)
     for (const StageItem &item : lists[stage].items)
       for (const StageFlight &flight : item.flights)

@@ -1,0 +1,10 @@
+// printf into a string.
+#pragma once
+
+#include <string>
+
+namespace espalier::planner {
+
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+
+} // namespace espalier::planner
