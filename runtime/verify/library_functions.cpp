@@ -57,7 +57,7 @@ OperandRule stored(OperandRule rule, pb::Store store) {
 std::vector<OperandRule> matmul(const pb::LibraryCall &call, Sizes &size) {
   // c = gelu(a b + bias): linear only without an epilogue, as a bias would be added once by each rank with a term.
   bool isLinear = call.epilogue() == pb::LibraryCall::NONE;
-  bool hasBias = call.epilogue() == pb::LibraryCall::BIAS || call.epilogue() == pb::LibraryCall::BIAS_GELU_TANH;
+  bool hasBias = call.epilogue() == pb::LibraryCall::BIAS || call.epilogue() == pb::LibraryCall::BIAS_GELU;
   int64_t m = size[0], n = size[1], k = size[2], batch = size[3];
   std::vector<OperandRule> rules = {reads(size.product({batch, m, k}), Types::Float, isLinear ? 1 : 0),
                                     reads(size.product({batch, k, n}), Types::Float, isLinear ? 2 : 0)};

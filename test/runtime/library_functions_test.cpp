@@ -119,11 +119,11 @@ TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
 // A term of a sum must not pass what is no sum, and a bias would be added by each rank that has a term.
 TEST(LibraryFunctions, EpiloguesAreNotLinear) {
   Call call = callOf(cases[0]);
-  call.set_epilogue(Call::BIAS_GELU_TANH);
+  call.set_epilogue(Call::BIAS_GELU);
   ASSERT_EQ(operandsOf(call)->size(), 4U);
   EXPECT_EQ((*operandsOf(call))[3].elements, 4);
   EXPECT_EQ((*operandsOf(call))[0].linear, 0U);
-  call.set_epilogue(Call::GELU_TANH);
+  call.set_epilogue(Call::GELU_GRADIENT);
   EXPECT_EQ(operandsOf(call)->size(), 3U);
 }
 

@@ -365,7 +365,7 @@ TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
   };
   const std::string begin = "sample, instruction 0: library call MATMUL: ";
   EXPECT_EQ(withBias(20, [](pb::LibraryCall &) {}), begin + "buffer 3 has 20 bytes, needs 24");
-  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_TANH); }),
+  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_GRADIENT); }),
             begin + "has an epilogue, which this target has not");
   EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_store(pb::ADD); }),
             begin + "has a bias, which wants k above 0, one matrix and a result that is overwritten");
