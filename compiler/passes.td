@@ -91,6 +91,15 @@ def LayOutRegions : Pass<"lay-out-regions", "::mlir::ModuleOp"> {
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }
 
+def FoldEpilogues : Pass<"fold-epilogues", "::mlir::ModuleOp"> {
+  let summary = "Lets matrix products do what follows them and costs nothing there";
+  let description = [{
+    A contraction with the bias that is added to it, and for GPUs with another addition, gelu, the derivative of gelu or the
+    sum over rows that is the gradient of a bias, becomes an exec.product. What a kernel would have at hand anyway stays.
+  }];
+  let dependentDialects = ["::espalier::exec::ExecDialect"];
+}
+
 def FuseKernels : Pass<"fuse-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups element-wise ops and reductions into exec.fused, one per kernel";
   let description = [{

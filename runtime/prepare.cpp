@@ -231,7 +231,8 @@ RankProgram Preparation::make(Device &device) {
 } // namespace
 
 uint32_t bucketOf(const pb::Plan &plan, const pb::LibraryCall &call) {
-  uint32_t value = call.buffers(call.buffers_size() - 1).value();
+  int result = call.function() == pb::LibraryCall::MATMUL ? 2 : call.buffers_size() - 1;
+  uint32_t value = call.buffers(result).value();
   uint32_t whole = plan.values(value).whole();
   uint32_t gradient = whole > 0 ? whole - 1 : value;
   for (int number = 0; number < plan.buckets_size(); ++number) {

@@ -63,10 +63,10 @@ double timeOnce(Queue &queue, double seconds, const std::function<void()> &work)
 /// Operands one after the other.
 struct Places {
   explicit Places(const MatmulShape &shape)
-      : b(roundUp(shape.bytesOfA())), c(b + roundUp(shape.bytesOfB())), bias(c + roundUp(shape.bytesOfC())),
-        end(bias + roundUp(shape.bytesOfBias())) {}
+      : b(roundUp(shape.bytesOfA())), c(b + roundUp(shape.bytesOfB())), row(c + roundUp(shape.bytesOfC())),
+        matrix(row + roundUp(shape.bytesOfRow())), end(matrix + roundUp(shape.bytesOfMatrix())) {}
   static uint64_t roundUp(int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; }
-  const uint64_t b, c, bias, end;
+  const uint64_t b, c, row, matrix, end;
 };
 
 /// The distinct products of plans by productName(), for operands that lie well.
@@ -88,7 +88,7 @@ Products productsOf(std::span<const rt::pb::Plan> plans) {
                           .a = typeOf(0), .b = typeOf(1), .c = typeOf(2)};
         shape.transposeA = call.transpose_a();
         shape.transposeB = call.transpose_b();
-        shape.hasBias = call.epilogue() == LibraryCall::BIAS;
+        shape.epilogue = static_cast<Epilogue>(call.epilogue());
         products.emplace(productName(plan, call), shape);
       }
   return products;
@@ -107,7 +107,8 @@ public:
     Places places(shape);
     return timeOnce(queue, least, [&] {
       matmuls.run(queue, product,
-                  {memory.at(0), memory.at(places.b), memory.at(places.c), memory.at(places.bias)},
+                  {memory.at(0), memory.at(places.b), memory.at(places.c), memory.at(places.row),
+                   memory.at(places.matrix)},
                   /*accumulates=*/false, memory.workspace());
     });
   }

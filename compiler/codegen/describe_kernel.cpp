@@ -160,7 +160,8 @@ void describeAttention(exec::KernelOp op, Description &kernel) {
   if (!isForward) {
     kernel.read(pb::F32, rows); // lse
     kernel.read(type, queries).set_linear(1); // dout
-    kernel.read(pb::F32, rows); // delta
+    bool ofQueries = op.getShape() == "attention_query_gradient";
+    kernel.read(ofQueries ? type : pb::F32, ofQueries ? queries : rows); // out, or delta
   }
   kernel.read(pb::I32, {}).set_slot(rt::Step + 1);
   kernel.message.set_space(1);
@@ -174,16 +175,11 @@ void describeAttention(exec::KernelOp op, Description &kernel) {
     kernel.write(pb::F32, rows);
   } else if (op.getShape() == "attention_query_gradient") {
     kernel.write(type, queries).set_linear(1);
+    kernel.write(pb::F32, rows); // delta
   } else {
     for (int i = 0; i < 2; ++i)
       kernel.sum(type, keys).set_linear(1);
   }
-}
-
-void describeAttentionDelta(exec::KernelOp op, Description &kernel) {
-  for (int i = 0; i < 2; ++i)
-    kernel.read(dataType(cuda::typeParameter(op, "type")), {extent, scalar(0)});
-  kernel.write(pb::F32, {extent});
 }
 
 /// A cache is kept but for the rows that are written: as a whole it is the same value afterwards.
@@ -316,7 +312,6 @@ using Describe = void (*)(exec::KernelOp, Description &);
 
 Describe describerOf(StringRef shape) {
   static const llvm::StringMap<Describe> describers = {{"attention_forward", describeAttention},
-                                                       {"attention_delta", describeAttentionDelta},
                                                        {"attention_key_gradient", describeAttention},
                                                        {"attention_query_gradient", describeAttention},
                                                        {"keep_rows", describeCache},

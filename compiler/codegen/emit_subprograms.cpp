@@ -42,6 +42,11 @@ static_assert(isSame(exec::Function::Matmul, Function::MATMUL) &&
               isSame(exec::Function::TakeRow, Function::TAKE_ROW) && isSame(exec::Function::Route, Function::ROUTE) &&
               isSame(exec::Function::Dispatch, Function::DISPATCH) &&
               isSame(exec::Function::Combine, Function::COMBINE));
+static_assert(isSame(exec::Epilogue::None, Function::NONE) && isSame(exec::Epilogue::Bias, Function::BIAS) &&
+              isSame(exec::Epilogue::GeluGradient, Function::GELU_GRADIENT) &&
+              isSame(exec::Epilogue::BiasGelu, Function::BIAS_GELU) &&
+              isSame(exec::Epilogue::BiasGradient, Function::BIAS_GRADIENT) &&
+              isSame(exec::Epilogue::Add, Function::ADD) && isSame(exec::Epilogue::BiasAdd, Function::BIAS_ADD));
 static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
               isSame(exec::TransferKind::AllGather, pb::Transfer::ALL_GATHER) &&
               isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&
@@ -207,8 +212,8 @@ void Emitter::emitCall(exec::CallOp call, pb::LibraryCall &message) {
   message.set_transpose_b(call.getTransposeB());
   message.set_store(call.getAlwaysAdds() ? pb::ADD : call.getAccumulate() ? pb::ADD_UNLESS_FIRST : pb::OVERWRITE);
   message.set_causal(call.getCausal());
-  if (message.function() == pb::LibraryCall::MATMUL && message.buffers_size() == 4)
-    message.set_epilogue(pb::LibraryCall::BIAS);
+  if (std::optional<StringRef> epilogue = call.getEpilogue())
+    message.set_epilogue(numberOf<pb::LibraryCall::Epilogue>(exec::symbolizeEpilogue(*epilogue)));
 }
 
 uint32_t Emitter::emitStart(exec::StartOp start) {
@@ -385,6 +390,8 @@ LogicalResult Emitter::emitObjects() {
 void addFusionPasses(OpPassManager &passes) {
   // Derivatives repeat subexpressions of the forward part; a group should see each once.
   passes.addPass(createCSEPass());
+  // Before groups take in what a product does for nothing.
+  passes.addPass(createFoldEpilogues());
   passes.addPass(createFuseKernels());
   // Groups are what moves; once buffers are shared, their reuse would forbid it.
   passes.addPass(createOverlapCommunication());

@@ -21,6 +21,8 @@ bool isAccumulatedByProducer(Operation *op) {
     return false;
   if (isa<model::SquaredNormOp>(producer))
     return accumulate.getAlways();
+  if (auto product = dyn_cast<exec::ProductOp>(producer))
+    return product.getEpilogue() == "bias_gradient";
   return isa<model::ContractOp, model::EmbedGradOp>(producer) || reducesLeading(producer);
 }
 

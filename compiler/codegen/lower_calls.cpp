@@ -1,5 +1,5 @@
-// Ops that are library calls: sizes, scalars and flags as plan.proto says. Matrix products collapse named dimensions
-// to batch, m, n and k.
+// Ops that are library calls: sizes, scalars and flags as plan.proto says.
+#include "compiler/codegen/matrix_product.h"
 #include "compiler/codegen/program_builder.h"
 
 #include "dialects/dist/dialect.h"
@@ -11,60 +11,11 @@ namespace espalier::codegen {
 
 namespace {
 
-using Names = SmallVector<StringAttr>;
-
 int64_t sizeOf(Type type, ArrayRef<StringAttr> names) {
   int64_t product = 1;
   for (StringAttr name : names)
     product *= cast<RankedTensorType>(type).getDimSize(dimIndex(type, name));
   return product;
-}
-
-bool isConcatenation(ArrayRef<StringAttr> whole, std::initializer_list<ArrayRef<StringAttr>> parts) {
-  Names joined;
-  for (ArrayRef<StringAttr> part : parts)
-    llvm::append_range(joined, part);
-  return whole == ArrayRef(joined);
-}
-
-/// Names of `from`, in its order, for which `keep` holds.
-Names namesWhere(Type from, function_ref<bool(StringAttr)> keep) {
-  Names names;
-  for (StringAttr name : dimNames(from))
-    if (keep(name))
-      names.push_back(name);
-  return names;
-}
-
-/// c = a b with dimensions in groups; `a` gives the rows of c.
-struct Product {
-  Value a, b;
-  Names batch, m, n, k;
-  bool transposeA = false, transposeB = false;
-
-  /// Whether both operands lie as [batch, m, k] or [batch, k, m] and [batch, k, n] or [batch, n, k].
-  bool orient() {
-    ArrayRef<StringAttr> inA = dimNames(a.getType()), inB = dimNames(b.getType());
-    transposeA = !isConcatenation(inA, {batch, m, k});
-    transposeB = !isConcatenation(inB, {batch, k, n});
-    return (!transposeA || isConcatenation(inA, {batch, k, m})) && (!transposeB || isConcatenation(inB, {batch, n, k}));
-  }
-};
-
-/// The dimensions of a product, with the operand first that gives the rows of the result.
-std::optional<Product> collapse(model::ContractOp op) {
-  Type result = op.getType();
-  auto has = [](Value value, StringAttr name) { return dimIndex(value.getType(), name) >= 0; };
-  for (auto [a, b] : {std::pair<Value, Value>(op.getA(), op.getB()), std::pair<Value, Value>(op.getB(), op.getA())}) {
-    Product product{a, b, {}, {}, {}, {}};
-    product.batch = namesWhere(result, [&](StringAttr name) { return has(a, name) && has(b, name); });
-    product.m = namesWhere(result, [&](StringAttr name) { return has(a, name) && !has(b, name); });
-    product.n = namesWhere(result, [&](StringAttr name) { return !has(a, name) && has(b, name); });
-    product.k = namesWhere(a.getType(), [&](StringAttr name) { return dimIndex(result, name) < 0; });
-    if (isConcatenation(dimNames(result), {product.batch, product.m, product.n}) && product.orient())
-      return product;
-  }
-  return std::nullopt;
 }
 
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
@@ -169,52 +120,55 @@ void ProgramBuilder::updateScalars(double maxGradNorm) {
   emit(call);
 }
 
-/// The kernel that does nothing but add a bias along `columns` to the product, where the bias is there before it; null
-/// for none. The product adds it on the way and rounds once.
-exec::FusedOp ProgramBuilder::biasOf(model::ContractOp op, ArrayRef<StringAttr> columns) {
-  auto fused = op.getResult().hasOneUse() ? dyn_cast<exec::FusedOp>(*op.getResult().user_begin()) : exec::FusedOp();
-  if (!fused || fused.getInputs().size() != 2 || fused.getNumResults() != 1)
-    return {};
-  Block &body = fused.getBody().front();
-  auto add = dyn_cast<model::AddOp>(body.front());
-  if (!add || add->getNextNode() != body.getTerminator() || add.getA() == add.getB())
-    return {};
-  unsigned product = fused.getInputs()[0] == op.getResult() ? 0 : 1;
-  Value bias = fused.getInputs()[1 - product];
-  bool isWhole = fused.getResult(0).getType() == op.getType() && dimNames(bias.getType()) == columns &&
-                 elementOf(bias) == elementOf(op.getResult());
-  bool isBefore = !bias.getDefiningOp() || bias.getDefiningOp()->isBeforeInBlock(op);
-  return isWhole && isBefore ? fused : exec::FusedOp();
-}
-
 LogicalResult ProgramBuilder::lowerContract(Operation *op) {
-  auto contract = cast<model::ContractOp>(op);
-  std::optional<Product> product = collapse(contract);
+  std::optional<MatrixProduct> product = collapse(op);
   if (!product)
     return op->emitOpError("is no matrix product of dense rows: the dimensions of ")
-           << contract.getA().getType() << " and " << contract.getB().getType() << " do not stand in the order of "
-           << contract.getType() << "; order them as [batch, rows, contracted]";
+           << op->getOperand(0).getType() << " and " << op->getOperand(1).getType() << " do not stand in the order of "
+           << op->getResult(0).getType() << "; order them as [batch, rows, contracted]";
   Call call;
   call.function = "matmul";
   call.add(place(product->a), elementOf(product->a));
   call.add(place(product->b), elementOf(product->b));
-  exec::FusedOp fused = product->batch.empty() ? biasOf(contract, product->n) : exec::FusedOp();
-  if (fused) {
-    Value bias = fused.getInputs()[fused.getInputs()[0] == contract.getResult() ? 1 : 0];
-    call.add(place(fused.getResult(0)), elementOf(contract.getResult()));
-    call.add(place(bias), elementOf(bias));
-    epilogues.insert(fused);
-  } else {
-    call.add(destination(contract.getResult(), call.flags), elementOf(contract.getResult()));
-  }
+  call.add(destination(op->getResult(0), call.flags), elementOf(op->getResult(0)));
   call.sizes = {sizeOf(product->a.getType(), product->m), sizeOf(product->b.getType(), product->n),
                 sizeOf(product->a.getType(), product->k), sizeOf(product->a.getType(), product->batch)};
   if (product->transposeA)
     call.flags.set("transpose_a", builder.getUnitAttr());
   if (product->transposeB)
     call.flags.set("transpose_b", builder.getUnitAttr());
+  if (auto folded = dyn_cast<exec::ProductOp>(op)) {
+    lowerEpilogue(folded, call);
+    return success();
+  }
   emit(call);
   return success();
+}
+
+/// What the library does beside the product. It overwrites sums: gradients, which nothing in the program reads, take them
+/// at its end.
+void ProgramBuilder::lowerEpilogue(exec::ProductOp op, Call &call) {
+  call.flags.set("epilogue", op.getEpilogueAttr());
+  for (Value other : op.getOthers())
+    call.add(place(other), elementOf(other));
+  Value extra = op.getExtra();
+  call.outputs = extra ? 2 : 1;
+  auto sum = extra && extra.hasOneUse() ? dyn_cast<model::AccumulateOp>(*extra.user_begin()) : model::AccumulateOp();
+  if (!sum) {
+    if (extra)
+      call.add(place(extra), elementOf(extra));
+    return emit(call);
+  }
+  auto type = cast<RankedTensorType>(extra.getType());
+  exec::BufferAttr once = newParts(partialSums(type, 1), type, 1, shapes.of(extra));
+  call.add(once, elementOf(extra));
+  emit(call);
+  std::vector<Call> sums;
+  bool isLast = llvm::all_of(sum->getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); });
+  addSum(isLast ? lastSums : sums, once, extra, {1, type.getNumElements()});
+  lastSum = isLast ? position : lastSum;
+  for (const Call &addition : sums)
+    emit(addition);
 }
 
 LogicalResult ProgramBuilder::lowerAttention(Operation *op) {

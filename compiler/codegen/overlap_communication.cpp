@@ -58,7 +58,7 @@ void hoistCollectives(Block &block) {
 
 /// Products and sums over rows that are only added to accumulators of the function.
 bool isWeightGradient(Operation &op) {
-  return isa<model::ContractOp, exec::FusedOp>(op) && llvm::all_of(op.getUsers(), [](Operation *user) {
+  return isa<model::ContractOp, exec::ProductOp, exec::FusedOp>(op) && llvm::all_of(op.getUsers(), [](Operation *user) {
            auto accumulate = dyn_cast<model::AccumulateOp>(user);
            return accumulate && isa<BlockArgument>(accumulate.getAccumulator());
          });

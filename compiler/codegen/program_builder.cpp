@@ -49,16 +49,6 @@ bool isUpdated(StringRef role) {
          role == "cache";
 }
 
-/// [parts, columns]: what each block of rows adds to the sums in `result`, in f32.
-Type partialSums(Type result, int64_t parts) {
-  MLIRContext *context = result.getContext();
-  SmallVector<int64_t> shape = {parts};
-  SmallVector<StringAttr> names = {StringAttr::get(context, partDim)};
-  llvm::append_range(shape, cast<RankedTensorType>(result).getShape());
-  llvm::append_range(names, dimNames(result));
-  return namedTensor(shape, names, Float32Type::get(context));
-}
-
 /// Last pass over a row in which `argument` is read at a column.
 int lastRead(const KernelShape &shape, Value argument) {
   auto yielded = shape.body->getTerminator()->getOperands();
@@ -83,6 +73,15 @@ int lastRead(const KernelShape &shape, Value argument) {
 }
 
 } // namespace
+
+Type partialSums(Type result, int64_t parts) {
+  MLIRContext *context = result.getContext();
+  SmallVector<int64_t> shape = {parts};
+  SmallVector<StringAttr> names = {StringAttr::get(context, partDim)};
+  llvm::append_range(shape, cast<RankedTensorType>(result).getShape());
+  llvm::append_range(names, dimNames(result));
+  return namedTensor(shape, names, Float32Type::get(context));
+}
 
 bool mayShare(const KernelShape &shape, unsigned output, unsigned input) {
   const Access &to = shape.outputs[output], &from = shape.operands[input];
@@ -376,34 +375,36 @@ void ProgramBuilder::emit(exec::KernelOp kernel, const Launch &launch) {
       launch.inPlace.empty() ? nullptr : builder.getDenseI64ArrayAttr(launch.inPlace)));
 }
 
+void ProgramBuilder::addSum(std::vector<Call> &calls, exec::BufferAttr parts, Value result, ArrayRef<int64_t> sizes) {
+  Call call;
+  call.function = "reduce_parts";
+  call.outputs = 0;
+  call.sizes.assign(sizes.begin(), sizes.end());
+  exec::BufferAttr target = destination(result, call.flags);
+  auto alike = llvm::find_if(calls, [&](const Call &other) {
+    return isCuda && other.flags == call.flags && other.sizes == call.sizes &&
+           other.buffers.back().getBucket() == target.getBucket();
+  });
+  if (alike == calls.end())
+    alike = calls.insert(alike, std::move(call));
+  alike->buffers.insert(alike->buffers.begin() + alike->outputs, parts);
+  alike->buffers.push_back(target);
+  alike->elements.append(2, builder.getF32Type());
+  ++alike->outputs;
+}
+
 /// The second phase: partial rows are added up for each of the results `sums`, on GPUs by one launch for those that are
 /// stored alike.
 void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<unsigned> sums, ArrayRef<exec::BufferAttr> outputs,
                               int64_t blocks, int64_t columns) {
   std::vector<Call> calls;
-  for (unsigned sum : sums) {
-    Call call;
-    call.function = "reduce_parts";
-    call.outputs = 0;
-    call.sizes = {blocks, columns};
-    exec::BufferAttr target = destination(op.getResult(sum), call.flags);
-    bool isAlike = isCuda && !calls.empty() && calls.back().flags == call.flags &&
-                   calls.back().buffers.back().getBucket() == target.getBucket();
-    if (!isAlike)
-      calls.push_back(std::move(call));
-    Call &joined = calls.back();
-    joined.buffers.insert(joined.buffers.begin() + joined.outputs, outputs[sum]);
-    joined.buffers.push_back(target);
-    joined.elements.append(2, builder.getF32Type());
-    ++joined.outputs;
-  }
+  for (unsigned sum : sums)
+    addSum(calls, outputs[sum], op.getResult(sum), {blocks, columns});
   for (const Call &call : calls)
     emit(call);
 }
 
 LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
-  if (epilogues.contains(op))
-    return success();
   auto analyzed = analyzeKernel(op.getBody().front(), op.getShape(), op.getSplit());
   if (failed(analyzed))
     return op.emitOpError("is not a kernel of shape ") << op.getShape();
@@ -470,7 +471,7 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
   if (isa<model::AccumulateOp>(op)) // done by the producer, see destination
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<model::ContractOp>([&](auto) { return lowerContract(op); })
+      .Case<model::ContractOp, exec::ProductOp>([&](auto) { return lowerContract(op); })
       .Case<model::AttentionOp, model::AttentionGradOp>([&](auto) { return lowerAttention(op); })
       .Case<model::EmbedOp, model::EmbedGradOp>([&](auto) { return lowerEmbed(op); })
       .Case<model::AttendCacheOp>([&](auto) { return lowerAttendCache(op); })
@@ -497,15 +498,22 @@ LogicalResult ProgramBuilder::build() {
   auto program = builder.create<exec::ProgramOp>(function.getSymName(), nullptr, nullptr);
   Block &instructions = program.getBody().emplaceBlock();
   builder.setInsertionPointToStart(&instructions);
-  for (auto [position, op] : llvm::enumerate(function.getBody().front().without_terminator())) {
-    builder.setLoc(op.getLoc());
-    Operation *before = instructions.empty() ? nullptr : &instructions.back();
-    if (failed(lowerOp(&op)))
-      return failure();
+  Operation *before = nullptr; // the last instruction of the ops before
+  auto takeNote = [&](int source) {
     Operation *made = before ? before->getNextNode() : instructions.empty() ? nullptr : &instructions.front();
     for (; sources && made; made = made->getNextNode())
-      sources->try_emplace(made, position);
+      sources->try_emplace(made, source);
+    before = instructions.empty() ? nullptr : &instructions.back();
+  };
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    builder.setLoc(op.getLoc());
+    if (failed(lowerOp(&op)))
+      return failure();
+    takeNote(position++);
   }
+  for (const Call &call : lastSums)
+    emit(call);
+  takeNote(lastSum);
   builder.setLoc(function.getBody().front().getTerminator()->getLoc());
   for (auto &[value, target] : copies) {
     int64_t bytes = tensorBytes(value.getType());

@@ -10,7 +10,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "llvm/ADT/SmallPtrSet.h"
 
 #include <map>
 
@@ -44,6 +43,9 @@ public:
 private:
   std::map<std::string, std::pair<int64_t, std::map<std::string, int64_t>>> regions;
 };
+
+/// [parts, columns]: what each block of rows adds to the sums in `result`, in f32.
+mlir::Type partialSums(mlir::Type result, int64_t parts);
 
 /// Bytes of a tensor.
 int64_t tensorBytes(mlir::Type type);
@@ -110,6 +112,8 @@ private:
                                             mlir::Location loc);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerFused(exec::FusedOp op);
+  /// Adds `parts` (as many as `sizes` says) to a result: by a call of its own, or on GPUs by one of `calls` that is alike.
+  void addSum(std::vector<Call> &calls, exec::BufferAttr parts, mlir::Value result, llvm::ArrayRef<int64_t> sizes);
   void sumParts(exec::FusedOp op, llvm::ArrayRef<unsigned> sums, llvm::ArrayRef<exec::BufferAttr> outputs,
                 int64_t blocks, int64_t columns);
   /// Where a result goes, and how: an accumulation that only follows is done by the producer.
@@ -126,7 +130,7 @@ private:
 
   // lower_calls.cpp: library calls.
   mlir::LogicalResult lowerContract(mlir::Operation *op);
-  exec::FusedOp biasOf(model::ContractOp op, llvm::ArrayRef<mlir::StringAttr> columns);
+  void lowerEpilogue(exec::ProductOp op, Call &call);
   mlir::LogicalResult lowerAttention(mlir::Operation *op);
   mlir::LogicalResult lowerAttendCache(mlir::Operation *op);
   mlir::LogicalResult lowerTakeRow(mlir::Operation *op);
@@ -175,7 +179,9 @@ private:
   };
   llvm::SmallVector<Unpack> unpacks;
   llvm::SmallVector<mlir::Type> bufferTypes; ///< of virtual buffers, by number
-  llvm::SmallPtrSet<mlir::Operation *, 8> epilogues; ///< kernels that the products before them do
+  std::vector<Call> lastSums;                ///< to gradients of biases that products leave, at the end of the program
+  int lastSum = 0;                           ///< the place of the last product that did
+  int position = 0;                          ///< of the op at hand
   int64_t collectives = 0;
 };
 

@@ -104,6 +104,13 @@ int64_t ValueShapes::splitOf(Operation *op, StringAttr name, int64_t size) const
   return known == seen.end() ? nominalSplit(name, size) : known->second;
 }
 
+/// What a result is made of: the gradient of a bias, beside that of weights, of the second operand alone.
+static ValueRange madeOf(Operation *op, Value result) {
+  auto product = dyn_cast<exec::ProductOp>(op);
+  bool isBiasGradient = product && product.getEpilogue() == "bias_gradient" && result == product.getExtra();
+  return isBiasGradient ? op->getOperands().slice(1, 1) : ValueRange(op->getOperands());
+}
+
 /// Axes over which parts of operands lie, and not those of a result.
 int64_t ValueShapes::lostAxes(Operation *op, Value result) const {
   auto axesOf = [&](Value value) {
@@ -113,7 +120,7 @@ int64_t ValueShapes::lostAxes(Operation *op, Value result) const {
     return axes;
   };
   int64_t axes = 0;
-  for (Value operand : op->getOperands())
+  for (Value operand : madeOf(op, result))
     axes |= axesOf(operand);
   return axes & ~axesOf(result);
 }
@@ -170,7 +177,7 @@ void ValueShapes::follow(Block &block) {
         axes.push_back(splitOf(&op, name, size));
       setSplits(result, std::move(axes));
       int64_t terms = lostAxes(&op, result);
-      for (Value operand : op.getOperands())
+      for (Value operand : madeOf(&op, result))
         terms |= partial.lookup(operand);
       partial[result] = terms;
     }

@@ -227,12 +227,8 @@ FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Va
     Value erf = unary<model::ErfOp>(times(x, std::sqrt(0.5)));
     return binary<model::MulOp>(times(x, 0.5), binary<model::AddOp>(erf, constant(1)), compute());
   }
-  if (kind == "gelu_tanh") { // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-    Value square = binary<model::MulOp>(x, x);
-    Value cubic = binary<model::AddOp>(times(square, 0.044715), constant(1));
-    Value tanh = unary<model::TanhOp>(times(binary<model::MulOp>(x, cubic), std::sqrt(2 / M_PI)));
-    return binary<model::MulOp>(times(x, 0.5), binary<model::AddOp>(tanh, constant(1)), compute());
-  }
+  if (kind == "gelu_tanh")
+    return unary<model::GeluOp>(x, compute());
   return emitError(loc) << "unknown activation '" << kind << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu";
 }
 

@@ -377,10 +377,13 @@ std::string productName(const rt::pb::Plan &plan, const rt::pb::LibraryCall &cal
   };
   int64_t m = call.sizes(0), n = call.sizes(1), k = call.sizes(2), batch = call.sizes(3);
   const rt::pb::Value &result = plan.values(static_cast<int>(call.buffers(2).value()));
+  using Call = rt::pb::LibraryCall;
+  std::string epilogue = call.epilogue() == Call::NONE ? "" : ", " + Call::Epilogue_Name(call.epilogue());
+  std::ranges::transform(epilogue, epilogue.begin(), [](char letter) { return std::tolower(letter); });
   return fmt::format("{}{} by {} to {}{}", batch == 1 ? "" : fmt::format("{} x ", batch),
                      matrix(0, m, k, call.transpose_a()), matrix(1, k, n, call.transpose_b()),
                      rt::pb::DataType_Name(result.type()),
-                     call.epilogue() == rt::pb::LibraryCall::BIAS ? ", bias" : "");
+                     epilogue);
 }
 
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders) {

@@ -50,7 +50,7 @@ public:
 
   EmittedPiece call(exec::CallOp op) {
     EmittedPiece piece{op.getFunction().str(), {}};
-    Attribute result = op.getBuffers()[op.getBuffers().size() - 1];
+    Attribute result = op.getBuffers()[op.getFunction() == "matmul" ? 2 : op.getBuffers().size() - 1];
     bool isCopy = op.getFunction() == "copy"; // which may leave out some of what it reads from
     bool adds = op->hasAttr("accumulate") || op->hasAttr("always_adds");
     for (Attribute buffer : op.getBuffers())

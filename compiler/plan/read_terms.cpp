@@ -53,9 +53,11 @@ bool isCollective(Operation *op) {
   return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp>(op);
 }
 
+bool isProduct(Operation *op) { return isa<model::ContractOp, exec::ProductOp>(op); }
+
 /// Runs as a call of a library or of the runtime, or as a collective: seen one by one, not fused.
 bool isSingle(Operation *op) {
-  return isCollective(op) || isa<model::ContractOp, model::AttentionOp, model::AttentionGradOp>(op);
+  return isCollective(op) || isProduct(op) || isa<model::AttentionOp, model::AttentionGradOp>(op);
 }
 
 /// Moves bytes. A sum into an accumulator that only follows is done by the product before it.
@@ -63,7 +65,7 @@ bool movesBytes(Operation *op) {
   if (isSingle(op) || op->getNumResults() == 0 || op->getNumOperands() == 0)
     return false;
   if (auto accumulate = dyn_cast<model::AccumulateOp>(op))
-    return !isa_and_nonnull<model::ContractOp, model::EmbedGradOp>(accumulate.getX().getDefiningOp());
+    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp>(accumulate.getX().getDefiningOp());
   return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<RankedTensorType>(type); });
 }
 
@@ -160,8 +162,9 @@ private:
     Size bytes;
     if (emitted) {
       for (const EmittedPiece &piece : emitted->of(op))
-        for (const Monomial &part : piece.bytes)
-          add(bytes, part);
+        if (!isProduct(op) || piece.name == "matmul")
+          for (const Monomial &part : piece.bytes)
+            add(bytes, part);
       return bytes;
     }
     for (Value operand : op->getOperands())
@@ -173,21 +176,21 @@ private:
   }
 
   /// m, n: what one operand and the result have; k: what the result lacks; count: what all three have.
-  ComputeTerm productTerm(model::ContractOp op, Phase phase) const {
+  ComputeTerm productTerm(Operation *op, Phase phase) const {
     ComputeTerm term;
     term.kind = ComputeClass::MatMul;
     Monomial m{1, {}}, n{1, {}}, k{1, {}}, count{1, {}};
     auto read = [&](Value operand, Value other, Monomial &alone) {
       auto type = cast<RankedTensorType>(operand.getType());
       for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape())) {
-        bool shared = dimIndex(other.getType(), name) >= 0, kept = dimIndex(op.getResult().getType(), name) >= 0;
+        bool shared = dimIndex(other.getType(), name) >= 0, kept = dimIndex(op->getResult(0).getType(), name) >= 0;
         Monomial &target = !shared ? alone : kept ? count : k;
-        if (!shared || operand == op.getA())
+        if (!shared || operand == op->getOperand(0))
           target = product(target, sizes.dimension(name, size));
       }
     };
-    read(op.getA(), op.getB(), m);
-    read(op.getB(), op.getA(), n);
+    read(op->getOperand(0), op->getOperand(1), m);
+    read(op->getOperand(1), op->getOperand(0), n);
     term.m = {m}, term.n = {n}, term.k = {k}, term.count = {count};
     bool isWeight = llvm::all_of(op->getUsers(), [](Operation *user) { return isa<model::AccumulateOp>(user); });
     term.phase = phase == Phase::Backward && isWeight ? Phase::Weight : phase;
@@ -211,14 +214,14 @@ private:
 
   ComputeTerm singleTerm(Operation *op, Phase phase) const {
     ComputeTerm term;
-    if (auto contract = dyn_cast<model::ContractOp>(op)) {
-      term = productTerm(contract, phase);
+    if (isProduct(op)) {
+      term = productTerm(op, phase);
     } else {
       term.kind = ComputeClass::Attention;
       term.phase = phase;
       term.operations = attentionOperations(op);
     }
-    term.name = op->getName().stripDialect().str();
+    term.name = isProduct(op) ? "contract" : op->getName().stripDialect().str();
     term.bytes = trafficOf(op);
     return term;
   }
@@ -257,9 +260,10 @@ private:
         terms.collectives.push_back(collectiveTerm(&op, phase, positions));
       else if (isSingle(&op))
         terms.compute.push_back(at(singleTerm(&op, phase), positions.lookup(&op)));
-      else if (movesBytes(&op))
+      if (movesBytes(&op) || (emitted && isProduct(&op))) // kernels besides: gradients of biases are added
         for (EmittedPiece &piece : piecesOf(&op))
-          terms.compute.push_back(at(memoryTerm(piece.name, phase, std::move(piece.bytes)), positions.lookup(&op)));
+          if (!isProduct(&op) || piece.name != "matmul")
+            terms.compute.push_back(at(memoryTerm(piece.name, phase, std::move(piece.bytes)), positions.lookup(&op)));
     }
   }
 

@@ -39,6 +39,15 @@ bool isExpensive(Operation *op) {
   return costed && costed.isExpensive();
 }
 
+/// Whether the op adds to what only it reads of a product, or of such a sum: a product may do that on its way to memory.
+bool isSumBehindProduct(Operation *op) {
+  return isa<model::AddOp>(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
+           Operation *producer = operand.getDefiningOp();
+           return producer && operand.hasOneUse() && operand.getType() == op->getResult(0).getType() &&
+                  (isa<model::ContractOp>(producer) || isSumBehindProduct(producer));
+         });
+}
+
 /// Which ops and values of one joint function belong to which phase.
 class Phases {
 public:
@@ -124,7 +133,7 @@ private:
     }
   }
 
-  /// Results of matrix products, attention and sums over rows are dear; the rest is element-wise work that fuses into
+  /// Results of matrix products (with what is added to them), attention and sums over rows are dear; the rest is element-wise work that fuses into
   /// the kernels of backward. Without recompute also those values are kept that a product of backward reads, because
   /// they would have to be written again.
   bool isKept(Value value, Operation *producer) const {
@@ -134,7 +143,7 @@ private:
       return true;
     if (policy == Policy::Full)
       return false;
-    if (isExpensive(producer) || isCollective(producer) ||
+    if (isExpensive(producer) || isSumBehindProduct(producer) || isCollective(producer) ||
         isa<model::ReduceSumOp, model::ReduceMaxOp, model::RopeOp, model::EmbedOp, model::RouteOp, dist::AllToAllOp>(
             producer))
       return true;

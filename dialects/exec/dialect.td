@@ -56,6 +56,12 @@ def Exec_Function : Exec_Enum<"Function", "Kernels of the runtime and of librari
   I32EnumAttrCase<"Route", 14, "route">, I32EnumAttrCase<"Dispatch", 15, "dispatch">,
   I32EnumAttrCase<"Combine", 16, "combine">]>;
 
+def Exec_Epilogue : Exec_Enum<"Epilogue", "What a matrix product does on the way", [
+  I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Bias", 1, "bias">,
+  I32EnumAttrCase<"GeluGradient", 2, "gelu_gradient">, I32EnumAttrCase<"BiasGelu", 3, "bias_gelu">,
+  I32EnumAttrCase<"BiasGradient", 4, "bias_gradient">, I32EnumAttrCase<"Add", 5, "add">,
+  I32EnumAttrCase<"BiasAdd", 6, "bias_add">]>;
+
 def Exec_TransferKind : Exec_Enum<"TransferKind", "Kinds of transfers; an instruction may start the first four", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
   I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,

@@ -88,14 +88,14 @@ void visitBuffers(Operation *instruction, function_ref<void(BufferAttr, bool)> v
   if (auto launch = dyn_cast<LaunchOp>(instruction)) {
     visitList(launch.getBuffers().getValue(), launch.getOutputs());
   } else if (auto call = dyn_cast<CallOp>(instruction)) {
-    // Attention reads the step behind what it writes, a product its bias.
+    // Attention reads the step behind what it writes, a product what its epilogue takes.
     std::optional<Function> function = symbolizeFunction(call.getFunction());
     ArrayRef<Attribute> buffers = call.getBuffers().getValue();
-    bool hasBias = function == Function::Matmul && buffers.size() == 4;
-    bool readsLast = function == Function::AttentionForward || hasBias;
-    visitList(buffers.drop_back(readsLast), call.getOutputs());
-    if (readsLast)
-      visit(cast<BufferAttr>(buffers.back()), false);
+    bool hasEpilogue = function == Function::Matmul && call.getEpilogue();
+    size_t behind = function == Function::AttentionForward ? 1 : hasEpilogue ? buffers.size() - 3 : 0;
+    visitList(buffers.drop_back(behind), hasEpilogue ? 1 : call.getOutputs());
+    if (behind > 0)
+      visitList(buffers.take_back(behind), hasEpilogue ? call.getOutputs() - 1 : 0);
   } else if (auto start = dyn_cast<StartOp>(instruction)) {
     visit(start.getFrom(), false);
     visit(start.getTo(), true);
@@ -138,6 +138,17 @@ LogicalResult FusedOp::verify() {
   return success();
 }
 
+LogicalResult ProductOp::verify() {
+  std::optional<Epilogue> known = symbolizeEpilogue(getEpilogue());
+  if (!known || *known == Epilogue::None) // product_c1
+    return emitOpError("needs an epilogue of plan.proto, got ") << getEpilogue();
+  size_t others = *known == Epilogue::BiasGradient ? 0 : *known == Epilogue::BiasAdd ? 2 : 1;
+  bool hasExtra = *known == Epilogue::BiasGelu || *known == Epilogue::BiasGradient;
+  if (getOthers().size() != others || (getExtra() != nullptr) != hasExtra) // product_c2
+    return emitOpError("needs ") << others + 2 << " operands and " << 1 + hasExtra << " results for " << getEpilogue();
+  return success();
+}
+
 LogicalResult KernelOp::verify() {
   if (!isShape(getShape()) && !getParameters()) // kernel_c1
     return emitOpError("needs shape row, column or flat, or parameters, got ") << getShape();
@@ -162,6 +173,8 @@ LogicalResult CallOp::verify() {
     return emitOpError("needs one type per buffer, got ") << getTypes().size() << " for " << getBuffers().size();
   if (!areBuffers(getBuffers()) || getOutputs() > getBuffers().size()) // call_c3
     return emitOpError("needs buffers, of which the last ") << getOutputs() << " are written";
+  if (getEpilogue() && !symbolizeEpilogue(*getEpilogue())) // call_c4
+    return emitOpError("needs an epilogue of plan.proto, got ") << *getEpilogue();
   return success();
 }
 

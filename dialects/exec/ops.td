@@ -24,6 +24,20 @@ def Exec_FusedOp : Exec_Op<"fused", [Pure, IsolatedFromAbove, SingleBlock]> {
   let hasVerifier = 1;
 }
 
+def Exec_ProductOp : Exec_Op<"product", [Pure]> {
+  let summary = "A matrix product with what the library does on the way";
+  let description = [{
+    The first result is op(a) op(b) under the epilogue, as `model.contract` has it; `others` and the second result are what
+    Epilogue of plan.proto lists behind c. Made by `fold-epilogues`, gone after `lower-to-exec`.
+    - (C1) epilogue is one of plan.proto in lower case, and not none.
+    - (C2) there are as many operands and results as it has.
+  }];
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, Variadic<AnyRankedTensor>:$others, StrAttr:$epilogue);
+  let results = (outs AnyRankedTensor:$c, Optional<AnyRankedTensor>:$extra);
+  let assemblyFormat = "$epilogue $a `,` $b (`,` $others^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 def Exec_KernelOp : Exec_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let summary = "The body of launches that differ only in sizes and run-time numbers";
   let description = [{
@@ -80,14 +94,16 @@ def Exec_CallOp : Exec_Instruction<"call"> {
     - (C1) function is one of plan.proto in lower case.
     - (C2) there is one type per buffer.
     - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads, and
-      that of a matmul before its bias, where it has a fourth buffer.
-    `accumulate` adds to what the last buffer holds unless the RUN says that its bucket is written first, `always_adds`
+      that of a matmul before what its epilogue reads; there a second one is the last.
+    - (C4) epilogue, where there is one, is one of plan.proto in lower case.
+    `accumulate` adds to what the last buffer holds (of a matmul c) unless the RUN says that its bucket is written first, `always_adds`
     adds whatever the RUN says: Store of plan.proto.
   }];
   let arguments = (ins StrAttr:$function, ArrayAttr:$buffers, TypeArrayAttr:$types, I64Attr:$outputs,
                        DenseI64ArrayAttr:$sizes, OptionalAttr<DenseF64ArrayAttr>:$floats,
                        OptionalAttr<ArrayAttr>:$scalars, UnitAttr:$transpose_a, UnitAttr:$transpose_b,
-                       UnitAttr:$accumulate, UnitAttr:$always_adds, UnitAttr:$causal);
+                       UnitAttr:$accumulate, UnitAttr:$always_adds, UnitAttr:$causal,
+                       OptionalAttr<StrAttr>:$epilogue);
 }
 
 def Exec_StartOp : Exec_Instruction<"start"> {

@@ -42,6 +42,7 @@ def Model_LogisticOp : Model_Unary<"logistic", "1 / (1 + exp(-x))">;
 def Model_RsqrtOp : Model_Unary<"rsqrt", "1 / sqrt(x)">;
 def Model_SqrtOp : Model_Unary<"sqrt", "Square root">;
 def Model_StepOp : Model_Unary<"step", "1 where x > 0, else 0; its derivative is taken as 0">;
+def Model_GeluOp : Model_Unary<"gelu", "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))">;
 def Model_ConvertOp : Model_Unary<"convert", "The same number in another storage type">;
 
 def Model_BroadcastOp : Model_Elementwise<"broadcast"> {
@@ -72,6 +73,16 @@ def Model_AddOp : Op<Model_Dialect, "add", [Pure, CostedOpInterface,
 def Model_SubOp : Model_Binary<"sub", "a - b">;
 def Model_MulOp : Model_Binary<"mul", "a * b">;
 def Model_DivOp : Model_Binary<"div", "a / b">;
+
+def Model_GeluGradOp : Op<Model_Dialect, "gelu_grad", [Pure, ShardableOpInterface, CostedOpInterface,
+    DeclareOpInterfaceMethods<ElementwiseOpInterface>]> {
+  let summary = "dy times the derivative of gelu at x";
+  let description = [{ - (C1) each operand's dimensions are a subsequence of the result's, with equal sizes. }];
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$dy `,` $x attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
 
 def Model_SelectOp : Model_Elementwise<"select"> {
   let summary = "a where condition > 0, else b; the part not chosen may be infinite or not a number";

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 #include <cmath>
 
@@ -129,6 +130,44 @@ Value StepOp::emit(OpBuilder &b, Location loc, ValueRange x) {
   return b.create<arith::SelectOp>(loc, isPositive, floatLike(b, loc, x[0], 1), zero);
 }
 void StepOp::differentiate(Gradients &) {}
+
+// gelu: x/2 (1 + t) with t = tanh(s (x + c x^3)) and s = sqrt(2/pi); dy ((1 + t)/2 + x/2 (1 - t^2) s (1 + 3 c x^2))
+static constexpr double geluScale = 0.7978845608028654, geluCube = 0.044715;
+double GeluOp::evaluate(ArrayRef<double> x) {
+  return x[0] / 2 * (1 + std::tanh(geluScale * (x[0] + geluCube * x[0] * x[0] * x[0])));
+}
+/// t, from x and x^2.
+static Value geluTanh(ImplicitLocOpBuilder &b, Value x, Value square) {
+  auto number = [&](double value) { return floatLike(b, b.getLoc(), x, value); };
+  Value cubic = b.create<arith::AddFOp>(b.create<arith::MulFOp>(square, number(geluCube)), number(1));
+  return b.create<math::TanhOp>(b.create<arith::MulFOp>(b.create<arith::MulFOp>(x, cubic), number(geluScale)));
+}
+Value GeluOp::emit(OpBuilder &builder, Location loc, ValueRange x) {
+  ImplicitLocOpBuilder b(loc, builder);
+  Value t = geluTanh(b, x[0], b.create<arith::MulFOp>(x[0], x[0]));
+  Value half = b.create<arith::MulFOp>(x[0], floatLike(b, loc, x[0], 0.5));
+  return b.create<arith::MulFOp>(half, b.create<arith::AddFOp>(t, floatLike(b, loc, x[0], 1)));
+}
+void GeluOp::differentiate(Gradients &g) {
+  g.contribute(0, g.builder.create<GeluGradOp>(g.loc, g.gradientType(0), g.cotangent(), g.operand(0)));
+}
+
+// gelu_grad
+double GeluGradOp::evaluate(ArrayRef<double> x) {
+  double square = x[1] * x[1], t = std::tanh(geluScale * (x[1] + geluCube * square * x[1]));
+  return x[0] * ((1 + t) / 2 + x[1] / 2 * (1 - t * t) * geluScale * (1 + 3 * geluCube * square));
+}
+Value GeluGradOp::emit(OpBuilder &builder, Location loc, ValueRange x) {
+  ImplicitLocOpBuilder b(loc, builder);
+  auto number = [&](double value) { return floatLike(b, loc, x[1], value); };
+  Value square = b.create<arith::MulFOp>(x[1], x[1]), t = geluTanh(b, x[1], square);
+  Value slope = b.create<arith::AddFOp>(b.create<arith::MulFOp>(square, number(1.5 * geluScale * geluCube)),
+                                        number(0.5 * geluScale));
+  slope = b.create<arith::MulFOp>(b.create<arith::MulFOp>(x[1], slope),
+                                  b.create<arith::SubFOp>(number(1), b.create<arith::MulFOp>(t, t)));
+  Value first = b.create<arith::MulFOp>(b.create<arith::AddFOp>(t, number(1)), number(0.5));
+  return b.create<arith::MulFOp>(x[0], b.create<arith::AddFOp>(first, slope));
+}
 
 // convert
 double ConvertOp::evaluate(ArrayRef<double> x) { return x[0]; }

@@ -157,6 +157,7 @@ UNARY(LogisticOp)
 UNARY(RsqrtOp)
 UNARY(SqrtOp)
 UNARY(StepOp)
+UNARY(GeluOp)
 UNARY(ConvertOp)
 #undef UNARY
 
@@ -165,6 +166,7 @@ LogicalResult AddOp::verify() { return verifyElementwise(*this); }
 LogicalResult SubOp::verify() { return verifyElementwise(*this); }
 LogicalResult MulOp::verify() { return verifyElementwise(*this); }
 LogicalResult DivOp::verify() { return verifyElementwise(*this); }
+LogicalResult GeluGradOp::verify() { return verifyElementwise(*this); }
 LogicalResult SelectOp::verify() { return verifyElementwise(*this); }
 LogicalResult ReduceSumOp::verify() { return verifyReduce(*this); }
 LogicalResult ReduceMaxOp::verify() { return verifyReduce(*this); }

@@ -76,11 +76,24 @@ double alignmentEfficiency(double m, double n, double k, double count) {
   return shares[worst];
 }
 
+/// Seconds of the arithmetic at `fullSeconds` for full waves of tiles. Where the tiles of a result fill their waves badly
+/// and k is long, as of gradients of weights, libraries cut k: each part makes all tiles, and sums of f32 are written and
+/// read once more for each.
+static double wavesSeconds(double m, double n, double k, double count, double fullSeconds, const Machine &machine) {
+  constexpr double bad = 0.8, leastDepth = 1024; // of a part: shorter ones are prologue and epilogue
+  constexpr int mostParts = 8;
+  double tiles = tileEfficiency(m, n, count, machine.multiprocessors), least = fullSeconds / tiles;
+  for (int parts = 2; tiles < bad && parts <= mostParts && k / parts >= leastDepth; ++parts) {
+    double sums = 2 * 4 * m * n * count * parts / machine.memoryBytesPerSecond;
+    least = std::min(least, fullSeconds / tileEfficiency(m, n, count * parts, machine.multiprocessors) + sums);
+  }
+  return least;
+}
+
 double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine) {
-  double efficiency = machine.matmulEfficiency;
+  double arithmetic = 2 * m * n * k * count / (machine.peakFlops * machine.matmulEfficiency);
   if (machine.multiprocessors > 0)
-    efficiency *= tileEfficiency(m, n, count, machine.multiprocessors) * alignmentEfficiency(m, n, k, count);
-  double arithmetic = 2 * m * n * k * count / (machine.peakFlops * efficiency);
+    arithmetic = wavesSeconds(m, n, k, count, arithmetic / alignmentEfficiency(m, n, k, count), machine);
   return std::max(arithmetic, bytes / machine.memoryBytesPerSecond) + machine.launchSeconds;
 }
 

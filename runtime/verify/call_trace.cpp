@@ -100,9 +100,12 @@ void CallTrace::addUses(TraceStep &step, const pb::Instruction &instruction) {
   }
 }
 
-void CallTrace::addParameter(Parameters &to, const TraceStep &step, const ValueUse &use) const {
-  const ValueInfo &info = values[use.value];
-  (step.isElementwise ? to.others : to.weights).insert({info.bucket, static_cast<uint64_t>(info.begin / info.width)});
+/// A product reads the bias of its epilogue as numbers.
+void CallTrace::addParameter(Parameters &to, const TraceStep &step, size_t operand) const {
+  const ValueInfo &info = values[step.uses[operand].value];
+  bool isOfEpilogue = operand > 2 && step.instruction->call().function() == pb::LibraryCall::MATMUL &&
+                      step.instruction->has_call();
+  (step.isElementwise || isOfEpilogue ? to.others : to.weights).insert({info.bucket, static_cast<uint64_t>(info.begin / info.width)});
 }
 
 /// What a call finds beside its inputs when it goes backward: no subprogram of it has written that, and the first one
@@ -126,7 +129,7 @@ void CallTrace::followForward(size_t index) {
     if (isFound(step, use))
       cotangents.insert(use);
     if (auto part = values[use.value].part; part == ValueInfo::Stored || part == ValueInfo::Gathered)
-      addParameter(step.before, step, use);
+      addParameter(step.before, step, i);
     else if (isCotangent(use))
       step.isCotangent = true;
     else
@@ -151,7 +154,7 @@ void CallTrace::followBackward(TraceStep &step) {
     if (!step.isWritten[i])
       continue;
     if (values[use.value].part == ValueInfo::Gradient)
-      addParameter(step.behind, step, use);
+      addParameter(step.behind, step, i);
     else
       step.behind.include(behind(use));
   }

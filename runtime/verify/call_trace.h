@@ -79,7 +79,7 @@ private:
   Parameters of(const Map &map, const ValueUse &use) const;
   void include(Map &map, const ValueUse &use, const Parameters &more);
   bool isFound(const TraceStep &step, const ValueUse &use);
-  void addParameter(Parameters &to, const TraceStep &step, const ValueUse &use) const;
+  void addParameter(Parameters &to, const TraceStep &step, size_t operand) const;
 
   const pb::Plan &plan;
   const Values &values;

@@ -45,6 +45,7 @@ private:
   void checkBackward(const Attention &attention);
   void checkRotations();
   void checkRoutes(const TraceStep &step);
+  void checkGelu(const TraceStep &step);
   std::string_view shapeOf(const TraceStep &step) const;
   Parameters before(const Attention &attention, int operand) const {
     return trace.before(attention.step->uses[static_cast<size_t>(operand)]);
@@ -67,8 +68,10 @@ void Derivatives::check() {
   for (const Attention &attention : attentions)
     checkAttention(attention);
   checkRotations();
-  for (const TraceStep &step : trace.steps())
+  for (const TraceStep &step : trace.steps()) {
     checkRoutes(step);
+    checkGelu(step);
+  }
 }
 
 /// What is drawn forward is drawn backward, where the derivative of the same place is made.
@@ -140,7 +143,7 @@ void Derivatives::addLaunch(const TraceStep &step, const pb::Launch &launch) {
   Attention found{.step = &step, .isForward = kernel.shape() == "attention_forward"};
   bool isOfKeys = kernel.shape() == "attention_key_gradient";
   bool isKnown = found.isForward || isOfKeys || kernel.shape() == "attention_query_gradient";
-  if (!isKnown || step.uses.size() < (found.isForward ? 6 : isOfKeys ? 9 : 8))
+  if (!isKnown || step.uses.size() < (found.isForward ? 6 : 9))
     return;
   for (int i = 0; i < std::min(kernel.uses_size(), launch.scalars_size()); ++i)
     if (kernel.uses(i) == pb::Kernel::STREAM)
@@ -148,12 +151,14 @@ void Derivatives::addLaunch(const TraceStep &step, const pb::Launch &launch) {
   if (found.isForward) { // q, k, v, step, out, lse
     found.out = 4;
     found.lse = 5;
-  } else { // q, k, v, lse, dout, delta, step, then what is made
+  } else { // q, k, v, lse, dout, delta (of queries: out), step, then what is made
     found.lse = 3;
     found.cotangent = 4;
     found.gradients[isOfKeys ? 1 : 0] = 7;
     if (isOfKeys)
       found.gradients[2] = 8;
+    else
+      found.out = 5;
   }
   attentions.push_back(found);
 }
@@ -254,6 +259,22 @@ void Derivatives::checkRoutes(const TraceStep &step) {
     if (isCall ? !isOfCall || place != static_cast<int>(i) + 1 : !isOfLaunch)
       add(step, "buffer {} holds no {} of a route", i, i == 0 ? "ids" : "slots");
   }
+}
+
+/// Of a product with gelu backward takes gelu's operand, and the next product its result.
+void Derivatives::checkGelu(const TraceStep &step) {
+  constexpr int operandOfGelu = 4, resultOfGelu = 2; // among the buffers of BIAS_GELU
+  const pb::LibraryCall &call = step.instruction->call();
+  if (!step.instruction->has_call() || call.function() != pb::LibraryCall::MATMUL)
+    return;
+  auto isOf = [&](size_t buffer, int wanted) {
+    auto [writer, place] = trace.writerOf(step.uses[buffer]);
+    return writer && place == wanted && writer->instruction->call().epilogue() == pb::LibraryCall::BIAS_GELU;
+  };
+  if (isOf(0, operandOfGelu) || isOf(1, operandOfGelu))
+    add(step, "multiplies by what is kept for the derivative of gelu");
+  if (call.epilogue() == pb::LibraryCall::GELU_GRADIENT && isOf(3, resultOfGelu))
+    add(step, "takes gelu's result for its operand");
 }
 
 } // namespace

@@ -54,16 +54,26 @@ OperandRule stored(OperandRule rule, pb::Store store) {
   return rule;
 }
 
+/// What is added to terms is terms; a bias would be added once by each rank with a term, and no other epilogue is linear.
 std::vector<OperandRule> matmul(const pb::LibraryCall &call, Sizes &size) {
-  // c = gelu(a b + bias): linear only without an epilogue, as a bias would be added once by each rank with a term.
-  bool isLinear = call.epilogue() == pb::LibraryCall::NONE;
-  bool hasBias = call.epilogue() == pb::LibraryCall::BIAS || call.epilogue() == pb::LibraryCall::BIAS_GELU_TANH;
-  int64_t m = size[0], n = size[1], k = size[2], batch = size[3];
-  std::vector<OperandRule> rules = {reads(size.product({batch, m, k}), Types::Float, isLinear ? 1 : 0),
-                                    reads(size.product({batch, k, n}), Types::Float, isLinear ? 2 : 0)};
-  rules.push_back(stored(sums(size.product({batch, m, n})), call.store()));
-  if (hasBias)
+  using Call = pb::LibraryCall;
+  constexpr uint32_t ofA = 1, ofB = 2, ofAddend = 3;
+  Call::Epilogue epilogue = call.epilogue();
+  bool isLinear = epilogue == Call::NONE || epilogue == Call::BIAS_GRADIENT || epilogue == Call::ADD;
+  int64_t m = size[0], n = size[1], k = size[2], batch = size[3], elements = size.product({batch, m, n});
+  std::vector<OperandRule> rules = {reads(size.product({batch, m, k}), Types::Float, isLinear ? ofA : 0),
+                                    reads(size.product({batch, k, n}), Types::Float, isLinear ? ofB : 0)};
+  rules.push_back(stored(sums(elements), call.store()));
+  if (epilogue == Call::BIAS || epilogue == Call::BIAS_GELU || epilogue == Call::BIAS_ADD)
     rules.push_back(reads(n));
+  if (epilogue == Call::ADD || epilogue == Call::BIAS_ADD || epilogue == Call::GELU_GRADIENT)
+    rules.push_back(reads(elements, Types::Float, epilogue == Call::ADD ? ofAddend : 0));
+  if (epilogue == Call::BIAS_GELU)
+    rules.push_back(sums(elements));
+  if (epilogue == Call::BIAS_GRADIENT) {
+    rules.push_back(sums(n));
+    rules.back().madeOf = 1 << 1;
+  }
   return rules;
 }
 

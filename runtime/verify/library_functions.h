@@ -21,6 +21,7 @@ struct OperandRule {
   uint32_t over = 0;        ///< of what is written: operands whose place it may have, as bits
   uint32_t linear = 0;      ///< as Operand.linear
   bool reduces = false;     ///< as Operand.reduces
+  uint32_t madeOf = 0;      ///< of what is written: the operands it is made of, as bits; 0: all that are read
 };
 
 /// The operands of a call, in the order of its buffers; nothing where its sizes are too few, negative or too large. The

@@ -17,6 +17,7 @@ public:
 
 private:
   std::string matmul();
+  std::string epilogue(const Dims &c, const Dims &n) const;
   std::string attention(bool isForward);
   std::string attendCache();
   std::string embed(bool isForward);
@@ -123,6 +124,19 @@ std::string Product::scalars(const std::vector<pb::Affine> &wanted) const {
   return "";
 }
 
+/// What stands behind c has its dims or those of its columns; sums may be the only part of a gradient's.
+std::string Product::epilogue(const Dims &c, const Dims &n) const {
+  for (int i = 3; i < call.buffers_size(); ++i) {
+    Dims found = of(i);
+    if (!found.empty() && found.front() == Dim{"part", 1})
+      found.erase(found.begin());
+    bool isRow = i == 3 && call.epilogue() != pb::LibraryCall::ADD && call.epilogue() != pb::LibraryCall::GELU_GRADIENT;
+    if (found != (isRow ? n : c))
+      return unlike(2, i);
+  }
+  return "";
+}
+
 /// c = op(a) op(b): batch is what all three have, m and n what c has of one, k what a and b have and c has not.
 std::string Product::matmul() {
   const Dims &a = of(0), &b = of(1), &c = of(2);
@@ -139,8 +153,8 @@ std::string Product::matmul() {
   if (call.transpose_a() == isPlainA || call.transpose_b() == isPlainB)
     return fmt::format("{} and {} are {}transposed and {}transposed in {}", textOf(a), textOf(b),
                        isPlainA ? "not " : "", isPlainB ? "not " : "", textOf(c));
-  if (call.buffers_size() > 3 && of(3) != n)
-    return unlike(2, 3);
+  if (std::string fault = epilogue(c, n); !fault.empty())
+    return fault;
   return sizes({elementsOf(m), elementsOf(n), elementsOf(k), elementsOf(batch)});
 }
 

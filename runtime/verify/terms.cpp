@@ -14,6 +14,7 @@ struct Use {
   pb::Operand::Access access;
   uint32_t linear; ///< as Operand.linear
   bool reduces;    ///< as Operand.reduces
+  uint32_t madeOf; ///< as OperandRule.madeOf
 
   bool isRead() const { return access == pb::Operand::READ || access == pb::Operand::UPDATE; }
 };
@@ -28,7 +29,8 @@ public:
 private:
   std::vector<Use> usesOf(const pb::Instruction &instruction) const;
   void readTerms(const std::vector<Use> &uses, bool isProduct);
-  void checkResult(const Use &use, uint32_t read, bool isProduct);
+  void checkResult(const Use &use, const std::vector<Use> &uses, bool isProduct);
+  void checkEpilogue(const pb::LibraryCall &call);
   uint32_t axesOf(const pb::Buffer &buffer) const;
   const pb::Value &valueOf(const pb::Buffer &buffer) const { return plan.values(static_cast<int>(buffer.value())); }
   uint32_t partialOf(const pb::Buffer &buffer) const { return mesh.divided(valueOf(buffer).partial()) & ~uint32_t(PP); }
@@ -40,8 +42,7 @@ private:
   const Mesh &mesh;
   Shapes shapes;
   PlanErrors &errors;
-  std::string name;                   ///< of the instruction at hand
-  std::map<uint32_t, uint32_t> terms; ///< its operands': axes by number of Operand.linear
+  std::string name; ///< of the instruction at hand
 };
 
 /// Axes over which a value lies in parts.
@@ -58,12 +59,13 @@ std::vector<Use> Terms::usesOf(const pb::Instruction &instruction) const {
     const pb::Kernel &kernel = plan.kernels(static_cast<int>(instruction.launch().kernel()));
     for (int i = 0; i < kernel.operands_size(); ++i) {
       const pb::Operand &operand = kernel.operands(i);
-      uses.push_back({&instruction.launch().buffers(i), operand.access(), operand.linear(), operand.reduces()});
+      uses.push_back({&instruction.launch().buffers(i), operand.access(), operand.linear(), operand.reduces(), 0});
     }
   } else if (instruction.has_call()) {
     std::vector<OperandRule> rules = operandsOf(instruction.call()).value_or(std::vector<OperandRule>());
     for (size_t i = 0; i < rules.size(); ++i)
-      uses.push_back({&instruction.call().buffers(static_cast<int>(i)), rules[i].access, rules[i].linear, rules[i].reduces});
+      uses.push_back({&instruction.call().buffers(static_cast<int>(i)), rules[i].access, rules[i].linear, rules[i].reduces,
+                      rules[i].madeOf});
   }
   return uses;
 }
@@ -76,21 +78,28 @@ void Terms::check(const pb::Instruction &instruction, const std::string &its) {
   if (!std::ranges::all_of(uses, isKnown))
     return; // of buckets, and of plans made by hand, nothing says over what their elements lie
   readTerms(uses, /*isProduct=*/isCall);
-  uint32_t read = 0;
   for (const Use &use : uses)
-    read |= use.isRead() ? axesOf(*use.buffer) : 0;
-  bool addsBias = isCall && instruction.call().epilogue() != pb::LibraryCall::NONE;
-  for (const Use &use : uses)
-    if (!use.isRead()) {
-      checkResult(use, read, isCall);
-      if (addsBias && partialOf(*use.buffer))
-        add("adds a bias to terms of '{}'", valueOf(*use.buffer).name());
-    }
+    if (!use.isRead())
+      checkResult(use, uses, isCall);
+  if (isCall && instruction.call().function() == pb::LibraryCall::MATMUL)
+    checkEpilogue(instruction.call());
+}
+
+/// Who adds to terms adds a term.
+void Terms::checkEpilogue(const pb::LibraryCall &call) {
+  using Call = pb::LibraryCall;
+  const pb::Buffer &result = call.buffers(2);
+  if (call.epilogue() == Call::ADD && partialOf(call.buffers(3)) != partialOf(result))
+    add("adds '{}' to terms of '{}', and ranks hold other terms of it", valueOf(call.buffers(3)).name(),
+        valueOf(result).name());
+  if (call.epilogue() != Call::NONE && call.epilogue() != Call::ADD && call.epilogue() != Call::BIAS_GRADIENT &&
+      partialOf(result))
+    add("adds a bias to terms of '{}'", valueOf(result).name());
 }
 
 /// Only what is linear takes terms: all of what is added up alike, and one factor of a product.
 void Terms::readTerms(const std::vector<Use> &uses, bool isProduct) {
-  terms.clear();
+  std::map<uint32_t, uint32_t> terms; // axes by number of Operand.linear
   for (const Use &use : uses) {
     if (use.access != pb::Operand::READ)
       continue;
@@ -109,12 +118,18 @@ void Terms::readTerms(const std::vector<Use> &uses, bool isProduct) {
 }
 
 /// A result is partial over what its operands are, and where it is a sum over what they lie in parts over.
-void Terms::checkResult(const Use &use, uint32_t read, bool isProduct) {
+void Terms::checkResult(const Use &use, const std::vector<Use> &uses, bool isProduct) {
   const pb::Value &value = valueOf(*use.buffer);
-  uint32_t partial = partialOf(*use.buffer), wanted = use.reduces ? read & ~axesOf(*use.buffer) : 0, passed = 0;
-  for (auto [number, axes] : terms)
-    passed |= isProduct || number == use.linear ? axes : 0;
-  wanted |= passed;
+  uint32_t partial = partialOf(*use.buffer), read = 0, passed = 0;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const Use &source = uses[i];
+    if (!source.isRead() || (use.madeOf != 0 && !(use.madeOf >> i & 1)))
+      continue;
+    read |= axesOf(*source.buffer);
+    bool isPassed = source.access == pb::Operand::READ && source.linear > 0 && (isProduct || source.linear == use.linear);
+    passed |= isPassed ? partialOf(*source.buffer) : 0;
+  }
+  uint32_t wanted = passed | (use.reduces ? read & ~axesOf(*use.buffer) : 0);
   // What each rank counts is told apart by a weight in the kernel where it counts the same.
   bool isStatistic = use.access == pb::Operand::ADD && value.additions() == 0;
   if (isStatistic ? (wanted & ~partial) != 0 : wanted != partial)

@@ -203,6 +203,20 @@ TEST_F(CublasLt, EpiloguesAddBiasAndGelu) {
   }
 }
 
+TEST_F(CublasLt, GradientOfABiasIsTheSumOfARow) {
+  layouts(CUDA_R_32F, CUDA_R_32F, 8, 4, 4, 2, 8, 2);
+  fill<float>(0, 32, 1);
+  fill<float>(1, 8, 2);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_BGRADA));
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE); // nowhere to store it
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(place(3)));
+  ASSERT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  std::vector<float> sums = get<float>(3, 8);
+  for (size_t row = 0; row < 8; ++row)
+    EXPECT_EQ(sums[row], element(row, 1) + element(8 + row, 1) + element(16 + row, 1) + element(24 + row, 1));
+}
+
 TEST_F(CublasLt, RefusesWhatTheRealOneRefuses) {
   layouts(CUDA_R_32F, CUDA_R_32F, 4, 3, 3, 2, 4, 2);
   cublasLtMatmulHeuristicResult_t result = {};

@@ -105,6 +105,15 @@ std::vector<double> multiply(const Product &p, const Matrix &a, const Matrix &b,
   return sums;
 }
 
+/// What a row of op(A) is in sum, in no order that a caller may rely on.
+double sumOfRow(const Product &p, const Matrix &a, uint64_t batch, uint64_t row) {
+  bool swaps = p.description.transposeA != CUBLAS_OP_N;
+  double sum = 0;
+  for (uint64_t k = 0; k < p.depth(); ++k)
+    sum += swaps ? a.get(batch, k, row) : a.get(batch, row, k);
+  return sum;
+}
+
 } // namespace
 
 Ranges Layout::bytesAt(uint64_t address) const {
@@ -148,11 +157,12 @@ cublasStatus_t Product::check() const {
   case CUBLASLT_EPILOGUE_GELU_AUX:
   case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
   case CUBLASLT_EPILOGUE_DGELU:
+  case CUBLASLT_EPILOGUE_BGRADA:
     break;
   default:
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  if (d.order != CUBLASLT_ORDER_COL || (how.hasBias() && how.biasType != -1 && how.biasType != d.type))
+  if (d.order != CUBLASLT_ORDER_COL || ((how.hasBias() || how.hasBiasGradient()) && how.biasType != -1 && how.biasType != d.type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   bool hasAuxiliary = how.writesAuxiliary() || how.hasGeluGradient();
   if (hasAuxiliary && (how.auxiliaryLeading % 8 || how.auxiliaryLeading < static_cast<int64_t>(d.rows)))
@@ -181,9 +191,9 @@ Accesses Product::run() const {
     matrixC.emplace("C", c, addressC);
     append(touched.reads, c.bytesAt(addressC));
   }
-  if (how.hasBias()) {
+  if (how.hasBias() || how.hasBiasGradient()) {
     bias.emplace("bias", layoutBias, how.bias);
-    append(touched.reads, layoutBias.bytesAt(how.bias));
+    append(how.hasBias() ? touched.reads : touched.writes, layoutBias.bytesAt(how.bias));
   }
   if (how.writesAuxiliary() || how.hasGeluGradient()) {
     auxiliary.emplace("auxiliary", layoutAuxiliary, how.auxiliary);
@@ -196,7 +206,7 @@ Accesses Product::run() const {
         float value = static_cast<float>(alpha * sums[column * rows() + row]);
         if (matrixC)
           value += static_cast<float>(beta * matrixC->get(batch, row, column));
-        if (bias)
+        if (how.hasBias())
           value += static_cast<float>(bias->get(batch, row, 0));
         if (how.writesAuxiliary())
           auxiliary->set(batch, row, column, value);
@@ -206,6 +216,8 @@ Accesses Product::run() const {
           value *= static_cast<float>(geluGradient(auxiliary->get(batch, row, column)));
         matrixD.set(batch, row, column, value);
       }
+    for (uint64_t row = 0; how.hasBiasGradient() && row < rows(); ++row)
+      bias->set(batch, row, 0, sumOfRow(*this, matrixA, batch, row));
   }
   if (workspaceBytes) {
     std::byte *room = hostMemory(workspace, workspaceBytes);

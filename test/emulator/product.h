@@ -39,6 +39,7 @@ struct Description {
   int32_t biasType = -1; // of D
 
   bool hasBias() const { return epilogue & 4; }
+  bool hasBiasGradient() const { return epilogue == CUBLASLT_EPILOGUE_BGRADA; }
   bool hasGelu() const { return epilogue & 32; }
   bool writesAuxiliary() const { return hasGelu() && epilogue & 128; }
   bool hasGeluGradient() const { return epilogue == CUBLASLT_EPILOGUE_DGELU; }

@@ -24,6 +24,7 @@ TEST(Evaluate, UnaryOps) {
   EXPECT_DOUBLE_EQ(unary("exp", 1), M_E);
   EXPECT_DOUBLE_EQ(unary("log", M_E), 1);
   EXPECT_DOUBLE_EQ(unary("tanh", 0.5), std::tanh(0.5));
+  EXPECT_NEAR(unary("gelu", 0.5), 0.3457140, 1e-6);
   EXPECT_NEAR(unary("erf", 0.5), 0.5204998778, 1e-10);
   EXPECT_DOUBLE_EQ(unary("logistic", 0), 0.5);
   EXPECT_EQ(unary("rsqrt", 4), 0.5);

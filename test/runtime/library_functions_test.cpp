@@ -117,14 +117,31 @@ TEST(LibraryFunctions, StoreSaysHowTheLastBufferIsMet) {
 }
 
 // A term of a sum must not pass what is no sum, and a bias would be added by each rank that has a term.
-TEST(LibraryFunctions, EpiloguesAreNotLinear) {
-  Call call = callOf(cases[0]);
-  call.set_epilogue(Call::BIAS_GELU_TANH);
-  ASSERT_EQ(operandsOf(call)->size(), 4U);
-  EXPECT_EQ((*operandsOf(call))[3].elements, 4);
-  EXPECT_EQ((*operandsOf(call))[0].linear, 0U);
-  call.set_epilogue(Call::GELU_TANH);
-  EXPECT_EQ(operandsOf(call)->size(), 3U);
+TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
+  struct Epilogue {
+    Call::Epilogue name;
+    bool isLinear;
+    std::vector<std::pair<int64_t, pb::Operand::Access>> behind; // elements, access
+  };
+  constexpr auto read = pb::Operand::READ, write = pb::Operand::WRITE;
+  const std::vector<Epilogue> epilogues = {{Call::BIAS, false, {{4, read}}},
+                                           {Call::GELU_GRADIENT, false, {{12, read}}},
+                                           {Call::BIAS_GELU, false, {{4, read}, {12, write}}},
+                                           {Call::BIAS_GRADIENT, true, {{4, write}}},
+                                           {Call::ADD, true, {{12, read}}},
+                                           {Call::BIAS_ADD, false, {{4, read}, {12, read}}}};
+  for (const Epilogue &epilogue : epilogues) {
+    SCOPED_TRACE(Call::Epilogue_Name(epilogue.name));
+    Call call = callOf({Call::MATMUL, {3, 4, 5, 1}});
+    call.set_epilogue(epilogue.name);
+    std::vector<OperandRule> rules = *operandsOf(call);
+    ASSERT_EQ(rules.size(), 3 + epilogue.behind.size());
+    EXPECT_EQ(rules[0].linear > 0, epilogue.isLinear);
+    for (size_t i = 0; i < epilogue.behind.size(); ++i) {
+      EXPECT_EQ(rules[3 + i].elements, epilogue.behind[i].first);
+      EXPECT_EQ(rules[3 + i].access, epilogue.behind[i].second);
+    }
+  }
 }
 
 } // namespace

@@ -167,12 +167,23 @@ ToyCall attendsOnDevice() {
   for (const char *weight : {"q", "k", "v"})
     toy.product("forward", "stream", weight, std::string("x") + weight);
   toy.row("forward", {"xq", "xk", "xv", "step"}, {"out", "lse"}, {3}, "attention_forward");
-  toy.row("backward", {"out", "cotangent"}, {"delta"}, {}, "attention_delta");
-  std::vector<std::string> reads = {"xq", "xk", "xv", "lse", "cotangent", "delta", "step"};
-  toy.row("backward", reads, {"dk", "dv"}, {3}, "attention_key_gradient");
-  toy.row("backward", reads, {"dq"}, {3}, "attention_query_gradient");
+  toy.row("backward", {"xq", "xk", "xv", "lse", "cotangent", "out", "step"}, {"dq", "delta"}, {3}, "attention_query_gradient");
+  toy.row("backward", {"xq", "xk", "xv", "lse", "cotangent", "delta", "step"}, {"dk", "dv"}, {3}, "attention_key_gradient");
   for (const char *weight : {"q", "k", "v"})
     toy.product("backward", "stream", std::string("d") + weight, std::string(weight) + ".gradient");
+  return toy;
+}
+
+/// A product with gelu, and its derivative behind the product of backward.
+ToyCall activates() {
+  ToyCall toy;
+  toy.call("forward", pb::LibraryCall::MATMUL, {"stream", "a", "active", "b", "wide"}, {1, 1, 1, 1})
+      .set_epilogue(pb::LibraryCall::BIAS_GELU);
+  toy.product("forward", "active", "q", "stream_out");
+  toy.call("backward", pb::LibraryCall::MATMUL, {"cotangent", "q", "dwide", "wide"}, {1, 1, 1, 1})
+      .set_epilogue(pb::LibraryCall::GELU_GRADIENT);
+  toy.product("backward", "active", "cotangent", "q.gradient");
+  toy.product("backward", "stream", "dwide", "a.gradient");
   return toy;
 }
 
@@ -269,11 +280,23 @@ const Case cases[] = {
      swaps("backward", 0, 7)},
     {"AttendsOnDevice", "", attendsOnDevice},
     {"KeysForQueriesOnDevice", "has other queries than forward, instruction 3", attendsOnDevice,
-     swapsLaunch("backward", 2, 0)},
+     swapsLaunch("backward", 0, 0)},
+    {"CotangentForResultOnDevice", "takes other results or another cotangent than those of forward, instruction 3",
+     attendsOnDevice, swapsLaunch("backward", 0, 4)},
     {"DerivativesCrossedOnDevice", "makes of the derivative of keys one of something else", attendsOnDevice,
      swapsLaunch("backward", 1, 7)},
     {"AnotherOpOnDevice", "instruction 1: is not the derivative of forward, instruction 3", attendsOnDevice,
      draws("backward", 1, 0, 4)},
+    {"Gelu", "", activates},
+    {"GeluResultForItsOperand", "backward, instruction 0: takes gelu's result for its operand", activates,
+     [](ToyCall &toy) {
+       *toy.program("backward").mutable_instructions(0)->mutable_call()->mutable_buffers(3) = toy.buffer("active");
+     }},
+    {"GeluOperandForItsResult", "forward, instruction 1: multiplies by what is kept for the derivative of gelu", activates,
+     [](ToyCall &toy) {
+       auto &call = *toy.program("forward").mutable_instructions(0)->mutable_call();
+       call.mutable_buffers()->SwapElements(2, 4);
+     }},
     {"Routes", "", routes},
     {"RoutesOnDevice", "", routesOnDevice},
     {"SlotsForIdsOnDevice", "forward, instruction 3: buffer 0 holds no ids of a route", routesOnDevice,

@@ -16,6 +16,13 @@ struct CallCase {
 pb::LibraryCall product(Toy &toy) {
   return toy.call(pb::LibraryCall::MATMUL, {toy("bsh"), toy("hf"), toy("bsf")}, {24, 20, 16, 1});
 }
+pb::LibraryCall productWith(Toy &toy, pb::LibraryCall::Epilogue epilogue, std::initializer_list<const char *> others) {
+  pb::LibraryCall call = product(toy);
+  call.set_epilogue(epilogue);
+  for (const char *dims : others)
+    *call.add_buffers() = toy(dims);
+  return call;
+}
 pb::LibraryCall slice(Toy &toy) {
   pb::LibraryCall call = toy.call(pb::LibraryCall::COPY, {toy("bsh"), toy("bqh")}, {4, 384, 192});
   call.mutable_buffers(0)->mutable_reads_at()->set_tp(192);
@@ -62,6 +69,11 @@ const CallCase calls[] = {
        call.add_scalars();
        return call;
      }},
+    {"BiasAndSum", "", [](Toy &toy) { return productWith(toy, pb::LibraryCall::BIAS_ADD, {"f", "bsf"}); }},
+    {"BiasOfRows", "buffers 2 and 3 hold", [](Toy &toy) { return productWith(toy, pb::LibraryCall::BIAS, {"h"}); }},
+    {"SumOfOtherRows", "buffers 2 and 3 hold", [](Toy &toy) { return productWith(toy, pb::LibraryCall::ADD, {"bsh"}); }},
+    {"GeluOfOtherRows", "buffers 2 and 4 hold",
+     [](Toy &toy) { return productWith(toy, pb::LibraryCall::BIAS_GELU, {"f", "bsh"}); }},
     {"Slice", "", slice},
     {"SliceOfAnother", "reads at tp: 193, its part begins at tp: 192", [](Toy &toy) {
        pb::LibraryCall call = slice(toy);

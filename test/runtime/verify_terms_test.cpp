@@ -19,6 +19,12 @@ pb::Instruction product(Toy &toy, std::initializer_list<pb::Buffer> buffers) {
   return instruction;
 }
 
+pb::Instruction epilogue(Toy &toy, pb::LibraryCall::Epilogue does, std::initializer_list<pb::Buffer> buffers) {
+  pb::Instruction instruction = product(toy, buffers);
+  instruction.mutable_call()->set_epilogue(does);
+  return instruction;
+}
+
 /// A buffer as a kernel has it.
 struct Use {
   pb::Buffer buffer;
@@ -59,10 +65,18 @@ const Case cases[] = {
      [](Toy &t) { return product(t, {t("bsh", TP), t("hh", TP), t("bsh", TP)}); }},
     {"BiasOncePerRank", "adds a bias to terms of 'bsh'",
      [](Toy &t) {
-       pb::Instruction instruction = product(t, {t("bsf"), t("fh"), t("bsh", TP), t("h")});
-       instruction.mutable_call()->set_epilogue(pb::LibraryCall::BIAS);
-       return instruction;
+       return epilogue(t, pb::LibraryCall::BIAS, {t("bsf"), t("fh"), t("bsh", TP), t("h")});
      }},
+    {"SumOfTermsByAProduct", "", [](Toy &t) { return epilogue(t, pb::LibraryCall::ADD, {t("bsf"), t("fh"), t("bsh", TP), t("bsh", TP)}); }},
+    {"SumOncePerRank", "adds 'bsh' to terms of 'bsh', and ranks hold other terms of it",
+     [](Toy &t) { return epilogue(t, pb::LibraryCall::ADD, {t("bsf"), t("fh"), t("bsh", TP), t("bsh")}); }},
+    {"BiasAndSumOncePerRank", "adds a bias to terms of 'bsh'",
+     [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS_ADD, {t("bsf"), t("fh"), t("bsh", TP), t("h"), t("bsh")}); }},
+    // Of rows whose other factor lies in parts over tp the sums are whole.
+    {"GradientOfABias", "",
+     [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS_GRADIENT, {t("bsf"), t("bsh"), t("fh", DP), t("h", DP)}); }},
+    {"GradientOfABiasForgotten", "makes terms of 'h' over 2, and it is partial over 0",
+     [](Toy &t) { return epilogue(t, pb::LibraryCall::BIAS_GRADIENT, {t("bsf"), t("bsh"), t("fh", DP), t("h")}); }},
     {"SumOfTerms", "",
      [](Toy &t) { return kernel(t, {{t("bsh", TP), read, 1}, {t("bsh", TP), read, 1}, {t("bsh", TP), write, 1}}); }},
     {"TermsAndASum", "adds up 'bsh', of which ranks hold terms over 0, and others over 16",

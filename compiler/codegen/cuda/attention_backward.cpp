@@ -1,8 +1,8 @@
 // The gradient of attention. Probabilities are computed again from lse; with p the probabilities, r the dropout factors
 // (0 or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
 //   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
-// Three kernels: delta; dk and dv by blocks of keys, which go through the queries of their group in order; dq by blocks
-// of queries. Nothing is added by two blocks, so the order of all sums is fixed.
+// Two kernels: dq by blocks of queries, which leaves delta; dk and dv by blocks of keys, which go through the queries of
+// their group in order. Nothing is added by two blocks, so the order of all sums is fixed.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
@@ -14,7 +14,7 @@ namespace espalier::codegen::cuda {
 
 namespace {
 
-enum Buffer : unsigned { Q, K, V, Lse, Dout, Delta, Step, Result, SecondResult };
+enum Buffer : unsigned { Q, K, V, Lse, Dout, DeltaOrOut, Step, Result, SecondResult };
 
 /// What both gradients do with a tile of scores.
 class Gradient {
@@ -119,7 +119,7 @@ private:
     tiles->startCopy(block.queries(Q, head, query), sizes.columns, firstStreamed(buffer));
     tiles->startCopy(block.queries(Dout, head, query), sizes.columns, secondStreamed(buffer));
     tiles->startFloats(block.statistics(Lse, head, query), sizes.columns, lseOf(buffer));
-    tiles->startFloats(block.statistics(Delta, head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
+    tiles->startFloats(block.statistics(DeltaOrOut, head, query), sizes.columns, lseOf(buffer) + sizes.columns * 4);
   }
 
   /// Queries behind the last are zeros and add nothing.
@@ -183,7 +183,7 @@ public:
     for (Expr row : tiles->rows) {
       visible.push_back(block.visibleKeys(block.first + row));
       lse.push_back(statistic(Lse, row) * std::numbers::log2e);
-      delta.push_back(statistic(Delta, row));
+      delta.push_back(makeDelta(row));
     }
     Expr last = atMost(block.first + sizes.rows, block.queryCount) - 1;
     block.stream(
@@ -199,6 +199,27 @@ private:
   Expr statistic(unsigned index, Expr row) {
     Expr query = atMost(block.first + row, block.queryCount - 1);
     return loadValue(block.statistics(index, block.head, query).base, f.b.getF32Type());
+  }
+
+  /// What every slope of a row has taken off: the lanes of a row have 16 bytes of dout and out each, in turns.
+  Expr makeDelta(Expr row) {
+    Expr query = atMost(block.first + row, block.queryCount - 1);
+    Expr out = block.queries(DeltaOrOut, block.head, query).base, dout = block.queries(Dout, block.head, query).base;
+    int perPiece = static_cast<int>(16 / sizes.elementBytes());
+    Variable sum(block.number(0));
+    for (int64_t first = 0; first < sizes.headDim; first += tiles->rowLanes * perPiece) {
+      Expr d = tiles->rowLane * perPiece + first;
+      when(d < sizes.headDim, [&] {
+        std::vector<Expr> a = loadElements(elementAt(out, d, sizes.element), sizes.element, perPiece);
+        std::vector<Expr> b = loadElements(elementAt(dout, d, sizes.element), sizes.element, perPiece);
+        for (int i = 0; i < perPiece; ++i)
+          sum.set(sum.get() + a[i] * b[i]);
+      });
+    }
+    Expr total = tiles->reduceRow(sum.get(), Reduction::Add);
+    when((block.first + row < block.queryCount) & (tiles->rowLane == 0),
+         [&] { storeValue(total, block.statistics(SecondResult, block.head, query).base); });
+    return total;
   }
 
   void issue(Expr tile, Expr buffer) {

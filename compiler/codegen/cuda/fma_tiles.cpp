@@ -18,6 +18,8 @@ public:
     rowSlots = sizes.rows / side;
     firstRow = thread / side * rowSlots;
     sumSlots = sizes.paddedDim() / side;
+    rowLanes = side;
+    rowLane = x;
     for (int64_t slot = 0; slot < rowSlots; ++slot)
       rows.push_back(firstRow + slot);
     for (int64_t slot = 0; slot < sizes.columns / side; ++slot)

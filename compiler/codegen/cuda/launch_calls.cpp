@@ -135,18 +135,10 @@ private:
     ArrayRef<exec::BufferAttr> all = call.buffers; // q, k, v, out, lse, dout, step, dq, dk, dv
     exec::BufferAttr delta = scratch(builder.getF32Type(), {batch(), queries(), kvHeads(), call.sizes[3]},
                                      {"batch", "seq", "kv_heads", "group"});
-    SpecialLaunch products{.shape = "attention_delta",
-                           .geometry = cuda::deltaGeometry(builder.getContext(), call.elements[0], call.sizes[4]),
-                           .buffers = {all[3], all[5], delta},
-                           .scalars = {scalar(call.sizes[4])},
-                           .extent = batch() * queries() * heads()};
-    products.parameters.set("type", TypeAttr::get(call.elements[0]));
-    products.parameters.set("head_dim", builder.getI64IntegerAttr(call.sizes[4]));
-    add(std::move(products));
+    attention(AttentionPass::QueryGradient, "attention_query_gradient",
+              {all[0], all[1], all[2], all[4], all[5], all[3], all[6], all[7], delta}, 2);
     attention(AttentionPass::KeyGradient, "attention_key_gradient",
               {all[0], all[1], all[2], all[4], all[5], delta, all[6], all[8], all[9]}, 2);
-    attention(AttentionPass::QueryGradient, "attention_query_gradient",
-              {all[0], all[1], all[2], all[4], all[5], delta, all[6], all[7]}, 1);
   }
 
   void attendCache() {

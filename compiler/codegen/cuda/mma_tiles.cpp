@@ -18,6 +18,8 @@ public:
     warpRow = Expr(f, f.warpIndex()) * (sizes.rows / sizes.warps);
     rowPieces = sizes.rows / sizes.warps / 16;
     sumSlots = sizes.paddedDim() / 8 * 2;
+    rowLanes = 4;
+    rowLane = lane % 4;
     for (int64_t piece = 0; piece < rowPieces; ++piece)
       for (int half = 0; half < 2; ++half)
         rows.push_back(warpRow + lane / 4 + (piece * 16 + half * 8));
@@ -63,7 +65,7 @@ public:
     return toGrid(sums, groups);
   }
 
-  Expr reduceRow(Expr x, Reduction reduction) override { return {f, f.reduceWarp(x.get(), reduction, 4)}; }
+  Expr reduceRow(Expr x, Reduction reduction) override { return {f, f.reduceWarp(x.get(), reduction, rowLanes)}; }
 
   void storeRow(const std::vector<Expr> &sums, Expr to) override {
     for (int64_t group = 0; group < sizes.headDim / 8; ++group) {

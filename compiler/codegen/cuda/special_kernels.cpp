@@ -6,7 +6,6 @@ namespace espalier::codegen::cuda {
 
 BuildKernel specialKernel(StringRef shape) {
   static const llvm::StringMap<BuildKernel> builders = {{"attention_forward", buildAttentionForward},
-                                                        {"attention_delta", buildAttentionDelta},
                                                         {"attention_key_gradient", buildAttentionKeyGradient},
                                                         {"attention_query_gradient", buildAttentionQueryGradient},
                                                         {"keep_rows", buildKeepRows},

@@ -12,7 +12,6 @@ using BuildKernel = mlir::LogicalResult (*)(KernelFunction &function, exec::Kern
 BuildKernel specialKernel(llvm::StringRef shape);
 
 mlir::LogicalResult buildAttentionForward(KernelFunction &f, exec::KernelOp kernel);
-mlir::LogicalResult buildAttentionDelta(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionKeyGradient(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildAttentionQueryGradient(KernelFunction &f, exec::KernelOp kernel);
 mlir::LogicalResult buildKeepRows(KernelFunction &f, exec::KernelOp kernel);
@@ -58,7 +57,5 @@ enum RouteScalar : unsigned { RouteBatch, RouteSeq, RouteExperts, RouteChoices, 
 /// Scalars of find_rows, dispatch and combine, in this order.
 enum MoveScalar : unsigned { MoveChoices, MoveBatch, MoveSeq, MoveHidden, MoveExperts, MoveCapacity };
 
-/// The grid of attention_delta.
-exec::GeometryAttr deltaGeometry(mlir::MLIRContext *context, mlir::Type element, int64_t headDim);
 
 } // namespace espalier::codegen::cuda

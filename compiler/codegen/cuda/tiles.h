@@ -48,6 +48,8 @@ public:
 
   std::vector<Expr> rows, columns; ///< i32, within the tile
   int sumSlots = 0;
+  int rowLanes = 1; ///< neighbouring lanes that hold the same rows; which one of them this is
+  Expr rowLane;
 
   /// scores[r][c] = sum over d of a[r, d] * b[c, d]; `a`, `b`: i32 byte offsets of tiles in shared memory.
   virtual Grid multiplyAcross(Expr a, Expr b) = 0;

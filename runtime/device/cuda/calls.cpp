@@ -14,6 +14,9 @@ namespace {
 /// No algorithm asks for more.
 constexpr uint64_t mostAlignment = 16;
 
+/// cuBLASLt wants the rows of gelu's operand to be a multiple of so many elements.
+constexpr int64_t keptColumns = 8;
+
 using Types = std::span<const pb::DataType>;
 
 /// For each region the bits of all the addresses at which stages place it: an address is a multiple of the lowest bit.
@@ -43,12 +46,10 @@ uint32_t alignmentOf(const pb::Buffer &buffer, const RegionBits &regions) {
 }
 
 MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBits &regions) {
-  bool hasBias = call.epilogue() == pb::LibraryCall::BIAS;
-  CallReader reader(call, types, {.buffers = hasBias ? 4 : 3, .sizes = 4});
-  if (call.epilogue() != pb::LibraryCall::NONE && !hasBias)
-    reader.refuse("has an epilogue, which this target has not");
   MatmulShape shape;
-  shape.hasBias = hasBias;
+  shape.epilogue = static_cast<Epilogue>(call.epilogue());
+  int buffers = 3 + shape.hasRow() + (shape.hasGelu() || shape.adds() ? 1 : 0);
+  CallReader reader(call, types, {.buffers = buffers, .sizes = 4});
   shape.m = reader.size(0);
   shape.n = reader.size(1);
   shape.k = reader.size(2);
@@ -61,13 +62,19 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
   reader.holds(0, {shape.batch, shape.m, shape.k}, bytesOf(shape.a));
   reader.holds(1, {shape.batch, shape.k, shape.n}, bytesOf(shape.b));
   reader.holds(2, {shape.batch, shape.m, shape.n}, bytesOf(shape.c));
-  if (hasBias) {
-    if (shape.k == 0 || shape.batch != 1 || call.store() != pb::OVERWRITE)
-      reader.refuse("has a bias, which wants k above 0, one matrix and a result that is overwritten");
-    reader.expect(3, shape.c);
-    reader.holds(3, {shape.n}, bytesOf(shape.c));
+  bool isEpilogue = shape.epilogue != Epilogue::None, isStored = call.store() == pb::OVERWRITE;
+  if (isEpilogue && (shape.k == 0 || shape.batch != 1 || !(isStored || shape.epilogue == Epilogue::BiasGradient)))
+    reader.refuse("has an epilogue, which wants k above 0, one matrix and a result that is overwritten");
+  if (shape.hasGelu() && shape.n % keptColumns != 0)
+    reader.refuse(fmt::format("keeps gelu's operand in rows of {} elements, which wants a multiple of {}", shape.n,
+                              keptColumns));
+  for (int i = 3; i < buffers; ++i) {
+    bool isRow = i == 3 && shape.hasRow();
+    reader.expect(i, shape.c);
+    reader.holds(i, {isRow ? 1 : shape.m, shape.n}, bytesOf(shape.c));
+    shape.alignments[isRow ? 3 : 4] = alignmentOf(call.buffers(i), regions);
   }
-  for (int i = 0; i < (hasBias ? 4 : 3); ++i)
+  for (int i = 0; i < 3; ++i)
     shape.alignments[i] = alignmentOf(call.buffers(i), regions);
   return shape;
 }

@@ -101,10 +101,15 @@ void CudaDevice::call(const LibraryLaunch &launch) {
 
 void CudaDevice::enqueue(const LibraryLaunch &launch, const LibraryCall &call) {
   auto at = [&](int operand) { return memory.at(launch.buffers[operand].offset); };
-  if (auto *product = std::get_if<const Matmuls::Product *>(&call))
-    return plan.matmuls().run(compute, **product,
-                              {at(0), at(1), at(2), Matmuls::shapeOf(**product).hasBias ? at(3) : 0},
-                              launch.accumulate, memory.workspace());
+  if (auto *product = std::get_if<const Matmuls::Product *>(&call)) {
+    const MatmulShape &shape = Matmuls::shapeOf(**product);
+    MatmulOperands operands = {at(0), at(1), at(2)};
+    if (shape.hasRow())
+      operands.row = at(3);
+    if (shape.bytesOfMatrix() > 0)
+      operands.matrix = at(shape.hasRow() ? 4 : 3);
+    return plan.matmuls().run(compute, **product, operands, launch.accumulate, memory.workspace());
+  }
   if (auto *strided = std::get_if<StridedCopy>(&call))
     return copy(compute, /*to=*/at(1), /*from=*/at(0), *strided);
   if (auto *rearranged = std::get_if<Rearrangement>(&call))

@@ -59,6 +59,31 @@ auto makeLayout(const CublasLt &cublas, Storage storage, int64_t rows, int64_t c
   };
 }
 
+const char *wordsFor(Epilogue epilogue) {
+  static constexpr const char *words[] = {
+      "",          " with bias", " times the derivative of gelu", " with bias and gelu", " with the gradient of a bias",
+      " and a sum", " with bias and a sum"};
+  return words[static_cast<int>(epilogue)];
+}
+
+cublasLtEpilogue_t epilogueOf(Epilogue epilogue) {
+  switch (epilogue) {
+  case Epilogue::Bias:
+  case Epilogue::BiasAdd:
+    return CUBLASLT_EPILOGUE_BIAS;
+  case Epilogue::GeluGradient:
+    return CUBLASLT_EPILOGUE_DGELU;
+  case Epilogue::BiasGelu:
+    return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  case Epilogue::BiasGradient:
+    return CUBLASLT_EPILOGUE_BGRADA; // whose A is our b
+  case Epilogue::None:
+  case Epilogue::Add:
+    break;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 } // namespace
 
 std::string MatmulShape::describe() const {
@@ -68,7 +93,7 @@ std::string MatmulShape::describe() const {
   };
   return fmt::format("{}{} by {}{} to {}{}", transposeA ? matrix(a, k, m) : matrix(a, m, k),
                      transposeA ? " transposed" : "", transposeB ? matrix(b, n, k) : matrix(b, k, n),
-                     transposeB ? " transposed" : "", nameOf(c), hasBias ? " with bias" : "");
+                     transposeB ? " transposed" : "", nameOf(c), wordsFor(epilogue));
 }
 
 /// The operands as cuBLASLt sees them: its A is our b, its B our a, its C and D our c.
@@ -85,11 +110,10 @@ public:
     cublasOperation_t second = shape.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first));
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second));
-    if (shape.hasBias) {
-      cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &CUBLASLT_EPILOGUE_BIAS,
-                                            sizeof(CUBLASLT_EPILOGUE_BIAS));
-      setBias(cublas, shape.alignments[3]); // whose alignment an algorithm is chosen for
-    }
+    cublasLtEpilogue_t epilogue = epilogueOf(shape.epilogue);
+    cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
+    // Addresses with the alignments for which an algorithm is chosen.
+    setEpilogue(cublas, shape.alignments[3], shape.alignments[4]);
     if (shape.batch == 1)
       return;
     setBatch(cublas, b, shape.k * shape.n);
@@ -109,7 +133,7 @@ public:
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.alignments[1]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.alignments[0]);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.alignments[2]);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.adds() ? shape.alignments[4] : shape.alignments[2]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.alignments[2]);
     std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
     int found = 0;
@@ -137,9 +161,17 @@ public:
     return "";
   }
 
-  /// Before each run: the description holds the bias's address.
-  void setBias(const CublasLt &cublas, CUdeviceptr address) const {
-    cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof(address));
+  /// Before each run: the description holds the addresses of what the epilogue takes and makes.
+  void setEpilogue(const CublasLt &cublas, CUdeviceptr row, CUdeviceptr matrix) const {
+    auto set = [&](cublasLtMatmulDescAttributes_t which, const auto &value) {
+      cublas.cublasLtMatmulDescSetAttribute(description, which, &value, sizeof(value));
+    };
+    if (shape.hasRow())
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, row);
+    if (!shape.hasGelu())
+      return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, matrix);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.n);
   }
 
   /// Without elements there is nothing to do; without terms c becomes zero.
@@ -210,12 +242,12 @@ void Matmuls::run(Queue &queue, const Product &product, const MatmulOperands &op
       queue.driver.cuMemsetD8Async(operands.c, 0, shape.bytesOfC(), queue.stream());
     return;
   }
-  if (shape.hasBias)
-    product.setBias(cublas, operands.bias);
-  float one = 1, beta = accumulates ? 1 : 0;
+  product.setEpilogue(cublas, operands.row, operands.matrix);
+  float one = 1, beta = accumulates || shape.adds() ? 1 : 0;
   auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void *>(address); };
   cublas.cublasLtMatmul(handle, product.description, &one, pointer(operands.b), product.b, pointer(operands.a),
-                        product.a, &beta, pointer(operands.c), product.c, pointer(operands.c), product.c,
+                        product.a, &beta, pointer(shape.adds() ? operands.matrix : operands.c), product.c,
+                        pointer(operands.c), product.c,
                         &product.algorithm, pointer(workspace), workspaceBytes, queue.stream());
 }
 
@@ -223,9 +255,10 @@ void Matmuls::warmUp(Queue &queue, CUdeviceptr room, uint64_t roomBytes, CUdevic
   auto roundUp = [](int64_t bytes) { return (static_cast<uint64_t>(bytes) + 255) / 256 * 256; };
   for (const auto &[key, product] : products) {
     const MatmulShape &shape = key.first;
-    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB()), bias = c + roundUp(shape.bytesOfC());
-    if (bias + shape.bytesOfBias() <= roomBytes)
-      run(queue, *product, {room, room + b, room + c, room + bias}, /*accumulates=*/false, workspace);
+    uint64_t b = roundUp(shape.bytesOfA()), c = b + roundUp(shape.bytesOfB()), row = c + roundUp(shape.bytesOfC());
+    uint64_t matrix = row + roundUp(shape.bytesOfRow());
+    if (matrix + shape.bytesOfMatrix() <= roomBytes)
+      run(queue, *product, {room, room + b, room + c, room + row, room + matrix}, /*accumulates=*/false, workspace);
   }
 }
 

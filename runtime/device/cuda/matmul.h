@@ -14,21 +14,31 @@
 
 namespace espalier::rt::cuda {
 
+/// What a product of one matrix does on the way: LibraryCall::Epilogue of plan.proto.
+enum class Epilogue : uint8_t { None, Bias, GeluGradient, BiasGelu, BiasGradient, Add, BiasAdd };
+
 /// c = op(a) op(b) + beta c for `batch` matrices that follow each other, all row-major: op(a) [m, k], op(b) [k, n],
-/// c [m, n]; with a bias, n numbers of c's type that are added to each row.
+/// c [m, n]; what an epilogue takes or makes besides is of c's type.
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   Storage a = Storage::F32, b = Storage::F32, c = Storage::F32;
   bool transposeA = false, transposeB = false; ///< a is stored [k, m], b [n, k]
-  bool hasBias = false;
-  /// Bytes that the addresses of a, b, c and the bias are multiples of, whatever the call.
-  std::array<uint32_t, 4> alignments = {16, 16, 16, 16};
+  Epilogue epilogue = Epilogue::None;
+  /// Bytes that the addresses of MatmulOperands are multiples of, whatever the call.
+  std::array<uint32_t, 5> alignments = {16, 16, 16, 16, 16};
 
   auto operator<=>(const MatmulShape &) const = default;
   int64_t bytesOfA() const { return batch * m * k * bytesOf(a); }
   int64_t bytesOfB() const { return batch * k * n * bytesOf(b); }
   int64_t bytesOfC() const { return batch * m * n * bytesOf(c); }
-  int64_t bytesOfBias() const { return hasBias ? n * bytesOf(c) : 0; }
+  bool hasRow() const { return hasBias() || epilogue == Epilogue::BiasGradient; }
+  bool hasBias() const {
+    return epilogue == Epilogue::Bias || epilogue == Epilogue::BiasGelu || epilogue == Epilogue::BiasAdd;
+  }
+  bool hasGelu() const { return epilogue == Epilogue::BiasGelu || epilogue == Epilogue::GeluGradient; }
+  bool adds() const { return epilogue == Epilogue::Add || epilogue == Epilogue::BiasAdd; }
+  int64_t bytesOfRow() const { return hasRow() ? n * bytesOf(c) : 0; }
+  int64_t bytesOfMatrix() const { return hasGelu() || adds() ? m * n * bytesOf(c) : 0; }
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k * batch);
   }
@@ -39,8 +49,9 @@ struct MatmulShape {
 /// The bytes in which cuBLASLt's callers keep an algorithm; empty: the one that it puts first.
 using MatmulAlgorithm = std::string;
 
+/// `row` is the bias, or its gradient; `matrix` gelu's operand, or the addend.
 struct MatmulOperands {
-  CUdeviceptr a, b, c, bias = 0;
+  CUdeviceptr a, b, c, row = 0, matrix = 0;
 };
 
 /// All products of a rank.

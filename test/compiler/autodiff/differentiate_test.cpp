@@ -18,7 +18,7 @@ TEST_P(UnaryDerivative, AgreesWithDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(AllOps, UnaryDerivative,
                          testing::Values(UnaryCase{"neg", -1, 1}, UnaryCase{"exp", -1, 1}, UnaryCase{"log", 0.5, 2},
-                                         UnaryCase{"tanh", -2, 2}, UnaryCase{"erf", -2, 2},
+                                         UnaryCase{"tanh", -2, 2}, UnaryCase{"erf", -2, 2}, UnaryCase{"gelu", -3, 3},
                                          UnaryCase{"logistic", -3, 3}, UnaryCase{"rsqrt", 0.5, 2},
                                          UnaryCase{"sqrt", 0.5, 2}, UnaryCase{"step", 0.5, 2},
                                          UnaryCase{"step", -2, -0.5}, UnaryCase{"convert", -1, 1}),

@@ -31,9 +31,10 @@ Work workOf(const pb::Plan &plan, const std::string &name) {
         const pb::LibraryCall &call = instruction.call();
         for (const pb::Buffer &buffer : call.buffers())
           work.bytes += static_cast<double>(buffer.bytes());
+        bool isProduct = call.function() == pb::LibraryCall::MATMUL;
         if (call.store() != pb::OVERWRITE)
-          work.bytes += static_cast<double>(call.buffers(call.buffers_size() - 1).bytes());
-        work.kernels += call.function() != pb::LibraryCall::MATMUL;
+          work.bytes += static_cast<double>(call.buffers(isProduct ? 2 : call.buffers_size() - 1).bytes());
+        work.kernels += !isProduct;
       }
       if (!instruction.has_launch())
         continue;

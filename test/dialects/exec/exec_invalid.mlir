@@ -134,3 +134,21 @@ exec.program @wait_c1_nothing_started {
   // expected-error @+1 {{needs a start of id 2 before it}}
   exec.wait {id = 2}
 }
+
+// -----
+
+// No such epilogue.
+func.func @product_c1_unknown_epilogue(%a: tensor<2x3xf32, #model.dims<a, b>>, %b: tensor<3x4xf32, #model.dims<b, c>>) -> tensor<2x4xf32, #model.dims<a, c>> {
+  // expected-error @+1 {{needs an epilogue of plan.proto, got none}}
+  %c = exec.product "none" %a, %b : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3x4xf32, #model.dims<b, c>>) -> tensor<2x4xf32, #model.dims<a, c>>
+  return %c : tensor<2x4xf32, #model.dims<a, c>>
+}
+
+// -----
+
+// A bias is missing.
+func.func @product_c2_operand_missing(%a: tensor<2x3xf32, #model.dims<a, b>>, %b: tensor<3x4xf32, #model.dims<b, c>>) -> tensor<2x4xf32, #model.dims<a, c>> {
+  // expected-error @+1 {{needs 3 operands and 1 results for bias}}
+  %c = exec.product "bias" %a, %b : (tensor<2x3xf32, #model.dims<a, b>>, tensor<3x4xf32, #model.dims<b, c>>) -> tensor<2x4xf32, #model.dims<a, c>>
+  return %c : tensor<2x4xf32, #model.dims<a, c>>
+}

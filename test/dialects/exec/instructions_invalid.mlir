@@ -14,6 +14,13 @@ exec.program @call_c1 {
 
 // -----
 
+exec.program @call_c4 {
+  // expected-error@+1 {{needs an epilogue of plan.proto, got swish}}
+  exec.call {function = "matmul", buffers = [], types = [], outputs = 0 : i64, sizes = array<i64>, epilogue = "swish"}
+}
+
+// -----
+
 exec.program @wait_c1 {
   // expected-error@+1 {{needs a start of id 3 before it}}
   exec.wait {id = 3 : i64}

@@ -38,6 +38,24 @@ func.func @tanh(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #mod
 }
 
 // One element from one element.
+// CHECK-LABEL: func.func @gelu(
+// CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
+// CHECK: model.gelu %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
+func.func @gelu(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  %y = model.gelu %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
+  return %y : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// The derivative beside the cotangent.
+// CHECK-LABEL: func.func @gelu_grad(
+// CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}, %[[X1:[a-z0-9]+]]: tensor
+// CHECK: model.gelu_grad %[[X0]], %[[X1]] : (tensor<2x3xf32, #model.dims<a, b>>, tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
+func.func @gelu_grad(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  %y = model.gelu_grad %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>
+  return %y : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// One element from one element.
 // CHECK-LABEL: func.func @erf(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.erf %[[X0]] : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2x3xf32, #model.dims<a, b>>

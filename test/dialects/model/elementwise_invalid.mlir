@@ -38,6 +38,24 @@ func.func @tanh_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a
 // -----
 
 // A dimension is lost.
+func.func @gelu_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
+  // expected-error @+1 {{needs a result with the operand's dimensions}}
+  %y = model.gelu %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>
+  return %y : tensor<2xf32, #model.dims<a>>
+}
+
+// -----
+
+// An operand has a dimension that the result has not.
+func.func @gelu_grad_c1_operand_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>, %x1: tensor<2x3xf32, #model.dims<a, c>>) -> tensor<2x3xf32, #model.dims<a, b>> {
+  // expected-error @+1 {{needs operands whose dimensions are a subsequence of the result's}}
+  %y = model.gelu_grad %x0, %x1 : (tensor<2x3xf32, #model.dims<a, b>>, tensor<2x3xf32, #model.dims<a, c>>) -> tensor<2x3xf32, #model.dims<a, b>>
+  return %y : tensor<2x3xf32, #model.dims<a, b>>
+}
+
+// -----
+
+// A dimension is lost.
 func.func @erf_c1_result_of_other_dimensions(%x0: tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>> {
   // expected-error @+1 {{needs a result with the operand's dimensions}}
   %y = model.erf %x0 : (tensor<2x3xf32, #model.dims<a, b>>) -> tensor<2xf32, #model.dims<a>>

@@ -365,10 +365,14 @@ TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
   };
   const std::string begin = "sample, instruction 0: library call MATMUL: ";
   EXPECT_EQ(withBias(20, [](pb::LibraryCall &) {}), begin + "buffer 3 has 20 bytes, needs 24");
-  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_TANH); }),
-            begin + "has an epilogue, which this target has not");
+  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::ADD); }),
+            begin + "buffer 3 has 24 bytes, needs 192");
+  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::BIAS_GELU); }),
+            begin + "has 4 buffers, needs 5");
+  EXPECT_EQ(withBias(192, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_GRADIENT); }),
+            begin + "keeps gelu's operand in rows of 6 elements, which wants a multiple of 8");
   EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_store(pb::ADD); }),
-            begin + "has a bias, which wants k above 0, one matrix and a result that is overwritten");
+            begin + "has an epilogue, which wants k above 0, one matrix and a result that is overwritten");
 }
 
 TEST(CudaBackend, AlgorithmsOfAnotherLibraryAreRefused) {

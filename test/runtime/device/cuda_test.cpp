@@ -344,7 +344,8 @@ std::vector<uint8_t> stored(const std::vector<float> &values, Storage storage) {
 
 class Product : public Cuda, public testing::WithParamInterface<MatmulShape> {
 protected:
-  static constexpr uint64_t placeA = 0, placeB = 4 * mebibyte, placeC = 8 * mebibyte, placeBias = 12 * mebibyte;
+  static constexpr uint64_t placeA = 0, placeB = 4 * mebibyte, placeC = 8 * mebibyte, placeRow = 12 * mebibyte,
+                            placeMatrix = 14 * mebibyte;
   CublasLt cublas;
   Matmuls matmuls{context, cublas};
 
@@ -359,8 +360,8 @@ protected:
 
   std::vector<uint8_t> run(const MatmulShape &shape, bool accumulates) {
     matmuls.run(queue, matmuls.prepare(shape),
-                {memory.at(placeA), memory.at(placeB), memory.at(placeC), memory.at(placeBias)}, accumulates,
-                memory.workspace());
+                {memory.at(placeA), memory.at(placeB), memory.at(placeC), memory.at(placeRow), memory.at(placeMatrix)},
+                accumulates, memory.workspace());
     return read<uint8_t>(placeC, shape.batch * shape.m * shape.n * bytesOf(shape.c));
   }
 };
@@ -384,15 +385,86 @@ TEST_P(Product, IsThatOfTheHostAddedOrNot) {
   std::vector<float> c = values(shape.batch * shape.m * shape.n, 3);
   write(placeA, stored(a, shape.a));
   write(placeB, stored(b, shape.b));
-  std::vector<float> bias = values(shape.n, 4);
-  write(placeBias, stored(bias, shape.c));
   for (bool accumulates : {false, true}) {
     write(placeC, stored(c, shape.c));
     std::vector<float> sums = reference(shape, a, b, accumulates ? c : std::vector<float>(c.size()));
-    for (size_t i = 0; i < sums.size(); ++i)
-      sums[i] += shape.hasBias ? bias[i % bias.size()] : 0;
     EXPECT_EQ(run(shape, accumulates), stored(sums, shape.c)) << shape.describe() << ", adding: " << accumulates;
   }
+}
+
+std::vector<float> floatsOf(const std::vector<uint8_t> &bytes, Storage storage) {
+  std::vector<float> values(bytes.size() / bytesOf(storage));
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t half = 0;
+    std::memcpy(storage == Storage::F32 ? static_cast<void *>(&values[i]) : &half, &bytes[i * bytesOf(storage)],
+                bytesOf(storage));
+    if (storage != Storage::F32)
+      values[i] = storage == Storage::BF16 ? bf16ToFloat(half) : f16ToFloat(half);
+  }
+  return values;
+}
+
+float gelu(float x) { return x / 2 * (1 + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x))); }
+
+TEST_F(Product, SumsOnTheWay) {
+  for (Storage storage : {Storage::F32, Storage::BF16})
+    for (Epilogue epilogue : {Epilogue::Bias, Epilogue::Add, Epilogue::BiasAdd}) {
+      MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = storage, .b = storage, .c = storage, .epilogue = epilogue};
+      std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2);
+      std::vector<float> bias = values(shape.n, 4), addend = values(shape.m * shape.n, 5);
+      write(placeA, stored(a, storage));
+      write(placeB, stored(b, storage));
+      write(placeRow, stored(bias, storage));
+      write(placeMatrix, stored(addend, storage));
+      std::vector<float> sums = reference(shape, a, b, std::vector<float>(addend.size()));
+      for (size_t i = 0; i < sums.size(); ++i)
+        sums[i] += (shape.hasBias() ? bias[i % bias.size()] : 0) + (shape.adds() ? addend[i] : 0);
+      EXPECT_EQ(run(shape, /*accumulates=*/false), stored(sums, storage)) << shape.describe();
+      EXPECT_EQ(read<uint8_t>(placeMatrix, addend.size() * bytesOf(storage)), stored(addend, storage));
+    }
+}
+
+TEST_F(Product, GeluAndItsDerivativeOnTheWay) {
+  MatmulShape shape = {.m = 48, .n = 24, .k = 8, .a = Storage::BF16, .b = Storage::BF16, .c = Storage::BF16,
+                       .epilogue = Epilogue::BiasGelu};
+  std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2), bias = values(shape.n, 4);
+  write(placeA, stored(a, shape.a));
+  write(placeB, stored(b, shape.b));
+  write(placeRow, stored(bias, shape.c));
+  std::vector<float> x = reference(shape, a, b, std::vector<float>(shape.m * shape.n)), products = x;
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] += bias[i % bias.size()];
+  std::vector<float> active = floatsOf(run(shape, /*accumulates=*/false), shape.c);
+  EXPECT_EQ(read<uint8_t>(placeMatrix, 2 * x.size()), stored(x, shape.c));
+  for (size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR(active[i], gelu(x[i]), 0.004 * std::abs(x[i]) + 1e-6) << x[i];
+  shape.epilogue = Epilogue::GeluGradient;
+  std::vector<float> gradient = floatsOf(run(shape, /*accumulates=*/false), shape.c);
+  for (size_t i = 0; i < x.size(); ++i) {
+    float slope = (gelu(x[i] + 0.01F) - gelu(x[i] - 0.01F)) / 0.02F;
+    EXPECT_NEAR(gradient[i], products[i] * slope, 0.005 * std::abs(products[i]) + 1e-3) << x[i];
+  }
+}
+
+TEST_F(Product, GradientsOfABiasBesideThoseOfWeights) {
+  for (bool transposeB : {false, true})
+    for (bool accumulates : {false, true}) {
+      MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = Storage::BF16, .b = Storage::BF16, .c = Storage::F32};
+      shape.transposeA = true;
+      shape.transposeB = transposeB;
+      shape.epilogue = Epilogue::BiasGradient;
+      std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2), c = values(shape.m * shape.n, 3);
+      write(placeA, stored(a, shape.a));
+      write(placeB, stored(b, shape.b));
+      write(placeC, stored(c, shape.c));
+      write(placeRow, stored(std::vector<float>(shape.n, 99), shape.c));
+      std::vector<float> sums(shape.n);
+      for (int64_t k = 0; k < shape.k; ++k)
+        for (int64_t n = 0; n < shape.n; ++n)
+          sums[n] += b[transposeB ? n * shape.k + k : k * shape.n + n];
+      EXPECT_EQ(run(shape, accumulates), stored(reference(shape, a, b, accumulates ? c : std::vector<float>(c.size())), shape.c));
+      EXPECT_EQ(read<uint8_t>(placeRow, 4 * shape.n), stored(sums, shape.c)) << "overwritten, adding or not";
+    }
 }
 
 std::vector<MatmulShape> shapes() {
@@ -405,13 +477,10 @@ std::vector<MatmulShape> shapes() {
         shape.transposeA = transposeA;
         shape.transposeB = transposeB;
         all.push_back(shape);
-        shape.hasBias = true;
-        all.push_back(shape);
-        shape.hasBias = false;
         shape.batch = 3;
         all.push_back(shape);
       }
-  MatmulShape odd = {.m = 7, .n = 5, .k = 3, .a = BF16, .b = BF16, .c = F32, .alignments = {2, 2, 4, 4}};
+  MatmulShape odd = {.m = 7, .n = 5, .k = 3, .a = BF16, .b = BF16, .c = F32, .alignments = {2, 2, 4, 4, 4}};
   MatmulShape noTerms = {.m = 8, .n = 8, .k = 0}, noRows = {.m = 0, .n = 8, .k = 8}, none = {.m = 8, .n = 8, .k = 8};
   none.batch = 0;
   all.insert(all.end(), {odd, noTerms, noRows, none});

@@ -116,7 +116,7 @@ TEST(Refusal, BlocksBehindTheEnd) {
 
 TEST(Refusal, WhatOtherTargetsHave) {
   CallUnderTest test = makeMatmul();
-  test.call.set_epilogue(pb::LibraryCall::GELU_TANH);
+  test.call.set_epilogue(pb::LibraryCall::GELU_GRADIENT);
   expectRefusal(test, "library call MATMUL: has an epilogue, which this target has not");
   test = makeMatmul();
   test.call.set_epilogue(pb::LibraryCall::BIAS);
