@@ -18,8 +18,8 @@ double evaluate(const Size &size, const std::vector<double> &symbols);
 
 /// Share of the peak that is left when tiles do not fill the matrix and waves of tiles do not fill
 /// the multiprocessors: m n k over the work of the best tile shape, rounded up. 1 when
-/// multiprocessors is 0. Source: NVIDIA, "Matrix Multiplication Background User's Guide", tile and
-/// wave quantization. Example: 4096 x 4096 are 512 tiles of 256 x 128, on 108 multiprocessors 5 waves: 512 / 540 = 0.95.
+/// multiprocessors is 0. Source: NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave
+/// quantization. Example: 4096 x 4096 are 512 tiles of 256 x 128, on 108 multiprocessors 5 waves: 512 / 540 = 0.95.
 double tileEfficiency(double m, double n, double count, int multiprocessors);
 
 /// Share of the peak for operands whose contiguous dimension divides by 2^i elements of two bytes: full from 64
@@ -61,15 +61,16 @@ Group groupOf(Axis axis, const Axes &plan, const Machine &machine, bool overExpe
 /// Ring collectives. B is the whole buffer: all-gather and reduce-scatter (n-1)/n B / W + (n-1)
 /// hops, all-reduce twice that, send B / W + hop. All-to-all: B / n to each other member, those on the
 /// host over links and beside them the others over each member's own share of the network, + (n-1) hops.
-/// Source: Thakur, Rabenseifner, Gropp 2005. Example: all-reduce of 1 GB over 8 ranks at 230 GB/s: 2 * 7/8 / 230 = 7.6 ms.
+/// Source: Thakur, Rabenseifner, Gropp 2005. Example: all-reduce of 1 GB over 8 ranks at 230 GB/s: 2 * 7/8 / 230 =
+/// 7.6 ms.
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group);
 
 /// Share of the time side by side that compute and transfers take from each other.
 inline constexpr double kCompetition = 0.1;
 
 /// Compute beside communication: both slow each other by a tenth of the shorter one. A program of several of both takes
-/// its length L without that, and a tenth of what runs at the same time: 0.9 L + 0.1 (compute + communication). Example:
-/// 3 s beside 2 s take 3.2 s.
+/// its length L without that, and a tenth of what runs at the same time: 0.9 L + 0.1 (compute + communication).
+/// Example: 3 s beside 2 s take 3.2 s.
 double overlappedSeconds(double computeSeconds, double communicationSeconds);
 
 /// Seconds of one transfer of the stream between two stages.

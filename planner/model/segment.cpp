@@ -30,7 +30,8 @@ namespace {
 
 // Plays one program with a stream of kernels and one of transfers. Of the collectives that have started, the one that
 // is waited for first moves; a wait stalls the kernels until it is done, and all that must be done before it. So no
-// compute hides two collectives. Example: a transfer of 3 s beside kernels of 2 s exposes 0.1 * 3 + 0.9 * (3 - 2) = 1.2 s.
+// compute hides two collectives. Example: a transfer of 3 s beside kernels of 2 s exposes 0.1 * 3 + 0.9 * (3 - 2) =
+// 1.2 s.
 class ProgramPlayer {
 public:
   // A collective that runs beside compute, in the order of starts; its exposed time is added to `exposed`.
