@@ -1,6 +1,7 @@
 #include "planner/model/cost.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace espalier::planner {
@@ -63,15 +64,10 @@ double alignmentEfficiency(double m, double n, double k, double count) {
   const double *shares = count > 1 ? batched : single;
   int worst = 6;
   for (double size : {m, n, k}) {
-    auto value = static_cast<int64_t>(size + 0.5);
+    auto value = static_cast<uint64_t>(size + 0.5);
     if (std::abs(size - static_cast<double>(value)) > 1e-9 * size)
       return shares[0]; // a head dimension that does not divide: padded or strided operands
-    int power = 0;
-    while (power < 6 && value > 0 && value % 2 == 0) {
-      value /= 2;
-      ++power;
-    }
-    worst = std::min(worst, power);
+    worst = std::min(worst, std::countr_zero(value));
   }
   return shares[worst];
 }
@@ -80,8 +76,7 @@ double alignmentEfficiency(double m, double n, double k, double count) {
 /// and k is long, as of gradients of weights, libraries cut k: each part makes all tiles, and sums of f32 are written and
 /// read once more for each.
 static double wavesSeconds(double m, double n, double k, double count, double fullSeconds, const Machine &machine) {
-  constexpr double bad = 0.8, leastDepth = 1024; // of a part: shorter ones are prologue and epilogue
-  constexpr int mostParts = 8;
+  constexpr double bad = 0.8, leastDepth = 1024, mostParts = 8; // depth of a part: shorter ones are prologue and epilogue
   double tiles = tileEfficiency(m, n, count, machine.multiprocessors), least = fullSeconds / tiles;
   for (int parts = 2; tiles < bad && parts <= mostParts && k / parts >= leastDepth; ++parts) {
     double sums = 2 * 4 * m * n * count * parts / machine.memoryBytesPerSecond;
