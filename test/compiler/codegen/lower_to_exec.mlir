@@ -1,4 +1,4 @@
-// RUN: espalier-opt --fuse-kernels --lower-to-exec --plan-buffers %s | FileCheck %s
+// RUN: espalier-opt --fold-epilogues --fuse-kernels --lower-to-exec --plan-buffers %s | FileCheck %s
 
 !x = tensor<2x3x8xf32, #model.dims<batch, seq, hidden>>
 !w = tensor<8x8xf32, #model.dims<hidden, ffn>>
@@ -58,9 +58,9 @@ func.func @gather.forward(%x: !x {model.role = "stream", model.name = "x"},
   return %s : !y
 }
 
-// A bias that nothing but an addition follows is read by the product itself.
+// A bias is read by the product itself.
 // CHECK-LABEL: exec.program @bias.forward
-// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.saved.y"{{.*}}value = "bias.parameters.b", element = f32>], function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 8, 8, 1>
+// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.saved.y"{{.*}}value = "bias.parameters.b", element = f32>], epilogue = "bias", function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 8, 8, 1>
 // CHECK-NOT: exec.launch
 func.func @bias.forward(%x: !x {model.role = "stream", model.name = "x"},
                         %w: !w {model.role = "parameter", model.name = "w"},

@@ -76,12 +76,11 @@ func.func @block.forward(%q: !x {model.role = "saved", model.name = "q"}, %k: !x
 !y = tensor<2x3x16xbf16, #model.dims<batch, seq, ffn>>
 
 module attributes {exec.target = "cuda"} {
-// A bias that nothing but an addition follows is the product's last buffer, read. Where more is done with the sum, its
-// kernel adds the bias; a bias of another type is no epilogue.
+// A bias is the product's last buffer, read, whatever is done with the sum; one of another type is no epilogue.
 // CHECK-LABEL: exec.program @bias.forward
-// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.parameters.w"{{.*}}value = "bias.saved.first"{{.*}}value = "bias.parameters.b", element = bf16>], function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 16, 8, 1>, types = [bf16, bf16, bf16, bf16]}
-// CHECK-NEXT: exec.call {{.*}}types = [bf16, bf16, bf16]}
-// CHECK-NEXT: exec.launch {{.*}}value = "bias.parameters.b"{{.*}}value = "bias.saved.second"
+// CHECK-NEXT: exec.call {buffers = [{{.*}}value = "bias.parameters.w"{{.*}}value = "bias.saved.first"{{.*}}value = "bias.parameters.b", element = bf16>], epilogue = "bias", function = "matmul", outputs = 1 : i64, sizes = array<i64: 6, 16, 8, 1>, types = [bf16, bf16, bf16, bf16]}
+// CHECK-NEXT: exec.call {{.*}}value = "bias.parameters.b"{{.*}}types = [bf16, bf16, bf16, bf16]}
+// CHECK-NEXT: exec.launch {{.*}}value = "bias.saved.second"
 // CHECK-NEXT: exec.call {{.*}}types = [bf16, bf16, bf16]}
 // CHECK-NEXT: exec.launch {{.*}}value = "bias.parameters.wide"{{.*}}value = "bias.saved.third"
 func.func @bias.forward(%x: !x {model.role = "stream", model.name = "x"},
