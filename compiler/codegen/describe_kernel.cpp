@@ -289,7 +289,7 @@ void describeSquareBlocks(exec::KernelOp, Description &kernel) {
 
 void describeAddSquares(exec::KernelOp op, Description &kernel) {
   kernel.read(pb::F32, {scalar(0), scalar(1)});
-  kernel.add(pb::Operand::ADD, pb::F32, {});
+  kernel.add(pb::Operand::ADD, pb::F32, {extent});
   kernel.message.set_norm_weight(cuda::realParameter(op, "weight"));
 }
 
@@ -298,14 +298,14 @@ void describeReduceParts(exec::KernelOp op, Description &kernel) {
   for (int64_t sum = 0; sum < sums; ++sum)
     kernel.read(pb::F32, {scalar(2), scalar(1)}).set_linear(static_cast<uint32_t>(sum) + 1);
   for (int64_t sum = 0; sum < sums; ++sum)
-    kernel.store(pb::F32, {scalar(1)}, cuda::destinationOf(op), /*first=*/3).set_linear(static_cast<uint32_t>(sum) + 1);
+    kernel.store(pb::F32, {extent}, cuda::destinationOf(op), /*first=*/3).set_linear(static_cast<uint32_t>(sum) + 1);
 }
 
 void describeUpdateScalars(exec::KernelOp, Description &kernel) {
   for (uint32_t slot : {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::LossScale})
     kernel.read(pb::F32, {}).set_slot(slot + 1);
   for (uint32_t slot : {rt::GradientScale, rt::Apply})
-    kernel.write(pb::F32, {}).set_slot(slot + 1);
+    kernel.write(pb::F32, {extent}).set_slot(slot + 1);
 }
 
 using Describe = void (*)(exec::KernelOp, Description &);

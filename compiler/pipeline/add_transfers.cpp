@@ -18,7 +18,6 @@ using namespace rt;
 
 namespace {
 
-constexpr const char *inputNames[] = {"tokens", "positions", "labels", "loss_weights"};
 constexpr uint64_t scalarBytes = uint64_t{rt::ScalarSlotCount} * 4;
 constexpr uint32_t sumSlots[] = {rt::LossSum, rt::TokenCount, rt::SquaredNorm, rt::StopRequests};
 
@@ -178,7 +177,7 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
   addPassingValues(module, tables);
   uint32_t axes = allAxes(plan), scalars = addScalars(axes, tables);
   pb::Transfer inputs = transferNamed("tok", pb::Transfer::COPY, "to_device", tables);
-  for (const char *name : inputNames) {
+  for (const char *name : trainingInputs) {
     int64_t value = tables.findValue(name);
     if (value < 0) // no program reads it
       continue;

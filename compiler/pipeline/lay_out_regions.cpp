@@ -23,8 +23,6 @@ namespace espalier {
 
 namespace {
 
-constexpr const char *inputNames[] = {"tokens", "positions", "labels", "loss_weights"};
-
 uint64_t bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
@@ -63,7 +61,7 @@ public:
         if (role(function, argument) == "input")
           bytes = bytesOf(argument.getType());
     });
-    for (const char *name : inputNames)
+    for (const char *name : trainingInputs)
       placeInput(name, bytes);
   }
 
@@ -145,7 +143,7 @@ private:
     if (!role || !name)
       return false;
     if (role == "input")
-      return isGeneration() || llvm::is_contained(inputNames, name.getValue());
+      return isGeneration() || llvm::is_contained(trainingInputs, name.getValue());
     if (role.getValue().starts_with("saved"))
       return exec::symbolizeRegion(role.getValue()).has_value();
     if (role == "state" || role == "parameter" || role == "accumulator" || role == "scattered") {

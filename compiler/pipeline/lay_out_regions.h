@@ -8,6 +8,9 @@
 
 namespace espalier {
 
+/// What training reads of samples, in the order of the inputs' region.
+inline constexpr const char *trainingInputs[] = {"tokens", "positions", "labels", "loss_weights"};
+
 struct RegionSizes {
   struct Input {
     uint64_t offset = 0; ///< in one slot of the inputs

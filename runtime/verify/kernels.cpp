@@ -20,6 +20,7 @@ private:
   void checkLaunch(const pb::Launch &launch);
   void checkReach(const pb::Launch &launch, int index);
   void checkFirst(const pb::Launch &launch, const pb::Operand &operand, int index);
+  void checkExtent(const pb::Launch &launch);
   void checkGrid(const pb::Launch &launch);
   void checkCall(const pb::LibraryCall &call);
   template <typename... Args> void add(fmt::format_string<Args...> format, Args &&...args) {
@@ -82,6 +83,7 @@ void Kernels::checkLaunch(const pb::Launch &launch) {
   for (int i = 0; i < launch.scalars_size(); ++i)
     if (launch.scalars(i).first() && !asksForFirst[static_cast<size_t>(i)])
       add("scalar {} asks for the first micro-batch of a bucket, {} adds to nothing by it", i, kernel.symbol());
+  checkExtent(launch);
   checkGrid(launch);
 }
 
@@ -116,6 +118,41 @@ void Kernels::checkFirst(const pb::Launch &launch, const pb::Operand &operand, i
                  !(bucket->has_whole_gradient() && bucket->whole_gradient().value() == root);
   if (operand.access() != pb::Operand::ADD || isOther || (scalar.first() == 0 && !isFixed))
     add("buffer {} is added to unless scalar {} says otherwise, which it does not", index, operand.unless() - 1);
+}
+
+/// What kernels count that no operand reaches by their extent: a product of scalars, of which `tiled` goes up to whole
+/// blocks. Attention: batch, queries, keys, key-value heads, group; order_tokens: rows of the table at 1; give_slots:
+/// batch, sequence, experts.
+struct Count {
+  std::string_view shape;
+  std::vector<int> scalars;
+  int tiled = -1;
+};
+
+const std::vector<Count> &counts() {
+  static const std::vector<Count> table = {{"attention_forward", {0, 3, 4}, 1},
+                                           {"attention_query_gradient", {0, 3, 4}, 1},
+                                           {"attention_key_gradient", {0, 3}, 2},
+                                           {"order_tokens", {1}},
+                                           {"give_slots", {0, 2}}};
+  return table;
+}
+
+void Kernels::checkExtent(const pb::Launch &launch) {
+  const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  auto found = std::ranges::find(counts(), kernel.shape(), &Count::shape);
+  if (found == counts().end() || plan.objects().empty() || plan.objects(0).geometry().empty())
+    return;
+  std::vector<int64_t> factors;
+  for (int index : found->scalars)
+    factors.push_back(index < launch.scalars_size() ? launch.scalars(index).constant() : 0);
+  if (found->tiled >= 0) {
+    int64_t rows = plan.objects(0).geometry(static_cast<int>(launch.kernel())).extent_per_block();
+    int64_t size = found->tiled < launch.scalars_size() ? launch.scalars(found->tiled).constant() : 0;
+    factors.insert(factors.end(), {size / rows + (size % rows != 0), rows});
+  }
+  if (int64_t wanted = product(factors); wanted != launch.extent())
+    add("is launched over {} iterations, its sizes give {}", launch.extent(), wanted);
 }
 
 /// As CUDA has it: 2^31 - 1 blocks in x, 65535 in y.

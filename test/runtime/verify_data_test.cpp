@@ -34,6 +34,16 @@ void repeat(pb::Plan &p, int stage, int action) {
   moveAction(p, stage, actionsOf(p, stage)->size() - 1, action + 1);
 }
 
+/// Starts a transfer again, and waits for it, behind its wait.
+void repeatTransfer(pb::Plan &p, int stage, const char *transfer) {
+  int start = findFlight(p, stage, true, transfer), wait = findFlight(p, stage, false, transfer);
+  pb::Action again = actionsOf(p, stage)->Get(start), awaited = actionsOf(p, stage)->Get(wait);
+  for (const pb::Action &action : {again, awaited}) {
+    *actionsOf(p, stage)->Add() = action;
+    moveAction(p, stage, actionsOf(p, stage)->size() - 1, ++wait);
+  }
+}
+
 const VerifyCase bytes[] = {
     {"ForwardBeforeItsReceive", "for stream of layer",
      [](pb::Plan &p) {
@@ -74,6 +84,12 @@ const VerifyCase bytes[] = {
        pb::Launch *launch = launchOf(p, "block.forward");
        *launch->mutable_buffers(3) = launch->buffers(0);
      }},
+    {"TwoResultsInOnePlace", "operand",
+     [](pb::Plan &p) {
+       pb::Launch *launch = launchOf(p, "block.forward");
+       launch->mutable_buffers(4)->set_region(launch->buffers(3).region());
+     }},
+    {"BackwardTwice", "runs a second time", [](pb::Plan &p) { repeat(p, 0, findRun(p, 0, "backward", 2)); }},
     {"RunsTwice", "runs a second time", [](pb::Plan &p) { repeat(p, 0, findRun(p, 0, "norm")); }},
     {"WithoutGradient", "updates a bucket without its gradient",
      [](pb::Plan &p) { *launchOf(p, "embed.update")->mutable_buffers(1) = launchOf(p, "embed.update")->buffers(2); }},
@@ -134,6 +150,21 @@ const VerifyCase sums[] = {
      [](pb::Plan &p) {
        launchOf(p, "block.backward")->mutable_scalars(2)->clear_first();
        launchOf(p, "block.backward")->mutable_scalars(2)->set_constant(1);
+     }},
+    {"ReducedTwice", "moves bytes 0 to 512 of gradients for embed.weight.gradient",
+     [](pb::Plan &p) {
+       for (int stage : {0, 1})
+         repeatTransfer(p, stage, "embed.weight.total");
+     }},
+    {"UpdateBeforeTheReduction", "holds a sum, embed.weight.gradient",
+     [](pb::Plan &p) { moveAction(p, 0, findRun(p, 0, "update"), findFlight(p, 0, true, "embed.weight.total")); }},
+    {"HalfReducedTwice", "256 bytes of 'embed.weight.gradient', which has 512",
+     [](pb::Plan &p) {
+       pb::Transfer *total = transferOf(p, "embed.weight.total");
+       for (pb::Buffer *buffer : {total->mutable_from(0), total->mutable_to(0)})
+         buffer->set_bytes(buffer->bytes() / 2);
+       *total->add_from() = total->from(0);
+       *total->add_to() = total->to(0);
      }},
     {"NormDropped", "of the gradient of bucket", [](pb::Plan &p) { drop(p, 0, findRun(p, 0, "norm")); }},
     {"OtherNorm", "not with weight",

@@ -247,6 +247,21 @@ TEST(VerifyPlan, GridsAreThoseOfTheCode) {
   }
 }
 
+/// A launch over the 20 rows of a table, of which no operand says how many there are.
+TEST(VerifyPlan, LaunchesCountWhatTheirSizesGive) {
+  pb::Plan plan = planForGpus();
+  pb::Launch *launch = launchOf(plan, "block.forward");
+  plan.mutable_kernels(static_cast<int>(launch->kernel()))->set_shape("order_tokens");
+  launch->clear_scalars();
+  launch->add_scalars();
+  launch->add_scalars()->set_constant(20);
+  plan.mutable_kernels(static_cast<int>(launch->kernel()))->set_scalars(2);
+  launch->set_extent(24);
+  EXPECT_THAT(verifyPlan(plan), Contains(HasSubstr("is launched over 24 iterations, its sizes give 20")));
+  launch->set_extent(20);
+  EXPECT_THAT(verifyPlan(plan), Not(Contains(HasSubstr("its sizes give"))));
+}
+
 TEST(VerifyPlan, CodeThatSaysNoGridIsRefused) {
   pb::Plan plan = planForGpus();
   plan.mutable_objects(0)->set_code(".version 8.0");

@@ -15,14 +15,14 @@ namespace espalier::codegen::cuda {
 namespace {
 
 /// order_tokens. Buffers: ids, order (i32 [tokens], -1 behind the last) and, unless it always adds, dtable. Scalars:
-/// first row, rows, hidden, tokens, whether it is the first term if it accumulates. Extent: blocks of rows.
+/// first row, rows, hidden, tokens, whether it is the first term if it accumulates. Extent: rows.
 class OrderTokens {
 public:
   OrderTokens(KernelFunction &f, Destination destination)
       : f(f), destination(destination), ids(f, f.buffer(0)), order(f, f.buffer(1)), lane(f, f.laneIndex()),
         warp(f, f.warpIndex()), thread(f, f.threadIndex()), rows(narrow(Expr(f, f.scalar(1)))),
         tokens(narrow(Expr(f, f.scalar(3)))) {
-    beginRow = narrow(Expr(f, f.blockBegin())) * rowsPerOrderBlock;
+    beginRow = narrow(Expr(f, f.blockBegin()));
     endRow = atMost(beginRow + rowsPerOrderBlock, rows);
     Expr perWarp = ceilDivide(tokens, warps * step) * step;
     begin = warp * perWarp;

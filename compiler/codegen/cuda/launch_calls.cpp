@@ -113,11 +113,11 @@ private:
     bool ofKeys = pass == AttentionPass::KeyGradient;
     SpecialLaunch launch{.shape = shape,
                          .parameters = config().attributes(builder.getContext()),
-                         .geometry = geometry(tiles.threads(), 1, 0, cuda::attentionSharedBytes(pass, config())),
+                         .geometry = geometry(tiles.threads(), tiles.rows, 0, cuda::attentionSharedBytes(pass, config())),
                          .buffers = SmallVector<exec::BufferAttr>(buffers),
                          .outputs = outputs,
                          .extent = batch() * (ofKeys ? kvHeads() : heads()) *
-                                   static_cast<int64_t>(llvm::divideCeil(ofKeys ? keys() : queries(), tiles.rows))};
+                                   static_cast<int64_t>(llvm::alignTo(ofKeys ? keys() : queries(), tiles.rows))};
     for (int64_t size : {batch(), queries(), keys(), kvHeads(), call.sizes[3], call.sizes[4]})
       launch.scalars.push_back(scalar(size));
     launch.scalars.push_back(call.scalars[4]);                             // position of the first query
@@ -196,10 +196,10 @@ private:
     exec::BufferAttr order = scratch(builder.getI32Type(), {tokens}, {"token"});
     exec::BufferAttr partial = scratch(builder.getF32Type(), {segments, 2, hidden}, {"segment", "side", "hidden"});
     SpecialLaunch sort{.shape = "order_tokens",
-                       .geometry = geometry(256, 1, 0, cuda::orderSharedBytes),
+                       .geometry = geometry(256, cuda::rowsPerOrderBlock, 0, cuda::orderSharedBytes),
                        .buffers = {ids, order},
                        .scalars = {call.scalars[0], scalar(rows), scalar(hidden), scalar(tokens)},
-                       .extent = static_cast<int64_t>(llvm::divideCeil(rows, cuda::rowsPerOrderBlock))};
+                       .extent = rows};
     setDestination(sort);
     if (!alwaysAdds()) {
       sort.buffers.push_back(table);
