@@ -9,8 +9,7 @@
 
 namespace espalier::planner {
 
-/// "dp 8, tp 2, pp 4, micro-batch 1 x 96, 1f1b, zero 1, sequence parallel, full recompute in 3 of
-/// 40 layers".
+/// "dp 8, tp 2, pp 4, micro-batch 1 x 96, 1f1b, zero 1, sequence parallel, full recompute in 3 of 40 layers".
 std::string describePlan(const Plan &plan);
 
 /// The same, and "not executable yet" where that is so.

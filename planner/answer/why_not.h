@@ -10,8 +10,7 @@
 namespace espalier::planner {
 
 /// Why a wish was not chosen. Either `violated` says what forbids it (with bytes), or `items` are
-/// the seconds that it takes more (negative: less) than the chosen plan, by cause; they sum to
-/// `moreSeconds`.
+/// the seconds that it takes more (negative: less) than the chosen plan, by cause; they sum to `moreSeconds`.
 struct WhyNot {
   std::vector<std::string> violated;
   bool impossible = false; ///< no plan at all is as the wish, whatever the memory: a mistake

@@ -40,8 +40,7 @@ double evaluate(const Size &size, const std::vector<double> &symbols) {
 double tileEfficiency(double m, double n, double count, int multiprocessors) {
   if (multiprocessors <= 0)
     return 1;
-  // Larger tiles reuse operands better; the last column is the share of the peak inside a full
-  // wave.
+  // Larger tiles reuse operands better; the last column is the share of the peak inside a full wave.
   struct Tile {
     double m, n, share;
   };
@@ -130,8 +129,7 @@ Group groupOf(Axis axis, const Axes &plan, const Machine &machine, bool overExpe
   group.linkBytesPerSecond = machine.link.bytesPerSecond;
   group.networkBytesPerSecond = machine.network.bytesPerSecond;
   if (group.perHost < ranks) {
-    // A send between neighbouring stages is one rank's; a ring has the shares of all its members on
-    // a host.
+    // A send between neighbouring stages is one rank's; a ring has the shares of all its members on a host.
     double across = axis != Axis::Pp                 ? group.perHost * machine.network.bytesPerSecond
                     : machine.sendBytesPerSecond > 0 ? machine.sendBytesPerSecond
                                                      : machine.network.bytesPerSecond;
@@ -173,8 +171,7 @@ double boundarySeconds(const Problem &problem, const Axes &plan) {
     return 0;
   double bytes = evaluate(problem.boundaryBytes, symbolValues(problem, plan));
   Group group = groupOf(Axis::Pp, plan, problem.machine);
-  // Neighbouring stages: members of one host come first, so most boundaries of wide stages cross
-  // hosts.
+  // Neighbouring stages: members of one host come first, so most boundaries of wide stages cross hosts.
   if (plan.sequenceParallel)
     bytes /= plan.tp; // the stream's sequence is split over tp
   if (!problem.boundaryScatters || plan.sequenceParallel || plan.tp == 1)

@@ -91,8 +91,7 @@ std::vector<Action> oneFOneBStage(int stage, int stages, int microBatches) {
 }
 
 // As 1F1B; the weight gradient of micro-batch i waits until `stage` more backwards have run, so
-// that every stage holds as much as the first one and the upstream stages get their gradients
-// earlier.
+// that every stage holds as much as the first one and the upstream stages get their gradients earlier.
 std::vector<Action> zeroBubbleH1Stage(int stage, int stages, int microBatches) {
   std::vector<Action> actions;
   for (const Action &action : oneFOneBStage(stage, stages, microBatches)) {
@@ -105,8 +104,7 @@ std::vector<Action> zeroBubbleH1Stage(int stage, int stages, int microBatches) {
   return actions;
 }
 
-// The k-th forward of a stage: micro-batches come in groups of `stages`, each group runs through
-// all chunks.
+// The k-th forward of a stage: micro-batches come in groups of `stages`, each group runs through all chunks.
 Action interleavedForward(int k, int stages, int chunks) {
   int group = k / (stages * chunks), inGroup = k % (stages * chunks);
   return {ActionKind::Forward, group * stages + inGroup % stages, inGroup / stages};

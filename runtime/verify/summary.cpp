@@ -25,6 +25,7 @@ private:
   void read(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   bool checkFree(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   void addTo(const Step &step, const Operand &operand);
+  void countOnce(const Step &step, const Operand &sum);
   void write(const Operand &operand, uint32_t version);
   void touch(const Operand &operand);
   void collectGives();
@@ -52,6 +53,8 @@ private:
   PlanErrors &errors;
   std::vector<ByteState> states; ///< by region
   std::map<uint32_t, Step> open; ///< flights, by transfer
+  /// What was added to sums of the stage and has not changed since: the sum, and where the operands lie.
+  std::vector<std::pair<uint32_t, std::vector<std::pair<int, Span>>>> counted;
   std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
   Summary summary;
 };
@@ -218,7 +221,21 @@ void Summarizer::addTo(const Step &step, const Operand &operand) {
   auto isUntouched = [](const Content &content) { return content.kind == Content::Found; };
   if (stateOf(operand).check(operand.span, isUntouched))
     return add(step, "adds to {}, where this subprogram has written something else", placeOf(operand));
+  if (info(operand).layering == ValueInfo::OfStage)
+    countOnce(step, operand);
   summary.terms.push_back(operand);
+}
+
+/// Of sums without a bucket the play counts runs of a call; within one nothing is added twice.
+void Summarizer::countOnce(const Step &step, const Operand &sum) {
+  std::vector<std::pair<int, Span>> sources;
+  for (const Operand &operand : step.operands)
+    if (operand.access == Access::Read)
+      sources.emplace_back(operand.region, operand.span);
+  std::pair term(sum.value, std::move(sources));
+  if (std::ranges::find(counted, term) != counted.end())
+    return add(step, "adds to {} what was added before", placeOf(sum));
+  counted.push_back(std::move(term));
 }
 
 void Summarizer::write(const Operand &operand, uint32_t version) {
@@ -229,6 +246,11 @@ void Summarizer::write(const Operand &operand, uint32_t version) {
   content.tag = info(operand).tag;
   content.origin = operand.origin;
   // The version counts writes; pieces that were written differently often stay apart.
+  std::erase_if(counted, [&](const auto &term) {
+    return std::ranges::any_of(term.second, [&](const auto &source) {
+      return source.first == operand.region && source.second.overlaps(operand.span);
+    });
+  });
   state.change(operand.span, [&](int64_t, Content &old) {
     uint32_t writes = old.kind == Content::Ready ? old.version : 0;
     old = content;

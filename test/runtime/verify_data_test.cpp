@@ -120,6 +120,11 @@ const VerifyCase flights[] = {
        *forward->add_instructions() = forward->instructions(1);
        forward->mutable_instructions()->SwapElements(2, 4);
      }},
+    {"CountedTwice", "what was added before",
+     [](pb::Plan &p) {
+       pb::Subprogram *forward = programOf(p, "head.forward");
+       *forward->add_instructions() = forward->instructions(3);
+     }},
     {"TouchedInFlight", "while a transfer is in flight there",
      [](pb::Plan &p) { programOf(p, "head.forward")->mutable_instructions()->SwapElements(2, 3); }},
     {"FilledAndWritten", "writes over what the host fills",
