@@ -8,7 +8,7 @@
 module attributes {exec.target = "cuda"} {
 // CHECK-LABEL: exec.program @block.forward
 // CHECK-NOT: exec.call
-// CHECK: exec.launch {buffers = [{{.*}}offset = 0{{.*}}], extent = 36 : i64, grain = 1 : i64, kernel = @[[$FORWARD:attention_forward_[0-9]+]], outputs = 2 : i64, scalars = [{{.*}}constant = 2{{.*}}constant = 300{{.*}}constant = 300{{.*}}constant = 2{{.*}}constant = 3>, #exec.scalar<constant = 64>{{.*}}seed = 1>]}
+// CHECK: exec.launch {buffers = [{{.*}}offset = 0{{.*}}], extent = 4608 : i64, grain = 1 : i64, kernel = @[[$FORWARD:attention_forward_[0-9]+]], outputs = 2 : i64, scalars = [{{.*}}constant = 2{{.*}}constant = 300{{.*}}constant = 300{{.*}}constant = 2{{.*}}constant = 3>, #exec.scalar<constant = 64>{{.*}}seed = 1>]}
 func.func @block.forward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k {model.role = "saved", model.name = "k"},
                          %v: !k {model.role = "saved", model.name = "v"})
     -> (!q {model.role = "saved", model.name = "out"}, !lse {model.role = "saved", model.name = "lse"}) {
@@ -18,8 +18,8 @@ func.func @block.forward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k
 
 // The gradient is two launches with a buffer for delta; blocks of keys belong to one of 2 x 2 key-value heads.
 // CHECK-LABEL: exec.program @block.backward
-// CHECK: exec.launch {{.*}}#exec.buffer<region = "virtual", offset = 0, bytes = 14400{{[^>]*}}>], extent = 36 : i64{{.*}}kernel = @attention_query_gradient{{.*}}outputs = 2
-// CHECK: exec.launch {{.*}}extent = 12 : i64{{.*}}kernel = @attention_key_gradient{{.*}}outputs = 2
+// CHECK: exec.launch {{.*}}#exec.buffer<region = "virtual", offset = 0, bytes = 14400{{[^>]*}}>], extent = 4608 : i64{{.*}}kernel = @attention_query_gradient{{.*}}outputs = 2
+// CHECK: exec.launch {{.*}}extent = 1536 : i64{{.*}}kernel = @attention_key_gradient{{.*}}outputs = 2
 func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k {model.role = "saved", model.name = "k"},
                           %v: !k {model.role = "saved", model.name = "v"}, %out: !q {model.role = "saved", model.name = "out"},
                           %lse: !lse {model.role = "saved", model.name = "lse"}, %dout: !q {model.role = "saved", model.name = "dout"})
@@ -28,7 +28,7 @@ func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !
   return %r#0, %r#1, %r#2 : !q, !k, !k
 }
 
-// CHECK: exec.kernel @[[$FORWARD]] "attention_forward" split 0 attributes {exec.uses = {{\[\["block.saved.q", "block.saved.k", "block.saved.v", .*\]\]}}, geometry = #exec.geometry<threads = 128, extent_per_block = 1, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 6 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
+// CHECK: exec.kernel @[[$FORWARD]] "attention_forward" split 0 attributes {exec.uses = {{\[\["block.saved.q", "block.saved.k", "block.saved.v", .*\]\]}}, geometry = #exec.geometry<threads = 128, extent_per_block = 128, shared_bytes = {{[0-9]+}}>, parameters = {buffers = 6 : i64, causal, head_dim = 64 : i64, rate = 0.000000e+00 : f64, scalars = 12 : i64, scale = 1.250000e-01 : f64, type = bf16}}
 }
 
 // -----
@@ -40,7 +40,7 @@ func.func @block.backward(%q: !q {model.role = "saved", model.name = "q"}, %k: !
 
 module attributes {exec.target = "cuda"} {
 // CHECK-LABEL: exec.program @embed.backward
-// CHECK: exec.launch {{.*}}extent = 3 : i64{{.*}}kernel = @order_tokens{{.*}}outputs = 2{{.*}}#exec.scalar<first = 3>
+// CHECK: exec.launch {{.*}}extent = 130 : i64{{.*}}kernel = @order_tokens{{.*}}outputs = 2{{.*}}#exec.scalar<first = 3>
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @sum_segments
 // CHECK: exec.launch {{.*}}extent = 4 : i64{{.*}}kernel = @join_segments
 // CHECK: exec.kernel @order_tokens{{.*}}parameters = {accumulate, buffers = 3 : i64, scalars = 5 : i64}
