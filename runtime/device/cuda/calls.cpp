@@ -14,6 +14,14 @@ namespace {
 /// No algorithm asks for more.
 constexpr uint64_t mostAlignment = 16;
 
+// One is read as the other by its number.
+static_assert(int(Epilogue::None) == pb::LibraryCall::NONE && int(Epilogue::Bias) == pb::LibraryCall::BIAS &&
+              int(Epilogue::GeluGradient) == pb::LibraryCall::GELU_GRADIENT &&
+              int(Epilogue::BiasGelu) == pb::LibraryCall::BIAS_GELU &&
+              int(Epilogue::BiasGradient) == pb::LibraryCall::BIAS_GRADIENT &&
+              int(Epilogue::Add) == pb::LibraryCall::ADD && int(Epilogue::BiasAdd) == pb::LibraryCall::BIAS_ADD &&
+              pb::LibraryCall::Epilogue_ARRAYSIZE == 7);
+
 /// cuBLASLt wants the rows of gelu's operand to be a multiple of so many elements.
 constexpr int64_t keptColumns = 8;
 
