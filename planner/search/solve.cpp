@@ -19,6 +19,8 @@ namespace {
 
 using Mesh = std::tuple<int, int, int, int, int>; ///< plans differ in kind when their meshes do
 
+constexpr double equal = 1e-9; ///< steps that differ by less, relatively, are equally fast
+
 Mesh meshOf(const Axes &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
 
 // The best plan of each mesh; the k-th best of them is what others must beat to be reported.
@@ -26,11 +28,12 @@ class Incumbents {
 public:
   explicit Incumbents(int wanted) : wanted(std::max(wanted, 1)) {}
 
-  // Of equally fast plans of a mesh the first in the space is kept.
-  void offer(const Axes &axes, const SplitResult &result, size_t place) {
-    auto [known, inserted] = best.try_emplace(meshOf(axes), Incumbent{axes, result, place});
-    Incumbent &incumbent = known->second;
-    if (!inserted && std::tie(result.seconds, place) < std::tie(incumbent.result.seconds, incumbent.place))
+  // Of equally fast plans of a mesh the first in the order of enumeration, the simplest, is kept.
+  void offer(const Axes &axes, const SplitResult &result, const Candidate &candidate) {
+    std::pair place(candidate.choice, candidate.schedule);
+    Incumbent &incumbent = best.try_emplace(meshOf(axes), Incumbent{axes, result, place}).first->second;
+    double known = incumbent.result.seconds;
+    if (result.seconds < known * (1 - equal) || (result.seconds < known * (1 + equal) && place < incumbent.place))
       incumbent = {axes, result, place};
   }
 
@@ -70,7 +73,7 @@ private:
   struct Incumbent {
     Axes axes;
     SplitResult result;
-    size_t place = 0; // of the candidate
+    std::pair<uint32_t, uint32_t> place; ///< choice and schedule
   };
 
   int wanted;
@@ -192,7 +195,7 @@ private:
 
   // Whether the candidate at a place may still be faster than the best.
   bool isOpen(size_t place) const {
-    return place < open.size() && open[place].first < incumbents.bestSeconds() * (1 - 1e-9);
+    return place < open.size() && open[place].first < incumbents.bestSeconds() * (1 - equal);
   }
 
   // Leaves candidates out of the second pass, with their bounds: all but the first ones where nothing is to be proved;
@@ -220,7 +223,7 @@ private:
     for (size_t i : which) {
       choices.push_back(space.at(i)->choice);
       plans.push_back(space.axes(*space.at(i)));
-      limits.push_back(onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans.back()) * (1 + 1e-12));
+      limits.push_back(onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans.back()) * (1 + equal));
     }
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     std::vector<SplitResult> results(plans.size());
@@ -235,7 +238,7 @@ private:
       spent += results[i].spent;
       statistics.evaluated += results[i].played;
       if (!results[i].counts.empty())
-        incumbents.offer(plans[i], results[i], which[i]);
+        incumbents.offer(plans[i], results[i], *space.at(which[i]));
     }
     for (size_t i = 0; i < which.size(); ++i)
       if (results[i].lowerBound < (onlyBest ? incumbents.bestSeconds() : incumbents.limitFor(plans[i])))

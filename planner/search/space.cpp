@@ -66,7 +66,7 @@ double SearchSpace::leastBytes(const Candidate &candidate) const {
 
 Axes SearchSpace::axes(const Candidate &candidate) const {
   Axes plan = choices[candidate.choice];
-  const Schedules &known = schedules.at({plan.pp, plan.microBatches});
+  const Schedules &known = schedules.at({plan.pp, plan.microBatches, plan.zero});
   std::tie(plan.schedule, plan.virtualStages) = known.list[candidate.schedule - 1];
   return plan;
 }
@@ -115,9 +115,6 @@ void SearchSpace::addMicroBatches(Axes plan) {
   }
 }
 
-// ZeRO 2 and 3 are looked at where somebody pins them, or all plans are wanted.
-bool SearchSpace::isOffered(int zero) const { return all || problem.pins.zero || zero <= 1; }
-
 // ZeRO over one rank is none: it is not looked at unless pinned, or to have parameters on the host.
 bool SearchSpace::isNothingShared(const Axes &plan, int zero) const {
   return !problem.pins.zero && zero > 0 && plan.replicas() * plan.cp == 1;
@@ -130,7 +127,7 @@ void SearchSpace::addFlags(Axes plan) {
         const Pins &pins = problem.pins;
         if (vocabParallel != pins.vocabParallel.value_or(true) ||
             (pins.sequenceParallel && *pins.sequenceParallel != sequenceParallel) ||
-            (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) || !isOffered(zero) ||
+            (sequenceParallel && plan.tp == 1) || (pins.zero && *pins.zero != zero) ||
             (isNothingShared(plan, zero) && zero < 3))
           continue;
         plan.sequenceParallel = sequenceParallel;
@@ -180,24 +177,14 @@ void SearchSpace::sumChoices() {
     }
 }
 
-// Several chunks on a stage run where somebody pins them: of unlike layers on chunks the search proves nothing, and
-// what is kept from backward to apart weight gradients is only bounded.
-bool SearchSpace::isOffered(Schedule schedule) const {
-  bool hasChunks = schedule == Schedule::Interleaved || isVShaped(schedule);
-  bool wantsChunks = problem.pins.virtualStages.value_or(1) > 1 || problem.pins.stageLayers;
-  return !splitsBackward(schedule) && (!hasChunks || wantsChunks);
-}
-
 const SearchSpace::Schedules &SearchSpace::schedulesOf(const Axes &plan) {
-  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches});
+  auto [place, inserted] = schedules.try_emplace({plan.pp, plan.microBatches, plan.zero});
   if (!inserted)
     return place->second;
   Axes with = plan;
   for (Schedule schedule : kSchedules) {
     const auto &pin = problem.pins.schedule;
     if (pin ? schedule != *pin : plan.pp == 1 && schedule != Schedule::OneFOneB)
-      continue;
-    if (!pin && !all && !isOffered(schedule))
       continue;
     int most = schedule == Schedule::Interleaved ? mostChunks(plan.pp) : 1;
     for (int virtualStages = schedule == Schedule::Interleaved ? 2 : 1; virtualStages <= most; ++virtualStages) {

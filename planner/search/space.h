@@ -47,16 +47,14 @@ public:
   Axes axes(const Candidate &candidate) const;
 
 private:
-  using ScheduleKey = std::pair<int, int64_t>; ///< stages and micro-batches decide which there are
+  using ScheduleKey = std::tuple<int, int64_t, int>; ///< stages, micro-batches and ZeRO decide which there are
   struct Schedules {
     std::vector<std::pair<Schedule, int>> list; ///< with virtual stages
     double plans = 0;                           ///< the ways to spread the layers, over all of them
   };
 
-  bool isOffered(Schedule schedule) const;
   void enumerateAxes();
   void addMicroBatches(Axes plan);
-  bool isOffered(int zero) const;
   bool isNothingShared(const Axes &plan, int zero) const;
   void addFlags(Axes plan);
   void addOffloads(Axes plan);

@@ -25,8 +25,7 @@ double bruteForceOffloading(const Problem &problem, Plan plan, bool all) {
     plan.offloadOptimizer = flags & 1;
     plan.offloadActivations = flags & 2;
     plan.offloadParameters = flags & 4;
-    bool isOffered = plan.zero <= 1 || problem.pins.zero; // as is executed, but not looked at
-    if (violations(problem, plan).empty() && (all || (isOffered && problem.capability.runs(plan))))
+    if (violations(problem, plan).empty() && (all || problem.capability.runs(plan)))
       best = std::min(best, bruteForceUnder(problem, plan));
   }
   return best;
@@ -52,9 +51,6 @@ double bruteForce(const Problem &problem, bool all) {
               plan.zero = flags / 2 % 4;
               plan.schedule = static_cast<Schedule>(flags / 8);
               plan.virtualStages = virtualStages;
-              bool hasChunks = plan.schedule == Schedule::Interleaved || isVShaped(plan.schedule);
-              if (!all && (hasChunks || splitsBackward(plan.schedule))) // offered where they are pinned
-                continue;
               best = std::min(best, bruteForceOffloading(problem, plan, all));
             }
       }
@@ -263,6 +259,7 @@ TEST(Search, ResultDoesNotDependOnThreads) {
 
 TEST(Search, OfDistinctLayersIsThePricedPlanWhateverTheThreads) {
   Problem problem = distinctLayers(13, 2048, 16, testMachine(1, 8, 24e9), 64);
+  problem.pins.schedule = Schedule::OneFOneB; // several chunks of unlike layers are not proved
   SearchOptions one, two;
   two.threads = 2;
   SearchResult a = search(problem, one), b = search(problem, two);
@@ -278,6 +275,7 @@ TEST(Search, OfDistinctLayersIsThePricedPlanWhateverTheThreads) {
 // 36 kinds of layers.
 TEST(Search, ManyKindsLoseNoPlan) {
   Problem problem = distinctLayers(36, 1024, 16, testMachine(2, 4, 3e9), 16);
+  problem.pins.schedule = Schedule::OneFOneB; // several chunks of unlike layers are not proved
   SearchOptions options;
   options.alternatives = 0;
   SearchResult result = search(problem, options);
