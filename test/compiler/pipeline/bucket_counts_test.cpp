@@ -1,5 +1,6 @@
 // What a bucket is for: a call's gradients are reduced, squared, updated and gathered by one collective or launch each,
-// however many parameters it has. Counted in the lists and subprograms of compiled plans.
+// however many parameters it has. And what is hidden: sums start behind their last term, streams are received ahead.
+// Counted in the lists and subprograms of compiled plans.
 #include "compiler/driver.h"
 #include "compiler/import/import_run.h"
 #include "compiler/plan/choose_plan.h"
@@ -88,6 +89,89 @@ INSTANTIATE_TEST_SUITE_P(Runs, Buckets,
                          [](const auto &info) {
                            return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
                          });
+
+/// Where an entry's list starts and awaits flights, and what it runs, as rounds are gone through.
+struct Steps {
+  struct Flight {
+    uint32_t transfer, call, microBatch;
+    auto operator<=>(const Flight &) const = default;
+  };
+  std::map<Flight, int> starts, waits;
+  std::map<int, pb::Run> runs;
+
+  int runsBetween(int from, int to) const {
+    return static_cast<int>(std::distance(runs.upper_bound(from), runs.lower_bound(to)));
+  }
+};
+
+Steps stepsOf(const pb::Actions &list) {
+  Steps steps;
+  int at = 0;
+  for (const pb::Block &block : list.blocks())
+    for (uint32_t round = 0; round < block.rounds(); ++round)
+      for (const pb::Action &action : block.actions()) {
+        uint32_t moved = round * block.advance();
+        if (action.has_run())
+          steps.runs[at] = action.run();
+        for (const pb::Flight &flight : action.start().flights())
+          steps.starts[{flight.transfer(), flight.call(), flight.micro_batch() + moved}] = at;
+        for (const pb::Flight &flight : action.wait().flights())
+          steps.waits[{flight.transfer(), flight.call(), flight.micro_batch() + moved}] = at;
+        ++at;
+      }
+  return steps;
+}
+
+/// Behind the last RUN that adds to it, with others that add still to come; and there before the norm.
+TEST(Lists, SumsStartBehindTheirLastTerm) {
+  pb::Plan plan = compiled("gpt3_175b", "cpu");
+  int early = 0, sums = 0;
+  for (const pb::Stage &stage : plan.stages()) {
+    Steps steps = stepsOf(stage.entries(0));
+    auto roleOf = [&](const pb::Run &run) { return plan.roles(static_cast<int>(run.role())); };
+    auto lastAddition = [&](std::optional<uint32_t> call) {
+      int last = -1;
+      for (const auto &[at, run] : steps.runs)
+        if (roleOf(run) == "backward" &&
+            (!call || (run.first_call() <= *call && *call < run.first_call() + run.calls())))
+          last = at;
+      return last;
+    };
+    int norm = -1;
+    for (const auto &[at, run] : steps.runs)
+      if (roleOf(run) == "norm" && norm < 0)
+        norm = at;
+    for (const auto &[flight, at] : steps.starts) {
+      const pb::Transfer &transfer = plan.transfers(static_cast<int>(flight.transfer));
+      bool isTied = plan.groups(static_cast<int>(transfer.group())).stages_size() > 0;
+      if (transfer.name().find('.') == std::string::npos || transfer.kind() != pb::Transfer::REDUCE_SCATTER || isTied ||
+          transfer.name().starts_with("embed.wte")) // tied, behind the sum over stages
+        continue;
+      EXPECT_GT(at, lastAddition(flight.call)) << transfer.name();
+      EXPECT_EQ(steps.runsBetween(lastAddition(flight.call), at), 0) << transfer.name();
+      EXPECT_LT(steps.waits.at(flight), norm) << transfer.name();
+      early += at < lastAddition(std::nullopt);
+      ++sums;
+    }
+  }
+  EXPECT_GT(early, sums * 3 / 4) << sums; // all but those of a stage's first layer
+}
+
+/// All but a stage's first streams travel beside RUNs.
+TEST(Lists, StreamsAreReceivedAhead) {
+  pb::Plan plan = compiled("gpt3_175b", "cpu");
+  for (int stage = 1; stage < plan.stages_size(); ++stage) {
+    Steps steps = stepsOf(plan.stages(stage).entries(0));
+    uint32_t ahead = 0, received = 0;
+    for (const auto &[flight, at] : steps.starts)
+      if (plan.transfers(static_cast<int>(flight.transfer)).name() == "in") {
+        ahead += steps.runsBetween(at, steps.waits.at(flight)) > 0;
+        ++received;
+      }
+    EXPECT_EQ(received, plan.entries(0).micro_batches()) << "stage " << stage;
+    EXPECT_GE(ahead, received - 1) << "stage " << stage;
+  }
+}
 
 } // namespace
 } // namespace espalier
