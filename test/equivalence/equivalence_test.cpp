@@ -68,17 +68,9 @@ INSTANTIATE_TEST_SUITE_P(UnlikePlans, Equivalence,
                                           testing::ValuesIn(unlikeSplits())),
                          nameOf);
 
-/// The head names the tables in another order than the embedding, and stages sum them in one.
 INSTANTIATE_TEST_SUITE_P(TiedPlans, Equivalence,
                          testing::Combine(testing::Values(Model{"two_tables", "two_tables", {}}),
-                                          testing::Values(SplitCase{.name = "pp2", .pp = 2, .microBatches = 4},
-                                                          SplitCase{.name = "dp2_tp2_pp2_zero1",
-                                                                    .dp = 2,
-                                                                    .tp = 2,
-                                                                    .pp = 2,
-                                                                    .microBatches = 2,
-                                                                    .zero = 1},
-                                                          SplitCase{.name = "dp2_zero3", .dp = 2, .zero = 3})),
+                                          testing::ValuesIn(tiedSplits())),
                          nameOf);
 
 /// Nine buckets; the head reads the embedding's too, and each is read forward and backward.
