@@ -184,6 +184,19 @@ def constraints_tested(tree):
                                              f"with a function @{op}_{constraint}_...")
 
 
+# What executes plans runs actions: no schedule, no technique and no shape of a pipeline has a name there.
+EXECUTES = re.compile(r"runtime/(executor|program|prepare)\.(cpp|h)|runtime/device/.*")
+TECHNIQUE = re.compile(r"1f1b|gpipe|zero_?bubble|\bzero_?[123]\b|interleav|recompute|\btied|\bbackward\b|\bforward\b(?!<)"
+                       r"|\b(pp|dp|cp|ep|tp)(\(\))? ([=!]=|[<>])", re.IGNORECASE)
+
+
+def executor_plain(tree):
+    for file in filter(EXECUTES.fullmatch, tree.named(".cpp", ".h", under="runtime/")):
+        for number, line in enumerate(tree.lines(file), 1):
+            if match := TECHNIQUE.search(line.split("//")[0]):
+                yield file, number, f"'{match[0]}' in what executes plans, which knows actions only"
+
+
 def merged(tree):
     for file in tree.named(".cpp", ".h", ".td", ".py", ".proto", ".mlir", ".test", ".yaml", ".md", ".txt"):
         for number, line in enumerate(tree.lines(file), 1):
@@ -191,7 +204,8 @@ def merged(tree):
                 yield file, number, "half of a merge stands here"
 
 
-RULES = (include_direction, file_length, function_length, passes_complete, ops_described, constraints_tested, merged)
+RULES = (include_direction, file_length, function_length, passes_complete, ops_described, constraints_tested,
+         executor_plain, merged)
 
 
 def main():

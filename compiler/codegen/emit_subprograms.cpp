@@ -52,6 +52,9 @@ static_assert(isSame(exec::TransferKind::AllReduce, pb::Transfer::ALL_REDUCE) &&
               isSame(exec::TransferKind::ReduceScatter, pb::Transfer::REDUCE_SCATTER) &&
               isSame(exec::TransferKind::AllToAll, pb::Transfer::ALL_TO_ALL));
 static_assert(isSame(exec::Reduction::Sum, pb::SUM) && isSame(exec::Reduction::Max, pb::MAX));
+static_assert(exec::getMaxEnumValForFunction() == Function::Function_MAX &&
+              exec::getMaxEnumValForEpilogue() == Function::Epilogue_MAX &&
+              exec::getMaxEnumValForStore() == pb::Store_MAX);
 static_assert(isSame(exec::Store::Overwrite, pb::OVERWRITE) && isSame(exec::Store::Add, pb::ADD) &&
               isSame(exec::Store::AddUnlessFirst, pb::ADD_UNLESS_FIRST));
 

@@ -22,10 +22,10 @@ struct LowerToExecPass : impl::LowerToExecBase<LowerToExecPass> {
 
 LogicalResult codegen::lowerToExec(ModuleOp module, SourcePositions *sources) {
   KernelTable kernels(module);
-  SegmentLayout layout;
+  KeptShapes kept;
   SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
   for (func::FuncOp function : functions)
-    if (!function.isDeclaration() && failed(ProgramBuilder(function, kernels, layout, sources).build()))
+    if (!function.isDeclaration() && failed(ProgramBuilder(function, kernels, kept, sources).build()))
       return failure();
   return success();
 }

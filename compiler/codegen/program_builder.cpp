@@ -146,19 +146,11 @@ exec::KernelOp KernelTable::special(StringRef shape, DictionaryAttr parameters, 
   return kernel;
 }
 
-int64_t SegmentLayout::place(StringRef segment, StringRef region, StringRef name, int64_t bytes) {
-  auto &[end, offsets] = regions[(segment + ":" + region).str()];
-  auto [entry, isNew] = offsets.try_emplace(name.str(), end);
-  if (isNew)
-    end += llvm::alignTo(bytes, 64);
-  return entry->second;
-}
-
-ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, SegmentLayout &layout,
+ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, KeptShapes &kept,
                                SourcePositions *sources)
-    : function(function), kernels(kernels), layout(layout), sources(sources),
+    : function(function), kernels(kernels), sources(sources),
       builder(function.getLoc(), function.getContext()),
-      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())), shapes(function, layout.shapes) {}
+      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())), shapes(function, kept) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
   int64_t number = static_cast<int64_t>(bufferTypes.size());
@@ -210,14 +202,12 @@ FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, T
     auto given = attributes.getAs<IntegerAttr>(attribute);
     return given ? given.getInt() : 0;
   };
-  int64_t bytes = tensorBytes(type), offset = number("exec.offset");
   StringRef segment = function.getSymName().split('.').first, value = textOf(attributes, "exec.value");
-  bool isStream = role == "stream" || role == "cotangent"; // of the call's layer before it, of the next one behind it
-  if (!isStream && !attributes.get("exec.offset"))
-    offset = layout.place(segment, region, name, bytes);
+  // A stream is of the call's layer before it, of the next one behind it.
   BufferTraits traits{region == "stream_out" || region == "cotangent_out" ? 1 : 0, number("exec.part"),
                       number("exec.bucket")};
-  return bufferAt(region, offset, bytes, value.empty() ? segment + "." + region + "." + name : Twine(value),
+  return bufferAt(region, number("exec.offset"), tensorBytes(type),
+                  value.empty() ? segment + "." + region + "." + name : Twine(value),
                   cast<RankedTensorType>(type).getElementType(), traits);
 }
 

@@ -32,18 +32,6 @@ private:
   std::map<std::string, exec::KernelOp> kernels;
 };
 
-/// Offsets of the arguments and results of a segment's functions, for those without the attribute exec.offset.
-class SegmentLayout {
-public:
-  /// Offset of `name` in `region` of the segment; the next free multiple of 64 when it is new.
-  int64_t place(llvm::StringRef segment, llvm::StringRef region, llvm::StringRef name, int64_t bytes);
-
-  KeptShapes shapes; ///< of what lies there
-
-private:
-  std::map<std::string, std::pair<int64_t, std::map<std::string, int64_t>>> regions;
-};
-
 /// [parts, columns]: what each block of rows adds to the sums in `result`, in f32.
 mlir::Type partialSums(mlir::Type result, int64_t parts);
 
@@ -58,7 +46,8 @@ mlir::LogicalResult lowerToExec(mlir::ModuleOp module, SourcePositions *sources)
 
 class ProgramBuilder {
 public:
-  ProgramBuilder(mlir::func::FuncOp function, KernelTable &kernels, SegmentLayout &layout,
+  /// `kept`: of what the functions of a module leave for each other.
+  ProgramBuilder(mlir::func::FuncOp function, KernelTable &kernels, KeptShapes &kept,
                  SourcePositions *sources = nullptr);
 
   /// Replaces the function by its program. Errors are reported on the op that cannot be lowered.
@@ -164,7 +153,6 @@ private:
 
   mlir::func::FuncOp function;
   KernelTable &kernels;
-  SegmentLayout &layout;
   SourcePositions *sources;
   mlir::ImplicitLocOpBuilder builder;
   bool isCuda;

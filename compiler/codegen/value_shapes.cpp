@@ -46,7 +46,7 @@ void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
     return setSplits(argument, found->second.split);
   }
   for (auto [dim, size] : llvm::zip_equal(dimNames(type), type.getShape()))
-    axes.push_back(nominalSplit(dim, size));
+    axes.push_back(splitByPlan(dim, size));
   setSplits(argument, std::move(axes));
 }
 
@@ -75,7 +75,7 @@ static int64_t wholeSize(ModuleOp module, StringAttr name) {
 
 /// As the plan places dimensions of that name, if this is a part of one. What is in more parts than that is a slice over
 /// tp: of sequence parallelism, or of inputs that are kept.
-int64_t ValueShapes::nominalSplit(StringAttr name, int64_t size) const {
+int64_t ValueShapes::splitByPlan(StringAttr name, int64_t size) const {
   auto module = function->getParentOfType<ModuleOp>();
   auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
   if (!mesh)
@@ -101,7 +101,7 @@ int64_t ValueShapes::splitOf(Operation *op, StringAttr name, int64_t size) const
       return found->second[dim];
   }
   auto known = seen.find({name.str(), size});
-  return known == seen.end() ? nominalSplit(name, size) : known->second;
+  return known == seen.end() ? splitByPlan(name, size) : known->second;
 }
 
 /// What a result is made of: the gradient of a bias, beside that of weights, of the second operand alone.

@@ -66,7 +66,7 @@ private:
   int64_t lostAxes(mlir::Operation *op, mlir::Value result) const;
   void setSplits(mlir::Value value, Splits splits);
   int64_t splitOf(mlir::Operation *op, mlir::StringAttr name, int64_t size) const;
-  int64_t nominalSplit(mlir::StringAttr name, int64_t size) const;
+  int64_t splitByPlan(mlir::StringAttr name, int64_t size) const;
 
   mlir::func::FuncOp function;
   KeptShapes &kept;

@@ -134,11 +134,18 @@ public:
   BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout)
       : formed(formed), segment(formed.layout), plan(plan), layout(layout) {}
 
+  /// Tied parameters come first, by what their owner calls them: then both segments list them, and all that follows from
+  /// it, in one order.
   void build() {
-    for (bool ofTied : {true, false})
-      for (FormedParameter &parameter : formed.parameters)
-        if (ofTied == !parameter.tied.empty())
-          put(parameter);
+    std::map<std::string, FormedParameter *> tied;
+    for (FormedParameter &parameter : formed.parameters)
+      if (!parameter.tied.empty())
+        tied.emplace(parameter.tied, &parameter);
+    for (auto &[name, parameter] : tied)
+      put(*parameter);
+    for (FormedParameter &parameter : formed.parameters)
+      if (parameter.tied.empty())
+        put(parameter);
     for (SegmentBucket &bucket : segment.buckets) {
       int64_t parts = layout.size(bucket.shareAxes);
       bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * bucketAlignment));

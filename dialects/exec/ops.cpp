@@ -4,6 +4,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -166,15 +167,72 @@ LogicalResult LaunchOp::verify() {
   return success();
 }
 
+/// The types of a function's buffers: f any float, s f32, i i32, b any. Rows that are moved may have weights: ?.
+static StringRef typesOf(Function function) {
+  switch (function) {
+  case Function::Matmul: // and those of the epilogue
+    return "fff";
+  case Function::AttentionForward:
+    return "ffffsi";
+  case Function::AttentionBackward:
+    return "ffffsfifff";
+  case Function::Embed:
+  case Function::Rope:
+    return "fif";
+  case Function::EmbedGradient:
+    return "ifs";
+  case Function::SquaredNorm:
+  case Function::ReduceParts:
+    return "ss";
+  case Function::Copy:
+  case Function::Rearrange:
+    return "bb";
+  case Function::Zero:
+    return "b";
+  case Function::UpdateScalars:
+    return "ssssss";
+  case Function::AttendCache:
+    return "fffifff";
+  case Function::TakeRow:
+    return "bib";
+  case Function::Route:
+    return "fii";
+  case Function::Dispatch:
+  case Function::Combine:
+    return "iif?f";
+  }
+  llvm_unreachable("of every function");
+}
+
+static StringRef typesOf(Epilogue epilogue) {
+  bool hasTwo = epilogue == Epilogue::BiasGelu || epilogue == Epilogue::BiasAdd;
+  return epilogue == Epilogue::None ? "" : hasTwo ? "ff" : "f";
+}
+
+static bool takes(char letter, Type type) {
+  return letter == 'b' || (letter == 'i' ? type.isInteger(32) : letter == 's' ? type.isF32() : isa<FloatType>(type));
+}
+
 LogicalResult CallOp::verify() {
-  if (!symbolizeFunction(getFunction())) // call_c1
+  std::optional<Function> function = symbolizeFunction(getFunction());
+  if (!function) // call_c1
     return emitOpError("needs a function of plan.proto, got ") << getFunction();
   if (getTypes().size() != getBuffers().size()) // call_c2
     return emitOpError("needs one type per buffer, got ") << getTypes().size() << " for " << getBuffers().size();
   if (!areBuffers(getBuffers()) || getOutputs() > getBuffers().size()) // call_c3
     return emitOpError("needs buffers, of which the last ") << getOutputs() << " are written";
-  if (getEpilogue() && !symbolizeEpilogue(*getEpilogue())) // call_c4
-    return emitOpError("needs an epilogue of plan.proto, got ") << *getEpilogue();
+  std::optional<Epilogue> epilogue = symbolizeEpilogue(getEpilogue().value_or("none"));
+  if (!epilogue || (*epilogue != Epilogue::None && *function != Function::Matmul)) // call_c4
+    return emitOpError("needs an epilogue of plan.proto, which only a matmul has, got ") << *getEpilogue();
+  std::string wanted = (typesOf(*function) + typesOf(*epilogue)).str();
+  if (size_t weights = wanted.find('?'); weights != std::string::npos)
+    wanted.replace(weights, 1, getTypes().size() == wanted.size() ? "f" : "");
+  if (getTypes().size() != wanted.size()) // call_c5
+    return emitOpError("needs ") << wanted.size() << " buffers for " << getFunction() << ", got " << getTypes().size();
+  for (auto [index, letter] : llvm::enumerate(wanted))
+    if (Type type = getElementTypeOrSelf(cast<TypeAttr>(getTypes()[index]).getValue()); !takes(letter, type))
+      return emitOpError("needs ") << (letter == 'i' ? "i32" : letter == 's' ? "f32" : "a float") << " in buffer "
+                                   << index << " of " << getFunction() << ", got " << type;
   return success();
 }
 

@@ -95,7 +95,8 @@ def Exec_CallOp : Exec_Instruction<"call"> {
     - (C2) there is one type per buffer.
     - (C3) the last `outputs` buffers are written; those of attention_forward stand before the step, which it reads, and
       that of a matmul before what its epilogue reads; there a second one is the last.
-    - (C4) epilogue, where there is one, is one of plan.proto in lower case.
+    - (C4) epilogue, where there is one, is one of plan.proto in lower case, and of a matmul.
+    - (C5) types are those that the function takes. How many elements each has is the verifier's of plans to say.
     `accumulate` adds to what the last buffer holds (of a matmul c) unless the RUN says that its bucket is written first, `always_adds`
     adds whatever the RUN says: Store of plan.proto.
   }];

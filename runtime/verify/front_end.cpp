@@ -104,7 +104,8 @@ void FrontEnd::addCall(const pb::LibraryCall &call, Step &step) const {
     step.operands.push_back(values.operandOf(call.workspace(), Access::Write));
 }
 
-/// The norm is one call, or a kernel that squares and those behind it that add these squares, and know the weight.
+/// The norm is one call, or a kernel that squares and those behind it that add these squares, before any others, and know
+/// the weight.
 double FrontEnd::squareWeight(const pb::Subprogram &subprogram, int instruction) const {
   const pb::Instruction &source = subprogram.instructions(instruction);
   if (source.call().function() == pb::LibraryCall::SQUARED_NORM && source.has_call())
@@ -120,9 +121,11 @@ double FrontEnd::squareWeight(const pb::Subprogram &subprogram, int instruction)
     if (!subprogram.instructions(i).has_launch())
       continue;
     const pb::Launch &launch = subprogram.instructions(i).launch();
-    if (kernelOf(i).shape() == "square_blocks" && launch.buffers(1).value() == squares)
+    const std::string &shape = kernelOf(i).shape();
+    if ((shape == "square_blocks" && launch.buffers(1).value() == squares) ||
+        (shape == "add_squares" && launch.buffers(0).value() != squares))
       break;
-    if (kernelOf(i).shape() == "add_squares" && launch.buffers(0).value() == squares)
+    if (shape == "add_squares")
       weight += kernelOf(i).norm_weight();
   }
   return weight;

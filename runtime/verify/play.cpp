@@ -202,7 +202,6 @@ bool Play::checkFree(const Where &at, const Span &span, uint32_t queue, std::str
 
 void Play::run(const pb::Run &run) {
   microBatch = run.micro_batch() + round * advance;
-  lastTerm.clear();
   for (uint32_t i = 0; i < run.calls(); ++i)
     runCall(run, static_cast<int>(run.first_call() + (run.backwards() ? run.calls() - 1 - i : i)));
 }
@@ -252,6 +251,22 @@ void Play::applyTerms(const Summary &summary, const pb::Run &run) {
     applyTerm(term, run);
 }
 
+/// Other orders of additions have other bits. A role adds what it makes of micro-batches in their order, call by call; to
+/// sums of the stage what calls make of one micro-batch in the order of calls. Backward of calls with one bucket follows
+/// from each other.
+void Play::checkTurn(uint32_t sum, const pb::Run &run, const Instance &instance) {
+  uint32_t &before = lastMicroBatch.try_emplace({sum, run.role(), call}, microBatch).first->second;
+  if (microBatch < before)
+    add("adds to '{}' behind a later micro-batch", describe(instance));
+  before = microBatch;
+  if (view.values[sum].layering == ValueInfo::OfBucket)
+    return;
+  int &last = lastCall.try_emplace({sum, run.role(), microBatch}, call).first->second;
+  if (call < last)
+    add("adds to '{}' behind a later call", describe(instance));
+  last = call;
+}
+
 void Play::applyTerm(const Operand &term, const pb::Run &run) {
   std::optional<Instance> instance = instanceOf(term);
   if (!instance)
@@ -263,12 +278,7 @@ void Play::applyTerm(const Operand &term, const pb::Run &run) {
   fresh.kind = Content::Sum;
   fresh.tag = 0;
   fresh.sum = info.layering == ValueInfo::OfBucket ? info.root : term.value;
-  // Sums of the stage have their terms in the order of calls: other orders have other bits.
-  if (auto [last, isNew] = lastTerm.emplace(fresh.sum, call); info.layering != ValueInfo::OfBucket) {
-    if (!isNew && call < last->second)
-      add("adds to '{}' behind a later call", describe(*instance));
-    last->second = call;
-  }
+  checkTurn(fresh.sum, run, *instance);
   bool isFirst = term.access == Access::AddUnlessFirst && std::ranges::count(run.first(), info.bucket) > 0;
   bool isBucket = info.layering == ValueInfo::OfBucket;
   auto isSum = [&](const Content &old) {

@@ -59,6 +59,7 @@ private:
   void checkPlaces(const Summary &summary);
   void applyTerms(const Summary &summary, const pb::Run &run);
   void applyTerm(const Operand &term, const pb::Run &run);
+  void checkTurn(uint32_t sum, const pb::Run &run, const Instance &instance);
   void applyClobbers(const Summary &summary);
   void applyGives(const Summary &summary);
   void setSlots(uint32_t call, const google::protobuf::RepeatedField<uint32_t> &slots);
@@ -106,6 +107,9 @@ private:
   std::set<std::vector<uint32_t>> knownPlaces;        ///< call, role and slots whose regions were found apart
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Flight> flights; ///< by transfer, call, micro-batch
   std::map<uint32_t, int> openOnQueue;
+  // What was last added to a sum, by the sum, the role, and the call: its micro-batch; or the micro-batch: its call.
+  std::map<std::tuple<uint32_t, uint32_t, int>, uint32_t> lastMicroBatch;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> lastCall; ///< of sums of the stage
   std::vector<Span> filled; ///< host memory that the host fills
 
   // Where the play stands.
@@ -113,7 +117,6 @@ private:
   uint32_t round = 0, advance = 0;
   int call = -1;
   uint32_t microBatch = 0;
-  std::map<uint32_t, int> lastTerm; ///< of the running action: by sum, the call that has added to it
 };
 
 /// "RUN backward of block.0 to head, micro-batch 2".

@@ -17,6 +17,7 @@ public:
 private:
   void playStep(const Step &step);
   void compute(const Step &step);
+  void square(const Step &step, const Operand &operand);
   void start(const Step &step);
   void wait(const Step &step);
   void checkDisjoint(const Step &step);
@@ -124,7 +125,7 @@ void Summarizer::compute(const Step &step) {
       if (!isContinued)
         read(step, operand);
     if (step.squares > 0 && operand.access == Access::Read)
-      summary.squares.push_back({operand, step.squares});
+      square(step, operand);
   }
   for (const Operand &operand : step.operands)
     if (operand.access != Access::Read && checkFree(step, operand)) {
@@ -137,6 +138,14 @@ void Summarizer::compute(const Step &step) {
       else
         write(operand, 1);
     }
+}
+
+/// In another order than that of the buckets, and of places in one, the norm has other bits.
+void Summarizer::square(const Step &step, const Operand &operand) {
+  auto turnOf = [&](const Operand &squared) { return std::pair(info(squared).bucket, squared.span.begin); };
+  if (!summary.squares.empty() && turnOf(operand) < turnOf(summary.squares.back().operand))
+    add(step, "squares {} behind those of a later bucket", placeOf(operand));
+  summary.squares.push_back({operand, step.squares});
 }
 
 /// Value and state of a bucket are written from its gradient, element by element.

@@ -1,7 +1,8 @@
 """same_tracks.py SIMULATED MEASURED...: measured traces against the simulated one of the same plan.
 
-The same stages, on the track of micro-batches each backward of the simulated step once, and forward too but where the
-head does both at once; no event without an end or before the one before it on its track.
+The same stages; on the track of micro-batches each backward of the simulated step once, and forward too but where the
+head does both at once, of each chunk and in the same order; no event without an end or before the one before it on its
+track.
 """
 import collections
 import json
@@ -18,7 +19,7 @@ def actions(events):
     found = collections.defaultdict(list)
     for event in sorted((e for e in events if e["ph"] == "X" and e["tid"] == 0), key=lambda e: e["ts"]):
         if event["name"][0] in "FBW" and event["name"][1].isdigit():
-            name = event["name"].split(".")[0]
+            name = event["name"]
             if found[event["pid"]][-1:] != [name]:  # the last backward of a chunk is cut where sums over ranks start
                 found[event["pid"]].append(name)
     return found
@@ -33,6 +34,8 @@ def check(path, simulated):
         missing = set(names) - set(measured[stage])
         assert not [name for name in missing if name[0] == "B"], f"{path}: stage {stage} has not {sorted(missing)}"
         assert not set(measured[stage]) - set(names), f"{path}: stage {stage} has more than {names}"
+        wanted = [name for name in names if name not in missing]
+        assert measured[stage] == wanted, f"{path}: stage {stage} has {measured[stage]} for {wanted}"
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     for event in events:
         if event["ph"] == "X":

@@ -75,6 +75,8 @@ std::vector<EmulatedRow> allRows() {
         rows.push_back({model.name + "_" + split.name, model.file, model.sets, split});
   for (const SplitCase &split : unlikeSplits())
     rows.push_back({"two_widths_" + split.name, "two_widths", {}, split});
+  for (const SplitCase &split : tiedSplits())
+    rows.push_back({"two_tables_" + split.name, "two_tables", {}, split});
   for (const SplitCase &split : expertSplits()) {
     rows.push_back({"mixtral_" + split.name, "mixtral", {}, split});
     rows.push_back({"qwen3_moe_" + split.name, "qwen3_moe", wideHeads(), split});

@@ -68,6 +68,11 @@ INSTANTIATE_TEST_SUITE_P(UnlikePlans, Equivalence,
                                           testing::ValuesIn(unlikeSplits())),
                          nameOf);
 
+INSTANTIATE_TEST_SUITE_P(TiedPlans, Equivalence,
+                         testing::Combine(testing::Values(Model{"two_tables", "two_tables", {}}),
+                                          testing::ValuesIn(tiedSplits())),
+                         nameOf);
+
 /// Nine buckets; the head reads the embedding's too, and each is read forward and backward.
 TEST(Interpreted, MeetsOverBucketsAsOftenAsTheShareOfZeroAsks) {
   using Counts = std::map<std::string, int64_t>;

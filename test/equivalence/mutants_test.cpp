@@ -192,6 +192,7 @@ std::vector<EmulatedRow> rowsOfSuite() {
     for (const auto *list : {&splits(), &contextSplits()})
       add({model}, *list);
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());
+  add({{"two_tables", "two_tables", {}}}, tiedSplits());
   add(models(), shareSplits());
   add({{"mixtral", "mixtral", {}}}, expertSplits());
   return rows;

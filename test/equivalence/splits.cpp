@@ -248,6 +248,16 @@ const std::vector<SplitCase> &unlikeSplits() {
   return cases;
 }
 
+const std::vector<SplitCase> &tiedSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2", .microBatches = 2},
+      {.name = "pp2", .pp = 2, .microBatches = 4},
+      {.name = "dp2_tp2_pp2_zero1", .dp = 2, .tp = 2, .pp = 2, .microBatches = 2, .zero = 1},
+      {.name = "dp2_zero3", .dp = 2, .zero = 3},
+  };
+  return cases;
+}
+
 const std::vector<SplitCase> &expertSplits() {
   static const std::vector<SplitCase> cases = {
       {.name = "one"},

@@ -28,6 +28,9 @@ const std::vector<SplitCase> &shareSplits();
 /// Splits of a model whose layers are of two kinds.
 const std::vector<SplitCase> &unlikeSplits();
 
+/// Splits of a model with two tied tables, whose head names them in another order than the embedding.
+const std::vector<SplitCase> &tiedSplits();
+
 /// Splits of a mixture of experts.
 const std::vector<SplitCase> &expertSplits();
 

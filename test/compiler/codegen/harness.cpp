@@ -31,9 +31,8 @@ struct Place {
   int64_t offset;
 };
 
-/// The layout rule for functions without exec.offset, as the runtime's bindings would have it.
-Place placeOf(codegen::SegmentLayout &layout, func::FuncOp function, DictionaryAttr attributes, Type type,
-              bool isResult) {
+/// Where the program finds or leaves it, as the runtime's bindings would have it.
+Place placeOf(DictionaryAttr attributes, bool isResult) {
   std::string role = attributes.getAs<StringAttr>("model.role").str();
   std::string name = attributes.getAs<StringAttr>("model.name").str();
   if (role == "stream")
@@ -47,9 +46,7 @@ Place placeOf(codegen::SegmentLayout &layout, func::FuncOp function, DictionaryA
                                                  {"accumulator", exec::Region::Gradients},
                                                  {"state", exec::Region::State},
                                                  {"saved", exec::Region::Saved}};
-  exec::Region region = regions.at(role);
-  return {region, layout.place(function.getSymName().split('.').first, exec::stringifyRegion(region), name,
-                               codegen::tensorBytes(type))};
+  return {regions.at(role), attributes.getAs<IntegerAttr>("exec.offset").getInt()};
 }
 
 Numbers randomNumbers(Type type, std::mt19937 &random) {
@@ -69,8 +66,11 @@ Compiled::Compiled(const std::string &text) {
   context = std::make_unique<MLIRContext>(registry);
   source = parseSourceString<ModuleOp>(text, context.get());
   EXPECT_TRUE(source);
-  for (auto function : source->getOps<func::FuncOp>())
+  BareLayout layout;
+  for (auto function : source->getOps<func::FuncOp>()) {
     putInBuckets(function);
+    layout.layOut(function);
+  }
   for (auto [target, plan] : {std::pair("cpu", &message), std::pair("cuda", &gpuMessage)}) {
     OwningOpRef<ModuleOp> lowered = source->clone();
     (*lowered)->setAttr("exec.target", StringAttr::get(context.get(), target));
@@ -95,26 +95,15 @@ std::string Compiled::instructions(const std::string &function) const {
 void Compiled::check(const std::string &name, const Surroundings &surroundings, double tolerance,
                      const std::map<std::string, Numbers> &given) {
   func::FuncOp wanted;
-  codegen::SegmentLayout layout;
-  std::vector<Place> argumentPlaces, resultPlaces;
-  for (auto function : source->getOps<func::FuncOp>()) {
-    if (function.getSymName() == name) {
+  for (auto function : source->getOps<func::FuncOp>())
+    if (function.getSymName() == name)
       wanted = function;
-      argumentPlaces.clear();
-    }
-    for (auto argument : function.getArguments()) {
-      Place place =
-          placeOf(layout, function, function.getArgAttrDict(argument.getArgNumber()), argument.getType(), false);
-      if (function == wanted)
-        argumentPlaces.push_back(place);
-    }
-    for (unsigned i = 0; i < function.getNumResults(); ++i) {
-      Place place = placeOf(layout, function, function.getResultAttrDict(i), function.getResultTypes()[i], true);
-      if (function == wanted)
-        resultPlaces.push_back(place);
-    }
-  }
   ASSERT_TRUE(wanted) << name;
+  std::vector<Place> argumentPlaces, resultPlaces;
+  for (unsigned i = 0; i < wanted.getNumArguments(); ++i)
+    argumentPlaces.push_back(placeOf(wanted.getArgAttrDict(i), /*isResult=*/false));
+  for (unsigned i = 0; i < wanted.getNumResults(); ++i)
+    resultPlaces.push_back(placeOf(wanted.getResultAttrDict(i), /*isResult=*/true));
   for (const std::string &level : allLevels()) {
     Machine machine(plan(level), level, surroundings);
     int scalars = static_cast<int>(exec::Region::Scalars);

@@ -121,3 +121,27 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}}
     return
   }
 }
+
+// -----
+
+!table = tensor<16x4xf32, #model.dims<vocab, hidden>>
+
+// Of two tied tables both segments have the same first, whatever order they name them in: stages sum them in that order.
+// CHECK-LABEL: exec.segment "embed"
+// CHECK: exec.bucket "embed.keys" attributes {{.*}}number = 0
+// CHECK: exec.bucket "embed.table" attributes {{.*}}number = 1
+// CHECK-LABEL: exec.segment "head"
+// CHECK: exec.bucket "embed.keys" attributes {{.*}}number = 0
+// CHECK: exec.bucket "embed.table" attributes {{.*}}number = 1
+module attributes {dist.mesh = #dist.mesh<pp = 2>, exec.plan = {stages = [{layers = 1}, {layers = 1}]}} {
+  func.func @embed(%t: !table {model.role = "parameter", model.name = "table", dist.sharding = #dist.sharding<[{ }, { }]>},
+                   %k: !table {model.role = "parameter", model.name = "keys", dist.sharding = #dist.sharding<[{ }, { }]>})
+      attributes {model.segment, model.parameters = {table = {decays}, keys = {decays}}} {
+    return
+  }
+  func.func @head(%k: !table {model.role = "parameter", model.name = "a", dist.sharding = #dist.sharding<[{ }, { }]>},
+                  %t: !table {model.role = "parameter", model.name = "b", dist.sharding = #dist.sharding<[{ }, { }]>})
+      attributes {model.segment, model.parameters = {a = {decays, tied_to = "embed.keys"}, b = {decays, tied_to = "embed.table"}}} {
+    return
+  }
+}

@@ -103,14 +103,13 @@ CallMachine::CallMachine(const std::string &source) {
     if (isCuda)
       (*module)->setAttr("exec.target", StringAttr::get(&context, "cuda"));
     auto function = *module->getOps<func::FuncOp>().begin();
-    codegen::SegmentLayout layout;
+    BareLayout().layOut(function);
     auto place = [&](DictionaryAttr attributes, Type type) {
       std::string name = attributes.getAs<StringAttr>("model.name").str();
       std::string role = attributes.getAs<StringAttr>("model.role").str();
       auto tensor = cast<RankedTensorType>(type);
       bool isSaved = role == "saved";
-      int64_t offset = layout.place(function.getSymName().split('.').first, isSaved ? "saved" : "gradients", name,
-                                    codegen::tensorBytes(type));
+      int64_t offset = attributes.getAs<IntegerAttr>("exec.offset").getInt();
       tensors.try_emplace(name, Tensor{isSaved ? exec::Region::Saved : exec::Region::Gradients,
                                        static_cast<uint64_t>(offset), typeOf(tensor.getElementType()),
                                        std::vector<double>(static_cast<size_t>(tensor.getNumElements()))});

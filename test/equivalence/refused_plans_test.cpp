@@ -1,0 +1,362 @@
+// A compiled plan that is changed in one thing is refused, each for the reason that its name says. Lists are unfolded
+// first, so that an action can be changed alone.
+#include "runtime/verify_plan.h"
+
+#include "test/equivalence/splits.h"
+#include "test/runtime/verify_cases.h"
+
+#include <gmock/gmock.h>
+
+namespace espalier {
+namespace {
+
+namespace pb = rt::pb;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Whose plan is changed.
+struct Original {
+  std::string model;
+  SplitCase split;
+  std::string target = "cpu";
+};
+
+const Original pipeline = {"gpt2", {.name = "pipeline", .dp = 2, .pp = 2, .microBatches = 4}};
+const Original tensors = {"gpt2", {.name = "tensors", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1}};
+const Original chunks = {"gpt2",
+                         {.name = "chunks",
+                          .pp = 2,
+                          .microBatches = 4,
+                          .stageLayers = {1, 1, 1, 0},
+                          .schedule = planner::Schedule::Interleaved,
+                          .virtualStages = 2}};
+const Original zeroBubble = {
+    "gpt2", {.name = "zero_bubble", .pp = 2, .microBatches = 4, .schedule = planner::Schedule::ZeroBubbleH1}};
+const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .microBatches = 2}};
+const Original device = {"gpt2", {.name = "device", .dp = 2, .microBatches = 2}, "cuda"};
+
+/// What an action starts or waits for.
+google::protobuf::RepeatedPtrField<pb::Flight> &flightsOf(pb::Action &action) {
+  static google::protobuf::RepeatedPtrField<pb::Flight> none;
+  if (action.has_run())
+    return none;
+  return action.has_start() ? *action.mutable_start()->mutable_flights() : *action.mutable_wait()->mutable_flights();
+}
+
+/// The rounds of blocks one behind the other, as actions of blocks of one round.
+void unfold(const pb::Stage &stage, pb::Actions &list) {
+  pb::Block all;
+  all.set_rounds(1);
+  auto moveSlots = [&](auto &slots, uint32_t call, uint32_t moved) {
+    auto isOf = [&](const pb::Chunk &chunk) {
+      return chunk.first_call() <= call && call < chunk.first_call() + chunk.calls();
+    };
+    const pb::Chunk &chunk = *std::ranges::find_if(stage.chunks(), isOf);
+    for (int i = 0; i < slots.size(); ++i)
+      if (const pb::Lifetime &lifetime = stage.lifetimes(static_cast<int>(chunk.lifetimes(i))); lifetime.rotates())
+        slots.Set(i, (slots.Get(i) + moved) % lifetime.slots());
+  };
+  for (const pb::Block &block : list.blocks())
+    for (uint32_t round = 0; round < block.rounds(); ++round)
+      for (const pb::Action &action : block.actions()) {
+        uint32_t moved = round * block.advance();
+        pb::Action &made = *all.add_actions() = action;
+        if (made.has_run()) {
+          made.mutable_run()->set_micro_batch(made.run().micro_batch() + moved);
+          moveSlots(*made.mutable_run()->mutable_slots(), made.run().first_call(), moved);
+          continue;
+        }
+        for (pb::Flight &flight : flightsOf(made)) {
+          flight.set_micro_batch(flight.micro_batch() + moved);
+          moveSlots(*flight.mutable_slots(), flight.call(), moved);
+        }
+      }
+  list.clear_blocks();
+  *list.add_blocks() = std::move(all);
+}
+
+/// Compiled once.
+const pb::Plan &compiled(const Original &original) {
+  static std::map<std::string, pb::Plan> known;
+  auto [place, isNew] = known.try_emplace(original.split.name);
+  if (!isNew)
+    return place->second;
+  std::vector<std::string> sets;
+  if (original.target == "cuda") // the least that attention takes there
+    sets = {"model.model_config.hidden_size=32"};
+  RunConfig run = equivalenceRun(original.model, sets);
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  CompileOptions options;
+  options.target = original.target;
+  std::optional<Compiled> made = compileRun(context, run, planOf(run, original.split), options);
+  EXPECT_TRUE(made);
+  place->second = made ? std::move(made->plan) : pb::Plan();
+  for (pb::Stage &stage : *place->second.mutable_stages())
+    unfold(pb::Stage(stage), *stage.mutable_entries(0));
+  return place->second;
+}
+
+struct Refusal {
+  const char *name;
+  const Original *original;
+  const char *expected; ///< part of one of the errors
+  std::function<void(pb::Plan &)> apply;
+};
+
+/// For names of failures.
+std::ostream &operator<<(std::ostream &to, const Refusal &refusal) { return to << refusal.name; }
+
+class CompiledPlan : public testing::TestWithParam<Refusal> {};
+
+TEST_P(CompiledPlan, IsRefused) {
+  pb::Plan plan = compiled(*GetParam().original);
+  ASSERT_THAT(rt::verifyPlan(plan), IsEmpty());
+  GetParam().apply(plan);
+  EXPECT_THAT(rt::verifyPlan(plan), Contains(HasSubstr(GetParam().expected)));
+}
+
+// Lists.
+
+pb::Run *runOf(pb::Plan &p, int stage, const char *role, int n) {
+  return (*rt::actionsOf(p, stage))[rt::findRun(p, stage, role, n)].mutable_run();
+}
+void drop(pb::Plan &p, int stage, int action) { rt::actionsOf(p, stage)->DeleteSubrange(action, 1); }
+void insert(pb::Plan &p, int stage, const pb::Action &action, int at) {
+  *rt::actionsOf(p, stage)->Add() = action;
+  rt::moveAction(p, stage, rt::actionsOf(p, stage)->size() - 1, at);
+}
+/// Exchanges two RUNs of a role with their slots and all.
+void swapRuns(pb::Plan &p, int stage, const char *role, int one, int other) {
+  rt::actionsOf(p, stage)->SwapElements(rt::findRun(p, stage, role, one), rt::findRun(p, stage, role, other));
+}
+uint32_t transferNumber(const pb::Plan &p, const std::string &name) {
+  return static_cast<uint32_t>(std::ranges::find(p.transfers(), name, &pb::Transfer::name) - p.transfers().begin());
+}
+pb::Flight flightOf(const pb::Plan &p, const pb::Start &start, const std::string &transfer, uint32_t microBatch) {
+  uint32_t number = transferNumber(p, transfer);
+  for (const pb::Flight &flight : start.flights())
+    if (flight.transfer() == number && flight.micro_batch() == microBatch)
+      return flight;
+  return {};
+}
+/// Starts and awaits a transfer again behind its wait.
+void repeatTransfer(pb::Plan &p, int stage, const std::string &transfer) {
+  int at = rt::findFlight(p, stage, /*isStart=*/false, transfer) + 1;
+  pb::Action start, wait;
+  pb::Flight &again = *start.mutable_start()->add_flights() = flightOf(
+      p, rt::actionsOf(p, stage)->Get(rt::findFlight(p, stage, /*isStart=*/true, transfer)).start(), transfer, 0);
+  (*wait.mutable_wait()->add_flights() = again).clear_slots();
+  insert(p, stage, start, at);
+  insert(p, stage, wait, at + 1);
+}
+
+const Refusal lists[] = {
+    {"ForwardBeforeItsReceive", &pipeline, "reads bytes",
+     [](pb::Plan &p) {
+       rt::moveAction(p, 1, rt::findRun(p, 1, "forward"), rt::findFlight(p, 1, /*isStart=*/false, "in"));
+     }},
+    {"BackwardDropped", &pipeline, "before all its terms are there",
+     [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "backward", 2)); }},
+    {"BackwardTwice", &pipeline, "runs a second time",
+     [](pb::Plan &p) {
+       int run = rt::findRun(p, 0, "backward", 2);
+       insert(p, 0, pb::Action(rt::actionsOf(p, 0)->Get(run)), run + 1);
+     }},
+    {"MicroBatchesSwapped", &pipeline, "micro-batch",
+     [](pb::Plan &p) {
+       runOf(p, 0, "backward", 0)->set_micro_batch(1);
+       runOf(p, 0, "backward", 1)->set_micro_batch(0);
+     }},
+    {"WeightGradientsSwapped", &zeroBubble, "behind a later micro-batch",
+     [](pb::Plan &p) { swapRuns(p, 0, "weight", 1, 2); }},
+    {"ReducedTwice", &pipeline, "block.decayed.gradient",
+     [](pb::Plan &p) { repeatTransfer(p, 0, "block.decayed.sum"); }},
+    {"UpdateBeforeTheReduction", &pipeline, "holds a sum",
+     [](pb::Plan &p) {
+       rt::moveAction(p, 0, rt::findRun(p, 0, "update"), rt::findFlight(p, 0, /*isStart=*/true, "block.decayed.sum"));
+     }},
+    {"UpdateDropped", &pipeline, "not written once, and all of it",
+     [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "update")); }},
+    {"NormsOfChunksSwapped", &chunks, "behind a later call", [](pb::Plan &p) { swapRuns(p, 0, "norm", 0, 1); }},
+    // Stage 1 receives its second stream behind its first cotangent, which stage 0 takes behind that stream.
+    {"OneQueueInOrder", &pipeline, "waits for ever",
+     [](pb::Plan &p) {
+       int sent = rt::findFlight(p, 1, /*isStart=*/true, "din", 0);
+       pb::Action late;
+       for (uint32_t microBatch = 1; microBatch < 4; ++microBatch)
+         if (int start = rt::findFlight(p, 1, /*isStart=*/true, "in", microBatch); start >= 0 && start <= sent) {
+           *late.mutable_start()->add_flights() =
+               flightOf(p, rt::actionsOf(p, 1)->Get(start).start(), "in", microBatch);
+           rt::dropFlight(p, 1, /*isStart=*/true, "in", microBatch);
+         }
+       insert(p, 1, late, sent + 1);
+     }},
+    // Equal in kind, group and bytes: one stage sums its first table with the other's second.
+    {"TiedTablesCrosswise", &twoTables, "which is another",
+     [](pb::Plan &p) {
+       uint32_t first = transferNumber(p, "embed.first.total"), second = transferNumber(p, "embed.second.total");
+       for (pb::Action &action : *rt::actionsOf(p, 1))
+         for (pb::Flight &flight : flightsOf(action))
+           if (flight.transfer() == first || flight.transfer() == second)
+             flight.set_transfer(first + second - flight.transfer());
+     }},
+};
+
+// Subprograms.
+
+using IsIt = std::function<bool(const pb::Plan &, const pb::Instruction &)>;
+
+bool isCall(const pb::Instruction &instruction, pb::LibraryCall::Function function) {
+  return instruction.has_call() && instruction.call().function() == function;
+}
+
+/// Where instructions of a subprogram are that it asks for.
+std::vector<int> find(pb::Plan &p, const std::string &program, const IsIt &isIt) {
+  std::vector<int> found;
+  const pb::Subprogram &subprogram = *rt::programOf(p, program);
+  for (int i = 0; i < subprogram.instructions_size(); ++i)
+    if (isIt(p, subprogram.instructions(i)))
+      found.push_back(i);
+  return found;
+}
+
+bool isSquare(const pb::Plan &, const pb::Instruction &instruction) {
+  return isCall(instruction, pb::LibraryCall::SQUARED_NORM);
+}
+bool isSum(const pb::Plan &p, const pb::Instruction &instruction) {
+  return instruction.has_launch() &&
+         p.kernels(static_cast<int>(instruction.launch().kernel())).shape() == "add_squares";
+}
+
+void swapInstructions(pb::Plan &p, const std::string &program, const IsIt &isIt) {
+  std::vector<int> found = find(p, program, isIt);
+  rt::programOf(p, program)->mutable_instructions()->SwapElements(found.at(0), found.at(1));
+}
+
+google::protobuf::RepeatedPtrField<pb::Buffer> *buffersOf(pb::Instruction &instruction) {
+  if (instruction.has_launch())
+    return instruction.mutable_launch()->mutable_buffers();
+  return instruction.has_call() ? instruction.mutable_call()->mutable_buffers() : nullptr;
+}
+
+/// A product of a subprogram whose result has room in the place of its first operand, both in the workspace.
+pb::LibraryCall *productOf(pb::Plan &p, const std::string &program) {
+  IsIt isProduct = [](const pb::Plan &, const pb::Instruction &one) {
+    return isCall(one, pb::LibraryCall::MATMUL) && one.call().buffers(0).region() == one.call().buffers(2).region() &&
+           one.call().buffers(2).bytes() <= one.call().buffers(0).bytes();
+  };
+  return rt::instructionOf(p, program, find(p, program, isProduct).at(0))->mutable_call();
+}
+
+pb::Launch *launchOf(pb::Plan &p, const std::string &program) {
+  IsIt isLaunch = [](const pb::Plan &, const pb::Instruction &one) { return one.has_launch(); };
+  return rt::instructionOf(p, program, find(p, program, isLaunch).at(0))->mutable_launch();
+}
+
+/// In a subprogram moves a workspace value to where another one lies that was made before it and is read behind it.
+void overlapWorkspace(pb::Plan &p, const std::string &program) {
+  auto workspace = static_cast<uint32_t>(std::ranges::find(p.regions(), "workspace") - p.regions().begin());
+  struct Life {
+    int first = 0, last = 0;
+    uint64_t offset = 0, bytes = 0;
+  };
+  std::map<uint32_t, Life> lives; // by value
+  pb::Subprogram &subprogram = *rt::programOf(p, program);
+  auto visit = [&](auto does) {
+    for (int i = 0; i < subprogram.instructions_size(); ++i)
+      if (auto *buffers = buffersOf(*subprogram.mutable_instructions(i)))
+        for (pb::Buffer &buffer : *buffers)
+          if (buffer.region() == workspace)
+            does(i, buffer);
+  };
+  visit([&](int i, pb::Buffer &buffer) {
+    lives.try_emplace(buffer.value(), Life{i, i, buffer.offset(), buffer.bytes()}).first->second.last = i;
+  });
+  for (const auto &[outer, around] : lives)
+    for (const auto &[inner, life] : lives)
+      if (around.first < life.first && life.first < around.last && life.bytes <= around.bytes &&
+          life.last > life.first) {
+        visit([&](int, pb::Buffer &buffer) {
+          if (buffer.value() == inner)
+            buffer.set_offset(buffer.offset() - life.offset + around.offset);
+        });
+        return;
+      }
+  ADD_FAILURE() << "no two values of " << program << " live at once";
+}
+
+/// A collective of a subprogram.
+pb::Transfer *collectiveOf(pb::Plan &p, const std::string &program) {
+  IsIt isStart = [](const pb::Plan &, const pb::Instruction &one) { return one.has_start(); };
+  return p.mutable_transfers(static_cast<int>(rt::instructionOf(p, program, find(p, program, isStart).at(0))->start()));
+}
+
+const Refusal subprograms[] = {
+    {"SquaresDropped", &pipeline, "of the gradient of bucket",
+     [](pb::Plan &p) {
+       rt::programOf(p, "block.norm")->mutable_instructions()->DeleteSubrange(find(p, "block.norm", isSquare).at(0), 1);
+     }},
+    {"SquaresSwapped", &pipeline, "behind those of a later bucket",
+     [](pb::Plan &p) { swapInstructions(p, "block.norm", isSquare); }},
+    // The blocks' sums lie apart, else they would be written over.
+    {"SumsOfSquaresSwapped", &device, "of the gradient of bucket",
+     [](pb::Plan &p) {
+       pb::Subprogram &norm = *rt::programOf(p, "block.norm");
+       std::vector<int> sums = find(p, "block.norm", isSum);
+       uint64_t apart = norm.instructions(sums.at(0)).launch().buffers(0).bytes();
+       for (auto [instruction, buffer] : {std::pair(sums.at(1) - 1, 1), {sums.at(1), 0}}) {
+         pb::Buffer *blocks = norm.mutable_instructions(instruction)->mutable_launch()->mutable_buffers(buffer);
+         blocks->set_offset(blocks->offset() + apart);
+       }
+       ASSERT_THAT(rt::verifyPlan(p), IsEmpty());
+       for (int i = sums.at(0); i < sums.at(1); ++i) // squares of both, then the sum of the second, then of the first
+         norm.mutable_instructions()->SwapElements(i, i + 1);
+     }},
+    {"ProductOntoItsOperand", &pipeline, "while operand 0 lies at bytes",
+     [](pb::Plan &p) {
+       pb::LibraryCall *product = productOf(p, "block.none.backward");
+       product->mutable_buffers(2)->set_offset(product->buffers(0).offset());
+     }},
+    {"WorkspaceOverlaps", &pipeline, "where another value lies at byte",
+     [](pb::Plan &p) { overlapWorkspace(p, "block.none.backward"); }},
+    {"StatesOverlap", &pipeline, "bucket 'block.decayed' of layer 2 lies where another does",
+     [](pb::Plan &p) { *rt::bindingOf(p, 0, 2, "state") = *rt::bindingOf(p, 0, 1, "state"); }},
+    {"BufferDropped", &pipeline, "takes",
+     [](pb::Plan &p) { launchOf(p, "block.none.forward")->mutable_buffers()->RemoveLast(); }},
+    {"OtherExtent", &pipeline, "the kernel reaches",
+     [](pb::Plan &p) {
+       pb::Launch *launch = launchOf(p, "block.none.forward");
+       launch->set_extent(launch->extent() * 2);
+     }},
+    {"CollectiveOverOtherAxes", &tensors, "over axes",
+     [](pb::Plan &p) {
+       pb::Transfer *sum = collectiveOf(p, "block.none.forward");
+       for (int group = 0; group < p.groups_size(); ++group)
+         if (p.groups(group).axes() == 2)
+           sum->set_group(static_cast<uint32_t>(group));
+     }},
+    {"CollectiveOfAnotherKind", &tensors, "gathers",
+     [](pb::Plan &p) { collectiveOf(p, "block.none.forward")->set_kind(pb::Transfer::ALL_GATHER); }},
+    {"CollectiveOfHalf", &tensors, "bytes of",
+     [](pb::Plan &p) {
+       pb::Transfer *sum = collectiveOf(p, "block.none.forward");
+       for (pb::Buffer *buffer : {sum->mutable_from(0), sum->mutable_to(0)})
+         buffer->set_bytes(buffer->bytes() / 2);
+     }},
+    {"HalfReducedTwice", &pipeline, "bytes of 'block.decayed.gradient', which has",
+     [](pb::Plan &p) {
+       pb::Transfer *sum = rt::transferOf(p, "block.decayed.sum");
+       for (pb::Buffer *buffer : {sum->mutable_from(0), sum->mutable_to(0)})
+         buffer->set_bytes(buffer->bytes() / 2);
+       *sum->add_from() = sum->from(0);
+       *sum->add_to() = sum->to(0);
+     }},
+};
+
+std::string nameOf(const testing::TestParamInfo<Refusal> &info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Lists, CompiledPlan, testing::ValuesIn(lists), nameOf);
+INSTANTIATE_TEST_SUITE_P(Subprograms, CompiledPlan, testing::ValuesIn(subprograms), nameOf);
+
+} // namespace
+} // namespace espalier
