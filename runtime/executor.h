@@ -19,7 +19,7 @@ namespace espalier::rt {
 struct Fault {
   enum Kind {
     Exception,
-    Crash,  ///< as a bad address would
+    Crash,  ///< by a bad address
     Kill,   ///< its process, as the system does that has no more memory
     Stop,   ///< its process does nothing any more
     Memory, ///< the system refuses more
