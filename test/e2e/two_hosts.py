@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+from run_first import run_first
+
 
 def ip(*words, check=True):
     subprocess.run(["ip", *words], check=check, stdout=subprocess.DEVNULL, stderr=None if check else subprocess.DEVNULL)
@@ -37,6 +39,7 @@ def kill_all(host):
             os.kill(pid, signal.SIGKILL)
 
 
+run_first()
 names = [f"espalier-{os.getpid()}-{letter}" for letter in "abc"]
 first, second, outside = names
 cables = [f"es{os.getpid()}{letter}" for letter in "ab"]
