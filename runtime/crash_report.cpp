@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
@@ -47,11 +48,20 @@ void endBy(int signal) {
   raise(signal);
 }
 
+/// Of a signal that a process sent there is no address: the kernel says who did it in its place.
+bool isSent(const siginfo_t *info) { return info->si_code <= 0; }
+
+std::string causeOf(int signal, const siginfo_t *info) {
+  if (isSent(info))
+    return fmt::format("its process was killed by signal {} ({}), which process {} sent", signal, strsignal(signal),
+                       info->si_pid);
+  const char *what = signal == SIGFPE ? "arithmetic fault" : signal == SIGILL ? "illegal instruction" : "bad address";
+  return fmt::format("{} {}", what, info->si_addr);
+}
+
 void tellCrash(int signal, siginfo_t *info) {
-  if (running) {
-    const char *what = signal == SIGFPE ? "arithmetic fault" : signal == SIGILL ? "illegal instruction" : "bad address";
-    tell(fmt::format("{} {}", what, info->si_addr), "");
-  }
+  if (running)
+    tell(causeOf(signal, info), "");
   endBy(signal);
 }
 
@@ -82,7 +92,7 @@ std::string mappedFileAt(const void *address) {
 /// A bus error within a mapped file means that the file has become shorter.
 void reportBus(int signal, siginfo_t *info, void *) {
   claim();
-  std::string file = mappedFileAt(info->si_addr);
+  std::string file = isSent(info) ? "" : mappedFileAt(info->si_addr);
   if (file.empty())
     return tellCrash(signal, info);
   tell(file + " ended before what it held when it was opened: it was truncated during the run", "espalier: error: ");

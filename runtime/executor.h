@@ -19,7 +19,7 @@ namespace espalier::rt {
 struct Fault {
   enum Kind {
     Exception,
-    Crash,  ///< as a bad address would
+    Crash,  ///< by a bad address
     Kill,   ///< its process, as the system does that has no more memory
     Stop,   ///< its process does nothing any more
     Memory, ///< the system refuses more
@@ -58,7 +58,7 @@ public:
   /// The failure of this rank, with the place where it stands.
   Failure describe(const std::string &message) const;
 
-  int64_t step = -1; ///< optimizer steps begun, as reports of failures say; -1: none to speak of
+  int64_t step = -1; ///< that is at hand, from 0, as reports of failures say; -1: none to speak of
   std::optional<Fault> fault;
   TraceRecorder *trace = nullptr; ///< takes note of the next entry; all ranks have one, or none (null)
 

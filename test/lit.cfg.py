@@ -41,6 +41,10 @@ if shutil.which("mpirun"):
 if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], stderr=subprocess.DEVNULL).returncode == 0:
     config.available_features.add("netns")
 
+# A daemon of ssh that a test starts on hosts of its own; `./dev install` installs none.
+if shutil.which("sshd", path="/usr/sbin"):
+    config.available_features.add("sshd")
+
 # Daemons of a Slurm that a test starts; skipped where it is not installed.
 slurm = ("munged", "slurmctld", "slurmd", "srun")
 if all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") for program in slurm):

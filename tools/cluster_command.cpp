@@ -19,12 +19,19 @@ struct ClusterWords {
   std::vector<std::string> tables;
 };
 
+/// "1 host, 8 ranks".
+std::string sizeOf(const launch::RankTable &table) {
+  size_t hosts = table.servers.size();
+  int ranks = table.ranks();
+  return fmt::format("{} host{}, {} rank{}", hosts, hosts == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
+}
+
 void write(const std::string &file, const launch::RankTable &table) {
   std::string text = launch::printRankTable(table);
   rt::AtomicFile output(file);
   output.write(text.data(), text.size());
   output.commit();
-  fmt::print("{}: {} hosts, {} ranks\n", file, table.servers.size(), table.ranks());
+  fmt::print("{}: {}\n", file, sizeOf(table));
 }
 
 void addGenerate(CLI::App &cluster, std::shared_ptr<ClusterWords> words) {
@@ -51,12 +58,13 @@ ExitCode check(const ClusterWords &words) {
   if (!words.plan.empty()) {
     int ranks = rt::Mesh(rt::readPlan(words.plan).mesh()).ranks();
     if (ranks != table.ranks()) {
-      fmt::print(stderr, "{}: error: has {} ranks, {} is a plan for {}\n", words.table, table.ranks(), words.plan,
-                 ranks);
+      fmt::print(stderr, "{}: error: has {} ranks, {} is a plan for {}; make a table of as many, or compile for {} "
+                         "devices\n",
+                 words.table, table.ranks(), words.plan, ranks, table.ranks());
       return UserError;
     }
   }
-  fmt::print("{}: {} hosts, {} ranks; holds\n", words.table, table.servers.size(), table.ranks());
+  fmt::print("{}: {}; holds\n", words.table, sizeOf(table));
   return Success;
 }
 

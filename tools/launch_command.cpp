@@ -62,7 +62,8 @@ std::string lineOf(const std::vector<std::string> &command) {
   std::vector<std::string> folder = {std::filesystem::current_path().string()};
   std::string script =
       fmt::format("cd {} && IFS= read -r ESPALIER_TOKEN && export ESPALIER_TOKEN || exit 2; exec 3<&0; "
-                  "{} </dev/null & run=$!; (read -r word; kill $run; read -r word && kill $run) <&3 & end=$!; "
+                  "{} </dev/null & run=$!; "
+                  "(read -r word; kill $run; read -r word && kill $run) <&3 2>/dev/null & end=$!; " // it may have ended
                   "wait $run; status=$?; kill $end; exit $status",
                   quote(folder), quote(command));
   return quote(std::vector<std::string>{"sh", "-c", script});

@@ -158,7 +158,7 @@ void addRunCommand(CLI::App &app, int &exitCode) {
                   "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
   run->add_option("--failure-report", options.failureReport, "write here, as JSON, which rank failed, where and why");
   run->add_option("--failure-timeout", options.failureSeconds,
-                  "seconds within which all processes of this host have ended after one failed")
+                  "seconds within which all processes of all hosts have ended after one failed; default: 5")
       ->check(CLI::Range(1.0, 3600.0));
   run->add_option("--eval-every", options.evalEvery, "steps between evaluations on held-out data")
       ->check(CLI::Range(0, mostSteps));

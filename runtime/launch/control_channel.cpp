@@ -86,7 +86,7 @@ Endpoint parseEndpoint(const std::string &text) {
              *end = text.data() + text.size();
   auto [last, error] = std::from_chars(begin, end, port);
   if (host.empty() || error != std::errc() || last != end || port < 0 || port > 65535)
-    throw ChannelError(fmt::format("\"{}\" is no HOST:PORT", text));
+    throw ChannelError(fmt::format("\"{}\" is no HOST:PORT, as 10.0.0.1:4000 or [fd00::1]:4000", text));
   return {host, static_cast<uint16_t>(port)};
 }
 

@@ -91,7 +91,8 @@ std::optional<Packet> receive(const Socket &socket) {
 
 HostMeeting::HostMeeting(const Topology &topology, const Member &own, Milliseconds patience,
                          std::function<int()> stopSignal)
-    : ranks(topology.ranks), stopSignal(std::move(stopSignal)), end(Clock::now() + patience) {
+    : ranks(topology.ranks), stopSignal(std::move(stopSignal)), seconds(patience.count() / 1000.0),
+      end(Clock::now() + patience) {
   if (isFirst())
     receiveGuests(topology, own);
   else
@@ -126,8 +127,9 @@ void HostMeeting::receiveGuests(const Topology &topology, const Member &own) {
   while (!missing.empty()) {
     pause(listener.number(), ask);
     if (Clock::now() > end && fault.text.empty())
-      fault.text = fmt::format("rank {} has not come: {} of {} ranks of this host have", *missing.begin(),
-                          topology.world - missing.size(), topology.world);
+      fault.text = fmt::format("rank {} has not come within {} seconds: {} of {} ranks of this host have; start all of "
+                               "them",
+                               *missing.begin(), seconds, topology.world - missing.size(), topology.world);
     if (Clock::now() > end)
       break;
     Socket socket(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -178,7 +180,7 @@ void HostMeeting::visitFirst(const Topology &topology, const Member &own) {
       return;
     }
     if (Clock::now() > end)
-      throw LaunchError("rank 0 has not come to this host");
+      throw LaunchError(fmt::format("rank 0 has not come to this host within {} seconds; start all ranks", seconds));
     pause(/*handle=*/-1, /*milliseconds=*/10);
   }
 }

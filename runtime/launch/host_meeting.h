@@ -49,6 +49,7 @@ private:
 
   std::vector<int> ranks; ///< of this process
   const std::function<int()> stopSignal;
+  const double seconds; ///< for which others are waited for, until `end`
   std::chrono::steady_clock::time_point end;
   std::vector<Guest> guests; ///< of the others, the first process alone
 };

@@ -134,11 +134,12 @@ void waitForNews(std::span<Process> processes, std::vector<Neighbour> &neighbour
     }
 }
 
-/// The failure of those who wait for launchers that do not come. It follows from whatever holds them.
+/// The failure of those who wait for launchers that do not come. It follows from whatever holds them, or from a signal.
 Failure lonely(const ShmWorld &world, const Supervision &how) {
   Failure failure;
   failure.rank = world.firstRank();
   failure.isEcho = true;
+  failure.endSignal = how.endSignal();
   failure.message = fmt::format("not all ranks have begun within {} seconds: one ended before, or their hosts do not "
                                 "reach each other",
                                 how.meetingLooks * how.patience.lookMilliseconds / 1000);
@@ -244,7 +245,8 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
       if (!seen)
         seen = std::move(failure);
     }
-    if (others && isLook && !others->isComplete() && ++apart == how.meetingLooks && !world.isStopped())
+    bool isApart = others && isLook && !others->isComplete() && !world.isStopped();
+    if (isApart && (++apart >= how.meetingLooks || how.endSignal() != 0))
       world.abort(lonely(world, how));
     if (others)
       exchange(*others, world, isReported, isLook);

@@ -39,6 +39,9 @@ struct Supervision {
   std::vector<Neighbour> neighbours = {};
   launch::Launchers *others = nullptr; ///< of other hosts; null for none
   int meetingLooks = INT_MAX;          ///< for which `others` may take to be complete; then these ranks stop
+  /// The signal that asked this process to end, 0 for none: as long as `others` are not complete, these ranks, which have
+  /// not begun, then stop at once.
+  std::function<int()> endSignal = [] { return 0; };
   /// Completes what was seen of a rank, given by its number in the world, that could not say itself where it stood.
   std::function<void(int rank, Failure &failure)> describe = [](int, Failure &) {};
 };

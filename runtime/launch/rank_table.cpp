@@ -1,7 +1,9 @@
 #include "runtime/launch/rank_table.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -21,10 +23,14 @@ constexpr int mostRanks = 1 << 20;
 
 std::string readText(const std::filesystem::path &file) {
   std::error_code error;
-  uintmax_t bytes = std::filesystem::is_regular_file(file, error) ? std::filesystem::file_size(file, error) : 0;
+  bool isFile = std::filesystem::is_regular_file(file, error);
+  if (!isFile && !error)
+    throw TableError(fmt::format("{}: error: is no file", file.string()));
+  uintmax_t bytes = isFile ? std::filesystem::file_size(file, error) : 0;
   std::ifstream stream(file);
-  if (error || !stream || !std::filesystem::is_regular_file(file))
-    throw TableError(fmt::format("{}: error: cannot read it", file.string()));
+  if (error || !stream)
+    throw TableError(fmt::format("{}: error: cannot read it: {}", file.string(),
+                                 error ? error.message() : std::strerror(errno)));
   if (bytes > mostBytes)
     throw TableError(fmt::format("{}: error: has {} bytes, a rank table at most {}", file.string(), bytes, mostBytes));
   std::stringstream text;
@@ -57,8 +63,8 @@ public:
       fault("status", fmt::format("is \"{}\", wanted \"completed\": the table was not written to its end", *status));
     std::optional<int> count = numberAt(json, "", "server_count");
     RankTable table;
-    if (!json.contains("server_list") || !json["server_list"].is_array()) {
-      fault("server_list", "is missing or no list");
+    if (!json.contains("server_list") || !json["server_list"].is_array() || json["server_list"].empty()) {
+      fault("server_list", "is missing, empty or no list");
       finish();
     }
     const Json &servers = json["server_list"];
@@ -110,11 +116,15 @@ private:
 
   TableServer readServer(const Json &json, const std::string &where) {
     TableServer server;
-    server.id = textAt(json, where, "server_id").value_or("");
-    if (!server.id.empty() && !serverIds.insert(server.id).second)
+    std::optional<std::string> id = textAt(json, where, "server_id");
+    server.id = id.value_or("");
+    if (id && id->empty())
+      fault(where + ".server_id", "is \"\", wanted the server's address");
+    else if (id && !serverIds.insert(server.id).second)
       fault(where + ".server_id", fmt::format("{} has an entry before", server.id));
     if (!json.is_object() || !json.contains("device") || !json["device"].is_array() || json["device"].empty()) {
       fault(where + ".device", "is missing, empty or no list");
+      areRanksKnown = false;
       return server;
     }
     std::set<int> devices;
@@ -128,16 +138,16 @@ private:
         fault(at + ".device_id", fmt::format("{} has an entry before on this server", *device));
       if (!ip.empty() && !ips.insert(ip).second)
         fault(at + ".device_ip", fmt::format("{} has an entry before", ip));
-      if (rank)
-        ranks.push_back({*rank, at + ".rank_id"});
+      areRanksKnown &= rank.has_value();
+      ranks.push_back({rank.value_or(0), at + ".rank_id"});
       server.devices.push_back({device.value_or(0), ip, rank.value_or(0)});
     }
     return server;
   }
 
-  /// Ranks stand in order, from 0, without gaps.
+  /// Ranks stand in order, from 0, without gaps. Nothing is said where some have a fault already.
   void checkRanks() {
-    for (size_t i = 0; i < ranks.size(); ++i) {
+    for (size_t i = 0; areRanksKnown && i < ranks.size(); ++i) {
       if (ranks[i].first == static_cast<int>(i))
         continue;
       bool isDouble = std::any_of(ranks.begin(), ranks.begin() + i, [&](auto &r) { return r.first == ranks[i].first; });
@@ -151,6 +161,7 @@ private:
   std::string file;
   std::vector<std::string> faults;
   std::set<std::string> serverIds, ips;
+  bool areRanksKnown = true;                      ///< of all devices
   std::vector<std::pair<int, std::string>> ranks; ///< and where they stand
 };
 
@@ -188,29 +199,35 @@ std::string printRankTable(const RankTable &table) {
 
 RankTable mergeRankTables(std::span<const RankTable> tables) {
   RankTable merged;
-  std::set<std::string> ids;
+  std::set<std::string> ids, ips;
   int rank = 0;
   for (const RankTable &table : tables)
     for (const TableServer &server : table.servers) {
       if (!ids.insert(server.id).second)
-        throw PlanError(fmt::format("server {} stands in more than one table, or twice in one", server.id));
+        throw PlanError(fmt::format("server {} stands in more than one table; give each server once", server.id));
       merged.servers.push_back(server);
-      for (TableDevice &device : merged.servers.back().devices)
+      for (TableDevice &device : merged.servers.back().devices) {
         device.rank = rank++;
+        if (!device.ip.empty() && !ips.insert(device.ip).second)
+          throw PlanError(fmt::format("device_ip {} of server {} stands in another table, too; give each device its own",
+                                      device.ip, server.id));
+      }
     }
   return merged;
 }
 
 namespace {
 
-/// "slots=8" and its like of one line. Returns what is wrong, empty where nothing is.
-std::string readHostWord(const std::string &word, Host &host) {
+/// "slots=8" and its like of one line, of which `seen` were before. Returns what is wrong, empty where nothing is.
+std::string readHostWord(const std::string &word, Host &host, std::set<std::string> &seen) {
   size_t equals = word.find('=');
   std::string name = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+  if (!seen.insert(name).second)
+    return fmt::format("{} stands twice; give it once", name);
   if (name == "slots") {
     std::optional<int> slots = numberIn(value);
     if (!slots || *slots == 0)
-      return fmt::format("slots is \"{}\", wanted a number of devices or processes from 1", value);
+      return fmt::format("slots is \"{}\", wanted a number of devices or processes from 1 to {}", value, mostRanks);
     host.slots = *slots;
     return "";
   }
@@ -228,7 +245,7 @@ std::vector<Host> readHosts(const std::filesystem::path &file) {
   std::stringstream text(readText(file));
   std::vector<Host> hosts;
   std::vector<std::string> faults;
-  std::set<std::string> addresses;
+  std::set<std::string> addresses, ips;
   int number = 0, slots = 0;
   for (std::string line; std::getline(text, line);) {
     ++number;
@@ -237,12 +254,16 @@ std::vector<Host> readHosts(const std::filesystem::path &file) {
     if (!(words >> host.address))
       continue;
     std::string what;
+    std::set<std::string> seen;
     for (std::string word; what.empty() && words >> word;)
-      what = readHostWord(word, host);
+      what = readHostWord(word, host, seen);
     if (what.empty() && !addresses.insert(host.address).second)
       what = fmt::format("{} has a line before", host.address);
     if (what.empty() && !host.deviceIps.empty() && host.deviceIps.size() != static_cast<size_t>(host.slots))
       what = fmt::format("{} device_ips for {} slots", host.deviceIps.size(), host.slots);
+    for (const std::string &ip : host.deviceIps)
+      if (what.empty() && !ips.insert(ip).second)
+        what = fmt::format("device_ip {} stands twice; give each device its own", ip);
     if (what.empty() && (slots += host.slots) > mostRanks)
       what = fmt::format("more than {} slots in all", mostRanks);
     if (!what.empty())

@@ -24,7 +24,9 @@ Addresses resolve(const Endpoint &endpoint) {
   hints.ai_socktype = SOCK_STREAM;
   int error = getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
   if (error != 0)
-    throw ChannelError(fmt::format("the address of {} is not known: {}", endpoint.host, gai_strerror(error)));
+    throw ChannelError(fmt::format("the address of {} is not known: {}; give --rendezvous with an address in place of "
+                                   "the name",
+                                   endpoint.host, gai_strerror(error)));
   return {list, freeaddrinfo};
 }
 

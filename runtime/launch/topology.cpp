@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <functional>
 #include <numeric>
 
 namespace espalier::rt::launch {
@@ -146,7 +147,8 @@ private:
   int needed(const RankVariables &launcher, const char *name) const {
     std::optional<int> value = number(name);
     if (!value)
-      throw LaunchError(fmt::format("{} is set, as by {}, but {} is not", launcher.signature, launcher.name, name));
+      throw LaunchError(fmt::format("{} is set, as by {}, but {} is not; start this by {}, or unset {}",
+                                    launcher.signature, launcher.name, name, launcher.name, launcher.signature));
     return *value;
   }
 
@@ -155,16 +157,16 @@ private:
   }
 
   void checkOptions() const {
+    if (options.table && options.nodes)
+      throw LaunchError("--rank-table and --nodes both say which hosts there are; give one of them");
     if (options.nodes.has_value() != options.nodeRank.has_value())
       throw LaunchError(fmt::format("{} needs {}", options.nodes ? "--nodes" : "--node-rank",
-                                    options.nodes ? "--node-rank, from 0" : "--nodes"));
+                                    options.nodes ? "--node-rank, from 0" : "--nodes, how many hosts there are"));
     if (options.nodes && (*options.nodes < 1 || *options.nodeRank < 0 || *options.nodeRank >= *options.nodes))
       throw LaunchError(
           fmt::format("--node-rank {} of --nodes {}: wanted 0 to nodes - 1", *options.nodeRank, *options.nodes));
     if (options.nodes && *options.nodes > 1 && options.rendezvous.empty())
       throw LaunchError("--nodes above 1 needs --rendezvous HOST:PORT, an address of node 0 that all nodes reach");
-    if (options.table && options.nodes)
-      throw LaunchError("--rank-table and --nodes both say which hosts there are; give one of them");
     if (!options.table && (!options.serverId.empty() || !options.deviceRange.empty()))
       throw LaunchError(
           fmt::format("{} needs --rank-table", options.serverId.empty() ? "--device-range" : "--server-id"));
@@ -196,14 +198,20 @@ private:
                                     source, world, plan.name, plan.ranks, plan.ranks, world));
   }
 
+  static void checkRank(const char *rankName, int rank, const char *worldName, int world) {
+    if (world < 1)
+      throw LaunchError(fmt::format("{} is {}, wanted a number from 1", worldName, world));
+    if (rank >= world)
+      throw LaunchError(fmt::format("{} is {}, wanted 0 to {}, as {} is {}", rankName, rank, world - 1, worldName, world));
+  }
+
   void fromRankVariables(const RankVariables &v) {
     auto source = [&](const char *name) { return fmt::format("{} of {}", name, v.name); };
     found.launcher = v.launcher;
     found.world = needed(v, v.world);
     checkWorld(found.world, source(v.world));
     int rank = needed(v, v.rank), local = needed(v, v.localRank);
-    if (rank >= found.world)
-      throw LaunchError(fmt::format("{} is {}, but {} is {}", v.rank, rank, v.world, found.world));
+    checkRank(v.rank, rank, v.world, found.world);
     found.ranks = {rank};
     found.devices = {local};
     fact("world", std::to_string(found.world), source(v.world));
@@ -217,7 +225,8 @@ private:
     if (found.hostRanks == 0)
       found.hostRanks = found.world / found.nodes;
     if (local >= found.hostRanks)
-      throw LaunchError(fmt::format("{} is {}, but this host has {} ranks", v.localRank, local, found.hostRanks));
+      throw LaunchError(fmt::format("{} is {}, wanted 0 to {}, as this host has {} ranks", v.localRank, local,
+                                    found.hostRanks - 1, found.hostRanks));
     fact("ranks of this host", std::to_string(found.hostRanks),
          v.localWorld && text(v.localWorld) ? source(v.localWorld) : fmt::format("variables of {}", v.name));
     found.meeting = v.name;
@@ -283,8 +292,7 @@ private:
   void fromKubernetes() {
     found.launcher = Topology::Kubernetes;
     int nodes = *number("WORLD_SIZE"), node = *number("RANK");
-    if (nodes < 1 || node >= nodes)
-      throw LaunchError(fmt::format("RANK is {}, but WORLD_SIZE is {}", node, nodes));
+    checkRank("RANK", node, "WORLD_SIZE", nodes);
     takeHost(node, nodes);
     fact("nodes", std::to_string(nodes), "WORLD_SIZE of the job (no LOCAL_RANK: a process per host)");
     fact("node", std::to_string(node), "RANK of the job");
@@ -327,7 +335,8 @@ private:
     if (!options.serverId.empty()) {
       size_t server = named(options.serverId);
       if (server == servers.size())
-        throw LaunchError(fmt::format("{} has no server {}; it has {}", options.tableFile, options.serverId, ids()));
+        throw LaunchError(fmt::format("{} has no server {}; it has {}", options.tableFile, options.serverId,
+                                      listServers(&TableServer::id)));
       return server;
     }
     if (!options.deviceRange.empty()) {
@@ -335,23 +344,28 @@ private:
       for (size_t i = 0; i < servers.size(); ++i)
         if (servers[i].devices.front().rank == first && servers[i].devices.back().rank + 1 == last)
           return i;
-      throw LaunchError(fmt::format("no server of {} has exactly ranks {} to {}", options.tableFile, first, last - 1));
+      throw LaunchError(fmt::format("no server of {} has exactly ranks {} to {}; they have {}", options.tableFile, first,
+                                    last - 1, listServers([](const TableServer &server) {
+                                      return fmt::format("[{},{}]", server.devices.front().rank,
+                                                         server.devices.back().rank + 1);
+                                    })));
     }
     if (servers.size() == 1)
       return 0;
     size_t server = named(options.hostName);
     if (server == servers.size())
       throw LaunchError(fmt::format("{} does not say which of {} this host is; give --server-id or --device-range",
-                                    options.tableFile, ids()));
+                                    options.tableFile, listServers(&TableServer::id)));
     return server;
   }
 
-  std::string ids() const {
+  /// The first servers in words.
+  std::string listServers(const std::function<std::string(const TableServer &)> &name) const {
     constexpr size_t shown = 8;
     std::vector<std::string> names;
     for (const TableServer &server : options.table->servers)
       if (names.size() < shown)
-        names.push_back(server.id);
+        names.push_back(name(server));
     return fmt::format("{}{}", fmt::join(names, ", "), options.table->servers.size() > shown ? ", ..." : "");
   }
 

@@ -6,6 +6,7 @@
 #include "runtime/launch/channel_address.h"
 #include "runtime/launch/mpi_daemon.h"
 #include "runtime/train/apart.h"
+#include "runtime/train/decline.h"
 #include "runtime/train/failure_report.h"
 #include "runtime/train/rank_processes.h"
 #include "runtime/train/stop.h"
@@ -117,7 +118,11 @@ RunResult launchMpiRank(const Program &program, const RunOptions &options, const
                               launcherPatienceOf(options));
   if (rank == 0) {
     host.notices().post(tokenNotice, makeToken());
-    launchers.turn(/*isLook=*/false); // listens, before the rank asks where
+    orDecline(options, [&] { // listens, before the rank asks where; at an address that the user may have given
+      launchers.turn(/*isLook=*/false);
+      if (std::optional<Failure> failure = launchers.failure())
+        throw PlanError(failure->message);
+    });
   }
   std::vector<Process> processes = spawn(
       host, [&](int) { return runTold(results, [&] { return liveAsRank(program, host, results, work); }); });

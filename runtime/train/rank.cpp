@@ -69,6 +69,7 @@ bool runRank(RunContext &context, const RankPlace &place) {
     const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
     device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
     executor.emplace(context.program, place.rank, *device, place.page);
+    CrashSite site(&*executor); // between its runs, too: samples are read from mapped files
     executor->fault = context.options.fault;
     Trainer(context, *executor, agreement, *pool).run();
     isDone = true;

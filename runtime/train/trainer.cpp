@@ -97,7 +97,6 @@ Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader 
     from.load(consumed, first + i, [&](uint32_t exchange) { return executor.exchange(exchange, i).data(); });
   scalars[StopRequests] = signalHere() != 0;
   std::memcpy(executor.exchange(scalarsExchange, 0).data(), scalars.data(), sizeof scalars);
-  executor.step = state.step;
   executor.run(entry.number);
   Scalars results;
   std::memcpy(results.data(), executor.exchange(resultsExchange, 0).data(), sizeof results);
@@ -107,6 +106,7 @@ Scalars Trainer::runEntry(const EntryPlace &entry, Scalars scalars, BatchLoader 
 
 void Trainer::trainStep() {
   auto begin = std::chrono::steady_clock::now();
+  executor.step = state.step; // until the next one begins: its evaluation and its checkpoint are of this step, too
   executor.trace = context.options.trace.empty() ? nullptr : &recorder;
   Scalars results =
       runEntry(trainEntry, beginStep(settings, state, context.options.steps), trainingBatches, state.consumed);

@@ -57,6 +57,8 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
   constexpr int stoppingLooks = 3;
   if (others.launchers)
     how.patience.stoppingLooks = std::min(how.patience.stoppingLooks, stoppingLooks);
+  if (options.stopSignal)
+    how.endSignal = options.stopSignal;
   how.meetingLooks = static_cast<int>(startTogether / launch::Milliseconds(how.patience.lookMilliseconds));
   how.describe = [&](int rank, Failure &failure) {
     if (auto own = std::ranges::find(processes, rank, &Process::rank); own != processes.end())

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 
+from run_first import run_first
+
 
 def runs(pid):
     """Whether the process is there; one that ended and was not waited for is not."""
@@ -27,6 +29,7 @@ def parent_of(pid):
 
 
 numbers, whom, command = [getattr(signal, name) for name in sys.argv[1].split(",")], sys.argv[2], sys.argv[3:]
+run_first()
 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            preexec_fn=lambda: [os.setpgrp()] +
                            [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)])

@@ -7,7 +7,7 @@ root=$(realpath "$(dirname "$0")/../..")
 PATH=$(realpath "${1:?usage: gpt3_857m.sh BUILD}")/bin:$PATH
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-export ESPALIER_TWO_HOSTS_SECONDS=${ESPALIER_TWO_HOSTS_SECONDS:-600}
+export ESPALIER_TWO_HOSTS_SECONDS=${ESPALIER_TWO_HOSTS_SECONDS:-7200}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24 OMPI_MCA_oob_tcp_if_include=10.0.0.0/24
 

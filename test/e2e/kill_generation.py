@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+from run_first import run_first
+
 
 def children(pid):
     try:
@@ -50,6 +52,7 @@ def seconds(pid):
     return sum(map(int, fields(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
+run_first()
 text, rank, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 with tempfile.NamedTemporaryFile("w") as prompts, tempfile.TemporaryFile("w+") as told:
     line = pathlib.Path(text).read_text().split()[0][:8]

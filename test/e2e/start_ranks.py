@@ -14,6 +14,8 @@ import socket
 import subprocess
 import sys
 
+from run_first import run_first
+
 
 def free_port():
     with socket.socket() as free:
@@ -48,6 +50,7 @@ def command_of(options, own):
     return [os.environ["ESPALIER_AGENT"], node, shlex.join(options.command)]
 
 
+run_first()
 parser = argparse.ArgumentParser()
 launchers = parser.add_subparsers(dest="launcher", required=True)
 torchrun, srun = launchers.add_parser("torchrun"), launchers.add_parser("srun")

@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 
+from run_first import run_first
+
 names, command = sys.argv[1].split(","), sys.argv[2:]
+run_first()
 # Shells ignore SIGINT in what they run in the background, and it is inherited.
 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)])

@@ -9,6 +9,8 @@
 #include "test/runtime/sample_plan.h"
 
 #include <cmath>
+#include <csignal>
+#include <cstring>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -256,7 +258,26 @@ TEST(RunDeathTest, CrashOfOneRankEndsTheProcessAndNamesThePlace) {
   EXPECT_EXIT(
       crash(), testing::ExitedWithCode(1),
       "rank 5 \\(stage 1\\) in step 4, .*RUN forward of block.2 .. head, micro-batch 0.*block.forward of block.2, "
-      "scale at toy.yaml:3:5: bad address");
+      "scale at toy.yaml:3:5: bad address 0x40; all ranks stopped");
+}
+
+TEST(RunDeathTest, SignalsThatAProcessSentAreNoBadAddress) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    RunOptions run = runOptions({}, 2);
+    run.inspect = [signal](const Executor &executor) {
+      CrashSite site(&executor);
+      raise(signal);
+    };
+    auto crash = [&] {
+      reportCrashes();
+      runPlan(Program(samplePlan({})), run);
+    };
+    EXPECT_EXIT(crash(), testing::ExitedWithCode(1),
+                fmt::format("in step 1: its process was killed by signal {} \\({}\\), which process [0-9]+ sent; all "
+                            "ranks stopped",
+                            signal, strsignal(signal)));
+  }
 }
 
 TEST(Run, RefusesPlansThatDoNotTrain) {

@@ -131,6 +131,10 @@ std::string describeDevices(const Driver &driver, int ncclVersion, const pb::Pla
     use.workspaceBytes += Matmuls::workspaceBytes;
   }
   int fewest = uses.empty() ? 0 : uses.rbegin()->first + 1;
+  if (count > 0 && fewest > count && demands.size() <= static_cast<size_t>(count))
+    throw PlanError(fmt::format("rank {} is to run on CUDA device {}, this machine shows {}{}, counted from 0; give it "
+                                "another in the rank table",
+                                uses.rbegin()->second.ranks.front(), fewest - 1, count, visibleDevices()));
   if (count > 0 && fewest > count)
     throw PlanError(fmt::format("the plan has {} ranks here, a CUDA device for each, this machine shows {}{}; give "
                                 "--share-devices to let ranks share one, or compile it for fewer",

@@ -75,7 +75,7 @@ TEST_F(Disk, TheLastSaveThatFailsIsTheRunsFailure) {
     runPlan(Program(samplePlan({})), run);
     ADD_FAILURE();
   } catch (const RankFailure &failure) {
-    EXPECT_THAT(failure.what(), HasSubstr("the checkpoint of step 4 is not written"));
+    EXPECT_THAT(failure.what(), HasSubstr("in step 4: the checkpoint of step 4 is not written"));
   }
   testing::internal::GetCapturedStderr();
   EXPECT_EQ(latest(), "step-00000002");

@@ -1,6 +1,7 @@
 // Rank tables and hosts files: what is written is read again, and each fault is told with its place.
 #include "runtime/launch/rank_table.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
 #include <functional>
@@ -30,6 +31,17 @@ protected:
       readRankTable(file);
     } catch (const TableError &error) {
       return error.what();
+    }
+    return "";
+  }
+
+  /// What is said of a hosts file, behind its name.
+  std::string hostsFault(const std::string &text) {
+    write(text);
+    try {
+      readHosts(file);
+    } catch (const TableError &error) {
+      return std::string(error.what()).substr(file.string().size());
     }
     return "";
   }
@@ -78,6 +90,10 @@ TEST_F(RankTableTest, TellsEachFaultWithItsPlace) {
   EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"][0]["device"] = 5; }),
               HasSubstr("server_list[0].device: is missing, empty or no list"));
   EXPECT_THAT(faultsAfter([](Json &json) { json.erase("server_list"); }), HasSubstr("server_list: is missing"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"] = Json::array(), json["server_count"] = "0"; }),
+              HasSubstr("server_list: is missing, empty or no list"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"][0]["server_id"] = ""; }),
+              HasSubstr("server_list[0].server_id: is \"\", wanted the server's address"));
   EXPECT_THAT(faults("[1, 2"), HasSubstr("is no JSON object"));
 }
 
@@ -90,9 +106,29 @@ TEST_F(RankTableTest, TellsAllFaultsAtOnce) {
   EXPECT_THAT(text, HasSubstr("device_id"));
 }
 
+/// Ranks behind one that cannot be read are not off by that.
+TEST_F(RankTableTest, AFaultIsToldOnce) {
+  for (const auto &change : std::vector<std::function<void(Json &)>>{
+           [](Json &json) { device(json, 0, 0)["rank_id"] = "x"; },
+           [](Json &json) { device(json, 0, 0).erase("rank_id"); },
+           [](Json &json) { json["server_list"][0]["device"] = Json::array(); }}) {
+    std::string text = faultsAfter(change);
+    EXPECT_EQ(std::ranges::count(text, '\n'), 0) << text;
+    EXPECT_NE(text, "");
+  }
+}
+
 TEST_F(RankTableTest, CannotReadWhatIsNoFile) {
-  EXPECT_THROW(readRankTable("/nonexistent/table.json"), TableError);
-  EXPECT_THROW(readRankTable(fs::temp_directory_path()), TableError);
+  auto fault = [](const fs::path &path) -> std::string {
+    try {
+      readRankTable(path);
+      return "";
+    } catch (const TableError &error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(fault("/nonexistent/table.json"), "/nonexistent/table.json: error: cannot read it: No such file or directory");
+  EXPECT_EQ(fault("/proc"), "/proc: error: is no file");
 }
 
 TEST_F(RankTableTest, MergingCountsRanksAnew) {
@@ -103,6 +139,8 @@ TEST_F(RankTableTest, MergingCountsRanksAnew) {
   EXPECT_EQ(merged.servers[1].devices[0].rank, 2);
   tables.push_back(tableOf(one));
   EXPECT_THROW(mergeRankTables(tables), PlanError);
+  one[0].deviceIps = two[0].deviceIps = {"192.1.0.1", "192.1.0.2"};
+  EXPECT_THROW(mergeRankTables(std::vector{tableOf(one), tableOf(two)}), PlanError);
 }
 
 TEST_F(RankTableTest, HostsAreLines) {
@@ -123,6 +161,9 @@ TEST_F(RankTableTest, HostsFaultsHaveLines) {
     EXPECT_THAT(error.what(), HasSubstr(":2: error: \"slot=2\" is unknown"));
     EXPECT_THAT(error.what(), HasSubstr(":4: error: 1 device_ips for 2 slots"));
   }
+  EXPECT_EQ(hostsFault("a slots=2 slots=3\n"), ":1: error: slots stands twice; give it once");
+  EXPECT_EQ(hostsFault("a slots=1 device_ips=x\nb slots=1 device_ips=x\n"),
+            ":2: error: device_ip x stands twice; give each device its own");
   write("a\na\n");
   EXPECT_THROW(readHosts(file), TableError);
   write("\n");

@@ -157,20 +157,21 @@ TEST(TopologyTest, TablesThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal({}, options, cuda(4)), HasSubstr("t.json has no server 10.0.0.3"));
   options.serverId.clear();
   options.deviceRange = "[1,3]";
-  EXPECT_THAT(refusal({}, options, cuda(4)), HasSubstr("no server of t.json has exactly ranks 1 to 2"));
+  EXPECT_THAT(refusal({}, options, cuda(4)),
+              HasSubstr("no server of t.json has exactly ranks 1 to 2; they have [0,2], [2,4]"));
   options.deviceRange = "[3,1]";
   EXPECT_THAT(refusal({}, options, cuda(4)), HasSubstr("wanted '[8,16]' for ranks 8 to 15"));
   options.nodes = 2;
   options.nodeRank = 0;
-  options.rendezvous = "a:1";
   EXPECT_THAT(refusal({}, options, cuda(4)), HasSubstr("--rank-table and --nodes both say"));
 }
 
 TEST(TopologyTest, ContradictionsAreRefused) {
   EXPECT_THAT(refusal(torchrun(5, 16, 1), {}, cuda(8)),
               HasSubstr("WORLD_SIZE of torchrun says 16 ranks, x.plan is a plan for 8"));
-  EXPECT_THAT(refusal(torchrun(9, 8, 1), {}, cuda(8)), HasSubstr("RANK is 9, but WORLD_SIZE is 8"));
-  EXPECT_THAT(refusal(torchrun(5, 8, 7), {}, cuda(8)), HasSubstr("LOCAL_RANK is 7, but this host has 4 ranks"));
+  EXPECT_THAT(refusal(torchrun(9, 8, 1), {}, cuda(8)), HasSubstr("RANK is 9, wanted 0 to 7, as WORLD_SIZE is 8"));
+  EXPECT_EQ(refusal(torchrun(0, 0, 0), {}, {.ranks = 0, .name = ""}), "WORLD_SIZE is 0, wanted a number from 1");
+  EXPECT_THAT(refusal(torchrun(5, 8, 7), {}, cuda(8)), HasSubstr("LOCAL_RANK is 7, wanted 0 to 3, as this host has 4 ranks"));
   Environment both = torchrun(5, 8, 1);
   both.merge(mpirun(2, 8));
   EXPECT_THAT(refusal(both, {}, cuda(8)), HasSubstr("torchrun says rank 5 (RANK), mpirun says rank 2"));
@@ -203,7 +204,7 @@ TEST(TopologyTest, WhoMeetsWhomIsKnownWithoutAPlan) {
 TEST(TopologyTest, HalfOfAnOptionIsRefused) {
   LaunchOptions options;
   options.nodeRank = 1;
-  EXPECT_THAT(refusal({}, options, cuda(8)), HasSubstr("--node-rank needs --nodes"));
+  EXPECT_THAT(refusal({}, options, cuda(8)), HasSubstr("--node-rank needs --nodes, how many"));
   LaunchOptions server;
   server.serverId = "a";
   EXPECT_THAT(refusal({}, server, cuda(8)), HasSubstr("--server-id needs --rank-table"));
@@ -219,12 +220,13 @@ TEST(TopologyTest, BrokenVariablesAreNamed) {
   environment = mpirun(0, 4);
   environment.erase("OMPI_COMM_WORLD_SIZE");
   EXPECT_THAT(refusal(environment, {}, cpu(4)),
-              HasSubstr("OMPI_COMM_WORLD_RANK is set, as by mpirun, but OMPI_COMM_WORLD_SIZE is not"));
+              HasSubstr("OMPI_COMM_WORLD_RANK is set, as by mpirun, but OMPI_COMM_WORLD_SIZE is not; start this by mpirun, "
+                        "or unset OMPI_COMM_WORLD_RANK"));
   environment = srun(0, 0, 0);
   environment.erase("SLURM_STEP_NODELIST");
   EXPECT_THAT(refusal(environment, {}, cuda(8)), HasSubstr("SLURM_STEP_NODELIST is not set"));
   Environment job = {{"WORLD_SIZE", "2"}, {"RANK", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
-  EXPECT_THAT(refusal(job, {}, cuda(8)), HasSubstr("RANK is 2, but WORLD_SIZE is 2"));
+  EXPECT_THAT(refusal(job, {}, cuda(8)), HasSubstr("RANK is 2, wanted 0 to 1, as WORLD_SIZE is 2"));
   job["RANK"] = "1";
   job.erase("MASTER_PORT");
   EXPECT_THAT(refusal(job, {}, cuda(8)), HasSubstr("MASTER_PORT is not set"));
