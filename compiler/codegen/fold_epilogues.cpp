@@ -1,6 +1,6 @@
-// What follows a matrix product and costs nothing there: a bias, another sum, gelu or its derivative, and beside a gradient
-// of weights the sum over the rows that is the gradient of their bias. The op that is the last of them becomes an
-// exec.product; what fuse-kernels finds behind it reads what the library has written.
+// What follows a matrix product and costs nothing there: a bias, another sum, gelu or its derivative, and beside a
+// gradient of weights the sum over the rows that is the gradient of their bias. The op that is the last of them becomes
+// an exec.product; what fuse-kernels finds behind it reads what the library has written.
 #include "compiler/codegen/fusion_graph.h"
 #include "compiler/codegen/matrix_product.h"
 #include "compiler/passes.h"
@@ -38,18 +38,19 @@ template <typename Op> Op followerOf(Value value) {
 /// Folds into one product what follows it.
 class EpilogueFolder {
 public:
-  EpilogueFolder(model::ContractOp op, MatrixProduct product, bool isCuda)
-      : op(op), product(std::move(product)), isCuda(isCuda) {}
+  /// `folds`: the epilogues that the library is to do.
+  EpilogueFolder(model::ContractOp op, MatrixProduct product, function_ref<bool(StringRef)> folds)
+      : op(op), product(std::move(product)), folds(folds) {}
 
   void fold() {
     if (auto add = followerOf<model::AddOp>(op.getResult()))
       return foldAdd(add);
-    if (!isCuda)
-      return;
     if (auto grad = followerOf<model::GeluGradOp>(op.getResult());
-        grad && grad.getX().getType() == op.getType() && keepsRows())
+        grad && folds("gelu_gradient") && grad.getX().getType() == op.getType() && keepsRows() &&
+        elements(product.k, product.a) > 1)
       return replace("gelu_gradient", {grad.getX()}, {grad, op});
-    foldBiasGradient();
+    if (folds("bias_gradient"))
+      foldBiasGradient();
   }
 
 private:
@@ -76,20 +77,21 @@ private:
     Value other = otherOf(add, op.getResult());
     bool isBias = dimNames(other.getType()) == ArrayRef(product.n) && elementOf(other) == elementOf(op.getResult());
     if (!isBias) {
-      if (isCuda && other.getType() == op.getType())
+      if (folds("add") && other.getType() == op.getType())
         replace("add", {other}, {add, op});
       return;
     }
     auto gelu = llvm::find_if(add->getUsers(), [&](Operation *user) {
       return isa<model::GeluOp>(user) && user->getResult(0).getType() == add.getType();
     });
-    if (isCuda && gelu != add->user_end() && keepsRows())
+    if (folds("bias_gelu") && gelu != add->user_end() && keepsRows())
       return foldGelu(other, add, *gelu);
     auto next = followerOf<model::AddOp>(add.getResult());
     Value addend = next ? otherOf(next, add.getResult()) : Value();
-    if (isCuda && next && addend.getType() == op.getType())
+    if (folds("bias_add") && next && addend.getType() == op.getType())
       return replace("bias_add", {other, addend}, {next, add, op});
-    replace("bias", {other}, {add, op});
+    if (folds("bias"))
+      replace("bias", {other}, {add, op});
   }
 
   /// Gelu's operand is kept for its derivative, and may be read before gelu.
@@ -98,10 +100,10 @@ private:
     replace("bias_gelu", {bias}, {gelu, add, op}, add);
   }
 
-  /// Of the gradient of weights x' dy the sum of dy over the rows, where no kernel makes or reads dy: that would have it
-  /// at hand.
+  /// Of the gradient of weights x' dy the sum of dy over the rows, where no kernel makes or reads dy: that would have
+  /// it at hand. The library sums up the rows of what it does not transpose.
   void foldBiasGradient() {
-    if (!isHalf(product.b) || !elementOf(op.getResult()).isF32())
+    if (!isHalf(product.b) || !elementOf(op.getResult()).isF32() || product.transposeB)
       return;
     Operation *maker = product.b.getDefiningOp();
     bool isAtHand = (maker && isFusable(maker)) || llvm::any_of(product.b.getUsers(), isFusable);
@@ -120,21 +122,30 @@ private:
     }
   }
 
-  bool keepsRows() {
-    int64_t columns = 1;
-    for (StringAttr name : product.n)
-      columns *= cast<RankedTensorType>(product.b.getType()).getDimSize(dimIndex(product.b.getType(), name));
-    return isHalf(op.getResult()) && columns % keptColumns == 0;
+  bool keepsRows() { return isHalf(op.getResult()) && elements(product.n, product.b) % keptColumns == 0; }
+
+  /// Of the dimensions `names`, which `of` has.
+  static int64_t elements(ArrayRef<StringAttr> names, Value of) {
+    int64_t count = 1;
+    for (StringAttr name : names)
+      count *= cast<RankedTensorType>(of.getType()).getDimSize(dimIndex(of.getType(), name));
+    return count;
   }
 
   model::ContractOp op;
   MatrixProduct product;
-  bool isCuda;
+  function_ref<bool(StringRef)> folds;
 };
 
 struct FoldEpiloguesPass : impl::FoldEpiloguesBase<FoldEpiloguesPass> {
   void runOnOperation() override {
+    auto unfused = getOperation()->getAttrOfType<ArrayAttr>("exec.unfused_epilogues");
     bool isCuda = exec::isCuda(getOperation());
+    // A CPU's product adds a bias, nothing else.
+    auto folds = [&](StringRef epilogue) {
+      bool isUnfused = unfused && llvm::is_contained(unfused.getAsValueRange<StringAttr>(), epilogue);
+      return isCuda ? !isUnfused : epilogue == "bias";
+    };
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       SmallVector<model::ContractOp> products;
       if (!function.isDeclaration())
@@ -142,7 +153,7 @@ struct FoldEpiloguesPass : impl::FoldEpiloguesBase<FoldEpiloguesPass> {
       for (model::ContractOp op : products)
         if (std::optional<MatrixProduct> product = collapse(op);
             product && product->batch.empty() && !product->n.empty())
-          EpilogueFolder(op, std::move(*product), isCuda).fold();
+          EpilogueFolder(op, std::move(*product), folds).fold();
     }
   }
 };

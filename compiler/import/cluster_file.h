@@ -14,6 +14,9 @@ namespace espalier {
 /// device that are missing, go to `diagnostics`; nothing when there is no such file.
 std::optional<ClusterConfig> readClusterFile(const std::string &name, DType compute, Diagnostics &diagnostics);
 
+/// As run files have it: plan.proto's name in lower case.
+std::string epilogueName(rt::pb::LibraryCall::Epilogue epilogue);
+
 /// A product by its sizes and types, as matmul_algorithms names it: "BF16 [16384, 2048] by BF16 [8192, 2048]' to BF16,
 /// bias". What is stored transposed has a prime.
 std::string productName(const rt::pb::Plan &plan, const rt::pb::LibraryCall &call);

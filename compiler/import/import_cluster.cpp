@@ -368,6 +368,12 @@ std::optional<ClusterConfig> readClusterFile(const std::string &name, DType comp
   return cluster;
 }
 
+std::string epilogueName(rt::pb::LibraryCall::Epilogue epilogue) {
+  std::string name = rt::pb::LibraryCall::Epilogue_Name(epilogue);
+  std::ranges::transform(name, name.begin(), [](char letter) { return std::tolower(letter); });
+  return name;
+}
+
 std::string productName(const rt::pb::Plan &plan, const rt::pb::LibraryCall &call) {
   auto matrix = [&](int buffer, int64_t rows, int64_t columns, bool isTransposed) {
     const rt::pb::Value &value = plan.values(static_cast<int>(call.buffers(buffer).value()));
@@ -377,13 +383,10 @@ std::string productName(const rt::pb::Plan &plan, const rt::pb::LibraryCall &cal
   };
   int64_t m = call.sizes(0), n = call.sizes(1), k = call.sizes(2), batch = call.sizes(3);
   const rt::pb::Value &result = plan.values(static_cast<int>(call.buffers(2).value()));
-  using Call = rt::pb::LibraryCall;
-  std::string epilogue = call.epilogue() == Call::NONE ? "" : ", " + Call::Epilogue_Name(call.epilogue());
-  std::ranges::transform(epilogue, epilogue.begin(), [](char letter) { return std::tolower(letter); });
+  std::string epilogue = call.epilogue() == rt::pb::LibraryCall::NONE ? "" : ", " + epilogueName(call.epilogue());
   return fmt::format("{}{} by {} to {}{}", batch == 1 ? "" : fmt::format("{} x ", batch),
                      matrix(0, m, k, call.transpose_a()), matrix(1, k, n, call.transpose_b()),
-                     rt::pb::DataType_Name(result.type()),
-                     epilogue);
+                     rt::pb::DataType_Name(result.type()), epilogue);
 }
 
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders) {

@@ -1,4 +1,5 @@
 // Optimizer, learning rate, loss scale, data and dtypes of a run file.
+#include "compiler/import/cluster_file.h"
 #include "compiler/import/run_reader.h"
 
 #include <algorithm>
@@ -136,6 +137,20 @@ void importLossScale(const RunReader &reader) {
   }
 }
 
+void importEpilogues(const RunReader &reader) {
+  const char *key = "context.unfused_epilogues";
+  std::vector<std::string> known;
+  for (int number = 1; number < rt::pb::LibraryCall::Epilogue_ARRAYSIZE; ++number)
+    known.push_back(epilogueName(static_cast<rt::pb::LibraryCall::Epilogue>(number)));
+  const YamlNode *list = reader.find(key);
+  for (const YamlPtr &item : list ? list->items : std::vector<YamlPtr>()) {
+    if (std::find(known.begin(), known.end(), item->text) == known.end())
+      reader.error(key, fmt::format("no epilogue '{}', there are {}{}", item->text, fmt::join(known, ", "),
+                                    didYouMean(item->text, known)));
+    reader.config().unfusedEpilogues.push_back(item->text);
+  }
+}
+
 void importMode(const RunReader &reader) {
   RunConfig &config = reader.config();
   config.seed = static_cast<uint64_t>(reader.integer("seed").value_or(0));
@@ -150,6 +165,7 @@ void importMode(const RunReader &reader) {
   config.epochs = reader.integer("runner_config.epochs").value_or(1);
   if (reader.integer("context.mode").value_or(0) != 0)
     reader.error("context.mode", "mode 1 (op by op) is not built, everything is compiled: 1 → 0");
+  importEpilogues(reader);
   if (reader.has("model.model_config.pet_config"))
     reader.refuse(
         "model.model_config.pet_config",

@@ -121,6 +121,7 @@ struct RunConfig {
   DataConfig data;
   int ignoreToken = -1;               ///< label that carries no loss, -1 for none
   std::string runMode = "train";      ///< train | finetune | eval
+  std::vector<std::string> unfusedEpilogues; ///< of matrix products on GPUs, that stay kernels
   std::string outputDir = "./output"; ///< checkpoints and logs
   std::string loadCheckpoint;         ///< may be empty
   bool resume = false;                ///< continue loadCheckpoint's run, not only its weights

@@ -79,6 +79,9 @@ constexpr Row generalKeys[] = {
     {"context.device_id", T::Index, accepted, "the launcher places ranks"},
     {"context.max_device_memory", T::Bytes, used,
      "memory limit of the plan, per device (1GB = 2^30 bytes), in place of the cluster's less its margin"},
+    {"context.unfused_epilogues", T::List, used,
+     "what kernels do on GPUs where the library has it not beside a matrix product: bias, gelu_gradient, bias_gelu, "
+     "bias_gradient, add, bias_add"},
     {"context.save_graphs", T::Any, accepted, "use --dump-phases=DIR"},
     {"context.save_graphs_path", T::String, accepted, "use --dump-phases=DIR"},
     {"context.enable_graph_kernel", T::Bool, accepted, "kernels are always fused"},

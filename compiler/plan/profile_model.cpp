@@ -9,6 +9,7 @@
 #include "compiler/plan/profile_context.h"
 #include "compiler/plan/read_live_bytes.h"
 #include "compiler/plan/read_terms.h"
+#include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "planner/model/segment.h"
 #include "planner/search/parallel.h"
@@ -66,6 +67,7 @@ public:
     if (!model)
       return;
     (*model->module)->setAttr("exec.target", StringAttr::get(&context, target));
+    setUnfusedEpilogues(*model->module, run);
     if (!hasStep)
       for (const SegmentLayout &segment : model->segments)
         for (const char *step : stepFunctions)

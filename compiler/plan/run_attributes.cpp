@@ -83,6 +83,12 @@ planner::StagePlan readStage(DictionaryAttr from) {
 
 } // namespace
 
+void setUnfusedEpilogues(ModuleOp module, const RunConfig &run) {
+  SmallVector<StringRef> names(run.unfusedEpilogues.begin(), run.unfusedEpilogues.end());
+  if (!names.empty())
+    module->setAttr("exec.unfused_epilogues", Builder(module.getContext()).getStrArrayAttr(names));
+}
+
 void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan &plan) {
   Builder b(module.getContext());
   SmallVector<Attribute> runs;
@@ -97,6 +103,7 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   module->setAttr("model.plan", b.getStringAttr(planner::describePlan(plan)));
   module->setAttr("exec.plan", planAttribute(b, plan));
   module->setAttr("exec.optimizer", optimizerAttribute(b, run));
+  setUnfusedEpilogues(module, run);
   if (const MatmulAlgorithms &measured = run.cluster.matmulAlgorithms; !measured.products.empty()) {
     SmallVector<NamedAttribute> products;
     for (const auto &[product, algorithm] : measured.products)

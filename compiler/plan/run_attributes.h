@@ -14,6 +14,9 @@ namespace espalier {
 /// Sets these attributes, and on each segment `model.parameters`: what a parameter's argument does not say of it.
 void setRunAttributes(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan);
 
+/// Sets `exec.unfused_epilogues`, which fold-epilogues reads, where the run file names any.
+void setUnfusedEpilogues(mlir::ModuleOp module, const RunConfig &run);
+
 /// Whether the module is of `run_mode: predict`: prefill and decode in place of a step.
 bool generates(mlir::ModuleOp module);
 /// Whether it has a backward pass and an optimizer: neither generation nor an evaluation has them.

@@ -329,8 +329,8 @@ EMULATOR_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtM
   if (chosen)
     std::memcpy(&algorithm, chosen, sizeof algorithm);
   const Description &how = product.description;
-  bool isIncomplete =
-      ((how.hasBias() || how.hasBiasGradient()) && !how.bias) || ((how.writesAuxiliary() || how.hasGeluGradient()) && !how.auxiliary);
+  bool isIncomplete = ((how.hasBias() || how.hasBiasGradient()) && !how.bias) ||
+                      ((how.writesAuxiliary() || how.hasGeluGradient()) && !how.auxiliary);
   if (!areAddressesAligned(product) || !fits(algorithm, product) || algorithm.workspaceBytes > given.workspaceBytes ||
       product.workspace % 256 || isIncomplete)
     return CUBLAS_STATUS_INVALID_VALUE;

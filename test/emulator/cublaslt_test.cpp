@@ -239,12 +239,39 @@ TEST_F(CublasLt, RefusesWhatTheRealOneRefuses) {
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_GELU_AUX));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(4)); // no multiple of 8
   EXPECT_EQ(choose(result), CUBLAS_STATUS_INVALID_VALUE);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(8));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_SUCCESS);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointer(place(4) + 8));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_BIAS));
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(place(3) + 8));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(place(3)));
+  set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(CUDA_R_16BF));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED); // beside a D of f32
+  set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(-1));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_SUCCESS);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(2)); // ReLU: not part of the double
   EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
   int64_t wide = 4;
   EXPECT_EQ(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &wide, 8),
             CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(cublasLtMatmulDescDestroy(nullptr), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(CublasLt, EpiloguesThatWantAnotherFormAreRefused) {
+  layouts(CUDA_R_16BF, CUDA_R_32F, 4, 8, 4, 2, 8, 2); // A' B
+  set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  cublasLtMatmulHeuristicResult_t result = {};
+  ASSERT_EQ(choose(result), CUBLAS_STATUS_SUCCESS);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_BGRADA));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t(CUBLASLT_EPILOGUE_DGELU));
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(8));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_SUCCESS);
+  set(a, CUBLASLT_MATRIX_LAYOUT_ROWS, uint64_t(1)); // depth 1
+  set(b, CUBLASLT_MATRIX_LAYOUT_ROWS, uint64_t(1));
+  EXPECT_EQ(choose(result), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 /// What a caller kept of an algorithm is taken again, and no bit of it may have changed.

@@ -2,6 +2,7 @@
 // whether products are right, repeatable and fast. Ends with 1 if anything is wrong.
 //
 //   device_check [--small] [KERNELS.ptx ...]        --small: no speeds, for the emulated device
+//   device_check --epilogues                        those that cuBLASLt has not, one per line
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/module.h"
@@ -9,6 +10,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -28,6 +30,8 @@ constexpr int repetitions = 20;
 /// Outputs up to this size are compared whole, of larger ones elements at random.
 constexpr int64_t comparedWhole = 1 << 18;
 constexpr int64_t comparedAtRandom = 2000;
+/// Of a bias' gradient so many columns are compared as have this many terms.
+constexpr int64_t comparedTerms = 1 << 24;
 /// Outputs up to this size are read back after each repetition, larger ones after the first and the last two.
 constexpr size_t readEachTime = 64 << 20;
 
@@ -64,56 +68,86 @@ std::vector<std::byte> randomValues(int64_t elements, Storage storage, unsigned 
   return data;
 }
 
+float gelu(float x) { return x / 2 * (1 + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x))); }
+
+float geluSlope(float x) {
+  float t = std::tanh(0.7978845608F * (x + 0.044715F * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.7978845608F * (1 + 3 * 0.044715F * x * x);
+}
+
 /// A product on the device, its operands on the host beside it.
 class Trial {
 public:
+  enum Operand { A, B, C, Row, Matrix, Operands };
+  using Host = std::array<std::vector<std::byte>, Operands>;
+
   Trial(const Context &context, Matmuls &matmuls, const Case &test)
       : shape(test.shape), matmuls(matmuls), product(matmuls.prepare(shape)), queue(context.driver),
-        staging(context.driver), a(randomValues(shape.batch * shape.m * shape.k, shape.a, 1)),
-        b(randomValues(shape.batch * shape.k * shape.n, shape.b, 2)),
-        c(randomValues(shape.batch * shape.m * shape.n, shape.c, 3)),
-        memory(context, queue, roundUp(a.size()) + roundUp(b.size()) + c.size(), Matmuls::workspaceBytes) {
-    operands = {memory.at(0), memory.at(roundUp(a.size())), memory.at(roundUp(a.size()) + roundUp(b.size()))};
-    staging.copyIn(queue, operands.a, a.data(), a.size());
-    staging.copyIn(queue, operands.b, b.data(), b.size());
+        staging(context.driver), host({randomValues(shape.batch * shape.m * shape.k, shape.a, 1),
+                                       randomValues(shape.batch * shape.k * shape.n, shape.b, 2),
+                                       randomValues(shape.batch * shape.m * shape.n, shape.c, 3),
+                                       randomValues(shape.bytesOfRow() / bytesOf(shape.c), shape.c, 4),
+                                       randomValues(shape.bytesOfMatrix() / bytesOf(shape.c), shape.c, 5)}),
+        memory(context, queue, placeOf(Operands), Matmuls::workspaceBytes) {
+    operands = {at(A), at(B), at(C), at(Row), at(Matrix)};
+    copyIn({A, B});
   }
 
-  std::vector<std::byte> run(bool accumulates) {
-    staging.copyIn(queue, operands.c, c.data(), c.size());
+  /// What is written: c, the row and the matrix.
+  Host run(bool accumulates) {
+    copyIn({C, Row, Matrix});
     matmuls.run(queue, product, operands, accumulates, memory.workspace());
-    std::vector<std::byte> result(c.size());
-    staging.copyOut(queue, result.data(), operands.c, result.size());
+    Host result;
+    for (int i : {C, Row, Matrix}) {
+      result[i].resize(host[i].size());
+      if (!result[i].empty())
+        staging.copyOut(queue, result[i].data(), at(i), result[i].size());
+    }
     return result;
   }
 
   /// Largest error of an element, as a part of what it may be.
-  double error(const std::vector<std::byte> &result, bool accumulates) const {
+  double error(const Host &result, bool accumulates) const {
     int64_t elements = shape.batch * shape.m * shape.n;
     double worst = 0;
+    auto add = [&](double difference) { worst = std::max(worst, std::isnan(difference) ? INFINITY : difference); };
     std::mt19937_64 generator(4);
     for (int64_t i = 0; i < std::min(elements, elements <= comparedWhole ? elements : comparedAtRandom); ++i) {
       int64_t index = elements <= comparedWhole ? i : static_cast<int64_t>(generator() % elements);
-      double sum = accumulates ? toFloat(c.data(), shape.c, index) : 0, squares = sum * sum;
-      int64_t matrix = index / (shape.m * shape.n), row = index / shape.n % shape.m, column = index % shape.n;
-      for (int64_t k = 0; k < shape.k; ++k) {
-        int64_t inA = matrix * shape.m * shape.k + (shape.transposeA ? k * shape.m + row : row * shape.k + k);
-        int64_t inB = matrix * shape.k * shape.n + (shape.transposeB ? column * shape.k + k : k * shape.n + column);
-        double term = static_cast<double>(toFloat(a.data(), shape.a, inA)) * toFloat(b.data(), shape.b, inB);
-        sum += term;
-        squares += term * term;
+      Sum sum = productAt(index);
+      if (accumulates)
+        sum.add(toFloat(host[C].data(), shape.c, index));
+      if (shape.hasBias())
+        sum.add(toFloat(host[Row].data(), shape.c, index % shape.n));
+      if (shape.adds())
+        sum.add(toFloat(host[Matrix].data(), shape.c, index));
+      double value = sum.value, slack = 0;
+      if (shape.epilogue == Epilogue::BiasGelu) {
+        add(std::abs(toFloat(result[Matrix].data(), shape.c, index) - value) / allowed(value, sum.spread()));
+        value = gelu(static_cast<float>(value));
+        slack = approximation * std::abs(sum.value);
+      } else if (shape.epilogue == Epilogue::GeluGradient) {
+        value *= geluSlope(toFloat(host[Matrix].data(), shape.c, index));
+        slack = approximation * std::abs(sum.value);
       }
-      double difference = std::abs(toFloat(result.data(), shape.c, index) - sum) / allowed(sum, std::sqrt(squares));
-      worst = std::max(worst, std::isnan(difference) ? INFINITY : difference);
+      add(std::abs(toFloat(result[C].data(), shape.c, index) - value) / (allowed(value, 1.2 * sum.spread()) + slack));
+    }
+    int64_t step = 1 + shape.k * shape.n / comparedTerms;
+    for (int64_t column = 0; shape.epilogue == Epilogue::BiasGradient && column < shape.n; column += step) {
+      Sum sum;
+      for (int64_t k = 0; k < shape.k; ++k)
+        sum.add(toFloat(host[B].data(), shape.b, k * shape.n + column));
+      add(std::abs(toFloat(result[Row].data(), shape.c, column) - sum.value) / allowed(sum.value, sum.spread()));
     }
     return worst;
   }
 
   /// Number of repetitions whose bits differ from the first's.
   int unequalRuns() {
-    std::vector<std::byte> first = run(/*accumulates=*/false);
+    Host first = run(/*accumulates=*/false);
     int unequal = 0;
     for (int i = 1; i < repetitions; ++i) {
-      if (first.size() > readEachTime && i < repetitions - 2)
+      if (first[C].size() > readEachTime && i < repetitions - 2)
         matmuls.run(queue, product, operands, /*accumulates=*/false, memory.workspace());
       else
         unequal += run(/*accumulates=*/false) != first;
@@ -135,7 +169,26 @@ public:
   }
 
 private:
-  static size_t roundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
+  /// Of gelu's tanh, as a part of the operand: 2^-11 is what the hardware's has.
+  static constexpr double approximation = 0x1p-10;
+
+  /// A sum in double, and the root of the sum of its terms' squares.
+  struct Sum {
+    double value = 0, squares = 0;
+    void add(double term) { value += term, squares += term * term; }
+    double spread() const { return std::sqrt(squares); }
+  };
+
+  Sum productAt(int64_t index) const {
+    Sum sum;
+    int64_t matrix = index / (shape.m * shape.n), row = index / shape.n % shape.m, column = index % shape.n;
+    for (int64_t k = 0; k < shape.k; ++k) {
+      int64_t inA = matrix * shape.m * shape.k + (shape.transposeA ? k * shape.m + row : row * shape.k + k);
+      int64_t inB = matrix * shape.k * shape.n + (shape.transposeB ? column * shape.k + k : k * shape.n + column);
+      sum.add(static_cast<double>(toFloat(host[A].data(), shape.a, inA)) * toFloat(host[B].data(), shape.b, inB));
+    }
+    return sum;
+  }
 
   /// What one element may be off: a rounding to the result's type, and one of f32 per addition, at the size that
   /// partial sums of random terms come to (`spread`, the root of the sum of their squares). Tensor cores cut off where
@@ -145,20 +198,44 @@ private:
     return unit * std::abs(sum) + 0x1p-24 * static_cast<double>(shape.k + 16) * spread;
   }
 
+  /// Operands lie one after the other.
+  uint64_t placeOf(int operand) const {
+    uint64_t place = 0;
+    for (int i = 0; i < operand; ++i)
+      place += (host[i].size() + 255) / 256 * 256;
+    return place;
+  }
+
+  CUdeviceptr at(int operand) const { return memory.at(placeOf(operand)); }
+
+  void copyIn(std::initializer_list<int> which) {
+    for (int i : which)
+      if (!host[i].empty())
+        staging.copyIn(queue, at(i), host[i].data(), host[i].size());
+  }
+
   const MatmulShape shape;
   Matmuls &matmuls;
   const Matmuls::Product &product;
   Queue queue;
   Staging staging;
-  std::vector<std::byte> a, b, c;
+  const Host host;
   Memory memory;
   MatmulOperands operands;
 };
 
+/// Whether there is an algorithm for it.
+bool has(Matmuls &matmuls, const MatmulShape &shape) { return !matmuls.recommend(shape, /*most=*/1).empty(); }
+
 bool check(const Context &context, Matmuls &matmuls, const Case &test) {
+  if (!has(matmuls, test.shape)) {
+    fmt::print("{:5} {:62} no algorithm\n", "NONE", test.shape.describe());
+    return false;
+  }
   Trial trial(context, matmuls, test);
+  bool isAdded = test.shape.epilogue == Epilogue::None || test.shape.epilogue == Epilogue::BiasGradient;
   double overwriting = trial.error(trial.run(/*accumulates=*/false), /*accumulates=*/false);
-  double adding = trial.error(trial.run(/*accumulates=*/true), /*accumulates=*/true);
+  double adding = isAdded ? trial.error(trial.run(/*accumulates=*/true), /*accumulates=*/true) : 0;
   int unequal = trial.unequalRuns();
   bool isRight = std::max(overwriting, adding) <= 1 && unequal == 0;
   std::string speed;
@@ -177,6 +254,28 @@ MatmulShape shapeOf(int64_t m, int64_t n, int64_t k, Storage inputs, Storage out
   shape.transposeA = layout == 2; // gradient of weights: x [tokens, in] transposed by dy [tokens, out]
   shape.transposeB = layout == 1; // gradient of inputs: dy [tokens, out] by w [in, out] transposed
   return shape;
+}
+
+/// As plans have them: in halves all, small and at the sizes of GPT-2 124M and of 1.3B; in f32 sums and biases.
+std::vector<MatmulShape> shapesWithEpilogues() {
+  using enum Storage;
+  std::vector<MatmulShape> all;
+  auto add = [&](MatmulShape shape, std::initializer_list<Epilogue> epilogues) {
+    for (Epilogue epilogue : epilogues) {
+      shape.epilogue = epilogue;
+      all.push_back(shape);
+    }
+  };
+  add(shapeOf(128, 96, 64, F32, F32, 0), {Epilogue::Bias, Epilogue::Add, Epilogue::BiasAdd});
+  for (Storage half : {BF16, F16})
+    for (auto [tokens, hidden] : {std::pair<int64_t, int64_t>{128, 64}, {16384, 768}, {16384, 2048}})
+      if (half == BF16 || hidden == 64) {
+        add(shapeOf(tokens, 4 * hidden, hidden, half, half, 0), {Epilogue::Bias, Epilogue::BiasGelu});
+        add(shapeOf(tokens, hidden, 4 * hidden, half, half, 0), {Epilogue::BiasAdd});
+        add(shapeOf(tokens, 4 * hidden, hidden, half, half, 1), {Epilogue::GeluGradient, Epilogue::Add});
+        add(shapeOf(hidden, 4 * hidden, tokens, half, F32, 2), {Epilogue::BiasGradient});
+      }
+  return all;
 }
 
 std::vector<Case> cases() {
@@ -202,6 +301,8 @@ std::vector<Case> cases() {
   }
   all.push_back({shapeOf(tokens, 8192, 2048, BF16, BF16, 0), /*isTimed=*/true});
   all.push_back({shapeOf(2048, 8192, tokens, BF16, F32, 2), /*isTimed=*/true});
+  for (const MatmulShape &shape : shapesWithEpilogues())
+    all.push_back({shape, /*isTimed=*/shape.m * shape.k >= hidden * tokens});
   return all;
 }
 
@@ -249,6 +350,21 @@ void showSpeeds(const Context &context) {
   measure("copy out", bytes, [&] { staging.copyOut(queue, host.data(), memory.at(0), bytes); });
 }
 
+/// Prints the epilogues that cuBLASLt has not for some product: what plans must be compiled without.
+int showMissingEpilogues() {
+  Driver driver;
+  Context context(driver, /*ordinal=*/0);
+  CublasLt cublas;
+  Matmuls matmuls(context, cublas);
+  std::set<std::string> missing;
+  for (const MatmulShape &shape : shapesWithEpilogues())
+    if (!has(matmuls, shape))
+      missing.insert(nameOf(shape.epilogue));
+  for (const std::string &name : missing)
+    fmt::print("{}\n", name);
+  return 0;
+}
+
 int checkDevice(std::span<char *> files, bool isSmall) {
   Driver driver;
   Context context(driver, /*ordinal=*/0);
@@ -278,6 +394,8 @@ int checkDevice(std::span<char *> files, bool isSmall) {
 
 int main(int argc, char **argv) {
   try {
+    if (argc > 1 && std::string_view(argv[1]) == "--epilogues")
+      return showMissingEpilogues();
     bool isSmall = argc > 1 && std::string_view(argv[1]) == "--small";
     int first = isSmall ? 2 : 1;
     return checkDevice({argv + first, static_cast<size_t>(argc - first)}, isSmall);

@@ -158,6 +158,10 @@ void AttentionBlock::stream(Tiles &tiles, Expr count, const std::function<void(E
   });
 }
 
+void AttentionBlock::whenSeen(Expr isSeen, const std::function<void()> &body) {
+  config.isCausal ? when(isSeen, body) : body();
+}
+
 /// randomBits of runtime/abi.h: what does not depend on the element.
 void AttentionBlock::makeRoundKeys(unsigned step) {
   auto word = [&](unsigned index) { return narrow(scalar(index)); };

@@ -102,7 +102,11 @@ private:
       valueSums = zeroSums();
     block.stream(
         *tiles, block.group * perHead, [&](Expr tile, Expr buffer) { issue(tile, buffer); },
-        [&](Expr tile, Expr buffer) { use(tile, buffer, keySums, valueSums); });
+        [&](Expr tile, Expr buffer) {
+          Expr lastQuery = queryOf(tile) + (sizes.columns - 1);
+          block.whenSeen(block.first + tiles->firstRow <= block.firstPosition + lastQuery,
+                         [&] { use(tile, buffer, keySums, valueSums); });
+        });
     if (withKeys)
       store(keySums, block.config.scale, block.keyCount, [&](Expr key) { return block.keys(Result, key); });
     if (withValues)
@@ -189,7 +193,12 @@ public:
     block.stream(
         *tiles, ceilDivide(block.visibleKeys(last), sizes.columns),
         [&](Expr tile, Expr buffer) { issue(tile, buffer); },
-        [&](Expr tile, Expr buffer) { use(tile * sizes.columns, buffer); });
+        [&](Expr tile, Expr buffer) {
+          Expr firstKey = tile * sizes.columns;
+          if (sizes.columns > 32) // the registers hold nothing more
+            return use(firstKey, buffer);
+          block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
+        });
     store(sums, block.config.scale, block.queryCount,
           [&](Expr query) { return block.queries(Result, block.head, query); });
   }

@@ -37,7 +37,10 @@ public:
     Expr seen = block.visibleKeys(last);
     block.stream(
         *tiles, ceilDivide(seen, sizes.columns), [&](Expr tile, Expr buffer) { issue(tile, buffer); },
-        [&](Expr tile, Expr buffer) { use(tile * sizes.columns, buffer); });
+        [&](Expr tile, Expr buffer) {
+          Expr firstKey = tile * sizes.columns;
+          block.whenSeen(firstKey < block.visibleKeys(block.first + tiles->lastRow), [&] { use(firstKey, buffer); });
+        });
     for (size_t row = 0; row < tiles->rows.size(); ++row)
       finish(row);
   }

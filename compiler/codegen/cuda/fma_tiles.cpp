@@ -16,19 +16,21 @@ public:
     Expr thread(f, f.threadIndex());
     x = thread % side;
     rowSlots = sizes.rows / side;
-    firstRow = thread / side * rowSlots;
+    threadRow = thread / side * rowSlots;
+    firstRow = integer(0);
+    lastRow = integer(sizes.rows - 1);
     sumSlots = sizes.paddedDim() / side;
     rowLanes = side;
     rowLane = x;
     for (int64_t slot = 0; slot < rowSlots; ++slot)
-      rows.push_back(firstRow + slot);
+      rows.push_back(threadRow + slot);
     for (int64_t slot = 0; slot < sizes.columns / side; ++slot)
       columns.push_back(x + slot * side);
   }
 
   Grid multiplyAcross(Expr a, Expr b) override {
     std::vector<Variable> sums = variables(Grid(rowSlots, std::vector<Expr>(columns.size(), number(0))));
-    Expr left = a + firstRow * sizes.pitch(), right = b + x * sizes.pitch();
+    Expr left = a + threadRow * sizes.pitch(), right = b + x * sizes.pitch();
     loop(integer(0), integer(sizes.paddedDim() * 4), 16, [&](Expr d) {
       std::vector<std::array<Expr, 4>> rowsOfA;
       for (int64_t row = 0; row < rowSlots; ++row)
@@ -45,7 +47,7 @@ public:
 
   Grid multiplyAlong(const Grid &weights, Expr b, Grid grid) override {
     int64_t pitch = (sizes.columns + 4) * 4;
-    Expr left = scratch + firstRow * pitch;
+    Expr left = scratch + threadRow * pitch;
     f.barrier(); // nobody reads the weights of an earlier product any more
     for (int64_t row = 0; row < rowSlots; ++row)
       for (size_t column = 0; column < columns.size(); ++column)
@@ -111,7 +113,7 @@ private:
     return grid;
   }
 
-  Expr scratch, x, firstRow;
+  Expr scratch, x, threadRow;
   int64_t rowSlots;
 };
 

@@ -17,6 +17,8 @@ public:
     lane = Expr(f, f.laneIndex());
     warpRow = Expr(f, f.warpIndex()) * (sizes.rows / sizes.warps);
     rowPieces = sizes.rows / sizes.warps / 16;
+    firstRow = warpRow;
+    lastRow = warpRow + (sizes.rows / sizes.warps - 1);
     sumSlots = sizes.paddedDim() / 8 * 2;
     rowLanes = 4;
     rowLane = lane % 4;

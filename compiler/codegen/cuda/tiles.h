@@ -47,6 +47,7 @@ public:
   virtual ~Tiles() = default;
 
   std::vector<Expr> rows, columns; ///< i32, within the tile
+  Expr firstRow, lastRow;          ///< of those that go through a tile together: the warp's, or all
   int sumSlots = 0;
   int rowLanes = 1; ///< neighbouring lanes that hold the same rows; which one of them this is
   Expr rowLane;

@@ -22,9 +22,6 @@ static_assert(int(Epilogue::None) == pb::LibraryCall::NONE && int(Epilogue::Bias
               int(Epilogue::Add) == pb::LibraryCall::ADD && int(Epilogue::BiasAdd) == pb::LibraryCall::BIAS_ADD &&
               pb::LibraryCall::Epilogue_ARRAYSIZE == 7);
 
-/// cuBLASLt wants the rows of gelu's operand to be a multiple of so many elements.
-constexpr int64_t keptColumns = 8;
-
 using Types = std::span<const pb::DataType>;
 
 /// For each region the bits of all the addresses at which stages place it: an address is a multiple of the lowest bit.
@@ -73,9 +70,6 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
   bool isEpilogue = shape.epilogue != Epilogue::None, isStored = call.store() == pb::OVERWRITE;
   if (isEpilogue && (shape.k == 0 || shape.batch != 1 || !(isStored || shape.epilogue == Epilogue::BiasGradient)))
     reader.refuse("has an epilogue, which wants k above 0, one matrix and a result that is overwritten");
-  if (shape.hasGelu() && shape.n % keptColumns != 0)
-    reader.refuse(fmt::format("keeps gelu's operand in rows of {} elements, which wants a multiple of {}", shape.n,
-                              keptColumns));
   for (int i = 3; i < buffers; ++i) {
     bool isRow = i == 3 && shape.hasRow();
     reader.expect(i, shape.c);
@@ -111,8 +105,8 @@ Clearing readZero(const pb::LibraryCall &call, Types types) {
   return {reader.size(0)};
 }
 
-/// The algorithm that the plan has for a product, for the library at hand alone. They are measured for operands that lie
-/// well; for others cuBLASLt is asked.
+/// The algorithm that the plan has for a product, for the library at hand alone. They are measured for operands that
+/// lie well; for others cuBLASLt is asked.
 MatmulAlgorithm algorithmOf(const pb::Plan &plan, const pb::LibraryCall &call, const MatmulShape &shape,
                             const Matmuls &matmuls) {
   if (call.algorithm().empty())

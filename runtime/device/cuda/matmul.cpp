@@ -59,13 +59,10 @@ auto makeLayout(const CublasLt &cublas, Storage storage, int64_t rows, int64_t c
   };
 }
 
-const char *wordsFor(Epilogue epilogue) {
-  static constexpr const char *words[] = {
-      "",          " with bias", " times the derivative of gelu", " with bias and gelu", " with the gradient of a bias",
-      " and a sum", " with bias and a sum"};
-  return words[static_cast<int>(epilogue)];
-}
-
+/// Beside a D of f32, of bf16 and f16 too, a bias is f32 (table of cublasLtMatmul(), cuBLAS 13): D's type is the
+/// default of BIAS_DATA_TYPE. The gradient of a bias beside a sum of those of weights in f32 is what Transformer Engine
+/// asks for with fuse_wgrad_accumulation (BGRADB, since its weights are the transpose of ours; beta 0 or 1), and OpenNN
+/// just so. BGRADA takes an A that is not transposed, DGELU a depth above 1 (nvmath-python's tests of both).
 cublasLtEpilogue_t epilogueOf(Epilogue epilogue) {
   switch (epilogue) {
   case Epilogue::Bias:
@@ -84,7 +81,20 @@ cublasLtEpilogue_t epilogueOf(Epilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/// A kernel can do what the library cannot.
+std::string wayOut(Epilogue epilogue) {
+  return epilogue == Epilogue::None
+             ? ""
+             : fmt::format("; compile the plan again with --set context.unfused_epilogues=[{}]", nameOf(epilogue));
+}
+
 } // namespace
+
+const char *nameOf(Epilogue epilogue) {
+  static constexpr const char *names[] = {"none",          "bias", "gelu_gradient", "bias_gelu",
+                                          "bias_gradient", "add",  "bias_add"};
+  return names[static_cast<int>(epilogue)];
+}
 
 std::string MatmulShape::describe() const {
   auto matrix = [&](Storage storage, int64_t rows, int64_t columns) {
@@ -93,7 +103,8 @@ std::string MatmulShape::describe() const {
   };
   return fmt::format("{}{} by {}{} to {}{}", transposeA ? matrix(a, k, m) : matrix(a, m, k),
                      transposeA ? " transposed" : "", transposeB ? matrix(b, n, k) : matrix(b, k, n),
-                     transposeB ? " transposed" : "", nameOf(c), wordsFor(epilogue));
+                     transposeB ? " transposed" : "", nameOf(c),
+                     epilogue == Epilogue::None ? "" : fmt::format(", {}", nameOf(epilogue)));
 }
 
 /// The operands as cuBLASLt sees them: its A is our b, its B our a, its C and D our c.
@@ -153,8 +164,9 @@ public:
       return fmt::format("has {} bytes, it wants {}", given.size(), sizeof(algorithm));
     std::memcpy(&algorithm, given.data(), sizeof(algorithm));
     cublasLtMatmulHeuristicResult_t result = {};
-    if (cublasStatus_t status = cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);
-        status != CUBLAS_STATUS_SUCCESS)
+    cublasStatus_t status =
+        cublas.cublasLtMatmulAlgoCheck.answer(handle, description, b, a, c, c, &algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS)
       return "is none for it: " + cublas.text(status);
     if (result.workspaceSize > workspaceBytes)
       return fmt::format("needs a workspace of {} bytes, there are {}", result.workspaceSize, workspaceBytes);
@@ -212,8 +224,10 @@ const Matmuls::Product &Matmuls::prepare(const MatmulShape &shape, const MatmulA
   } else if (!needsNone) {
     std::vector<cublasLtMatmulAlgo_t> first = made->recommend(cublas, handle, /*most=*/1);
     if (first.empty())
-      throw PlanError(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} MiB",
-                                  cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20));
+      throw PlanError(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} "
+                                  "MiB{}",
+                                  cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20,
+                                  wayOut(shape.epilogue)));
     made->algorithm = first.front();
   }
   return *products.emplace(std::pair(shape, algorithm), std::move(made)).first->second;

@@ -17,6 +17,9 @@ namespace espalier::rt::cuda {
 /// What a product of one matrix does on the way: LibraryCall::Epilogue of plan.proto.
 enum class Epilogue : uint8_t { None, Bias, GeluGradient, BiasGelu, BiasGradient, Add, BiasAdd };
 
+/// As plan.proto and run files have it: "bias_gelu".
+const char *nameOf(Epilogue epilogue);
+
 /// c = op(a) op(b) + beta c for `batch` matrices that follow each other, all row-major: op(a) [m, k], op(b) [k, n],
 /// c [m, n]; what an epilogue takes or makes besides is of c's type.
 struct MatmulShape {

@@ -75,6 +75,19 @@ func.func @backward(%x: !x, %dy: !x, %v: !v, %kept: !y) -> (!db, !dw) {
   return %db, %dw : !db, !dw
 }
 
+// The library sums up no rows of what it transposes, and has gelu's derivative of no product of depth 1.
+// CHECK-LABEL: func.func @what_the_library_has_not
+// CHECK-NOT: exec.product
+func.func @what_the_library_has_not(%x: !x, %dt: tensor<16x2x3xbf16, #model.dims<ffn, batch, seq>>,
+    %one: tensor<2x3x1xbf16, #model.dims<batch, seq, hidden>>, %u: tensor<1x16xbf16, #model.dims<hidden, ffn>>, %kept: !y)
+    -> (!db, !dw, !y) {
+  %db = model.reduce_sum %dt : (tensor<16x2x3xbf16, #model.dims<ffn, batch, seq>>) -> !db
+  %dw = model.contract %x, %dt : (!x, tensor<16x2x3xbf16, #model.dims<ffn, batch, seq>>) -> !dw
+  %p = model.contract %one, %u : (tensor<2x3x1xbf16, #model.dims<batch, seq, hidden>>, tensor<1x16xbf16, #model.dims<hidden, ffn>>) -> !y
+  %d = model.gelu_grad %p, %kept : (!y, !y) -> !y
+  return %db, %dw, %d : !db, !dw, !y
+}
+
 // What a kernel reads or makes it adds up at hand.
 // CHECK-LABEL: func.func @sums_at_hand
 // CHECK-NOT: exec.product
@@ -86,6 +99,34 @@ func.func @sums_at_hand(%x: !x, %dy: !y, %dz: !y) -> (!db, !dw, !y, !db, !dw) {
   %dc = model.reduce_sum %n : (!y) -> !db
   %dv = model.contract %x, %n : (!x, !y) -> !dw
   return %db, %dw, %t, %dc, %dv : !db, !dw, !y, !db, !dw
+}
+}
+
+// -----
+
+!x = tensor<2x3x8xbf16, #model.dims<batch, seq, hidden>>
+!w = tensor<8x16xbf16, #model.dims<hidden, ffn>>
+!v = tensor<16x8xbf16, #model.dims<ffn, hidden>>
+!b = tensor<16xbf16, #model.dims<ffn>>
+!y = tensor<2x3x16xbf16, #model.dims<batch, seq, ffn>>
+!dw = tensor<8x16xf32, #model.dims<hidden, ffn>>
+!db = tensor<16xf32, #model.dims<ffn>>
+
+// What the run file names stays a kernel's, the rest goes into the product all the same.
+module attributes {exec.target = "cuda", exec.unfused_epilogues = ["bias_gelu", "gelu_gradient", "bias_gradient"]} {
+// CHECK-LABEL: func.func @unfused
+// CHECK: exec.product "bias"
+// CHECK-NEXT: model.gelu
+// CHECK-NOT: exec.product
+func.func @unfused(%x: !x, %w: !w, %b: !b, %dy: !x, %v: !v) -> (!y, !y, !db, !dw) {
+  %p = model.contract %x, %w : (!x, !w) -> !y
+  %s = model.add %p, %b : (!y, !b) -> !y
+  %g = model.gelu %s : (!y) -> !y
+  %q = model.contract %dy, %v : (!x, !v) -> !y
+  %d = model.gelu_grad %q, %s : (!y, !y) -> !y
+  %db = model.reduce_sum %d : (!y) -> !db
+  %dw = model.contract %x, %d : (!x, !y) -> !dw
+  return %g, %s, %db, %dw : !y, !y, !db, !dw
 }
 }
 

@@ -315,6 +315,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"cluster={base: cpu_local, matmul_algorithms: {library: cuBLASLt, products: [{product: a, algorithm: 0f}, "
                "{product: a, algorithm: 0e}]}}"},
               "the product 'a' has an algorithm already"},
+        Fault{{"context.unfused_epilogues=[bias, bias_gradients]"},
+              "no epilogue 'bias_gradients', there are bias, gelu_gradient, bias_gelu, bias_gradient, add, bias_add, did you "
+              "mean 'bias_gradient'?"},
         Fault{{"cluster={name: mine, devices_per_host: 8}"}, "cluster 'mine' has no memory_bytes"},
         Fault{{"cluster={base: cpu_local, link: {bandwith: 1}}"},
               "unknown key 'bandwith' in cluster.link, did you mean 'bandwidth'?"}));

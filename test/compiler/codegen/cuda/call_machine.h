@@ -33,6 +33,8 @@ public:
   void runCuda(const Moment &moment) { onCuda = runPlan(cudaPlan, moment); }
 
   const std::string &ptx() const { return cudaPlan.objects(0).code(); }
+  /// That warps executed in all launches.
+  uint64_t instructions() const { return executed; }
   /// Shapes of the kernels that are launched, in order.
   std::vector<std::string> kernels() const;
 
@@ -52,6 +54,7 @@ private:
   std::map<std::string, Tensor> tensors;
   rt::pb::Plan cpuPlan, cudaPlan;
   Results onCpu, onCuda;
+  uint64_t executed = 0;
 };
 
 } // namespace espalier::test

@@ -11,14 +11,18 @@
 
 module attributes {exec.target = "cuda"} {
 // Scores live in registers: products on tensor cores of tiles that come by asynchronous copies, probabilities by ex2, and
-// what is written is the result and its logarithms.
+// what is written is the result and its logarithms. A warp that sees nothing of a tile goes on.
 // CHECK: .visible .entry [[FORWARD:attention_forward_[0-9]+]](
 // CHECK: .maxntid 128, 1, 1
 // CHECK: cp.async.cg.shared.global
-// CHECK: lg2.approx.f32
 // CHECK: ex2.approx.ftz.f32
+// CHECK: cp.async.wait_all
+// CHECK: bar.sync
+// CHECK: setp.ge.s32 [[HIDDEN:%p[0-9]+]]
+// CHECK-NEXT: @[[HIDDEN]] bra
 // CHECK: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // CHECK: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+// CHECK: lg2.approx.f32
 func.func @attention.forward(%q: !q {model.role = "saved", model.name = "q"}, %k: !k {model.role = "saved", model.name = "k"},
                              %v: !k {model.role = "saved", model.name = "v"})
     -> (!q {model.role = "saved", model.name = "out"}, !lse {model.role = "saved", model.name = "lse"}) {

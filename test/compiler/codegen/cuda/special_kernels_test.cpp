@@ -158,6 +158,27 @@ TEST(AttentionKernels, Bf16PartOfTheQueriesWithDropout) {
                   .firstPosition = 60});
 }
 
+/// A tile of keys that the mask hides from all its queries a warp leaves out, 12 of 32 here: that is more than masks cost.
+TEST(AttentionKernels, WarpsLeaveOutWhatTheyDoNotSee) {
+  for (bool isForward : {true, false}) {
+    std::map<bool, double> instructions;
+    for (bool isCausal : {false, true}) {
+      CallMachine machine(Attention{.batch = 1,
+                                    .queries = 128,
+                                    .keys = 128,
+                                    .kvHeads = 1,
+                                    .group = 1,
+                                    .headDim = 128,
+                                    .type = "bf16",
+                                    .isCausal = isCausal}
+                              .text(isForward));
+      machine.runCuda({});
+      instructions[isCausal] = static_cast<double>(machine.instructions());
+    }
+    EXPECT_LT(instructions[true], 0.9 * instructions[false]) << isForward;
+  }
+}
+
 /// What ptxas says of a text, by its option -v.
 std::string assemble(const std::string &ptx, const std::string &level) {
   std::string file = testing::TempDir() + "/kernels.ptx";
