@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 
+from patience import slowdown
+
 build, source, folder = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 agent = sys.argv[4]
 prompt = re.compile(r"    (10\.0\.0\.\d )?\$ (.*?)(?:\s{3,}.*)?$")  # what stands behind some spaces is a remark
@@ -38,7 +40,7 @@ def quoted(text):
 
 
 def finish(command, process):
-    output = process.communicate(timeout=120)[0]
+    output = process.communicate(timeout=120 * slowdown)[0]
     if process.returncode != 0:
         sys.exit(f"$ {command}\n{output[-3000:]}\nended with {process.returncode}")
     return output

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 
+from patience import slowdown
+
 names, command = sys.argv[1].split(","), sys.argv[2:]
 # Shells ignore SIGINT in what they run in the background, and it is inherited.
 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -22,5 +24,5 @@ for name in names:
             print(line, end="")
             if "second signal" in line:
                 break
-print(process.communicate(timeout=60)[0], end="")
+print(process.communicate(timeout=60 * slowdown)[0], end="")
 print("exit", process.returncode)

@@ -1,0 +1,4 @@
+"""So many times longer scripts wait before they say that something hangs: test/lit.cfg.py says it to sanitizer builds."""
+import os
+
+slowdown = int(os.environ.get("ESPALIER_SLOWDOWN", "1"))
