@@ -2,3 +2,4 @@
 import os
 
 slowdown = int(os.environ.get("ESPALIER_SLOWDOWN", "1"))
+is_sanitized = slowdown > 1
