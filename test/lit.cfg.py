@@ -19,9 +19,11 @@ config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%configs", os.path.join(config.source_dir, "configs")))
 
-# A sanitizer takes the address space and counts its own memory.
+# A sanitizer takes the address space and counts its own memory. What it slows down is waited for ten times as long.
 if config.sanitizers:
     config.available_features.add("sanitizer")
+    config.substitutions.append((r"\btimeout ([0-9]+)\b", r"timeout \g<1>0"))
+    config.environment.update(ESPALIER_SLOWDOWN="10", ESPALIER_TWO_HOSTS_SECONDS="1200")
 if config.sanitizers and not config.sanitizes_compiler:
     config.excludes += ["compiler", "dialects"]
 

@@ -11,6 +11,7 @@
 #include "runtime/launch/rank_table.h"
 #include "runtime/status.h"
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -29,6 +30,7 @@ int main(int argc, char **argv) {
   CLI::App app("A graph compiler and auto-parallel planner for training language models", "espalier");
   app.require_subcommand(1);
   int exitCode = espalier::Success;
+  std::signal(SIGCHLD, SIG_DFL); // whoever started us may ignore it, which is inherited: then no end could be waited for
   espalier::rt::reportCrashes();
   espalier::addRunCommand(app, exitCode);
   espalier::addGenerateCommand(app, exitCode);

@@ -5,6 +5,7 @@
 #include "runtime/generate/serve/server.h"
 #include "runtime/status.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -13,7 +14,9 @@
 namespace espalier {
 namespace {
 
-volatile std::sig_atomic_t endSignal = 0; ///< that asks the server to end
+/// That asks the server to end. Written on whatever thread takes the signal, read on another.
+std::atomic<int> endSignal = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 struct ServeWords {
   ModelWords model;
@@ -45,7 +48,7 @@ int serveModel(ServeWords &words) {
                                     words.model.plan));
   rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
   words.options.model = model.program->plan().model();
-  words.options.stopSignal = [] { return int(endSignal); };
+  words.options.stopSignal = [] { return endSignal.load(); };
   for (int number : {SIGTERM, SIGINT, SIGHUP})
     std::signal(number, [](int came) { endSignal = came; });
   int signal = rt::serve(decoder, model.tokenizer.get(), words.options);

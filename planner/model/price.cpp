@@ -110,7 +110,6 @@ void addStage(TimeBreakdown &time, const Plan &plan, const Layout &layout, const
       addSegment(time, layout.table.embed, 0, 1, m);
     if (position == last)
       addSegment(time, layout.table.head, 0, 1, m);
-    int perStage = layout.schedule.chunksPerStage;
     int neighbours = 0;
     for (int other : {position - 1, position + 1})
       neighbours += other >= 0 && other <= last && stageOfChunk(other, plan.pp, layout.schedule.vShape) != stage;

@@ -13,11 +13,18 @@ namespace {
 
 constexpr size_t mostStaged = 8 << 20, leastStagedOfOne = 64 << 10, mostStagedOfOne = 1 << 20;
 
+/// In whole cache lines: what is staged of each member begins where its elements may lie.
+constexpr size_t stagedBytesOf(size_t ranks) {
+  constexpr size_t lineBytes = 64;
+  return std::clamp(mostStaged / ranks, leastStagedOfOne, mostStagedOfOne) / lineBytes * lineBytes;
+}
+static_assert(stagedBytesOf(9) % alignof(float) == 0 && stagedBytesOf(9) < mostStaged / 9);
+
 } // namespace
 
 MpiGroup::MpiGroup(const MpiContext &context, SharedMemory &memory, std::vector<int> members, int self, int tag)
     : ranks(std::move(members)), index(self), tag(tag), messages(context, /*isSynchronous=*/false),
-      stagedBytes(std::clamp(mostStaged / ranks.size(), leastStagedOfOne, mostStagedOfOne)), sources(ranks.size()) {
+      stagedBytes(stagedBytesOf(ranks.size())), sources(ranks.size()) {
   if (ranks.size() > 1)
     staging = static_cast<char *>(memory.take(ranks.size() * stagedBytes));
 }

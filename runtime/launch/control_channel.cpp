@@ -102,6 +102,8 @@ std::vector<Member> parseMembers(const std::string &text) {
   std::vector<Member> members;
   for (const Json &entry : json)
     members.push_back(memberOf(entry));
+  if (members.empty())
+    throw FrameError("names no member");
   return members;
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/status.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <new>
 #include <sys/mman.h>
@@ -17,17 +18,20 @@ constexpr int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 /// Signal handlers reach nothing else. What came first to this process, and to any that shares with it: a terminal
 /// sends to all of them, and only one speaks.
 std::atomic<int> received{0};
-std::atomic<int> *first = &received;
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<std::atomic<int> *> first = &received;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::atomic<int> *>::is_always_lock_free);
 
 void note(int signal) {
   int none = 0, noneAtAll = 0;
   if (!received.compare_exchange_strong(none, signal))
     _exit(128 + none);
-  if (first != &received && !first->compare_exchange_strong(noneAtAll, signal))
+  std::atomic<int> *shared = first;
+  if (shared != &received && !shared->compare_exchange_strong(noneAtAll, signal))
     return;
   constexpr char text[] = "the run ends after this step; a second signal ends it at once\n";
+  int error = errno; // of the call that was interrupted
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+  errno = error;
 }
 
 } // namespace
@@ -45,7 +49,7 @@ void stopOnSignals() {
 }
 
 void shareStopSignal() {
-  void *page = mmap(nullptr, sizeof *first, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void *page = mmap(nullptr, sizeof received, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED)
     throw MemoryError("the system refuses memory that processes share");
   auto *shared = new (page) std::atomic<int>(0);
@@ -55,7 +59,7 @@ void shareStopSignal() {
     shared->compare_exchange_strong(none, early);
 }
 
-int stopSignal() { return first->load(); }
+int stopSignal() { return first.load()->load(); }
 
 const char *signalName(int signal) {
   switch (signal) {

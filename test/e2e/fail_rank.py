@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+from patience import slowdown
 from run_first import run_first
 
 
@@ -51,9 +52,9 @@ for i, number in enumerate(numbers):
         os.killpg(process.pid, number)
     else:
         os.kill(parent_of(ranks[whom[-1]]) if whom.startswith("starter-of-") else ranks.get(whom, process.pid), number)
-print(process.communicate(timeout=60)[0], end="")
-while any(runs(pid) for pid in ranks.values()) and time.monotonic() - begin < 5:
+print(process.communicate(timeout=60 * slowdown)[0], end="")
+while any(runs(pid) for pid in ranks.values()) and time.monotonic() - begin < 5 * slowdown:
     time.sleep(0.02)  # those that end with their parent
-print("in time" if time.monotonic() - begin < 5 else "too late")
+print("in time" if time.monotonic() - begin < 5 * slowdown else "too late")
 print("left:", [rank for rank, pid in ranks.items() if runs(pid)])
 print("exit", process.returncode)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+from patience import slowdown
 from run_first import run_first
 
 
@@ -60,18 +61,18 @@ with tempfile.NamedTemporaryFile("w") as prompts, tempfile.TemporaryFile("w+") a
     prompts.flush()
     process = subprocess.Popen([*command, "--file", prompts.name], stdout=told, stderr=subprocess.STDOUT, text=True)
     starts = "espalier" not in command[0]
-    target, limit = None, time.monotonic() + 60
+    target, limit = None, time.monotonic() + 60 * slowdown
     while time.monotonic() < limit and (target is None or seconds(target) < 1):  # then it decodes
         time.sleep(0.1)
         target = rank_process(process.pid, rank, starts)
     others = [each for child in children(process.pid) for each in [child, *children(child)]]
     begin = time.monotonic()
     os.kill(target, signal.SIGKILL)
-    process.wait(timeout=60)
+    process.wait(timeout=60 * slowdown)
     took = time.monotonic() - begin
     time.sleep(0.1)
     left = [pid for pid in others if runs(pid)]
     told.seek(0)
     print(told.read(), end="")
-    print("in time," if took < 5 else f"after {took:.1f} seconds,", f"{left} left," if left else "none left,",
+    print("in time," if took < 5 * slowdown else f"after {took:.1f} seconds,", f"{left} left," if left else "none left,",
           f"exit {process.returncode}")

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+from patience import is_sanitized
+
 
 def peak_megabytes(folder):
     process = subprocess.Popen([word.replace("{}", folder) for word in sys.argv[4:]], stdout=subprocess.DEVNULL)
@@ -17,7 +19,7 @@ def peak_megabytes(folder):
 def main():
     small, large = map(peak_megabytes, sys.argv[2:4])
     print(f"peak of memory: {small:.0f} MB, for the large folder {large:.0f} MB")
-    if large - small > float(sys.argv[1]):
+    if not is_sanitized and large - small > float(sys.argv[1]):  # a sanitizer keeps what was freed
         sys.exit(f"{large - small:.0f} MB more, may be {sys.argv[1]}")
     print("a few tensors at a time")
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 
+from patience import slowdown
+
 TOKEN = "a-token-of-the-test"
 REFUSED = ["", "{", "[]", "{}", '{"prompt": ""}', '{"prompt": 5}', '{"prompt": "a", "max_tokens": 0}',
            '{"prompt": "a", "temperature": -1}', '{"prompt": "a", "top_p": 2}', '{"prompt": "a", "n": 2}',
@@ -33,7 +35,7 @@ class Server:
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=30 * slowdown)
 
 
 def check_answers(server):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+from patience import slowdown
 from run_first import run_first
 
 names, command = sys.argv[1].split(","), sys.argv[2:]
@@ -25,5 +26,5 @@ for name in names:
             print(line, end="")
             if "second signal" in line:
                 break
-print(process.communicate(timeout=60)[0], end="")
+print(process.communicate(timeout=60 * slowdown)[0], end="")
 print("exit", process.returncode)

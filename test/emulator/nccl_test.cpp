@@ -24,6 +24,7 @@ const ncclConfig_t unsetConfig = NCCL_CONFIG_INITIALIZER;
 #endif
 
 #include "test/emulator/numbers.h"
+#include "test/sanitizer.h"
 
 namespace espalier::emulator {
 __attribute__((visibility("default"))) int forgetFaults();
@@ -131,7 +132,7 @@ void inProcesses(int ranks, const Body &body) {
   for (int rank = 0; rank < ranks; ++rank) {
     processes.push_back(fork());
     if (processes.back() == 0) {
-      alarm(30);
+      alarm(30 * slowdown);
       Rank self(rank, ranks, id, /*device=*/rank);
       body(self);
       leave();
@@ -146,7 +147,7 @@ void inThreads(int ranks, const Body &body) {
   ncclUniqueId id = makeId();
   pid_t process = fork();
   if (process == 0) {
-    alarm(30);
+    alarm(30 * slowdown);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
       threads.emplace_back([&, rank] {
@@ -445,7 +446,7 @@ TEST_F(NcclPair, TwoRanksOnOneDeviceAreRefused) {
   ncclUniqueId id = makeId();
   pid_t process = fork();
   if (process == 0) {
-    alarm(30);
+    alarm(30 * slowdown);
     CUcontext context;
     ncclConfig_t config = unsetConfig;
     config.blocking = 0;
@@ -470,7 +471,7 @@ TEST_F(NcclPair, TwoProcessesShareADeviceOfANewerLibrary) {
   for (int rank = 0; rank < 2; ++rank) {
     processes.push_back(fork());
     if (processes.back() == 0) {
-      alarm(30);
+      alarm(30 * slowdown);
       setenv("ESPALIER_EMULATOR_NCCL_VERSION", "23000", /*overwrite=*/1);
       Rank self(rank, 2, id, /*device=*/0);
       self.put<float>(0, {1.5f + rank});

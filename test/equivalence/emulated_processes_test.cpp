@@ -5,6 +5,7 @@
 #include "runtime/status.h"
 #include "runtime/train/run.h"
 #include "test/emulator/mutant.h"
+#include "test/sanitizer.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -112,7 +113,7 @@ protected:
     pid_t process = fork();
     if (process == 0) {
       freopen("/dev/null", "w", stderr);
-      alarm(40);
+      alarm(40 * slowdown);
       setenv("ESPALIER_EMULATOR_MUTANT", mutant.c_str(), /*overwrite=*/1);
       _exit(live(mutated, ends[1]));
     }

@@ -7,6 +7,7 @@
 #include "runtime/verify_plan.h"
 #include "test/equivalence/emulated_rows.h"
 #include "test/equivalence/mutate.h"
+#include "test/sanitizer.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -114,7 +115,7 @@ Report tryPlan(Original &original, std::mt19937 *random = nullptr) {
   pid_t child = fork();
   if (child == 0) {
     freopen("/dev/null", "w", stderr);
-    alarm(original.plan.target() == "cuda" ? 600 : 60);
+    alarm((original.plan.target() == "cuda" ? 600 : 60) * slowdown);
     std::optional<Mutant> mutant = random ? original.mutations->apply(*random) : Mutant{"none", ""};
     if (!mutant)
       _exit(0);

@@ -2,6 +2,7 @@
 // at hand alone; in there all calls but that one do nothing. Each rank leaves a report in a folder.
 #include "runtime/comm/mpi.h"
 #include "test/runtime/comm_back_ends.h"
+#include "test/sanitizer.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -87,6 +88,7 @@ std::optional<Failure> readReport(const fs::path &file) {
 std::string runAnew(int ranks, int call, const fs::path &folder) {
   fs::path log = folder / "log";
   std::string filter = "--gtest_filter=" + nameOfTest(), count = std::to_string(ranks);
+  std::string limit = std::to_string(60 * slowdown);
   pid_t child = fork();
   if (child == 0) {
     setenv(callVariable, std::to_string(call).c_str(), 1);
@@ -95,8 +97,8 @@ std::string runAnew(int ranks, int call, const fs::path &folder) {
       setenv(name, "1", 1);
     std::freopen(log.c_str(), "w", stdout);
     dup2(STDOUT_FILENO, STDERR_FILENO);
-    execlp("timeout", "timeout", "-k", "5", "60", "mpirun", "-quiet", "--oversubscribe", "--bind-to", "none", "-np",
-           count.c_str(), fs::read_symlink("/proc/self/exe").c_str(), filter.c_str(), nullptr);
+    execlp("timeout", "timeout", "-k", "5", limit.c_str(), "mpirun", "-quiet", "--oversubscribe", "--bind-to", "none",
+           "-np", count.c_str(), fs::read_symlink("/proc/self/exe").c_str(), filter.c_str(), nullptr);
     _exit(127);
   }
   waitpid(child, nullptr, 0);

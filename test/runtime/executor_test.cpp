@@ -223,6 +223,12 @@ TEST_F(OneRank, ExchangesTakeTurns) {
   EXPECT_EQ(read[0], read[2]);
 }
 
+/// As ranks do whose parts hold nothing of a parameter. A fault shows under the sanitizer of undefined behaviour.
+TEST_F(OneRank, CopiesNothingFromNowhere) {
+  device->copyIn(0, nullptr, 0);
+  device->copyOut(nullptr, 0, 0);
+}
+
 TEST_F(OneRank, FindsByName) {
   EXPECT_EQ(findEntry(program.plan(), "evaluate"), 1u);
   EXPECT_EQ(findRegion(program.plan(), "state"), 2u);

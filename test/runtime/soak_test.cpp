@@ -36,7 +36,7 @@ using Json = nlohmann::json;
 
 constexpr const char *caseVariable = "ESPALIER_SOAK_CASE", *folderVariable = "ESPALIER_SOAK_FOLDER";
 /// Far more than a run takes that does not hang: over mpirun a minute was seen where the machine built much else.
-constexpr std::chrono::seconds hangs{300};
+constexpr std::chrono::seconds hangs{300 * slowdown};
 /// How long a run is suspended: longer than the patience of its watchers.
 constexpr std::chrono::milliseconds suspension{3500};
 /// Runs under way at once, for each core.

@@ -57,8 +57,17 @@ CpuDevice::CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const Ra
       scratch(scratchPerThread * host.pool.threads() + backend.sharedScratchBytes(stage)),
       flights(host.communicator, host.spins), addresses(maxBuffers), moreAddresses(maxBuffers) {}
 
-void CpuDevice::copyIn(uint64_t to, const void *from, size_t bytes) { std::memcpy(deviceArena + to, from, bytes); }
-void CpuDevice::copyOut(void *to, uint64_t from, size_t bytes) { std::memcpy(to, deviceArena + from, bytes); }
+// Where a rank's part holds nothing of a parameter, its place lies outside of the arena, and what is copied has none.
+void CpuDevice::copyIn(uint64_t to, const void *from, size_t bytes) {
+  if (bytes > 0)
+    std::memcpy(deviceArena + to, from, bytes);
+}
+
+void CpuDevice::copyOut(void *to, uint64_t from, size_t bytes) {
+  if (bytes > 0)
+    std::memcpy(to, deviceArena + from, bytes);
+}
+
 void CpuDevice::fill(uint64_t to, int value, size_t bytes) { std::memset(deviceArena + to, value, bytes); }
 
 void *CpuDevice::at(Place place) const {

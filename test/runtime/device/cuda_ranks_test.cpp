@@ -4,6 +4,7 @@
 #include "runtime/device/device.h"
 #include "runtime/launch/processes.h"
 #include "runtime/mesh.h"
+#include "test/sanitizer.h"
 
 #include <gmock/gmock.h>
 
@@ -145,7 +146,7 @@ std::string inThreads(const pb::Plan &plan, const Body &body) {
   EXPECT_EQ(pipe(ends), 0);
   pid_t process = fork();
   if (process == 0) {
-    alarm(60);
+    alarm(60 * slowdown);
     LocalWorld world(ranks);
     std::unique_ptr<Backend> backend = load(plan);
     std::vector<std::thread> threads;

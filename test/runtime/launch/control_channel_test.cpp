@@ -283,6 +283,8 @@ TEST(MembersTest, AreReadAsTheyWereWritten) {
   EXPECT_EQ(parseMembers(printMembers(members)), members);
   EXPECT_THROW(parseMembers("[{}]"), FrameError);
   EXPECT_THROW(parseMembers("{"), FrameError);
+  for (const char *nobody : {"[]", "{}", "null"}) // whoever reads a roster looks at its first
+    EXPECT_THROW(parseMembers(nobody), FrameError) << nobody;
 }
 
 } // namespace
