@@ -29,6 +29,7 @@ sigset_t awaitedSignals() {
   for (int signal : endSignals)
     sigaddset(&awaited, signal);
   sigaddset(&awaited, SIGCHLD);
+  sigaddset(&awaited, SIGTSTP);
   return awaited;
 }
 
@@ -91,6 +92,12 @@ int runMpirun(std::vector<std::string> line) {
     int signal = sigwaitinfo(&awaited, nullptr);
     if (signal < 0 || signal == SIGCHLD)
       continue;
+    if (signal == SIGTSTP) { // which mpirun passes on to all ranks, as what lets them go on
+      kill(id, SIGTSTP);
+      raise(SIGSTOP);
+      kill(id, SIGCONT);
+      continue;
+    }
     if (first == 0)
       first = signal;
     kill(id, ++requests <= passedOn ? SIGUSR1 : SIGTERM);
