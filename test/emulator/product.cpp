@@ -37,10 +37,10 @@ bool isLayoutValid(const Layout &layout) {
          layout.leading >= static_cast<int64_t>(layout.lineElements()) && layout.batchStride >= 0;
 }
 
-/// ESPALIER_EMULATOR_NO_EPILOGUE=256 plays a library that lacks it.
+/// ESPALIER_EMULATOR_NO_EPILOGUE=192,256 plays a library that lacks them.
 bool isMissing(uint32_t epilogue) {
   const char *missing = std::getenv("ESPALIER_EMULATOR_NO_EPILOGUE");
-  return missing && std::strtoul(missing, nullptr, 10) == epilogue;
+  return missing && ("," + std::string(missing) + ",").find("," + std::to_string(epilogue) + ",") != std::string::npos;
 }
 
 /// A matrix in memory, found as a whole: an error where it leaves its allocation.

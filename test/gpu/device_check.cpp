@@ -169,8 +169,9 @@ public:
   }
 
 private:
-  /// Of gelu's tanh, as a part of the operand: 2^-11 is what the hardware's has.
-  static constexpr double approximation = 0x1p-10;
+  /// Of gelu and its slope, as a part of the product: the hardware's tanh is off by 2^-11, which the slope multiplies by
+  /// up to 5.
+  static constexpr double approximation = 0x1p-8;
 
   /// A sum in double, and the root of the sum of its terms' squares.
   struct Sum {

@@ -5,7 +5,8 @@
 #include "runtime/status.h"
 
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <set>
 #include <stdexcept>
 
 namespace espalier::rt::cuda {
@@ -160,20 +161,33 @@ double flopsOf(const LibraryCall &call) {
 
 LibraryCalls::LibraryCalls(const pb::Plan &plan, Matmuls &matmuls) {
   RegionBits regions = regionBits(plan);
+  std::string refusal;           // the first
+  std::set<std::string> unfused; // all that the library lacks, for one way out
   for (const pb::Subprogram &subprogram : plan.subprograms()) {
     std::vector<LibraryCall> &prepared = calls.emplace_back(subprogram.instructions_size());
     for (int i = 0; i < subprogram.instructions_size(); ++i) {
       if (!subprogram.instructions(i).has_call())
         continue;
+      auto placed = [&](const std::exception &error) {
+        return fmt::format("{}, instruction {}: {}", subprogram.name(), i, error.what());
+      };
       try {
         prepared[i] = prepare(plan, subprogram.instructions(i).call(), regions, matmuls);
       } catch (const std::invalid_argument &error) {
-        throw PlanError(fmt::format("{}, instruction {}: {}", subprogram.name(), i, error.what()));
+        throw PlanError(placed(error));
+      } catch (const NoAlgorithm &error) {
+        if (error.epilogue == Epilogue::None)
+          throw PlanError(placed(error));
+        refusal = refusal.empty() ? placed(error) : refusal;
+        unfused.insert(nameOf(error.epilogue));
       } catch (const PlanError &error) {
-        throw PlanError(fmt::format("{}, instruction {}: {}", subprogram.name(), i, error.what()));
+        throw PlanError(placed(error));
       }
     }
   }
+  if (!unfused.empty())
+    throw PlanError(fmt::format("{}; compile the plan again with --set context.unfused_epilogues=[{}]", refusal,
+                                fmt::join(unfused, ",")));
 }
 
 } // namespace espalier::rt::cuda

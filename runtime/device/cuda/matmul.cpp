@@ -2,8 +2,6 @@
 // that c' = op(b)' op(a)' is asked for: operands swapped, m and n swapped, no copy.
 #include "runtime/device/cuda/matmul.h"
 
-#include "runtime/status.h"
-
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
@@ -79,13 +77,6 @@ cublasLtEpilogue_t epilogueOf(Epilogue epilogue) {
     break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
-}
-
-/// A kernel can do what the library cannot.
-std::string wayOut(Epilogue epilogue) {
-  return epilogue == Epilogue::None
-             ? ""
-             : fmt::format("; compile the plan again with --set context.unfused_epilogues=[{}]", nameOf(epilogue));
 }
 
 } // namespace
@@ -224,10 +215,10 @@ const Matmuls::Product &Matmuls::prepare(const MatmulShape &shape, const MatmulA
   } else if (!needsNone) {
     std::vector<cublasLtMatmulAlgo_t> first = made->recommend(cublas, handle, /*most=*/1);
     if (first.empty())
-      throw PlanError(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} "
-                                  "MiB{}",
-                                  cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20,
-                                  wayOut(shape.epilogue)));
+      throw NoAlgorithm(fmt::format("cuBLASLt {} has no algorithm for the product of {} on {} within a workspace of {} "
+                                    "MiB",
+                                    cublas.version, shape.describe(), context.describe(), workspaceBytes >> 20),
+                        shape.epilogue);
     made->algorithm = first.front();
   }
   return *products.emplace(std::pair(shape, algorithm), std::move(made)).first->second;

@@ -5,6 +5,7 @@
 #include "runtime/device/cuda/context.h"
 #include "runtime/device/cuda/queue.h"
 #include "runtime/kernels/dtype.h"
+#include "runtime/status.h"
 
 #include <array>
 #include <map>
@@ -57,6 +58,12 @@ struct MatmulOperands {
   CUdeviceptr a, b, c, row = 0, matrix = 0;
 };
 
+/// cuBLASLt has none for a product; where there is an epilogue, a kernel can do that.
+struct NoAlgorithm : PlanError {
+  NoAlgorithm(const std::string &what, Epilogue epilogue) : PlanError(what), epilogue(epilogue) {}
+  Epilogue epilogue;
+};
+
 /// All products of a rank.
 class Matmuls {
 public:
@@ -70,8 +77,8 @@ public:
 
   class Product;
 
-  /// The product of this shape; what was prepared before is looked up. Throws PlanError where cuBLASLt has no algorithm
-  /// for it, or the given one is none for it.
+  /// The product of this shape; what was prepared before is looked up. Throws NoAlgorithm, and PlanError where the
+  /// given one is none for it.
   const Product &prepare(const MatmulShape &shape, const MatmulAlgorithm &algorithm = {});
   /// Up to `most` algorithms for it, that which cuBLASLt puts first before the others.
   std::vector<MatmulAlgorithm> recommend(const MatmulShape &shape, int most) const;
