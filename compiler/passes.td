@@ -95,7 +95,8 @@ def FoldEpilogues : Pass<"fold-epilogues", "::mlir::ModuleOp"> {
   let summary = "Lets matrix products do what follows them and costs nothing there";
   let description = [{
     A contraction with the bias that is added to it, and for GPUs with another addition, gelu, the derivative of gelu or the
-    sum over rows that is the gradient of a bias, becomes an exec.product. What a kernel would have at hand anyway stays, and what `exec.unfused_epilogues` names.
+    sum over rows that is the gradient of a bias, becomes an exec.product. What a kernel would have at hand anyway
+    stays, and what `exec.unfused_epilogues` names.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];
 }

@@ -29,7 +29,8 @@ std::string difference(ModuleOp wanted, ModuleOp read) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   for (StringRef label : {"model.phase", "model.plan", "model.sizes", "model.runs", "exec.plan", "exec.optimizer",
-                          "exec.target", "exec.generation", "exec.evaluation", "exec.guard_bytes", "exec.unfused_epilogues"}) {
+                          "exec.target", "exec.generation", "exec.evaluation", "exec.guard_bytes",
+                          "exec.unfused_epilogues"}) {
     Attribute want = wanted->getAttr(label), got = read->getAttr(label);
     if (want == got)
       continue;

@@ -15,7 +15,7 @@ from patience import slowdown
 
 build, source, folder = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 agent = sys.argv[4]
-hangs = 900 * slowdown  # seconds: far more than any command of the page takes, also where much else is built at the same time
+hangs = 900 * slowdown  # seconds: far more than any command of the page takes, also where much else is built
 prompt = re.compile(r"    (10\.0\.0\.\d )?\$ (.*?)(?:\s{3,}.*)?$")  # what stands behind some spaces is a remark
 
 
