@@ -115,8 +115,10 @@ void Bounds::checkGuards(const pb::Subprogram &subprogram, int64_t &workspace) {
   }
 }
 
+/// The host fills one turn while the device reads the other: all copies of what is exchanged lie apart.
 void Bounds::checkPlaces(int index) {
   const pb::Stage &stage = plan.stages(index);
+  std::map<uint64_t, std::pair<uint64_t, int>> exchanged; // by begin: end and place
   for (int i = 0; i < stage.places_size(); ++i) {
     const pb::Place &place = stage.places(i);
     uint64_t slots = stage.lifetimes(static_cast<int>(place.lifetime())).slots() * (place.exchanged() ? 2 : 1);
@@ -127,7 +129,17 @@ void Bounds::checkPlaces(int index) {
       last = *std::ranges::max_element(place.offsets());
     if (last + place.bytes() > arena)
       add("stage {}: place {} ends at byte {} of an arena of {}", index, i, last + place.bytes(), arena);
+    if (!place.exchanged())
+      continue;
+    if (place.stride() < place.bytes())
+      add("stage {}: place {} has {} bytes for the host every {}", index, i, place.bytes(), place.stride());
+    else if (auto [at, isNew] = exchanged.emplace(place.offsets(0), std::pair(last + place.bytes(), i)); !isNew)
+      add("stage {}: places {} and {} are one for the host", index, at->second.second, i);
   }
+  for (auto next = exchanged.begin(); next != exchanged.end(); ++next)
+    if (auto before = next; next != exchanged.begin() && (--before)->second.first > next->first)
+      add("stage {}: both turns of place {} end at byte {}, place {} of the host begins at {}", index,
+          before->second.second, before->second.first, next->second.second, next->first);
 }
 
 void Bounds::checkMemory(int index) {

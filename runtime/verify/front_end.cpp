@@ -167,6 +167,12 @@ void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
   for (const pb::Stage &stage : plan.stages())
     for (const pb::Exchange &exchange : stage.exchanges())
       isWanted[values[exchange.buffer().value()].root] = true;
+  // An instruction that adds the rest of a term has been left out.
+  for (const Summary &summary : view.summaries)
+    for (const auto &[name, operand] : summary.leftOver)
+      if (!isWanted[values[operand.value].root])
+        errors.add(fmt::format("{}: leaves '{}' beside what it adds, and nothing reads it", name,
+                               plan.values(static_cast<int>(operand.value)).name()));
   if (!errors.empty())
     return;
   dropUnwanted(view.summaries, isWanted, values.all());

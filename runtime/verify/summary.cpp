@@ -57,6 +57,7 @@ private:
   /// What was added to sums of the stage and has not changed since: the sum, and where the operands lie.
   std::vector<std::pair<uint32_t, std::vector<std::pair<int, Span>>>> counted;
   std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
+  std::vector<std::pair<std::string, Operand>> leftOver; ///< as Summary.leftOver
   Summary summary;
 };
 
@@ -74,6 +75,7 @@ Summary Summarizer::summarize() {
     playStep(step);
   for (const auto &[transfer, step] : open)
     add(step, "its transfer is not waited for in the same subprogram");
+  summary.leftOver = std::move(leftOver);
   collectGives();
   return std::move(summary);
 }
@@ -192,6 +194,7 @@ void Summarizer::checkShare(const Step &step) {
 }
 
 void Summarizer::read(const Step &step, const Operand &operand, uint32_t queue) {
+  std::erase_if(leftOver, [&](const auto &left) { return info(left.second).root == info(operand).root; });
   bool isFound = false, isHere = false, isUnlike = false;
   auto isGood = [&](const Content &content) {
     if (content.kind == Content::Found)
@@ -230,12 +233,16 @@ void Summarizer::addTo(const Step &step, const Operand &operand) {
   auto isUntouched = [](const Content &content) { return content.kind == Content::Found; };
   if (stateOf(operand).check(operand.span, isUntouched))
     return add(step, "adds to {}, where this subprogram has written something else", placeOf(operand));
-  if (info(operand).layering == ValueInfo::OfStage)
+  if (info(operand).layering == ValueInfo::OfStage || operand.access == Access::Update)
     countOnce(step, operand);
+  for (const Operand &beside : step.operands)
+    if (beside.access == Access::Write && info(operand).layering == ValueInfo::OfBucket)
+      leftOver.emplace_back(routine.name(step.instruction), beside);
   summary.terms.push_back(operand);
 }
 
-/// Of sums without a bucket the play counts runs of a call; within one nothing is added twice.
+/// Of sums without a bucket the play counts runs of a call, and of those with one what begins a term: within a run
+/// nothing is added twice.
 void Summarizer::countOnce(const Step &step, const Operand &sum) {
   std::vector<std::pair<int, Span>> sources;
   for (const Operand &operand : step.operands)

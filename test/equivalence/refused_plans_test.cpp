@@ -224,6 +224,11 @@ std::vector<int> find(pb::Plan &p, const std::string &program, const IsIt &isIt)
 bool isSquare(const pb::Plan &, const pb::Instruction &instruction) {
   return isCall(instruction, pb::LibraryCall::SQUARED_NORM);
 }
+IsIt isShape(std::string shape) {
+  return [shape](const pb::Plan &p, const pb::Instruction &instruction) {
+    return instruction.has_launch() && p.kernels(static_cast<int>(instruction.launch().kernel())).shape() == shape;
+  };
+}
 bool isSum(const pb::Plan &p, const pb::Instruction &instruction) {
   return instruction.has_launch() &&
          p.kernels(static_cast<int>(instruction.launch().kernel())).shape() == "add_squares";
@@ -286,6 +291,14 @@ void overlapWorkspace(pb::Plan &p, const std::string &program) {
   ADD_FAILURE() << "no two values of " << program << " live at once";
 }
 
+/// The n-th place of the first stage that the host fills or reads.
+pb::Place *exchangedPlace(pb::Plan &p, int n) {
+  for (pb::Place &place : *p.mutable_stages(0)->mutable_places())
+    if (place.exchanged() && n-- == 0)
+      return &place;
+  return nullptr;
+}
+
 /// A collective of a subprogram.
 pb::Transfer *collectiveOf(pb::Plan &p, const std::string &program) {
   IsIt isStart = [](const pb::Plan &, const pb::Instruction &one) { return one.has_start(); };
@@ -313,6 +326,21 @@ const Refusal subprograms[] = {
        for (int i = sums.at(0); i < sums.at(1); ++i) // squares of both, then the sum of the second, then of the first
          norm.mutable_instructions()->SwapElements(i, i + 1);
      }},
+    // The gradient of a table for GPUs: order_tokens begins its term, sums of segments and what joins them go on with
+    // it.
+    {"SegmentsAddedTwice", &device, "what was added before",
+     [](pb::Plan &p) {
+       pb::Subprogram &backward = *rt::programOf(p, "embed.none.backward");
+       int sum = find(p, "embed.none.backward", isShape("sum_segments")).at(0);
+       *backward.add_instructions() = pb::Instruction(backward.instructions(sum));
+       for (int i = backward.instructions_size() - 1; i > sum + 1; --i)
+         backward.mutable_instructions()->SwapElements(i, i - 1);
+     }},
+    {"SegmentsNotJoined", &device, "beside what it adds, and nothing reads it",
+     [](pb::Plan &p) {
+       int join = find(p, "embed.none.backward", isShape("join_segments")).at(0);
+       rt::programOf(p, "embed.none.backward")->mutable_instructions()->DeleteSubrange(join, 1);
+     }},
     {"ProductOntoItsOperand", &pipeline, "while operand 0 lies at bytes",
      [](pb::Plan &p) {
        pb::LibraryCall *product = productOf(p, "block.none.backward");
@@ -320,6 +348,11 @@ const Refusal subprograms[] = {
      }},
     {"WorkspaceOverlaps", &pipeline, "where another value lies at byte",
      [](pb::Plan &p) { overlapWorkspace(p, "block.none.backward"); }},
+    // The second turn's inputs would lie where the settings are, or those of both turns in one place.
+    {"TurnsOverlapSettings", &pipeline, "both turns of place",
+     [](pb::Plan &p) { exchangedPlace(p, 0)->set_stride(exchangedPlace(p, 0)->stride() + 64); }},
+    {"TurnsInOnePlace", &pipeline, "bytes for the host every 0",
+     [](pb::Plan &p) { exchangedPlace(p, 1)->set_stride(0); }},
     {"StatesOverlap", &pipeline, "bucket 'block.decayed' of layer 2 lies where another does",
      [](pb::Plan &p) { *rt::bindingOf(p, 0, 2, "state") = *rt::bindingOf(p, 0, 1, "state"); }},
     {"BufferDropped", &pipeline, "takes",
