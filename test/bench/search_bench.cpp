@@ -152,10 +152,7 @@ BENCHMARK(runRandomFew)
     ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 13b_on_32, shapeProblem(gpt(40, 5120, 40), System{}, testMachine(4, 8), 64), false)
     ->MeasureProcessCPUTime();
-BENCHMARK_CAPTURE(runSearch, 13b_on_32_all, shapeProblem(gpt(40, 5120, 40), System{}, testMachine(4, 8), 64), true)
-    ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024, large(1536), false)->MeasureProcessCPUTime();
-BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all, large(1536), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_all_offload, withHosts(large(1536)), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_uneven_chunks, unevenChunks(large(1536)), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runSearch, 175b_on_1024_offloaded, offloaded(withHosts(large(1536))), true)->MeasureProcessCPUTime();
@@ -166,7 +163,6 @@ BENCHMARK_CAPTURE(runSearch, 2_kinds_on_1024_interleaved,
                   interleaved(firstLayersLighter(61, 3, 7168, 56, testMachine(128, 8), 1024)), true)
     ->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16, large(1536), tensorRanks(8, 16), false)->MeasureProcessCPUTime();
-BENCHMARK_CAPTURE(runWhyNot, 175b_tp_8_pp_16_all, large(1536), tensorRanks(8, 16), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_pp_16_all, large(1536), stages(16), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_full_recompute_all, large(1536), fullRecompute(), true)->MeasureProcessCPUTime();
 BENCHMARK_CAPTURE(runWhyNot, 175b_everywhere_all, large(1536), everywhere(), true)->MeasureProcessCPUTime();
