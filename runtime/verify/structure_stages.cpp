@@ -5,6 +5,7 @@
 #include "runtime/verify/rules.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace espalier::rt::verify {
@@ -198,7 +199,8 @@ void Stages::checkScalars(const pb::Stage &stage) {
 }
 
 /// Layers of all stages are 0 .. n-1, each once. Those between the first and the last repeat: a stage says how many it
-/// has, and the first one.
+/// has, and the first one. Ranks add sums up in the order of stages, which is that of their first layers: in another
+/// order sums of several stages have other bits.
 void Stages::checkLayers() {
   std::set<int32_t> layers;
   std::set<std::string_view> names;
@@ -212,13 +214,23 @@ void Stages::checkLayers() {
     }
   if (!layers.empty() && *layers.rbegin() + 1 != static_cast<int64_t>(layers.size()))
     return add("call {} layers of {}", layers.size(), *layers.rbegin() + 1);
+  int32_t before = -1; // the first layer of the last stage that has any
   for (int i = 0; i < plan.stages_size(); ++i) {
     std::set<int64_t> own;
-    for (const pb::Call &call : plan.stages(i).calls())
+    int32_t least = std::numeric_limits<int32_t>::max();
+    for (const pb::Call &call : plan.stages(i).calls()) {
+      if (call.layer() >= 0)
+        least = std::min(least, call.layer());
       if (call.layer() > 0 && call.layer() < *layers.rbegin())
         own.insert(call.layer() - 1);
+    }
     uint64_t first = plan.stages(i).first_layer(), count = plan.stages(i).layers();
     name = fmt::format("stage {}", i);
+    if (least < before)
+      add("begins with layer {}, the stage before it with layer {}: they stand in the order of their first layers",
+          least, before);
+    if (least != std::numeric_limits<int32_t>::max())
+      before = least;
     if (count != own.size() || (count > 0 && static_cast<int64_t>(first) != *own.begin()))
       add("says {} layers from layer {} on, calls {} from {} on", count, first, own.size(),
           own.empty() ? 0 : *own.begin());

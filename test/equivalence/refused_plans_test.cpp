@@ -33,6 +33,13 @@ const Original chunks = {"gpt2",
                           .virtualStages = 2}};
 const Original zeroBubble = {
     "gpt2", {.name = "zero_bubble", .pp = 2, .microBatches = 4, .schedule = planner::Schedule::ZeroBubbleH1}};
+const Original halfV = {"gpt2",
+                        {.name = "half_v",
+                         .tp = 2,
+                         .pp = 2,
+                         .microBatches = 4,
+                         .stageLayers = {1, 1, 1, 0},
+                         .schedule = planner::Schedule::VHalf}};
 const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .microBatches = 2}};
 const Original device = {"gpt2", {.name = "device", .dp = 2, .microBatches = 2}, "cuda"};
 
@@ -179,6 +186,9 @@ const Refusal lists[] = {
     {"UpdateDropped", &pipeline, "not written once, and all of it",
      [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "update")); }},
     {"NormsOfChunksSwapped", &chunks, "behind a later call", [](pb::Plan &p) { swapRuns(p, 0, "norm", 0, 1); }},
+    // Both send to each other on both lines: without names of layers the one could be the other.
+    {"StagesSwapped", &halfV, "stage 1: begins with layer 0, the stage before it with layer 2",
+     [](pb::Plan &p) { p.mutable_stages()->SwapElements(0, 1); }},
     // Stage 1 receives its second stream behind its first cotangent, which stage 0 takes behind that stream.
     {"OneQueueInOrder", &pipeline, "waits for ever",
      [](pb::Plan &p) {
@@ -232,6 +242,18 @@ IsIt isShape(std::string shape) {
 bool isSum(const pb::Plan &p, const pb::Instruction &instruction) {
   return instruction.has_launch() &&
          p.kernels(static_cast<int>(instruction.launch().kernel())).shape() == "add_squares";
+}
+
+/// Whether it adds to a single number, as a slot of the scalars.
+bool addsToStatistic(const pb::Plan &p, const pb::Instruction &instruction) {
+  if (instruction.has_call())
+    return instruction.call().store() == pb::ADD && instruction.call().buffers().rbegin()->bytes() == 4;
+  const pb::Launch &launch = instruction.launch();
+  for (int i = 0; i < launch.buffers_size(); ++i)
+    if (p.kernels(static_cast<int>(launch.kernel())).operands(i).access() == pb::Operand::ADD &&
+        launch.buffers(i).bytes() == 4)
+      return true;
+  return false;
 }
 
 void swapInstructions(pb::Plan &p, const std::string &program, const IsIt &isIt) {
@@ -325,6 +347,19 @@ const Refusal subprograms[] = {
        ASSERT_THAT(rt::verifyPlan(p), IsEmpty());
        for (int i = sums.at(0); i < sums.at(1); ++i) // squares of both, then the sum of the second, then of the first
          norm.mutable_instructions()->SwapElements(i, i + 1);
+     }},
+    {"SumOfSquaresTwice", &device, "or not with weight",
+     [](pb::Plan &p) {
+       pb::Subprogram &norm = *rt::programOf(p, "block.norm");
+       *norm.add_instructions() = pb::Instruction(norm.instructions(find(p, "block.norm", isSum).back()));
+     }},
+    {"LossAddedTwice", &pipeline, "to which this subprogram has added before",
+     [](pb::Plan &p) {
+       for (pb::Subprogram &program : *p.mutable_subprograms()) {
+         std::vector<int> sums = find(p, program.name(), addsToStatistic);
+         if (program.name().starts_with("head.") && !sums.empty())
+           *program.add_instructions() = pb::Instruction(program.instructions(sums.at(0)));
+       }
      }},
     // The gradient of a table for GPUs: order_tokens begins its term, sums of segments and what joins them go on with
     // it.
