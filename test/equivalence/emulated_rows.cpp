@@ -69,18 +69,18 @@ const std::vector<EmulatedRow> &splitRows() {
 
 std::vector<EmulatedRow> allRows() {
   std::vector<EmulatedRow> rows;
+  auto add = [&](const std::vector<Model> &list, const std::vector<SplitCase> &of) {
+    for (const Model &model : list)
+      for (const SplitCase &split : of)
+        rows.push_back({model.name + "_" + split.name, model.file, model.sets, split});
+  };
+  add(deepModels(), chunkSplits());
   for (const Model &model : models())
     for (const auto *list : {&splits(), &contextSplits(), &shareSplits()})
-      for (const SplitCase &split : *list)
-        rows.push_back({model.name + "_" + split.name, model.file, model.sets, split});
-  for (const SplitCase &split : unlikeSplits())
-    rows.push_back({"two_widths_" + split.name, "two_widths", {}, split});
-  for (const SplitCase &split : tiedSplits())
-    rows.push_back({"two_tables_" + split.name, "two_tables", {}, split});
-  for (const SplitCase &split : expertSplits()) {
-    rows.push_back({"mixtral_" + split.name, "mixtral", {}, split});
-    rows.push_back({"qwen3_moe_" + split.name, "qwen3_moe", wideHeads(), split});
-  }
+      add({model}, *list);
+  add({{"two_widths", "two_widths", {}}}, unlikeSplits());
+  add({{"two_tables", "two_tables", {}}}, tiedSplits());
+  add({{"mixtral", "mixtral", {}}, {"qwen3_moe", "qwen3_moe", wideHeads()}}, expertSplits());
   return rows;
 }
 

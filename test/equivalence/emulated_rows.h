@@ -22,7 +22,7 @@ std::vector<std::string> storageSets(const std::string &type);
 const std::vector<EmulatedRow> &planRows();
 const std::vector<EmulatedRow> &splitRows();
 
-/// Every model of the suite by every split.
+/// Every model of the suite by every split. The first of them have several chunks on a stage.
 std::vector<EmulatedRow> allRows();
 
 } // namespace espalier

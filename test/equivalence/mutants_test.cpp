@@ -180,25 +180,6 @@ Original &Originals::operator[](size_t index) {
   return original;
 }
 
-/// The first of them has several chunks on a stage.
-std::vector<EmulatedRow> rowsOfSuite() {
-  std::vector<EmulatedRow> rows;
-  auto add = [&](const std::vector<Model> &list, const std::vector<SplitCase> &of) {
-    for (const Model &model : list)
-      for (const SplitCase &split : of)
-        rows.push_back({model.name + "_" + split.name, model.file, model.sets, split});
-  };
-  add(deepModels(), chunkSplits());
-  for (const Model &model : models())
-    for (const auto *list : {&splits(), &contextSplits()})
-      add({model}, *list);
-  add({{"two_widths", "two_widths", {}}}, unlikeSplits());
-  add({{"two_tables", "two_tables", {}}}, tiedSplits());
-  add(models(), shareSplits());
-  add({{"mixtral", "mixtral", {}}}, expertSplits());
-  return rows;
-}
-
 /// Tries so many mutants and says how many of each kind had which outcome.
 void tryMutants(Originals plans, uint64_t count) {
   std::map<std::string, std::array<int, outcomes>> byKind;
@@ -243,7 +224,7 @@ struct Extent {
 
 TEST(Mutants, AreRefusedOrTrainTheSame) {
   Extent extent;
-  tryMutants(Originals(rowsOfSuite(), extent.stride(16), "cpu"), extent.count);
+  tryMutants(Originals(allRows(), extent.stride(16), "cpu"), extent.count);
 }
 
 TEST(Mutants, AreRefusedOrTrainTheSameOnTheEmulatedDevice) {
