@@ -151,8 +151,8 @@ void Layout::checkGradients(const pb::Bucket &bucket) {
   bool hasShare = bucket.has_whole_gradient();
   auto check = [&](const pb::Buffer &buffer, uint32_t partial) {
     const pb::Value &gradient = plan.values(static_cast<int>(buffer.value()));
-    if (gradient.additions() == 0 || mesh.divided(gradient.partial()) != mesh.divided(partial))
-      add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {}", bucket.name(),
+    if (gradient.additions() != 1 || mesh.divided(gradient.partial()) != mesh.divided(partial))
+      add("bucket '{}': its gradient is partial over {} with {} additions, the bucket over {} with one", bucket.name(),
           gradient.partial(), gradient.additions(), partial);
   };
   checkBuffer(bucket, bucket.gradient(), pb::F32, hasShare ? elements / mesh.count(bucket.share()) : elements);

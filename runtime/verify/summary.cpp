@@ -26,7 +26,7 @@ private:
   void read(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   bool checkFree(const Step &step, const Operand &operand, uint32_t queue = noQueue);
   void addTo(const Step &step, const Operand &operand);
-  void countOnce(const Step &step, const Operand &sum);
+  void goOnOnce(const Step &step, const Operand &sum);
   void write(const Operand &operand, uint32_t version);
   void touch(const Operand &operand);
   void collectGives();
@@ -54,7 +54,7 @@ private:
   PlanErrors &errors;
   std::vector<ByteState> states; ///< by region
   std::map<uint32_t, Step> open; ///< flights, by transfer
-  /// What was added to sums of the stage and has not changed since: the sum, and where the operands lie.
+  /// What terms have gone on with and has not changed since: the sum, and where the operands lie.
   std::vector<std::pair<uint32_t, std::vector<std::pair<int, Span>>>> counted;
   std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
   std::vector<std::pair<std::string, Operand>> leftOver; ///< as Summary.leftOver
@@ -228,22 +228,25 @@ bool Summarizer::checkFree(const Step &step, const Operand &operand, uint32_t qu
   return false;
 }
 
-/// What is added to is looked at by the play. An update of a sum goes on with the term that was begun.
+/// What is added to is looked at by the play, which counts runs: within one nothing but squares is added to a sum of the
+/// stage a second time, whose order nothing would say. An update of a sum goes on with the term that was begun.
 void Summarizer::addTo(const Step &step, const Operand &operand) {
   auto isUntouched = [](const Content &content) { return content.kind == Content::Found; };
   if (stateOf(operand).check(operand.span, isUntouched))
     return add(step, "adds to {}, where this subprogram has written something else", placeOf(operand));
-  if (info(operand).layering == ValueInfo::OfStage || operand.access == Access::Update)
-    countOnce(step, operand);
+  if (operand.access == Access::Update)
+    goOnOnce(step, operand);
+  else if (info(operand).layering == ValueInfo::OfStage && summary.squares.empty() &&
+           std::ranges::count(summary.terms, operand.value, &Operand::value) > 0)
+    add(step, "adds to {}, to which this subprogram has added before", placeOf(operand));
   for (const Operand &beside : step.operands)
     if (beside.access == Access::Write && info(operand).layering == ValueInfo::OfBucket)
       leftOver.emplace_back(routine.name(step.instruction), beside);
   summary.terms.push_back(operand);
 }
 
-/// Of sums without a bucket the play counts runs of a call, and of those with one what begins a term: within a run
-/// nothing is added twice.
-void Summarizer::countOnce(const Step &step, const Operand &sum) {
+/// The play counts what begins a term: nothing is added to it twice.
+void Summarizer::goOnOnce(const Step &step, const Operand &sum) {
   std::vector<std::pair<int, Span>> sources;
   for (const Operand &operand : step.operands)
     if (operand.access == Access::Read)

@@ -78,7 +78,7 @@ uint64_t Sums::expected(uint32_t sum, const Instance &instance) {
   return place->second;
 }
 
-/// Each call with the bucket adds so often for each micro-batch; to one's gradient for that; the call that updates the
+/// Each call with the bucket adds once for each micro-batch; to one's gradient for that; the call that updates the
 /// bucket adds the shares of all.
 uint64_t Sums::expectedGradient(const ValueInfo &info, const Instance &instance) const {
   uint64_t sum = 0;
@@ -88,7 +88,7 @@ uint64_t Sums::expectedGradient(const ValueInfo &info, const Instance &instance)
       continue;
     for (uint32_t i = 0; i < entry.micro_batches(); ++i)
       if (!info.isPerMicroBatch || i == instance.microBatch)
-        sum += info.additions * term(static_cast<uint32_t>(call), i);
+        sum += term(static_cast<uint32_t>(call), i);
   }
   return sum;
 }

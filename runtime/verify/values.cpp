@@ -16,7 +16,6 @@ Values::Values(const pb::Plan &plan, const Mesh &mesh) : plan(plan), mesh(mesh) 
     info.end = info.begin + static_cast<int64_t>(value.elements()) * info.width;
     info.isPerMicroBatch = value.per_micro_batch();
     info.isResident = value.resident();
-    info.additions = value.additions();
   }
   addBuckets();
   followTransfers();

@@ -120,10 +120,10 @@ const VerifyCase flights[] = {
        *forward->add_instructions() = forward->instructions(1);
        forward->mutable_instructions()->SwapElements(2, 4);
      }},
-    {"CountedTwice", "what was added before",
+    {"CountedTwice", "to which this subprogram has added before",
      [](pb::Plan &p) {
        pb::Subprogram *forward = programOf(p, "head.forward");
-       *forward->add_instructions() = forward->instructions(3);
+       forward->MergeFrom(pb::Subprogram(*forward));
      }},
     {"TouchedInFlight", "while a transfer is in flight there",
      [](pb::Plan &p) { programOf(p, "head.forward")->mutable_instructions()->SwapElements(2, 3); }},
@@ -147,7 +147,7 @@ const VerifyCase sums[] = {
        runOf(p, 0, "backward")->set_micro_batch(1);
        runOf(p, 0, "backward", 1)->set_micro_batch(0);
      }},
-    {"Additions", "before all its terms are there",
+    {"Additions", "with 2 additions, the bucket over",
      [](pb::Plan &p) { valueOf(p, "embed.weight.gradient")->set_additions(2); }},
     {"AlwaysAdds", "adds to the sum",
      [](pb::Plan &p) { launchOf(p, "block.backward")->mutable_scalars(2)->clear_first(); }},
