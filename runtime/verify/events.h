@@ -87,6 +87,7 @@ struct Step {
   uint32_t queue = 0;
   std::vector<Operand> operands;
   std::vector<uint64_t> over; ///< by operand: operands in whose place it may be written, as bits
+  bool isGenerated = false;   ///< a kernel that writes nothing but what somebody reads
   double squares = 0;         ///< above 0: adds the squares of its operands to the norm, with this weight
 };
 

@@ -3,6 +3,7 @@
 #include "runtime/verify/limits.h"
 #include "runtime/verify/play.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace espalier::rt::verify {
@@ -73,8 +74,10 @@ void Play::writeTargets(const pb::Transfer &transfer, const std::vector<Operand>
       old.isPadding = before.isPadding && info.part == ValueInfo::Total; // sums of zeros
       old.sum = old.isPadding ? before.sum : 0;
     });
-    if (transfer.kind() == pb::Transfer::COPY)
+    if (transfer.kind() == pb::Transfer::COPY) {
       copyTags(operands[i - sources], at, span);
+      beginSums(operands[i - sources], to, *instance);
+    }
     opened.written.push_back({at.memory, {span.begin, span.end, 0}});
   }
 }
@@ -92,6 +95,28 @@ void Play::copyTags(const Operand &from, const Where &to, const Span &target) {
   });
   for (const auto &[span, tag] : tags)
     bytesOf(to).change(span, [&, is = tag](int64_t, Content &content) { content.tag = is; });
+}
+
+/// What the host has filled is of the sums that this entry counts a sum without terms: whoever reads it before all of them
+/// are there is too early.
+void Play::beginSums(const Operand &from, const Operand &to, const Instance &instance) {
+  Span source = spanOf(from, where(from.region));
+  auto isFilled = [&](const Span &given) { return given.overlaps(source); };
+  if (where(from.region).memory != pb::HOST || std::ranges::none_of(filled, isFilled))
+    return;
+  Where at = where(to.region);
+  for (uint32_t value = 0; value < view.values.all().size(); ++value) {
+    const ValueInfo &info = view.values[value];
+    bool isWithin = info.root == instance.value && to.valueBegin <= info.begin && info.end <= to.valueEnd;
+    if (!isWithin || !info.isSum || sums.expected(value, instance) == 0)
+      continue;
+    int64_t origin = at.base + to.origin;
+    bytesOf(at).change({origin + info.begin, origin + info.end, 0}, [&](int64_t, Content &content) {
+      content.kind = Content::Sum;
+      content.sum = value;
+      content.terms = 0;
+    });
+  }
 }
 
 void Play::waitFlight(const pb::Flight &flight) {

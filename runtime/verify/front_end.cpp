@@ -77,6 +77,7 @@ Access accessOf(pb::Operand::Access access) {
 
 void FrontEnd::addLaunch(const pb::Launch &launch, Step &step) const {
   const pb::Kernel &kernel = plan.kernels(static_cast<int>(launch.kernel()));
+  step.isGenerated = kernel.shape() == "row" || kernel.shape() == "column" || kernel.shape() == "flat";
   for (int i = 0; i < launch.buffers_size(); ++i) {
     const pb::Operand &declared = kernel.operands(i);
     Access access = accessOf(declared.access());
@@ -167,11 +168,12 @@ void verifyData(const pb::Plan &plan, const Mesh &mesh, PlanErrors &errors) {
   for (const pb::Stage &stage : plan.stages())
     for (const pb::Exchange &exchange : stage.exchanges())
       isWanted[values[exchange.buffer().value()].root] = true;
-  // An instruction that adds the rest of a term has been left out.
-  for (const Summary &summary : view.summaries)
-    for (const auto &[name, operand] : summary.leftOver)
+  // An instruction that adds it, or the rest of a term, has been left out.
+  for (int i = 0; i < plan.subprograms_size(); ++i)
+    for (const auto &[instruction, operand] : view.summaries[static_cast<size_t>(i)].leftOver)
       if (!isWanted[values[operand.value].root])
-        errors.add(fmt::format("{}: leaves '{}' beside what it adds, and nothing reads it", name,
+        errors.add(fmt::format("{}: leaves '{}', and nothing reads it",
+                               instructionName(plan, plan.subprograms(i), instruction),
                                plan.values(static_cast<int>(operand.value)).name()));
   if (!errors.empty())
     return;

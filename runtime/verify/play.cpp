@@ -280,12 +280,9 @@ void Play::applyTerm(const Operand &term, const pb::Run &run) {
   fresh.sum = info.layering == ValueInfo::OfBucket ? info.root : term.value;
   checkTurn(fresh.sum, run, *instance);
   bool isFirst = term.access == Access::AddUnlessFirst && std::ranges::count(run.first(), info.bucket) > 0;
-  bool isBucket = info.layering == ValueInfo::OfBucket;
   auto isSum = [&](const Content &old) {
-    // What the host has filled before the entry is a sum without terms.
-    bool isBegun = old.kind == Content::Sum && old.sum == fresh.sum && !old.isRead;
-    bool isFilled = old.kind == Content::Ready && !isBucket && old.writer > 0 && old.tag == 0;
-    return (isBegun || isFilled) && old.instance == *instance && old.origin == fresh.origin;
+    return old.kind == Content::Sum && old.sum == fresh.sum && !old.isRead && old.instance == *instance &&
+           old.origin == fresh.origin;
   };
   auto isFree = [](const Content &old) { return old.kind != Content::Sum; };
   std::optional<Fault> fault = bytesOf(at).free(span);

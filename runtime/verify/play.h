@@ -69,6 +69,7 @@ private:
   void readSources(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
   void writeTargets(const pb::Transfer &transfer, const std::vector<Operand> &operands, Flight &opened);
   void copyTags(const Operand &from, const Where &to, const Span &target);
+  void beginSums(const Operand &from, const Operand &to, const Instance &instance);
   void waitFlight(const pb::Flight &flight);
 
   // what all of them use

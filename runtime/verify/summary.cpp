@@ -57,7 +57,7 @@ private:
   /// What terms have gone on with and has not changed since: the sum, and where the operands lie.
   std::vector<std::pair<uint32_t, std::vector<std::pair<int, Span>>>> counted;
   std::set<std::tuple<int, int64_t, int64_t, Axes, uint32_t, int32_t>> needed;
-  std::vector<std::pair<std::string, Operand>> leftOver; ///< as Summary.leftOver
+  std::vector<std::pair<int, Operand>> leftOver; ///< as Summary.leftOver
   Summary summary;
 };
 
@@ -139,6 +139,8 @@ void Summarizer::compute(const Step &step) {
         add(step, "adds to {} but in the first micro-batch, and no bucket's gradient lies there", placeOf(operand));
       else
         write(operand, 1);
+      if (step.isGenerated && operand.access == Access::Write && info(operand).part == ValueInfo::None)
+        leftOver.emplace_back(step.instruction, operand);
     }
 }
 
@@ -241,7 +243,7 @@ void Summarizer::addTo(const Step &step, const Operand &operand) {
     add(step, "adds to {}, to which this subprogram has added before", placeOf(operand));
   for (const Operand &beside : step.operands)
     if (beside.access == Access::Write && info(operand).layering == ValueInfo::OfBucket)
-      leftOver.emplace_back(routine.name(step.instruction), beside);
+      leftOver.emplace_back(step.instruction, beside);
   summary.terms.push_back(operand);
 }
 

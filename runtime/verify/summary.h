@@ -51,7 +51,7 @@ struct Summary {
   std::vector<Give> gives;
   std::vector<Clobber> clobbers;
   std::vector<Square> squares;
-  std::vector<std::pair<std::string, Operand>> leftOver; ///< written beside a term, by whom, and read by nothing here
+  std::vector<std::pair<int, Operand>> leftOver; ///< written by an instruction for a reader, and read by nothing here
   std::vector<Touched> touched;      ///< by region
   std::vector<uint32_t> transfers;   ///< started, in order
   std::set<uint32_t> updatedBuckets; ///< whose stored values or state it writes

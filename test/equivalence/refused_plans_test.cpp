@@ -23,6 +23,7 @@ struct Original {
 };
 
 const Original pipeline = {"gpt2", {.name = "pipeline", .dp = 2, .pp = 2, .microBatches = 4}};
+const Original single = {"gpt2", {.name = "single", .microBatches = 2}};
 const Original tensors = {"gpt2", {.name = "tensors", .dp = 2, .tp = 2, .microBatches = 2, .zero = 1}};
 const Original chunks = {"gpt2",
                          {.name = "chunks",
@@ -41,6 +42,7 @@ const Original halfV = {"gpt2",
                          .stageLayers = {1, 1, 1, 0},
                          .schedule = planner::Schedule::VHalf}};
 const Original twoTables = {"two_tables", {.name = "two_tables", .pp = 2, .microBatches = 2}};
+const Original experts = {"mixtral", {.name = "experts", .microBatches = 2}};
 const Original device = {"gpt2", {.name = "device", .dp = 2, .microBatches = 2}, "cuda"};
 
 /// What an action starts or waits for.
@@ -186,6 +188,9 @@ const Refusal lists[] = {
     {"UpdateDropped", &pipeline, "not written once, and all of it",
      [](pb::Plan &p) { drop(p, 0, rt::findRun(p, 0, "update")); }},
     {"NormsOfChunksSwapped", &chunks, "behind a later call", [](pb::Plan &p) { swapRuns(p, 0, "norm", 0, 1); }},
+    // No sum of ranks stands between, and the host has filled all slots of the scalars.
+    {"ScalarsBeforeTheNorm", &single, "before all its terms are there",
+     [](pb::Plan &p) { rt::moveAction(p, 0, rt::findRun(p, 0, "scalars"), rt::findRun(p, 0, "norm")); }},
     // Both send to each other on both lines: without names of layers the one could be the other.
     {"StagesSwapped", &halfV, "stage 1: begins with layer 0, the stage before it with layer 2",
      [](pb::Plan &p) { p.mutable_stages()->SwapElements(0, 1); }},
@@ -353,6 +358,12 @@ const Refusal subprograms[] = {
        pb::Subprogram &norm = *rt::programOf(p, "block.norm");
        *norm.add_instructions() = pb::Instruction(norm.instructions(find(p, "block.norm", isSum).back()));
      }},
+    // The head adds to the loss, too.
+    {"BalanceDropped", &experts, "and nothing reads it",
+     [](pb::Plan &p) {
+       std::vector<int> sums = find(p, "block.none.forward", addsToStatistic);
+       rt::programOf(p, "block.none.forward")->mutable_instructions()->DeleteSubrange(sums.at(0), 1);
+     }},
     {"LossAddedTwice", &pipeline, "to which this subprogram has added before",
      [](pb::Plan &p) {
        for (pb::Subprogram &program : *p.mutable_subprograms()) {
@@ -371,7 +382,7 @@ const Refusal subprograms[] = {
        for (int i = backward.instructions_size() - 1; i > sum + 1; --i)
          backward.mutable_instructions()->SwapElements(i, i - 1);
      }},
-    {"SegmentsNotJoined", &device, "beside what it adds, and nothing reads it",
+    {"SegmentsNotJoined", &device, "and nothing reads it",
      [](pb::Plan &p) {
        int join = find(p, "embed.none.backward", isShape("join_segments")).at(0);
        rt::programOf(p, "embed.none.backward")->mutable_instructions()->DeleteSubrange(join, 1);
