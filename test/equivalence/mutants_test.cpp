@@ -108,7 +108,7 @@ struct Original {
 };
 
 /// Trains in a process of its own, which a device that is there cannot be handed to, and which may change the plan.
-Report tryPlan(Original &original, std::mt19937 *random = nullptr) {
+Report tryPlan(Original &original, const std::function<std::optional<Mutant>()> &change) {
   int ends[2];
   if (pipe(ends) != 0)
     return {};
@@ -116,7 +116,7 @@ Report tryPlan(Original &original, std::mt19937 *random = nullptr) {
   if (child == 0) {
     freopen("/dev/null", "w", stderr);
     alarm((original.plan.target() == "cuda" ? 600 : 60) * slowdown);
-    std::optional<Mutant> mutant = random ? original.mutations->apply(*random) : Mutant{"none", ""};
+    std::optional<Mutant> mutant = change();
     if (!mutant)
       _exit(0);
     tell(ends[1], mutant->kind.c_str(), mutant->kind.size() + 1);
@@ -171,7 +171,7 @@ Original &Originals::operator[](size_t index) {
     throw std::runtime_error(row.name + " does not compile");
   original.plan = std::move(compiled->plan);
   original.data = equivalenceData(run);
-  Verdict verdict = tryPlan(original).verdict;
+  Verdict verdict = tryPlan(original, [] { return Mutant{"none", ""}; }).verdict;
   if (verdict.outcome != Equal)
     throw std::runtime_error(row.name + " does not train: " + outcomeNames[verdict.outcome]);
   original.trained = verdict.trained;
@@ -191,7 +191,7 @@ void tryMutants(Originals plans, uint64_t count) {
     std::mt19937 random(static_cast<uint32_t>(seed * 1000003 + i));
     size_t index = random() % plans.size();
     Original &original = plans[index];
-    auto [mutant, verdict] = tryPlan(original, &random);
+    auto [mutant, verdict] = tryPlan(original, [&] { return original.mutations->apply(random); });
     if (mutant.kind.empty()) {
       --i, ++seed;
       continue;
@@ -225,6 +225,30 @@ struct Extent {
 TEST(Mutants, AreRefusedOrTrainTheSame) {
   Extent extent;
   tryMutants(Originals(allRows(), extent.stride(16), "cpu"), extent.count);
+}
+
+/// One rank, whose lists have the fewest transfers to hold them together, with sums to which several calls add; and stages
+/// with two chunks each.
+TEST(Mutants, OfEachActionAndInstructionAreRefusedOrTrainTheSame) {
+  std::vector<EmulatedRow> rows = allRows();
+  std::erase_if(rows, [](const EmulatedRow &row) {
+    return row.name != "mixtral_accumulate2" && row.name != "gpt2_deep_pp2_zero_bubble_v";
+  });
+  Originals plans(rows, /*stride=*/1, "cpu");
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Original &original = plans[i];
+    int tried = 0;
+    original.mutations->forEachEntry({"Block.actions", "Subprogram.instructions"}, [&](const Mutant &mutant) {
+      ++tried;
+      Verdict verdict = tryPlan(original, [&] { return mutant; }).verdict;
+      bool isSame = verdict.outcome == Equal && verdict.trained == original.trained;
+      EXPECT_TRUE(verdict.outcome == Refused || isSame)
+          << mutant.kind << " of " << plans.nameOf(i) << ": "
+          << outcomeNames[verdict.outcome == Equal ? Different : verdict.outcome] << "\n"
+          << mutant.change;
+    });
+    EXPECT_GT(tried, 300);
+  }
 }
 
 TEST(Mutants, AreRefusedOrTrainTheSameOnTheEmulatedDevice) {

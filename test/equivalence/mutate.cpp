@@ -1,6 +1,8 @@
 #include "test/equivalence/mutate.h"
 
+#include <fmt/format.h>
 #include <google/protobuf/reflection.h>
+#include <memory>
 #include <set>
 #include <stdexcept>
 
@@ -32,52 +34,12 @@ std::string textOf(const Message &message) {
   return "  " + (isLong ? message.GetDescriptor()->name() + " of many fields" : message.ShortDebugString()) + "\n";
 }
 
-/// A change of one field.
-struct Change {
-  std::mt19937 &random;
-  const std::vector<Site> &all; ///< those of its kind
-  const Site &site;
-
-  std::string apply();
-
-private:
-  size_t below(size_t bound) { return bound ? random() % bound : 0; }
-  std::string shuffle();
-  std::string setName(int index);
-  std::string setNumber(int index);
-  template <typename Number> Number otherNumber(Number number, std::string &how);
-};
-
-std::string Change::apply() {
-  const FieldDescriptor *field = site.field;
-  if (field->is_repeated() && (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE || below(2)))
-    return shuffle();
-  int index = field->is_repeated()
-                  ? static_cast<int>(below(site.message->GetReflection()->FieldSize(*site.message, field)))
-                  : -1;
-  return field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ? setName(index) : setNumber(index);
-}
-
-/// The name of another one.
-std::string Change::setName(int index) {
-  const Site &other = all[below(all.size())];
+/// Drops (0), swaps with its neighbour (1) or doubles (2) entry i; says how.
+std::string shuffle(const Site &site, int i, size_t how) {
   const Reflection &reflection = *site.message->GetReflection();
-  if (index < 0)
-    reflection.SetString(site.message, site.field, reflection.GetString(*other.message, site.field));
-  else
-    reflection.SetRepeatedString(site.message, site.field, index,
-                                 reflection.GetRepeatedString(*other.message, site.field, static_cast<int>(below(
-                                     reflection.FieldSize(*other.message, site.field)))));
-  return "of another";
-}
-
-/// Drops, doubles or swaps an entry with its neighbour.
-std::string Change::shuffle() {
-  const Reflection &reflection = *site.message->GetReflection();
-  int size = reflection.FieldSize(*site.message, site.field), i = static_cast<int>(below(size));
+  int size = reflection.FieldSize(*site.message, site.field);
   auto swap = [&](int a, int b) { reflection.SwapElements(site.message, site.field, a, b); };
-  bool isMessage = site.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-  switch (below(isMessage ? 3 : 2)) {
+  switch (how) {
   case 0:
     for (int k = i; k + 1 < size; ++k)
       swap(k, k + 1);
@@ -95,6 +57,46 @@ std::string Change::shuffle() {
       swap(k, k - 1);
     return "doubled";
   }
+}
+
+/// A change of one field.
+struct Change {
+  std::mt19937 &random;
+  const std::vector<Site> &all; ///< those of its kind
+  const Site &site;
+
+  std::string apply();
+
+private:
+  size_t below(size_t bound) { return bound ? random() % bound : 0; }
+  std::string setName(int index);
+  std::string setNumber(int index);
+  template <typename Number> Number otherNumber(Number number, std::string &how);
+};
+
+std::string Change::apply() {
+  const FieldDescriptor *field = site.field;
+  int size = field->is_repeated() ? site.message->GetReflection()->FieldSize(*site.message, field) : 0;
+  bool isMessage = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+  if (field->is_repeated() && (isMessage || below(2))) {
+    int entry = static_cast<int>(below(size));
+    return shuffle(site, entry, below(isMessage ? 3 : 2));
+  }
+  int index = field->is_repeated() ? static_cast<int>(below(size)) : -1;
+  return field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ? setName(index) : setNumber(index);
+}
+
+/// The name of another one.
+std::string Change::setName(int index) {
+  const Site &other = all[below(all.size())];
+  const Reflection &reflection = *site.message->GetReflection();
+  if (index < 0)
+    reflection.SetString(site.message, site.field, reflection.GetString(*other.message, site.field));
+  else
+    reflection.SetRepeatedString(site.message, site.field, index,
+                                 reflection.GetRepeatedString(*other.message, site.field, static_cast<int>(below(
+                                     reflection.FieldSize(*other.message, site.field)))));
+  return "of another";
 }
 
 template <typename Number> Number Change::otherNumber(Number number, std::string &how) {
@@ -201,6 +203,22 @@ std::optional<Mutant> Mutations::apply(std::mt19937 &random) const {
   if (site.message->SerializeAsString() == bytes)
     return std::nullopt;
   return Mutant{kind->first + " " + how, before + textOf(*site.message)};
+}
+
+void Mutations::forEachEntry(const std::vector<std::string> &fields,
+                             const std::function<void(const Mutant &)> &visit) const {
+  for (const std::string &field : fields)
+    for (const Site &site : sites.at(field)) {
+      std::unique_ptr<Message> kept(site.message->New());
+      kept->CopyFrom(*site.message);
+      for (int i = 0; i < kept->GetReflection()->FieldSize(*kept, site.field); ++i)
+        for (size_t how = 0; how < 3; ++how) {
+          std::string done = shuffle(site, i, how);
+          if (!done.empty())
+            visit({field + " " + done, fmt::format("  entry {} of\n{}", i, textOf(*kept))});
+          site.message->CopyFrom(*kept);
+        }
+    }
 }
 
 } // namespace espalier

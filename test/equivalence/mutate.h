@@ -4,6 +4,7 @@
 
 #include "runtime/plan.pb.h"
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -26,6 +27,10 @@ public:
   /// Changes one field of the plan; every field of the schema is as likely as any other, however often it occurs. None
   /// where the change that was drawn changes nothing.
   std::optional<Mutant> apply(std::mt19937 &random) const;
+
+  /// Drops, doubles and swaps with the next each entry of the fields, "Block.actions" for example, which may not lie inside
+  /// each other, one at a time.
+  void forEachEntry(const std::vector<std::string> &fields, const std::function<void(const Mutant &)> &visit) const;
 
   struct Site {
     google::protobuf::Message *message;
