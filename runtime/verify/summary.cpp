@@ -230,8 +230,8 @@ bool Summarizer::checkFree(const Step &step, const Operand &operand, uint32_t qu
   return false;
 }
 
-/// What is added to is looked at by the play, which counts runs: within one nothing but squares is added to a sum of the
-/// stage a second time, whose order nothing would say. An update of a sum goes on with the term that was begun.
+/// What is added to is looked at by the play, which counts runs: within one nothing but squares is added to a sum of
+/// the stage a second time, whose order nothing would say. An update of a sum goes on with the term that was begun.
 void Summarizer::addTo(const Step &step, const Operand &operand) {
   auto isUntouched = [](const Content &content) { return content.kind == Content::Found; };
   if (stateOf(operand).check(operand.span, isUntouched))

@@ -227,8 +227,8 @@ TEST(Mutants, AreRefusedOrTrainTheSame) {
   tryMutants(Originals(allRows(), extent.stride(16), "cpu"), extent.count);
 }
 
-/// One rank, whose lists have the fewest transfers to hold them together, with sums to which several calls add; and stages
-/// with two chunks each.
+/// One rank, whose lists have the fewest transfers to hold them together, with sums to which several calls add; and
+/// stages with two chunks each.
 TEST(Mutants, OfEachActionAndInstructionAreRefusedOrTrainTheSame) {
   std::vector<EmulatedRow> rows = allRows();
   std::erase_if(rows, [](const EmulatedRow &row) {
