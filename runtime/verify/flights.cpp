@@ -97,8 +97,8 @@ void Play::copyTags(const Operand &from, const Where &to, const Span &target) {
     bytesOf(to).change(span, [&, is = tag](int64_t, Content &content) { content.tag = is; });
 }
 
-/// What the host has filled is, of sums that this entry counts, a sum without terms: whoever reads it before all of them
-/// are there is too early.
+/// What the host has filled is, of sums that this entry counts, a sum without terms: whoever reads it before all of
+/// them are there is too early.
 void Play::beginSums(const Operand &from, const Operand &to, const Instance &instance) {
   Span source = spanOf(from, where(from.region));
   auto isFilled = [&](const Span &given) { return given.overlaps(source); };

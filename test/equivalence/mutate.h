@@ -28,8 +28,8 @@ public:
   /// where the change that was drawn changes nothing.
   std::optional<Mutant> apply(std::mt19937 &random) const;
 
-  /// Drops, doubles and swaps with the next each entry of the fields, "Block.actions" for example, one at a time. They may
-  /// not lie inside each other.
+  /// Drops, doubles and swaps with the next each entry of the fields, "Block.actions" for example, one at a time. They
+  /// may not lie inside each other.
   void forEachEntry(const std::vector<std::string> &fields, const std::function<void(const Mutant &)> &visit) const;
 
   struct Site {

@@ -1,5 +1,5 @@
-// Plans of the suite, compiled for the CPU and for GPUs, are proved; none is run. ESPALIER_PROVED_ALL: all rows and not a
-// choice.
+// Plans of the suite, compiled for the CPU and for GPUs, are proved; none is run. ESPALIER_PROVED_ALL: all rows and
+// not a choice.
 #include "runtime/verify_plan.h"
 
 #include "test/equivalence/emulated_rows.h"
