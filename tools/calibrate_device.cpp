@@ -88,7 +88,8 @@ Products productsOf(std::span<const rt::pb::Plan> plans) {
                           .a = typeOf(0), .b = typeOf(1), .c = typeOf(2)};
         shape.transposeA = call.transpose_a();
         shape.transposeB = call.transpose_b();
-        shape.epilogue = static_cast<Epilogue>(call.epilogue());
+        shape.epilogue = call.epilogue();
+        shape.keepsOperand = call.epilogue() != LibraryCall::BIAS_GELU || call.buffers_size() > 4;
         products.emplace(productName(plan, call), shape);
       }
   return products;

@@ -32,7 +32,8 @@ bool isSumOfArguments(Value value) {
 /// Whether a value goes into results alone, by way of sums of arguments.
 bool isOnlyAdded(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
-    return isa<exec::YieldOp>(user) || (isSum(user) && isSumOfArguments(user->getResult(0)) && isOnlyAdded(user->getResult(0)));
+    return isa<exec::YieldOp>(user) ||
+           (isSum(user) && isSumOfArguments(user->getResult(0)) && isOnlyAdded(user->getResult(0)));
   });
 }
 

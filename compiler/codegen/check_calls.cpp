@@ -1,5 +1,5 @@
-// A kernel's parameters say of which calls it is a part: such a call is made with small sizes, and lowered as calls of a
-// program are. Where its launches are of kernels of the module, these are run.
+// A kernel's parameters say of which calls it is a part: such a call is made with small sizes, and lowered as calls of
+// a program are. Where its launches are of kernels of the module, these are run.
 #include "compiler/codegen/check_calls.h"
 
 #include "compiler/codegen/checked_bytes.h"
@@ -121,7 +121,8 @@ private:
     made.call.floats = {config.scale, config.rate};
     if (config.isCausal)
       made.call.flags.set("causal", builder.getUnitAttr());
-    addScalars(made, {/*stream=*/1287, /*sample=*/3, /*head=*/1, /*sequence=*/keys, config.isPart ? keys - queries : 0});
+    addScalars(made,
+               {/*stream=*/1287, /*sample=*/3, /*head=*/1, /*sequence=*/keys, config.isPart ? keys - queries : 0});
     int64_t heads = batch * queries * kvHeads * group;
     add(made, config.element, heads * dim);
     for (int i = 0; i < 2; ++i)
@@ -202,7 +203,8 @@ private:
     std::vector<double> ids(static_cast<size_t>(places)), slots(ids);
     std::map<std::pair<int64_t, int64_t>, int64_t> taken;
     for (int64_t i = 0; i < places; ++i) {
-      int64_t choice = i / (batch * tokens), sample = i / tokens % batch, expert = (i % tokens * 5 / 4 + choice) % experts;
+      int64_t choice = i / (batch * tokens), sample = i / tokens % batch;
+      int64_t expert = (i % tokens * 5 / 4 + choice) % experts;
       int64_t slot = taken[{sample, expert}]++;
       ids[static_cast<size_t>(i)] = static_cast<double>(expert);
       slots[static_cast<size_t>(i)] = static_cast<double>(slot < capacity ? slot : -1);
@@ -363,8 +365,8 @@ private:
     auto newBuffer = [&](Type type) {
       CheckedBytes bytes(cast<RankedTensorType>(type));
       auto name = StringAttr::get(module.getContext(), "scratch" + Twine(scratch.size()));
-      auto buffer = exec::BufferAttr::get(module.getContext(), "virtual", 0, static_cast<int64_t>(bytes.span().size()), 0,
-                                          {}, name, bytes.type(), 0, 0, 0);
+      auto buffer = exec::BufferAttr::get(module.getContext(), "virtual", 0, static_cast<int64_t>(bytes.span().size()),
+                                          0, {}, name, bytes.type(), 0, 0, 0);
       scratch.emplace_back(buffer, std::move(bytes));
       return buffer;
     };

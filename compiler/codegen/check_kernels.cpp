@@ -126,7 +126,9 @@ public:
       bool isRow = static_cast<int64_t>(index) < shape.split,
            isLast = static_cast<int64_t>(index) + 1 == whole.getRank();
       sizes.push_back(!isRow && keepsColumns ? size
-                                             : std::min(size, isRow ? mostRows : isLast ? mostColumns : mostOuterColumns));
+                                             : std::min(size, isRow    ? mostRows
+                                                              : isLast ? mostColumns
+                                                                       : mostOuterColumns));
     }
     build(kernel);
     FailureOr<KernelShape> analyzed = analyzeKernel(function.getBody().front(), kernel.getShape(), kernel.getSplit());

@@ -326,8 +326,8 @@ void Emitter::addMatmulAlgorithms() {
     }
 }
 
-/// The values that its launches hand over, which are numbered once all programs are there. A kernel that no lowering made
-/// names none.
+/// The values that its launches hand over, which are numbered once all programs are there. A kernel that no lowering
+/// made names none.
 void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
   auto uses = kernel->getAttrOfType<ArrayAttr>(codegen::usesName);
   for (Attribute use : uses ? uses.getValue() : ArrayRef<Attribute>()) {

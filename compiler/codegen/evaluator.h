@@ -76,8 +76,8 @@ private:
   Cursor cursor;
 };
 
-/// What one pass over the columns of a row does: the reductions whose operands exist in it, full outputs, and those that
-/// are sums over the rows.
+/// What one pass over the columns of a row does: the reductions whose operands exist in it, full outputs, and those
+/// that are sums over the rows.
 struct PassWork {
   llvm::SmallVector<mlir::Operation *> reductions;
   llvm::SmallVector<unsigned> outputs, sums;

@@ -94,10 +94,10 @@ private:
       replace("bias", {other}, {add, op});
   }
 
-  /// Gelu's operand is kept for its derivative, and may be read before gelu.
+  /// Where gelu's operand is kept for its derivative it may be read before gelu.
   void foldGelu(Value bias, model::AddOp add, Operation *gelu) {
     gelu->moveAfter(add);
-    replace("bias_gelu", {bias}, {gelu, add, op}, add);
+    replace("bias_gelu", {bias}, {gelu, add, op}, add->hasOneUse() ? nullptr : add);
   }
 
   /// Of the gradient of weights x' dy the sum of dy over the rows, where no kernel makes or reads dy: that would have

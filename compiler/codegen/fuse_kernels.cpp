@@ -1,6 +1,6 @@
 // Grows groups of ops that become one kernel each. Row groups first, along producer and consumer; then sums over rows
-// become column groups that compute their operands again where that reads little, or join a row group. Numbers and small
-// operands are cloned into every group that uses them, so that they never force a kernel of their own.
+// become column groups that compute their operands again where that reads little, or join a row group. Numbers and
+// small operands are cloned into every group that uses them, so that they never force a kernel of their own.
 #include "compiler/codegen/kernel_nodes.h"
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/passes.h"

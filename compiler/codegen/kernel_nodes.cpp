@@ -1,5 +1,6 @@
 // Which ops become one kernel: row groups as FusionGraph has grown them, and sums over rows with clones of what they
-// read. A sum that reads what a row group or another sum reads or makes joins it, where they do not wait for each other.
+// read. A sum that reads what a row group or another sum reads or makes joins it, where they do not wait for each
+// other.
 #include "compiler/codegen/kernel_nodes.h"
 
 #include "compiler/codegen/kernel_shape.h"
@@ -192,8 +193,8 @@ private:
     return true;
   }
 
-  /// Of the large tensors that a sum over rows reads, those that the other kernel does not have at hand; nothing where it
-  /// has none of them.
+  /// Of the large tensors that a sum over rows reads, those that the other kernel does not have at hand; nothing where
+  /// it has none of them.
   static std::optional<int64_t> countMore(const KernelNode &other, const KernelNode &sum) {
     int64_t size = elements(sum.outputs.front().getDefiningOp()->getOperand(0));
     llvm::SmallDenseSet<Value> made, known, wanted;

@@ -48,10 +48,12 @@ LogicalResult placeValues(KernelShape &shape) {
       bool isColumn = reducesLeading(&op);
       int64_t kept = tensorOf(op.getResult(0)).getRank();
       // A sum over rows is known only once all blocks of rows are.
-      bool isReadHere =
-          isColumn && llvm::any_of(op.getUsers(), [](Operation *user) { return !user->hasTrait<OpTrait::IsTerminator>(); });
+      bool isReadHere = isColumn && llvm::any_of(op.getUsers(), [](Operation *user) {
+                          return !user->hasTrait<OpTrait::IsTerminator>();
+                        });
       if (isReadHere || iterationSpace(&op) != withElement(shape.space, iterationSpace(&op).getElementType()) ||
-          kept != (isColumn ? shape.space.getRank() - shape.split : shape.split) || (isColumn && shape.kind != "column"))
+          kept != (isColumn ? shape.space.getRank() - shape.split : shape.split) ||
+          (isColumn && shape.kind != "column"))
         return failure();
       level = isColumn ? Level::Full : Level::Row;
       pass += isColumn ? 0 : 1;

@@ -145,8 +145,8 @@ LogicalResult ProgramBuilder::lowerContract(Operation *op) {
   return success();
 }
 
-/// What the library does beside the product. It overwrites sums: gradients, which nothing in the program reads, take them
-/// at its end.
+/// What the library does beside the product. It overwrites sums: gradients, which nothing in the program reads, take
+/// them at its end.
 void ProgramBuilder::lowerEpilogue(exec::ProductOp op, Call &call) {
   call.flags.set("epilogue", op.getEpilogueAttr());
   for (Value other : op.getOthers())

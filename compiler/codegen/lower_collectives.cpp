@@ -131,9 +131,10 @@ LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
     return failure();
   Cut cut = cutOf(gather.getType(), gather.getX().getType(), gather.getDim());
   exec::BufferAttr result = place(gather.getResult());
-  exec::BufferAttr gathered = cut.outer == 1 ? result
-                                             : newParts(gather.getType(), cast<RankedTensorType>(gather.getX().getType()),
-                                                        cut.parts, shapes.of(gather.getResult()));
+  exec::BufferAttr gathered = cut.outer == 1
+                                  ? result
+                                  : newParts(gather.getType(), cast<RankedTensorType>(gather.getX().getType()),
+                                             cut.parts, shapes.of(gather.getResult()));
   Type element = elementOf(gather.getX());
   start("all_gather", "sum", gather.getAxes(), element, place(gather.getX()), gathered,
         cast<RankedTensorType>(gather.getType()).getNumElements());
@@ -154,8 +155,8 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
   exec::BufferAttr whole = place(scatter.getX());
   exec::BufferAttr packed =
       cut.outer == 1 ? whole
-                     : newParts(scatter.getX().getType(), cast<RankedTensorType>(scatter.getResult().getType()), cut.parts,
-                                shapes.of(scatter.getX()));
+                     : newParts(scatter.getX().getType(), cast<RankedTensorType>(scatter.getResult().getType()),
+                                cut.parts, shapes.of(scatter.getX()));
   Type element = elementOf(scatter.getX());
   if (cut.outer > 1)
     rearrange(whole, packed, element, {cut.outer, cut.parts, cut.bytes});

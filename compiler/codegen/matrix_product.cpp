@@ -38,7 +38,8 @@ bool MatrixProduct::orient() {
 std::optional<MatrixProduct> collapse(Operation *op) {
   Type result = op->getResult(0).getType();
   auto has = [](Value value, StringAttr name) { return dimIndex(value.getType(), name) >= 0; };
-  for (auto [a, b] : {std::pair(op->getOperand(0), op->getOperand(1)), std::pair(op->getOperand(1), op->getOperand(0))}) {
+  for (auto [a, b] :
+       {std::pair(op->getOperand(0), op->getOperand(1)), std::pair(op->getOperand(1), op->getOperand(0))}) {
     MatrixProduct product{a, b, {}, {}, {}, {}};
     product.batch = namesWhere(result, [&](StringAttr name) { return has(a, name) && has(b, name); });
     product.m = namesWhere(result, [&](StringAttr name) { return has(a, name) && !has(b, name); });

@@ -449,8 +449,9 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
   if (isCuda)
     policy = cuda::choosePolicy(shape, inputs, outputs);
   llvm::append_range(all, outputs);
+  auto outputCount = static_cast<int64_t>(outputs.size());
   emit(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr),
-       {all, static_cast<int64_t>(outputs.size()), {shape.scalars.begin(), shape.scalars.end()}, extent, grain, inPlace});
+       {all, outputCount, {shape.scalars.begin(), shape.scalars.end()}, extent, grain, inPlace});
   sumParts(op, sums, outputs, extent, shape.columns);
   return success();
 }

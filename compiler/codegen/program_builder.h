@@ -101,7 +101,8 @@ private:
                                             mlir::Location loc);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerFused(exec::FusedOp op);
-  /// Adds `parts` (as many as `sizes` says) to a result: by a call of its own, or on GPUs by one of `calls` that is alike.
+  /// Adds `parts` (as many as `sizes` says) to a result: by a call of its own, or on GPUs by one of `calls` that is
+  /// alike.
   void addSum(std::vector<Call> &calls, exec::BufferAttr parts, mlir::Value result, llvm::ArrayRef<int64_t> sizes);
   void sumParts(exec::FusedOp op, llvm::ArrayRef<unsigned> sums, llvm::ArrayRef<exec::BufferAttr> outputs,
                 int64_t blocks, int64_t columns);

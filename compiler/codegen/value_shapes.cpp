@@ -73,8 +73,8 @@ static int64_t wholeSize(ModuleOp module, StringAttr name) {
   return whole;
 }
 
-/// As the plan places dimensions of that name, if this is a part of one. What is in more parts than that is a slice over
-/// tp: of sequence parallelism, or of inputs that are kept.
+/// As the plan places dimensions of that name, if this is a part of one. What is in more parts than that is a slice
+/// over tp: of sequence parallelism, or of inputs that are kept.
 int64_t ValueShapes::splitByPlan(StringAttr name, int64_t size) const {
   auto module = function->getParentOfType<ModuleOp>();
   auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");

@@ -384,6 +384,8 @@ std::string productName(const rt::pb::Plan &plan, const rt::pb::LibraryCall &cal
   int64_t m = call.sizes(0), n = call.sizes(1), k = call.sizes(2), batch = call.sizes(3);
   const rt::pb::Value &result = plan.values(static_cast<int>(call.buffers(2).value()));
   std::string epilogue = call.epilogue() == rt::pb::LibraryCall::NONE ? "" : ", " + epilogueName(call.epilogue());
+  if (call.epilogue() == rt::pb::LibraryCall::BIAS_GELU && call.buffers_size() == 4)
+    epilogue += " without its operand";
   return fmt::format("{}{} by {} to {}{}", batch == 1 ? "" : fmt::format("{} x ", batch),
                      matrix(0, m, k, call.transpose_a()), matrix(1, k, n, call.transpose_b()),
                      rt::pb::DataType_Name(result.type()), epilogue);

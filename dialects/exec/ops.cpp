@@ -144,7 +144,7 @@ LogicalResult ProductOp::verify() {
   if (!known || *known == Epilogue::None) // product_c1
     return emitOpError("needs an epilogue of plan.proto, got ") << getEpilogue();
   size_t others = *known == Epilogue::BiasGradient ? 0 : *known == Epilogue::BiasAdd ? 2 : 1;
-  bool hasExtra = *known == Epilogue::BiasGelu || *known == Epilogue::BiasGradient;
+  bool hasExtra = *known == Epilogue::BiasGradient || (*known == Epilogue::BiasGelu && getExtra());
   if (getOthers().size() != others || (getExtra() != nullptr) != hasExtra) // product_c2
     return emitOpError("needs ") << others + 2 << " operands and " << 1 + hasExtra << " results for " << getEpilogue();
   return success();
@@ -167,7 +167,8 @@ LogicalResult LaunchOp::verify() {
   return success();
 }
 
-/// The types of a function's buffers: f any float, s f32, i i32, b any. Rows that are moved may have weights: ?.
+/// The types of a function's buffers: f any float, s f32, i i32, b any; ? a float that may be missing: weights of rows
+/// that are moved, gelu's operand.
 static StringRef typesOf(Function function) {
   switch (function) {
   case Function::Matmul: // and those of the epilogue
@@ -205,8 +206,9 @@ static StringRef typesOf(Function function) {
 }
 
 static StringRef typesOf(Epilogue epilogue) {
-  bool hasTwo = epilogue == Epilogue::BiasGelu || epilogue == Epilogue::BiasAdd;
-  return epilogue == Epilogue::None ? "" : hasTwo ? "ff" : "f";
+  if (epilogue == Epilogue::None)
+    return "";
+  return epilogue == Epilogue::BiasGelu ? "f?" : epilogue == Epilogue::BiasAdd ? "ff" : "f";
 }
 
 static bool takes(char letter, Type type) {
@@ -225,8 +227,8 @@ LogicalResult CallOp::verify() {
   if (!epilogue || (*epilogue != Epilogue::None && *function != Function::Matmul)) // call_c4
     return emitOpError("needs an epilogue of plan.proto, which only a matmul has, got ") << *getEpilogue();
   std::string wanted = (typesOf(*function) + typesOf(*epilogue)).str();
-  if (size_t weights = wanted.find('?'); weights != std::string::npos)
-    wanted.replace(weights, 1, getTypes().size() == wanted.size() ? "f" : "");
+  if (size_t maybe = wanted.find('?'); maybe != std::string::npos)
+    wanted.replace(maybe, 1, getTypes().size() == wanted.size() ? "f" : "");
   if (getTypes().size() != wanted.size()) // call_c5
     return emitOpError("needs ") << wanted.size() << " buffers for " << getFunction() << ", got " << getTypes().size();
   for (auto [index, letter] : llvm::enumerate(wanted))

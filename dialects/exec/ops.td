@@ -30,7 +30,7 @@ def Exec_ProductOp : Exec_Op<"product", [Pure]> {
     The first result is op(a) op(b) under the epilogue, as `model.contract` has it; `others` and the second result are what
     Epilogue of plan.proto lists behind c. Made by `fold-epilogues`, gone after `lower-to-exec`.
     - (C1) epilogue is one of plan.proto in lower case, and not none.
-    - (C2) there are as many operands and results as it has.
+    - (C2) there are as many operands and results as it has; gelu's operand is a result where it is kept.
   }];
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, Variadic<AnyRankedTensor>:$others, StrAttr:$epilogue);
   let results = (outs AnyRankedTensor:$c, Optional<AnyRankedTensor>:$extra);

@@ -68,7 +68,7 @@ std::vector<OperandRule> matmul(const pb::LibraryCall &call, Sizes &size) {
     rules.push_back(reads(n));
   if (epilogue == Call::ADD || epilogue == Call::BIAS_ADD || epilogue == Call::GELU_GRADIENT)
     rules.push_back(reads(elements, Types::Float, epilogue == Call::ADD ? ofAddend : 0));
-  if (epilogue == Call::BIAS_GELU)
+  if (epilogue == Call::BIAS_GELU && call.buffers_size() > 4) // kept for its derivative
     rules.push_back(sums(elements));
   if (epilogue == Call::BIAS_GRADIENT) {
     rules.push_back(sums(n));

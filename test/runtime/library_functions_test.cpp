@@ -126,7 +126,7 @@ TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
   constexpr auto read = pb::Operand::READ, write = pb::Operand::WRITE;
   const std::vector<Epilogue> epilogues = {{Call::BIAS, false, {{4, read}}},
                                            {Call::GELU_GRADIENT, false, {{12, read}}},
-                                           {Call::BIAS_GELU, false, {{4, read}, {12, write}}},
+                                           {Call::BIAS_GELU, false, {{4, read}}},
                                            {Call::BIAS_GRADIENT, true, {{4, write}}},
                                            {Call::ADD, true, {{12, read}}},
                                            {Call::BIAS_ADD, false, {{4, read}, {12, read}}}};
@@ -141,6 +141,21 @@ TEST(LibraryFunctions, EpiloguesDeclareWhatTheyTakeAndMake) {
       EXPECT_EQ(rules[3 + i].elements, epilogue.behind[i].first);
       EXPECT_EQ(rules[3 + i].access, epilogue.behind[i].second);
     }
+  }
+}
+
+// Where no derivative follows nobody keeps what gelu is taken of.
+TEST(LibraryFunctions, GelusOperandIsMadeWhereItHasAPlace) {
+  Call call = callOf({Call::MATMUL, {3, 4, 5, 1}});
+  call.set_epilogue(Call::BIAS_GELU);
+  for (size_t buffers : {4, 5}) {
+    call.mutable_buffers()->Clear();
+    for (size_t i = 0; i < buffers; ++i)
+      call.add_buffers();
+    std::vector<OperandRule> rules = *operandsOf(call);
+    ASSERT_EQ(rules.size(), buffers);
+    EXPECT_EQ(rules.back().elements, buffers == 4 ? 4 : 12);
+    EXPECT_EQ(rules.back().access, buffers == 4 ? pb::Operand::READ : pb::Operand::WRITE);
   }
 }
 

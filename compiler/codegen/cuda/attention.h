@@ -65,8 +65,8 @@ public:
   /// Calls `issue(tile, buffer)` so that loads of tile + 1 go on while `use(tile, buffer)` runs, for tiles [0, count).
   void stream(Tiles &tiles, Expr count, const std::function<void(Expr, Expr)> &issue,
               const std::function<void(Expr, Expr)> &use);
-  /// Runs `body` where `isSeen` holds, which is the same for all rows that go together: what the causal mask hides from all
-  /// of them would add zeros.
+  /// Runs `body` where `isSeen` holds, which is the same for all rows that go together: what the causal mask hides from
+  /// all of them would add zeros.
   void whenSeen(Expr isSeen, const std::function<void()> &body);
   /// 1 where dropout keeps the probability of (query, key), both i32, of the block's sample and query head `head`.
   Expr isKept(Expr head, Expr query, Expr key);

@@ -1,8 +1,8 @@
 // The gradient of attention. Probabilities are computed again from lse; with p the probabilities, r the dropout factors
 // (0 or 1 / (1 - rate)) and delta = sum over head_dim of dout * out:
 //   dv = (p r)^T dout,  ds = p (r * dout v^T - delta),  dq = scale ds k,  dk = scale ds^T q.
-// Two kernels: dq by blocks of queries, which leaves delta; dk and dv by blocks of keys, which go through the queries of
-// their group in order. Nothing is added by two blocks, so the order of all sums is fixed.
+// Two kernels: dq by blocks of queries, which leaves delta; dk and dv by blocks of keys, which go through the queries
+// of their group in order. Nothing is added by two blocks, so the order of all sums is fixed.
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 

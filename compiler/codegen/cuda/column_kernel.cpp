@@ -1,6 +1,6 @@
 // Sums over the rows, the first of two phases: each block of rows gives one row of partial sums. Groups of threads take
-// the rows of a block in turns, each thread the same columns of all; how rows are cut depends on sizes alone. Beside the
-// sums a kernel may do what row kernels do, with rows that stay in registers.
+// the rows of a block in turns, each thread the same columns of all; how rows are cut depends on sizes alone. Beside
+// the sums a kernel may do what row kernels do, with rows that stay in registers.
 #include "compiler/codegen/cuda/shape_kernels.h"
 
 #include "dialects/model/dialect.h"
@@ -22,7 +22,8 @@ public:
   explicit ColumnKernel(const ShapeBuilder &builder)
       : shape(builder.shape), policy(builder.policy), function(builder.function), lanes(builder.lanes),
         evaluator(builder.evaluator), b(builder.function.b), groups(policy.threads / policy.rowThreads),
-        reductions(llvm::count_if(shape.body->without_terminator(), [](Operation &op) { return reducesTrailing(&op); })) {
+        reductions(
+            llvm::count_if(shape.body->without_terminator(), [](Operation &op) { return reducesTrailing(&op); })) {
     for (unsigned output = 0; output < shape.outputs.size(); ++output)
       if (shape.isSummed(output))
         sums.push_back(output);
@@ -232,7 +233,8 @@ void ColumnKernel::addGroups(ArrayRef<Value> running) {
     if (position > 0 || reductions > 0)
       function.barrier(); // what was there has been read
     for (int i = 0; i < policy.vectors; ++i)
-      lanes.store(running[position * policy.vectors + i], memory, b.create<arith::AddIOp>(groupBegin, place[i]), number);
+      lanes.store(running[position * policy.vectors + i], memory, b.create<arith::AddIOp>(groupBegin, place[i]),
+                  number);
     function.barrier();
     for (int piece = 0; piece < pieces; ++piece) {
       Value own = b.create<arith::AddIOp>(thread, function.integer(int64_t(piece) * policy.threads));

@@ -200,8 +200,8 @@ LogicalResult buildDispatch(KernelFunction &f, exec::KernelOp kernel) {
   return success();
 }
 
-/// Buffers: ids, slots, rows of experts, maybe weights, rows of tokens. Scalars as MoveScalar. Extent: rows of tokens, a
-/// warp each.
+/// Buffers: ids, slots, rows of experts, maybe weights, rows of tokens. Scalars as MoveScalar. Extent: rows of tokens,
+/// a warp each.
 LogicalResult buildCombine(KernelFunction &f, exec::KernelOp kernel) {
   Rows rows(f, kernel);
   Expr row = warpIteration(f), experts = rows.at(MoveExperts), capacity = rows.at(MoveCapacity);

@@ -113,7 +113,8 @@ private:
     bool ofKeys = pass == AttentionPass::KeyGradient;
     SpecialLaunch launch{.shape = shape,
                          .parameters = config().attributes(builder.getContext()),
-                         .geometry = geometry(tiles.threads(), tiles.rows, 0, cuda::attentionSharedBytes(pass, config())),
+                         .geometry =
+                             geometry(tiles.threads(), tiles.rows, 0, cuda::attentionSharedBytes(pass, config())),
                          .buffers = SmallVector<exec::BufferAttr>(buffers),
                          .outputs = outputs,
                          .extent = batch() * (ofKeys ? kvHeads() : heads()) *

@@ -23,8 +23,8 @@ constexpr int64_t heldElements = 32;
 constexpr int64_t loadsInFlight = 4, narrowLoadsInFlight = 8;
 /// Threads of a block of small rows, of a flat kernel, and where a row is walked over.
 constexpr int64_t blockThreads = 128, flatThreads = 256, longRowThreads = 512;
-/// Column kernels: threads of a block, of which groups take its rows in turns; rows of a block, and blocks in all. Where
-/// rows are reduced, a block has whole rows, and there are no others beside it.
+/// Column kernels: threads of a block, of which groups take its rows in turns; rows of a block, and blocks in all.
+/// Where rows are reduced, a block has whole rows, and there are no others beside it.
 constexpr int64_t columnThreads = 256, leastRows = 32, mostBlocks = 128;
 constexpr int64_t reducedRowThreads = 512, leastReducedRows = 8, mostReducedBlocks = 256;
 

@@ -15,14 +15,6 @@ namespace {
 /// No algorithm asks for more.
 constexpr uint64_t mostAlignment = 16;
 
-// One is read as the other by its number.
-static_assert(int(Epilogue::None) == pb::LibraryCall::NONE && int(Epilogue::Bias) == pb::LibraryCall::BIAS &&
-              int(Epilogue::GeluGradient) == pb::LibraryCall::GELU_GRADIENT &&
-              int(Epilogue::BiasGelu) == pb::LibraryCall::BIAS_GELU &&
-              int(Epilogue::BiasGradient) == pb::LibraryCall::BIAS_GRADIENT &&
-              int(Epilogue::Add) == pb::LibraryCall::ADD && int(Epilogue::BiasAdd) == pb::LibraryCall::BIAS_ADD &&
-              pb::LibraryCall::Epilogue_ARRAYSIZE == 7);
-
 using Types = std::span<const pb::DataType>;
 
 /// For each region the bits of all the addresses at which stages place it: an address is a multiple of the lowest bit.
@@ -53,7 +45,8 @@ uint32_t alignmentOf(const pb::Buffer &buffer, const RegionBits &regions) {
 
 MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBits &regions) {
   MatmulShape shape;
-  shape.epilogue = static_cast<Epilogue>(call.epilogue());
+  shape.epilogue = call.epilogue();
+  shape.keepsOperand = call.epilogue() != pb::LibraryCall::BIAS_GELU || call.buffers_size() > 4;
   int buffers = 3 + shape.hasRow() + (shape.hasGelu() || shape.adds() ? 1 : 0);
   CallReader reader(call, types, {.buffers = buffers, .sizes = 4});
   shape.m = reader.size(0);
@@ -68,8 +61,9 @@ MatmulShape readMatmul(const pb::LibraryCall &call, Types types, const RegionBit
   reader.holds(0, {shape.batch, shape.m, shape.k}, bytesOf(shape.a));
   reader.holds(1, {shape.batch, shape.k, shape.n}, bytesOf(shape.b));
   reader.holds(2, {shape.batch, shape.m, shape.n}, bytesOf(shape.c));
-  bool isEpilogue = shape.epilogue != Epilogue::None, isStored = call.store() == pb::OVERWRITE;
-  if (isEpilogue && (shape.k == 0 || shape.batch != 1 || !(isStored || shape.epilogue == Epilogue::BiasGradient)))
+  bool isEpilogue = shape.epilogue != pb::LibraryCall::NONE, isStored = call.store() == pb::OVERWRITE;
+  bool isBiasGradient = shape.epilogue == pb::LibraryCall::BIAS_GRADIENT;
+  if (isEpilogue && (shape.k == 0 || shape.batch != 1 || !(isStored || isBiasGradient)))
     reader.refuse("has an epilogue, which wants k above 0, one matrix and a result that is overwritten");
   for (int i = 3; i < buffers; ++i) {
     bool isRow = i == 3 && shape.hasRow();
@@ -176,7 +170,7 @@ LibraryCalls::LibraryCalls(const pb::Plan &plan, Matmuls &matmuls) {
       } catch (const std::invalid_argument &error) {
         throw PlanError(placed(error));
       } catch (const NoAlgorithm &error) {
-        if (error.epilogue == Epilogue::None)
+        if (error.epilogue == pb::LibraryCall::NONE)
           throw PlanError(placed(error));
         refusal = refusal.empty() ? placed(error) : refusal;
         unfused.insert(nameOf(error.epilogue));

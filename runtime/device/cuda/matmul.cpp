@@ -61,19 +61,18 @@ auto makeLayout(const CublasLt &cublas, Storage storage, int64_t rows, int64_t c
 /// default of BIAS_DATA_TYPE. The gradient of a bias beside a sum of those of weights in f32 is what Transformer Engine
 /// asks for with fuse_wgrad_accumulation (BGRADB, since its weights are the transpose of ours; beta 0 or 1), and OpenNN
 /// just so. BGRADA takes an A that is not transposed, DGELU a depth above 1 (nvmath-python's tests of both).
-cublasLtEpilogue_t epilogueOf(Epilogue epilogue) {
-  switch (epilogue) {
-  case Epilogue::Bias:
-  case Epilogue::BiasAdd:
+cublasLtEpilogue_t epilogueOf(const MatmulShape &shape) {
+  switch (shape.epilogue) {
+  case pb::LibraryCall::BIAS:
+  case pb::LibraryCall::BIAS_ADD:
     return CUBLASLT_EPILOGUE_BIAS;
-  case Epilogue::GeluGradient:
+  case pb::LibraryCall::GELU_GRADIENT:
     return CUBLASLT_EPILOGUE_DGELU;
-  case Epilogue::BiasGelu:
-    return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-  case Epilogue::BiasGradient:
+  case pb::LibraryCall::BIAS_GELU:
+    return shape.keepsOperand ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
+  case pb::LibraryCall::BIAS_GRADIENT:
     return CUBLASLT_EPILOGUE_BGRADA; // whose A is our b
-  case Epilogue::None:
-  case Epilogue::Add:
+  default: // ADD takes the addend for C
     break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
@@ -84,7 +83,8 @@ cublasLtEpilogue_t epilogueOf(Epilogue epilogue) {
 const char *nameOf(Epilogue epilogue) {
   static constexpr const char *names[] = {"none",          "bias", "gelu_gradient", "bias_gelu",
                                           "bias_gradient", "add",  "bias_add"};
-  return names[static_cast<int>(epilogue)];
+  static_assert(std::size(names) == pb::LibraryCall::Epilogue_ARRAYSIZE);
+  return names[epilogue];
 }
 
 std::string MatmulShape::describe() const {
@@ -92,10 +92,11 @@ std::string MatmulShape::describe() const {
     return batch == 1 ? fmt::format("{} [{}, {}]", nameOf(storage), rows, columns)
                       : fmt::format("{} [{}, {}, {}]", nameOf(storage), batch, rows, columns);
   };
-  return fmt::format("{}{} by {}{} to {}{}", transposeA ? matrix(a, k, m) : matrix(a, m, k),
+  return fmt::format("{}{} by {}{} to {}{}{}", transposeA ? matrix(a, k, m) : matrix(a, m, k),
                      transposeA ? " transposed" : "", transposeB ? matrix(b, n, k) : matrix(b, k, n),
                      transposeB ? " transposed" : "", nameOf(c),
-                     epilogue == Epilogue::None ? "" : fmt::format(", {}", nameOf(epilogue)));
+                     epilogue == pb::LibraryCall::NONE ? "" : fmt::format(", {}", nameOf(epilogue)),
+                     keepsOperand ? "" : " without its operand");
 }
 
 /// The operands as cuBLASLt sees them: its A is our b, its B our a, its C and D our c.
@@ -112,7 +113,7 @@ public:
     cublasOperation_t second = shape.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first));
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second));
-    cublasLtEpilogue_t epilogue = epilogueOf(shape.epilogue);
+    cublasLtEpilogue_t epilogue = epilogueOf(shape);
     cublas.cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
     // Addresses with the alignments for which an algorithm is chosen.
     setEpilogue(cublas, shape.alignments[3], shape.alignments[4]);

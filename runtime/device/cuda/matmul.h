@@ -5,6 +5,7 @@
 #include "runtime/device/cuda/context.h"
 #include "runtime/device/cuda/queue.h"
 #include "runtime/kernels/dtype.h"
+#include "runtime/plan.pb.h"
 #include "runtime/status.h"
 
 #include <array>
@@ -15,10 +16,11 @@
 
 namespace espalier::rt::cuda {
 
-/// What a product of one matrix does on the way: LibraryCall::Epilogue of plan.proto.
-enum class Epilogue : uint8_t { None, Bias, GeluGradient, BiasGelu, BiasGradient, Add, BiasAdd };
+/// What a product of one matrix does on the way.
+using Epilogue = pb::LibraryCall::Epilogue;
 
-/// As plan.proto and run files have it: "bias_gelu".
+/// As run files have it: "bias_gelu". Protobuf's name would take the library of plans, which no program for hardware
+/// alone carries.
 const char *nameOf(Epilogue epilogue);
 
 /// c = op(a) op(b) + beta c for `batch` matrices that follow each other, all row-major: op(a) [m, k], op(b) [k, n],
@@ -27,7 +29,8 @@ struct MatmulShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   Storage a = Storage::F32, b = Storage::F32, c = Storage::F32;
   bool transposeA = false, transposeB = false; ///< a is stored [k, m], b [n, k]
-  Epilogue epilogue = Epilogue::None;
+  Epilogue epilogue = pb::LibraryCall::NONE;
+  bool keepsOperand = true; ///< of BIAS_GELU: gelu's
   /// Bytes that the addresses of MatmulOperands are multiples of, whatever the call.
   std::array<uint32_t, 5> alignments = {16, 16, 16, 16, 16};
 
@@ -35,12 +38,16 @@ struct MatmulShape {
   int64_t bytesOfA() const { return batch * m * k * bytesOf(a); }
   int64_t bytesOfB() const { return batch * k * n * bytesOf(b); }
   int64_t bytesOfC() const { return batch * m * n * bytesOf(c); }
-  bool hasRow() const { return hasBias() || epilogue == Epilogue::BiasGradient; }
+  bool hasRow() const { return hasBias() || epilogue == pb::LibraryCall::BIAS_GRADIENT; }
   bool hasBias() const {
-    return epilogue == Epilogue::Bias || epilogue == Epilogue::BiasGelu || epilogue == Epilogue::BiasAdd;
+    return epilogue == pb::LibraryCall::BIAS || epilogue == pb::LibraryCall::BIAS_GELU ||
+           epilogue == pb::LibraryCall::BIAS_ADD;
   }
-  bool hasGelu() const { return epilogue == Epilogue::BiasGelu || epilogue == Epilogue::GeluGradient; }
-  bool adds() const { return epilogue == Epilogue::Add || epilogue == Epilogue::BiasAdd; }
+  /// A place of gelu's operand.
+  bool hasGelu() const {
+    return (epilogue == pb::LibraryCall::BIAS_GELU && keepsOperand) || epilogue == pb::LibraryCall::GELU_GRADIENT;
+  }
+  bool adds() const { return epilogue == pb::LibraryCall::ADD || epilogue == pb::LibraryCall::BIAS_ADD; }
   int64_t bytesOfRow() const { return hasRow() ? n * bytesOf(c) : 0; }
   int64_t bytesOfMatrix() const { return hasGelu() || adds() ? m * n * bytesOf(c) : 0; }
   double flops() const {

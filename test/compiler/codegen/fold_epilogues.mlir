@@ -22,6 +22,18 @@ func.func @bias_and_gelu(%x: !x, %w: !w, %b: !b) -> (!y, !y) {
   return %g, %s : !y, !y
 }
 
+// Where nobody else reads gelu's operand it is not kept.
+// CHECK-LABEL: func.func @gelu_without_derivative
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<{{.*}}, %[[W:[a-z0-9]+]]: tensor<{{.*}}, %[[B:[a-z0-9]+]]: tensor
+// CHECK-NEXT: %[[C:[^,]*]] = exec.product "bias_gelu" %[[X]], %[[W]], %[[B]] :
+// CHECK-NEXT: return %[[C]]
+func.func @gelu_without_derivative(%x: !x, %w: !w, %b: !b) -> !y {
+  %p = model.contract %x, %w : (!x, !w) -> !y
+  %s = model.add %p, %b : (!y, !b) -> !y
+  %g = model.gelu %s : (!y) -> !y
+  return %g : !y
+}
+
 // The bias and the stream that goes on.
 // CHECK-LABEL: func.func @bias_and_sum
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<{{.*}}, %[[Y:[a-z0-9]+]]: tensor<{{.*}}, %[[V:[a-z0-9]+]]: tensor<{{.*}}, %[[B:[a-z0-9]+]]: tensor

@@ -367,7 +367,7 @@ TEST(CudaBackend, EpiloguesThatAProductHasNotAreRefused) {
   EXPECT_EQ(withBias(20, [](pb::LibraryCall &) {}), begin + "buffer 3 has 20 bytes, needs 24");
   EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::ADD); }),
             begin + "buffer 3 has 24 bytes, needs 192");
-  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::BIAS_GELU); }),
+  EXPECT_EQ(withBias(24, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::BIAS_ADD); }),
             begin + "has 4 buffers, needs 5");
   // What the library has no algorithm for, a kernel does: rows of gelu's operand want to be multiples of 8 elements.
   EXPECT_THAT(withBias(192, [](pb::LibraryCall &call) { call.set_epilogue(pb::LibraryCall::GELU_GRADIENT); }),

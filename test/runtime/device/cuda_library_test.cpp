@@ -1,5 +1,6 @@
 // What is said where the driver, cuBLASLt or NCCL is missing, too old or not whole.
 #include "runtime/device/cuda/library.h"
+#include "runtime/device/cuda/matmul.h"
 #include "runtime/status.h"
 
 #include <gmock/gmock.h>
@@ -81,6 +82,14 @@ TEST(CudaLibrary, AMissingSymbolIsNamed) {
               AllOf(HasSubstr("cuda_empty_driver.so) lacks cuInit"), StartsWith("the NVIDIA driver")));
   EXPECT_THAT(opening<CublasLt>(doubleOf("cuda_empty_driver")), HasSubstr("lacks cublasLtCreate"));
   EXPECT_THAT(opening<Nccl>(doubleOf("cuda_new_nccl")), HasSubstr("lacks ncclGetUniqueId"));
+}
+
+// The words that its refusals tell a user to write.
+TEST(CudaLibrary, EpiloguesAreCalledAsInPlans) {
+  for (int number = 0; number < pb::LibraryCall::Epilogue_ARRAYSIZE; ++number) {
+    auto epilogue = static_cast<Epilogue>(number);
+    EXPECT_STRCASEEQ(nameOf(epilogue), pb::LibraryCall::Epilogue_Name(epilogue).c_str());
+  }
 }
 
 } // namespace

@@ -408,7 +408,7 @@ float gelu(float x) { return x / 2 * (1 + std::tanh(0.7978845608F * (x + 0.04471
 
 TEST_F(Product, SumsOnTheWay) {
   for (Storage storage : {Storage::F32, Storage::BF16})
-    for (Epilogue epilogue : {Epilogue::Bias, Epilogue::Add, Epilogue::BiasAdd}) {
+    for (Epilogue epilogue : {pb::LibraryCall::BIAS, pb::LibraryCall::ADD, pb::LibraryCall::BIAS_ADD}) {
       MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = storage, .b = storage, .c = storage, .epilogue = epilogue};
       std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2);
       std::vector<float> bias = values(shape.n, 4), addend = values(shape.m * shape.n, 5);
@@ -426,7 +426,7 @@ TEST_F(Product, SumsOnTheWay) {
 
 TEST_F(Product, GeluAndItsDerivativeOnTheWay) {
   MatmulShape shape = {.m = 48, .n = 24, .k = 8, .a = Storage::BF16, .b = Storage::BF16, .c = Storage::BF16,
-                       .epilogue = Epilogue::BiasGelu};
+                       .epilogue = pb::LibraryCall::BIAS_GELU};
   std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2), bias = values(shape.n, 4);
   write(placeA, stored(a, shape.a));
   write(placeB, stored(b, shape.b));
@@ -438,7 +438,10 @@ TEST_F(Product, GeluAndItsDerivativeOnTheWay) {
   EXPECT_EQ(read<uint8_t>(placeMatrix, 2 * x.size()), stored(x, shape.c));
   for (size_t i = 0; i < x.size(); ++i)
     EXPECT_NEAR(active[i], gelu(x[i]), 0.004 * std::abs(x[i]) + 1e-6) << x[i];
-  shape.epilogue = Epilogue::GeluGradient;
+  shape.keepsOperand = false;
+  EXPECT_EQ(shape.bytesOfMatrix(), 0);
+  EXPECT_EQ(floatsOf(run(shape, /*accumulates=*/false), shape.c), active);
+  shape.epilogue = pb::LibraryCall::GELU_GRADIENT;
   std::vector<float> gradient = floatsOf(run(shape, /*accumulates=*/false), shape.c);
   for (size_t i = 0; i < x.size(); ++i) {
     float slope = (gelu(x[i] + 0.01F) - gelu(x[i] - 0.01F)) / 0.02F;
@@ -451,7 +454,7 @@ TEST_F(Product, GradientsOfABiasBesideThoseOfWeights) {
     for (bool accumulates : {false, true}) {
       MatmulShape shape = {.m = 48, .n = 24, .k = 40, .a = storage, .b = storage, .c = Storage::F32};
       shape.transposeA = true;
-      shape.epilogue = Epilogue::BiasGradient;
+      shape.epilogue = pb::LibraryCall::BIAS_GRADIENT;
       std::vector<float> a = values(shape.m * shape.k, 1), b = values(shape.k * shape.n, 2), c = values(shape.m * shape.n, 3);
       write(placeA, stored(a, shape.a));
       write(placeB, stored(b, shape.b));
