@@ -11,8 +11,10 @@
 #include "tools/host_lines.h"
 #include "tools/mpirun.h"
 #include "tools/quote.h"
+#include "tools/resume_line.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,7 +53,7 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ran
       "mpirun", "-np", std::to_string(ranks), "--host", fmt::format("{}", fmt::join(places, ",")), "--bind-to", "none"};
   if (!words.ssh.empty())
     line.insert(line.end(), {"--mca", "plm_rsh_agent", words.ssh});
-  line.push_back(ownFile());
+  line.insert(line.end(), {"-x", launchedBy, ownFile()});
   line.insert(line.end(), words.run.begin(), words.run.end());
   return runMpirun(std::move(line));
 }
@@ -59,13 +61,13 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts, int ran
 /// What a host runs to run `command`. The token is the first line of its standard input; a second one, or the end, asks
 /// for the run's end, and a third one for its end at once.
 std::string lineOf(const std::vector<std::string> &command) {
-  std::vector<std::string> folder = {std::filesystem::current_path().string()};
+  std::vector<std::string> folder = {std::filesystem::current_path().string()}, resume = {std::getenv(launchedBy)};
   std::string script =
-      fmt::format("cd {} && IFS= read -r ESPALIER_TOKEN && export ESPALIER_TOKEN || exit 2; exec 3<&0; "
+      fmt::format("cd {} && IFS= read -r ESPALIER_TOKEN && export ESPALIER_TOKEN {}={} || exit 2; exec 3<&0; "
                   "{} </dev/null & run=$!; "
                   "(read -r word; kill $run; read -r word && kill $run) <&3 2>/dev/null & end=$!; " // it may have ended
                   "wait $run; status=$?; kill $end; exit $status",
-                  quote(folder), quote(command));
+                  quote(folder), launchedBy, quote(resume), quote(command));
   return quote(std::vector<std::string>{"sh", "-c", script});
 }
 
@@ -123,6 +125,7 @@ int launch(const LaunchWords &words) {
     throw rt::PlanError("launch starts runs: espalier launch --hosts FILE -- run X.plan ...");
   std::vector<Host> hosts = rt::launch::readHosts(words.hosts);
   rt::pb::Plan plan = rt::readPlan(words.run[1]);
+  setenv(launchedBy, ownLine().c_str(), /*overwrite=*/0); // or this is what `launch` started on the first host
   int ranks = rt::Mesh(plan.mesh()).ranks();
   checkSlots(words, hosts, ranks);
   if (plan.target() != "cpu")

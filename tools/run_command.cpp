@@ -9,12 +9,10 @@
 #include "runtime/train/summary.h"
 #include "tools/choose_comm.h"
 #include "tools/choose_device.h"
-#include "tools/quote.h"
+#include "tools/resume_line.h"
 
-#include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,17 +41,6 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
   rt::writeSafetensors(file, tensors, {});
 }
 
-/// The line that started this process, to be typed again with --resume.
-std::string resumeCommand() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');)
-    words.push_back(word);
-  if (std::ranges::find(words, "--resume") == words.end())
-    words.push_back("--resume");
-  return quote(words);
-}
-
 /// Before hours of training: whether what is written at their end has a place.
 void checkTrace(const std::filesystem::path &file) {
   std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
@@ -74,10 +61,10 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
 }
 
 int runPlanFile(RunWords &words) {
-  words.options.resumeCommand = resumeCommand();
   std::string topology;
   std::optional<rt::Program> prepared;
   chooseMeeting(words.comm, words.options);
+  words.options.resumeCommand = resumeLine(*words.options.topology);
   rt::orDecline(words.options, [&] {
     rt::pb::Plan plan = readTrainingPlan(words);
     topology = chooseComm(words.comm, plan, words.plan, words.options);

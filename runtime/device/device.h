@@ -112,6 +112,8 @@ public:
 struct DevicePlace {
   int ordinal = 0;
   bool isShared = false; ///< ranks may share one: where the host shows fewer, they begin again with the first
+  /// Counted by a launcher that may show each of its processes one device alone, as `srun --gpus-per-task 1` does.
+  bool isLauncherCount = false;
 };
 
 /// What a rank has on the host.

@@ -17,6 +17,7 @@ DevicePlace deviceOf(const RunOptions &options, int rank) {
   auto found = std::ranges::find(ranks, rank);
   if (size_t index = found - ranks.begin(); index < devices.size())
     place.ordinal = devices[index];
+  place.isLauncherCount = options.topology->isProcessPerRank();
   return place;
 }
 

@@ -21,6 +21,24 @@ uint64_t setting(const char *name, uint64_t otherwise) {
   return value && *value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
+/// Those of CUDA_VISIBLE_DEVICES, as "1,0", up to the first that there is not; all without it.
+std::vector<int> shownDevices() {
+  int count = static_cast<int>(setting("ESPALIER_EMULATOR_DEVICES", 1));
+  std::vector<int> devices;
+  const char *wanted = std::getenv("CUDA_VISIBLE_DEVICES");
+  for (int i = 0; !wanted && i < count; ++i)
+    devices.push_back(i);
+  while (wanted && *wanted) {
+    char *end = nullptr;
+    long number = std::strtol(wanted, &end, 10);
+    if (end == wanted || number < 0 || number >= count)
+      break;
+    devices.push_back(static_cast<int>(number));
+    wanted = *end == ',' ? end + 1 : "";
+  }
+  return devices;
+}
+
 CUresult statusOf(const std::exception &error) {
   const auto *fault = dynamic_cast<const Fault *>(&error);
   if (fault && fault->check == Fault::Check::bounds)
@@ -50,10 +68,10 @@ Device &Device::instance() {
 
 Device::Device()
     : queue(setting("ESPALIER_EMULATOR_SEED", 0)),
-      deviceCount(static_cast<int>(setting("ESPALIER_EMULATOR_DEVICES", 1))),
+      shown(shownDevices()),
       level(static_cast<int>(setting("ESPALIER_EMULATOR_CAPABILITY", 80))),
       memoryBytes(setting("ESPALIER_EMULATOR_MEMORY", uint64_t(2) << 30)) {
-  contexts.resize(deviceCount);
+  contexts.resize(shown.size());
   queue.onFault = [this](const std::exception &error) { report(statusOf(error), error.what()); };
   queue.onRace = [this](const Race &race) {
     auto did = [](const std::string &name, bool writes) { return name + (writes ? " writes" : " reads"); };

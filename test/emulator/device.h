@@ -41,7 +41,9 @@ public:
   Memory memory;
   Queue queue;
 
-  int count() const { return deviceCount; }
+  int count() const { return static_cast<int>(shown.size()); }
+  /// The machine's number of a device that this process counts as `number`.
+  int physical(int number) const { return shown.at(number); }
   int capability() const { return level; } // 80 or 90
   uint64_t totalBytes() const { return memoryBytes; }
   uint64_t usedBytes(int device) const;
@@ -86,7 +88,8 @@ private:
   std::map<CUdeviceptr, Allocation> allocations;
   std::map<int, uint64_t> reserved;             // of each device, by other libraries
   std::map<const std::byte *, uint64_t> pinned; // host memory of ours: address, bytes
-  int deviceCount, level, faults = 0;
+  std::vector<int> shown; // the machine's numbers of this process' devices
+  int level, faults = 0;
   uint64_t memoryBytes;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <map>
+#include <sys/stat.h>
 
 #include "test/emulator/device.h"
 #include "test/emulator/mutant.h"
@@ -34,6 +35,12 @@ const std::map<int, ErrorText> errorTexts = {
     {CUDA_ERROR_LAUNCH_FAILED, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
     {CUDA_ERROR_NOT_SUPPORTED, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
     {CUDA_ERROR_UNKNOWN, {"CUDA_ERROR_UNKNOWN", "unknown error"}}};
+
+/// Hosts that lie on one machine are network namespaces.
+uint64_t hostNumber() {
+  struct stat space = {};
+  return stat("/proc/self/ns/net", &space) == 0 ? space.st_ino : 0;
+}
 
 CUresult errorText(CUresult error, const char **text, const char *ErrorText::*member) {
   auto found = errorTexts.find(error);
@@ -131,10 +138,11 @@ EMULATOR_EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice number
   });
 }
 EMULATOR_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice number) {
-  return aboutDevice(number, [&](Device &) {
-    std::memcpy(uuid->bytes, "espalier emul", 13);
-    uuid->bytes[13] = uuid->bytes[14] = 0;
-    uuid->bytes[15] = static_cast<char>(number);
+  return aboutDevice(number, [&](Device &device) {
+    if (!uuid)
+      return CUDA_ERROR_INVALID_VALUE;
+    uint64_t words[] = {hostNumber(), static_cast<uint64_t>(device.physical(number))};
+    std::memcpy(uuid->bytes, words, sizeof words);
     return CUDA_SUCCESS;
   });
 }

@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -32,7 +31,7 @@ namespace {
 
 constexpr int questionsAtFirst = 2, questionsOfCalls = 2;
 constexpr int64_t communicatorBytes = 4 << 20;            // of the device
-constexpr int usualVersion = 22809, firstSharing = 23000; // that lets several ranks use one device
+constexpr int usualVersion = 22809, firstSharing = 23000; // that lets several ranks use one device, if told to
 
 /// ESPALIER_EMULATOR_NCCL_VERSION plays another one.
 int version() {
@@ -40,10 +39,10 @@ int version() {
   return wanted ? std::atoi(wanted) : usualVersion;
 }
 
-/// Hosts that lie on one machine are network namespaces.
-uint64_t hostNumber() {
-  struct stat space = {};
-  return stat("/proc/self/ns/net", &space) == 0 ? space.st_ino + 1 : 1;
+/// Whether several ranks may use one device.
+bool allowsSharing() {
+  const char *wanted = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return version() >= firstSharing && wanted && std::atoi(wanted) != 0;
 }
 
 std::mutex lock;
@@ -306,7 +305,8 @@ EMULATOR_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 EMULATOR_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *communicator, int ranks, ncclUniqueId id, int rank,
                                                     ncclConfig_t *config) {
   int device = -1;
-  if (cuCtxGetDevice(&device) != CUDA_SUCCESS)
+  CUuuid uuid;
+  if (cuCtxGetDevice(&device) != CUDA_SUCCESS || cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
     return ncclUnhandledCudaError;
   startCarrying();
   std::lock_guard held(lock);
@@ -319,7 +319,7 @@ EMULATOR_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *communicator, in
   id.internal[sizeof id.internal - 1] = '\0';
   try {
     auto world = std::make_shared<World>(id.internal, ranks, rank);
-    if (!world->claimDevice(rank, hostNumber(), device) && version() < firstSharing)
+    if (!world->claimDevice(rank, uuid) && !allowsSharing())
       return refuse(ncclInvalidUsage, "duplicate GPU detected: rank " + std::to_string(rank) + " is on device " +
                                           std::to_string(device) + " of this host, as another one is");
     *communicator = add(makeMember(world, 0, rank, ranks), device);

@@ -464,7 +464,7 @@ TEST_F(NcclPair, TwoRanksOnOneDeviceAreRefused) {
   expectEnds({process});
 }
 
-/// As with the real library from 2.30 on.
+/// As with the real library from 2.30 on, where it is told so.
 TEST_F(NcclPair, TwoProcessesShareADeviceOfANewerLibrary) {
   ncclUniqueId id = makeId();
   std::vector<pid_t> processes;
@@ -473,6 +473,7 @@ TEST_F(NcclPair, TwoProcessesShareADeviceOfANewerLibrary) {
     if (processes.back() == 0) {
       alarm(30 * slowdown);
       setenv("ESPALIER_EMULATOR_NCCL_VERSION", "23000", /*overwrite=*/1);
+      setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", /*overwrite=*/1);
       Rank self(rank, 2, id, /*device=*/0);
       self.put<float>(0, {1.5f + rank});
       self.issued(ncclAllReduce(self.place(0), self.place(256), 1, ncclFloat32, ncclSum, self.all, self.stream));

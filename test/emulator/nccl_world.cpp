@@ -24,10 +24,7 @@ constexpr uint64_t roomBytes = uint64_t(256) << 20;
 struct World::Header {
   std::atomic<uint32_t> joined, groupCount;
   std::atomic<uint32_t> lock; // of findGroup and claimDevice
-  struct Place {
-    uint64_t host;
-    int device;
-  } places[maxMembers];
+  CUuuid devices[maxMembers]; // of the ranks that have come
   Group groups[maxGroups];
 };
 
@@ -102,12 +99,12 @@ uint32_t World::findGroup(uint32_t parent, uint32_t split, int color, int size) 
   return count + 1;
 }
 
-bool World::claimDevice(int rank, uint64_t host, int device) {
+bool World::claimDevice(int rank, const CUuuid &device) {
   Held held(header().lock);
-  for (const Header::Place &place : header().places)
-    if (place.host == host && place.device == device)
+  for (const CUuuid &other : header().devices)
+    if (std::memcmp(&other, &device, sizeof device) == 0)
       return false;
-  header().places[rank] = {host, device};
+  header().devices[rank] = device;
   return true;
 }
 

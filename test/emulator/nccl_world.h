@@ -7,6 +7,8 @@
 #include <deque>
 #include <string>
 
+#include "test/emulator/cuda_types.h"
+
 namespace espalier::emulator {
 
 constexpr int maxMembers = 16;        // of a world
@@ -58,7 +60,7 @@ public:
   /// The communicator of a colour of a split: found by its first member, made by it.
   uint32_t findGroup(uint32_t parent, uint32_t split, int color, int size);
   /// Whether no other rank of this world has said the same.
-  bool claimDevice(int rank, uint64_t host, int device);
+  bool claimDevice(int rank, const CUuuid &device);
   bool isComplete() const;
 
   std::byte *at(uint64_t place) const { return base + place; }

@@ -2,10 +2,12 @@
 """One plan's speed as measured, beside what was expected. Usage: report_speed.py METRICS.jsonl TIMES.txt ROOFLINE.json PLAN.json
 
 Tokens/s and step time (median of the steps behind the third) against the planner's prediction and the roofline's
-estimate; then each kernel's time in a step against its least: kernels by their symbol, products together.
+estimate; then each kernel's time in a step against its least: kernels by their symbol, products together. Without
+TIMES the table is empty.
 """
 import collections
 import json
+import os
 import re
 import statistics
 import sys
@@ -33,8 +35,8 @@ def symbol(name):
     return "product" if word.startswith(("product", "matmul")) or re.match(r"\d+\s*x", name) else word
 
 
-spent, ideal, launches = collections.Counter(), collections.Counter(), collections.Counter()
-with open(times, encoding="utf-8") as lines:
+spent, ideal, work, launches = (collections.Counter() for _ in range(4))
+with open(times if os.path.exists(times) else os.devnull, encoding="utf-8") as lines:
     for line in list(lines)[2:]:
         row = re.match(r"\s*(\d+)\s+([\d.]+)%\s+([\d.]+)\s+([\d.]+)\s+(?:([\d.]+)\s\s)?\s*(.*)", line)
         if row:
@@ -42,10 +44,11 @@ with open(times, encoding="utf-8") as lines:
             launches[symbol(row[6])] += int(row[1])
 for row in least["rows"]:
     ideal[symbol(row["name"])] += 1e6 * row["seconds"] * row["launches"]
+    work[symbol(row["name"])] += row["flops"] * row["launches"]
 whole = sum(spent.values())
 ratio = launches and whole / (1e6 * measured)
-print(f"{'kernel':24} {'share':>6} {'launches':>9} {'us a step':>10} {'least us':>10} {'reached':>8}")
+print(f"{'kernel':24} {'share':>6} {'launches':>9} {'us a step':>10} {'least us':>10} {'reached':>8} {'TF/s':>7}")
 runs = max(1, round(ratio)) if ratio else 1
 for name, micro in spent.most_common():
     reached = f"{100 * ideal[name] / (micro / runs):7.1f}%" if ideal[name] else "       -"
-    print(f"{name:24} {100 * micro / whole:5.1f}% {launches[name] // runs:9} {micro / runs:10.1f} {ideal[name]:10.1f} {reached}")
+    print(f"{name:24} {100 * micro / whole:5.1f}% {launches[name] // runs:9} {micro / runs:10.1f} {ideal[name]:10.1f} {reached} {1e-6 * work[name] * runs / micro:7.1f}")

@@ -54,6 +54,10 @@ enum ncclDataType_t : int {};
 #define NCCL_CONSTANT(type, name, value) inline constexpr type name = static_cast<type>(value);
 #include "runtime/device/cuda/symbols.def"
 
+struct CUuuid {
+  char bytes[16];
+};
+
 /// A copy of `Height` rows of `WidthInBytes`, rows `Pitch` bytes apart.
 struct CUDA_MEMCPY2D {
   size_t srcXInBytes, srcY;

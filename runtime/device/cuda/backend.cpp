@@ -6,6 +6,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 
 namespace espalier::rt::cuda {
@@ -52,7 +53,11 @@ std::string CudaBackend::level() const {
   return levels;
 }
 
+// NCCL lets ranks share a device where it is told so, before it is first used; which ranks may is checked here and where
+// they meet.
 std::string CudaBackend::requireDevices(std::span<const DeviceDemand> ranks) const {
+  if (nccl && std::ranges::any_of(ranks, [](const DeviceDemand &demand) { return demand.device.isShared; }))
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", /*overwrite=*/0);
   return inOtherProcess([&] { return describeDevices(driver, nccl ? nccl->version : 0, plan, mesh, ranks); });
 }
 
@@ -69,7 +74,7 @@ std::unique_ptr<Device> CudaBackend::open(const pb::Stage &stage, const RankHost
   device.context.makeCurrent();
   std::unique_ptr<NcclGroups> groups;
   if (nccl)
-    groups = joinGroups(*nccl, plan, mesh, host);
+    groups = joinGroups(*nccl, device.context, plan, mesh, host);
   return std::make_unique<CudaDevice>(device, stage, host, std::move(groups));
 }
 

@@ -53,6 +53,16 @@ int DeviceFacts::attribute(CUdevice_attribute which) const {
   return value;
 }
 
+std::string DeviceFacts::uuid() const {
+  CUuuid uuid = {};
+  driver.cuDeviceGetUuid_v2(&uuid, device);
+  std::string text = "GPU";
+  for (size_t i = 0; i < sizeof uuid.bytes; ++i)
+    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        static_cast<unsigned char>(uuid.bytes[i]));
+  return text;
+}
+
 Context::Context(const Driver &driver, int ordinal) : DeviceFacts(driver, ordinal) {
   driver.cuDevicePrimaryCtxRetain(&context, device);
   makeCurrent();

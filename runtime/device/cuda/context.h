@@ -17,6 +17,8 @@ struct DeviceFacts {
   std::string architecture() const { return "sm_" + std::to_string(capability()); }
   /// 90 for compute capability 9.0.
   int capability() const { return 10 * major + minor; }
+  /// As nvidia-smi has it: "GPU-...", the same for every process that uses the device.
+  std::string uuid() const;
 
   const Driver &driver;
   const int ordinal;

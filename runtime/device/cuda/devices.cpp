@@ -19,8 +19,6 @@ namespace {
 
 /// A driver that hangs is not waited for.
 constexpr unsigned secondsToAnswer = 120;
-/// The first that lets several ranks use one device.
-constexpr int oldestSharingNccl = 23000;
 
 enum Word : char { Answer = 'a', Refusal = 'r', LackOfMemory = 'm' };
 
@@ -113,7 +111,8 @@ const pb::Object *chooseObject(const pb::Plan &plan, const DeviceFacts &device) 
 }
 
 int ordinalOf(const DevicePlace &place, int count) {
-  return place.isShared && count > 0 ? place.ordinal % count : place.ordinal;
+  bool isOnlyOne = place.isLauncherCount && count == 1;
+  return (place.isShared && count > 0) || isOnlyOne ? place.ordinal % count : place.ordinal;
 }
 
 std::string describeDevices(const Driver &driver, int ncclVersion, const pb::Plan &plan, const Mesh &mesh,

@@ -93,6 +93,9 @@ struct Nccl : NcclTexts {
   int version = 0; ///< 22809: 2.28.9
 };
 
+/// The first NCCL that lets several ranks use one device.
+inline constexpr int oldestSharingNccl = 23000;
+
 /// As cuBLASLt and NCCL count: "13.1.0" for 130100.
 std::string versionText(size_t version);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 #include <mutex>
 #include <stop_token>
 #include <string_view>
@@ -241,24 +242,53 @@ void throwIfStopped(espalier::rt::Communicator &communicator) {
 
 namespace {
 
+/// What a rank tells all others before they join.
+struct Introduction {
+  ncclUniqueId id; ///< rank 0's counts
+  char device[44]; ///< its uuid
+};
+
+/// Launchers of one machine that know nothing of each other count the same devices.
+void requireOwnDevices(const Nccl &nccl, const RankHost &host, std::span<const Introduction> all) {
+  if (host.device.isShared && nccl.version >= oldestSharingNccl)
+    return;
+  std::map<std::string_view, int> ranks;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    auto [first, isNew] = ranks.try_emplace(all[rank].device, rank);
+    if (isNew)
+      continue;
+    std::string which = fmt::format("ranks {} and {} are both on one CUDA device ({})", first->second, rank,
+                                    all[rank].device);
+    if (host.device.isShared)
+      throw PlanError(fmt::format("{}, which NCCL {} refuses; take NCCL {} or newer, or a device for each", which,
+                                  versionText(nccl.version), versionText(oldestSharingNccl)));
+    throw PlanError(fmt::format("{}: each launcher counts devices from 0; start one for all ranks of a machine, give "
+                                "each its own by CUDA_VISIBLE_DEVICES, or let ranks share them by --share-devices",
+                                which));
+  }
+}
+
 /// What rank 0 asks NCCL for, given to all. Behind the plan's queues, as meetings are.
-ncclUniqueId shareId(const Nccl &nccl, uint32_t queue, const RankHost &host) {
+ncclUniqueId shareId(const Nccl &nccl, const DeviceFacts &device, uint32_t queue, const RankHost &host) {
   Communicator &communicator = host.communicator;
   std::vector<int> members(communicator.ranks());
   for (size_t i = 0; i < members.size(); ++i)
     members[i] = static_cast<int>(i);
-  ncclUniqueId id = {};
+  Introduction mine = {};
   if (communicator.rank() == 0)
-    nccl.ncclGetUniqueId(&id);
-  void *own = communicator.allocate(sizeof id), *all = communicator.allocate(members.size() * sizeof id);
-  std::memcpy(own, &id, sizeof id);
+    nccl.ncclGetUniqueId(&mine.id);
+  device.uuid().copy(mine.device, sizeof mine.device - 1);
+  void *own = communicator.allocate(sizeof mine), *all = communicator.allocate(members.size() * sizeof mine);
+  std::memcpy(own, &mine, sizeof mine);
   CollectiveShape shape = {.kind = pb::Transfer::ALL_GATHER,
                            .type = pb::I32,
-                           .elements = {static_cast<int64_t>(members.size() * sizeof id / 4)}};
+                           .elements = {static_cast<int64_t>(members.size() * sizeof mine / 4)}};
   Ticket ticket = communicator.startCollective(communicator.joinGroup(members, queue), shape, &own, &all);
   communicator.wait(ticket, host.spins);
-  std::memcpy(&id, all, sizeof id);
-  return id;
+  std::vector<Introduction> told(members.size());
+  std::memcpy(told.data(), all, members.size() * sizeof mine);
+  requireOwnDevices(nccl, host, told);
+  return told.front().id;
 }
 
 /// The members of a communicator of the plan with the rank among them; or, of a line that it is no end of, some.
@@ -271,9 +301,10 @@ NcclGroup groupOf(const pb::Plan &plan, const Mesh &mesh, int rank, const pb::Co
 
 } // namespace
 
-std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const pb::Plan &plan, const Mesh &mesh, const RankHost &host) {
+std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const DeviceFacts &device, const pb::Plan &plan,
+                                       const Mesh &mesh, const RankHost &host) {
   int rank = host.communicator.rank();
-  ncclUniqueId id = shareId(nccl, plan.queues_size(), host);
+  ncclUniqueId id = shareId(nccl, device, plan.queues_size(), host);
   auto groups = std::make_unique<NcclGroups>(nccl, id, mesh.ranks(), rank,
                                              [&communicator = host.communicator] { throwIfStopped(communicator); });
   for (const pb::Communicator &communicator : plan.communicators()) {

@@ -2,6 +2,7 @@
 // and an event recorded before would not stand behind it.
 #pragma once
 
+#include "runtime/device/cuda/context.h"
 #include "runtime/device/cuda/queue.h"
 #include "runtime/device/device.h"
 #include "runtime/mesh.h"
@@ -74,8 +75,10 @@ private:
   std::deque<Communicator> communicators;
 };
 
-/// Joins the communicators that the plan lists; the ranks meet through the host's.
-std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const pb::Plan &plan, const Mesh &mesh, const RankHost &host);
+/// Joins the communicators that the plan lists; the ranks meet through the host's. Throws PlanError where another rank
+/// has the same device and may not.
+std::unique_ptr<NcclGroups> joinGroups(const Nccl &nccl, const DeviceFacts &device, const pb::Plan &plan,
+                                       const Mesh &mesh, const RankHost &host);
 
 /// Throws RankStopped where another rank has failed.
 void throwIfStopped(Communicator &communicator);

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# What a machine with a GPU needs for test/gpu/run: plans and stripped programs into BUILD/gpu-kit, and as one
+# file that travels, BUILD/gpu-kit.tar.gz. Usage: pack.sh BUILD
+# ESPALIER_GPU_NCCL=FILE: a libnccl.so.2 to carry, of which the device code for capability 9.0 stays; from 2.30 on it lets
+# several ranks share a device, which the one of the machine may not.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+. test/gpu/rows.sh
+build=${1:-build}
+kit=$PWD/$build/gpu-kit
+plans=$kit/plans
+unfused= # epilogues that kernels do in these plans, with commas
+
+# compile_row TARGET NAME CONFIG KEY=VALUE ...
+compile_row() {
+  local target=$1 name=$2 config=$3 set=(--set lr_schedule.total_steps=100000) word; shift 3
+  for word in "$@" ${unfused:+"context.unfused_epilogues=[$unfused]"}; do set+=(--set "$word"); done
+  "$build"/bin/espalier compile "$config" --target "$target" -o "$plans/$name.$target.plan" "${set[@]}" >/dev/null
+}
+
+compile_plans() {
+  local words name target
+  local key=(${unfused:+--set "context.unfused_epilogues=[$unfused]"})
+  mkdir -p "$plans/kernels"
+  while read -r words; do compile_row cpu $words && compile_row cuda $words || return 1; done < <(rows)
+  while read -r words; do compile_row cuda $words || return 1; done < <(comm_rows)
+  for target in cpu cuda; do compile_row $target say configs/tiny_gpt.yaml $one run_mode=predict || return 1; done
+  for name in gpt2_124m gpt_1b3; do
+    "$build"/bin/espalier compile test/gpu/$name.yaml --target cuda -o "$plans/$name.cuda.plan" \
+      --emit-kernels "$plans/kernels/$name" "${key[@]}" >/dev/null || return 1
+    "$build"/bin/espalier plan test/gpu/$name.yaml --target cuda "${key[@]}" --json > "$plans/$name.predicted.json" || return 1
+  done
+  "$build"/bin/espalier plan configs/tiny_gpt.yaml --target cuda "${key[@]}" --json > "$plans/gpt_f32.predicted.json" || return 1
+  for name in gpt2_124m gpt_1b3 gpt_f32; do
+    "$build"/bin/espalier bench roofline "$plans/$name.cuda.plan" --cluster h200 --json > "$plans/$name.roofline.json" || return 1
+  done
+}
+
+programs() {
+  mkdir -p "$kit"/{bin,lib,emulator}
+  cp "$build"/bin/espalier "$build"/test/gpu/device_{check,comm,test} "$kit/bin/" || return 1
+  cp "$build"/lib/lib{espalier_plan_proto,espalier_cuda}.so "$kit/lib/" || return 1
+  cp -L "$build"/emulator/lib{cuda.so.1,cublasLt.so.13,nccl.so.2} "$kit/emulator/" || return 1
+  # What is neither the C library's nor ours.
+  ldd "$build"/bin/espalier "$build"/lib/libespalier_cuda.so | awk '$2 == "=>" && $3 ~ /^\/(usr\/)?lib/ {print $3}' |
+    grep -Ev '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' | sort -u | xargs -I{} cp -L {} "$kit/lib/"
+  strip "$kit"/bin/* "$kit"/lib/* "$kit"/emulator/* || return 1
+}
+
+nccl() {
+  [ -n "${ESPALIER_GPU_NCCL:-}" ] || { echo "no NCCL is carried: name one of 2.30 or newer by ESPALIER_GPU_NCCL"; return 0; }
+  mkdir -p "$kit/nccl" || return 1
+  python3 test/gpu/keep_device_code.py "$ESPALIER_GPU_NCCL" 90 "$kit/nccl/libnccl.so.2" &&
+    strip "$kit/nccl/libnccl.so.2"
+}
+
+rm -rf "$kit" "$kit.tar.gz"
+programs && compile_plans && nccl || exit 1
+# For a library that lacks one, and to see what they are worth.
+plans=$kit/unfused unfused=bias,bias_add,add,bias_gelu,gelu_gradient,bias_gradient
+compile_plans || exit 1
+# The oldest C library that they start with.
+objdump -T "$kit"/bin/* "$kit"/lib/* | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -n 1 > "$kit/glibc"
+tar -C "${kit%/*}" -czf "$kit.tar.gz" "${kit##*/}" && du -m "$kit.tar.gz"
