@@ -250,10 +250,7 @@ void nameBatches(const Problem &problem, const SearchOptions &options, SearchRes
       Problem changed = problem;
       changed.globalBatch = batch;
       changed.pins.dp = static_cast<int>(replicas);
-      SearchOptions quiet = options;
-      quiet.diagnose = false;
-      quiet.alternatives = 0;
-      if (!search(changed, quiet).plans.empty())
+      if (bestOf(changed, options))
         (batch < problem.globalBatch ? below : above) = batch;
     }
   }

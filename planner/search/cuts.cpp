@@ -13,7 +13,7 @@ double pathSeconds(const std::array<double, 3> &counts, const ChunkSeconds &chun
 
 SplitPlayer::SplitPlayer(const StageOptions &options)
     : options(options), config(options.config()), perStage(options.chunksPerStage()),
-      splits(splitsBackward(config.schedule)) {
+      splitsWeight(splitsBackward(config.schedule)) {
   bool vShape = isVShaped(config.schedule);
   for (int i = 0; i < config.pp * perStage; ++i)
     edges.push_back(edgeSeconds(options.table(), i, config.pp, perStage, vShape));
@@ -32,7 +32,7 @@ const OrderedSchedule &SplitPlayer::schedule() {
 Cut SplitPlayer::cutOf(const CriticalPath &path) const {
   Cut cut{{}, std::vector<double>(config.pp), path.lastStage, path.seconds};
   for (const std::array<int, 3> &counts : path.counts)
-    cut.counts.push_back({double(counts[0]), double(counts[1]), double(splits ? counts[2] : counts[1])});
+    cut.counts.push_back({double(counts[0]), double(counts[1]), double(splitsWeight ? counts[2] : counts[1])});
   for (int stage = 0; stage < config.pp; ++stage)
     for (int chunk = 0; chunk < perStage; ++chunk) {
       int i = position(stage, chunk);

@@ -46,7 +46,7 @@ private:
   const ParallelConfig &config;
   int perStage;
   std::vector<int> positions; // [stage * perStage + chunk]
-  bool splits;
+  bool splitsWeight;
   std::vector<ChunkSeconds> edges; // per chunk in model order
   std::shared_ptr<const OrderedSchedule> ordered;
 };
